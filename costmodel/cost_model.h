@@ -1,0 +1,38 @@
+#pragma once
+
+#include "costmodel/batch_shape.h"
+#include "costmodel/transformer.h"
+#include "costmodel/units.h"
+
+namespace stepsim {
+
+/// A price with what is known about its error.
+struct Cost {
+  double seconds = 0;
+  /// Mean absolute relative error on held-out measurements; 0 when the cost is exact by definition.
+  double relative_error = 0;
+  /// How far outside the measured range: 1 inside, 2 = twice the largest measured size.
+  double extrapolation = 1;
+  bool unseen_shape = false;  ///< No measurement of these sizes (n, k, …): the class's general form.
+};
+
+/// What a step is made of costs this much. Two implementations: fitted (ProfileCostModel) and
+/// fixed (tests).
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+
+  /// Raises InputError: the profile has no cost for this op, or it is refused outside its range.
+  [[nodiscard]] virtual Cost op(const Op& op, const BatchShape& batch) const = 0;
+
+  /// One all-reduce of `bytes` per rank over `ranks` ranks, from the last arrival to the end.
+  [[nodiscard]] virtual Cost all_reduce(Bytes bytes, int ranks) const = 0;
+
+  /// Host time to launch one op; 0 when the host computes itself (CPU).
+  [[nodiscard]] virtual double launch_seconds() const = 0;
+
+  /// True when the host thread computes itself (CPU, gloo): it never runs ahead of the device.
+  [[nodiscard]] virtual bool host_is_device() const = 0;
+};
+
+}  // namespace stepsim

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "costmodel/batch_shape.h"
+#include "costmodel/transformer.h"
+
+namespace stepsim {
+
+/// One rank's batch in one step (one forward pass).
+struct MicroBatch {
+  int step = 0;
+  int rank = 0;
+  int micro_batch = 0;
+  std::vector<std::int64_t> samples;  ///< Sample ids, in batch order.
+  std::vector<std::int64_t> lengths;  ///< Their lengths, same order.
+  double loss_scale = 1;
+
+  [[nodiscard]] BatchShape shape() const { return batch_shape(lengths); }
+};
+
+/// What will be run: `stepsim plan` writes it, `stepcal live` or a PyTorch batch_sampler reads it.
+struct Plan {
+  std::string scenario;
+  std::string policy;
+  std::uint64_t seed = 0;
+  int ranks = 0;
+  int steps = 0;
+  int warmup_steps = 0;  ///< Leading steps left out of every mean.
+  TransformerConfig model;
+  std::string optimizer = "adamw";
+  std::vector<std::vector<int>> initial_buckets;  ///< Parameter indices, launch order, step 0.
+  std::vector<std::vector<int>> buckets;          ///< The same from step 1 on (rebuilt).
+  std::vector<MicroBatch> micro_batches;          ///< By step, then rank, then micro_batch.
+};
+
+/// "format": "stepsim-plan/1" on the first line, then one micro-batch a line.
+/// Raises InputError with file:line; EnvironmentFault when the file cannot be written.
+[[nodiscard]] Plan read_plan(const std::string& path);
+void write_plan(const std::string& path, const Plan& plan);
+
+}  // namespace stepsim

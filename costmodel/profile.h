@@ -1,0 +1,105 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "costmodel/cost_model.h"
+
+namespace stepsim {
+
+/// How a cost depends on the batch.
+enum class CostForm {
+  Table,           ///< Knots over the op's own variable (tokens, samples or elements), linear between.
+  PerSampleTable,  ///< Samples times knots over the padded length (dense attention parts).
+  Features,        ///< Sum of coefficient * feature; features named in the file.
+  Roofline         ///< c0 + c1 * flops + c2 * bytes, for shapes never measured.
+};
+
+/// Errors on data that the fit did not see, as fractions. Absent = could not be estimated.
+struct FitErrors {
+  std::optional<double> random;  ///< Mean |error|, scattered hold-out.
+  std::optional<double> block;   ///< Mean |error|, contiguous block held out.
+  std::optional<double> beyond;  ///< Mean |error|, upper half of the sizes predicted from the lower.
+  std::optional<double> bias;    ///< Signed error of the sum over the held-out points.
+};
+
+/// One fitted cost. Zero in n, k, heads or head_dim means "any" (the class's general form).
+struct OpCost {
+  OpClass op_class = OpClass::Gemm;
+  Pass pass = Pass::Forward;
+  Dtype dtype = Dtype::F32;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  CostForm form = CostForm::Table;
+  std::vector<std::pair<double, double>> knots;  ///< (variable, seconds), ascending.
+  std::vector<std::string> features;             ///< "1", "samples", "tokens", "tokens*length", …
+  std::vector<double> coefficients;              ///< Seconds per unit of each feature.
+  double range_lo = 0;  ///< Measured range of the variable (Features: of tokens or elements).
+  double range_hi = 0;
+  int samples = 0;
+  FitErrors errors;
+};
+
+/// A measured table of one collective.
+struct CollectiveCost {
+  std::string kind = "all_reduce";
+  int ranks = 0;
+  int nodes = 1;
+  Dtype dtype = Dtype::F32;
+  std::vector<std::pair<double, double>> knots;  ///< (bytes per rank, seconds), ascending.
+  FitErrors errors;
+};
+
+/// Machine noise seen while calibrating, as fractions of a step.
+struct NoiseProfile {
+  double step_jitter = 0;   ///< Standard deviation of one step around its median.
+  double drift = 0;         ///< Standard deviation of the sentinel over the calibration.
+  double sentinel_seconds = 0;  ///< Median time of the sentinel measurement; 0 = none.
+};
+
+/// The calibration of one machine: what `stepcal fit` writes and `stepsim` reads.
+struct Profile {
+  std::string name;
+  std::string device;
+  std::string backend;  ///< "cpu" or "cuda"
+  nlohmann::ordered_json provenance;  ///< Driver, versions, clocks, date, command, sources.
+  Bytes memory_capacity;              ///< Per rank; 0 = unknown.
+  std::vector<OpCost> ops;
+  std::vector<CollectiveCost> collectives;
+  double launch_seconds = 0;
+  bool host_is_device = true;
+  NoiseProfile noise;
+};
+
+/// "format": "stepsim-profile/1". Raises InputError (place and key named) or EnvironmentFault.
+[[nodiscard]] Profile read_profile(const std::string& path);
+/// Written to a temporary name and renamed. Raises EnvironmentFault.
+void write_profile(const std::string& path, const Profile& profile);
+
+/// Costs from a profile.
+///
+/// Lookup order for an op: the entry with its exact sizes, class, pass and dtype; the entry of its
+/// class with free sizes (marked unseen_shape); else InputError naming what to measure.
+class ProfileCostModel : public CostModel {
+ public:
+  /// `max_extrapolation`: refuse beyond this factor of the measured range.
+  explicit ProfileCostModel(Profile profile, double max_extrapolation = 4.0);
+
+  [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
+  [[nodiscard]] Cost all_reduce(Bytes bytes, int ranks) const override;
+  [[nodiscard]] double launch_seconds() const override { return profile_.launch_seconds; }
+  [[nodiscard]] bool host_is_device() const override { return profile_.host_is_device; }
+  [[nodiscard]] const Profile& profile() const { return profile_; }
+
+ private:
+  Profile profile_;
+  double max_extrapolation_;
+};
+
+}  // namespace stepsim

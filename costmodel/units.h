@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+
+namespace stepsim {
+
+/// The simulated clock: integer nanoseconds, and no now().
+struct SimClock {
+  using rep = std::int64_t;
+  using period = std::nano;
+  using duration = std::chrono::duration<rep, period>;
+  using time_point = std::chrono::time_point<SimClock>;
+  static constexpr bool is_steady = true;
+};
+
+using Duration = SimClock::duration;
+using SimTime = SimClock::time_point;
+
+/// A counted quantity: it adds to its own kind only.
+template <typename Tag>
+class Count {
+ public:
+  constexpr Count() = default;
+  constexpr explicit Count(std::int64_t value) : value_(value) {}
+  [[nodiscard]] constexpr std::int64_t value() const { return value_; }
+  constexpr auto operator<=>(const Count&) const = default;
+  constexpr Count& operator+=(Count other) {
+    value_ += other.value_;
+    return *this;
+  }
+  friend constexpr Count operator+(Count a, Count b) { return Count(a.value_ + b.value_); }
+  friend constexpr Count operator-(Count a, Count b) { return Count(a.value_ - b.value_); }
+  friend constexpr Count operator*(Count a, std::int64_t times) { return Count(a.value_ * times); }
+
+ private:
+  std::int64_t value_ = 0;
+};
+
+using Bytes = Count<struct BytesTag>;
+using Tokens = Count<struct TokensTag>;
+using Samples = Count<struct SamplesTag>;
+
+/// The one door from formulas (double seconds) to the simulated clock (whole nanoseconds, rounded
+/// to nearest).
+///
+/// Raises:
+///     std::domain_error: `seconds` is negative, not finite, or beyond 292 years.
+[[nodiscard]] Duration to_duration(double seconds);
+
+[[nodiscard]] constexpr double to_seconds(Duration d) { return static_cast<double>(d.count()) * 1e-9; }
+[[nodiscard]] constexpr double to_ms(Duration d) { return static_cast<double>(d.count()) * 1e-6; }
+
+}  // namespace stepsim

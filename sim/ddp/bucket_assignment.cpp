@@ -1,0 +1,1 @@
+#include "sim/ddp/bucket_assignment.h"

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +11,13 @@
 #include "costmodel/transformer.h"
 
 namespace stepsim {
+
+/// One rank's part in one collective, in seconds on a clock that all ranks of the host share
+/// (CLOCK_MONOTONIC).
+struct CollectiveTimes {
+  double arrival = 0;  ///< Just before the call.
+  double end = 0;      ///< The result is in place on this rank.
+};
 
 /// Where measurements come from: one rank of a group of processes that measure together, so that
 /// every time includes what the neighbours take (memory bandwidth, shared cores).
@@ -24,8 +33,8 @@ class Backend {
   /// that it finds its inputs where a real step leaves them. Seconds, in the order of ops().
   [[nodiscard]] virtual std::vector<double> time_step(std::span<const std::int64_t> lengths) = 0;
 
-  /// One all-reduce of fp32 from the last rank's arrival to the end on this rank, seconds.
-  [[nodiscard]] virtual double time_all_reduce(Bytes bytes) = 0;
+  /// One all-reduce of fp32. Whoever combines the ranks takes the longest (end - last arrival).
+  [[nodiscard]] virtual CollectiveTimes time_all_reduce(Bytes bytes) = 0;
 
   /// Waits until every rank is here.
   virtual void barrier() = 0;
@@ -33,5 +42,12 @@ class Backend {
   /// Device, library versions, threads.
   [[nodiscard]] virtual Json description() const = 0;
 };
+
+/// Lengths of the sentinel step, which calibration and live runs repeat to see the machine drift:
+/// 8 samples of 128 tokens, or of the model's longest when that is less.
+[[nodiscard]] inline std::vector<std::int64_t> sentinel_lengths(const TransformerConfig& model) {
+  const std::int64_t longest = model.max_length > 0 ? model.max_length : 128;
+  return std::vector<std::int64_t>(8, std::min<std::int64_t>(128, longest));
+}
 
 }  // namespace stepsim

@@ -1,22 +1,27 @@
 #pragma once
 
+#include <cstdint>
+#include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "calibrate/measure_plan.h"
 #include "costmodel/batch_shape.h"
 #include "costmodel/json_file.h"
 #include "costmodel/transformer.h"
 
 namespace stepsim {
 
-/// One measurement: the median over repetitions, with its spread.
+/// An op at one batch shape: the median over all repetitions, passes and ranks, with its spread.
 struct OpSample {
-  Op op;  ///< Class, pass, sizes, dtype (name is left out).
+  Op op;  ///< Class, pass, rows, sizes, dtype (name and completes are left out).
   BatchShape batch;
   double seconds = 0;
   double p20 = 0;
   double p80 = 0;
   int repetitions = 0;
+  double per_step = 1;  ///< How often one step runs it.
 };
 
 struct CollectiveSample {
@@ -32,25 +37,31 @@ struct CollectiveSample {
 /// The same small step again and again, to see the machine drift.
 struct SentinelSample {
   double seconds = 0;
-  double at_seconds = 0;  ///< Since the start of the measurement.
+  double at_seconds = 0;  ///< Since the start of the measurement, interruptions left out.
 };
 
-/// A whole step against the sum of its ops, per repetition: jitter.
+/// Times of one and the same step, every repetition of every pass and rank: jitter.
 struct JitterSample {
   BatchShape batch;
   std::vector<double> step_seconds;
 };
 
-struct Samples {
-  Json header;  ///< Device, versions, date, command, ranks, model, sentinel shape.
-  std::vector<OpSample> ops;
-  std::vector<CollectiveSample> collectives;
+/// What a samples file holds, with repetitions already combined. (Named so because `Samples` is a
+/// counted type.)
+struct SampleSet {
+  Json header;  ///< As written: device, versions, date, command, and the measuring plan.
+  MeasurePlan plan;
+  std::vector<OpSample> ops;  ///< By op, then batch shape, both in order of first appearance.
+  std::vector<CollectiveSample> collectives;  ///< By size.
   std::vector<SentinelSample> sentinels;
   std::vector<JitterSample> jitter;
 };
 
 /// "format": "stepsim-samples/1". A truncated last line is dropped with a warning; other damage
 /// raises InputError with file:line.
-[[nodiscard]] Samples read_samples(const std::string& path, std::vector<std::string>* warnings);
+///
+/// The ops of one batch shape are scaled by a common factor so that their sum is the median of the
+/// whole step: medians of parts leave out the hiccups that every step has somewhere.
+[[nodiscard]] SampleSet read_samples(const std::string& path, std::vector<std::string>* warnings);
 
 }  // namespace stepsim

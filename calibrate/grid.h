@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "costmodel/plan_file.h"
+#include "costmodel/transformer.h"
+
+namespace stepsim {
+
+/// The batch shapes that occur: per rank and forward pass.
+struct GridBox {
+  std::int64_t min_length = 0;  ///< Of the padded length.
+  std::int64_t max_length = 0;
+  std::int64_t min_samples = 0;
+  std::int64_t max_samples = 0;
+  std::int64_t min_tokens = 0;  ///< Of samples * padded length.
+  std::int64_t max_tokens = 0;
+  bool operator==(const GridBox&) const = default;
+};
+
+/// A batch shape to measure: `samples` rows padded to `length`.
+struct GridPoint {
+  std::int64_t samples = 0;
+  std::int64_t length = 0;
+  [[nodiscard]] std::int64_t tokens() const { return samples * length; }
+  bool operator==(const GridPoint&) const = default;
+};
+
+/// How fine a grid is; the defaults are the finest.
+struct GridDensity {
+  int lengths = 9;
+  int sample_counts = 5;
+  bool operator==(const GridDensity&) const = default;
+};
+
+/// The box that the plans' micro-batches span. Raises InputError: no plans, or plans that differ in
+/// model or ranks.
+[[nodiscard]] GridBox box_of_plans(std::span<const Plan> plans);
+
+/// The box of batches of up to `max_tokens` padded tokens with lengths up to `max_length`.
+/// Raises InputError: a size below 1, or max_length above the model's or above max_tokens.
+[[nodiscard]] GridBox box_of_limits(const TransformerConfig& model,
+                                    std::int64_t max_length,
+                                    std::int64_t max_tokens);
+
+/// Batch shapes by rule, never a plan's own: lengths spaced geometrically and rounded to multiples
+/// of 16, each with a partner 1 to 5 tokens longer (so that the remainders of vector loops and
+/// tiles average out); for each length sample counts spaced geometrically over what the box, its
+/// token range widened by a quarter at both ends, allows. `longest` caps the lengths (0 = no cap).
+[[nodiscard]] std::vector<GridPoint> make_grid(const GridBox& box,
+                                               const GridDensity& density,
+                                               std::int64_t longest);
+
+/// Lengths of a point's samples: the first is the point's, the others lie between 0.6 of it and it,
+/// the same for a point on every rank and in every pass.
+[[nodiscard]] std::vector<std::int64_t> point_lengths(const GridPoint& point);
+
+}  // namespace stepsim

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "calibrate/grid.h"
+#include "costmodel/json_file.h"
+#include "costmodel/transformer.h"
+
+namespace stepsim {
+
+/// Everything that decides what is measured; kept in the samples file, so that a killed run goes on
+/// with the same plan.
+struct MeasurePlan {
+  TransformerConfig model;
+  int ranks = 1;
+  std::string device = "cpu";
+  std::uint64_t seed = 0;
+  double budget_seconds = 60;
+  GridBox box;
+  std::vector<GridPoint> points;
+  int passes = 3;       ///< Most times the grid is measured; each pass is a new group of processes.
+  int repetitions = 3;  ///< Steps timed per point and pass, after one warm-up.
+  double target = 0.01;  ///< Relative standard error of a point's median step that is enough.
+  std::vector<std::int64_t> all_reduce_bytes;
+  std::vector<std::vector<int>> buckets;  ///< Parameter indices in launch order.
+  bool operator==(const MeasurePlan&) const = default;
+};
+
+/// The plan as a member of the samples file's header, and back. Raises InputError.
+[[nodiscard]] Json plan_json(const MeasurePlan& plan);
+[[nodiscard]] MeasurePlan measure_plan_from_json(const Json& json,
+                                                 const std::string& file,
+                                                 int line);
+
+/// DDP's default buckets: parameters in the order their gradients become ready, a first bucket of
+/// 1 MiB, then `cap`; a bucket closes when it has reached its cap.
+/// Source: torch.nn.parallel.DistributedDataParallel, bucket_cap_mb = 25.
+[[nodiscard]] std::vector<std::vector<int>> buckets_by_cap(const TransformerConfig& model,
+                                                           Bytes first_cap,
+                                                           Bytes cap);
+
+/// Sizes to all-reduce: 1 KiB to 64 MiB doubling and the buckets' own, ascending. None for one
+/// rank.
+[[nodiscard]] std::vector<std::int64_t> all_reduce_sizes(
+    const TransformerConfig& model, const std::vector<std::vector<int>>& buckets, int ranks);
+
+}  // namespace stepsim

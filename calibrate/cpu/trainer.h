@@ -42,7 +42,8 @@ class GradientReducer {
 /// bucketing, AdamW. All families of TransformerConfig, dense attention.
 class Trainer {
  public:
-  /// `world_size` only divides the gradients. Weights are random from `seed`, the same on all ranks.
+  /// `world_size` only divides the gradients. Weights are random from `seed`, the same on all
+  /// ranks.
   Trainer(const TransformerConfig& config, int world_size, std::uint64_t seed);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -57,8 +58,10 @@ class Trainer {
   void set_buckets(const std::vector<std::vector<int>>& buckets);
 
   /// One step on random token ids of these lengths. `reducer` and `timer` may be absent.
-  TrainerStep step(std::span<const std::int64_t> lengths, double loss_scale,
-                   GradientReducer* reducer, OpTimer* timer);
+  TrainerStep step(std::span<const std::int64_t> lengths,
+                   double loss_scale,
+                   GradientReducer* reducer,
+                   OpTimer* timer);
 
   /// For tests: [parameter] weights and gradients after the last backward, and the loss of a
   /// forward pass on the batch of the last step with the current weights.

@@ -1,0 +1,98 @@
+#include "calibrate/cpu/gloo_group.h"
+
+#include <exception>
+
+#include <fmt/core.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/config.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+
+struct GlooGroup::State {
+  int rank = 0;
+  int ranks = 1;
+  std::shared_ptr<gloo::rendezvous::Context> context;  ///< Null with one rank.
+};
+
+namespace {
+
+/// PyTorch's choice: one device. On one host the loopback interface never leaves the machine.
+std::shared_ptr<gloo::transport::Device> loopback_device() {
+  gloo::transport::tcp::attr attributes;
+  attributes.hostname = "127.0.0.1";
+  return gloo::transport::tcp::CreateDevice(attributes);
+}
+
+[[noreturn]] void fail(const char* what, int rank, int ranks, const std::exception& error) {
+  throw EnvironmentFault(
+      fmt::format("gloo: {} failed on rank {} of {}: {}", what, rank, ranks, error.what()));
+}
+
+}  // namespace
+
+GlooGroup::GlooGroup(int rank,
+                     int ranks,
+                     const std::string& folder,
+                     std::chrono::milliseconds timeout)
+    : state_(std::make_unique<State>()) {
+  state_->rank = rank;
+  state_->ranks = ranks;
+  if (ranks == 1) {
+    return;
+  }
+  try {
+    auto device = loopback_device();
+    gloo::rendezvous::FileStore store(folder);
+    state_->context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
+    state_->context->setTimeout(timeout);
+    state_->context->connectFullMesh(store, device);
+  } catch (const std::exception& error) {
+    fail("connecting the ranks", rank, ranks, error);
+  }
+}
+
+GlooGroup::~GlooGroup() = default;
+
+void GlooGroup::all_reduce(float* data, std::size_t count, unsigned tag) {
+  if (state_->context == nullptr || count == 0) {
+    return;
+  }
+  try {
+    gloo::AllreduceOptions options(state_->context);
+    options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+    options.setOutput(data, count);
+    options.setReduceFunction([](void* out, const void* a, const void* b, std::size_t n) {
+      gloo::sum<float>(out, a, b, n);
+    });
+    options.setTag(tag);
+    gloo::allreduce(options);
+  } catch (const std::exception& error) {
+    fail("all-reduce", state_->rank, state_->ranks, error);
+  }
+}
+
+void GlooGroup::barrier(unsigned tag) {
+  if (state_->context == nullptr) {
+    return;
+  }
+  try {
+    gloo::BarrierOptions options(state_->context);
+    options.setTag(tag);
+    gloo::barrier(options);
+  } catch (const std::exception& error) {
+    fail("barrier", state_->rank, state_->ranks, error);
+  }
+}
+
+std::string gloo_version() {
+  return fmt::format("{}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
+}
+
+}  // namespace stepsim

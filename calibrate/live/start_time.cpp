@@ -1,8 +1,7 @@
 #include "calibrate/live/start_time.h"
 
 #include <array>
-
-#include <time.h>
+#include <ctime>
 
 namespace stepsim {
 

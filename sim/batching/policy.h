@@ -5,8 +5,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "costmodel/batch_shape.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/sampler.h"
 
@@ -14,12 +16,12 @@ namespace stepsim {
 
 /// A policy as the scenario names it.
 struct PolicySpec {
-  std::string name;  ///< The user's name for it, unique in the scenario.
-  std::string kind;  ///< "fixed", "bucketed", "token_budget"
-  std::int64_t batch_size = 0;             ///< Samples per rank and step (fixed, bucketed).
-  std::int64_t max_tokens = 0;             ///< Padded tokens per rank and step (token_budget).
-  std::string weighting = "none";          ///< "none", "sample", "token": loss_scale of the plan.
-  std::optional<LengthSource> lengths;     ///< In place of the scenario's (a uniform reference case).
+  std::string name;                     ///< The user's name for it, unique in the scenario.
+  std::string kind;                     ///< "fixed", "bucketed", "token_budget"
+  std::int64_t batch_size = 0;          ///< Samples per rank and step (fixed, bucketed).
+  std::int64_t max_tokens = 0;          ///< Padded tokens per rank and step (token_budget).
+  std::string weighting = "none";       ///< "none", "sample", "token": loss_scale of the plan.
+  std::optional<LengthSource> lengths;  ///< In place of the scenario's (a uniform reference case).
 };
 
 /// What a policy sees: the whole data set, and how its samples are ordered and split.
@@ -49,17 +51,46 @@ struct PolicyInfo {
 };
 [[nodiscard]] std::span<const PolicyInfo> policy_table();
 
-/// Raises InputError: unknown kind (nearest named), a missing or non-positive parameter.
+/// The row of one kind. Raises InputError: unknown kind (nearest named).
+[[nodiscard]] const PolicyInfo& policy_info(std::string_view kind);
+
+/// Raises InputError: unknown kind (nearest named), a missing or non-positive parameter, a
+/// parameter that the kind does not take, an unknown weighting.
 [[nodiscard]] std::unique_ptr<BatchingPolicy> make_policy(const PolicySpec& spec);
 
-/// One step of the plan: [rank] sample ids. Step t of the run executes batch t of the epoch,
-/// the ranks' lists taken modulo their length when a rank has fewer (as the token-skew lab does).
-/// Raises InputError when a rank has no batch at all (more ranks than samples).
+/// [step][rank] sample ids of the first `steps` steps of one epoch.
+///
+/// Step t executes batch t modulo the rank's number of batches, as the token-skew lab does: a rank
+/// that has used its epoch up starts the same batches again, without a new shuffle and without
+/// waiting for the others.
+/// Raises:
+///     InputError: steps < 1, more ranks than samples, or a rank without a batch (drop_last).
 [[nodiscard]] std::vector<std::vector<std::vector<std::int64_t>>> plan_steps(
     const BatchingPolicy& policy, PolicyInput input, int steps);
 
 /// 64-bit FNV-1a of a plan as 16 hex digits: for every rank, for every batch: each id, then
 /// FFFFFFFF after each batch and FFFFFFFE after each rank; 32-bit words, low byte first.
 [[nodiscard]] std::string plan_hash(const EpochBatches& batches);
+
+/// "none", "sample", "token".
+[[nodiscard]] std::span<const std::string> weightings();
+
+/// Factor on a rank's mean loss so that DDP's average over ranks becomes the mean over all units:
+/// 1 for "none", else ranks * own / all.
+///
+/// Args:
+///     own: This rank's samples ("sample") or useful tokens ("token") in the step.
+///     all: Their sum over the ranks, > 0.
+/// Raises:
+///     InputError: unknown weighting, or all < 1 where it is used.
+/// Source: DDP divides the sum of gradients by the number of ranks, whatever each rank holds.
+[[nodiscard]] double loss_scale(std::string_view weighting,
+                                std::int64_t own,
+                                std::int64_t all,
+                                int ranks);
+
+/// [rank] loss_scale of one step from its batches' shapes.
+[[nodiscard]] std::vector<double> loss_scales(std::string_view weighting,
+                                              std::span<const BatchShape> ranks);
 
 }  // namespace stepsim

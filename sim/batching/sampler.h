@@ -16,6 +16,8 @@ struct SamplerSpec {
   Kind kind = Kind::Distributed;
   bool shuffle = true;
   std::uint64_t seed = 0;
+  /// Leaves the tail out that does not divide over the ranks; policies then also drop a rank's last
+  /// batch when it is not full.
   bool drop_last = false;
 };
 
@@ -25,7 +27,21 @@ struct RankOrder {
   PythonRandom random;  ///< Python: continues after the shuffle. Distributed: Random(seed + epoch).
 };
 
-[[nodiscard]] RankOrder rank_order(const SamplerSpec& spec, std::int64_t sample_count, int ranks,
-                                   int rank, int epoch);
+/// [rank] the samples of all ranks.
+///
+/// Python draws epoch e from Random(seed + e); its ranks differ by one sample when ranks do not
+/// divide the samples, unless drop_last cuts the tail. Distributed repeats the head of the order
+/// until ranks divide it (drop_last: cuts the tail), so its ranks are always equal.
+/// Without shuffle the order is 0..N-1.
+/// Raises:
+///     InputError: ranks < 1, epoch < 0, or no samples.
+[[nodiscard]] std::vector<RankOrder> rank_orders(const SamplerSpec& spec,
+                                                 std::int64_t sample_count,
+                                                 int ranks,
+                                                 int epoch);
+
+/// The same for one rank, 0 <= rank < ranks (else std::out_of_range).
+[[nodiscard]] RankOrder rank_order(
+    const SamplerSpec& spec, std::int64_t sample_count, int ranks, int rank, int epoch);
 
 }  // namespace stepsim

@@ -1,0 +1,66 @@
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "sim/batching/policy.h"
+
+namespace stepsim {
+namespace {
+
+void check_epoch(const EpochBatches& epoch, const PolicyInput& input) {
+  for (std::size_t rank = 0; rank < epoch.size(); ++rank) {
+    if (epoch[rank].empty()) {
+      throw InputError(
+          fmt::format("rank {} has no batch at all: {} samples over {} ranks{}",
+                      rank,
+                      input.lengths.size(),
+                      input.ranks,
+                      input.sampler.drop_last ? ", after drop_last left partial batches out" : ""));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<std::vector<std::int64_t>>> plan_steps(const BatchingPolicy& policy,
+                                                               PolicyInput input,
+                                                               int steps) {
+  if (steps < 1) {
+    throw InputError(fmt::format("steps: {} is below 1", steps));
+  }
+  if (!input.lengths.empty() && input.ranks > 0 &&
+      static_cast<std::size_t>(input.ranks) > input.lengths.size()) {
+    throw InputError(fmt::format("{} ranks for {} samples: there must be at least one a rank",
+                                 input.ranks,
+                                 input.lengths.size()));
+  }
+  const EpochBatches epoch = policy.epoch(input);
+  check_epoch(epoch, input);
+  std::vector<std::vector<std::vector<std::int64_t>>> plan(static_cast<std::size_t>(steps));
+  for (std::size_t step = 0; step < plan.size(); ++step) {
+    for (const auto& batches : epoch) {
+      plan[step].push_back(batches[step % batches.size()]);
+    }
+  }
+  return plan;
+}
+
+std::string plan_hash(const EpochBatches& batches) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto feed = [&hash](std::uint32_t word) {
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+      hash = (hash ^ ((word >> shift) & 0xFFU)) * 0x100000001b3U;
+    }
+  };
+  for (const auto& rank : batches) {
+    for (const auto& batch : rank) {
+      for (const std::int64_t id : batch) {
+        feed(static_cast<std::uint32_t>(id));
+      }
+      feed(0xFFFFFFFFU);
+    }
+    feed(0xFFFFFFFEU);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace stepsim

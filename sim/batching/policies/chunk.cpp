@@ -1,0 +1,25 @@
+#include <algorithm>
+
+#include "sim/batching/policies/policies.h"
+
+namespace stepsim {
+
+Batches chunk(std::span<const std::int64_t> samples, std::int64_t batch_size, bool drop_last) {
+  const auto size = static_cast<std::size_t>(batch_size);
+  Batches batches;
+  for (std::size_t begin = 0; begin < samples.size(); begin += size) {
+    const auto part = samples.subspan(begin, std::min(size, samples.size() - begin));
+    if (part.size() == size || !drop_last) {
+      batches.emplace_back(part.begin(), part.end());
+    }
+  }
+  return batches;
+}
+
+void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths) {
+  std::stable_sort(samples.begin(), samples.end(), [lengths](std::int64_t a, std::int64_t b) {
+    return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
+  });
+}
+
+}  // namespace stepsim

@@ -1,0 +1,75 @@
+#include "sim/batching/sampler.h"
+
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+std::vector<std::int64_t> shuffled(const SamplerSpec& spec,
+                                   std::size_t count,
+                                   std::uint64_t seed,
+                                   PythonRandom& random) {
+  if (spec.shuffle && spec.kind == SamplerSpec::Kind::Distributed) {
+    return torch_randperm(static_cast<std::int64_t>(count), seed);
+  }
+  std::vector<std::int64_t> order(count);
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  if (spec.shuffle) {
+    random.shuffle(std::span(order));
+  }
+  return order;
+}
+
+/// Cuts or pads the order for an equal split, as the sampler's kind does.
+void fit_to_ranks(const SamplerSpec& spec, std::vector<std::int64_t>& order, std::size_t ranks) {
+  const std::size_t count = order.size();
+  if (spec.drop_last) {
+    order.resize(count / ranks * ranks);
+  } else if (spec.kind == SamplerSpec::Kind::Distributed) {
+    const std::size_t padded = (count + ranks - 1) / ranks * ranks;
+    order.reserve(padded);
+    for (std::size_t i = count; i < padded; ++i) {
+      order.push_back(order[i - count]);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<RankOrder> rank_orders(const SamplerSpec& spec,
+                                   std::int64_t sample_count,
+                                   int ranks,
+                                   int epoch) {
+  if (sample_count < 1) {
+    throw InputError("the data set is empty: there is no sample to put into a batch");
+  }
+  if (ranks < 1 || epoch < 0) {
+    throw InputError(
+        fmt::format("sampler: {} ranks, epoch {}: need at least one rank and an epoch "
+                    "from 0 on",
+                    ranks,
+                    epoch));
+  }
+  const std::uint64_t seed = spec.seed + static_cast<std::uint64_t>(epoch);
+  PythonRandom random(seed);
+  auto order = shuffled(spec, static_cast<std::size_t>(sample_count), seed, random);
+  const auto stride = static_cast<std::size_t>(ranks);
+  fit_to_ranks(spec, order, stride);
+
+  std::vector<RankOrder> result(stride, RankOrder{{}, random});
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    result[i % stride].samples.push_back(order[i]);
+  }
+  return result;
+}
+
+RankOrder rank_order(
+    const SamplerSpec& spec, std::int64_t sample_count, int ranks, int rank, int epoch) {
+  return rank_orders(spec, sample_count, ranks, epoch).at(static_cast<std::size_t>(rank));
+}
+
+}  // namespace stepsim

@@ -39,7 +39,8 @@ struct Bucket {
 /// Buckets of the constructor, in launch order: unlimited (default, static_graph), or limited by
 /// {first, cap} with find_unused_parameters.
 [[nodiscard]] std::vector<Bucket> initial_buckets(std::span<const BucketParameter> parameters,
-                                                  bool limited, std::int64_t first_bytes,
+                                                  bool limited,
+                                                  std::int64_t first_bytes,
                                                   std::int64_t cap_bytes);
 
 /// Buckets after the rebuild, in launch order, from the order in which gradients became ready.

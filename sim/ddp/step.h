@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "costmodel/units.h"
@@ -35,9 +36,10 @@ struct Span {
 
 /// One rank's work in one synchronised step.
 struct RankStep {
-  Duration data{0};            ///< Loading and collation on the host, before the forward.
+  Duration data{0};  ///< Loading and collation on the host, before the forward.
   Span forward;
-  std::vector<Span> backward;  ///< [bucket] work up to that bucket's launch; one more after the last.
+  std::vector<Span>
+      backward;  ///< [bucket] work up to that bucket's launch; one more after the last.
   std::vector<Span> copy_out;  ///< [bucket] bucket -> gradients, after its all-reduce.
   Span optimizer;
 };
@@ -58,12 +60,12 @@ struct RankClock {
 
 /// When things happened on one rank. Consecutive points; the differences sum to the step.
 struct RankTimeline {
-  SimTime start;          ///< Device clock at the start of the step.
-  SimTime data_end;       ///< Device free and batch ready.
+  SimTime start;     ///< Device clock at the start of the step.
+  SimTime data_end;  ///< Device free and batch ready.
   SimTime forward_end;
   SimTime backward_end;
-  SimTime end;            ///< After the optimizer.
-  Duration exposed{0};    ///< Device idle, waiting for all-reduces after backward.
+  SimTime end;          ///< After the optimizer.
+  Duration exposed{0};  ///< Device idle, waiting for all-reduces after backward.
   Duration copy_out{0};
   Duration optimizer{0};
   std::vector<SimTime> launch;  ///< [bucket] this rank's part is ready to be reduced.
@@ -78,7 +80,11 @@ struct StepTimeline {
   bool operator==(const StepTimeline&) const = default;
 };
 
-/// Throws std::invalid_argument when the shapes disagree (backward needs buckets + 1 spans, …).
+/// Throws std::invalid_argument when the shapes disagree (backward needs buckets + 1 spans,
+/// copy_out one per bucket), there is no rank, or a duration is negative.
 void check(const StepInput& input);
+
+/// The same, and one clock per rank.
+void check(const StepInput& input, std::span<const RankClock> clocks);
 
 }  // namespace stepsim

@@ -1,0 +1,63 @@
+#include "sim/ddp/step.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace stepsim {
+
+namespace {
+
+bool is_negative(const Span& span) {
+  return std::min({span.host, span.device, span.critical}) < Duration::zero();
+}
+
+bool any_negative(const RankStep& rank) {
+  return rank.data < Duration::zero() || is_negative(rank.forward) || is_negative(rank.optimizer) ||
+         std::any_of(rank.backward.begin(), rank.backward.end(), is_negative) ||
+         std::any_of(rank.copy_out.begin(), rank.copy_out.end(), is_negative);
+}
+
+[[noreturn]] void fail(std::size_t rank, const std::string& message) {
+  throw std::invalid_argument("step: rank " + std::to_string(rank) + ": " + message);
+}
+
+}  // namespace
+
+void check(const StepInput& input) {
+  if (input.ranks.empty()) {
+    throw std::invalid_argument("step: no ranks");
+  }
+  const std::size_t buckets = input.all_reduce.size();
+  for (std::size_t r = 0; r < input.ranks.size(); ++r) {
+    const RankStep& rank = input.ranks[r];
+    if (rank.backward.size() != buckets + 1) {
+      fail(r,
+           std::to_string(rank.backward.size()) + " backward spans for " + std::to_string(buckets) +
+               " buckets; there must be one more than buckets");
+    }
+    if (rank.copy_out.size() != buckets) {
+      fail(r,
+           std::to_string(rank.copy_out.size()) + " copy-out spans for " + std::to_string(buckets) +
+               " buckets");
+    }
+    if (any_negative(rank)) {
+      fail(r, "a negative duration");
+    }
+  }
+  if (std::any_of(input.all_reduce.begin(), input.all_reduce.end(), [](Duration d) {
+        return d < Duration::zero();
+      })) {
+    throw std::invalid_argument("step: a negative all-reduce");
+  }
+}
+
+void check(const StepInput& input, std::span<const RankClock> clocks) {
+  check(input);
+  if (clocks.size() != input.ranks.size()) {
+    throw std::invalid_argument("step: " + std::to_string(clocks.size()) + " clocks for " +
+                                std::to_string(input.ranks.size()) + " ranks");
+  }
+}
+
+}  // namespace stepsim

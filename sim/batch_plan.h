@@ -1,0 +1,25 @@
+#pragma once
+
+#include "costmodel/plan_file.h"
+#include "sim/scenario.h"
+
+namespace stepsim {
+
+/// The bucket lists of a scenario's model, in launch order.
+struct BucketLists {
+  std::vector<Bucket> initial;  ///< First iteration.
+  std::vector<Bucket>
+      rebuilt;  ///< From the second on (equal to initial with find_unused_parameters).
+};
+[[nodiscard]] BucketLists bucket_lists(const Scenario& scenario);
+
+/// The batches of every step and rank that this policy makes of the scenario's data.
+///
+/// Raises InputError: lengths missing, more ranks than samples, an unusable policy.
+[[nodiscard]] Plan make_plan(const Scenario& scenario, const PolicySpec& policy);
+
+/// Lengths of the data set this policy sees (its own, else the scenario's).
+[[nodiscard]] std::vector<std::int64_t> data_lengths(const Scenario& scenario,
+                                                     const PolicySpec& policy);
+
+}  // namespace stepsim

@@ -1,0 +1,227 @@
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
+#include "costmodel/parse_units.h"
+#include "sim/batch_plan.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/ddp/bucket_assignment.h"
+#include "sim/report/csv.h"
+#include "sim/report/table.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim buckets SCENARIO [options]\n"
+    "       stepsim buckets --params FILE [--json FILE|-]\n\n"
+    "The gradient buckets PyTorch DDP makes: of the first iteration and after the rebuild, in\n"
+    "launch order. --params reads parameter lists of the form {\"cases\": [{\"name\", \"params\":\n"
+    "[{\"bytes\", \"dtype\", \"sparse\"}], \"ready_order\", \"first_bucket_bytes\", "
+    "\"cap_bytes\"}]}.\n\n"
+    "examples:\n"
+    "  stepsim buckets scenarios/bucket_valley.toml --set ddp.bucket_cap=\"100 MiB\"\n"
+    "  stepsim buckets --params my_model.json --json -\n";
+
+/// One parameter list of a --params file.
+struct BucketCase {
+  std::string name;
+  std::vector<BucketParameter> parameters;
+  std::vector<int> ready_order;
+  std::int64_t first_bytes = kDefaultFirstBucketBytes;
+  std::int64_t cap_bytes = kDefaultBucketCapBytes;
+};
+
+void require_permutation(const JsonReader& reader, const BucketCase& bucket_case) {
+  std::vector<bool> seen(bucket_case.parameters.size(), false);
+  for (const int index : bucket_case.ready_order) {
+    if (index < 0 || static_cast<std::size_t>(index) >= seen.size() ||
+        seen[static_cast<std::size_t>(index)]) {
+      reader.fail("ready_order", "must hold every parameter index exactly once");
+    }
+    seen[static_cast<std::size_t>(index)] = true;
+  }
+  if (bucket_case.ready_order.size() != seen.size()) {
+    reader.fail("ready_order", "must hold every parameter index exactly once");
+  }
+}
+
+BucketCase read_case(const Json& entry, const std::string& file, const std::string& place) {
+  JsonReader reader(entry, file, 0, place);
+  BucketCase result;
+  result.name = reader.text("name");
+  const Json& list = reader.get("params");
+  if (!list.is_array() || list.empty()) {
+    reader.fail("params", "expected a list of parameters");
+  }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    JsonReader parameter(list[i], file, 0, place + ".params[" + std::to_string(i) + "]");
+    BucketParameter one;
+    one.bytes = parameter.integer("bytes");
+    if (one.bytes <= 0) {
+      parameter.fail("bytes", "must be positive");
+    }
+    one.dtype = parameter.text_or("dtype", "f32");
+    one.sparse = parameter.boolean_or("sparse", false);
+    result.parameters.push_back(std::move(one));
+  }
+  result.first_bytes = reader.integer_or("first_bucket_bytes", kDefaultFirstBucketBytes);
+  result.cap_bytes = reader.integer_or("cap_bytes", kDefaultBucketCapBytes);
+  if (result.first_bytes <= 0 || result.cap_bytes <= 0) {
+    reader.fail("cap_bytes", "limits must be positive");
+  }
+  if (reader.has("ready_order")) {
+    for (const Json& index : reader.get("ready_order")) {
+      if (!index.is_number_integer()) {
+        reader.fail("ready_order", "expected parameter indices");
+      }
+      result.ready_order.push_back(index.get<int>());
+    }
+    require_permutation(reader, result);
+  } else {
+    for (std::size_t i = result.parameters.size(); i-- > 0;) {
+      result.ready_order.push_back(static_cast<int>(i));
+    }
+  }
+  return result;
+}
+
+std::vector<BucketCase> read_cases(const std::string& path) {
+  const Json file = parse_json(read_text(path), path);
+  JsonReader reader(file, path, 0, "");
+  const Json& list = reader.get("cases");
+  if (!list.is_array()) {
+    reader.fail("cases", "expected a list");
+  }
+  std::vector<BucketCase> cases;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    cases.push_back(read_case(list[i], path, "cases[" + std::to_string(i) + "]"));
+  }
+  return cases;
+}
+
+Json lists_json(const std::vector<Bucket>& buckets) {
+  Json lists = Json::array();
+  for (const Bucket& bucket : buckets) {
+    lists.push_back(bucket.parameters);
+  }
+  return lists;
+}
+
+Json bytes_json(const std::vector<Bucket>& buckets,
+                const std::vector<BucketParameter>& parameters) {
+  Json bytes = Json::array();
+  for (const Bucket& bucket : buckets) {
+    bytes.push_back(bucket_bytes(bucket, parameters));
+  }
+  return bytes;
+}
+
+std::string bytes_text(const std::vector<Bucket>& buckets,
+                       const std::vector<BucketParameter>& parameters) {
+  std::string text;
+  for (const Bucket& bucket : buckets) {
+    text += (text.empty() ? "" : ", ") + std::to_string(bucket_bytes(bucket, parameters));
+  }
+  return text;
+}
+
+int buckets_of_file(const OptionParser& parser) {
+  Json result = Json::object();
+  std::string text;
+  for (const BucketCase& one : read_cases(parser.get<std::string>("params"))) {
+    const auto initial = initial_buckets(one.parameters, false, one.first_bytes, one.cap_bytes);
+    const auto limited = initial_buckets(one.parameters, true, one.first_bytes, one.cap_bytes);
+    const auto rebuilt =
+        rebuilt_buckets(one.parameters, one.ready_order, one.first_bytes, one.cap_bytes);
+    result[one.name] = {{"initial", lists_json(initial)},
+                        {"initial_find_unused", lists_json(limited)},
+                        {"rebuilt", lists_json(rebuilt)},
+                        {"rebuilt_bytes", bytes_json(rebuilt, one.parameters)}};
+    text += fmt::format("{}: {} tensors; rebuilt buckets in bytes: {}\n",
+                        printable(one.name),
+                        one.parameters.size(),
+                        bytes_text(rebuilt, one.parameters));
+  }
+  const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
+  if (!json.empty()) {
+    write_text_atomically(json, result.dump() + "\n");
+  }
+  if (json != "-" && !parser.get<bool>("quiet")) {
+    std::fputs(text.c_str(), stdout);
+  }
+  return kDone;
+}
+
+std::string table_text(const std::vector<Bucket>& buckets,
+                       const std::vector<BucketParameter>& sizes,
+                       const std::vector<Parameter>& tensors) {
+  Table table({"bucket", "bytes", "size", "tensors", "first ready", "last ready"});
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const std::int64_t bytes = bucket_bytes(buckets[b], sizes);
+    const auto& list = buckets[b].parameters;
+    table.add({std::to_string(b),
+               std::to_string(bytes),
+               format_bytes(Bytes(bytes)),
+               std::to_string(list.size()),
+               tensors[static_cast<std::size_t>(list.front())].name,
+               tensors[static_cast<std::size_t>(list.back())].name});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+int buckets_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("buckets", kUsage);
+  parser.add_common();
+  parser.add()("params", po::value<std::string>(), "FILE or -: parameter lists (JSON)");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  if (parser.has("params")) {
+    if (parser.has("scenario")) {
+      throw InputError("stepsim buckets: error: give a scenario or --params, not both");
+    }
+    return buckets_of_file(parser);
+  }
+  const CommonOptions common = parser.common();
+  const Scenario scenario = load_scenario(common);
+  const BucketLists lists = bucket_lists(scenario);
+  const auto sizes = bucket_parameters(scenario.model);
+  const auto tensors = parameters(scenario.model);
+  print_text(common,
+             fmt::format("{}: {} tensors, {} parameters, cap {}\n\nfirst iteration\n{}\n"
+                         "rebuilt, from the second iteration on\n{}",
+                         scenario.model.name,
+                         tensors.size(),
+                         parameter_count(scenario.model),
+                         format_bytes(scenario.ddp.bucket_cap),
+                         table_text(lists.initial, sizes, tensors),
+                         table_text(lists.rebuilt, sizes, tensors)));
+  if (!common.json.empty()) {
+    const Json result = {{"model", scenario.model.name},
+                         {"initial", lists_json(lists.initial)},
+                         {"initial_bytes", bytes_json(lists.initial, sizes)},
+                         {"rebuilt", lists_json(lists.rebuilt)},
+                         {"rebuilt_bytes", bytes_json(lists.rebuilt, sizes)}};
+    write_text_atomically(common.json, result.dump() + "\n");
+  }
+  if (!common.csv.empty()) {
+    std::string csv = "bucket,bytes,tensors\n";
+    for (std::size_t b = 0; b < lists.rebuilt.size(); ++b) {
+      csv += fmt::format("{},{},{}\n",
+                         b,
+                         bucket_bytes(lists.rebuilt[b], sizes),
+                         lists.rebuilt[b].parameters.size());
+    }
+    write_text_atomically(common.csv, csv);
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

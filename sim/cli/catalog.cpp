@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
+#include "costmodel/model_presets.h"
+#include "costmodel/parse_units.h"
+#include "costmodel/profile.h"
+#include "sim/batching/policy.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/report/table.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+/// Prints the list as text, or as JSON where asked.
+int print_catalog(const OptionParser& parser, const std::string& text, const Json& json) {
+  const std::string path = parser.has("json") ? parser.get<std::string>("json") : "";
+  if (!path.empty()) {
+    write_text_atomically(path, json.dump(1) + "\n");
+  }
+  if (path != "-") {
+    std::fputs(text.c_str(), stdout);
+  }
+  return kDone;
+}
+
+void add_json_option(OptionParser& parser) {
+  parser.add()("json", po::value<std::string>(), "FILE or -: write the list as JSON");
+}
+
+std::vector<std::string> profile_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") {
+      files.push_back(entry.path().string());
+    }
+  }
+  if (error) {
+    throw InputError("stepsim profiles: error: cannot read folder " + printable(folder) + ": " +
+                     error.message() + "; give one with --dir");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+int policies_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("policies", "usage: stepsim policies [--json FILE]\n");
+  add_json_option(parser);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  Json list = Json::array();
+  std::string details;
+  for (const PolicyInfo& info : policy_table()) {
+    list.push_back({{"kind", info.kind},
+                    {"summary", info.summary},
+                    {"parameters", info.parameters},
+                    {"source", info.source}});
+    details += fmt::format("{}\n  {}\n  parameters: {}\n  source: {}\n",
+                           info.kind,
+                           info.summary,
+                           fmt::join(info.parameters, ", "),
+                           info.source);
+  }
+  return print_catalog(parser, details, list);
+}
+
+int models_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("models", "usage: stepsim models [--json FILE]\n");
+  add_json_option(parser);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  Table table(
+      {"preset", "layers", "hidden", "heads", "vocab", "parameters", "gradients", "source"});
+  Json list = Json::array();
+  for (const ModelPreset& preset : model_presets()) {
+    const TransformerConfig& config = preset.config;
+    const std::int64_t count = parameter_count(config);
+    table.add({config.name,
+               std::to_string(config.layers),
+               std::to_string(config.hidden),
+               std::to_string(config.heads),
+               std::to_string(config.vocab),
+               std::to_string(count),
+               format_bytes(Bytes(count * element_size(config.parameter_dtype))),
+               preset.source});
+    list.push_back({{"name", config.name},
+                    {"layers", config.layers},
+                    {"hidden", config.hidden},
+                    {"heads", config.heads},
+                    {"vocab", config.vocab},
+                    {"parameters", count},
+                    {"source", preset.source}});
+  }
+  return print_catalog(parser, table.text(), list);
+}
+
+int profiles_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("profiles",
+                      "usage: stepsim profiles [--dir FOLDER] [--json FILE]\n\n"
+                      "The calibrated machines in a folder (scenarios/profiles without --dir).\n");
+  add_json_option(parser);
+  parser.add()("dir", po::value<std::string>()->default_value("scenarios/profiles"), "FOLDER");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  Table table({"profile", "device", "backend", "costs", "all-reduce ranks", "file"});
+  Json list = Json::array();
+  for (const std::string& file : profile_files(parser.get<std::string>("dir"))) {
+    const Profile profile = read_profile(file);
+    std::vector<int> ranks;
+    for (const CollectiveCost& collective : profile.collectives) {
+      ranks.push_back(collective.ranks);
+    }
+    table.add({profile.name,
+               profile.device,
+               profile.backend,
+               std::to_string(profile.ops.size()),
+               fmt::format("{}", fmt::join(ranks, ",")),
+               file});
+    list.push_back({{"name", profile.name},
+                    {"device", profile.device},
+                    {"backend", profile.backend},
+                    {"file", file},
+                    {"all_reduce_ranks", ranks},
+                    {"provenance", profile.provenance}});
+  }
+  return print_catalog(parser, table.text(), list);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,124 @@
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "sim/batch_plan.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/report/csv.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim plan SCENARIO --policy NAME --out FILE [options]\n"
+    "       stepsim plan SCENARIO --out-dir FOLDER [options]\n\n"
+    "Writes the batches of every step and rank (JSONL): of one policy to a file, or of all\n"
+    "policies to FOLDER/POLICY.jsonl. `stepcal live` runs them for real.\n\n"
+    "examples:\n"
+    "  stepsim plan scenarios/token_skew.toml --policy bucketing --out bucketing.jsonl\n"
+    "  stepsim plan scenarios/token_skew.toml --out-dir plans --csv plans/all.csv\n";
+
+/// A policy's name as a file name: letters, digits, '-', '_' and '.' stay.
+std::string file_name(const std::string& policy) {
+  std::string name;
+  for (const char c : policy) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || (c == '.' && !name.empty());
+    name += plain ? c : '_';
+  }
+  return name + ".jsonl";
+}
+
+std::string joined(const std::vector<std::int64_t>& values) {
+  std::string text;
+  for (const std::int64_t value : values) {
+    text += (text.empty() ? "" : " ") + std::to_string(value);
+  }
+  return text;
+}
+
+/// The columns of a plan table: one row a policy, rank and step, as the token-skew lab records it.
+std::string plan_csv(const std::vector<Plan>& plans) {
+  std::string text =
+      "case,rank,step,samples,useful_tokens,padded_tokens,max_length,sample_ids,lengths\n";
+  for (const Plan& plan : plans) {
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      for (const MicroBatch& batch : plan.micro_batches) {
+        if (batch.rank != rank) {
+          continue;
+        }
+        const BatchShape shape = batch.shape();
+        text += fmt::format("{},{},{},{},{},{},{},{},{}\n",
+                            csv_field(plan.policy),
+                            rank,
+                            batch.step,
+                            shape.samples,
+                            shape.useful_tokens,
+                            shape.padded_tokens(),
+                            shape.max_length,
+                            joined(batch.samples),
+                            joined(batch.lengths));
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+int plan_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("plan", kUsage);
+  parser.add_common();
+  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
+      "out", po::value<std::string>(), "FILE of the plan (JSONL), or -")(
+      "out-dir", po::value<std::string>(), "FOLDER: the plans of all policies");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  if (!common.json.empty()) {
+    throw InputError("stepsim plan: error: a plan is JSONL already; use --out FILE");
+  }
+  const bool all = parser.has("out-dir");
+  if (all == parser.has("out") && common.csv.empty()) {
+    throw InputError("stepsim plan: error: give either --out FILE or --out-dir FOLDER");
+  }
+  const Scenario scenario = load_scenario(common);
+  std::vector<Plan> plans;
+  if (parser.has("out") || !parser.get<std::string>("policy").empty()) {
+    plans.push_back(make_plan(scenario, find_policy(scenario, parser.get<std::string>("policy"))));
+  } else {
+    for (const PolicySpec& policy : scenario.policies) {
+      plans.push_back(make_plan(scenario, policy));
+    }
+  }
+  if (!common.csv.empty()) {
+    write_text_atomically(common.csv, plan_csv(plans));
+  }
+  if (parser.has("out")) {
+    write_plan(parser.get<std::string>("out"), plans.front());
+  }
+  if (all) {
+    const std::filesystem::path folder = parser.get<std::string>("out-dir");
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) {
+      throw EnvironmentFault("cannot make folder " + folder.string() + ": " + error.message());
+    }
+    std::string list;
+    for (const Plan& plan : plans) {
+      const std::string path = (folder / file_name(plan.policy)).string();
+      write_plan(path, plan);
+      list += " " + path;
+    }
+    print_text(common, fmt::format("wrote{}\nrun them: stepcal live{}\n", list, list));
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

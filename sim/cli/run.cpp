@@ -1,0 +1,95 @@
+#include <cstdio>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "sim/batch_plan.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/predict.h"
+#include "sim/report/chrome_trace.h"
+#include "sim/report/csv.h"
+#include "sim/report/json.h"
+#include "sim/report/text.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kRunUsage =
+    "usage: stepsim run SCENARIO [--policy NAME] [--trace FILE] [options]\n\n"
+    "Predicts the step time of one policy (the first, without --policy).\n\n"
+    "examples:\n"
+    "  stepsim run scenarios/token_skew.toml --policy bucketing\n"
+    "  stepsim run scenarios/bucket_valley.toml --set ddp.bucket_cap=\"100 MiB\" --json -\n";
+
+constexpr const char* kTraceUsage =
+    "usage: stepsim trace SCENARIO --out FILE [--policy NAME] [options]\n\n"
+    "Writes the predicted timeline as a Chrome trace: open it at ui.perfetto.dev.\n\n"
+    "example:\n"
+    "  stepsim trace scenarios/token_skew.toml --policy fixed --out trace.json\n";
+
+void write_trace(const Scenario& scenario,
+                 const PolicySpec& policy,
+                 const Profile& profile,
+                 const std::string& path) {
+  PredictOptions options;
+  options.keep_timelines = true;
+  options.noise_runs = 0;
+  write_text_atomically(
+      path, chrome_trace(predict(scenario, policy, profile, options), make_plan(scenario, policy)));
+}
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("run", kRunUsage);
+  parser.add_common();
+  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
+      "trace", po::value<std::string>(), "FILE: also write a Chrome trace");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  const Scenario scenario = load_scenario(common);
+  const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const Profile profile = load_profile(scenario);
+  const Prediction prediction = predict(scenario, policy, profile, {});
+  print_text(common, run_text(scenario, prediction));
+  if (!common.json.empty()) {
+    write_text_atomically(common.json, prediction_json({prediction}, true).dump(1) + "\n");
+  }
+  if (!common.csv.empty()) {
+    write_text_atomically(common.csv, steps_csv({prediction}));
+  }
+  if (parser.has("trace")) {
+    write_trace(scenario, policy, profile, parser.get<std::string>("trace"));
+  }
+  return prediction.out_of_memory.empty() ? kDone : kAnswerIsNo;
+}
+
+int trace_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("trace", kTraceUsage);
+  parser.add_common();
+  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
+      "out", po::value<std::string>(), "FILE of the trace");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  if (!parser.has("out")) {
+    throw InputError("stepsim trace: error: give --out FILE");
+  }
+  const Scenario scenario = load_scenario(common);
+  const std::string path = parser.get<std::string>("out");
+  write_trace(scenario,
+              find_policy(scenario, parser.get<std::string>("policy")),
+              load_profile(scenario),
+              path);
+  print_text(common, fmt::format("wrote {}; open it at https://ui.perfetto.dev\n", path));
+  return kDone;
+}
+
+}  // namespace stepsim

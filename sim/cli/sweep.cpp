@@ -1,0 +1,70 @@
+#include "sim/sweep.h"
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/parse_units.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/report/csv.h"
+#include "sim/report/json.h"
+#include "sim/report/sweep_report.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim sweep SCENARIO --over KEY=VALUES [--over KEY=VALUES] [options]\n\n"
+    "Predicts every value of one or more scenario keys: the valley, its best point, and how far\n"
+    "the scenario as it stands is from it.\n\n"
+    "VALUES: LOW..HIGH:x2 (times 2), LOW..HIGH:+8 (plus 8), or a list a,b,c; units as in the "
+    "file.\n\n"
+    "examples:\n"
+    "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2\n"
+    "  stepsim sweep scenarios/token_skew.toml --policy token_budget \\\n"
+    "      --over policy.token_budget.max_tokens=512..2048:+256\n";
+
+}  // namespace
+
+int sweep_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("sweep", kUsage);
+  parser.add_common();
+  parser.add()(
+      "over", po::value<std::vector<std::string>>()->composing(), "KEY=VALUES; may repeat")(
+      "policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
+      "threads", po::value<int>()->default_value(0), "threads; 0: one a core");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  if (!parser.has("over")) {
+    throw InputError("stepsim sweep: error: give --over KEY=VALUES; see: stepsim sweep --help");
+  }
+  std::vector<SweepAxis> axes;
+  for (const std::string& text : parser.get<std::vector<std::string>>("over")) {
+    axes.push_back(parse_sweep_axis(text));
+  }
+  const Scenario scenario = load_scenario(common);
+  (void)load_profile(scenario);
+  SweepOptions options;
+  options.policy = parser.get<std::string>("policy");
+  options.overrides = common.set;
+  options.threads = parser.get<int>("threads");
+  if (options.threads < 0) {
+    throw InputError("stepsim sweep: error: --threads must be 0 or more");
+  }
+  const SweepReport report = sweep_report(common.scenario, axes, options);
+  print_text(common, sweep_text(scenario, axes, report));
+  if (!common.json.empty()) {
+    write_text_atomically(common.json, sweep_json(axes, report).dump(1) + "\n");
+  }
+  if (!common.csv.empty()) {
+    write_text_atomically(common.csv, sweep_csv(axes, report));
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "costmodel/plan_file.h"
+#include "costmodel/profile.h"
+#include "sim/prediction.h"
+#include "sim/scenario.h"
+
+namespace stepsim {
+
+struct PredictOptions {
+  int noise_runs = 100;  ///< Runs with the profile's noise and errors drawn; 0: none.
+  bool keep_timelines = false;
+  bool event_simulation = true;  ///< Noise-free run by events; else by the closed form.
+};
+
+/// The step times of one policy of a scenario, before running it.
+///
+/// The summary is over steps warmup_steps.., with the step-to-step noise of the profile; the
+/// interval adds the held-out errors of its costs (one factor per class, drawn) and its drift.
+/// Raises InputError: a cost that the profile lacks or refuses.
+[[nodiscard]] Prediction predict(const Scenario& scenario,
+                                 const PolicySpec& policy,
+                                 const Profile& profile,
+                                 const PredictOptions& options);
+
+}  // namespace stepsim

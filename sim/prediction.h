@@ -1,0 +1,73 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/ddp/step.h"
+
+namespace stepsim {
+
+/// One rank in one step of a predicted run.
+struct RankStepResult {
+  int step = 0;
+  int rank = 0;
+  std::int64_t samples = 0;
+  std::int64_t max_length = 0;
+  std::int64_t useful_tokens = 0;
+  std::int64_t padded_tokens = 0;
+  double start_ms = 0;
+  double data_ms = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double exposed_ms = 0;
+  double optimizer_ms = 0;  ///< Copy-outs included.
+  double step_ms = 0;
+  double peak_memory_mib = 0;
+};
+
+struct StepTimeSummary {
+  double mean = 0;
+  double p50 = 0;
+  double p95 = 0;
+  double max = 0;
+  double low90 = 0;  ///< 90 % interval of the mean.
+  double high90 = 0;
+};
+
+/// The figures of one policy, over the steady steps. Milliseconds, tokens per second.
+struct PredictionSummary {
+  StepTimeSummary step_time_ms;     ///< Of the slowest rank of each step.
+  double slowest_rank_step_ms = 0;  ///< Largest over ranks of the rank's mean step time.
+  double useful_tokens_per_s = 0;
+  double padded_tokens_per_s = 0;
+  double samples_per_s = 0;
+  double useful_tokens_per_step = 0;  ///< All ranks.
+  double padded_tokens_per_step = 0;
+  double padding_ratio = 0;      ///< 1 - mean useful / mean padded.
+  double rank_token_spread = 0;  ///< Mean over steps of max - min over ranks of useful tokens.
+  double step_time_std_over_ranks = 0;  ///< Mean over steps, population.
+  double padded_tokens_std_over_ranks = 0;
+  double peak_memory_std_over_ranks = 0;
+  double data_ms = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double optimizer_ms = 0;
+  double communication_ms = 0;          ///< Sum of the all-reduces of a step.
+  double exposed_communication_ms = 0;  ///< Idle after backward, slower ranks included.
+  double overlap_fraction = 0;          ///< Share of all-reduce time before the last backward ends.
+  double scaling_efficiency = 0;        ///< Mean compute of a rank alone / step time.
+  double peak_memory_mib = 0;
+};
+
+struct Prediction {
+  std::string scenario;
+  std::string policy;
+  std::string profile;
+  PredictionSummary summary;
+  std::vector<RankStepResult> steps;    ///< Without noise, by step then rank.
+  std::vector<StepTimeline> timelines;  ///< [step], when asked for.
+  std::vector<std::string> warnings;
+  std::string out_of_memory;  ///< Empty, or which step and rank would not fit.
+};
+
+}  // namespace stepsim

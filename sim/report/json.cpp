@@ -1,0 +1,140 @@
+#include "sim/report/json.h"
+
+#include <utility>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr const char* kFormat = "stepsim-prediction/1";
+
+Json summary_json(const PredictionSummary& s) {
+  return {{"step_time_ms",
+           {{"mean", s.step_time_ms.mean},
+            {"p50", s.step_time_ms.p50},
+            {"p95", s.step_time_ms.p95},
+            {"max", s.step_time_ms.max},
+            {"interval90", {s.step_time_ms.low90, s.step_time_ms.high90}}}},
+          {"slowest_rank_step_ms", s.slowest_rank_step_ms},
+          {"useful_tokens_per_s", s.useful_tokens_per_s},
+          {"padded_tokens_per_s", s.padded_tokens_per_s},
+          {"samples_per_s", s.samples_per_s},
+          {"useful_tokens_per_step", s.useful_tokens_per_step},
+          {"padded_tokens_per_step", s.padded_tokens_per_step},
+          {"padding_ratio", s.padding_ratio},
+          {"rank_token_spread", s.rank_token_spread},
+          {"std_over_ranks",
+           {{"step_time_ms", s.step_time_std_over_ranks},
+            {"padded_tokens", s.padded_tokens_std_over_ranks},
+            {"peak_memory_mib", s.peak_memory_std_over_ranks}}},
+          {"data_ms", s.data_ms},
+          {"forward_ms", s.forward_ms},
+          {"backward_ms", s.backward_ms},
+          {"optimizer_ms", s.optimizer_ms},
+          {"communication_ms", s.communication_ms},
+          {"exposed_communication_ms", s.exposed_communication_ms},
+          {"overlap_fraction", s.overlap_fraction},
+          {"scaling_efficiency", s.scaling_efficiency},
+          {"peak_memory_mib", s.peak_memory_mib}};
+}
+
+Json row_json(const RankStepResult& row) {
+  return {{"step", row.step},
+          {"rank", row.rank},
+          {"samples", row.samples},
+          {"max_length", row.max_length},
+          {"useful_tokens", row.useful_tokens},
+          {"padded_tokens", row.padded_tokens},
+          {"start_ms", row.start_ms},
+          {"data_ms", row.data_ms},
+          {"forward_ms", row.forward_ms},
+          {"backward_ms", row.backward_ms},
+          {"exposed_communication_ms", row.exposed_ms},
+          {"optimizer_ms", row.optimizer_ms},
+          {"step_ms", row.step_ms},
+          {"peak_memory_mib", row.peak_memory_mib}};
+}
+
+RankStepResult read_row(JsonReader row) {
+  RankStepResult result;
+  result.step = static_cast<int>(row.integer("step"));
+  result.rank = static_cast<int>(row.integer("rank"));
+  result.samples = row.integer("samples");
+  result.max_length = row.integer("max_length");
+  result.useful_tokens = row.integer("useful_tokens");
+  result.padded_tokens = row.integer("padded_tokens");
+  result.step_ms = row.number("step_ms");
+  return result;
+}
+
+Prediction read_prediction(const Json& entry, const std::string& path, const std::string& place) {
+  JsonReader reader(entry, path, 0, place);
+  Prediction prediction;
+  prediction.scenario = reader.text("scenario");
+  prediction.policy = reader.text("policy");
+  JsonReader summary(reader.get("summary"), path, 0, place + ".summary");
+  JsonReader times(summary.get("step_time_ms"), path, 0, place + ".summary.step_time_ms");
+  StepTimeSummary& step = prediction.summary.step_time_ms;
+  step.mean = times.number("mean");
+  step.p50 = times.number("p50");
+  step.p95 = times.number("p95");
+  step.max = times.number("max");
+  const Json& interval = times.get("interval90");
+  if (!interval.is_array() || interval.size() != 2 || !interval[0].is_number() ||
+      !interval[1].is_number()) {
+    times.fail("interval90", "expected [low, high]");
+  }
+  step.low90 = interval[0].get<double>();
+  step.high90 = interval[1].get<double>();
+  prediction.summary.useful_tokens_per_step = summary.number("useful_tokens_per_step");
+  prediction.summary.useful_tokens_per_s = summary.number("useful_tokens_per_s");
+  if (reader.has("steps")) {
+    const Json& rows = reader.get("steps");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      prediction.steps.push_back(
+          read_row(JsonReader(rows[i], path, 0, place + ".steps[" + std::to_string(i) + "]")));
+    }
+  }
+  return prediction;
+}
+
+}  // namespace
+
+Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps) {
+  Json list = Json::array();
+  for (const Prediction& prediction : predictions) {
+    Json entry = {{"scenario", prediction.scenario},
+                  {"policy", prediction.policy},
+                  {"profile", prediction.profile},
+                  {"summary", summary_json(prediction.summary)}};
+    if (with_steps) {
+      Json rows = Json::array();
+      for (const RankStepResult& row : prediction.steps) {
+        rows.push_back(row_json(row));
+      }
+      entry["steps"] = std::move(rows);
+    }
+    entry["warnings"] = prediction.warnings;
+    list.push_back(std::move(entry));
+  }
+  return {{"format", kFormat}, {"predictions", std::move(list)}};
+}
+
+std::vector<Prediction> read_predictions(const std::string& path) {
+  const Json file = parse_json(read_text(path), path);
+  JsonReader reader(file, path, 0, "");
+  reader.require_format(kFormat);
+  const Json& list = reader.get("predictions");
+  if (!list.is_array()) {
+    reader.fail("predictions", "expected a list");
+  }
+  std::vector<Prediction> predictions;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    predictions.push_back(read_prediction(list[i], path, "predictions[" + std::to_string(i) + "]"));
+  }
+  return predictions;
+}
+
+}  // namespace stepsim

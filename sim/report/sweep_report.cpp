@@ -1,0 +1,197 @@
+#include "sim/report/sweep_report.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "sim/report/csv.h"
+#include "sim/report/table.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr const char* kBucketCap = "ddp.bucket_cap";
+
+bool sweeps_bucket_cap(const std::vector<SweepAxis>& axes) {
+  return std::any_of(
+      axes.begin(), axes.end(), [](const SweepAxis& axis) { return axis.key == kBucketCap; });
+}
+
+double throughput(const SweepPoint& point) {
+  return point.prediction.summary.useful_tokens_per_s;
+}
+
+/// Why a point is not the best: what its exposed communication is made of.
+std::string reason(const SweepPoint& point, const SweepPoint& best) {
+  const PredictionSummary& here = point.prediction.summary;
+  const PredictionSummary& there = best.prediction.summary;
+  const double excess = here.exposed_communication_ms + here.optimizer_ms -
+                        there.exposed_communication_ms - there.optimizer_ms;
+  if (&point == &best) {
+    return "best";
+  }
+  if (excess <= 0.002 * there.step_time_ms.mean) {
+    return "";
+  }
+  // More time on the wire than at the best point: many messages, each below full bandwidth.
+  const double wire = here.communication_ms - there.communication_ms;
+  const double tail = point.last_bucket_ms - best.last_bucket_ms;
+  if (here.overlap_fraction < 0.05) {
+    return "no overlap";
+  }
+  return wire >= tail ? "latency-bound" : "little overlap";
+}
+
+std::string bar(double value, double low, double high) {
+  const double share = high > low ? (value - low) / (high - low) : 0;
+  std::string text;
+  for (int i = 0; i <= static_cast<int>(share * 20 + 0.5); ++i) {
+    text += "#";
+  }
+  return text;
+}
+
+}  // namespace
+
+SweepReport sweep_report(const std::string& scenario_path,
+                         const std::vector<SweepAxis>& axes,
+                         const SweepOptions& options) {
+  SweepReport report;
+  report.points = sweep(scenario_path, axes, options);
+  for (std::size_t i = 0; i < report.points.size(); ++i) {
+    if (throughput(report.points[i]) > throughput(report.points[report.best])) {
+      report.best = i;
+    }
+  }
+  const bool cap = axes.size() == 1 && sweeps_bucket_cap(axes);
+  report.reference_name = cap ? "DDP's default of 25 MiB" : "the scenario as it stands";
+  SweepOptions one = options;
+  std::vector<SweepAxis> reference_axes;
+  if (cap) {
+    reference_axes.push_back({kBucketCap, {std::to_string(kDefaultBucketCapBytes)}, {"25 MiB"}});
+  }
+  report.reference = sweep(scenario_path, reference_axes, one).front();
+  report.gap = throughput(report.points[report.best]) / throughput(report.reference) - 1;
+  return report;
+}
+
+std::string sweep_text(const Scenario& scenario,
+                       const std::vector<SweepAxis>& axes,
+                       const SweepReport& report) {
+  double low = 0;
+  double high = 0;
+  for (const SweepPoint& point : report.points) {
+    const double ms = point.prediction.summary.slowest_rank_step_ms;
+    low = low == 0 ? ms : std::min(low, ms);
+    high = std::max(high, ms);
+  }
+  const SweepPoint& best = report.points[report.best];
+  std::vector<std::string> header;
+  for (const SweepAxis& axis : axes) {
+    header.push_back(axis.key);
+  }
+  for (const char* name : {"step ms",
+                           "vs best",
+                           "useful tokens/s",
+                           "buckets",
+                           "all-reduce ms",
+                           "exposed ms",
+                           "overlap",
+                           "last bucket ms",
+                           "why"}) {
+    header.emplace_back(name);
+  }
+  header.emplace_back("");
+  Table table(header);
+  for (const SweepPoint& point : report.points) {
+    const PredictionSummary& s = point.prediction.summary;
+    std::vector<std::string> row = point.labels;
+    row.push_back(fmt::format("{:.3f}", s.slowest_rank_step_ms));
+    row.push_back(fmt::format("{:+.1f} %", (throughput(best) / throughput(point) - 1) * 100));
+    row.push_back(fmt::format("{:.0f}", s.useful_tokens_per_s));
+    row.push_back(std::to_string(point.buckets));
+    row.push_back(fmt::format("{:.3f}", s.communication_ms));
+    row.push_back(fmt::format("{:.3f}", s.exposed_communication_ms));
+    row.push_back(fmt::format("{:.0f} %", s.overlap_fraction * 100));
+    row.push_back(fmt::format("{:.3f}", point.last_bucket_ms));
+    row.push_back(reason(point, best));
+    row.push_back(fmt::format("{:<21}", bar(s.slowest_rank_step_ms, low, high)));
+    table.add(row);
+  }
+  std::string where;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    where += (i > 0 ? ", " : "") + axes[i].key + " = " + best.labels[i];
+  }
+  std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n",
+                                 scenario.name,
+                                 best.prediction.policy,
+                                 scenario.ranks,
+                                 best.prediction.profile,
+                                 table.text());
+  text += fmt::format(
+      "best: {} ({:.3f} ms a step)\n", where, best.prediction.summary.slowest_rank_step_ms);
+  text += fmt::format("gap:  {} takes {:.3f} ms, {:.1f} % slower than the best\n",
+                      report.reference_name,
+                      report.reference.prediction.summary.slowest_rank_step_ms,
+                      report.gap * 100);
+  for (const std::string& warning : best.prediction.warnings) {
+    text += "warning: " + warning + "\n";
+  }
+  return text;
+}
+
+Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+  Json points = Json::array();
+  for (const SweepPoint& point : report.points) {
+    Json values = Json::object();
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      values[axes[i].key] = point.labels[i];
+    }
+    const PredictionSummary& s = point.prediction.summary;
+    points.push_back({{"values", values},
+                      {"step_ms", s.slowest_rank_step_ms},
+                      {"useful_tokens_per_s", s.useful_tokens_per_s},
+                      {"buckets", point.buckets},
+                      {"communication_ms", s.communication_ms},
+                      {"exposed_communication_ms", s.exposed_communication_ms},
+                      {"overlap_fraction", s.overlap_fraction},
+                      {"last_bucket_ms", point.last_bucket_ms},
+                      {"peak_memory_mib", s.peak_memory_mib},
+                      {"warnings", point.prediction.warnings}});
+  }
+  return {{"format", "stepsim-sweep/1"},
+          {"points", std::move(points)},
+          {"best", report.best},
+          {"reference",
+           {{"name", report.reference_name},
+            {"step_ms", report.reference.prediction.summary.slowest_rank_step_ms},
+            {"gap", report.gap}}}};
+}
+
+std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+  std::string text;
+  for (const SweepAxis& axis : axes) {
+    text += csv_field(axis.key) + ",";
+  }
+  text +=
+      "step_ms,useful_tokens_per_s,buckets,communication_ms,exposed_communication_ms,"
+      "overlap_fraction,last_bucket_ms\n";
+  for (const SweepPoint& point : report.points) {
+    for (const std::string& label : point.labels) {
+      text += csv_field(label) + ",";
+    }
+    const PredictionSummary& s = point.prediction.summary;
+    text += fmt::format("{},{},{},{},{},{},{}\n",
+                        s.slowest_rank_step_ms,
+                        s.useful_tokens_per_s,
+                        point.buckets,
+                        s.communication_ms,
+                        s.exposed_communication_ms,
+                        s.overlap_fraction,
+                        point.last_bucket_ms);
+  }
+  return text;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,249 @@
+#include "sim/report/text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "sim/metrics.h"
+#include "sim/report/table.h"
+
+namespace stepsim {
+
+namespace {
+
+std::string percent(double fraction) {
+  return fmt::format("{:.1f} %", fraction * 100);
+}
+std::string signed_percent(double fraction) {
+  return fmt::format("{:+.1f} %", fraction * 100);
+}
+
+std::string header_text(const Scenario& scenario, const Prediction& prediction) {
+  return fmt::format("{}: {} ranks, model {}, profile {}; {} steps, the first {} left out\n",
+                     scenario.name,
+                     scenario.ranks,
+                     scenario.model.name,
+                     prediction.profile,
+                     scenario.steps,
+                     scenario.warmup_steps);
+}
+
+/// A policy on data of its own is a reference case: other work, so not a choice.
+bool is_reference(const Scenario& scenario, const std::string& policy) {
+  return find_policy(scenario, policy).lengths.has_value();
+}
+
+std::string interval(const StepTimeSummary& times) {
+  return fmt::format("{:.3g}-{:.3g}", times.low90, times.high90);
+}
+
+std::string warnings_text(const std::vector<Prediction>& predictions) {
+  std::vector<std::string> seen;
+  std::string text;
+  for (const Prediction& prediction : predictions) {
+    for (const std::string& warning : prediction.warnings) {
+      // An out-of-memory step differs by policy; everything else is said once.
+      const bool memory = warning.rfind("out of memory", 0) == 0;
+      const std::string line = memory ? prediction.policy + ": " + warning : warning;
+      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
+        seen.push_back(line);
+        text += "warning: " + line + "\n";
+      }
+    }
+  }
+  return text;
+}
+
+std::string recommendation(const Scenario& scenario, const std::vector<const Prediction*>& ranked) {
+  std::vector<const Prediction*> choices;
+  for (const Prediction* prediction : ranked) {
+    if (!is_reference(scenario, prediction->policy) && prediction->out_of_memory.empty()) {
+      choices.push_back(prediction);
+    }
+  }
+  if (choices.empty()) {
+    return "No policy of this scenario fits into memory on its own data.\n";
+  }
+  const PredictionSummary& best = choices.front()->summary;
+  std::string text = fmt::format(
+      "Use {}: {:.0f} useful tokens/s", choices.front()->policy, best.useful_tokens_per_s);
+  if (choices.size() > 1) {
+    const PredictionSummary& next = choices[1]->summary;
+    const PredictionSummary& last = choices.back()->summary;
+    text += fmt::format(", {:+.1f} % over {}",
+                        (best.useful_tokens_per_s / next.useful_tokens_per_s - 1) * 100,
+                        choices[1]->policy);
+    if (choices.size() > 2) {
+      text += fmt::format(" and {:+.1f} % over {}",
+                          (best.useful_tokens_per_s / last.useful_tokens_per_s - 1) * 100,
+                          choices.back()->policy);
+    }
+    // Throughput at the far ends of both intervals: errors shared by the policies make this
+    // cautious.
+    const double worst_best = best.useful_tokens_per_step / best.step_time_ms.high90;
+    const double best_next = next.useful_tokens_per_step / next.step_time_ms.low90;
+    text += worst_best > best_next
+                ? "; the 90 % intervals do not overlap"
+                : fmt::format("; the 90 % intervals of {} and {} overlap, so measure both",
+                              choices.front()->policy,
+                              choices[1]->policy);
+  }
+  return text + ".\n";
+}
+
+}  // namespace
+
+std::string run_text(const Scenario& scenario, const Prediction& prediction) {
+  const PredictionSummary& s = prediction.summary;
+  std::string text = header_text(scenario, prediction);
+  text += fmt::format("policy {}\n\n", prediction.policy);
+  text += fmt::format("step time          {:.3f} ms mean, 90 % interval {:.3f} to {:.3f}\n",
+                      s.step_time_ms.mean,
+                      s.step_time_ms.low90,
+                      s.step_time_ms.high90);
+  text += fmt::format("                   {:.3f} ms p50, {:.3f} p95, {:.3f} max\n",
+                      s.step_time_ms.p50,
+                      s.step_time_ms.p95,
+                      s.step_time_ms.max);
+  text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
+                      s.useful_tokens_per_s,
+                      s.samples_per_s);
+  text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio));
+  text += fmt::format("rank token spread  {:.1f} useful tokens\n", s.rank_token_spread);
+  text += fmt::format("communication      {:.3f} ms all-reduce, {:.3f} ms exposed, {} overlapped\n",
+                      s.communication_ms,
+                      s.exposed_communication_ms,
+                      percent(s.overlap_fraction));
+  text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency));
+  text += fmt::format("peak memory        {:.1f} MiB\n\n", s.peak_memory_mib);
+
+  Table table({"rank",
+               "data ms",
+               "forward ms",
+               "backward ms",
+               "exposed ms",
+               "optimizer ms",
+               "step ms",
+               "useful tokens",
+               "padded tokens"});
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    std::vector<RankStepResult> rows;
+    for (const RankStepResult& row : prediction.steps) {
+      if (row.rank == rank && row.step >= scenario.warmup_steps) {
+        rows.push_back(row);
+      }
+    }
+    const auto average = [&](auto member) {
+      double total = 0;
+      for (const RankStepResult& row : rows) {
+        total += static_cast<double>(row.*member);
+      }
+      return rows.empty() ? 0.0 : total / static_cast<double>(rows.size());
+    };
+    table.add({std::to_string(rank),
+               fmt::format("{:.3f}", average(&RankStepResult::data_ms)),
+               fmt::format("{:.3f}", average(&RankStepResult::forward_ms)),
+               fmt::format("{:.3f}", average(&RankStepResult::backward_ms)),
+               fmt::format("{:.3f}", average(&RankStepResult::exposed_ms)),
+               fmt::format("{:.3f}", average(&RankStepResult::optimizer_ms)),
+               fmt::format("{:.3f}", average(&RankStepResult::step_ms)),
+               fmt::format("{:.1f}", average(&RankStepResult::useful_tokens)),
+               fmt::format("{:.1f}", average(&RankStepResult::padded_tokens))});
+  }
+  return text + table.text() + warnings_text({prediction});
+}
+
+std::string compare_text(const Scenario& scenario, const std::vector<Prediction>& predictions) {
+  std::vector<const Prediction*> ranked;
+  for (const Prediction& prediction : predictions) {
+    ranked.push_back(&prediction);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
+    return a->summary.useful_tokens_per_s > b->summary.useful_tokens_per_s;
+  });
+  Table table({"policy",
+               "step ms",
+               "90 % interval",
+               "p95 ms",
+               "useful tokens/s",
+               "padding",
+               "rank token spread",
+               "exposed ms",
+               "efficiency",
+               "memory MiB"});
+  bool any_reference = false;
+  for (const Prediction* prediction : ranked) {
+    const PredictionSummary& s = prediction->summary;
+    const bool reference = is_reference(scenario, prediction->policy);
+    any_reference = any_reference || reference;
+    table.add({prediction->policy + (reference ? " *" : ""),
+               fmt::format("{:.3f}", s.step_time_ms.mean),
+               interval(s.step_time_ms),
+               fmt::format("{:.3f}", s.step_time_ms.p95),
+               fmt::format("{:.0f}", s.useful_tokens_per_s),
+               percent(s.padding_ratio),
+               fmt::format("{:.1f}", s.rank_token_spread),
+               fmt::format("{:.3f}", s.exposed_communication_ms),
+               percent(s.scaling_efficiency),
+               fmt::format("{:.1f}", s.peak_memory_mib)});
+  }
+  std::string text = header_text(scenario, predictions.front()) + "\n" + table.text();
+  if (any_reference) {
+    text += "* a reference case on data of its own: not a choice\n";
+  }
+  text += "\n" + recommendation(scenario, ranked);
+  return text + warnings_text(predictions);
+}
+
+std::string validation_text(const Validation& validation, double bound) {
+  Table table({"policy",
+               "predicted ms",
+               "90 % interval",
+               "measured ms",
+               "error",
+               "p50 error",
+               "p95 error",
+               "per-step error",
+               "repeatability",
+               "in interval"});
+  bool within = true;
+  for (const PolicyValidation& p : validation.policies) {
+    within = within && std::abs(p.error_mean) <= bound;
+    table.add({p.policy,
+               fmt::format("{:.3f}", p.predicted.mean),
+               interval(p.predicted),
+               fmt::format("{:.3f}", p.measured_mean),
+               signed_percent(p.error_mean),
+               signed_percent(p.error_p50),
+               signed_percent(p.error_p95),
+               percent(p.step_error),
+               p.repeats > 1 ? "+-" + percent(p.repeatability) : "one run",
+               p.covered ? "yes" : "no"});
+  }
+  std::string text =
+      "step time of the slowest rank, mean over the steady steps\n\n" + table.text() + "\n";
+  text += fmt::format("order of the policies (useful tokens/s): Kendall tau {:.2f}\n",
+                      validation.kendall_tau);
+  if (!validation.recommended.empty()) {
+    text += fmt::format("recommended {}, truly best {}: regret {}\n",
+                        validation.recommended,
+                        validation.truly_best,
+                        percent(validation.regret));
+  }
+  text += fmt::format("interval coverage: {} of the policies\n", percent(validation.coverage));
+  if (validation.machine_speed > 0) {
+    text += fmt::format(
+        "machine: the sentinel took {:.2f} times its calibration time during the live run\n",
+        validation.machine_speed);
+  }
+  for (const std::string& warning : validation.warnings) {
+    text += "warning: " + warning + "\n";
+  }
+  text += fmt::format("verdict: {} (bound {} on the error of each mean)\n",
+                      within ? "the prediction holds" : "the prediction does not hold",
+                      percent(bound));
+  return text;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/prediction.h"
+
+namespace stepsim {
+
+/// One scenario key and the values it takes.
+struct SweepAxis {
+  std::string key;
+  std::vector<std::string> values;  ///< As `--set key=value` takes them.
+  std::vector<std::string> labels;  ///< As tables show them.
+};
+
+/// "ddp.bucket_cap=1MiB..2GiB:x2" (geometric), "cluster.ranks=2..8:+2" (arithmetic) or
+/// "policy.budget.max_tokens=1024,1280,2048" (a list).
+///
+/// Raises InputError: no '=', an empty or endless range, more than 10,000 values, a wrong unit.
+[[nodiscard]] SweepAxis parse_sweep_axis(const std::string& text);
+
+/// One point of a sweep.
+struct SweepPoint {
+  std::vector<std::string> labels;  ///< [axis]
+  Prediction prediction;
+  std::size_t buckets = 0;
+  double last_bucket_ms = 0;  ///< All-reduce time of the last bucket, which nothing can hide.
+};
+
+struct SweepOptions {
+  std::string policy;  ///< Empty: the first of the scenario.
+  std::vector<std::string> overrides;
+  int threads = 0;  ///< 0: one a core.
+};
+
+/// Predicts every combination of the axes' values (the last axis runs fastest), by the closed form.
+[[nodiscard]] std::vector<SweepPoint> sweep(const std::string& scenario_path,
+                                            const std::vector<SweepAxis>& axes,
+                                            const SweepOptions& options);
+
+}  // namespace stepsim

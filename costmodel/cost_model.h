@@ -13,7 +13,8 @@ struct Cost {
   double relative_error = 0;
   /// How far outside the measured range: 1 inside, 2 = twice the largest measured size.
   double extrapolation = 1;
-  bool unseen_shape = false;  ///< No measurement of these sizes (n, k, …): the class's general form.
+  bool unseen_shape =
+      false;  ///< No measurement of these sizes (n, k, …): the class's general form.
 };
 
 /// What a step is made of costs this much. Two implementations: fitted (ProfileCostModel) and

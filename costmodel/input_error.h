@@ -34,7 +34,8 @@ class EnvironmentFault : public std::runtime_error {
 [[nodiscard]] std::string nearest_name(std::string_view name, std::span<const std::string> known);
 
 /// "unknown WHAT 'name'; did you mean 'x'? known: a, b, c"
-[[nodiscard]] std::string unknown_name(std::string_view what, std::string_view name,
+[[nodiscard]] std::string unknown_name(std::string_view what,
+                                       std::string_view name,
                                        std::span<const std::string> known);
 
 /// A text made safe for one terminal line: control characters as \xNN, cut at `limit` bytes.

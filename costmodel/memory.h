@@ -10,7 +10,7 @@ namespace stepsim {
 
 /// What the training job keeps on the device.
 struct MemoryOptions {
-  bool gradient_as_bucket_view = false;  ///< No second copy of the gradients.
+  bool gradient_as_bucket_view = false;      ///< No second copy of the gradients.
   double optimizer_bytes_per_parameter = 8;  ///< AdamW in fp32: two moments.
   double master_bytes_per_parameter = 0;     ///< fp32 master weights of mixed precision: 4.
   bool activation_checkpointing = false;
@@ -30,7 +30,8 @@ struct MemoryUse {
 /// Source of the activation formulas: Korthikanti et al. 2205.05198 (16-bit: T h (34 + 5 a s/h) per
 /// layer dense, 34 T h flash, 2 T h with full checkpointing plus one layer); fp32 doubles all but
 /// the dropout masks. States: parameter and optimizer bytes as given.
-[[nodiscard]] MemoryUse peak_memory(const TransformerConfig& config, const BatchShape& batch,
+[[nodiscard]] MemoryUse peak_memory(const TransformerConfig& config,
+                                    const BatchShape& batch,
                                     const MemoryOptions& options);
 
 }  // namespace stepsim

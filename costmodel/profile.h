@@ -13,7 +13,7 @@ namespace stepsim {
 
 /// How a cost depends on the batch.
 enum class CostForm {
-  Table,           ///< Knots over the op's own variable (tokens, samples or elements), linear between.
+  Table,  ///< Knots over the op's own variable (tokens, samples or elements), linear between.
   PerSampleTable,  ///< Samples times knots over the padded length (dense attention parts).
   Features,        ///< Sum of coefficient * feature; features named in the file.
   Roofline         ///< c0 + c1 * flops + c2 * bytes, for shapes never measured.
@@ -23,8 +23,9 @@ enum class CostForm {
 struct FitErrors {
   std::optional<double> random;  ///< Mean |error|, scattered hold-out.
   std::optional<double> block;   ///< Mean |error|, contiguous block held out.
-  std::optional<double> beyond;  ///< Mean |error|, upper half of the sizes predicted from the lower.
-  std::optional<double> bias;    ///< Signed error of the sum over the held-out points.
+  std::optional<double>
+      beyond;                  ///< Mean |error|, upper half of the sizes predicted from the lower.
+  std::optional<double> bias;  ///< Signed error of the sum over the held-out points.
 };
 
 /// One fitted cost. Zero in n, k, heads or head_dim means "any" (the class's general form).
@@ -58,8 +59,8 @@ struct CollectiveCost {
 
 /// Machine noise seen while calibrating, as fractions of a step.
 struct NoiseProfile {
-  double step_jitter = 0;   ///< Standard deviation of one step around its median.
-  double drift = 0;         ///< Standard deviation of the sentinel over the calibration.
+  double step_jitter = 0;       ///< Standard deviation of one step around its median.
+  double drift = 0;             ///< Standard deviation of the sentinel over the calibration.
   double sentinel_seconds = 0;  ///< Median time of the sentinel measurement; 0 = none.
 };
 
@@ -67,7 +68,7 @@ struct NoiseProfile {
 struct Profile {
   std::string name;
   std::string device;
-  std::string backend;  ///< "cpu" or "cuda"
+  std::string backend;                ///< "cpu" or "cuda"
   nlohmann::ordered_json provenance;  ///< Driver, versions, clocks, date, command, sources.
   Bytes memory_capacity;              ///< Per rank; 0 = unknown.
   std::vector<OpCost> ops;

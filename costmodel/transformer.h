@@ -12,7 +12,8 @@ namespace stepsim {
 enum class Dtype { F32, Tf32, Bf16, F16, F64 };
 [[nodiscard]] std::int64_t element_size(Dtype dtype);  ///< Bytes; TF32 is stored as 4.
 [[nodiscard]] std::string_view name_of(Dtype dtype);   ///< "f32", "tf32", "bf16", "f16", "f64"
-/// Raises InputError for an unknown name, listing the known ones. "fp32", "float32", … are accepted.
+/// Raises InputError for an unknown name, listing the known ones. "fp32", "float32", … are
+/// accepted.
 [[nodiscard]] Dtype parse_dtype(std::string_view name);
 
 /// How attention is computed: over the padded length with a score matrix, fused over the padded
@@ -36,8 +37,8 @@ struct TransformerConfig {
   std::int64_t classes = 0;     ///< Outputs of a classification head (TokenClassifier, DistilBert).
   bool tied_embeddings = false;
   bool causal = false;
-  std::int64_t window = 0;  ///< Sliding attention window in tokens; 0 = unlimited.
-  Dtype dtype = Dtype::F32;  ///< Compute dtype.
+  std::int64_t window = 0;             ///< Sliding attention window in tokens; 0 = unlimited.
+  Dtype dtype = Dtype::F32;            ///< Compute dtype.
   Dtype parameter_dtype = Dtype::F32;  ///< Dtype of parameters and gradients (all-reduce volume).
   AttentionKind attention = AttentionKind::Dense;
 
@@ -75,7 +76,7 @@ enum class OpClass {
   GradientCopyOut,   ///< bucket -> grad, n elements.
   Optimizer          ///< AdamW over n elements.
 };
-[[nodiscard]] std::string_view name_of(OpClass op_class);  ///< "gemm", "attention_scores", …
+[[nodiscard]] std::string_view name_of(OpClass op_class);     ///< "gemm", "attention_scores", …
 [[nodiscard]] OpClass parse_op_class(std::string_view name);  ///< Raises InputError.
 
 /// Which computation of an op: a GEMM's backward is two GEMMs, timed and fitted apart.
@@ -85,9 +86,9 @@ enum class Pass { Forward, Backward, InputGradient, WeightGradient };
 
 /// What an op runs over, beside its own sizes.
 enum class Rows {
-  Tokens,    ///< Every token of the batch (padded, or useful ones for varlen).
-  Samples,   ///< One row a sample (a classifier on pooled features).
-  Elements   ///< Independent of the batch: n elements (optimizer, copies).
+  Tokens,   ///< Every token of the batch (padded, or useful ones for varlen).
+  Samples,  ///< One row a sample (a classifier on pooled features).
+  Elements  ///< Independent of the batch: n elements (optimizer, copies).
 };
 
 /// One operation of a step.
@@ -143,7 +144,8 @@ struct StepOps {
 [[nodiscard]] std::vector<int> ready_order(const TransformerConfig& config);
 
 /// Floating-point operations of a forward and backward pass, for reports (not for time).
-[[nodiscard]] double training_flops(const TransformerConfig& config, std::int64_t samples,
+[[nodiscard]] double training_flops(const TransformerConfig& config,
+                                    std::int64_t samples,
                                     std::int64_t length);
 
 /// Raises InputError: a size that is zero or negative, heads that do not divide hidden, …

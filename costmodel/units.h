@@ -49,7 +49,11 @@ using Samples = Count<struct SamplesTag>;
 ///     std::domain_error: `seconds` is negative, not finite, or beyond 292 years.
 [[nodiscard]] Duration to_duration(double seconds);
 
-[[nodiscard]] constexpr double to_seconds(Duration d) { return static_cast<double>(d.count()) * 1e-9; }
-[[nodiscard]] constexpr double to_ms(Duration d) { return static_cast<double>(d.count()) * 1e-6; }
+[[nodiscard]] constexpr double to_seconds(Duration d) {
+  return static_cast<double>(d.count()) * 1e-9;
+}
+[[nodiscard]] constexpr double to_ms(Duration d) {
+  return static_cast<double>(d.count()) * 1e-6;
+}
 
 }  // namespace stepsim

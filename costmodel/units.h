@@ -39,8 +39,6 @@ class Count {
 };
 
 using Bytes = Count<struct BytesTag>;
-using Tokens = Count<struct TokensTag>;
-using Samples = Count<struct SamplesTag>;
 
 /// The one door from formulas (double seconds) to the simulated clock (whole nanoseconds, rounded
 /// to nearest).

@@ -15,24 +15,6 @@ std::vector<std::vector<int>> indices(const std::vector<Bucket>& buckets) {
   return lists;
 }
 
-/// loss_scale of every rank's batch in one step.
-std::vector<double> loss_scales(const std::string& weighting,
-                                const std::vector<MicroBatch>& batches,
-                                int ranks) {
-  double total = 0;
-  std::vector<double> share;
-  for (const MicroBatch& batch : batches) {
-    const double amount = weighting == "token" ? static_cast<double>(batch.shape().useful_tokens)
-                                               : static_cast<double>(batch.samples.size());
-    share.push_back(amount);
-    total += amount;
-  }
-  for (double& amount : share) {
-    amount = loss_scale(weighting, amount, total, ranks);
-  }
-  return share;
-}
-
 }  // namespace
 
 BucketLists bucket_lists(const Scenario& scenario) {
@@ -94,7 +76,11 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
       }
       batches.push_back(std::move(batch));
     }
-    const auto scales = loss_scales(policy.weighting, batches, scenario.ranks);
+    std::vector<BatchShape> shapes;
+    for (const MicroBatch& batch : batches) {
+      shapes.push_back(batch.shape());
+    }
+    const auto scales = loss_scales(policy.weighting, shapes);
     for (std::size_t rank = 0; rank < batches.size(); ++rank) {
       batches[rank].loss_scale = scales[rank];
       plan.micro_batches.push_back(std::move(batches[rank]));

@@ -121,7 +121,7 @@ std::string sweep_text(const Scenario& scenario,
   }
   std::string where;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    where += (i > 0 ? ", " : "") + axes[i].key + " = " + best.labels[i];
+    where += fmt::format("{}{} = {}", i > 0 ? ", " : "", axes[i].key, best.labels[i]);
   }
   std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n",
                                  scenario.name,

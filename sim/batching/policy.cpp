@@ -101,30 +101,15 @@ std::span<const std::string> weightings() {
   return names;
 }
 
-double loss_scale(std::string_view weighting, std::int64_t own, std::int64_t all, int ranks) {
+double loss_scale(std::string_view weighting, double own, double all, int ranks) {
   check_weighting(weighting);
   if (weighting == "none") {
     return 1;
   }
-  if (all < 1) {
+  if (!(all > 0)) {
     throw InputError(fmt::format("weighting '{}': the step holds no {}s", weighting, weighting));
   }
-  return static_cast<double>(ranks) * static_cast<double>(own) / static_cast<double>(all);
-}
-
-std::vector<double> loss_scales(std::string_view weighting, std::span<const BatchShape> ranks) {
-  const auto units = [weighting](const BatchShape& shape) {
-    return weighting == "sample" ? shape.samples : shape.useful_tokens;
-  };
-  std::int64_t all = 0;
-  for (const auto& shape : ranks) {
-    all += units(shape);
-  }
-  std::vector<double> scales;
-  for (const auto& shape : ranks) {
-    scales.push_back(loss_scale(weighting, units(shape), all, static_cast<int>(ranks.size())));
-  }
-  return scales;
+  return ranks * own / all;
 }
 
 }  // namespace stepsim

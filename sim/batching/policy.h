@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "costmodel/batch_shape.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/sampler.h"
 
@@ -82,15 +81,8 @@ struct PolicyInfo {
 ///     own: This rank's samples ("sample") or useful tokens ("token") in the step.
 ///     all: Their sum over the ranks, > 0.
 /// Raises:
-///     InputError: unknown weighting, or all < 1 where it is used.
+///     InputError: unknown weighting, or all <= 0 where it is used.
 /// Source: DDP divides the sum of gradients by the number of ranks, whatever each rank holds.
-[[nodiscard]] double loss_scale(std::string_view weighting,
-                                std::int64_t own,
-                                std::int64_t all,
-                                int ranks);
-
-/// [rank] loss_scale of one step from its batches' shapes.
-[[nodiscard]] std::vector<double> loss_scales(std::string_view weighting,
-                                              std::span<const BatchShape> ranks);
+[[nodiscard]] double loss_scale(std::string_view weighting, double own, double all, int ranks);
 
 }  // namespace stepsim

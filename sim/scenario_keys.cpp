@@ -1,0 +1,214 @@
+#include "sim/scenario_keys.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+/// A table of the file format and the keys it may hold.
+struct TableKeys {
+  std::string path;
+  std::vector<std::string> keys;
+};
+
+const std::vector<std::string>& length_keys() {
+  static const std::vector<std::string> keys = {"constant",
+                                                "uniform",
+                                                "log_uniform",
+                                                "log_normal",
+                                                "histogram",
+                                                "file",
+                                                "seed",
+                                                "cap",
+                                                "outlier_probability",
+                                                "label_classes"};
+  return keys;
+}
+
+/// The whole file format. scenarios/README.md describes every key.
+// clang-format off
+const std::vector<TableKeys>& all_tables() {
+  static const std::vector<TableKeys> tables = {
+      {"", {"scenario", "cluster", "model", "ddp", "optimizer", "data", "policy"}},
+      {"scenario", {"name", "question", "seed", "steps", "warmup_steps"}},
+      {"cluster", {"ranks", "ranks_per_node", "profile", "slow_ranks", "jitter"}},
+      {"cluster.slow_ranks", {"rank", "factor"}},
+      {"model", {"preset", "kind", "name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab",
+                 "max_length", "classes", "tied_embeddings", "causal", "window", "dtype",
+                 "parameter_dtype", "attention", "checkpointing"}},
+      {"ddp", {"bucket_cap", "first_bucket_cap", "torch", "gradient_as_bucket_view", "set_to_none",
+               "find_unused_parameters"}},
+      {"optimizer", {"kind", "state_bytes_per_parameter"}},
+      {"data", {"samples", "lengths", "sampler"}},
+      {"data.lengths", length_keys()},
+      {"data.lengths.log_normal", {"mu", "sigma", "min", "max"}},
+      {"data.sampler", {"kind", "shuffle", "seed", "drop_last"}},
+      {"policy", {"name", "kind", "batch_size", "max_tokens", "weighting", "lengths"}},
+      {"policy.lengths", length_keys()},
+      {"policy.lengths.log_normal", {"mu", "sigma", "min", "max"}},
+  };
+  return tables;
+}
+// clang-format on
+
+const TableKeys* find_table(const std::string& path) {
+  const auto& tables = all_tables();
+  const auto found = std::find_if(
+      tables.begin(), tables.end(), [&](const TableKeys& table) { return table.path == path; });
+  return found == tables.end() ? nullptr : &*found;
+}
+
+void check_table(const TomlDocument& document, const TomlValue& value, const std::string& path) {
+  const TableKeys* table = find_table(path);
+  if (table == nullptr) {
+    return;  // A table where a plain value belongs: a wrong type, reported by the reader.
+  }
+  for (const auto& item : value.children) {
+    if (value.kind == TomlValue::Kind::List) {
+      check_table(document, item, path);
+      continue;
+    }
+    if (std::find(table->keys.begin(), table->keys.end(), item.key) == table->keys.end()) {
+      const bool is_table = path.empty() && (item.kind == TomlValue::Kind::Table ||
+                                             item.kind == TomlValue::Kind::List);
+      fail_at(document,
+              item,
+              TomlAt::Key,
+              path,
+              unknown_name(is_table ? "table" : "key", item.key, table->keys));
+    }
+    check_table(document, item, path.empty() ? item.key : fmt::format("{}.{}", path, item.key));
+  }
+}
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t");
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+void mark_override(TomlValue& value, const std::string& key, const std::string& text) {
+  value.override_key = key;
+  value.override_text = text;
+  for (auto& child : value.children) {
+    mark_override(child, key, text);
+  }
+}
+
+[[noreturn]] void fail_override(const std::string& text, const std::string& message) {
+  throw InputError(SourcePlace{fmt::format("--set {}", printable(text)), 0, 0, ""}, message);
+}
+
+/// The policy that "policy.NAME.…" means, and the length of that part of the text.
+std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
+                                                     const std::string& text) {
+  static const std::string prefix = "policy.";
+  TomlValue* best = nullptr;
+  std::size_t best_length = 0;
+  std::vector<std::string> names;
+  TomlValue* policies = document.root.find("policy");
+  for (std::size_t i = 0; policies != nullptr && i < policies->children.size(); ++i) {
+    TomlValue& policy = policies->children[i];
+    const TomlValue* name = policy.find("name");
+    if (name == nullptr || name->kind != TomlValue::Kind::Text) {
+      continue;
+    }
+    names.push_back(name->text);
+    const std::size_t length = prefix.size() + name->text.size() + 1;
+    if (length > best_length && text.starts_with(prefix + name->text + ".")) {
+      best = &policy;
+      best_length = length;
+    }
+  }
+  if (best == nullptr) {
+    const std::string rest = text.substr(prefix.size());
+    fail_override(text, unknown_name("policy", rest.substr(0, rest.find_first_of(".=")), names));
+  }
+  return {best, best_length};
+}
+
+/// The member of a table, made if it is missing.
+TomlValue& member(TomlValue& table, const std::string& key) {
+  if (TomlValue* found = table.find(key)) {
+    return *found;
+  }
+  table.children.emplace_back();
+  table.children.back().key = key;
+  return table.children.back();
+}
+
+struct Override {
+  std::string key;   ///< As written, blanks around it removed.
+  std::string text;  ///< The value as written.
+};
+
+void set_value(TomlValue& target, const Override& override_) {
+  const std::string key = target.key;
+  const TomlPlace key_place = target.key_place;
+  auto value = parse_toml_value(override_.text);
+  if (!value) {
+    value.emplace();
+    value->kind = TomlValue::Kind::Text;
+    value->text = override_.text;
+  }
+  target = *std::move(value);
+  target.key = key;
+  target.key_place = key_place;
+  mark_override(target, override_.key, override_.text);
+}
+
+void apply_override(TomlDocument& document, const std::string& text) {
+  TomlValue* table = &document.root;
+  std::size_t begin = 0;
+  if (text.starts_with("policy.")) {
+    std::tie(table, begin) = find_policy_table(document, text);
+  }
+  const std::size_t equals = text.find('=', begin);
+  if (equals == std::string::npos) {
+    fail_override(text, "expected key=value, as in ddp.bucket_cap=50 MiB");
+  }
+  const Override override_{trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 1))};
+  std::string rest = trimmed(text.substr(begin, equals - begin));
+  for (;;) {
+    const std::size_t dot = rest.find('.');
+    const std::string key = rest.substr(0, dot);
+    if (key.empty()) {
+      fail_override(text, "a part of the key is empty; expected key=value");
+    }
+    const bool is_new = table->find(key) == nullptr;
+    TomlValue& next = member(*table, key);
+    if (dot == std::string::npos) {
+      set_value(next, override_);
+      return;
+    }
+    if (next.kind != TomlValue::Kind::Table) {
+      fail_override(text, fmt::format("'{}' is no table: it has no keys below it", printable(key)));
+    }
+    if (is_new) {
+      mark_override(next, override_.key, override_.text);
+    }
+    table = &next;
+    rest = rest.substr(dot + 1);
+  }
+}
+
+}  // namespace
+
+void check_keys(const TomlDocument& document) {
+  check_table(document, document.root, "");
+}
+
+void apply_overrides(TomlDocument& document, std::span<const std::string> overrides) {
+  for (const auto& text : overrides) {
+    apply_override(document, text);
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,85 @@
+#include <fmt/core.h>
+
+#include "costmodel/model_presets.h"
+#include "sim/scenario_sections.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
+
+/// Sizes that every model has: required with `kind`, else the preset's.
+void read_sizes(const TomlReader& table, bool has_preset, TransformerConfig& model) {
+  const auto size = [&](const char* key, std::int64_t& field) {
+    if (table.has(key) || !has_preset) {
+      field = table.integer(key, 1, kMaxSize);
+    }
+  };
+  const bool had_plain_heads = model.kv_heads == model.heads;
+  size("layers", model.layers);
+  size("hidden", model.hidden);
+  size("heads", model.heads);
+  size("vocab", model.vocab);
+  model.kv_heads =
+      table.integer_or("kv_heads", had_plain_heads ? model.heads : model.kv_heads, 1, kMaxSize);
+  model.ffn = table.integer_or("ffn", has_preset ? model.ffn : 4 * model.hidden, 1, kMaxSize);
+  model.max_length = table.integer_or("max_length", model.max_length, 1, kMaxSize);
+  model.classes = table.integer_or("classes", model.classes, 0, kMaxSize);
+  model.window = table.integer_or("window", model.window, 0, kMaxSize);
+}
+
+/// What the architecture of a family says where the file says nothing.
+TransformerConfig family_defaults(ModelFamily family) {
+  TransformerConfig model;
+  model.family = family;
+  model.name = std::string(name_of(family));
+  model.tied_embeddings = family == ModelFamily::Gpt2;
+  model.causal = family == ModelFamily::Gpt2 || family == ModelFamily::Llama ||
+                 family == ModelFamily::Nanochat;
+  return model;
+}
+
+TransformerConfig start_of(const TomlReader& table) {
+  if (table.has("preset") && table.has("kind")) {
+    table.fail("kind", "give preset or kind, not both: a preset has its kind");
+  }
+  if (table.has("preset")) {
+    return table.parsed("preset", [](const std::string& name) { return model_preset(name); });
+  }
+  if (!table.has("kind")) {
+    table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab");
+  }
+  return family_defaults(
+      table.parsed("kind", [](const std::string& name) { return parse_family(name); }));
+}
+
+}  // namespace
+
+void read_model(const TomlReader& root, Scenario& scenario) {
+  const TomlReader table = required_table(root, "model");
+  TransformerConfig model = start_of(table);
+  read_sizes(table, table.has("preset"), model);
+  model.name = table.text_or("name", model.name);
+  model.tied_embeddings = table.boolean_or("tied_embeddings", model.tied_embeddings);
+  model.causal = table.boolean_or("causal", model.causal);
+  const auto dtype = [](const std::string& name) { return parse_dtype(name); };
+  if (table.has("dtype")) {
+    model.dtype = table.parsed("dtype", dtype);
+  }
+  if (table.has("parameter_dtype")) {
+    model.parameter_dtype = table.parsed("parameter_dtype", dtype);
+  }
+  if (table.has("attention")) {
+    model.attention =
+        table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
+  }
+  try {
+    check(model);
+  } catch (const InputError& error) {
+    table.fail(error.what());
+  }
+  scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
+  scenario.model = model;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/scenario.h"
+#include "sim/toml_reader.h"
+
+namespace stepsim {
+
+/// The parts of a scenario file; each fills its fields of `scenario` and raises InputError with the
+/// place of what is wrong. Those called later may read what earlier ones have filled in.
+
+/// [scenario], [cluster], [ddp], [optimizer]; the last two may be missing.
+void read_scenario_table(const TomlReader& root, Scenario& scenario);
+void read_cluster(const TomlReader& root, Scenario& scenario);
+void read_ddp(const TomlReader& root, Scenario& scenario);
+void read_optimizer(const TomlReader& root, Scenario& scenario);
+
+/// [model]: a preset with changes, or a family by its sizes.
+void read_model(const TomlReader& root, Scenario& scenario);
+
+/// [data], after [cluster] and [model].
+void read_data(const TomlReader& root, Scenario& scenario);
+
+/// [[policy]], after [data].
+void read_policies(const TomlReader& root, Scenario& scenario);
+
+/// A table of lengths, in [data] or in a policy.
+[[nodiscard]] LengthSource read_lengths(const TomlReader& table, const Scenario& scenario);
+
+/// A required table of the file.
+[[nodiscard]] TomlReader required_table(const TomlReader& root, const std::string& name);
+
+/// The text of `key`, which must be one of `known`; without it the first of them.
+[[nodiscard]] std::string read_choice(const TomlReader& table,
+                                      const std::string& key,
+                                      const std::string& otherwise,
+                                      std::span<const std::string> known);
+
+/// A path in the file is relative to the file; one from the command line stands as it is.
+[[nodiscard]] std::string resolved_path(const TomlReader& table, const std::string& key);
+
+}  // namespace stepsim

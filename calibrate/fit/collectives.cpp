@@ -1,0 +1,113 @@
+#include "calibrate/fit/collectives.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "calibrate/fit/holdout.h"
+#include "calibrate/fit/nnls.h"
+#include "calibrate/statistics.h"
+#include "costmodel/op_cost.h"
+
+namespace stepsim {
+namespace {
+
+using Group = std::vector<CollectiveSample>;
+
+constexpr double kKiB = 1024;
+constexpr double kMiB = 1024 * kKiB;
+
+struct Band {
+  const char* name;
+  double lo;  ///< Bytes; from here
+  double hi;  ///< to below here.
+};
+constexpr Band kBands[] = {{"< 64 KiB", 0, 64 * kKiB},
+                           {"64 KiB..16 MiB", 64 * kKiB, 16 * kMiB + 1},
+                           {"> 16 MiB", 16 * kMiB + 1, 1e300}};
+
+/// What the neighbours of knot i predict for it.
+double without(const std::vector<std::pair<double, double>>& knots, std::size_t i) {
+  const std::vector<std::pair<double, double>> neighbours = {knots[i - 1], knots[i + 1]};
+  return interpolate(neighbours, knots[i].first);
+}
+
+BandErrors band_errors(const Band& band, const Group& group, const CollectiveCost& cost) {
+  ErrorSum sum;
+  double worst = 0;
+  std::vector<double> spreads;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const double x = cost.knots[i].first;
+    if (x < band.lo || x >= band.hi) {
+      continue;
+    }
+    spreads.push_back((group[i].p80 - group[i].p20) / 2 / group[i].seconds);
+    if (i > 0 && i + 1 < group.size()) {
+      const double predicted = without(cost.knots, i);
+      sum.add(predicted, group[i].seconds);
+      worst = std::max(worst, std::abs(predicted / group[i].seconds - 1));
+    }
+  }
+  BandErrors errors{band.name, sum.mean(), std::nullopt, std::nullopt};
+  if (errors.mean) {
+    errors.worst = worst;
+  }
+  if (!spreads.empty()) {
+    errors.spread = median(spreads);
+  }
+  return errors;
+}
+
+/// |Error| of the largest size, predicted by a relative line through the three sizes before it.
+std::optional<double> beyond_error(const std::vector<std::pair<double, double>>& knots) {
+  if (knots.size() < 4) {
+    return std::nullopt;
+  }
+  std::vector<std::vector<double>> rows;
+  std::vector<double> seconds;
+  for (std::size_t i = knots.size() - 4; i + 1 < knots.size(); ++i) {
+    rows.push_back({1, knots[i].first});
+    seconds.push_back(knots[i].second);
+  }
+  const double predicted = dot(relative_nnls(rows, seconds), {1, knots.back().first});
+  return std::abs(predicted / knots.back().second - 1);
+}
+
+CollectiveFit fit_group(const Group& group) {
+  CollectiveFit fit;
+  fit.cost.ranks = group.front().ranks;
+  for (const CollectiveSample& sample : group) {
+    fit.cost.knots.emplace_back(static_cast<double>(sample.bytes), sample.seconds);
+  }
+  ErrorSum all;
+  for (std::size_t i = 1; i + 1 < group.size(); ++i) {
+    all.add(without(fit.cost.knots, i), group[i].seconds);
+  }
+  fit.cost.errors = {all.mean(), std::nullopt, beyond_error(fit.cost.knots), all.bias()};
+  for (const Band& band : kBands) {
+    fit.bands.push_back(band_errors(band, group, fit.cost));
+  }
+  return fit;
+}
+
+}  // namespace
+
+std::vector<CollectiveFit> fit_collectives(const std::vector<CollectiveSample>& samples) {
+  std::map<int, Group> groups;
+  for (const CollectiveSample& sample : samples) {
+    if (sample.seconds > 0) {
+      groups[sample.ranks].push_back(sample);
+    }
+  }
+  std::vector<CollectiveFit> fits;
+  for (auto& [ranks, group] : groups) {
+    std::sort(
+        group.begin(), group.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    fits.push_back(fit_group(group));
+  }
+  return fits;
+}
+
+}  // namespace stepsim

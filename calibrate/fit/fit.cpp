@@ -1,0 +1,205 @@
+#include "calibrate/fit/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include <fmt/core.h>
+
+#include "calibrate/fit/general.h"
+#include "calibrate/fit/holdout.h"
+#include "calibrate/fit/series.h"
+#include "calibrate/statistics.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+std::string_view form_name(CostForm form) {
+  switch (form) {
+    case CostForm::Table:
+      return "table";
+    case CostForm::PerSampleTable:
+      return "per-sample table";
+    case CostForm::Features:
+      return "features";
+    case CostForm::Roofline:
+      break;
+  }
+  return "roofline";
+}
+
+/// Mean of the members that are there; signed for the bias.
+std::optional<double> mean_of(const std::vector<const OpCost*>& costs,
+                              std::optional<double> FitErrors::*member) {
+  double sum = 0;
+  int count = 0;
+  for (const OpCost* cost : costs) {
+    if ((cost->errors.*member).has_value()) {
+      sum += *(cost->errors.*member);
+      ++count;
+    }
+  }
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+std::string forms_of(const std::vector<const OpCost*>& costs) {
+  std::map<CostForm, int> counts;
+  for (const OpCost* cost : costs) {
+    ++counts[cost->form];
+  }
+  std::string text;
+  for (const auto& [form, count] : counts) {
+    text += text.empty() ? "" : ", ";
+    text += counts.size() == 1 ? std::string(form_name(form))
+                               : fmt::format("{} {}", count, form_name(form));
+  }
+  return text;
+}
+
+using RowKey = std::tuple<OpClass, Pass, bool>;
+
+FitRow make_row(const RowKey& key,
+                const std::vector<const OpCost*>& costs,
+                const std::vector<Series>& all) {
+  FitRow row;
+  row.op_class = std::get<0>(key);
+  row.pass = std::get<1>(key);
+  row.general = std::get<2>(key);
+  row.forms = forms_of(costs);
+  row.entries = static_cast<int>(costs.size());
+  for (const OpCost* cost : costs) {
+    row.points += cost->samples;
+  }
+  for (const Series& series : all) {
+    if (series.op.op_class != row.op_class || series.op.pass != row.pass) {
+      continue;
+    }
+    for (const SeriesPoint& point : series.points) {
+      row.seconds_lo =
+          row.seconds_hi == 0 ? point.seconds : std::min(row.seconds_lo, point.seconds);
+      row.seconds_hi = std::max(row.seconds_hi, point.seconds);
+    }
+  }
+  row.errors = {mean_of(costs, &FitErrors::random),
+                mean_of(costs, &FitErrors::block),
+                mean_of(costs, &FitErrors::beyond),
+                mean_of(costs, &FitErrors::bias)};
+  return row;
+}
+
+std::vector<FitRow> make_rows(const std::vector<OpCost>& costs,
+                              std::size_t exact,
+                              const std::vector<Series>& all) {
+  std::map<RowKey, std::vector<const OpCost*>> groups;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    groups[{costs[i].op_class, costs[i].pass, i >= exact}].push_back(&costs[i]);
+  }
+  std::vector<FitRow> rows;
+  for (const auto& [key, group] : groups) {
+    rows.push_back(make_row(key, group, all));
+  }
+  return rows;
+}
+
+Json errors_json(const std::vector<CollectiveFit>& fits) {
+  Json list = Json::array();
+  for (const CollectiveFit& fit : fits) {
+    for (const BandErrors& band : fit.bands) {
+      if (band.mean) {
+        list.push_back({{"ranks", fit.cost.ranks},
+                        {"band", band.band},
+                        {"leave_one_out", *band.mean},
+                        {"worst", *band.worst},
+                        {"noise_floor", band.spread.value_or(0)}});
+      }
+    }
+  }
+  return list;
+}
+
+Json provenance(const SampleSet& samples, const FitOptions& options, const FitResult& result) {
+  Json json = {{"samples_file", options.samples_file},
+               {"fitted_at", options.date},
+               {"fit_command", options.command},
+               {"measurements", result.measurements},
+               {"ops_errors_are", "fractions on held-out measurements"},
+               {"collective_errors", errors_json(result.collectives)}};
+  for (const auto& [key, value] : samples.header.items()) {
+    if (key != "format") {
+      json[key] = value;
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+NoiseProfile fit_noise(const SampleSet& samples) {
+  NoiseProfile noise;
+  std::vector<double> deviations;
+  for (const JitterSample& point : samples.jitter) {
+    const double center = point.step_seconds.size() > 1 ? median(point.step_seconds) : 0;
+    for (const double seconds : point.step_seconds) {
+      if (center > 0) {
+        deviations.push_back(seconds / center - 1);
+      }
+    }
+  }
+  noise.step_jitter = deviations.empty() ? 0 : robust_deviation(deviations);
+  std::vector<double> sentinels;
+  for (const SentinelSample& sentinel : samples.sentinels) {
+    sentinels.push_back(sentinel.seconds);
+  }
+  if (sentinels.empty()) {
+    return noise;
+  }
+  noise.sentinel_seconds = median(sentinels);
+  double squares = 0;
+  for (const double seconds : sentinels) {
+    squares += (seconds - noise.sentinel_seconds) * (seconds - noise.sentinel_seconds);
+  }
+  const double count = static_cast<double>(sentinels.size());
+  noise.drift =
+      noise.sentinel_seconds > 0 ? std::sqrt(squares / count) / noise.sentinel_seconds : 0;
+  return noise;
+}
+
+FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
+  if (samples.ops.empty()) {
+    throw InputError(options.samples_file +
+                     ": error: holds no measured step yet; run stepcal measure to the end first");
+  }
+  FitResult result;
+  Profile& profile = result.profile;
+  const std::vector<Series> all = make_series(samples.ops);
+  for (const Series& series : all) {
+    profile.ops.push_back(fit_best(series));
+  }
+  const std::size_t exact = profile.ops.size();
+  for (OpCost& cost : fit_general(all)) {
+    profile.ops.push_back(std::move(cost));
+  }
+  result.rows = make_rows(profile.ops, exact, all);
+  result.collectives = fit_collectives(samples.collectives);
+  for (const CollectiveFit& fit : result.collectives) {
+    profile.collectives.push_back(fit.cost);
+    profile.collectives.back().dtype = Dtype::F32;
+  }
+  for (const JitterSample& point : samples.jitter) {
+    result.measurements += static_cast<int>(point.step_seconds.size());
+  }
+  for (const CollectiveSample& sample : samples.collectives) {
+    result.measurements += sample.repetitions;
+  }
+  profile.name = options.name;
+  profile.device = samples.header.value("device", std::string("unknown"));
+  profile.backend = samples.plan.device;
+  profile.memory_capacity = Bytes(samples.header.value("memory_bytes_per_rank", std::int64_t{0}));
+  profile.noise = fit_noise(samples);
+  profile.provenance = provenance(samples, options, result);
+  return result;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit/collectives.h"
+#include "calibrate/samples.h"
+#include "costmodel/profile.h"
+
+namespace stepsim {
+
+/// What is written into the profile beside the numbers.
+struct FitOptions {
+  std::string name;          ///< Of the profile.
+  std::string samples_file;  ///< As the user named it.
+  std::string command;       ///< The command line that fits.
+  std::string date;          ///< ISO 8601, UTC.
+};
+
+/// All entries of one class and pass, for the report. Errors are means over the entries.
+struct FitRow {
+  OpClass op_class = OpClass::Gemm;
+  Pass pass = Pass::Forward;
+  bool general = false;  ///< The class's entry for sizes never measured.
+  std::string forms;     ///< "table", "features", or both with their number of entries.
+  int entries = 0;
+  int points = 0;
+  double seconds_lo = 0;  ///< Shortest and longest measured time.
+  double seconds_hi = 0;
+  FitErrors errors;
+};
+
+/// A profile and how it came about.
+struct FitResult {
+  Profile profile;
+  std::vector<FitRow> rows;
+  std::vector<CollectiveFit> collectives;
+  int measurements = 0;  ///< Repetitions of steps and collectives.
+};
+
+/// Fits every op, the general entries, the collectives and the noise. Raises InputError: the
+/// samples hold no step.
+[[nodiscard]] FitResult fit_profile(const SampleSet& samples, const FitOptions& options);
+
+/// step_jitter: robust deviation of single steps from the median of their shape; drift: standard
+/// deviation of the sentinels over their median.
+[[nodiscard]] NoiseProfile fit_noise(const SampleSet& samples);
+
+/// The result as aligned tables for a terminal: entries by class and pass, collectives, noise.
+[[nodiscard]] std::string fit_report(const FitResult& result);
+
+}  // namespace stepsim

@@ -1,0 +1,160 @@
+#include "calibrate/fit/forms.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "calibrate/fit/nnls.h"
+#include "calibrate/statistics.h"
+#include "costmodel/op_cost.h"
+
+namespace stepsim {
+namespace {
+
+using Knots = std::vector<std::pair<double, double>>;
+
+constexpr std::size_t kMostKnots = 40;
+constexpr double kClose = 1.03;
+
+/// The median y for each distinct x, ascending.
+Knots medians(Knots pairs) {
+  std::sort(pairs.begin(), pairs.end());
+  Knots knots;
+  for (std::size_t i = 0; i < pairs.size();) {
+    std::vector<double> same;
+    const double x = pairs[i].first;
+    for (; i < pairs.size() && pairs[i].first == x; ++i) {
+      same.push_back(pairs[i].second);
+    }
+    knots.emplace_back(x, median(same));
+  }
+  return knots;
+}
+
+/// Replaces inner neighbours within a factor `close` by their mean: a mean of both coordinates lies
+/// on the line wherever the cost is one.
+Knots merge_close(const Knots& knots, double close) {
+  if (knots.size() < 4) {
+    return knots;
+  }
+  Knots merged = {knots.front()};
+  for (std::size_t i = 1; i + 1 < knots.size();) {
+    const double first = knots[i].first;
+    double x = 0;
+    double y = 0;
+    double count = 0;
+    for (; i + 1 < knots.size() && knots[i].first <= first * close; ++i) {
+      x += knots[i].first;
+      y += knots[i].second;
+      ++count;
+    }
+    merged.emplace_back(x / count, y / count);
+  }
+  merged.push_back(knots.back());
+  return merged;
+}
+
+void fit_coefficients(const Candidate& candidate,
+                      const Op& op,
+                      std::span<const SeriesPoint> points,
+                      OpCost* cost) {
+  std::vector<std::vector<double>> rows;
+  std::vector<double> seconds;
+  for (const SeriesPoint& point : points) {
+    rows.push_back(feature_row(candidate, op, point.batch));
+    seconds.push_back(point.seconds);
+  }
+  cost->features = candidate.features;
+  cost->coefficients = relative_nnls(rows, seconds);
+}
+
+void fit_knots(const Op& op, std::span<const SeriesPoint> points, OpCost* cost) {
+  Knots pairs;
+  for (const SeriesPoint& point : points) {
+    if (cost->form == CostForm::PerSampleTable) {
+      pairs.emplace_back(static_cast<double>(point.batch.max_length),
+                         point.seconds / static_cast<double>(point.batch.samples));
+    } else {
+      pairs.emplace_back(variable_of(op, point.batch), point.seconds);
+    }
+  }
+  cost->knots = make_knots(std::move(pairs));
+}
+
+}  // namespace
+
+std::vector<double> feature_row(const Candidate& candidate, const Op& op, const BatchShape& batch) {
+  if (candidate.form == CostForm::Roofline) {
+    return {1, op_flops(op, batch), op_bytes(op, batch)};
+  }
+  std::vector<double> row;
+  for (const std::string& feature : candidate.features) {
+    row.push_back(feature_value(feature, op, batch));
+  }
+  return row;
+}
+
+std::vector<Candidate> candidates_for(const Op& op) {
+  std::vector<Candidate> candidates;
+  if (op.rows == Rows::Elements) {
+    return {{CostForm::Table, {}}};
+  }
+  if (is_dense_attention(op.op_class)) {
+    candidates.push_back({CostForm::PerSampleTable, {}});
+    candidates.push_back({CostForm::Features, {"1", "tokens", "tokens*length"}});
+    return candidates;
+  }
+  if (op.op_class == OpClass::Attention) {
+    candidates.push_back({CostForm::Features, {"1", "tokens", "tokens*length"}});
+    return candidates;
+  }
+  candidates.push_back({CostForm::Table, {}});
+  if (op.rows == Rows::Samples) {
+    candidates.push_back({CostForm::Features, {"1", "samples"}});
+    return candidates;
+  }
+  candidates.push_back({CostForm::Features, {"1", "tokens"}});
+  candidates.push_back({CostForm::Features, {"1", "tokens", "samples"}});
+  return candidates;
+}
+
+std::vector<std::pair<double, double>> make_knots(std::vector<std::pair<double, double>> pairs) {
+  const Knots distinct = medians(std::move(pairs));
+  Knots knots = merge_close(distinct, kClose);
+  for (double close = kClose; knots.size() > kMostKnots;) {
+    close *= 1.02;
+    knots = merge_close(distinct, close);
+  }
+  return knots;
+}
+
+OpCost fit_form(const Candidate& candidate, const Op& op, std::span<const SeriesPoint> points) {
+  assert(!points.empty());
+  OpCost cost;
+  cost.op_class = op.op_class;
+  cost.pass = op.pass;
+  cost.dtype = op.dtype;
+  cost.n = op.n;
+  cost.k = op.k;
+  cost.heads = op.heads;
+  cost.head_dim = op.head_dim;
+  cost.form = candidate.form;
+  cost.samples = static_cast<int>(points.size());
+  const bool table = cost.form == CostForm::Table || cost.form == CostForm::PerSampleTable;
+  if (table) {
+    fit_knots(op, points, &cost);
+  } else {
+    fit_coefficients(candidate, op, points, &cost);
+  }
+  cost.range_lo = cost.range_hi = variable_of(op, points.front().batch);
+  for (const SeriesPoint& point : points) {
+    const double x = cost.form == CostForm::PerSampleTable
+                         ? static_cast<double>(point.batch.max_length)
+                         : variable_of(op, point.batch);
+    const bool first = &point == &points.front();
+    cost.range_lo = first ? x : std::min(cost.range_lo, x);
+    cost.range_hi = first ? x : std::max(cost.range_hi, x);
+  }
+  return cost;
+}
+
+}  // namespace stepsim

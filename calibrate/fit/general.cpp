@@ -1,0 +1,125 @@
+#include "calibrate/fit/general.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "calibrate/fit/holdout.h"
+#include "calibrate/fit/nnls.h"
+#include "costmodel/op_cost.h"
+
+namespace stepsim {
+namespace {
+
+/// One point with the op it belongs to.
+struct Row {
+  const Op* op = nullptr;
+  SeriesPoint point;
+  std::size_t series = 0;
+};
+
+using Group = std::vector<Row>;
+
+Candidate general_form(const Group& group) {
+  if (group.front().op->rows != Rows::Elements) {
+    return {CostForm::Roofline, {}};
+  }
+  const bool one_size = group.size() < 2;
+  return one_size ? Candidate{CostForm::Features, {"elements"}}
+                  : Candidate{CostForm::Features, {"1", "elements"}};
+}
+
+OpCost fit_rows(const Candidate& candidate, const Group& rows) {
+  std::vector<std::vector<double>> features;
+  std::vector<double> seconds;
+  OpCost cost;
+  cost.op_class = rows.front().op->op_class;
+  cost.pass = rows.front().op->pass;
+  cost.dtype = rows.front().op->dtype;
+  cost.form = candidate.form;
+  cost.features = candidate.features;
+  cost.samples = static_cast<int>(rows.size());
+  cost.range_lo = cost.range_hi = variable_of(*rows.front().op, rows.front().point.batch);
+  for (const Row& row : rows) {
+    features.push_back(feature_row(candidate, *row.op, row.point.batch));
+    seconds.push_back(row.point.seconds);
+    const double x = variable_of(*row.op, row.point.batch);
+    cost.range_lo = std::min(cost.range_lo, x);
+    cost.range_hi = std::max(cost.range_hi, x);
+  }
+  cost.coefficients = relative_nnls(features, seconds);
+  return cost;
+}
+
+template <typename HeldOut>
+void test_rows(const Candidate& candidate,
+               const Group& rows,
+               const HeldOut& held_out,
+               ErrorSum* sum,
+               ErrorSum* both) {
+  Group kept;
+  Group tested;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    (held_out(i) ? tested : kept).push_back(rows[i]);
+  }
+  if (kept.empty() || tested.empty()) {
+    return;
+  }
+  const OpCost cost = fit_rows(candidate, kept);
+  for (const Row& row : tested) {
+    const double predicted = evaluate(cost, *row.op, row.point.batch).seconds;
+    sum->add(predicted, row.point.seconds);
+    both->add(predicted, row.point.seconds);
+  }
+}
+
+FitErrors general_errors(const Candidate& candidate, const Group& rows) {
+  ErrorSum random;
+  ErrorSum block;
+  ErrorSum both;
+  if (rows.size() >= 5) {
+    for (std::size_t fold = 0; fold < 5; ++fold) {
+      test_rows(
+          candidate, rows, [fold](std::size_t i) { return i % 5 == fold; }, &random, &both);
+    }
+  }
+  const std::size_t first = rows.front().series;
+  const std::size_t last = rows.back().series;
+  for (std::size_t series = first; first != last && series <= last; ++series) {
+    test_rows(
+        candidate, rows, [&](std::size_t i) { return rows[i].series == series; }, &block, &both);
+  }
+  return {random.mean(), block.mean(), std::nullopt, both.bias()};
+}
+
+bool has_no_sizes(const Op& op) {
+  return op.n == 0 && op.k == 0 && op.heads == 0 && op.head_dim == 0;
+}
+
+}  // namespace
+
+std::vector<OpCost> fit_general(const std::vector<Series>& all) {
+  std::map<std::tuple<OpClass, Pass, Dtype>, Group> groups;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Op& op = all[i].op;
+    if (has_no_sizes(op)) {
+      continue;  // Its own entry is the general one (collate).
+    }
+    for (const SeriesPoint& point : all[i].points) {
+      groups[{op.op_class, op.pass, op.dtype}].push_back({&op, point, i});
+    }
+  }
+  std::vector<OpCost> costs;
+  for (const auto& [key, rows] : groups) {
+    const bool several = rows.front().series != rows.back().series;
+    if (rows.front().op->rows != Rows::Elements && !several && rows.size() < 8) {
+      continue;
+    }
+    const Candidate candidate = general_form(rows);
+    costs.push_back(fit_rows(candidate, rows));
+    costs.back().errors = general_errors(candidate, rows);
+  }
+  return costs;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,165 @@
+#include "calibrate/grid.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::int64_t kStep = 16;  ///< Lengths are multiples of this, and of it plus a little.
+constexpr double kWiden = 1.25;
+
+/// `count` whole numbers from lo to hi, spaced geometrically, without repeats; one number is the
+/// geometric mean.
+std::vector<std::int64_t> geometric(std::int64_t lo, std::int64_t hi, int count) {
+  std::vector<std::int64_t> values;
+  const double ratio = static_cast<double>(hi) / static_cast<double>(lo);
+  for (int i = 0; i < count; ++i) {
+    const double part = count == 1 ? 0.5 : static_cast<double>(i) / (count - 1);
+    values.push_back(std::llround(static_cast<double>(lo) * std::pow(ratio, part)));
+  }
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+std::vector<std::int64_t> grid_lengths(const GridBox& box, int count, std::int64_t longest) {
+  const std::int64_t lo = box.min_length < kStep ? box.min_length : box.min_length / kStep * kStep;
+  std::int64_t hi = (box.max_length + kStep - 1) / kStep * kStep;
+  if (longest > 0) {
+    hi = std::min(hi, longest);
+  }
+  std::vector<std::int64_t> lengths = geometric(lo, std::max(lo, hi), count);
+  for (std::size_t i = 1; i + 1 < lengths.size(); ++i) {
+    lengths[i] = std::clamp((lengths[i] + kStep / 2) / kStep * kStep, lo, hi);
+  }
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+struct CountRange {
+  std::int64_t lo = 0;
+  std::int64_t hi = 0;
+};
+
+/// Sample counts that the widened box allows at this length; hi < lo when there are none.
+CountRange count_range(const GridBox& box, std::int64_t length) {
+  const double l = static_cast<double>(length);
+  const auto lo =
+      static_cast<std::int64_t>(std::ceil(static_cast<double>(box.min_tokens) / kWiden / l));
+  const auto hi =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(box.max_tokens) * kWiden / l));
+  return {std::max<std::int64_t>({1, box.min_samples, lo}), std::min(box.max_samples, hi)};
+}
+
+void add_points(const GridBox& box, std::int64_t length, int most, std::vector<GridPoint>* points) {
+  const CountRange range = count_range(box, length);
+  if (range.hi < range.lo) {
+    return;
+  }
+  const double spread = static_cast<double>(range.hi) / static_cast<double>(range.lo);
+  const int enough =
+      range.hi == range.lo ? 1 : 2 + static_cast<int>(std::log(spread) / std::log(1.6));
+  for (const std::int64_t samples : geometric(range.lo, range.hi, std::min(most, enough))) {
+    points->push_back({samples, length});
+  }
+}
+
+/// splitmix64, so that the drawn lengths are the same with every standard library.
+std::uint64_t next_random(std::uint64_t* state) {
+  std::uint64_t z = (*state += 0x9E3779B97F4A7C15ULL);
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31U);
+}
+
+}  // namespace
+
+GridBox box_of_plans(std::span<const Plan> plans) {
+  if (plans.empty() || plans.front().micro_batches.empty()) {
+    throw InputError("no batches to measure for: give --plan files with at least one step");
+  }
+  const BatchShape first = plans.front().micro_batches.front().shape();
+  GridBox box{first.max_length,
+              first.max_length,
+              first.samples,
+              first.samples,
+              first.padded_tokens(),
+              first.padded_tokens()};
+  for (const Plan& plan : plans) {
+    if (plan.model != plans.front().model || plan.ranks != plans.front().ranks) {
+      throw InputError(fmt::format(
+          "the plans of policies '{}' and '{}' differ in model or ranks; measure them apart",
+          plans.front().policy,
+          plan.policy));
+    }
+    for (const MicroBatch& batch : plan.micro_batches) {
+      const BatchShape shape = batch.shape();
+      box.min_length = std::min(box.min_length, shape.max_length);
+      box.max_length = std::max(box.max_length, shape.max_length);
+      box.min_samples = std::min(box.min_samples, shape.samples);
+      box.max_samples = std::max(box.max_samples, shape.samples);
+      box.min_tokens = std::min(box.min_tokens, shape.padded_tokens());
+      box.max_tokens = std::max(box.max_tokens, shape.padded_tokens());
+    }
+  }
+  return box;
+}
+
+GridBox box_of_limits(const TransformerConfig& model,
+                      std::int64_t max_length,
+                      std::int64_t max_tokens) {
+  if (max_length < 1 || max_tokens < 1) {
+    throw InputError("--max-length and --max-tokens must be 1 or more");
+  }
+  if (model.max_length > 0 && max_length > model.max_length) {
+    throw InputError(fmt::format(
+        "--max-length {}: {} accepts at most {} tokens", max_length, model.name, model.max_length));
+  }
+  if (max_tokens < max_length) {
+    throw InputError(fmt::format(
+        "--max-tokens {}: less than one sample of --max-length {}", max_tokens, max_length));
+  }
+  GridBox box;
+  box.min_length = std::min(kStep, max_length);
+  box.max_length = max_length;
+  box.min_samples = 1;
+  box.max_samples = std::max<std::int64_t>(1, max_tokens / box.min_length);
+  box.min_tokens = std::max(box.min_length, std::min(max_length, max_tokens / 16));
+  box.max_tokens = max_tokens;
+  return box;
+}
+
+std::vector<GridPoint> make_grid(const GridBox& box,
+                                 const GridDensity& density,
+                                 std::int64_t longest) {
+  std::vector<GridPoint> points;
+  const std::vector<std::int64_t> lengths = grid_lengths(box, density.lengths, longest);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    add_points(box, lengths[i], density.sample_counts, &points);
+    const std::int64_t past = 1 + static_cast<std::int64_t>(i % 5);
+    const bool room = longest == 0 || lengths[i] + past <= longest;
+    const std::int64_t partner = room ? lengths[i] + past : lengths[i] - past;
+    if (partner >= 1) {
+      add_points(box, partner, (density.sample_counts + 1) / 3, &points);
+    }
+  }
+  return points;
+}
+
+std::vector<std::int64_t> point_lengths(const GridPoint& point) {
+  std::vector<std::int64_t> lengths = {point.length};
+  std::uint64_t state = static_cast<std::uint64_t>(point.length) * 1000003U +
+                        static_cast<std::uint64_t>(point.samples);
+  const std::int64_t shortest = (point.length * 3 + 4) / 5;
+  const auto span = static_cast<std::uint64_t>(point.length - shortest + 1);
+  while (static_cast<std::int64_t>(lengths.size()) < point.samples) {
+    lengths.push_back(shortest + static_cast<std::int64_t>(next_random(&state) % span));
+  }
+  return lengths;
+}
+
+}  // namespace stepsim

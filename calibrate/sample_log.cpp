@@ -1,0 +1,184 @@
+#include "calibrate/sample_log.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+Rows parse_rows(JsonReader& reader) {
+  const std::string name = reader.text("rows");
+  if (name == "tokens") {
+    return Rows::Tokens;
+  }
+  if (name == "samples") {
+    return Rows::Samples;
+  }
+  if (name == "elements") {
+    return Rows::Elements;
+  }
+  reader.fail("rows", "must be tokens, samples or elements, not '" + printable(name) + "'");
+}
+
+Op parse_op(JsonReader& reader) {
+  Op op;
+  op.op_class = parse_op_class(reader.text("op"));
+  op.pass = parse_pass(reader.text("pass"));
+  op.rows = parse_rows(reader);
+  op.n = reader.integer("n");
+  op.k = reader.integer("k");
+  op.heads = reader.integer("heads");
+  op.kv_heads = reader.integer("kv_heads");
+  op.head_dim = reader.integer("head_dim");
+  op.causal = reader.boolean_or("causal", false);
+  op.varlen = reader.boolean_or("varlen", false);
+  op.window = reader.integer_or("window", 0);
+  op.dtype = parse_dtype(reader.text("dtype"));
+  return op;
+}
+
+/// A list of microseconds as seconds; zero is what the clock says of an op too short for it.
+std::vector<double> seconds_of(const JsonReader& reader, const char* key, const Json& list) {
+  std::vector<double> seconds;
+  for (const Json& value : list) {
+    const double us = value.is_number() ? value.get<double>() : -1;
+    if (!(us >= 0) || !std::isfinite(us)) {
+      reader.fail(key, "must hold times in microseconds, 0 or more");
+    }
+    seconds.push_back(us * 1e-6);
+  }
+  return seconds;
+}
+
+const Json& list_of(JsonReader& reader, const char* key) {
+  const Json& list = reader.get(key);
+  if (!list.is_array() || list.empty()) {
+    reader.fail(key, "must be a list that is not empty");
+  }
+  return list;
+}
+
+}  // namespace
+
+void SampleLog::add(const Json& line, const std::string& file, int number) {
+  if (!line.is_object()) {
+    throw InputError({file, number, 0, ""}, "a measurement must be a JSON object");
+  }
+  JsonReader reader(line, file, number, "");
+  const std::string kind = reader.text("kind");
+  if (kind == "pass") {
+    add_pass(reader, file, number);
+  } else if (kind == "step") {
+    add_step(reader);
+  } else if (kind == "all_reduce") {
+    add_all_reduce(reader);
+  } else if (kind == "sentinel") {
+    sentinels_.push_back({reader.number("step_us") * 1e-6, reader.number("at_seconds")});
+    last_at_ = std::max(last_at_, reader.number("at_seconds"));
+  } else if (kind == "pass_end") {
+    ended_.insert(static_cast<int>(reader.integer("pass")));
+    last_at_ = std::max(last_at_, reader.number("at_seconds"));
+  } else {
+    const std::array<std::string, 5> known = {"pass", "step", "all_reduce", "sentinel", "pass_end"};
+    reader.fail("kind", unknown_name("kind of line", printable(kind), known));
+  }
+}
+
+void SampleLog::add_pass(JsonReader& reader, const std::string& file, int number) {
+  PassOps ops;
+  for (const Json& entry : list_of(reader, "ops")) {
+    if (!entry.is_object()) {
+      reader.fail("ops", "must hold objects");
+    }
+    JsonReader member(entry, file, number, "ops");
+    const Op op = parse_op(member);
+    const auto [place, is_new] = op_index_.emplace(op_key(op), ops_.size());
+    if (is_new) {
+      ops_.push_back(op);
+    }
+    ops.op.push_back(place->second);
+    ops.counts.push_back(static_cast<int>(member.integer("count")));
+  }
+  passes_[static_cast<int>(reader.integer("pass"))] = std::move(ops);
+}
+
+PointLog& SampleLog::point_of(const BatchShape& batch) {
+  const auto [place, is_new] =
+      point_index_.emplace(std::pair(batch.samples, batch.max_length), points_.size());
+  if (is_new) {
+    points_.emplace_back();
+    points_.back().batch = batch;
+  }
+  return points_[place->second];
+}
+
+void SampleLog::add_step(JsonReader& reader) {
+  const int pass = static_cast<int>(reader.integer("pass"));
+  const auto ops = passes_.find(pass);
+  if (ops == passes_.end()) {
+    reader.fail("pass", "the list of this pass's ops is missing above");
+  }
+  const BatchShape batch{reader.integer("samples"),
+                         reader.integer("max_length"),
+                         reader.integer("useful_tokens"),
+                         reader.number("sum_squares")};
+  if (batch.samples < 1 || batch.max_length < 1) {
+    reader.fail("samples", "samples and max_length must be 1 or more");
+  }
+  PointLog& point = point_of(batch);
+  for (const Json& row : list_of(reader, "op_us")) {
+    const std::vector<double> seconds = seconds_of(reader, "op_us", row);
+    if (seconds.size() != ops->second.op.size()) {
+      reader.fail("op_us",
+                  fmt::format("{} times for {} ops", seconds.size(), ops->second.op.size()));
+    }
+    double total = 0;
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      const std::size_t op = ops->second.op[i];
+      point.op_seconds[op].push_back(seconds[i]);
+      point.op_runs[op] += ops->second.counts[i];
+      total += seconds[i] * ops->second.counts[i];
+    }
+    point.step_seconds.push_back(total);
+    ++measurements_;
+  }
+  point.ranks_of_pass[pass].insert(static_cast<int>(reader.integer("rank")));
+  last_at_ = std::max(last_at_, reader.number("at_seconds"));
+}
+
+void SampleLog::add_all_reduce(JsonReader& reader) {
+  const std::int64_t bytes = reader.integer("bytes");
+  const int ranks = static_cast<int>(reader.integer("ranks"));
+  std::vector<double>& all = all_reduces_[{ranks, bytes}];
+  for (const double seconds : seconds_of(reader, "us", list_of(reader, "us"))) {
+    all.push_back(seconds);
+    ++measurements_;
+  }
+  all_reduce_done_.emplace(static_cast<int>(reader.integer("pass")), bytes);
+}
+
+const PointLog* SampleLog::find(const GridPoint& point) const {
+  const auto place = point_index_.find({point.samples, point.length});
+  return place == point_index_.end() ? nullptr : &points_[place->second];
+}
+
+bool SampleLog::has_all_ranks(const GridPoint& point, int pass, int ranks) const {
+  const PointLog* log = find(point);
+  if (log == nullptr) {
+    return false;
+  }
+  const auto place = log->ranks_of_pass.find(pass);
+  return place != log->ranks_of_pass.end() &&
+         place->second.size() >= static_cast<std::size_t>(ranks);
+}
+
+bool SampleLog::has_all_reduce(std::int64_t bytes, int pass) const {
+  return all_reduce_done_.count({pass, bytes}) > 0;
+}
+
+}  // namespace stepsim

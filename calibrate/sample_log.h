@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calibrate/measure_plan.h"
+#include "calibrate/samples.h"
+#include "costmodel/json_file.h"
+
+namespace stepsim {
+
+/// The distinct ops of a step, and how often it runs each.
+struct StepOpKinds {
+  std::vector<Op> ops;               ///< In order of first appearance; name and completes left out.
+  std::vector<int> counts;           ///< [kind] Occurrences in one step.
+  std::vector<std::size_t> kind_of;  ///< [index in the step] Its kind; empty when read from a file.
+};
+
+[[nodiscard]] StepOpKinds distinct_ops(const std::vector<Op>& step);
+
+/// Tells ops apart by everything that decides their cost.
+[[nodiscard]] std::string op_key(const Op& op);
+
+/// Lines of a samples file. Seconds become microseconds with two decimals.
+[[nodiscard]] std::string pass_line(int pass, const StepOpKinds& kinds);
+/// `op_seconds`: [repetition][kind], the mean over a kind's occurrences in that step.
+[[nodiscard]] std::string step_line(int pass,
+                                    int rank,
+                                    double at_seconds,
+                                    const BatchShape& batch,
+                                    const std::vector<std::vector<double>>& op_seconds);
+[[nodiscard]] std::string all_reduce_line(int pass,
+                                          int ranks,
+                                          std::int64_t bytes,
+                                          const std::vector<double>& seconds);
+[[nodiscard]] std::string sentinel_line(int pass, int rank, double at_seconds, double seconds);
+[[nodiscard]] std::string pass_end_line(int pass, double at_seconds);
+
+/// Everything measured at one batch shape.
+struct PointLog {
+  BatchShape batch;
+  std::map<std::size_t, std::vector<double>> op_seconds;  ///< By op; every repetition.
+  std::map<std::size_t, double> op_runs;                  ///< By op; occurrences in those steps.
+  std::vector<double> step_seconds;                       ///< Every repetition of every rank.
+  std::map<int, std::set<int>> ranks_of_pass;             ///< By pass; ranks that have reported.
+};
+
+/// The lines of one samples file after its header, taken in one by one.
+class SampleLog {
+ public:
+  /// Takes in one line. Raises InputError with file and line.
+  void add(const Json& line, const std::string& file, int number);
+
+  [[nodiscard]] const std::vector<Op>& ops() const { return ops_; }
+  [[nodiscard]] const std::vector<PointLog>& points() const { return points_; }
+  [[nodiscard]] const PointLog* find(const GridPoint& point) const;
+  [[nodiscard]] bool has_all_ranks(const GridPoint& point, int pass, int ranks) const;
+  [[nodiscard]] bool has_all_reduce(std::int64_t bytes, int pass) const;
+  [[nodiscard]] bool pass_ended(int pass) const { return ended_.count(pass) > 0; }
+  /// By (ranks, bytes): every repetition.
+  [[nodiscard]] const std::map<std::pair<int, std::int64_t>, std::vector<double>>& all_reduces()
+      const {
+    return all_reduces_;
+  }
+  [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
+  [[nodiscard]] double last_at_seconds() const { return last_at_; }
+  [[nodiscard]] int measurements() const { return measurements_; }
+
+ private:
+  struct PassOps {
+    std::vector<std::size_t> op;  ///< [column] Index into ops_.
+    std::vector<int> counts;
+  };
+  void add_pass(JsonReader& reader, const std::string& file, int number);
+  void add_step(JsonReader& reader);
+  void add_all_reduce(JsonReader& reader);
+  PointLog& point_of(const BatchShape& batch);
+
+  std::vector<Op> ops_;
+  std::map<std::string, std::size_t> op_index_;
+  std::map<int, PassOps> passes_;
+  std::vector<PointLog> points_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> point_index_;
+  std::map<std::pair<int, std::int64_t>, std::vector<double>> all_reduces_;
+  std::set<std::pair<int, std::int64_t>> all_reduce_done_;  ///< (pass, bytes)
+  std::vector<SentinelSample> sentinels_;
+  std::set<int> ended_;
+  double last_at_ = 0;
+  int measurements_ = 0;
+};
+
+/// A samples file as it lies on the disk.
+struct SampleFile {
+  Json header;
+  MeasurePlan plan;
+  SampleLog log;
+  std::uintmax_t whole_bytes = 0;  ///< Up to the end of the last whole line.
+};
+
+/// As read_samples(), with nothing combined yet.
+[[nodiscard]] SampleFile read_sample_file(const std::string& path,
+                                          std::vector<std::string>* warnings);
+
+}  // namespace stepsim

@@ -1,0 +1,102 @@
+#include "calibrate/samples.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "calibrate/sample_log.h"
+#include "calibrate/statistics.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+/// What the medians of a step's ops must be multiplied with to add up to the median step.
+double to_median_step(const PointLog& point) {
+  double sum = 0;
+  for (const auto& [op, seconds] : point.op_seconds) {
+    sum += median(seconds) * point.op_runs.at(op) / static_cast<double>(point.step_seconds.size());
+  }
+  return sum > 0 ? median(point.step_seconds) / sum : 1;
+}
+
+OpSample op_sample(const SampleLog& log, std::size_t op, const PointLog& point, double factor) {
+  const std::vector<double>& seconds = point.op_seconds.at(op);
+  OpSample sample;
+  sample.op = log.ops()[op];
+  sample.batch = point.batch;
+  sample.seconds = factor * median(seconds);
+  sample.p20 = factor * quantile(seconds, 0.2);
+  sample.p80 = factor * quantile(seconds, 0.8);
+  sample.repetitions = static_cast<int>(seconds.size());
+  sample.per_step = point.op_runs.at(op) / static_cast<double>(seconds.size());
+  return sample;
+}
+
+/// Text up to and with its last newline.
+std::string_view whole_lines(std::string_view text) {
+  const std::size_t end = text.rfind('\n');
+  return text.substr(0, end == std::string_view::npos ? 0 : end + 1);
+}
+
+}  // namespace
+
+SampleFile read_sample_file(const std::string& path, std::vector<std::string>* warnings) {
+  const std::string text = read_text(path);
+  std::string_view rest = whole_lines(text);
+  SampleFile file;
+  file.whole_bytes = rest.size();
+  if (rest.size() < text.size() && warnings != nullptr) {
+    warnings->push_back(path + ": the last line is cut off; it is left out");
+  }
+  int number = 0;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    const Json line = parse_json(std::string(rest.substr(0, end)), path, ++number);
+    rest.remove_prefix(end + 1);
+    if (number > 1) {
+      file.log.add(line, path, number);
+      continue;
+    }
+    JsonReader reader(line, path, number, "");
+    reader.require_format("stepsim-samples/1");
+    file.plan = measure_plan_from_json(reader.get("plan"), path, number);
+    file.header = line;
+  }
+  if (number == 0) {
+    throw InputError({path, 1, 0, ""}, "no whole line: not a samples file of stepcal measure");
+  }
+  return file;
+}
+
+SampleSet read_samples(const std::string& path, std::vector<std::string>* warnings) {
+  const SampleFile file = read_sample_file(path, warnings);
+  SampleSet set;
+  set.header = file.header;
+  set.plan = file.plan;
+  std::vector<double> factors;
+  for (const PointLog& point : file.log.points()) {
+    factors.push_back(to_median_step(point));
+    set.jitter.push_back({point.batch, point.step_seconds});
+  }
+  for (std::size_t op = 0; op < file.log.ops().size(); ++op) {
+    for (std::size_t i = 0; i < file.log.points().size(); ++i) {
+      const PointLog& point = file.log.points()[i];
+      if (point.op_seconds.count(op) > 0) {
+        set.ops.push_back(op_sample(file.log, op, point, factors[i]));
+      }
+    }
+  }
+  for (const auto& [size, seconds] : file.log.all_reduces()) {
+    set.collectives.push_back({"all_reduce",
+                               size.first,
+                               size.second,
+                               median(seconds),
+                               quantile(seconds, 0.2),
+                               quantile(seconds, 0.8),
+                               static_cast<int>(seconds.size())});
+  }
+  set.sentinels = file.log.sentinels();
+  return set;
+}
+
+}  // namespace stepsim

@@ -105,6 +105,10 @@ struct Op {
   bool causal = false;
   Dtype dtype = Dtype::F32;
   std::vector<int> completes;  ///< Parameters whose gradient is ready after this (backward) op.
+  bool varlen = false;         ///< AttentionKind::Varlen: tokens are the useful ones, unpadded.
+  std::int64_t window = 0;     ///< Fused attention: sliding window in tokens; 0 = unlimited.
+
+  bool operator==(const Op&) const = default;
 };
 
 /// The ops of one micro-batch, in execution order.
@@ -126,6 +130,17 @@ struct Op {
 /// included); every other op one Backward. completes lists an op's parameters in descending index;
 /// a tied embedding completes at the embedding's backward. Gemm of attention scores and context
 /// are one Backward op each (both gradients).
+///
+/// Readings where the list leaves a choice:
+///   position_embedding, token_type_embedding and embedding_add: Bert (all), DistilBert and Gpt2
+///   (no token types); embedding_norm: Bert, DistilBert, Nanochat. qkv is one Gemm in
+///   TokenClassifier and Gpt2, three (q, k, v) elsewhere. rotary: Llama, Nanochat. Attention ops
+///   have n = k = 0 and heads, kv_heads, head_dim; norms, elementwise and activations have k = 0.
+///   pooling runs over Tokens also where it takes the first one (its backward fills the gradient
+///   of all tokens). A family without a head (Bert, DistilBert, TokenClassifier with classes = 0)
+///   has its loss over the `hidden` pooled features; DistilBert then has no pre_classifier. The
+///   loss runs over Tokens with n = vocab after lm_head, else over Samples. head_activation has
+///   n = hidden over Samples.
 struct StepOps {
   std::vector<Op> forward;
   std::vector<Op> backward;

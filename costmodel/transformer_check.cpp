@@ -1,0 +1,71 @@
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/transformer_layout.h"
+
+namespace stepsim {
+namespace {
+
+/// Sizes stay below this, so that products of three of them fit in 64 bits.
+constexpr std::int64_t kLargestSize = 1 << 20;
+constexpr std::int64_t kMostLayers = 10000;
+
+void check_size(std::string_view key, std::int64_t value, std::int64_t largest) {
+  if (value <= 0) {
+    throw InputError(fmt::format("{}: {} must be at least 1", key, value));
+  }
+  if (value > largest) {
+    throw InputError(fmt::format("{}: {} is beyond {}", key, value, largest));
+  }
+}
+
+void check_heads(const TransformerConfig& config) {
+  if (config.hidden % config.heads != 0) {
+    throw InputError(fmt::format("heads: {} do not divide hidden {}", config.heads, config.hidden));
+  }
+  if (config.heads % config.kv_heads != 0) {
+    throw InputError(
+        fmt::format("kv_heads: {} do not divide heads {}", config.kv_heads, config.heads));
+  }
+  if (!rotary(config.family) && config.kv_heads != config.heads) {
+    throw InputError(fmt::format("kv_heads: {} groups no queries, so it must equal heads {}",
+                                 name_of(config.family),
+                                 config.heads));
+  }
+  if (rotary(config.family) && config.head_dim() % 2 != 0) {
+    throw InputError(fmt::format("heads: {} rotates pairs of features, but hidden / heads is {}",
+                                 name_of(config.family),
+                                 config.head_dim()));
+  }
+}
+
+}  // namespace
+
+void check(const TransformerConfig& config) {
+  check_size("layers", config.layers, kMostLayers);
+  check_size("hidden", config.hidden, kLargestSize);
+  check_size("heads", config.heads, kLargestSize);
+  check_size("kv_heads", config.kv_heads, kLargestSize);
+  check_size("ffn", config.ffn, kLargestSize);
+  check_size("vocab", config.vocab, 16 * kLargestSize);
+  check_size("max_length", config.max_length, 16 * kLargestSize);
+  if (config.classes < 0 || config.classes > kLargestSize) {
+    throw InputError(fmt::format("classes: {} is outside 0..{}", config.classes, kLargestSize));
+  }
+  if (config.window < 0) {
+    throw InputError(fmt::format("window: {} is negative; 0 means unlimited", config.window));
+  }
+  check_heads(config);
+  if (language_model(config.family) && config.classes > 0) {
+    throw InputError(fmt::format("classes: {} predicts tokens and has no classification head",
+                                 name_of(config.family)));
+  }
+  if (!language_model(config.family) && config.tied_embeddings) {
+    throw InputError(fmt::format("tied_embeddings: {} has no head over the vocabulary to tie",
+                                 name_of(config.family)));
+  }
+}
+
+}  // namespace stepsim

@@ -10,7 +10,8 @@
 
 namespace stepsim {
 
-/// Receives the time of each op as it ends, in the order of Trainer::ops().
+/// Is told when each op ends, in the order of Trainer::ops(). With a reducer the wait for a bucket
+/// falls into its copy-out.
 class OpTimer {
  public:
   virtual ~OpTimer() = default;
@@ -20,7 +21,7 @@ class OpTimer {
 /// Times of the parts of one step, seconds, and its loss.
 struct TrainerStep {
   double data = 0;
-  double forward = 0;
+  double forward = 0;  ///< Zeroing the gradients included.
   double backward = 0;
   double wait = 0;       ///< Waiting for all-reduces.
   double optimizer = 0;  ///< Copy-out of gradients and AdamW.
@@ -43,7 +44,7 @@ class GradientReducer {
 class Trainer {
  public:
   /// `world_size` only divides the gradients. Weights are random from `seed`, the same on all
-  /// ranks.
+  /// ranks. Raises InputError: attention other than dense, a dtype other than f32.
   Trainer(const TransformerConfig& config, int world_size, std::uint64_t seed);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -54,10 +55,15 @@ class Trainer {
   /// that completes it, GradientCopyOut (one a bucket, in order), optimizer (all elements).
   [[nodiscard]] const std::vector<Op>& ops() const;
 
-  /// Bucket lists in launch order (parameter indices); from the next step on.
+  /// Bucket lists in launch order (parameter indices); from the next step on. Until then: one
+  /// bucket of all parameters. Raises InputError: not every parameter exactly once.
   void set_buckets(const std::vector<std::vector<int>>& buckets);
 
+  /// Random token ids of the following steps. Ranks differ in their data, not in their weights.
+  void seed_data(std::uint64_t seed);
+
   /// One step on random token ids of these lengths. `reducer` and `timer` may be absent.
+  /// Raises InputError: no samples, or a length that the model does not accept.
   TrainerStep step(std::span<const std::int64_t> lengths,
                    double loss_scale,
                    GradientReducer* reducer,

@@ -1,0 +1,64 @@
+#include "calibrate/cpu/batch.h"
+
+#include <algorithm>
+
+#include "calibrate/cpu/attention.h"
+#include "calibrate/cpu/loss.h"
+
+namespace stepsim::cpu {
+
+std::uint64_t RandomStream::next() {
+  state_ += 0x9E3779B97F4A7C15ULL;
+  std::uint64_t z = state_;
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31U);
+}
+
+std::int32_t RandomStream::below(std::int64_t bound) {
+  const std::uint64_t high = next() >> 32U;
+  return static_cast<std::int32_t>((high * static_cast<std::uint64_t>(bound)) >> 32U);
+}
+
+float RandomStream::uniform(float bound) {
+  const auto unit = static_cast<float>(next() >> 40U) * 0x1p-24F;
+  return bound * (2.0F * unit - 1.0F);
+}
+
+void collate(Batch& batch,
+             std::span<const std::int64_t> lengths,
+             TargetRange range,
+             RandomStream& random) {
+  batch.samples = static_cast<std::int64_t>(lengths.size());
+  batch.length = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  batch.lengths.assign(lengths.begin(), lengths.end());
+  const auto tokens = static_cast<std::size_t>(batch.tokens());
+  batch.ids.assign(tokens, 0);
+  batch.positions.resize(tokens);
+  batch.types.assign(tokens, 0);
+  batch.targets.assign(tokens, kNoTarget);
+  batch.pool_weights.assign(tokens, 0.0F);
+  batch.padding_bias.assign(tokens, kMasked);
+  batch.labels.resize(lengths.size());
+  std::size_t row = 0;
+  for (std::size_t sample = 0; sample < lengths.size(); ++sample) {
+    const auto useful = static_cast<std::size_t>(lengths[sample]);
+    const float weight = 1.0F / static_cast<float>(useful);
+    std::int32_t id = random.below(range.vocab);
+    for (std::size_t position = 0; position < useful; ++position) {
+      const std::int32_t following = random.below(range.vocab);
+      batch.ids[row + position] = id;
+      batch.targets[row + position] = following;
+      batch.pool_weights[row + position] = weight;
+      batch.padding_bias[row + position] = 0.0F;
+      id = following;
+    }
+    for (std::int32_t position = 0; position < batch.length; ++position) {
+      batch.positions[row + static_cast<std::size_t>(position)] = position;
+    }
+    batch.labels[sample] = random.below(range.labels);
+    row += static_cast<std::size_t>(batch.length);
+  }
+}
+
+}  // namespace stepsim::cpu

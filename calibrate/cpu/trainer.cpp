@@ -1,0 +1,205 @@
+#include "calibrate/cpu/trainer.h"
+
+#include <chrono>
+
+#include <fmt/core.h>
+
+#include "calibrate/cpu/batch.h"
+#include "calibrate/cpu/bucket_list.h"
+#include "calibrate/cpu/parameter_store.h"
+#include "calibrate/cpu/processor.h"
+#include "calibrate/cpu/tape.h"
+#include "calibrate/cpu/workspace.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+double now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since).count();
+}
+
+/// The model, if this backend computes it.
+const TransformerConfig& supported(const TransformerConfig& config) {
+  check(config);
+  if (config.attention != AttentionKind::Dense) {
+    throw InputError("the CPU backend computes dense attention; set model.attention = \"dense\"");
+  }
+  if (config.dtype != Dtype::F32 || config.parameter_dtype != Dtype::F32) {
+    throw InputError(
+        "the CPU backend computes in f32; set model.dtype and model.parameter_dtype = \"f32\"");
+  }
+  cpu::require_built_for_this_processor();
+  return config;
+}
+
+/// Labels of a sample, or hidden when the loss is taken over the pooled features themselves.
+cpu::TargetRange target_range(const TransformerConfig& config) {
+  return {config.vocab, config.classes > 0 ? config.classes : config.hidden};
+}
+
+}  // namespace
+
+struct Trainer::State {
+  State(const TransformerConfig& given, int ranks, std::uint64_t seed)
+      : config(supported(given)),
+        world_size(ranks),
+        params(parameters(config)),
+        step_list(step_ops(config)),
+        store(params),
+        workspace(batch),
+        tape({config, params, store, batch, workspace, seed}, step_list),
+        random(seed) {}
+
+  void list_ops();
+  void check_lengths(std::span<const std::int64_t> lengths) const;
+
+  TransformerConfig config;
+  int world_size;
+  std::vector<Parameter> params;
+  StepOps step_list;
+  cpu::ParameterStore store;
+  cpu::Batch batch;
+  cpu::Workspace workspace;
+  cpu::Tape tape;
+  cpu::RandomStream random;
+  cpu::BucketList buckets;
+  std::vector<Op> ops;
+};
+
+void Trainer::State::list_ops() {
+  std::int64_t elements = 0;
+  for (const Parameter& parameter : params) {
+    elements += parameter.elements();
+  }
+  ops.clear();
+  ops.push_back(collate_op());
+  ops.push_back(elements_op(OpClass::ZeroGradient, elements, Dtype::F32));
+  ops.insert(ops.end(), step_list.forward.begin(), step_list.forward.end());
+  for (const Op& op : step_list.backward) {
+    ops.push_back(op);
+    for (const int parameter : op.completes) {
+      ops.push_back(elements_op(OpClass::GradientCopyIn,
+                                params[static_cast<std::size_t>(parameter)].elements(),
+                                Dtype::F32));
+    }
+  }
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    ops.push_back(elements_op(OpClass::GradientCopyOut, buckets.elements(bucket), Dtype::F32));
+  }
+  ops.push_back(elements_op(OpClass::Optimizer, elements, Dtype::F32));
+}
+
+void Trainer::State::check_lengths(std::span<const std::int64_t> lengths) const {
+  if (lengths.empty()) {
+    throw InputError("a training step needs at least one sample");
+  }
+  for (const std::int64_t length : lengths) {
+    if (length < 1 || (config.max_length > 0 && length > config.max_length)) {
+      throw InputError(fmt::format(
+          "a sample of {} tokens: the model accepts 1 to {}", length, config.max_length));
+    }
+  }
+}
+
+Trainer::Trainer(const TransformerConfig& config, int world_size, std::uint64_t seed)
+    : state_(std::make_unique<State>(config, world_size, seed)) {
+  set_buckets({ready_order(state_->config)});
+}
+
+Trainer::~Trainer() = default;
+
+const std::vector<Op>& Trainer::ops() const {
+  return state_->ops;
+}
+
+void Trainer::set_buckets(const std::vector<std::vector<int>>& buckets) {
+  state_->buckets.assign(buckets, state_->store);
+  state_->list_ops();
+}
+
+void Trainer::seed_data(std::uint64_t seed) {
+  state_->random = cpu::RandomStream(seed);
+}
+
+TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
+                          double loss_scale,
+                          GradientReducer* reducer,
+                          OpTimer* timer) {
+  State& s = *state_;
+  s.check_lengths(lengths);
+  const cpu::FlushDenormals flush;
+  std::size_t op = 0;
+  const auto done = [&op, timer] {
+    if (timer != nullptr) {
+      timer->op_done(op);
+    }
+    ++op;
+  };
+  TrainerStep result;
+  const double start = now();
+  s.batch.loss_scale = loss_scale;
+  cpu::collate(s.batch, lengths, target_range(s.config), s.random);
+  s.buckets.start_step();
+  done();
+  const double data_end = now();
+  s.store.zero_gradients();
+  done();
+  for (std::size_t i = 0; i < s.step_list.forward.size(); ++i) {
+    s.tape.forward(i);
+    done();
+  }
+  result.loss = s.tape.loss();
+  const double forward_end = now();
+  const float share = 1.0F / static_cast<float>(s.world_size);
+  for (std::size_t i = 0; i < s.step_list.backward.size(); ++i) {
+    s.tape.backward(i);
+    done();
+    for (const int parameter : s.step_list.backward[i].completes) {
+      s.buckets.copy_in(s.store, parameter, share);
+      done();
+      std::size_t bucket = 0;
+      while (reducer != nullptr && s.buckets.next_ready(bucket)) {
+        reducer->launch(bucket, s.buckets.data(bucket));
+      }
+    }
+  }
+  const double backward_end = now();
+  for (std::size_t bucket = 0; bucket < s.buckets.size(); ++bucket) {
+    if (reducer != nullptr) {
+      const double wait_start = now();
+      reducer->wait(bucket);
+      result.wait += now() - wait_start;
+    }
+    s.buckets.copy_out(s.store, bucket);
+    done();
+  }
+  s.store.optimizer_step();
+  done();
+  result.data = data_end - start;
+  result.forward = forward_end - data_end;
+  result.backward = backward_end - forward_end;
+  result.optimizer = now() - backward_end - result.wait;
+  return result;
+}
+
+std::span<float> Trainer::weights(std::size_t parameter) {
+  return {state_->store.weights(parameter),
+          static_cast<std::size_t>(state_->store.elements(parameter))};
+}
+
+std::span<const float> Trainer::gradient(std::size_t parameter) const {
+  const cpu::ParameterStore& store = state_->store;
+  return {store.gradient(parameter), static_cast<std::size_t>(store.elements(parameter))};
+}
+
+double Trainer::loss_of_last_batch() {
+  const cpu::FlushDenormals flush;
+  for (std::size_t i = 0; i < state_->step_list.forward.size(); ++i) {
+    state_->tape.forward(i);
+  }
+  return state_->tape.loss();
+}
+
+}  // namespace stepsim

@@ -1,6 +1,7 @@
 #include "sim/ddp/step.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -8,14 +9,19 @@ namespace stepsim {
 
 namespace {
 
-bool is_negative(const Span& span) {
-  return std::min({span.host, span.device, span.critical}) < Duration::zero();
+/// All bits of all durations of the spans: its sign says whether one is negative, without a branch
+/// per duration (this check runs in every step of a sweep).
+std::int64_t bits(std::span<const Span> spans) {
+  std::int64_t all = 0;
+  for (const Span& span : spans) {
+    all |= span.host.count() | span.device.count() | span.critical.count();
+  }
+  return all;
 }
 
 bool any_negative(const RankStep& rank) {
-  return rank.data < Duration::zero() || is_negative(rank.forward) || is_negative(rank.optimizer) ||
-         std::any_of(rank.backward.begin(), rank.backward.end(), is_negative) ||
-         std::any_of(rank.copy_out.begin(), rank.copy_out.end(), is_negative);
+  return (rank.data.count() | bits({&rank.forward, 1}) | bits(rank.backward) | bits(rank.copy_out) |
+          bits({&rank.optimizer, 1})) < 0;
 }
 
 [[noreturn]] void fail(std::size_t rank, const std::string& message) {

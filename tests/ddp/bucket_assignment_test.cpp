@@ -105,6 +105,12 @@ TEST_CASE("a sparse gradient goes alone, and a dense leftover launches behind it
   CHECK(buckets[1].limit == 0);
 }
 
+TEST_CASE("a sparse gradient does not count as its dtype's first appearance") {
+  const std::vector<BucketParameter> parameters = {
+      {4, "f16", false}, {4, "f32", false}, {4, "f16", true}};
+  CHECK(rebuilt(parameters, kFirst, kCap) == Lists{{2}, {0}, {1}});
+}
+
 TEST_CASE("an explicit cap leaves the first limit at 1 MiB, unless both are given") {
   const auto parameters = dense({4 * kMi, 8 * kMi, 16 * kMi, 2 * kMi, 512 * kKi});
   CHECK(rebuilt(parameters, kFirst, 5 * kMi) == Lists{{4, 3}, {2}, {1}, {0}});

@@ -1,0 +1,99 @@
+// Speed of the step simulations and of the event queue. Goals, on one core of a server from 2020 or
+// later, release build:
+//   simulate_step     at least 20 million events/s at 64 ranks x 64 buckets
+//   closed_form_step  at least 200 million rank-buckets/s at 64 ranks x 64 buckets
+//   event queue       at most 60 ns per pop and push with 256 events pending
+// A measurement quotes machine, compiler and command: build/tests/bench/step_bench.
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "sim/ddp/closed_form.h"
+#include "sim/ddp/step_simulator.h"
+#include "sim/event_queue.h"
+
+namespace {
+
+using namespace stepsim;
+
+constexpr std::size_t kBuckets = 64;
+
+/// A step of ranks of unequal speed whose all-reduces overlap about half of the backward.
+StepInput make_step(std::size_t ranks) {
+  std::mt19937_64 generator(1);
+  const auto draw = [&](std::int64_t typical) {
+    const auto span = static_cast<std::uint64_t>(typical);
+    return Duration(typical / 2 + static_cast<std::int64_t>(generator() % span));
+  };
+  const auto op = [&](std::int64_t typical) { return op_span(Duration(5'000), draw(typical)); };
+  StepInput input;
+  input.all_reduce.assign(kBuckets, Duration(900'000));
+  input.ranks.resize(ranks);
+  for (RankStep& rank : input.ranks) {
+    rank.data = draw(1'000'000);
+    rank.forward = op(30'000'000);
+    for (std::size_t b = 0; b < kBuckets; ++b) {
+      rank.backward.push_back(op(1'000'000));
+      rank.copy_out.push_back(op(50'000));
+    }
+    rank.backward.emplace_back();
+    rank.optimizer = op(3'000'000);
+  }
+  return input;
+}
+
+void event_simulation(benchmark::State& state) {
+  const StepInput input = make_step(static_cast<std::size_t>(state.range(0)));
+  const std::vector<RankClock> clocks(input.ranks.size());
+  std::uint64_t handled = 0;
+  for (auto _ : state) {
+    std::uint64_t events = 0;
+    benchmark::DoNotOptimize(simulate_step(input, clocks, &events));
+    handled += events;
+  }
+  state.counters["events/s"] =
+      benchmark::Counter(static_cast<double>(handled), benchmark::Counter::kIsRate);
+}
+
+void closed_form(benchmark::State& state) {
+  const StepInput input = make_step(static_cast<std::size_t>(state.range(0)));
+  const std::vector<RankClock> clocks(input.ranks.size());
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(closed_form_step(input, clocks));
+  }
+  const double rank_buckets = static_cast<double>(input.ranks.size() * kBuckets);
+  state.counters["rank-buckets/s"] =
+      benchmark::Counter(rank_buckets, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+/// Hold model: pop the earliest event, push it again a little later; many ties.
+void event_queue_hold(benchmark::State& state) {
+  constexpr std::uint64_t kDelays[] = {0, 10, 20, 50, 100};
+  std::mt19937_64 generator(1);
+  std::vector<Duration> delays(4096);
+  for (Duration& delay : delays) {
+    delay = Duration(static_cast<std::int64_t>(kDelays[generator() % 5]));
+  }
+  EventQueue queue;
+  for (std::int64_t i = 0; i < state.range(0); ++i) {
+    queue.push(SimTime(delays[static_cast<std::size_t>(i) % delays.size()]), 0, 0, 0);
+  }
+  std::size_t next = 0;
+  for (auto _ : state) {
+    const Event event = queue.pop();
+    queue.push(event.time + delays[next], event.kind, event.rank, event.index);
+    next = (next + 1) % delays.size();
+  }
+  state.counters["events/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+}  // namespace
+
+BENCHMARK(event_simulation)->Arg(8)->Arg(64)->Arg(1024)->Unit(benchmark::kMicrosecond);
+BENCHMARK(closed_form)->Arg(8)->Arg(64)->Arg(1024)->Unit(benchmark::kMicrosecond);
+BENCHMARK(event_queue_hold)->Arg(16)->Arg(256)->Arg(4096);
+
+BENCHMARK_MAIN();

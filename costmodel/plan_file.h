@@ -19,6 +19,7 @@ struct MicroBatch {
   double loss_scale = 1;
 
   [[nodiscard]] BatchShape shape() const { return batch_shape(lengths); }
+  bool operator==(const MicroBatch&) const = default;
 };
 
 /// What will be run: `stepsim plan` writes it, `stepcal live` or a PyTorch batch_sampler reads it.
@@ -34,9 +35,13 @@ struct Plan {
   std::vector<std::vector<int>> initial_buckets;  ///< Parameter indices, launch order, step 0.
   std::vector<std::vector<int>> buckets;          ///< The same from step 1 on (rebuilt).
   std::vector<MicroBatch> micro_batches;          ///< By step, then rank, then micro_batch.
+
+  bool operator==(const Plan&) const = default;
 };
 
-/// "format": "stepsim-plan/1" on the first line, then one micro-batch a line.
+/// "format": "stepsim-plan/1" on the first line, then one micro-batch a line, by step, rank and
+/// micro_batch; a batch may be empty. What can be derived (totals, a bucket for each parameter,
+/// a batch for each step and rank) is checked.
 /// Raises InputError with file:line; EnvironmentFault when the file cannot be written.
 [[nodiscard]] Plan read_plan(const std::string& path);
 void write_plan(const std::string& path, const Plan& plan);

@@ -12,6 +12,7 @@ struct BucketRecord {
   std::int64_t bytes = 0;
   double launch_ms = 0;  ///< From the start of the step.
   double end_ms = 0;
+  bool operator==(const BucketRecord&) const = default;
 };
 
 /// One rank's step as it really ran. Times in milliseconds.
@@ -31,8 +32,10 @@ struct StepRecord {
   double optimizer_ms = 0;
   double step_ms = 0;
   double thread_cpu_ms = 0;  ///< CPU time of the computing thread; 0 = not measured.
-  double loss = 0;
+  double loss = 0;           ///< Not a number in a diverged run; null in the file.
   std::vector<BucketRecord> buckets;
+
+  bool operator==(const StepRecord&) const = default;
 };
 
 struct RunRecord {
@@ -47,9 +50,13 @@ struct RunRecord {
   nlohmann::ordered_json versions;
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;
+
+  bool operator==(const RunRecord&) const = default;
 };
 
 /// "format": "stepsim-run-record/1" on the first line, then one step and rank a line.
+/// Optional on reading: in the header all but format and world_size; in a row repeat, wait_ms,
+/// thread_cpu_ms, loss and buckets. A step and rank may be there once a repeat.
 /// A truncated last line is dropped with a warning in `warnings` (a killed run stays readable);
 /// any other damage raises InputError with file:line.
 [[nodiscard]] RunRecord read_run_record(const std::string& path,

@@ -68,15 +68,14 @@ void add_points(const GridBox& box, std::int64_t length, int most, std::vector<G
   }
 }
 
-/// splitmix64, so that the drawn lengths are the same with every standard library.
+}  // namespace
+
 std::uint64_t next_random(std::uint64_t* state) {
   std::uint64_t z = (*state += 0x9E3779B97F4A7C15ULL);
   z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
   return z ^ (z >> 31U);
 }
-
-}  // namespace
 
 GridBox box_of_plans(std::span<const Plan> plans) {
   if (plans.empty() || plans.front().micro_batches.empty()) {

@@ -57,4 +57,7 @@ struct GridDensity {
 /// the same for a point on every rank and in every pass.
 [[nodiscard]] std::vector<std::int64_t> point_lengths(const GridPoint& point);
 
+/// splitmix64: the same numbers with every standard library.
+[[nodiscard]] std::uint64_t next_random(std::uint64_t* state);
+
 }  // namespace stepsim

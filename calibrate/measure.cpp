@@ -1,0 +1,230 @@
+#include "calibrate/measure.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include <fmt/core.h>
+
+#include "calibrate/measure_rank.h"
+#include "calibrate/measure_start.h"
+#include "calibrate/sample_log.h"
+#include "calibrate/sample_writer.h"
+#include "calibrate/stopping.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr int kFewestPasses = 3;
+
+/// Everything of one call of measure().
+class Measurement {
+ public:
+  Measurement(const MeasureRequest& request,
+              const BackendFactory& factory,
+              const MeasureHooks& hooks)
+      : request_(request), factory_(factory), hooks_(hooks) {}
+
+  int run() {
+    open();
+    clock_offset_ = log_.last_at_seconds() - monotonic_seconds();
+    if (hooks_.on_plan) {
+      const double left = plan_.passes * pass_seconds(plan_, estimate_) - elapsed();
+      hooks_.on_plan(plan_, std::max(0.0, left), resumed_);
+    }
+    for (int pass = 0; pass < plan_.passes; ++pass) {
+      if (!log_.pass_ended(pass) && !run_pass(pass)) {
+        break;
+      }
+    }
+    return log_.measurements();
+  }
+
+ private:
+  void open() {
+    const Probe answer = probe(request_, factory_);
+    estimate_ = answer.estimate;
+    plan_ = choose_plan(request_, estimate_);
+    if (plan_.points.empty()) {
+      throw InputError("no batch shape lies in the range to measure");
+    }
+    const Json header = samples_header(request_, plan_, answer.description);
+    std::error_code ignored;
+    const bool is_file = std::filesystem::is_regular_file(request_.out, ignored);
+    if (!is_file || std::filesystem::file_size(request_.out, ignored) == 0) {
+      writer_.emplace(request_.out, 0);
+      writer_->write(header.dump());
+      return;
+    }
+    std::vector<std::string> warnings;
+    SampleFile file = read_sample_file(request_.out, &warnings);
+    require_same_request(file, request_, header);
+    plan_ = file.plan;
+    log_ = std::move(file.log);
+    resumed_ = true;
+    writer_.emplace(request_.out, file.whole_bytes);
+    for (const std::string& warning : warnings) {
+      if (hooks_.on_warning) {
+        hooks_.on_warning(warning);
+      }
+    }
+  }
+
+  [[nodiscard]] double elapsed() const { return monotonic_seconds() + clock_offset_; }
+
+  [[nodiscard]] bool is_precise(const GridPoint& point) const {
+    const PointLog* measured = log_.find(point);
+    if (measured == nullptr) {
+      return false;
+    }
+    StoppingRule rule;
+    rule.target = plan_.target;
+    rule.min_repetitions = kFewestPasses * plan_.repetitions * plan_.ranks;
+    Stopping stopping(rule);
+    for (const double seconds : measured->step_seconds) {
+      stopping.add(seconds);
+    }
+    return stopping.done();
+  }
+
+  /// What is left to do of a pass.
+  RankPass remaining(int pass) const {
+    RankPass task;
+    task.pass = pass;
+    task.ranks = plan_.ranks;
+    task.repetitions = plan_.repetitions;
+    task.sentinel = sentinel_lengths(plan_.model);
+    task.clock_offset = clock_offset_;
+    for (const GridPoint& point : order_of_pass(plan_, pass)) {
+      const bool enough = pass >= kFewestPasses && is_precise(point);
+      if (!enough && !log_.has_all_ranks(point, pass, plan_.ranks)) {
+        task.points.push_back(point);
+      }
+    }
+    for (const std::int64_t bytes : plan_.all_reduce_bytes) {
+      if (!log_.has_all_reduce(bytes, pass)) {
+        task.all_reduce_bytes.push_back(bytes);
+      }
+    }
+    return task;
+  }
+
+  /// False when it is enough: every point is precise, or the budget is spent.
+  bool run_pass(int pass) {
+    RankPass task = remaining(pass);
+    if (pass >= kFewestPasses) {
+      MeasurePlan rest = plan_;
+      rest.points = task.points;
+      const bool too_long = elapsed() + pass_seconds(rest, estimate_) > 1.1 * plan_.budget_seconds;
+      if (task.points.empty() || too_long) {
+        return false;
+      }
+    }
+    pass_ = pass;
+    done_ = 0;
+    total_ = static_cast<int>(task.points.size() + task.all_reduce_bytes.size());
+    early_.emplace();
+    all_reduces_.clear();
+    const std::vector<std::vector<int>> buckets = buckets_of_pass(plan_, pass);
+    run_ranks(
+        plan_.ranks,
+        [&](const RankContext& context) {
+          const std::unique_ptr<Backend> backend = factory_(context, plan_.model, buckets);
+          RankPass mine = task;
+          mine.rank = context.rank();
+          measure_rank_pass(
+              *backend, mine, [&context](const std::string& line) { context.send(line); });
+        },
+        [&](int /*rank*/, const std::string& line) { take(line); });
+    keep(pass_end_line(pass, elapsed()));
+    return true;
+  }
+
+  /// Takes in one line of a rank.
+  void take(const std::string& line) {
+    const Json json = parse_json(line, "a rank's measurement");
+    const std::string kind = json.at("kind").get<std::string>();
+    if (kind == "all_reduce_times") {
+      take_all_reduce(json);
+      return;
+    }
+    if (kind == "step" && early_.has_value()) {
+      early_->push_back(line);  // Rank 0's list of ops is still in its pipe.
+      return;
+    }
+    keep(line);
+    if (kind == "pass") {
+      std::vector<std::string> waiting = std::move(*early_);
+      early_.reset();
+      for (const std::string& step : waiting) {
+        take(step);
+      }
+    } else if (kind == "step" && json.at("rank").get<int>() == 0) {
+      progress();
+    }
+  }
+
+  void take_all_reduce(const Json& json) {
+    AllReduceTimes times;
+    times.bytes = json.at("bytes").get<std::int64_t>();
+    times.arrival = json.at("arrival_seconds").get<std::vector<double>>();
+    times.end = json.at("end_seconds").get<std::vector<double>>();
+    std::vector<AllReduceTimes>& ranks = all_reduces_[times.bytes];
+    ranks.push_back(std::move(times));
+    if (ranks.size() == static_cast<std::size_t>(plan_.ranks)) {
+      keep(all_reduce_line(pass_, plan_.ranks, ranks.front().bytes, combine_all_reduce(ranks)));
+      ranks.clear();
+      progress();
+    }
+  }
+
+  void keep(const std::string& line) {
+    log_.add(parse_json(line, request_.out), request_.out, 0);
+    writer_->write(line);
+  }
+
+  void progress() {
+    ++done_;
+    if (!hooks_.on_progress) {
+      return;
+    }
+    MeasureProgress now;
+    now.pass = pass_;
+    now.passes = plan_.passes;
+    now.done = done_;
+    now.total = total_;
+    now.elapsed_seconds = elapsed();
+    const double one = pass_seconds(plan_, estimate_);
+    const double left = plan_.passes - pass_ - static_cast<double>(done_) / std::max(1, total_);
+    now.remaining_seconds = std::max(0.0, left) * one;
+    now.measurements = log_.measurements();
+    hooks_.on_progress(now);
+  }
+
+  const MeasureRequest& request_;
+  const BackendFactory& factory_;
+  const MeasureHooks& hooks_;
+  MeasurePlan plan_;
+  StepEstimate estimate_;
+  SampleLog log_;
+  std::optional<SampleWriter> writer_;
+  std::optional<std::vector<std::string>> early_;  ///< Steps that came before the list of ops.
+  std::map<std::int64_t, std::vector<AllReduceTimes>> all_reduces_;  ///< Ranks heard so far.
+  bool resumed_ = false;
+  double clock_offset_ = 0;
+  int pass_ = 0;
+  int done_ = 0;
+  int total_ = 0;
+};
+
+}  // namespace
+
+int measure(const MeasureRequest& request,
+            const BackendFactory& factory,
+            const MeasureHooks& hooks) {
+  return Measurement(request, factory, hooks).run();
+}
+
+}  // namespace stepsim

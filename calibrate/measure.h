@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calibrate/backend.h"
+#include "calibrate/measure_plan.h"
+#include "calibrate/rank_processes.h"
+
+namespace stepsim {
+
+/// Makes the backend of one rank, in that rank's process. Buckets: parameter indices in launch
+/// order.
+using BackendFactory =
+    std::function<std::unique_ptr<Backend>(const RankContext& context,
+                                           const TransformerConfig& model,
+                                           const std::vector<std::vector<int>>& buckets)>;
+
+/// What is to be measured, before the grid is chosen.
+struct MeasureRequest {
+  TransformerConfig model;
+  int ranks = 1;
+  std::string device = "cpu";
+  GridBox box;
+  std::vector<std::vector<int>> buckets;
+  double budget_seconds = 60;
+  std::uint64_t seed = 0;
+  std::string out;      ///< Samples file.
+  std::string command;  ///< The command line, for the record.
+  std::string date;     ///< ISO 8601, UTC.
+};
+
+/// How far a measurement is.
+struct MeasureProgress {
+  int pass = 0;
+  int passes = 0;
+  int done = 0;  ///< Points and collective sizes of this pass.
+  int total = 0;
+  double elapsed_seconds = 0;    ///< Interrupted runs included, pauses left out.
+  double remaining_seconds = 0;  ///< Estimate.
+  int measurements = 0;          ///< Kept in the file.
+};
+
+/// Called while measuring; any may be empty.
+struct MeasureHooks {
+  /// Before the first measurement: the plan, its estimated time, and whether a file is continued.
+  std::function<void(const MeasurePlan& plan, double estimate_seconds, bool resumed)> on_plan;
+  std::function<void(const MeasureProgress& progress)> on_progress;
+  std::function<void(const std::string& warning)> on_warning;
+};
+
+/// Measures all ranks at once and appends every measurement to `request.out` as it comes. When the
+/// file is there already, it must be of the same request, and measuring goes on where it stopped.
+///
+/// Each pass over the grid is a new group of processes, in a new order and with other bucket sizes:
+/// drift is not a shape effect, and what a process happens to get (pages, cores) averages out. A
+/// point that is precise enough (StoppingRule) is left out of further passes.
+/// Returns: measurements in the file.
+/// Raises: InputError: another request's file; EnvironmentFault; Interrupted.
+int measure(const MeasureRequest& request,
+            const BackendFactory& factory,
+            const MeasureHooks& hooks);
+
+/// Seconds of one step, from two steps timed before the start: a line in the floating-point
+/// operations through both.
+struct StepEstimate {
+  double fixed_seconds = 0;
+  double seconds_per_flop = 0;
+  [[nodiscard]] double step(const TransformerConfig& model, const GridPoint& point) const;
+};
+
+/// Grid, passes and repetitions that fit the budget, as fine as possible.
+[[nodiscard]] MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estimate);
+
+/// Seconds of one pass: all points with their warm-ups, sentinels and collectives.
+[[nodiscard]] double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate);
+
+/// Buckets of pass `pass`: the plan's own, then all gradients in about 4 and in about 12 buckets,
+/// so that the copies out of buckets are measured at several sizes.
+[[nodiscard]] std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass);
+
+/// The grid points in the order of pass `pass`, shuffled by the plan's seed.
+[[nodiscard]] std::vector<GridPoint> order_of_pass(const MeasurePlan& plan, int pass);
+
+}  // namespace stepsim

@@ -1,0 +1,91 @@
+// How much to measure: grid, repetitions and passes for a time budget.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "calibrate/measure.h"
+
+namespace stepsim {
+namespace {
+
+constexpr int kFewestPasses = 3;  ///< Below that a median over passes means nothing.
+constexpr int kMostPasses = 40;
+constexpr double kStartSeconds = 0.5;  ///< Processes, rendezvous, allocation.
+
+double collective_seconds(const MeasurePlan& plan) {
+  double seconds = 0;
+  for (const std::int64_t bytes : plan.all_reduce_bytes) {
+    // About 1 GB/s through the loopback device, and a barrier each time.
+    seconds += 12 * (0.3e-3 + static_cast<double>(bytes) * (bytes > (16 << 20) ? 0.5e-9 : 1e-9));
+  }
+  return seconds;
+}
+
+}  // namespace
+
+double StepEstimate::step(const TransformerConfig& model, const GridPoint& point) const {
+  return fixed_seconds + seconds_per_flop * training_flops(model, point.samples, point.length);
+}
+
+double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
+  double steps = 0;
+  for (const GridPoint& point : plan.points) {
+    steps += estimate.step(plan.model, point);
+  }
+  const std::vector<std::int64_t> sentinel = sentinel_lengths(plan.model);
+  const GridPoint small{static_cast<std::int64_t>(sentinel.size()), sentinel.front()};
+  const double sentinels = 1 + std::ceil(static_cast<double>(plan.points.size()) / 10);
+  return kStartSeconds + steps * (1 + plan.repetitions) +
+         sentinels * 4 * estimate.step(plan.model, small) + collective_seconds(plan);
+}
+
+MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estimate) {
+  MeasurePlan plan;
+  plan.model = request.model;
+  plan.ranks = request.ranks;
+  plan.device = request.device;
+  plan.seed = request.seed;
+  plan.budget_seconds = request.budget_seconds;
+  plan.box = request.box;
+  plan.buckets = request.buckets;
+  plan.all_reduce_bytes = all_reduce_sizes(request.model, request.buckets, request.ranks);
+  constexpr std::array<GridDensity, 7> kDensities = {
+      {{9, 5}, {8, 4}, {7, 4}, {6, 3}, {5, 3}, {4, 2}, {3, 2}}};
+  for (const GridDensity& density : kDensities) {
+    plan.points = make_grid(request.box, density, request.model.max_length);
+    plan.repetitions = 3;
+    if (kFewestPasses * pass_seconds(plan, estimate) <= request.budget_seconds) {
+      break;
+    }
+    plan.repetitions = 2;
+    if (kFewestPasses * pass_seconds(plan, estimate) <= request.budget_seconds) {
+      break;
+    }
+  }
+  const double fitting = std::floor(request.budget_seconds / pass_seconds(plan, estimate));
+  plan.passes = static_cast<int>(std::clamp<double>(fitting, kFewestPasses, kMostPasses));
+  return plan;
+}
+
+std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass) {
+  if (pass % 3 == 0) {
+    return plan.buckets;
+  }
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters(plan.model)) {
+    total += parameter.bytes().value();
+  }
+  const Bytes cap(std::max<std::int64_t>(1, total / (pass % 3 == 1 ? 4 : 12)));
+  return buckets_by_cap(plan.model, cap, cap);
+}
+
+std::vector<GridPoint> order_of_pass(const MeasurePlan& plan, int pass) {
+  std::vector<GridPoint> order = plan.points;
+  std::uint64_t state = plan.seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(pass) + 1;
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[next_random(&state) % i]);
+  }
+  return order;
+}
+
+}  // namespace stepsim

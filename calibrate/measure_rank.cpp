@@ -1,0 +1,153 @@
+#include "calibrate/measure_rank.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+#include <fmt/core.h>
+#include <time.h>
+
+#include "calibrate/sample_log.h"
+#include "calibrate/statistics.h"
+
+namespace stepsim {
+namespace {
+
+constexpr int kSentinelRepetitions = 3;
+constexpr std::size_t kPointsPerSentinel = 10;
+constexpr int kCollectiveWarmUps = 2;
+
+/// Few repetitions of what takes long: about 50 ms a size over a local network.
+int collective_repetitions(std::int64_t bytes) {
+  constexpr std::int64_t kKiB = 1024;
+  if (bytes <= 64 * kKiB) {
+    return 30;
+  }
+  if (bytes <= 1024 * kKiB) {
+    return 15;
+  }
+  return bytes <= 16 * 1024 * kKiB ? 8 : 4;
+}
+
+/// [kind] Mean time over a kind's occurrences in the step.
+std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<double>& seconds) {
+  std::vector<double> sums(kinds.ops.size(), 0.0);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    sums[kinds.kind_of[i]] += seconds[i];
+  }
+  for (std::size_t kind = 0; kind < sums.size(); ++kind) {
+    sums[kind] /= kinds.counts[kind];
+  }
+  return sums;
+}
+
+std::string measure_point(Backend& backend,
+                          const RankPass& pass,
+                          const StepOpKinds& kinds,
+                          const GridPoint& point) {
+  const std::vector<std::int64_t> lengths = point_lengths(point);
+  backend.barrier();
+  static_cast<void>(backend.time_step(lengths));
+  std::vector<std::vector<double>> repetitions;
+  for (int i = 0; i < pass.repetitions; ++i) {
+    backend.barrier();
+    repetitions.push_back(mean_by_kind(kinds, backend.time_step(lengths)));
+  }
+  return step_line(pass.pass,
+                   pass.rank,
+                   monotonic_seconds() + pass.clock_offset,
+                   batch_shape(lengths),
+                   repetitions);
+}
+
+AllReduceTimes measure_all_reduce(Backend& backend, std::int64_t bytes) {
+  AllReduceTimes times;
+  times.bytes = bytes;
+  for (int i = -kCollectiveWarmUps; i < collective_repetitions(bytes); ++i) {
+    backend.barrier();
+    const CollectiveTimes once = backend.time_all_reduce(Bytes(bytes));
+    if (i >= 0) {
+      times.arrival.push_back(once.arrival);
+      times.end.push_back(once.end);
+    }
+  }
+  return times;
+}
+
+void append_list(const char* key, const std::vector<double>& seconds, std::string* text) {
+  fmt::format_to(std::back_inserter(*text), ",\"{}\":[", key);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    fmt::format_to(std::back_inserter(*text), "{}{:.9f}", i > 0 ? "," : "", seconds[i]);
+  }
+  *text += "]";
+}
+
+}  // namespace
+
+double monotonic_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+double time_steps(Backend& backend, const std::vector<std::int64_t>& lengths, int repetitions) {
+  backend.barrier();
+  static_cast<void>(backend.time_step(lengths));
+  std::vector<double> totals;
+  for (int i = 0; i < repetitions; ++i) {
+    backend.barrier();
+    double total = 0;
+    for (const double seconds : backend.time_step(lengths)) {
+      total += seconds;
+    }
+    totals.push_back(total);
+  }
+  return median(totals);
+}
+
+void measure_rank_pass(Backend& backend,
+                       const RankPass& pass,
+                       const std::function<void(const std::string& line)>& send) {
+  const StepOpKinds kinds = distinct_ops(backend.ops());
+  const auto sentinel = [&] {
+    const double seconds = time_steps(backend, pass.sentinel, kSentinelRepetitions);
+    send(sentinel_line(pass.pass, pass.rank, monotonic_seconds() + pass.clock_offset, seconds));
+  };
+  if (pass.rank == 0) {
+    send(pass_line(pass.pass, kinds));
+  }
+  for (std::size_t i = 0; i < pass.points.size(); ++i) {
+    if (i % kPointsPerSentinel == 0) {
+      sentinel();
+    }
+    send(measure_point(backend, pass, kinds, pass.points[i]));
+  }
+  for (const std::int64_t bytes : pass.all_reduce_bytes) {
+    send(all_reduce_times_line(measure_all_reduce(backend, bytes)));
+  }
+  sentinel();
+}
+
+std::string all_reduce_times_line(const AllReduceTimes& times) {
+  std::string text = fmt::format(R"({{"kind":"all_reduce_times","bytes":{})", times.bytes);
+  append_list("arrival_seconds", times.arrival, &text);
+  append_list("end_seconds", times.end, &text);
+  return text + "}";
+}
+
+std::vector<double> combine_all_reduce(const std::vector<AllReduceTimes>& ranks) {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < ranks.front().arrival.size(); ++i) {
+    double arrival = ranks.front().arrival[i];
+    double end = ranks.front().end[i];
+    for (const AllReduceTimes& times : ranks) {
+      assert(times.bytes == ranks.front().bytes && times.end.size() > i);
+      arrival = std::max(arrival, times.arrival[i]);
+      end = std::max(end, times.end[i]);
+    }
+    seconds.push_back(std::max(0.0, end - arrival));
+  }
+  return seconds;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "calibrate/measure.h"
+#include "calibrate/sample_log.h"
+#include "costmodel/json_file.h"
+
+namespace stepsim {
+
+/// What the backend says of itself, and how fast it is.
+struct Probe {
+  Json description;
+  StepEstimate estimate;
+};
+
+/// Starts the ranks once, times two steps and asks for the description.
+[[nodiscard]] Probe probe(const MeasureRequest& request, const BackendFactory& factory);
+
+/// First line of a samples file.
+[[nodiscard]] Json samples_header(const MeasureRequest& request,
+                                  const MeasurePlan& plan,
+                                  const Json& description);
+
+/// Refuses to mix what was measured for another request or on another device: InputError.
+void require_same_request(const SampleFile& file,
+                          const MeasureRequest& request,
+                          const Json& header);
+
+}  // namespace stepsim

@@ -1,6 +1,7 @@
 #include "sim/ddp/step_simulator.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "sim/event_queue.h"
@@ -9,14 +10,14 @@ namespace stepsim {
 
 namespace {
 
-enum Kind : std::int32_t {
-  kDataEnd,       ///< The batch is there and the device is free.
-  kForwardEnd,    ///< The device ends the forward.
-  kBackwardEnd,   ///< The device ends backward span `index`.
-  kArrival,       ///< A launch of bucket `index` for which the host was late.
-  kReduceEnd,     ///< The all-reduce of bucket `index` ends on all ranks.
-  kCopyOutEnd,    ///< The device ends the copy-out of bucket `index`.
-  kOptimizerEnd,  ///< The device ends the step.
+enum class Kind : std::int32_t {
+  DataEnd,       ///< The batch is there and the device is free.
+  ForwardEnd,    ///< The device ends the forward.
+  BackwardEnd,   ///< The device ends backward span `index`.
+  Arrival,       ///< A launch of bucket `index` for which the host was late.
+  ReduceEnd,     ///< The all-reduce of bucket `index` ends on all ranks.
+  CopyOutEnd,    ///< The device ends the copy-out of bucket `index`.
+  OptimizerEnd,  ///< The device ends the step.
 };
 
 SimTime first_time(std::span<const RankClock> clocks) {
@@ -73,34 +74,34 @@ class StepRun {
     lane(rank).host = host + work(rank).data;
     line(rank).start = clock.device;
     line(rank).launch.resize(at(buckets_));
-    events_.push(std::max(clock.device, lane(rank).host), kDataEnd, rank, 0);
+    push(std::max(clock.device, lane(rank).host), Kind::DataEnd, rank, 0);
   }
 
   void handle(const Event& event) {
     const std::int32_t rank = event.rank;
     switch (static_cast<Kind>(event.kind)) {
-      case kDataEnd:
+      case Kind::DataEnd:
         line(rank).data_end = event.time;
-        compute(rank, work(rank).forward, kForwardEnd, 0);
+        compute(rank, work(rank).forward, Kind::ForwardEnd, 0);
         break;
-      case kForwardEnd:
+      case Kind::ForwardEnd:
         line(rank).forward_end = event.time;
-        compute(rank, work(rank).backward.front(), kBackwardEnd, 0);
+        compute(rank, work(rank).backward.front(), Kind::BackwardEnd, 0);
         break;
-      case kBackwardEnd:
+      case Kind::BackwardEnd:
         backward_ended(rank, event.index);
         break;
-      case kArrival:
+      case Kind::Arrival:
         arrive(rank, event.index);
         break;
-      case kReduceEnd:
+      case Kind::ReduceEnd:
         reduce_ended(event.index);
         break;
-      case kCopyOutEnd:
+      case Kind::CopyOutEnd:
         line(rank).copy_out += event.time - lane(rank).since;
         wait_for(rank, event.index + 1);
         break;
-      case kOptimizerEnd:
+      case Kind::OptimizerEnd:
         line(rank).optimizer = event.time - lane(rank).since;
         line(rank).end = event.time;
         step_.clocks[at(rank)] = {input_.host_is_device ? event.time : lane(rank).host, event.time};
@@ -108,12 +109,16 @@ class StepRun {
     }
   }
 
+  void push(SimTime time, Kind kind, std::int32_t rank, std::int32_t index) {
+    events_.push(time, static_cast<std::int32_t>(kind), rank, index);
+  }
+
   /// The device is idle now and gets this work. The host launches it from its own clock on.
   void compute(std::int32_t rank, const Span& span, Kind end_kind, std::int32_t index) {
     SimTime& host = lane(rank).host;
     const SimTime end = std::max(events_.now() + span.device, host + span.critical);
     host += span.host;
-    events_.push(end, end_kind, rank, index);
+    push(end, end_kind, rank, index);
   }
 
   void backward_ended(std::int32_t rank, std::int32_t index) {
@@ -123,11 +128,11 @@ class StepRun {
       return;
     }
     if (lane(rank).host > events_.now()) {
-      events_.push(lane(rank).host, kArrival, rank, index);
+      push(lane(rank).host, Kind::Arrival, rank, index);
     } else {
       arrive(rank, index);
     }
-    compute(rank, work(rank).backward[at(index + 1)], kBackwardEnd, index + 1);
+    compute(rank, work(rank).backward[at(index + 1)], Kind::BackwardEnd, index + 1);
   }
 
   void arrive(std::int32_t rank, std::int32_t bucket) {
@@ -144,7 +149,7 @@ class StepRun {
     }
     communicator_busy_ = true;
     step_.reduce_start[at(reduced_)] = events_.now();
-    events_.push(events_.now() + input_.all_reduce[at(reduced_)], kReduceEnd, 0, reduced_);
+    push(events_.now() + input_.all_reduce[at(reduced_)], Kind::ReduceEnd, 0, reduced_);
   }
 
   void reduce_ended(std::int32_t bucket) {
@@ -163,7 +168,7 @@ class StepRun {
   void wait_for(std::int32_t rank, std::int32_t bucket) {
     lane(rank).since = events_.now();
     if (bucket == buckets_) {
-      compute(rank, work(rank).optimizer, kOptimizerEnd, 0);
+      compute(rank, work(rank).optimizer, Kind::OptimizerEnd, 0);
     } else if (bucket < reduced_) {
       copy_out(rank, bucket);
     } else {
@@ -177,7 +182,7 @@ class StepRun {
     if (input_.host_is_device) {
       lane(rank).host = events_.now();
     }
-    compute(rank, work(rank).copy_out[at(bucket)], kCopyOutEnd, bucket);
+    compute(rank, work(rank).copy_out[at(bucket)], Kind::CopyOutEnd, bucket);
   }
 
   const StepInput& input_;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
 #include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"

@@ -1,0 +1,216 @@
+"""Runs the stepsim program as a user would: exit statuses, messages, files.
+
+usage: cli_test.py PATH_OF_STEPSIM
+"""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPSIM = sys.argv[1]
+SKEW = str(ROOT / "scenarios" / "token_skew.toml")
+VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
+
+
+def run(*arguments, status=0, **keywords):
+    """Runs stepsim, checks its exit status and returns the finished process."""
+    done = subprocess.run(
+        [STEPSIM, *arguments], capture_output=True, text=True, check=False, timeout=120, **keywords
+    )
+    assert done.returncode == status, (
+        f"stepsim {' '.join(arguments)}: status {done.returncode}, not {status}\n"
+        f"{done.stdout}{done.stderr}"
+    )
+    return done
+
+
+def test_help_names_every_command_and_each_has_its_own_help():
+    text = run("--help").stdout
+    for command in ("run compare sweep plan buckets validate trace policies models profiles").split():
+        assert f"\n  {command} " in text, command
+        assert "usage: stepsim " + command in run(command, "--help").stdout
+
+
+def test_an_unknown_command_or_option_names_the_nearest():
+    assert "did you mean 'compare'" in run("comparee", status=2).stderr
+    assert "did you mean '--policy'" in run("run", SKEW, "--polcy", "x", status=2).stderr
+
+
+def test_a_missing_scenario_is_bad_input():
+    assert "nowhere.toml" in run("run", "nowhere.toml", status=2).stderr
+    assert "no scenario file given" in run("compare", status=2).stderr
+
+
+def test_an_unknown_policy_names_the_known_ones():
+    message = run("run", SKEW, "--policy", "bucketin", status=2).stderr
+    assert "did you mean 'bucketing'" in message
+
+
+def test_a_wrong_unit_in_an_override_is_refused():
+    message = run("run", SKEW, "--set", "ddp.bucket_cap=25 MB", status=2).stderr
+    assert "unknown unit 'MB'" in message and "--set ddp.bucket_cap=25 MB" in message
+
+
+def test_plan_equals_the_published_plan_in_every_row():
+    data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
+    published = data / "seed_lab" / "plan.csv"
+    if not published.exists():
+        raise small_runner.Skip(f"no reference data at {published}")
+    table = run("plan", SKEW, "--csv", "-").stdout
+    ours = list(csv.reader(io.StringIO(table)))
+    theirs = list(csv.reader(published.open(encoding="utf-8")))
+    assert len(theirs) == 1 + 192
+    assert sorted(ours) == sorted(theirs)
+
+
+def test_buckets_reproduces_every_reference_case():
+    data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
+    path = data / "ddp_buckets.json"
+    if not path.exists():
+        raise small_runner.Skip(f"no reference data at {path}")
+    cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    ours = json.loads(run("buckets", "--params", str(path), "--json", "-").stdout)
+    assert len(ours) == len(cases) and len(cases) >= 59
+    for case in cases:
+        mine = ours[case["name"]]
+        assert mine["initial"] == case["expected_initial"], case["name"]
+        assert mine["initial_find_unused"] == case["expected_initial_find_unused"], case["name"]
+        assert mine["rebuilt"] == case["expected_rebuilt"], case["name"]
+
+
+def test_resnet18_buckets_are_those_logged_on_real_gpus():
+    data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
+    path = data / "ddp_buckets.json"
+    if not path.exists():
+        raise small_runner.Skip(f"no reference data at {path}")
+    ours = json.loads(run("buckets", "--params", str(path), "--json", "-").stdout)
+    assert ours["resnet18_cap35"]["rebuilt_bytes"] == [2052000, 38297600, 6408448]
+    names = [n for n in ours if n.startswith("resnet18") and n != "resnet18_cap35"]
+    assert [ours[n]["rebuilt_bytes"] for n in names] == [[2052000, 28852224, 15853824]]
+
+
+def test_bad_parameter_lists_are_refused_with_their_place():
+    for text, message in (
+        ('{"cases": [{"name": "x", "params": []}]}', "cases[0].params"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 0}]}]}', "cases[0].params[0].bytes"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 4}], "ready_order": [1]}]}', "ready_order"),
+        ('{"cases": 3}', "cases"),
+        ('{"cases": [', "error"),
+        ("", "error"),
+    ):
+        done = run("buckets", "--params", "-", "--json", "-", status=2, input=text)
+        assert message in done.stderr, (text, done.stderr)
+
+
+def test_every_text_report_has_its_json_and_csv():
+    result = json.loads(run("compare", SKEW, "--json", "-").stdout)
+    assert result["format"] == "stepsim-prediction/1"
+    assert [p["policy"] for p in result["predictions"]] == [
+        "uniform",
+        "variable_fixed",
+        "bucketing",
+        "token_budget",
+    ]
+    for prediction in result["predictions"]:
+        step = prediction["summary"]["step_time_ms"]
+        assert step["interval90"][0] <= step["mean"] <= step["interval90"][1]
+        assert len(prediction["steps"]) == 48
+    table = list(csv.DictReader(io.StringIO(run("compare", SKEW, "--csv", "-").stdout)))
+    assert float(table[1]["padding_ratio"]) == result["predictions"][1]["summary"]["padding_ratio"]
+
+
+def test_compare_prints_the_published_padding_and_spread():
+    text = run("compare", SKEW).stdout
+    for policy, padding, spread in (
+        ("uniform", "0.0 %", " 0.0 "),
+        ("variable_fixed", "39.5 %", " 382.0 "),
+        ("bucketing", "0.6 %", " 51.7 "),
+        ("token_budget", "0.6 %", " 83.3 "),
+    ):
+        line = next(line for line in text.splitlines() if line.startswith(policy))
+        assert padding in line and spread in line, line
+
+
+def test_the_valley_has_two_walls_and_names_its_best_point():
+    done = run("sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2", "--json", "-")
+    result = json.loads(done.stdout)
+    steps = [point["step_ms"] for point in result["points"]]
+    best = result["best"]
+    assert len(steps) == 12 and 0 < best < 11
+    assert steps[0] > steps[best] * 1.01 and steps[-1] > steps[best] * 1.01
+    assert result["points"][-1]["overlap_fraction"] < result["points"][best]["overlap_fraction"]
+    text = run("sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2").stdout
+    assert "best: ddp.bucket_cap = " in text and "DDP's default of 25 MiB takes" in text
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    over = ["--over", "ddp.bucket_cap=1MiB..64MiB:x2", "--json", "-"]
+    one = run("sweep", VALLEY, *over, "--threads", "1").stdout
+    assert one == run("sweep", VALLEY, *over, "--threads", "4").stdout
+
+
+def test_a_full_disk_is_a_fault_of_the_machine_and_the_old_file_stays():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "prediction.json"
+        path.write_text("old", encoding="utf-8")
+        # A file size limit of one block stands for the full disk.
+        done = subprocess.run(
+            ["bash", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "-", STEPSIM, "compare", SKEW,
+             "--json", str(path)],
+            capture_output=True, text=True, check=False, timeout=120,
+        )
+        assert done.returncode == 3, (done.returncode, done.stderr)
+        assert "cannot write" in done.stderr
+        assert path.read_text(encoding="utf-8") == "old"
+        assert [p.name for p in pathlib.Path(folder).iterdir()] == ["prediction.json"]
+
+
+def test_a_full_standard_output_is_a_fault_of_the_machine():
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [STEPSIM, "compare", SKEW], stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False, timeout=120,
+        )
+    assert done.returncode == 3, done.stderr
+
+
+def test_corrupt_records_are_refused_with_file_and_line():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "live.jsonl"
+        header = {"format": "stepsim-run-record/1", "policy": "bucketing", "world_size": 4}
+        for text in ("", "not json\n", '{"format": "stepsim-run-record/9"}\n',
+                     json.dumps(header) + '\n{"step": NaN}\n{}\n'):
+            path.write_text(text, encoding="utf-8")
+            done = run("validate", SKEW, "--live", str(path), status=2)
+            assert str(path) in done.stderr, (text, done.stderr)
+
+
+def test_the_catalogues_list_what_there_is():
+    assert "gpt2-small" in run("models").stdout and "124439808" in run("models").stdout
+    for kind in ("fixed", "bucketed", "token_budget"):
+        assert f"{kind}\n" in run("policies").stdout
+    text = run("profiles", "--dir", str(ROOT / "scenarios" / "profiles")).stdout
+    assert "h100_8x_published" in text
+    assert "cannot read folder" in run("profiles", "--dir", "/nowhere", status=2).stderr
+
+
+def test_the_trace_opens_as_json():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json"
+        run("trace", SKEW, "--policy", "bucketing", "--out", str(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+        threads = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        assert threads == {"compute", "communicator"}
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -112,4 +112,20 @@ double loss_scale(std::string_view weighting, double own, double all, int ranks)
   return ranks * own / all;
 }
 
+std::vector<double> loss_scales(std::string_view weighting, std::span<const BatchShape> ranks) {
+  const auto units = [weighting](const BatchShape& shape) {
+    return static_cast<double>(weighting == "sample" ? shape.samples : shape.useful_tokens);
+  };
+  double all = 0;
+  for (const auto& shape : ranks) {
+    all += units(shape);
+  }
+  std::vector<double> scales;
+  scales.reserve(ranks.size());
+  for (const auto& shape : ranks) {
+    scales.push_back(loss_scale(weighting, units(shape), all, static_cast<int>(ranks.size())));
+  }
+  return scales;
+}
+
 }  // namespace stepsim

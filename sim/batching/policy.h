@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "costmodel/batch_shape.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/sampler.h"
 
@@ -84,5 +85,9 @@ struct PolicyInfo {
 ///     InputError: unknown weighting, or all <= 0 where it is used.
 /// Source: DDP divides the sum of gradients by the number of ranks, whatever each rank holds.
 [[nodiscard]] double loss_scale(std::string_view weighting, double own, double all, int ranks);
+
+/// [rank] loss_scale of one step from its batches' shapes.
+[[nodiscard]] std::vector<double> loss_scales(std::string_view weighting,
+                                              std::span<const BatchShape> ranks);
 
 }  // namespace stepsim

@@ -175,3 +175,12 @@ TEST_CASE("loss scales turn DDP's mean over ranks into the mean over samples or 
   CHECK_THROWS_AS((void)loss_scale("token", 0, 0, 2), InputError);
   CHECK_THROWS_AS((void)loss_scale("sequence", 1, 2, 2), InputError);
 }
+
+TEST_CASE("loss scales of a step weigh samples, or useful tokens, not padded ones") {
+  const Lengths short_batch = {1, 3};
+  const Lengths long_batch = {4, 4, 4};
+  const std::vector<BatchShape> shapes = {batch_shape(short_batch), batch_shape(long_batch)};
+  CHECK(loss_scales("none", shapes) == std::vector<double>{1, 1});
+  CHECK(loss_scales("sample", shapes) == std::vector<double>{2 * 2 / 5.0, 2 * 3 / 5.0});
+  CHECK(loss_scales("token", shapes) == std::vector<double>{2 * 4 / 16.0, 2 * 12 / 16.0});
+}

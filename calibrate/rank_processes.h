@@ -25,10 +25,14 @@ class RankContext {
 
 /// Forks `ranks` processes on this machine, runs `body` in each, and hands the parent every line
 /// they send, as it arrives. When one rank fails (exception, signal) the others are stopped.
-/// SIGINT and SIGTERM stop all ranks; lines already received are kept.
+/// SIGINT and SIGTERM stop all ranks, after every whole line already sent was handed over; ranks
+/// also end with their parent. One call at a time in a process, and from a single thread: what
+/// other threads hold while it forks stays locked in the ranks.
 ///
-/// Raises: InputError or EnvironmentFault with the failing rank's message; Interrupted on a signal.
-void run_ranks(int ranks, const std::function<void(const RankContext&)>& body,
+/// Raises: InputError or EnvironmentFault with the failing rank's message; Interrupted on a signal;
+/// whatever `on_line` throws.
+void run_ranks(int ranks,
+               const std::function<void(const RankContext&)>& body,
                const std::function<void(int rank, const std::string& line)>& on_line);
 
 /// Ctrl-C: the exit status is 130, and what was written before stays.

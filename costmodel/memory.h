@@ -29,7 +29,9 @@ struct MemoryUse {
 
 /// Source of the activation formulas: Korthikanti et al. 2205.05198 (16-bit: T h (34 + 5 a s/h) per
 /// layer dense, 34 T h flash, 2 T h with full checkpointing plus one layer); fp32 doubles all but
-/// the dropout masks. States: parameter and optimizer bytes as given.
+/// the dropout masks. States: parameter and optimizer bytes as given. Logits of a language model:
+/// 10 T V in 16 bit (fp32 copy and both gradients), 8 T V in fp32. T = padded tokens, for varlen
+/// useful ones. Not counted: the framework's context, workspaces and allocator slack.
 [[nodiscard]] MemoryUse peak_memory(const TransformerConfig& config,
                                     const BatchShape& batch,
                                     const MemoryOptions& options);

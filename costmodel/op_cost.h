@@ -1,6 +1,10 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "costmodel/batch_shape.h"
 #include "costmodel/profile.h"
@@ -8,25 +12,57 @@
 
 namespace stepsim {
 
+/// Rows an op runs over: tokens (padded, or the useful ones of a varlen op; Collate always builds
+/// the padded batch), samples, or 1 for Elements.
+[[nodiscard]] double rows_of(const Op& op, const BatchShape& batch);
+
 /// The variable a Table is kept over: tokens, samples or elements, by op.rows; for attention
 /// classes tokens.
 [[nodiscard]] double variable_of(const Op& op, const BatchShape& batch);
 
-/// Value of a named feature: "1", "samples", "tokens", "elements", "tokens*length"
-/// (samples * length^2 padded; sum of squares for varlen), "flops", "bytes".
-/// Raises InputError for an unknown name.
+/// Value of a named feature: "1"; "samples"; "tokens" (as rows_of); "samples*length", the same as
+/// tokens; "tokens*length" and "samples*length^2", both samples * length^2 padded and the sum of
+/// squares for varlen; "elements": n, times the rows when the op runs over tokens or samples;
+/// "flops" and "bytes" as below. Raises InputError for an unknown name.
 [[nodiscard]] double feature_value(std::string_view feature, const Op& op, const BatchShape& batch);
 
-/// Floating-point operations and bytes moved, by class, pass and shape.
-/// Source: GEMM 2 m n k; attention 4 B L^2 h d forward, backward 2.5x, half of both when causal.
+/// The names that feature_value() knows.
+[[nodiscard]] std::span<const std::string> feature_names();
+
+/// Floating-point operations of an op, by class, pass and shape.
+///
+/// GEMM 2 m n k (each of forward, input and weight gradient). Attention 4 h d P forward with P the
+/// unmasked pairs of positions: B L^2, the sum of squares for varlen, half of both when causal, and
+/// no pair further apart than a window; 2.5 times that backward. Dense attention: 2 h d B L^2 each
+/// for scores and context, twice that backward; masks save nothing. Other classes: one operation
+/// per element, since their bytes set their time.
+/// Source: FlashAttention's benchmark code.
 [[nodiscard]] double op_flops(const Op& op, const BatchShape& batch);
+
+/// Bytes an op has to read and write at least once, in elements of its dtype: a GEMM its three
+/// matrices, attention its inputs and outputs (dense: the score matrix too), others their tensors.
 [[nodiscard]] double op_bytes(const Op& op, const BatchShape& batch);
 
-/// Seconds of one fitted cost for this op and batch, extrapolation included (Table: beyond the last
-/// knot with the slope of the last quarter; below the first knot the first value).
+/// Seconds of one fitted cost for this op and batch, and how far outside its range that is.
+///
+/// Table and PerSampleTable: linear between knots, below the first knot the first value, beyond the
+/// last one on from there with tail_slope(). Features and Roofline: the sum, not below zero.
+/// `extrapolation` is variable / range_hi, at least 1; smaller than measured counts as inside,
+/// since the smallest entry is the cost of a launch. `relative_error` is the random hold-out error
+/// inside, and outside the larger of that and the beyond-the-grid error, times the extrapolation.
+/// Raises InputError: a PerSampleTable for a varlen op, which has no padded length.
 [[nodiscard]] Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch);
 
 /// Linear interpolation over ascending knots; clamped below, last slope beyond.
 [[nodiscard]] double interpolate(const std::vector<std::pair<double, double>>& knots, double x);
+
+/// Seconds per unit beyond the last knot: slope of the line a + b x with the least squared relative
+/// residuals through the knots with x >= x_last / 4 (at least the last two), not below zero. One
+/// single knot: proportional to x.
+[[nodiscard]] double tail_slope(const std::vector<std::pair<double, double>>& knots);
+
+/// The slope of that line through these knots; knots of zero seconds have no relative residual and
+/// are left out; 0 with fewer than two knots left.
+[[nodiscard]] double relative_slope(std::span<const std::pair<double, double>> knots);
 
 }  // namespace stepsim

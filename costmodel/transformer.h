@@ -90,6 +90,8 @@ enum class Rows {
   Samples,  ///< One row a sample (a classifier on pooled features).
   Elements  ///< Independent of the batch: n elements (optimizer, copies).
 };
+[[nodiscard]] std::string_view name_of(Rows rows);  ///< "tokens", "samples", "elements"
+[[nodiscard]] Rows parse_rows(std::string_view name);
 
 /// One operation of a step.
 struct Op {

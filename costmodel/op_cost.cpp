@@ -1,0 +1,185 @@
+#include "costmodel/op_cost.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+using Knots = std::vector<std::pair<double, double>>;
+
+const std::array<std::string, 9> kFeatures = {"1",
+                                              "samples",
+                                              "tokens",
+                                              "elements",
+                                              "samples*length",
+                                              "samples*length^2",
+                                              "tokens*length",
+                                              "flops",
+                                              "bytes"};
+
+double squared_lengths(const Op& op, const BatchShape& batch) {
+  const auto length = static_cast<double>(batch.max_length);
+  return op.varlen ? batch.sum_squares : static_cast<double>(batch.samples) * length * length;
+}
+
+/// A table's value, with the fitted slope beyond its end.
+double table_value(const Knots& knots, double x) {
+  if (knots.empty()) {
+    return 0;
+  }
+  const auto& [last_x, last_seconds] = knots.back();
+  return x > last_x ? last_seconds + tail_slope(knots) * (x - last_x) : interpolate(knots, x);
+}
+
+double feature_sum(const OpCost& cost, const Op& op, const BatchShape& batch) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < cost.features.size(); ++i) {
+    seconds += cost.coefficients[i] * feature_value(cost.features[i], op, batch);
+  }
+  return std::max(seconds, 0.0);
+}
+
+/// The variable whose measured range the file states.
+double range_variable(const OpCost& cost, const Op& op, const BatchShape& batch) {
+  return cost.form == CostForm::PerSampleTable ? static_cast<double>(batch.max_length)
+                                               : variable_of(op, batch);
+}
+
+}  // namespace
+
+double variable_of(const Op& op, const BatchShape& batch) {
+  return op.rows == Rows::Elements ? static_cast<double>(op.n) : rows_of(op, batch);
+}
+
+std::span<const std::string> feature_names() {
+  return kFeatures;
+}
+
+double feature_value(std::string_view feature, const Op& op, const BatchShape& batch) {
+  if (feature == "1") {
+    return 1;
+  }
+  if (feature == "samples") {
+    return static_cast<double>(batch.samples);
+  }
+  if (feature == "tokens" || feature == "samples*length") {
+    Op over_tokens = op;
+    over_tokens.rows = Rows::Tokens;
+    return rows_of(over_tokens, batch);
+  }
+  if (feature == "tokens*length" || feature == "samples*length^2") {
+    return squared_lengths(op, batch);
+  }
+  if (feature == "elements") {
+    return rows_of(op, batch) * static_cast<double>(op.n);
+  }
+  if (feature == "flops") {
+    return op_flops(op, batch);
+  }
+  if (feature == "bytes") {
+    return op_bytes(op, batch);
+  }
+  throw InputError(unknown_name("feature", feature, kFeatures));
+}
+
+double interpolate(const Knots& knots, double x) {
+  if (knots.empty()) {
+    return 0;
+  }
+  if (knots.size() == 1 || x <= knots.front().first) {
+    return knots.front().second;
+  }
+  const auto above =
+      std::upper_bound(knots.begin() + 1, knots.end() - 1, x, [](double value, const auto& knot) {
+        return value < knot.first;
+      });
+  const auto& [x0, y0] = *(above - 1);
+  const auto& [x1, y1] = *above;
+  return y0 + (y1 - y0) * ((x - x0) / (x1 - x0));
+}
+
+double relative_slope(std::span<const std::pair<double, double>> knots) {
+  // Minimise sum ((a + b x) / t - 1)^2: normal equations with weights w = 1 / t^2, in x relative
+  // to its weighted mean so that large byte counts lose no digits.
+  double weights = 0;
+  double mean_x = 0;
+  double mean_t = 0;
+  for (const auto& [x, seconds] : knots) {
+    if (seconds > 0) {
+      const double weight = 1 / (seconds * seconds);
+      weights += weight;
+      mean_x += weight * x;
+      mean_t += weight * seconds;
+    }
+  }
+  if (weights == 0) {
+    return 0;
+  }
+  mean_x /= weights;
+  mean_t /= weights;
+  double xx = 0;
+  double xt = 0;
+  for (const auto& [x, seconds] : knots) {
+    if (seconds > 0) {
+      const double weight = 1 / (seconds * seconds);
+      xx += weight * (x - mean_x) * (x - mean_x);
+      xt += weight * (x - mean_x) * (seconds - mean_t);
+    }
+  }
+  return xx > 0 ? std::max(xt / xx, 0.0) : 0.0;
+}
+
+double tail_slope(const Knots& knots) {
+  if (knots.empty()) {
+    return 0;
+  }
+  const double last_x = knots.back().first;
+  if (knots.size() == 1) {
+    return last_x > 0 ? knots.back().second / last_x : 0;
+  }
+  std::size_t first = knots.size() - 2;
+  while (first > 0 && knots[first - 1].first >= last_x / 4) {
+    --first;
+  }
+  return relative_slope(std::span(knots).subspan(first));
+}
+
+Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch) {
+  Cost result;
+  switch (cost.form) {
+    case CostForm::Table:
+      result.seconds = table_value(cost.knots, variable_of(op, batch));
+      break;
+    case CostForm::PerSampleTable:
+      if (op.varlen) {
+        throw InputError(
+            fmt::format("{} {}: a table over the padded length cannot price attention without "
+                        "padding; it needs a fit on features",
+                        name_of(op.op_class),
+                        name_of(op.pass)));
+      }
+      result.seconds = static_cast<double>(batch.samples) *
+                       table_value(cost.knots, static_cast<double>(batch.max_length));
+      break;
+    case CostForm::Features:
+    case CostForm::Roofline:
+      result.seconds = feature_sum(cost, op, batch);
+      break;
+  }
+  const double inside = cost.errors.random.value_or(0);
+  result.relative_error = inside;
+  const double x = range_variable(cost, op, batch);
+  if (cost.range_hi > 0 && x > cost.range_hi) {
+    result.extrapolation = x / cost.range_hi;
+    result.relative_error =
+        std::max(cost.errors.beyond.value_or(inside), inside) * result.extrapolation;
+  }
+  return result;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/op_cost.h"
+#include "costmodel/parse_units.h"
+#include "costmodel/profile.h"
+
+namespace stepsim {
+namespace {
+
+bool attention_class(OpClass op_class) {
+  return op_class == OpClass::AttentionScores || op_class == OpClass::Softmax ||
+         op_class == OpClass::AttentionContext || op_class == OpClass::Attention;
+}
+
+/// "gemm forward (n=144, k=48, f32)"
+std::string described(const Op& op) {
+  const std::array<std::pair<std::string_view, std::int64_t>, 4> sizes = {
+      {{"n", op.n}, {"k", op.k}, {"heads", op.heads}, {"head_dim", op.head_dim}}};
+  std::string text = fmt::format("{} {} (", name_of(op.op_class), name_of(op.pass));
+  for (const auto& [name, size] : sizes) {
+    if (size != 0) {
+      text += fmt::format("{}={}, ", name, size);
+    }
+  }
+  return text + fmt::format("{})", name_of(op.dtype));
+}
+
+std::string_view variable_name(const OpCost& cost, const Op& op) {
+  return cost.form == CostForm::PerSampleTable ? "padded length" : name_of(op.rows);
+}
+
+}  // namespace
+
+ProfileCostModel::ProfileCostModel(Profile profile, double max_extrapolation)
+    : profile_(std::move(profile)), max_extrapolation_(max_extrapolation) {
+  for (std::size_t i = 0; i < profile_.ops.size(); ++i) {
+    const OpCost& cost = profile_.ops[i];
+    index_.emplace_back(
+        Key{cost.op_class, cost.pass, cost.dtype, cost.n, cost.k, cost.heads, cost.head_dim}, i);
+  }
+  std::sort(index_.begin(), index_.end());
+}
+
+const OpCost* ProfileCostModel::at(const Key& key) const {
+  const auto found = std::lower_bound(index_.begin(), index_.end(), std::pair(key, std::size_t{0}));
+  return found != index_.end() && found->first == key ? &profile_.ops[found->second] : nullptr;
+}
+
+ProfileCostModel::Found ProfileCostModel::find(const Op& op) const {
+  const auto key = [&op](std::int64_t n, std::int64_t k, std::int64_t heads, std::int64_t dim) {
+    return Key{op.op_class, op.pass, op.dtype, n, k, heads, dim};
+  };
+  if (const OpCost* cost = at(key(op.n, op.k, op.heads, op.head_dim)); cost != nullptr) {
+    return {cost, true};
+  }
+  if (attention_class(op.op_class)) {
+    if (const OpCost* cost = at(key(0, 0, 0, op.head_dim)); cost != nullptr) {
+      return {cost, false};
+    }
+  }
+  return {at(key(0, 0, 0, 0)), op.rows == Rows::Elements};
+}
+
+Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
+  if (op.rows != Rows::Elements && batch.samples == 0) {
+    return {};
+  }
+  const Found found = find(op);
+  if (found.cost == nullptr) {
+    throw InputError(
+        fmt::format("profile {} has no cost for {}: measure it with: stepcal calibrate --model …",
+                    printable(profile_.name),
+                    described(op)));
+  }
+  Cost cost = evaluate(*found.cost, op, batch);
+  if (cost.extrapolation > max_extrapolation_) {
+    throw InputError(fmt::format(
+        "profile {}: {} was measured for {} from {} to {}; this is {:.2f} times beyond, and more "
+        "than {} times is refused: measure larger batches",
+        printable(profile_.name),
+        described(op),
+        variable_name(*found.cost, op),
+        found.cost->range_lo,
+        found.cost->range_hi,
+        cost.extrapolation,
+        max_extrapolation_));
+  }
+  if (!found.exact) {
+    cost.unseen_shape = true;
+    cost.relative_error = std::max(cost.relative_error, kUnseenShapeError);
+  }
+  return cost;
+}
+
+const CollectiveCost& ProfileCostModel::table_for(int ranks) const {
+  std::set<int> known;
+  for (const auto& table : profile_.collectives) {
+    if (table.kind != "all_reduce" || table.knots.empty()) {
+      continue;
+    }
+    if (table.ranks == ranks) {
+      return table;
+    }
+    known.insert(table.ranks);
+  }
+  throw InputError(fmt::format(
+      "profile {} has no all_reduce of {} ranks; it has {}",
+      printable(profile_.name),
+      ranks,
+      known.empty() ? "none" : fmt::format("those of {} ranks", fmt::join(known, ", "))));
+}
+
+Cost ProfileCostModel::all_reduce(Bytes bytes, int ranks) const {
+  constexpr std::size_t kTailKnots = 3;
+  if (ranks == 1) {
+    return {};
+  }
+  const CollectiveCost& table = table_for(ranks);
+  const auto& [last_bytes, last_seconds] = table.knots.back();
+  const auto x = static_cast<double>(bytes.value());
+  Cost cost;
+  cost.relative_error = table.errors.random.value_or(0);
+  if (x <= last_bytes) {
+    cost.seconds = interpolate(table.knots, x);
+    return cost;
+  }
+  cost.extrapolation = x / last_bytes;
+  if (cost.extrapolation > max_extrapolation_) {
+    throw InputError(fmt::format(
+        "profile {}: the all_reduce of {} ranks was measured from {} to {}; {} is {:.2f} times "
+        "beyond, and more than {} times is refused: measure larger messages",
+        printable(profile_.name),
+        ranks,
+        format_bytes(Bytes(static_cast<std::int64_t>(table.knots.front().first))),
+        format_bytes(Bytes(static_cast<std::int64_t>(last_bytes))),
+        format_bytes(bytes),
+        cost.extrapolation,
+        max_extrapolation_));
+  }
+  const auto tail = std::span(table.knots).last(std::min(kTailKnots, table.knots.size()));
+  const double slope = tail.size() > 1 ? relative_slope(tail) : last_seconds / last_bytes;
+  cost.seconds = last_seconds + slope * (x - last_bytes);
+  cost.relative_error =
+      std::max(table.errors.beyond.value_or(0), cost.relative_error) * cost.extrapolation;
+  return cost;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/json_file.h"
+#include "costmodel/op_cost.h"
+#include "costmodel/profile.h"
+#include "costmodel/profile_format.h"
+
+namespace stepsim {
+namespace {
+
+using Knots = std::vector<std::pair<double, double>>;
+
+constexpr int kMost = std::numeric_limits<int>::max();
+constexpr std::array<std::pair<CostForm, std::string_view>, 4> kForms = {
+    {{CostForm::Table, "table"},
+     {CostForm::PerSampleTable, "per_sample_table"},
+     {CostForm::Features, "features"},
+     {CostForm::Roofline, "roofline"}}};
+
+double not_negative(JsonReader& reader, std::string_view key) {
+  const double value = reader.number(key);
+  if (value < 0) {
+    reader.fail(key, fmt::format("{} is negative", value));
+  }
+  return value;
+}
+
+double not_negative_or_zero(JsonReader& reader, std::string_view key) {
+  return reader.has(key) ? not_negative(reader, key) : 0;
+}
+
+std::int64_t size(JsonReader& reader, std::string_view key) {
+  const std::int64_t value = reader.integer_or(key, 0);
+  if (value < 0) {
+    reader.fail(key, fmt::format("{} is negative; 0 means any", value));
+  }
+  return value;
+}
+
+Knots read_knots(JsonReader& reader) {
+  constexpr std::string_view kKey = "knots_s";
+  const Json& list = reader.get(kKey);
+  if (!list.is_array() || list.empty()) {
+    reader.fail(kKey, "expected an array of at least one knot [x, seconds]");
+  }
+  Knots knots;
+  for (const Json& knot : list) {
+    const std::size_t i = knots.size();
+    if (!knot.is_array() || knot.size() != 2 || !knot[0].is_number() || !knot[1].is_number()) {
+      reader.fail(kKey, i, "expected a knot [x, seconds]");
+    }
+    const std::pair<double, double> value(knot[0].get<double>(), knot[1].get<double>());
+    if (value.first < 0 || value.second < 0) {
+      reader.fail(kKey, i, fmt::format("[{}, {}] is negative", value.first, value.second));
+    }
+    if (i > 0 && value.first <= knots.back().first) {
+      reader.fail(kKey,
+                  i,
+                  fmt::format("knots must ascend, {} follows {}", value.first, knots.back().first));
+    }
+    knots.push_back(value);
+  }
+  return knots;
+}
+
+std::optional<double> read_error(JsonReader& errors, std::string_view key) {
+  return errors.has(key) ? std::optional(not_negative(errors, key)) : std::nullopt;
+}
+
+FitErrors read_errors(JsonReader& reader) {
+  FitErrors result;
+  if (!reader.has("errors")) {
+    return result;
+  }
+  JsonReader errors = reader.object("errors");
+  result.random = read_error(errors, "random");
+  result.block = read_error(errors, "block");
+  result.beyond = read_error(errors, "beyond");
+  if (errors.has("bias")) {
+    result.bias = errors.number("bias");
+  }
+  return result;
+}
+
+void refuse(JsonReader& reader, std::string_view key, CostForm form) {
+  if (reader.has(key)) {
+    reader.fail(key, fmt::format("has no place in the form '{}'", name_of(form)));
+  }
+}
+
+void read_features(JsonReader& reader, OpCost& cost) {
+  refuse(reader, "knots_s", cost.form);
+  cost.features = reader.texts("features");
+  cost.coefficients = reader.numbers("coefficients_s");
+  if (cost.features.empty() || cost.features.size() != cost.coefficients.size()) {
+    reader.fail(
+        "coefficients_s",
+        fmt::format(
+            "{} coefficients for {} features", cost.coefficients.size(), cost.features.size()));
+  }
+  static const std::vector<std::string> all(feature_names().begin(), feature_names().end());
+  static const std::vector<std::string> roofline = {"1", "flops", "bytes"};
+  const auto& known = cost.form == CostForm::Roofline ? roofline : all;
+  for (std::size_t i = 0; i < cost.features.size(); ++i) {
+    if (std::find(known.begin(), known.end(), cost.features[i]) == known.end()) {
+      reader.fail("features", i, unknown_name("feature", cost.features[i], known));
+    }
+  }
+}
+
+void read_table(JsonReader& reader, OpCost& cost) {
+  refuse(reader, "features", cost.form);
+  refuse(reader, "coefficients_s", cost.form);
+  cost.knots = read_knots(reader);
+  if (reader.text_or("variable", std::string(variable_label(cost))) != variable_label(cost)) {
+    reader.fail("variable",
+                fmt::format("the knots of this entry are over {}", variable_label(cost)));
+  }
+}
+
+OpCost read_op(JsonReader reader) {
+  OpCost cost;
+  cost.op_class = reader.parsed("op", parse_op_class);
+  cost.pass = reader.parsed("pass", parse_pass);
+  cost.dtype = reader.parsed("dtype", parse_dtype);
+  cost.n = size(reader, "n");
+  cost.k = size(reader, "k");
+  cost.heads = size(reader, "heads");
+  cost.head_dim = size(reader, "head_dim");
+  cost.form = reader.parsed("form", parse_cost_form);
+  if (holds_knots(cost.form)) {
+    read_table(reader, cost);
+  } else {
+    read_features(reader, cost);
+  }
+  const auto range = reader.numbers("range");
+  if (range.size() != 2 || range[0] < 0 || range[0] > range[1]) {
+    reader.fail("range", "expected [lo, hi] with 0 <= lo <= hi");
+  }
+  cost.range_lo = range[0];
+  cost.range_hi = range[1];
+  cost.samples = reader.has("samples") ? reader.integer_in("samples", 0, kMost) : 0;
+  cost.errors = read_errors(reader);
+  return cost;
+}
+
+CollectiveCost read_collective(JsonReader reader) {
+  CollectiveCost cost;
+  cost.kind = reader.text("kind");
+  cost.ranks = reader.integer_in("ranks", 1, kMost);
+  cost.nodes = reader.has("nodes") ? reader.integer_in("nodes", 1, kMost) : 1;
+  cost.dtype = reader.parsed("dtype", parse_dtype);
+  cost.knots = read_knots(reader);
+  if (cost.knots.back().first <= 0) {
+    reader.fail("knots_s", "expected a knot of more than 0 bytes");
+  }
+  if (reader.text_or("variable", "bytes") != "bytes") {
+    reader.fail("variable", "the knots of a collective are over bytes");
+  }
+  cost.errors = read_errors(reader);
+  return cost;
+}
+
+void read_ops(JsonReader& root, Profile& profile) {
+  using Key =
+      std::tuple<OpClass, Pass, Dtype, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  std::set<Key> seen;
+  for (auto& entry : root.objects("ops")) {
+    OpCost cost = read_op(entry);
+    const Key key(cost.op_class, cost.pass, cost.dtype, cost.n, cost.k, cost.heads, cost.head_dim);
+    if (!seen.insert(key).second) {
+      root.fail("ops",
+                profile.ops.size(),
+                fmt::format("a second entry for {} {} of these sizes",
+                            name_of(cost.op_class),
+                            name_of(cost.pass)));
+    }
+    profile.ops.push_back(std::move(cost));
+  }
+}
+
+void read_collectives(JsonReader& root, Profile& profile) {
+  std::set<std::tuple<std::string, int, int, Dtype>> seen;
+  for (auto& entry : root.objects("collectives")) {
+    CollectiveCost cost = read_collective(entry);
+    if (!seen.emplace(cost.kind, cost.ranks, cost.nodes, cost.dtype).second) {
+      root.fail("collectives",
+                profile.collectives.size(),
+                fmt::format("a second {} of {} ranks", printable(cost.kind), cost.ranks));
+    }
+    profile.collectives.push_back(std::move(cost));
+  }
+}
+
+void read_machine(JsonReader& root, Profile& profile) {
+  profile.memory_capacity = Bytes(root.integer_or("memory_capacity_bytes", 0));
+  if (profile.memory_capacity < Bytes(0)) {
+    root.fail("memory_capacity_bytes", "negative; 0 means unknown");
+  }
+  JsonReader host = root.object("host");
+  profile.launch_seconds = not_negative(host, "launch_s");
+  profile.host_is_device = host.boolean("host_is_device");
+  if (root.has("noise")) {
+    JsonReader noise = root.object("noise");
+    profile.noise.step_jitter = not_negative_or_zero(noise, "step_jitter");
+    profile.noise.drift = not_negative_or_zero(noise, "drift");
+    profile.noise.sentinel_seconds = not_negative_or_zero(noise, "sentinel_s");
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(CostForm form) {
+  for (const auto& [value, name] : kForms) {
+    if (value == form) {
+      return name;
+    }
+  }
+  return "?";
+}
+
+CostForm parse_cost_form(std::string_view name) {
+  std::vector<std::string> known;
+  for (const auto& [value, text] : kForms) {
+    if (text == name) {
+      return value;
+    }
+    known.emplace_back(text);
+  }
+  throw InputError(unknown_name("form", name, known));
+}
+
+std::string_view variable_label(const OpCost& cost) {
+  if (cost.form == CostForm::PerSampleTable) {
+    return "length";
+  }
+  switch (cost.op_class) {
+    case OpClass::ZeroGradient:
+    case OpClass::GradientCopyIn:
+    case OpClass::GradientCopyOut:
+    case OpClass::Optimizer:
+      return "elements";
+    default:
+      return "rows";
+  }
+}
+
+Profile read_profile(const std::string& path) {
+  const std::string text = read_text(path);
+  const Json json = parse_json(text, path);
+  JsonReader root(json, path, 0, "", &text);
+  root.require_format(kProfileFormat);
+  Profile profile;
+  profile.name = root.text("name");
+  profile.device = root.text("device");
+  profile.backend = root.text("backend");
+  if (root.has("provenance")) {
+    profile.provenance = root.get("provenance");
+  }
+  read_machine(root, profile);
+  read_ops(root, profile);
+  read_collectives(root, profile);
+  return profile;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,120 @@
+#include <cmath>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "costmodel/json_file.h"
+#include "costmodel/profile.h"
+#include "costmodel/profile_format.h"
+
+namespace stepsim {
+namespace {
+
+/// JSON would print anything else as null.
+double finite(double value) {
+  if (!std::isfinite(value)) {
+    throw std::domain_error("a profile holds finite numbers only");
+  }
+  return value;
+}
+
+Json knots_json(const std::vector<std::pair<double, double>>& knots) {
+  Json list = Json::array();
+  for (const auto& [x, seconds] : knots) {
+    list.push_back(Json::array({finite(x), finite(seconds)}));
+  }
+  return list;
+}
+
+Json errors_json(const FitErrors& errors) {
+  Json json = Json::object();
+  const auto put = [&json](const char* key, const std::optional<double>& value) {
+    if (value) {
+      json[key] = finite(*value);
+    }
+  };
+  put("random", errors.random);
+  put("block", errors.block);
+  put("beyond", errors.beyond);
+  put("bias", errors.bias);
+  return json;
+}
+
+Json op_json(const OpCost& cost) {
+  Json json;
+  json["op"] = name_of(cost.op_class);
+  json["pass"] = name_of(cost.pass);
+  json["dtype"] = name_of(cost.dtype);
+  json["n"] = cost.n;
+  json["k"] = cost.k;
+  json["heads"] = cost.heads;
+  json["head_dim"] = cost.head_dim;
+  json["form"] = name_of(cost.form);
+  if (holds_knots(cost.form)) {
+    json["variable"] = variable_label(cost);
+    json["knots_s"] = knots_json(cost.knots);
+  } else {
+    json["features"] = cost.features;
+    json["coefficients_s"] = Json::array();
+    for (const double coefficient : cost.coefficients) {
+      json["coefficients_s"].push_back(finite(coefficient));
+    }
+  }
+  json["range"] = Json::array({finite(cost.range_lo), finite(cost.range_hi)});
+  json["samples"] = cost.samples;
+  json["errors"] = errors_json(cost.errors);
+  return json;
+}
+
+Json collective_json(const CollectiveCost& cost) {
+  Json json;
+  json["kind"] = cost.kind;
+  json["ranks"] = cost.ranks;
+  json["nodes"] = cost.nodes;
+  json["dtype"] = name_of(cost.dtype);
+  json["variable"] = "bytes";
+  json["knots_s"] = knots_json(cost.knots);
+  json["errors"] = errors_json(cost.errors);
+  return json;
+}
+
+std::string line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// One entry a line: short enough to read, and a changed entry is a one-line difference.
+template <typename Costs, typename ToJson>
+std::string list_text(const Costs& costs, ToJson to_text) {
+  std::string text = "[";
+  for (const auto& cost : costs) {
+    text += fmt::format("{}\n    {}", text.size() > 1 ? "," : "", line(to_text(cost)));
+  }
+  return text + (costs.empty() ? "]" : "\n  ]");
+}
+
+}  // namespace
+
+void write_profile(const std::string& path, const Profile& profile) {
+  const Json host = {{"launch_s", finite(profile.launch_seconds)},
+                     {"host_is_device", profile.host_is_device}};
+  const Json noise = {{"step_jitter", finite(profile.noise.step_jitter)},
+                      {"drift", finite(profile.noise.drift)},
+                      {"sentinel_s", finite(profile.noise.sentinel_seconds)}};
+  std::string text = "{\n";
+  const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {
+    text += fmt::format("  \"{}\": {}{}\n", key, value, last ? "" : ",");
+  };
+  member("format", line(kProfileFormat));
+  member("name", line(profile.name));
+  member("device", line(profile.device));
+  member("backend", line(profile.backend));
+  member("provenance", line(profile.provenance));
+  member("memory_capacity_bytes", fmt::format("{}", profile.memory_capacity.value()));
+  member("host", line(host));
+  member("noise", line(noise));
+  member("ops", list_text(profile.ops, op_json));
+  member("collectives", list_text(profile.collectives, collective_json), true);
+  write_text_atomically(path, text + "}\n");
+}
+
+}  // namespace stepsim

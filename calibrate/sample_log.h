@@ -94,6 +94,9 @@ class SampleLog {
   int measurements_ = 0;
 };
 
+/// Medians over repetitions, passes and ranks; header and plan are left empty. See read_samples().
+[[nodiscard]] SampleSet combine_samples(const SampleLog& log);
+
 /// A samples file as it lies on the disk.
 struct SampleFile {
   Json header;

@@ -68,25 +68,22 @@ SampleFile read_sample_file(const std::string& path, std::vector<std::string>* w
   return file;
 }
 
-SampleSet read_samples(const std::string& path, std::vector<std::string>* warnings) {
-  const SampleFile file = read_sample_file(path, warnings);
+SampleSet combine_samples(const SampleLog& log) {
   SampleSet set;
-  set.header = file.header;
-  set.plan = file.plan;
   std::vector<double> factors;
-  for (const PointLog& point : file.log.points()) {
+  for (const PointLog& point : log.points()) {
     factors.push_back(to_median_step(point));
     set.jitter.push_back({point.batch, point.step_seconds});
   }
-  for (std::size_t op = 0; op < file.log.ops().size(); ++op) {
-    for (std::size_t i = 0; i < file.log.points().size(); ++i) {
-      const PointLog& point = file.log.points()[i];
+  for (std::size_t op = 0; op < log.ops().size(); ++op) {
+    for (std::size_t i = 0; i < log.points().size(); ++i) {
+      const PointLog& point = log.points()[i];
       if (point.op_seconds.count(op) > 0) {
-        set.ops.push_back(op_sample(file.log, op, point, factors[i]));
+        set.ops.push_back(op_sample(log, op, point, factors[i]));
       }
     }
   }
-  for (const auto& [size, seconds] : file.log.all_reduces()) {
+  for (const auto& [size, seconds] : log.all_reduces()) {
     set.collectives.push_back({"all_reduce",
                                size.first,
                                size.second,
@@ -95,7 +92,15 @@ SampleSet read_samples(const std::string& path, std::vector<std::string>* warnin
                                quantile(seconds, 0.8),
                                static_cast<int>(seconds.size())});
   }
-  set.sentinels = file.log.sentinels();
+  set.sentinels = log.sentinels();
+  return set;
+}
+
+SampleSet read_samples(const std::string& path, std::vector<std::string>* warnings) {
+  const SampleFile file = read_sample_file(path, warnings);
+  SampleSet set = combine_samples(file.log);
+  set.header = file.header;
+  set.plan = file.plan;
   return set;
 }
 

@@ -83,9 +83,6 @@ void fit_knots(const Op& op, std::span<const SeriesPoint> points, OpCost* cost) 
 }  // namespace
 
 std::vector<double> feature_row(const Candidate& candidate, const Op& op, const BatchShape& batch) {
-  if (candidate.form == CostForm::Roofline) {
-    return {1, op_flops(op, batch), op_bytes(op, batch)};
-  }
   std::vector<double> row;
   for (const std::string& feature : candidate.features) {
     row.push_back(feature_value(feature, op, batch));

@@ -13,7 +13,7 @@ namespace stepsim {
 /// A form that a cost could take, not fitted yet.
 struct Candidate {
   CostForm form = CostForm::Table;
-  std::vector<std::string> features;  ///< Of CostForm::Features.
+  std::vector<std::string> features;  ///< Of Features and Roofline.
 };
 
 /// The forms worth trying for an op, simplest first.
@@ -28,7 +28,7 @@ struct Candidate {
                               const Op& op,
                               std::span<const SeriesPoint> points);
 
-/// The candidate's columns for one batch: its features, or [1, flops, bytes] of a roofline.
+/// Values of the candidate's features for one batch.
 [[nodiscard]] std::vector<double> feature_row(const Candidate& candidate,
                                               const Op& op,
                                               const BatchShape& batch);

@@ -22,7 +22,7 @@ using Group = std::vector<Row>;
 
 Candidate general_form(const Group& group) {
   if (group.front().op->rows != Rows::Elements) {
-    return {CostForm::Roofline, {}};
+    return {CostForm::Roofline, {"1", "flops", "bytes"}};
   }
   const bool one_size = group.size() < 2;
   return one_size ? Candidate{CostForm::Features, {"elements"}}

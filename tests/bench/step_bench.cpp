@@ -2,7 +2,7 @@
 // later, release build:
 //   simulate_step     at least 20 million events/s at 64 ranks x 64 buckets
 //   closed_form_step  at least 200 million rank-buckets/s at 64 ranks x 64 buckets
-//   event queue       at most 60 ns per pop and push with 256 events pending
+//   event queue       at most 80 ns per pop and push with 256 events pending
 // A measurement quotes machine, compiler and command: build/tests/bench/step_bench.
 #include <cstdint>
 #include <random>

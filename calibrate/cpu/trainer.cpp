@@ -1,11 +1,10 @@
 #include "calibrate/cpu/trainer.h"
 
-#include <chrono>
-
 #include <fmt/core.h>
 
 #include "calibrate/cpu/batch.h"
 #include "calibrate/cpu/bucket_list.h"
+#include "calibrate/cpu/clock.h"
 #include "calibrate/cpu/parameter_store.h"
 #include "calibrate/cpu/processor.h"
 #include "calibrate/cpu/tape.h"
@@ -14,11 +13,6 @@
 
 namespace stepsim {
 namespace {
-
-double now() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(since).count();
-}
 
 /// The model, if this backend computes it.
 const TransformerConfig& supported(const TransformerConfig& config) {
@@ -138,12 +132,12 @@ TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
     ++op;
   };
   TrainerStep result;
-  const double start = now();
+  const double start = cpu::clock_seconds();
   s.batch.loss_scale = loss_scale;
   cpu::collate(s.batch, lengths, target_range(s.config), s.random);
   s.buckets.start_step();
   done();
-  const double data_end = now();
+  const double data_end = cpu::clock_seconds();
   s.store.zero_gradients();
   done();
   for (std::size_t i = 0; i < s.step_list.forward.size(); ++i) {
@@ -151,7 +145,7 @@ TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
     done();
   }
   result.loss = s.tape.loss();
-  const double forward_end = now();
+  const double forward_end = cpu::clock_seconds();
   const float share = 1.0F / static_cast<float>(s.world_size);
   for (std::size_t i = 0; i < s.step_list.backward.size(); ++i) {
     s.tape.backward(i);
@@ -165,12 +159,12 @@ TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
       }
     }
   }
-  const double backward_end = now();
+  const double backward_end = cpu::clock_seconds();
   for (std::size_t bucket = 0; bucket < s.buckets.size(); ++bucket) {
     if (reducer != nullptr) {
-      const double wait_start = now();
+      const double wait_start = cpu::clock_seconds();
       reducer->wait(bucket);
-      result.wait += now() - wait_start;
+      result.wait += cpu::clock_seconds() - wait_start;
     }
     s.buckets.copy_out(s.store, bucket);
     done();
@@ -180,7 +174,7 @@ TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
   result.data = data_end - start;
   result.forward = forward_end - data_end;
   result.backward = backward_end - forward_end;
-  result.optimizer = now() - backward_end - result.wait;
+  result.optimizer = cpu::clock_seconds() - backward_end - result.wait;
   return result;
 }
 

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <time.h>
+
+namespace stepsim::cpu {
+
+/// Seconds on CLOCK_MONOTONIC: one clock for all processes of a host.
+inline double clock_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// CPU time of the calling thread, seconds.
+inline double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace stepsim::cpu

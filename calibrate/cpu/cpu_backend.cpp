@@ -1,0 +1,89 @@
+#include "calibrate/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "calibrate/cpu/clock.h"
+#include "calibrate/cpu/processor.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::uint64_t kWeightSeed = 20240501;
+
+/// Takes the clock at the end of every op.
+class OpClock : public OpTimer {
+ public:
+  explicit OpClock(std::size_t ops) : seconds_(ops, 0.0), last_(cpu::clock_seconds()) {}
+  void op_done(std::size_t op_index) override {
+    const double now = cpu::clock_seconds();
+    seconds_[op_index] = now - last_;
+    last_ = now;
+  }
+  [[nodiscard]] std::vector<double> take() { return std::move(seconds_); }
+
+ private:
+  std::vector<double> seconds_;
+  double last_;
+};
+
+}  // namespace
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown processor";
+}
+
+Json cpu_description() {
+  Json json;
+  json["backend"] = "cpu";
+  json["device"] = processor_name();
+  json["kernels"] = cpu::kernel_build();
+  json["eigen"] = cpu::eigen_version();
+  json["gloo"] = gloo_version();
+  json["threads_per_rank"] = 1;
+  return json;
+}
+
+CpuBackend::CpuBackend(const TransformerConfig& model,
+                       const std::vector<std::vector<int>>& buckets,
+                       int rank,
+                       int ranks,
+                       const std::string& folder)
+    : trainer_(model, ranks, kWeightSeed), group_(rank, ranks, folder), reducer_(group_) {
+  if (!buckets.empty()) {
+    trainer_.set_buckets(buckets);
+  }
+  trainer_.seed_data(kWeightSeed + 1 + static_cast<std::uint64_t>(rank));
+}
+
+std::vector<double> CpuBackend::time_step(std::span<const std::int64_t> lengths) {
+  OpClock clock(trainer_.ops().size());
+  trainer_.step(lengths, 1.0, nullptr, &clock);
+  return clock.take();
+}
+
+CollectiveTimes CpuBackend::time_all_reduce(Bytes bytes) {
+  const auto count = static_cast<std::size_t>(bytes.value()) / sizeof(float);
+  // Zeros stay zeros when they are summed again and again.
+  message_.resize(std::max(message_.size(), count));
+  reducer_.start_step();
+  reducer_.launch(0, {message_.data(), count});
+  reducer_.wait(0);
+  CollectiveTimes times;
+  times.arrival = reducer_.times()[0].launch;
+  times.end = cpu::clock_seconds();
+  return times;
+}
+
+void CpuBackend::barrier() {
+  reducer_.barrier();
+}
+
+}  // namespace stepsim

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/backend.h"
+#include "calibrate/cpu/gloo_group.h"
+#include "calibrate/cpu/gloo_reducer.h"
+#include "calibrate/cpu/trainer.h"
+
+namespace stepsim {
+
+/// The processor's name as the system tells it, "unknown processor" when it does not.
+[[nodiscard]] std::string processor_name();
+
+/// What produced the numbers: processor, compiler and instructions of the kernels, Eigen, gloo.
+[[nodiscard]] Json cpu_description();
+
+/// One rank of the CPU backend: a trainer and the all-reduce of its buckets. The live run works
+/// through the same object, so that it runs what was measured.
+class CpuBackend : public Backend {
+ public:
+  /// `buckets` are parameter indices in launch order; empty = one bucket of all. `folder` is for
+  /// the rendezvous of this group only. Raises InputError (model, buckets), EnvironmentFault.
+  CpuBackend(const TransformerConfig& model,
+             const std::vector<std::vector<int>>& buckets,
+             int rank,
+             int ranks,
+             const std::string& folder);
+
+  [[nodiscard]] const std::vector<Op>& ops() const override { return trainer_.ops(); }
+  [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
+  /// Through the reducer's thread, as in a step.
+  [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override;
+  void barrier() override;
+  [[nodiscard]] Json description() const override { return cpu_description(); }
+
+  [[nodiscard]] Trainer& trainer() { return trainer_; }
+  [[nodiscard]] GlooReducer& reducer() { return reducer_; }
+
+ private:
+  Trainer trainer_;
+  GlooGroup group_;
+  GlooReducer reducer_;
+  std::vector<float> message_;
+};
+
+}  // namespace stepsim

@@ -211,15 +211,20 @@ void add_noise(const Run& run, int runs, StepTimeSummary& times) {
 }
 
 void add_warnings(const PricedModel& model, const Run& run, Prediction& prediction) {
+  std::string unseen;
   for (const ExtrapolationNote& note : model.notes()) {
     if (note.factor > 1) {
       prediction.warnings.push_back(fmt::format(
           "{}: {:.2g} times beyond the sizes that the profile measured", note.op, note.factor));
     }
     if (note.unseen_shape) {
-      prediction.warnings.push_back(fmt::format(
-          "{}: these sizes were never measured; priced by the general form of the class", note.op));
+      unseen += (unseen.empty() ? "" : ", ") + note.op;
     }
+  }
+  if (!unseen.empty()) {
+    prediction.warnings.push_back(
+        "priced by the general form of the class, since the profile never measured these sizes: " +
+        unseen);
   }
   if (!prediction.out_of_memory.empty()) {
     prediction.warnings.push_back("out of memory: " + prediction.out_of_memory);

@@ -14,10 +14,6 @@ double sd_of_mean_absolute(double error) {
   return error * std::sqrt(1.5707963267948966);
 }
 
-Op copy_op(OpClass op_class, std::int64_t elements, Dtype dtype) {
-  return elements_op(op_class, elements, dtype);
-}
-
 }  // namespace
 
 PricedModel::PricedModel(const Scenario& scenario, const CostModel& costs)
@@ -39,7 +35,7 @@ PricedModel::PricedModel(const Scenario& scenario, const CostModel& costs)
     backward_.push_back(std::move(op));
     for (const int parameter : completed) {
       const Parameter& tensor = tensors[static_cast<std::size_t>(parameter)];
-      backward_.push_back(copy_op(OpClass::GradientCopyIn, tensor.elements(), tensor.dtype));
+      backward_.push_back(elements_op(OpClass::GradientCopyIn, tensor.elements(), tensor.dtype));
       backward_.back().completes = {parameter};
     }
   }
@@ -132,17 +128,13 @@ RankStep PricedModel::fold(const PricedBatch& batch,
   for (std::size_t i = 0; i < forward_.size(); ++i) {
     step.forward = then(step.forward, span_of(batch.forward[i] * factor(forward_group_[i])));
   }
-  const std::size_t bucket_count = buckets.launch_after.size();
-  step.backward.resize(bucket_count + 1);
-  std::size_t bucket = 0;
+  std::vector<Span> backward;
+  backward.reserve(backward_.size());
   for (std::size_t i = 0; i < backward_.size(); ++i) {
-    while (bucket < bucket_count && buckets.launch_after[bucket] < i) {
-      ++bucket;
-    }
-    step.backward[bucket] =
-        then(step.backward[bucket], span_of(batch.backward[i] * factor(backward_group_[i])));
+    backward.push_back(span_of(batch.backward[i] * factor(backward_group_[i])));
   }
-  step.copy_out.resize(bucket_count);
+  step.backward = fold_backward(backward, buckets.launch_after);
+  step.copy_out.resize(buckets.launch_after.size());
   for (std::size_t b = 0; b < buckets.copy_out.size(); ++b) {
     step.copy_out[b] = span_of(buckets.copy_out[b] * factor(copy_out_group_));
   }

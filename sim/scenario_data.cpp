@@ -37,8 +37,10 @@ const SourceKey& find_source(const TomlReader& table) {
       continue;
     }
     if (found != nullptr) {
+      // Blame the one that the user has just set on the command line.
+      const bool first_is_new = !table.value(found->key).override_key.empty();
       table.fail(
-          source.key,
+          first_is_new ? found->key : source.key,
           fmt::format("two sources of lengths, {} and {}; give one", found->key, source.key));
     }
     found = &source;

@@ -53,6 +53,21 @@ TransformerConfig start_of(const TomlReader& table) {
       table.parsed("kind", [](const std::string& name) { return parse_family(name); }));
 }
 
+/// check() starts its messages with the key at fault; the place is that key's if the file has it.
+void check_model(const TomlReader& table, const TransformerConfig& model) {
+  try {
+    check(model);
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    const auto colon = message.find(": ");
+    const std::string key = message.substr(0, colon);
+    if (colon == std::string::npos || !table.has(key)) {
+      table.fail(message);
+    }
+    table.fail(key, message.substr(colon + 2));
+  }
+}
+
 }  // namespace
 
 void read_model(const TomlReader& root, Scenario& scenario) {
@@ -73,11 +88,7 @@ void read_model(const TomlReader& root, Scenario& scenario) {
     model.attention =
         table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
   }
-  try {
-    check(model);
-  } catch (const InputError& error) {
-    table.fail(error.what());
-  }
+  check_model(table, model);
   scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
   scenario.model = model;
 }

@@ -47,6 +47,11 @@ PolicySpec read_policy(const TomlReader& unnamed,
   spec.weighting = read_choice(table, "weighting", "none", weightings());
   if (table.has("lengths")) {
     spec.lengths = read_lengths(table.table("lengths"), scenario);
+    const bool has_own_count = spec.lengths->kind == LengthSource::Kind::File ||
+                               spec.lengths->kind == LengthSource::Kind::Histogram;
+    if (scenario.samples == 0 && !has_own_count) {
+      table.fail("lengths", "data.samples is missing, so the number of samples is not known");
+    }
   }
   try {
     (void)make_policy(spec);
@@ -70,9 +75,8 @@ void read_policies(const TomlReader& root, Scenario& scenario) {
   if (policies.children.empty()) {
     root.fail("policy", "no policy: the list is empty");
   }
-  int position = 0;
   for (const auto& item : policies.children) {
-    const TomlReader unnamed(root.document(), item, fmt::format("policy number {}", ++position));
+    const TomlReader unnamed(root.document(), item, "policy");
     if (item.kind != TomlValue::Kind::Table) {
       unnamed.fail(fmt::format("expected a table, got {}", describe(item)));
     }

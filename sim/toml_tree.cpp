@@ -74,6 +74,15 @@ TomlValue converted(const toml::node& node) {
   return result;
 }
 
+/// "Error while parsing key-value pair: expected value, saw '\n'" -> "expected value, saw '\n'".
+std::string reason_of(const toml::parse_error& error) {
+  constexpr std::string_view kStart = "Error while parsing ";
+  const std::string text(error.description());
+  const auto colon = text.find(": ");
+  const bool has_start = text.starts_with(kStart) && colon != std::string::npos;
+  return printable(has_start ? text.substr(colon + 2) : text);
+}
+
 std::vector<std::string> split_lines(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
@@ -155,7 +164,7 @@ TomlDocument parse_toml(const std::string& text, const std::string& file) {
     document.root = converted_table(table);
   } catch (const toml::parse_error& error) {
     throw InputError(source_place(document, place_of(error.source().begin)),
-                     fmt::format("TOML: {}", error.description()));
+                     fmt::format("not valid TOML: {}", reason_of(error)));
   }
   return document;
 }

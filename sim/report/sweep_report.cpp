@@ -37,10 +37,10 @@ std::string reason(const SweepPoint& point, const SweepPoint& best) {
   // More time on the wire than at the best point: many messages, each below full bandwidth.
   const double wire = here.communication_ms - there.communication_ms;
   const double tail = point.last_bucket_ms - best.last_bucket_ms;
-  if (here.overlap_fraction < 0.05) {
-    return "no overlap";
+  if (wire >= tail) {
+    return "latency-bound";
   }
-  return wire >= tail ? "latency-bound" : "little overlap";
+  return here.overlap_fraction < 0.05 ? "no overlap" : "less overlap";
 }
 
 std::string bar(double value, double low, double high) {

@@ -1,0 +1,124 @@
+#include "calibrate/live/live.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include <fmt/core.h>
+
+#include "calibrate/cpu/cpu_backend.h"
+#include "calibrate/live/live_rank.h"
+#include "calibrate/live/schedule.h"
+#include "calibrate/live/start_time.h"
+#include "calibrate/live/step_line.h"
+#include "calibrate/rank_processes.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+RunRecord header_of(const Plan& plan, const LiveOptions& options) {
+  RunRecord record;
+  record.scenario = plan.scenario;
+  record.policy = plan.policy;
+  record.world_size = plan.ranks;
+  record.backend = "gloo";
+  record.device = processor_name();
+  record.started_at = utc_now();
+  record.warmup_steps = plan.warmup_steps;
+  record.repeats = options.repeats;
+  record.versions = cpu_description();
+  return record;
+}
+
+/// Puts the lines of all ranks together.
+class Collector {
+ public:
+  Collector(const std::vector<Plan>& plans, const LiveOptions& options) : ranks_(plans[0].ranks) {
+    for (const Plan& plan : plans) {
+      records_.push_back(header_of(plan, options));
+      progress_.steps_total += plan.steps * options.repeats;
+    }
+  }
+
+  void add(int rank,
+           const std::string& text,
+           const std::function<void(const LiveProgress&)>& on_progress) {
+    LiveLine line = parse_line(text);
+    if (line.is_sentinel) {
+      sentinels_[line.plan].push_back(line.sentinel_ms);
+      return;
+    }
+    records_.at(static_cast<std::size_t>(line.plan)).steps.push_back(std::move(line.step));
+    if (rank == 0) {
+      ++progress_.steps_done;
+      on_progress(progress_);
+    }
+  }
+
+  /// By (repeat, step, rank), without the steps and sentinels that some rank has not reported.
+  std::vector<RunRecord> take() {
+    const std::vector<double> sentinels = mean_sentinels();
+    for (RunRecord& record : records_) {
+      drop_incomplete(record.steps);
+      record.sentinel_ms = sentinels;
+    }
+    return std::move(records_);
+  }
+
+ private:
+  [[nodiscard]] std::vector<double> mean_sentinels() const {
+    std::vector<double> means;  // By round.
+    for (const auto& [round, times] : sentinels_) {
+      if (times.size() == static_cast<std::size_t>(ranks_)) {
+        means.push_back(std::accumulate(times.begin(), times.end(), 0.0) / ranks_);
+      }
+    }
+    return means;
+  }
+
+  void drop_incomplete(std::vector<StepRecord>& steps) const {
+    std::sort(steps.begin(), steps.end(), [](const StepRecord& a, const StepRecord& b) {
+      return std::tie(a.repeat, a.step, a.rank) < std::tie(b.repeat, b.step, b.rank);
+    });
+    std::map<std::pair<int, int>, int> reported;
+    for (const StepRecord& step : steps) {
+      ++reported[{step.repeat, step.step}];
+    }
+    std::erase_if(steps, [&](const StepRecord& step) {
+      return reported[{step.repeat, step.step}] < ranks_;
+    });
+  }
+
+  int ranks_;
+  std::vector<RunRecord> records_;
+  std::map<int, std::vector<double>> sentinels_;  ///< [round] of the ranks, ms.
+  LiveProgress progress_;
+};
+
+}  // namespace
+
+void run_live(const std::vector<Plan>& plans,
+              const LiveOptions& options,
+              const std::function<void(const LiveProgress&)>& on_progress,
+              std::vector<RunRecord>& records) {
+  check_live_plans(plans, options.plans);
+  if (options.block < 1 || options.repeats < 1) {
+    throw InputError(
+        fmt::format("block {} and repeats {} must be at least 1", options.block, options.repeats));
+  }
+  Collector collector(plans, options);
+  try {
+    run_ranks(
+        plans[0].ranks,
+        [&](const RankContext& context) { run_live_rank(context, plans, options); },
+        [&](int rank, const std::string& line) { collector.add(rank, line, on_progress); });
+  } catch (...) {
+    records = collector.take();
+    throw;
+  }
+  records = collector.take();
+}
+
+}  // namespace stepsim

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "costmodel/plan_file.h"
+#include "costmodel/run_record.h"
+
+namespace stepsim {
+
+struct LiveOptions {
+  std::vector<std::string> plans;    ///< Files, for messages; may be empty.
+  std::vector<std::string> outputs;  ///< Where the caller writes the records.
+  int block = 4;    ///< Steps of one plan in a row, before the next plan takes its turn.
+  int repeats = 1;  ///< Passes over all plans.
+};
+
+/// How far a live run is.
+struct LiveProgress {
+  int steps_done = 0;  ///< Of all plans and repeats together.
+  int steps_total = 0;
+};
+
+/// Executes plans as real DDP steps on the CPU: one process a rank, gloo between them.
+///
+/// The plans take turns, `block` steps each, in an order that rotates, so that the drift of the
+/// machine is the same for all of them. After every round, the calibration's sentinel step is
+/// timed on all ranks. Inside a block nothing but the all-reduces keeps ranks together. Before the
+/// first repeat every plan runs up to four steps that are not recorded; the very first step of the
+/// processes uses the initial buckets, all others the rebuilt ones.
+///
+/// `records` is set to one record a plan, in order, by (repeat, step, rank); also when Interrupted
+/// or an error is thrown: then with every step that all ranks have finished and reported.
+/// Raises: InputError (plans of different models or ranks, several micro-batches in a step),
+/// EnvironmentFault, Interrupted.
+void run_live(const std::vector<Plan>& plans,
+              const LiveOptions& options,
+              const std::function<void(const LiveProgress&)>& on_progress,
+              std::vector<RunRecord>& records);
+
+}  // namespace stepsim

@@ -1,0 +1,187 @@
+#include "calibrate/live/live_rank.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "calibrate/cpu/clock.h"
+#include "calibrate/cpu/cpu_backend.h"
+#include "calibrate/live/schedule.h"
+#include "calibrate/live/step_line.h"
+#include "calibrate/measure_rank.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr int kWarmUpSteps = 4;
+/// As in a calibration pass: median of three after a warm-up.
+constexpr int kSentinelRepetitions = 3;
+/// While the parent reads what the ranks sent, they sleep, so that it takes no time from a step.
+constexpr auto kReadingPause = std::chrono::milliseconds(2);
+
+class LiveRank {
+ public:
+  LiveRank(const RankContext& context, const std::vector<Plan>& plans, const LiveOptions& options)
+      : context_(context),
+        plans_(plans),
+        options_(options),
+        backend_(plans[0].model,
+                 plans[0].initial_buckets,
+                 context.rank(),
+                 context.ranks(),
+                 context.folder()) {
+    for (const Plan& plan : plans) {
+      batches_.push_back(batches_of(plan, context.rank()));
+    }
+  }
+
+  void run() {
+    touch_memory();
+    warm_up();
+    std::vector<int> steps;
+    for (const Plan& plan : plans_) {
+      steps.push_back(plan.steps);
+    }
+    int round_number = 0;
+    for (int repeat = 0; repeat < options_.repeats; ++repeat) {
+      for (const auto& round : rounds_of(steps, options_.block, repeat)) {
+        for (const Block& block : round) {
+          use_buckets(plans_[block.plan].buckets);
+          for (int step = block.begin; step < block.end; ++step) {
+            lines_.push_back(format_line(timed_step(block.plan, step, repeat)));
+          }
+        }
+        finish_round(round_number++);
+      }
+    }
+  }
+
+ private:
+  /// The largest batches once, without communication: a step that grows a buffer is a slow step.
+  void touch_memory() {
+    const MicroBatch* most_tokens = batches_[0][0];
+    const MicroBatch* most_scores = batches_[0][0];
+    const auto scores = [](const MicroBatch& batch) {
+      const BatchShape shape = batch.shape();
+      return shape.padded_tokens() * shape.max_length;
+    };
+    for (const auto& batches : batches_) {
+      for (const MicroBatch* batch : batches) {
+        if (batch->shape().padded_tokens() > most_tokens->shape().padded_tokens()) {
+          most_tokens = batch;
+        }
+        if (scores(*batch) > scores(*most_scores)) {
+          most_scores = batch;
+        }
+      }
+    }
+    static_cast<void>(backend_.time_step(most_tokens->lengths));
+    static_cast<void>(backend_.time_step(most_scores->lengths));
+    backend_.barrier();
+  }
+
+  void warm_up() {
+    bool first = true;
+    for (std::size_t plan = 0; plan < plans_.size(); ++plan) {
+      for (int step = 0; step < std::min(kWarmUpSteps, plans_[plan].steps); ++step) {
+        if (!first) {
+          use_buckets(plans_[plan].buckets);
+        }
+        first = false;
+        static_cast<void>(timed_step(plan, step, 0));
+      }
+    }
+    backend_.barrier();
+  }
+
+  void use_buckets(const std::vector<std::vector<int>>& buckets) {
+    if (buckets != buckets_) {
+      backend_.trainer().set_buckets(buckets);
+      buckets_ = buckets;
+    }
+  }
+
+  LiveLine timed_step(std::size_t plan, int step, int repeat) {
+    const MicroBatch& batch = *batches_[plan][static_cast<std::size_t>(step)];
+    GlooReducer& reducer = backend_.reducer();
+    reducer.start_step();
+    const double start = cpu::clock_seconds();
+    const double cpu_start = cpu::thread_cpu_seconds();
+    const TrainerStep parts =
+        backend_.trainer().step(batch.lengths, batch.loss_scale, &reducer, nullptr);
+    const double end = cpu::clock_seconds();
+    const double cpu_end = cpu::thread_cpu_seconds();
+    if (!std::isfinite(parts.loss)) {
+      throw EnvironmentFault(
+          fmt::format("the loss of step {} (policy {}, rank {}) is not a number any more: times "
+                      "from here on would be those of a broken model",
+                      step,
+                      plans_[plan].policy,
+                      context_.rank()));
+    }
+    const BatchShape shape = batch.shape();
+    LiveLine line;
+    line.plan = static_cast<int>(plan);
+    StepRecord& record = line.step;
+    record.repeat = repeat;
+    record.step = step;
+    record.rank = context_.rank();
+    record.samples = shape.samples;
+    record.max_length = shape.max_length;
+    record.useful_tokens = shape.useful_tokens;
+    record.padded_tokens = shape.padded_tokens();
+    record.start_ms = start * 1e3;
+    record.data_ms = parts.data * 1e3;
+    record.forward_ms = parts.forward * 1e3;
+    record.backward_ms = parts.backward * 1e3;
+    record.wait_ms = parts.wait * 1e3;
+    record.optimizer_ms = parts.optimizer * 1e3;
+    record.step_ms = (end - start) * 1e3;
+    record.thread_cpu_ms = (cpu_end - cpu_start) * 1e3;
+    record.loss = parts.loss;
+    for (const GlooReducer::Times& times : reducer.times()) {
+      record.buckets.push_back({static_cast<std::int64_t>(times.bytes),
+                                (times.launch - start) * 1e3,
+                                (times.end - start) * 1e3});
+    }
+    return line;
+  }
+
+  void finish_round(int round) {
+    LiveLine sentinel;
+    sentinel.is_sentinel = true;
+    sentinel.plan = round;
+    sentinel.sentinel_ms =
+        1e3 * time_steps(backend_, sentinel_lengths(plans_[0].model), kSentinelRepetitions);
+    lines_.push_back(format_line(sentinel));
+    backend_.barrier();
+    for (const std::string& line : lines_) {
+      context_.send(line);
+    }
+    lines_.clear();
+    std::this_thread::sleep_for(kReadingPause);
+    backend_.barrier();
+  }
+
+  const RankContext& context_;
+  const std::vector<Plan>& plans_;
+  const LiveOptions& options_;
+  CpuBackend backend_;
+  std::vector<std::vector<const MicroBatch*>> batches_;  ///< [plan][step]
+  std::vector<std::vector<int>> buckets_;                ///< In use since the first step.
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+void run_live_rank(const RankContext& context,
+                   const std::vector<Plan>& plans,
+                   const LiveOptions& options) {
+  LiveRank(context, plans, options).run();
+}
+
+}  // namespace stepsim

@@ -55,7 +55,7 @@ std::string quoted_line(const SourcePlace& place) {
   constexpr std::size_t kWidth = 100;
   // Enough for the window below, whatever the size of the line.
   const std::size_t column = static_cast<std::size_t>(std::max(place.column, 1)) - 1;
-  const auto line = cells(std::string_view(place.text).substr(0, 4 * (column + kWidth)));
+  const auto line = cells(std::string_view{place.text}.substr(0, 4 * (column + kWidth)));
   const std::size_t caret = std::min(column, line.size());
   const std::size_t first = caret > kBefore + kWidth / 4 ? caret - kBefore : 0;
   const std::size_t last = std::min(line.size(), first + kWidth);

@@ -62,7 +62,7 @@ class JsonReader {
   [[nodiscard]] auto parsed(std::string_view key, Parse parse) {
     const std::string value = text(key);
     try {
-      return parse(std::string_view(value));
+      return parse(std::string_view{value});
     } catch (const InputError& error) {
       fail(key, error.what());
     }

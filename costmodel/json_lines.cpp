@@ -15,7 +15,7 @@ bool JsonLines::next() {
   while (at_ < text_.size()) {
     const std::size_t newline = text_.find('\n', at_);
     const std::size_t end = std::min(newline, text_.size());
-    const std::string_view line = std::string_view(text_).substr(at_, end - at_);
+    const std::string_view line = std::string_view{text_}.substr(at_, end - at_);
     at_ = end + 1;
     ++line_;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) {

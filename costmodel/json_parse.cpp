@@ -14,11 +14,13 @@ constexpr std::size_t kMaxDepth = 100;
 
 /// Hands characters to the parser and tells its handler how far it has read.
 struct TrackingIterator {
+  // NOLINTBEGIN(readability-identifier-naming): std::iterator_traits looks for these names.
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = const char&;
+  // NOLINTEND(readability-identifier-naming)
 
   const char* at = nullptr;
   const char** read_to = nullptr;

@@ -116,8 +116,8 @@ std::vector<ModelPreset> make_presets() {
 }  // namespace
 
 std::span<const ModelPreset> model_presets() {
-  static const std::vector<ModelPreset> presets = make_presets();
-  return presets;
+  static const std::vector<ModelPreset> kPresets = make_presets();
+  return kPresets;
 }
 
 const TransformerConfig& model_preset(std::string_view name) {

@@ -74,6 +74,7 @@ struct NoiseProfile {
 };
 
 /// The calibration of one machine: what `stepcal fit` writes and `stepsim` reads.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct Profile {
   std::string name;
   std::string device;

@@ -105,9 +105,9 @@ void read_features(JsonReader& reader, OpCost& cost) {
         fmt::format(
             "{} coefficients for {} features", cost.coefficients.size(), cost.features.size()));
   }
-  static const std::vector<std::string> all(feature_names().begin(), feature_names().end());
-  static const std::vector<std::string> roofline = {"1", "flops", "bytes"};
-  const auto& known = cost.form == CostForm::Roofline ? roofline : all;
+  static const std::vector<std::string> kAll(feature_names().begin(), feature_names().end());
+  static const std::vector<std::string> kRoofline = {"1", "flops", "bytes"};
+  const auto& known = cost.form == CostForm::Roofline ? kRoofline : kAll;
   for (std::size_t i = 0; i < cost.features.size(); ++i) {
     if (std::find(known.begin(), known.end(), cost.features[i]) == known.end()) {
       reader.fail("features", i, unknown_name("feature", cost.features[i], known));

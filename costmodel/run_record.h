@@ -38,6 +38,7 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct RunRecord {
   std::string scenario;
   std::string policy;

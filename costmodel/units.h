@@ -12,7 +12,7 @@ struct SimClock {
   using period = std::nano;
   using duration = std::chrono::duration<rep, period>;
   using time_point = std::chrono::time_point<SimClock>;
-  static constexpr bool is_steady = true;
+  static constexpr bool is_steady = true;  // NOLINT(readability-identifier-naming): std::chrono
 };
 
 using Duration = SimClock::duration;
@@ -25,6 +25,7 @@ class Count {
   constexpr Count() = default;
   constexpr explicit Count(std::int64_t value) : value_(value) {}
   [[nodiscard]] constexpr std::int64_t value() const { return value_; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of the comparison for one.
   constexpr auto operator<=>(const Count&) const = default;
   constexpr Count& operator+=(Count other) {
     value_ += other.value_;

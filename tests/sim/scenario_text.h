@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stepsim::test {
+
+/// A valid scenario; line numbers in the expected messages of the tests count from its first line.
+inline constexpr const char* kScenarioText = R"([scenario]
+name = "token skew"
+question = "What does padding cost?"
+seed = 2026
+steps = 12
+warmup_steps = 2
+
+[cluster]
+ranks = 4
+profile = "profiles/lab.json"
+slow_ranks = [{ rank = 1, factor = 1.2 }]
+
+[model]
+preset = "tiny-classifier"
+
+[ddp]
+bucket_cap = "25 MiB"
+
+[data]
+samples = 3072
+lengths = { log_uniform = [64, 256], outlier_probability = 0.08 }
+sampler = { kind = "python", seed = 2043 }
+
+[[policy]]
+name = "fixed 8"
+kind = "fixed"
+batch_size = 8
+
+[[policy]]
+name = "budget"
+kind = "token_budget"
+max_tokens = 1280
+weighting = "token"
+)";
+
+/// The text with its first `from` replaced by `to`; empty when `from` is not in it.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  return at == std::string::npos ? "" : text.replace(at, from.size(), to);
+}
+
+}  // namespace stepsim::test

@@ -6,146 +6,26 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calibrate/rank_channel.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
 namespace {
 
-// The first character of a message on a rank's pipe.
-constexpr char kLine = 'L';
-constexpr char kInputError = 'I';
-constexpr char kFault = 'E';
-constexpr char kDone = 'D';
-constexpr char kNewline = '\x1e';  // Stands for a line break inside an error message.
-
-/// Exit status of a rank that has told its error.
-constexpr int kToldError = 3;
+using namespace ranks;  // NOLINT(google-build-using-namespace): this file's own parts.
 
 /// Neighbours of a rank that dies fail soon after it; this long is waited to learn the cause.
 constexpr int kGraceMilliseconds = 300;
-
-std::string errno_text() {
-  return std::system_category().message(errno);
-}
-
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written < 0) {
-      throw EnvironmentFault("cannot send results to the parent process: " + errno_text());
-    }
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
-void send_message(int fd, char kind, std::string text) {
-  std::replace(text.begin(), text.end(), '\n', kNewline);
-  write_all(fd, std::string(1, kind) + text + "\n");
-}
-
-/// A pipe whose ends close themselves.
-class Pipe {
- public:
-  Pipe() {
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) {
-      throw EnvironmentFault("cannot make a pipe: " + errno_text());
-    }
-  }
-  ~Pipe() {
-    close_end(0);
-    close_end(1);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  [[nodiscard]] int reader() const { return ends_[0]; }
-  [[nodiscard]] int writer() const { return ends_[1]; }
-  void close_reader() { close_end(0); }
-  void close_writer() { close_end(1); }
-
- private:
-  void close_end(std::size_t end) {
-    if (ends_[end] >= 0) {
-      ::close(ends_[end]);
-      ends_[end] = -1;
-    }
-  }
-  std::array<int, 2> ends_{-1, -1};
-};
-
-/// Where the signal handler writes; -1 while no ranks run.
-volatile std::sig_atomic_t signal_pipe = -1;
-
-void on_signal(int /*signal*/) {
-  const int saved = errno;
-  const char byte = 1;
-  if (::write(static_cast<int>(signal_pipe), &byte, 1) < 0) {
-    // Nothing can be done in a signal handler; the pipe is full of signals already.
-  }
-  errno = saved;
-}
-
-/// SIGINT and SIGTERM go to a pipe while it lives, so that the parent's poll wakes up.
-class SignalsToPipe {
- public:
-  SignalsToPipe() {
-    signal_pipe = pipe_.writer();
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &interrupt_before_);
-    sigaction(SIGTERM, &action, &terminate_before_);
-  }
-  ~SignalsToPipe() {
-    sigaction(SIGINT, &interrupt_before_, nullptr);
-    sigaction(SIGTERM, &terminate_before_, nullptr);
-    signal_pipe = -1;
-  }
-  SignalsToPipe(const SignalsToPipe&) = delete;
-  SignalsToPipe& operator=(const SignalsToPipe&) = delete;
-  [[nodiscard]] int reader() const { return pipe_.reader(); }
-
- private:
-  Pipe pipe_;
-  struct sigaction interrupt_before_ {};
-  struct sigaction terminate_before_ {};
-};
-
-class RendezvousFolder {
- public:
-  RendezvousFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "stepsim-ranks-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw EnvironmentFault(fmt::format("cannot make a folder {}: {}", path_, errno_text()));
-    }
-  }
-  ~RendezvousFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  RendezvousFolder(const RendezvousFolder&) = delete;
-  RendezvousFolder& operator=(const RendezvousFolder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Why a rank ended before its time. The lowest cause is reported: neighbours only notice a lost
 /// connection.

@@ -28,6 +28,21 @@ const TransformerConfig& supported(const TransformerConfig& config) {
   return config;
 }
 
+/// One step under way.
+struct StepRun {
+  GradientReducer* reducer;
+  OpTimer* timer;
+  std::size_t op = 0;
+  double wait = 0;
+
+  void op_done() {
+    if (timer != nullptr) {
+      timer->op_done(op);
+    }
+    ++op;
+  }
+};
+
 /// Labels of a sample, or hidden when the loss is taken over the pooled features themselves.
 cpu::TargetRange target_range(const TransformerConfig& config) {
   return {config.vocab, config.classes > 0 ? config.classes : config.hidden};
@@ -48,6 +63,10 @@ struct Trainer::State {
 
   void list_ops();
   void check_lengths(std::span<const std::int64_t> lengths) const;
+  void forward(StepRun& run);
+  void backward(StepRun& run);
+  /// Waits for the buckets, copies them out and updates the weights.
+  void finish(StepRun& run);
 
   TransformerConfig config;
   int world_size;
@@ -97,6 +116,43 @@ void Trainer::State::check_lengths(std::span<const std::int64_t> lengths) const 
   }
 }
 
+void Trainer::State::forward(StepRun& run) {
+  for (std::size_t i = 0; i < step_list.forward.size(); ++i) {
+    tape.forward(i);
+    run.op_done();
+  }
+}
+
+void Trainer::State::backward(StepRun& run) {
+  const float share = 1.0F / static_cast<float>(world_size);
+  for (std::size_t i = 0; i < step_list.backward.size(); ++i) {
+    tape.backward(i);
+    run.op_done();
+    for (const int parameter : step_list.backward[i].completes) {
+      buckets.copy_in(store, parameter, share);
+      run.op_done();
+      std::size_t bucket = 0;
+      while (run.reducer != nullptr && buckets.next_ready(bucket)) {
+        run.reducer->launch(bucket, buckets.data(bucket));
+      }
+    }
+  }
+}
+
+void Trainer::State::finish(StepRun& run) {
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    if (run.reducer != nullptr) {
+      const double wait_start = cpu::clock_seconds();
+      run.reducer->wait(bucket);
+      run.wait += cpu::clock_seconds() - wait_start;
+    }
+    buckets.copy_out(store, bucket);
+    run.op_done();
+  }
+  store.optimizer_step();
+  run.op_done();
+}
+
 Trainer::Trainer(const TransformerConfig& config, int world_size, std::uint64_t seed)
     : state_(std::make_unique<State>(config, world_size, seed)) {
   set_buckets({ready_order(state_->config)});
@@ -124,57 +180,27 @@ TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
   State& s = *state_;
   s.check_lengths(lengths);
   const cpu::FlushDenormals flush;
-  std::size_t op = 0;
-  const auto done = [&op, timer] {
-    if (timer != nullptr) {
-      timer->op_done(op);
-    }
-    ++op;
-  };
+  StepRun run{reducer, timer};
   TrainerStep result;
   const double start = cpu::clock_seconds();
   s.batch.loss_scale = loss_scale;
   cpu::collate(s.batch, lengths, target_range(s.config), s.random);
   s.buckets.start_step();
-  done();
+  run.op_done();
   const double data_end = cpu::clock_seconds();
   s.store.zero_gradients();
-  done();
-  for (std::size_t i = 0; i < s.step_list.forward.size(); ++i) {
-    s.tape.forward(i);
-    done();
-  }
+  run.op_done();
+  s.forward(run);
   result.loss = s.tape.loss();
   const double forward_end = cpu::clock_seconds();
-  const float share = 1.0F / static_cast<float>(s.world_size);
-  for (std::size_t i = 0; i < s.step_list.backward.size(); ++i) {
-    s.tape.backward(i);
-    done();
-    for (const int parameter : s.step_list.backward[i].completes) {
-      s.buckets.copy_in(s.store, parameter, share);
-      done();
-      std::size_t bucket = 0;
-      while (reducer != nullptr && s.buckets.next_ready(bucket)) {
-        reducer->launch(bucket, s.buckets.data(bucket));
-      }
-    }
-  }
+  s.backward(run);
   const double backward_end = cpu::clock_seconds();
-  for (std::size_t bucket = 0; bucket < s.buckets.size(); ++bucket) {
-    if (reducer != nullptr) {
-      const double wait_start = cpu::clock_seconds();
-      reducer->wait(bucket);
-      result.wait += cpu::clock_seconds() - wait_start;
-    }
-    s.buckets.copy_out(s.store, bucket);
-    done();
-  }
-  s.store.optimizer_step();
-  done();
+  s.finish(run);
   result.data = data_end - start;
   result.forward = forward_end - data_end;
   result.backward = backward_end - forward_end;
-  result.optimizer = cpu::clock_seconds() - backward_end - result.wait;
+  result.wait = run.wait;
+  result.optimizer = cpu::clock_seconds() - backward_end - run.wait;
   return result;
 }
 

@@ -23,6 +23,21 @@ constexpr int kSentinelRepetitions = 3;
 /// While the parent reads what the ranks sent, they sleep, so that it takes no time from a step.
 constexpr auto kReadingPause = std::chrono::milliseconds(2);
 
+StepRecord record_of(const BatchShape& shape, const TrainerStep& parts) {
+  StepRecord record;
+  record.samples = shape.samples;
+  record.max_length = shape.max_length;
+  record.useful_tokens = shape.useful_tokens;
+  record.padded_tokens = shape.padded_tokens();
+  record.data_ms = parts.data * 1e3;
+  record.forward_ms = parts.forward * 1e3;
+  record.backward_ms = parts.backward * 1e3;
+  record.wait_ms = parts.wait * 1e3;
+  record.optimizer_ms = parts.optimizer * 1e3;
+  record.loss = parts.loss;
+  return record;
+}
+
 class LiveRank {
  public:
   LiveRank(const RankContext& context, const std::vector<Plan>& plans, const LiveOptions& options)
@@ -123,30 +138,19 @@ class LiveRank {
                       plans_[plan].policy,
                       context_.rank()));
     }
-    const BatchShape shape = batch.shape();
     LiveLine line;
     line.plan = static_cast<int>(plan);
-    StepRecord& record = line.step;
-    record.repeat = repeat;
-    record.step = step;
-    record.rank = context_.rank();
-    record.samples = shape.samples;
-    record.max_length = shape.max_length;
-    record.useful_tokens = shape.useful_tokens;
-    record.padded_tokens = shape.padded_tokens();
-    record.start_ms = start * 1e3;
-    record.data_ms = parts.data * 1e3;
-    record.forward_ms = parts.forward * 1e3;
-    record.backward_ms = parts.backward * 1e3;
-    record.wait_ms = parts.wait * 1e3;
-    record.optimizer_ms = parts.optimizer * 1e3;
-    record.step_ms = (end - start) * 1e3;
-    record.thread_cpu_ms = (cpu_end - cpu_start) * 1e3;
-    record.loss = parts.loss;
+    line.step = record_of(batch.shape(), parts);
+    line.step.repeat = repeat;
+    line.step.step = step;
+    line.step.rank = context_.rank();
+    line.step.start_ms = start * 1e3;
+    line.step.step_ms = (end - start) * 1e3;
+    line.step.thread_cpu_ms = (cpu_end - cpu_start) * 1e3;
     for (const GlooReducer::Times& times : reducer.times()) {
-      record.buckets.push_back({static_cast<std::int64_t>(times.bytes),
-                                (times.launch - start) * 1e3,
-                                (times.end - start) * 1e3});
+      line.step.buckets.push_back({static_cast<std::int64_t>(times.bytes),
+                                   (times.launch - start) * 1e3,
+                                   (times.end - start) * 1e3});
     }
     return line;
   }

@@ -26,7 +26,7 @@ SampleSet measure_now(const MeasurePlan& plan, const BackendFactory& factory) {
   task.repetitions = kRepetitions;
   task.points = check_points(plan, kPoints);
   task.sentinel = sentinel_lengths(plan.model);
-  task.clock_offset = -monotonic_seconds();
+  task.clock_offset = -clock_seconds();
   std::vector<Json> lines;
   run_ranks(
       plan.ranks,

@@ -29,7 +29,7 @@ class Measurement {
 
   int run() {
     open();
-    clock_offset_ = log_.last_at_seconds() - monotonic_seconds();
+    clock_offset_ = log_.last_at_seconds() - clock_seconds();
     if (hooks_.on_plan) {
       const double left = plan_.passes * pass_seconds(plan_, estimate_) - elapsed();
       hooks_.on_plan(plan_, std::max(0.0, left), resumed_);
@@ -72,7 +72,7 @@ class Measurement {
     }
   }
 
-  [[nodiscard]] double elapsed() const { return monotonic_seconds() + clock_offset_; }
+  [[nodiscard]] double elapsed() const { return clock_seconds() + clock_offset_; }
 
   [[nodiscard]] bool is_precise(const GridPoint& point) const {
     const PointLog* measured = log_.find(point);

@@ -75,7 +75,7 @@ std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass)
   for (const Parameter& parameter : parameters(plan.model)) {
     total += parameter.bytes().value();
   }
-  const Bytes cap(std::max<std::int64_t>(1, total / (pass % 3 == 1 ? 4 : 12)));
+  const Bytes cap(pass % 3 == 1 ? std::max<std::int64_t>(1, total / 6) : 1);
   return buckets_by_cap(plan.model, cap, cap);
 }
 

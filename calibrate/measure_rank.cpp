@@ -55,7 +55,7 @@ std::string measure_point(Backend& backend,
   }
   return step_line(pass.pass,
                    pass.rank,
-                   monotonic_seconds() + pass.clock_offset,
+                   clock_seconds() + pass.clock_offset,
                    batch_shape(lengths),
                    repetitions);
 }
@@ -84,7 +84,7 @@ void append_list(const char* key, const std::vector<double>& seconds, std::strin
 
 }  // namespace
 
-double monotonic_seconds() {
+double clock_seconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
@@ -111,7 +111,7 @@ void measure_rank_pass(Backend& backend,
   const StepOpKinds kinds = distinct_ops(backend.ops());
   const auto sentinel = [&] {
     const double seconds = time_steps(backend, pass.sentinel, kSentinelRepetitions);
-    send(sentinel_line(pass.pass, pass.rank, monotonic_seconds() + pass.clock_offset, seconds));
+    send(sentinel_line(pass.pass, pass.rank, clock_seconds() + pass.clock_offset, seconds));
   };
   if (pass.rank == 0) {
     send(pass_line(pass.pass, kinds));

@@ -18,11 +18,11 @@ struct RankPass {
   std::vector<GridPoint> points;  ///< Still to measure, the same on all ranks.
   std::vector<std::int64_t> all_reduce_bytes;
   std::vector<std::int64_t> sentinel;  ///< Lengths.
-  double clock_offset = 0;             ///< Added to monotonic_seconds() to get `at_seconds`.
+  double clock_offset = 0;             ///< Added to clock_seconds() to get `at_seconds`.
 };
 
 /// Seconds on CLOCK_MONOTONIC, which all processes of a host share.
-[[nodiscard]] double monotonic_seconds();
+[[nodiscard]] double clock_seconds();
 
 /// Measures and hands every line for the samples file to `send`. A collective's line holds this
 /// rank's arrivals and ends only; the parent combines the ranks (AllReduceTimes).

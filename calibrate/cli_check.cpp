@@ -1,0 +1,35 @@
+#include <cstdio>
+
+#include "calibrate/check.h"
+#include "calibrate/cli.h"
+#include "calibrate/cli_backend.h"
+#include "calibrate/cli_options.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepcal check --profile PROFILE\n\n"
+    "Times the sentinel step and a few batch shapes now and compares them with the profile.\n"
+    "Exit status 0: it fits, within 5 % or twice the noise of the calibration; 1: recalibrate.\n\n"
+    "example:\n"
+    "  stepcal check --profile here.json\n";
+
+}  // namespace
+
+int check_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("check", kUsage);
+  parser.add()("profile", po::value<std::string>(), "profile of stepcal fit");
+  parser.positional("profile", 1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const Profile profile = read_profile(parser.required("profile", "profile (--profile)"));
+  const CheckResult result = check_profile(profile, cpu_backend_factory());
+  std::fputs(check_report(profile, result).c_str(), stdout);
+  return result.fits() ? kDone : kAnswerIsNo;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "calibrate/cli.h"
+#include "calibrate/cli_options.h"
+#include "calibrate/live/live.h"
+#include "calibrate/rank_processes.h"
+#include "calibrate/statistics.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepcal live PLAN… --out-dir FOLDER [options]\n"
+    "       stepcal live PLAN… --out FILE… [options]\n\n"
+    "Trains the batches of the plans for real: one process a rank, gradients all-reduced in "
+    "buckets\n"
+    "as PyTorch DDP does, the plans taking turns. Writes a run record for each plan.\n\n"
+    "examples:\n"
+    "  stepcal live plans/*.jsonl --out-dir live --repeat 6\n"
+    "  stepcal live fixed.jsonl bucketed.jsonl --out fixed_run.jsonl bucketed_run.jsonl\n";
+
+std::vector<std::string> outputs_in_folder(const OptionParser& parser,
+                                           const std::vector<std::string>& plans) {
+  const std::filesystem::path folder = parser.get<std::string>("out-dir");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw EnvironmentFault("cannot make folder " + folder.string() + ": " + error.message());
+  }
+  std::vector<std::string> outputs;
+  outputs.reserve(plans.size());
+  for (const std::string& plan : plans) {
+    outputs.push_back((folder / std::filesystem::path(plan).filename()).string());
+  }
+  return outputs;
+}
+
+/// One file for each plan; refuses to write over a plan or twice to one file.
+std::vector<std::string> choose_outputs(const OptionParser& parser,
+                                        const std::vector<std::string>& plans) {
+  if (parser.has("out") == parser.has("out-dir")) {
+    parser.fail("give either --out-dir FOLDER or --out FILE… with one file for each plan");
+  }
+  const std::vector<std::string> outputs =
+      parser.has("out-dir") ? outputs_in_folder(parser, plans) : parser.list("out");
+  if (outputs.size() != plans.size()) {
+    parser.fail(fmt::format("--out: {} files for {} plans", outputs.size(), plans.size()));
+  }
+  std::set<std::string> seen;
+  for (const std::string& output : outputs) {
+    for (const std::string& plan : plans) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(output, plan, ignored)) {
+        parser.fail(output + ": the record would overwrite a plan; choose another folder");
+      }
+    }
+    if (!seen.insert(output).second) {
+      parser.fail(output + ": two plans would be recorded in the same file");
+    }
+  }
+  return outputs;
+}
+
+/// Milliseconds of each step, warm-up left out: the slowest rank's.
+std::vector<double> slowest_ranks(const RunRecord& record) {
+  std::map<std::pair<int, int>, double> steps;
+  for (const StepRecord& step : record.steps) {
+    if (step.step >= record.warmup_steps) {
+      double& slowest = steps[{step.repeat, step.step}];
+      slowest = std::max(slowest, step.step_ms);
+    }
+  }
+  std::vector<double> ms;
+  ms.reserve(steps.size());
+  for (const auto& [place, slowest] : steps) {
+    ms.push_back(slowest);
+  }
+  return ms;
+}
+
+void print_summary(const std::vector<RunRecord>& records, const std::vector<std::string>& outputs) {
+  std::size_t width = 6;
+  for (const RunRecord& record : records) {
+    width = std::max(width, record.policy.size());
+  }
+  fmt::print(
+      "{:<{}} {:>6} {:>10} {:>10} {:>10}\n", "policy", width, "steps", "mean ms", "p50", "p95");
+  std::string files;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const std::vector<double> ms = slowest_ranks(records[i]);
+    double sum = 0;
+    for (const double value : ms) {
+      sum += value;
+    }
+    if (!ms.empty()) {
+      fmt::print("{:<{}} {:>6} {:>10.2f} {:>10.2f} {:>10.2f}\n",
+                 records[i].policy,
+                 width,
+                 ms.size(),
+                 sum / static_cast<double>(ms.size()),
+                 median(ms),
+                 quantile(ms, 0.95));
+    }
+    files += " " + shell_word(outputs[i]);
+  }
+  fmt::print("\nwrote{}\nnext: stepsim validate SCENARIO.toml --profile PROFILE.json --live{}\n",
+             files,
+             files);
+}
+
+std::size_t write_records(const std::vector<RunRecord>& records,
+                          const std::vector<std::string>& outputs) {
+  std::size_t steps = 0;
+  for (std::size_t i = 0; i < records.size() && i < outputs.size(); ++i) {
+    if (!records[i].steps.empty()) {
+      write_run_record(outputs[i], records[i]);
+      steps += records[i].steps.size();
+    }
+  }
+  return steps;
+}
+
+LiveOptions live_options(const OptionParser& parser) {
+  LiveOptions options;
+  options.plans = parser.list("plan");
+  if (options.plans.empty()) {
+    parser.fail("no plan given; make one: stepsim plan SCENARIO.toml --out-dir plans");
+  }
+  options.block = parser.get<int>("block");
+  options.repeats = parser.get<int>("repeat");
+  if (options.block < 1 || options.repeats < 1) {
+    parser.fail("--block and --repeat must be 1 or more");
+  }
+  return options;
+}
+
+void print_progress(const LiveProgress& now) {
+  fmt::print(stderr, "\r\033[K{} of {} steps", now.steps_done, now.steps_total);
+}
+
+}  // namespace
+
+int live_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("live", kUsage);
+  parser.add()("plan", po::value<std::vector<std::string>>(), "FILE…: plans (also without --plan)")(
+      "out-dir", po::value<std::string>(), "FOLDER: a record for each plan, named like the plan")(
+      "out", po::value<std::vector<std::string>>()->multitoken(), "FILE…: one for each plan")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu")(
+      "block",
+      po::value<int>()->default_value(4),
+      "steps of a plan before the next takes its turn")(
+      "repeat", po::value<int>()->default_value(1), "passes over all plans");
+  parser.positional("plan", -1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  require_cpu(parser);
+  LiveOptions options = live_options(parser);
+  std::vector<Plan> plans;
+  for (const std::string& path : options.plans) {
+    plans.push_back(read_plan(path));
+  }
+  options.outputs = choose_outputs(parser, options.plans);
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  const auto end_line = [terminal] { std::fputs(terminal ? "\r\033[K" : "", stderr); };
+  std::vector<RunRecord> records;
+  try {
+    run_live(
+        plans,
+        options,
+        [terminal](const LiveProgress& now) {
+          if (terminal) {
+            print_progress(now);
+          }
+        },
+        records);
+  } catch (const Interrupted&) {
+    end_line();
+    fmt::print(stderr,
+               "interrupted; {} records of steps are kept\n",
+               write_records(records, options.outputs));
+    return kInterrupted;
+  } catch (const EnvironmentFault&) {
+    end_line();
+    write_records(records, options.outputs);
+    throw;
+  }
+  end_line();
+  write_records(records, options.outputs);
+  print_summary(records, options.outputs);
+  return kDone;
+}
+
+}  // namespace stepsim

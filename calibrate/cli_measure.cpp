@@ -1,0 +1,279 @@
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "calibrate/cli.h"
+#include "calibrate/cli_backend.h"
+#include "calibrate/cli_options.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/measure.h"
+#include "calibrate/sample_log.h"
+#include "costmodel/input_error.h"
+#include "costmodel/model_presets.h"
+#include "costmodel/parse_units.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kMeasureUsage =
+    "usage: stepcal measure --plan FILE… --out SAMPLES [options]\n"
+    "       stepcal measure --model NAME --max-length L --max-tokens T --out SAMPLES [options]\n\n"
+    "Times every operation of training steps over a grid of batch shapes, and all-reduces, on all\n"
+    "ranks at once. Every measurement is appended to SAMPLES as it comes; after Ctrl-C or a crash\n"
+    "the same command goes on where it stopped.\n\n"
+    "examples:\n"
+    "  stepcal measure --plan plans/*.jsonl --out samples.jsonl\n"
+    "  stepcal measure --model tiny-classifier --ranks 2 --max-length 256 --max-tokens 4096 \\\n"
+    "      --budget 120 --out samples.jsonl\n";
+
+constexpr const char* kCalibrateUsage =
+    "usage: stepcal calibrate --plan FILE… --out PROFILE [options]\n"
+    "       stepcal calibrate --model NAME --max-length L --max-tokens T --out PROFILE "
+    "[options]\n\n"
+    "Measures this machine (stepcal measure) and fits a profile (stepcal fit).\n\n"
+    "examples:\n"
+    "  stepcal calibrate --plan plans/*.jsonl --out here.json\n"
+    "  stepcal calibrate --model gpt2-small --max-length 256 --max-tokens 1024 --budget 600 \\\n"
+    "      --out here.json\n";
+
+constexpr const char* kFitUsage =
+    "usage: stepcal fit SAMPLES --out PROFILE\n\n"
+    "Fits the cost of every operation and collective, with errors on held-out measurements.\n\n"
+    "example:\n"
+    "  stepcal fit samples.jsonl --out here.json\n";
+
+void add_measure_options(OptionParser* parser) {
+  parser->add()("plan",
+                po::value<std::vector<std::string>>()->multitoken()->composing(),
+                "FILE…: plans whose batches are to be priced (same model and ranks)")(
+      "model", po::value<std::string>(), "model preset, in place of plans")(
+      "max-length", po::value<std::int64_t>(), "with --model: longest padded length")(
+      "max-tokens", po::value<std::int64_t>(), "with --model: most padded tokens of a batch")(
+      "ranks", po::value<int>()->default_value(2), "with --model: processes that train together")(
+      "bucket-cap",
+      po::value<std::string>()->default_value("25 MiB"),
+      "with --model: gradient buckets to all-reduce")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu")(
+      "budget", po::value<double>()->default_value(60), "seconds to spend on measuring")(
+      "seed", po::value<std::uint64_t>()->default_value(0), "of the order of measurements");
+}
+
+void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
+  for (const char* name : {"max-length", "max-tokens"}) {
+    if (parser.has(name)) {
+      parser.fail(fmt::format("--{} goes with --model; plans say it themselves", name));
+    }
+  }
+  std::vector<Plan> plans;
+  for (const std::string& path : parser.list("plan")) {
+    plans.push_back(read_plan(path));
+  }
+  request->box = box_of_plans(plans);
+  request->model = plans.front().model;
+  request->ranks = plans.front().ranks;
+  request->buckets = plans.front().buckets;
+}
+
+void request_from_model(const OptionParser& parser, MeasureRequest* request) {
+  if (!parser.has("model") || !parser.has("max-length") || !parser.has("max-tokens")) {
+    parser.fail("give --plan FILE…, or --model NAME with --max-length and --max-tokens");
+  }
+  request->model = model_preset(parser.get<std::string>("model"));
+  request->ranks = parser.get<int>("ranks");
+  if (request->ranks < 1 || request->ranks > 64) {
+    parser.fail("--ranks: 1 to 64 processes on one machine");
+  }
+  request->box = box_of_limits(request->model,
+                               parser.get<std::int64_t>("max-length"),
+                               parser.get<std::int64_t>("max-tokens"));
+  const Bytes first(1024 * 1024);
+  request->buckets =
+      buckets_by_cap(request->model, first, parse_bytes(parser.get<std::string>("bucket-cap")));
+}
+
+MeasureRequest make_request(const OptionParser& parser, const std::string& samples) {
+  require_cpu(parser);
+  MeasureRequest request;
+  if (parser.has("plan")) {
+    if (parser.has("model")) {
+      parser.fail("give either --plan or --model");
+    }
+    request_from_plans(parser, &request);
+  } else {
+    request_from_model(parser, &request);
+  }
+  request.budget_seconds = parser.get<double>("budget");
+  if (!(request.budget_seconds > 0) || !std::isfinite(request.budget_seconds)) {
+    parser.fail("--budget: a number of seconds above 0");
+  }
+  request.seed = parser.get<std::uint64_t>("seed");
+  request.out = samples;
+  request.command = parser.command_line();
+  request.date = date_now();
+  return request;
+}
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
+  fmt::print(
+      "{}{} on {} rank{} ({}): {} batch shapes (length {}..{}, {}..{} samples, up to {} tokens), "
+      "{} all-reduce sizes,\nup to {} passes of {} repetitions; about {:.0f} s{}\n",
+      resumed ? "going on with " : "measuring ",
+      plan.model.name,
+      plan.ranks,
+      plan.ranks == 1 ? "" : "s",
+      plan.device,
+      plan.points.size(),
+      plan.box.min_length,
+      plan.box.max_length,
+      plan.box.min_samples,
+      plan.box.max_samples,
+      plan.box.max_tokens,
+      plan.all_reduce_bytes.size(),
+      plan.passes,
+      plan.repetitions,
+      estimate,
+      !resumed && estimate > 1.2 * plan.budget_seconds
+          ? fmt::format(" (more than the budget of {:.0f} s: it is the least that can be fitted)",
+                        plan.budget_seconds)
+          : "");
+  std::fflush(stdout);
+}
+
+void print_progress(const MeasureProgress& now) {
+  fmt::print(stderr,
+             "\r\033[Kpass {}/{}  {}/{}  {} measurements  {} elapsed, about {} left",
+             now.pass + 1,
+             now.passes,
+             now.done,
+             now.total,
+             now.measurements,
+             clock_text(now.elapsed_seconds),
+             clock_text(now.remaining_seconds));
+}
+
+int kept_measurements(const std::string& path) {
+  try {
+    return read_sample_file(path, nullptr).log.measurements();
+  } catch (const InputError&) {
+    return 0;  // Interrupted before the first line.
+  }
+}
+
+/// False when interrupted, which is said.
+bool run_measure(const MeasureRequest& request) {
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  MeasureHooks hooks;
+  hooks.on_plan = print_plan;
+  hooks.on_warning = [](const std::string& warning) {
+    fmt::print(stderr, "stepcal: warning: {}\n", warning);
+  };
+  if (terminal) {
+    hooks.on_progress = print_progress;
+  }
+  const auto end_line = [terminal] {
+    if (terminal) {
+      std::fputs("\r\033[K", stderr);
+    }
+  };
+  try {
+    const int measurements = measure(request, cpu_backend_factory(), hooks);
+    end_line();
+    fmt::print("{} measurements in {}\n", measurements, request.out);
+    return true;
+  } catch (const Interrupted&) {
+    end_line();
+    std::fflush(stdout);
+    fmt::print(stderr,
+               "interrupted; {} measurements are kept in {}; run the same command to go on\n",
+               kept_measurements(request.out),
+               request.out);
+    return false;
+  }
+}
+
+void run_fit(const std::string& samples_path, const std::string& out, const std::string& command) {
+  std::vector<std::string> warnings;
+  const SampleSet samples = read_samples(samples_path, &warnings);
+  for (const std::string& warning : warnings) {
+    fmt::print(stderr, "stepcal: warning: {}\n", warning);
+  }
+  FitOptions options;
+  options.name = std::filesystem::path(out).stem().string();
+  options.samples_file = samples_path;
+  options.command = command;
+  options.date = date_now();
+  const FitResult result = fit_profile(samples, options);
+  write_profile(out, result.profile);
+  if (out != "-") {
+    fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+               fit_report(result),
+               out,
+               shell_word(out));
+  }
+}
+
+}  // namespace
+
+int measure_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("measure", kMeasureUsage);
+  add_measure_options(&parser);
+  parser.add()("out", po::value<std::string>(), "samples file (JSONL), continued when it exists");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::string out = parser.required("out", "samples file (--out)");
+  if (!run_measure(make_request(parser, out))) {
+    return kInterrupted;
+  }
+  fmt::print("next: stepcal fit {} --out PROFILE.json\n", shell_word(out));
+  return kDone;
+}
+
+int fit_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("fit", kFitUsage);
+  parser.add()("samples", po::value<std::string>(), "samples file of stepcal measure")(
+      "out", po::value<std::string>(), "profile to write, or -");
+  parser.positional("samples", 1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::string samples = parser.required("samples", "samples file");
+  run_fit(samples, parser.required("out", "profile to write (--out)"), parser.command_line());
+  return kDone;
+}
+
+int calibrate_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("calibrate", kCalibrateUsage);
+  add_measure_options(&parser);
+  parser.add()("out", po::value<std::string>(), "profile to write")(
+      "samples",
+      po::value<std::string>(),
+      "samples file, continued when it exists (default: PROFILE.samples.jsonl)");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::string out = parser.required("out", "profile to write (--out)");
+  const std::string samples = parser.has("samples") ? parser.get<std::string>("samples")
+                              : out == "-"          ? "stepcal.samples.jsonl"
+                                                    : out + ".samples.jsonl";
+  if (!run_measure(make_request(parser, samples))) {
+    return kInterrupted;
+  }
+  std::fflush(stdout);
+  run_fit(samples, out, parser.command_line());
+  return kDone;
+}
+
+}  // namespace stepsim

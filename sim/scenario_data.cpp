@@ -18,7 +18,7 @@ struct SourceKey {
 };
 
 const std::vector<SourceKey>& source_keys() {
-  static const std::vector<SourceKey> keys = {
+  static const std::vector<SourceKey> kKeys = {
       {"constant", Kind::Constant, {}},
       {"uniform", Kind::Uniform, {"seed"}},
       {"log_uniform", Kind::LogUniform, {"seed", "outlier_probability", "label_classes"}},
@@ -26,7 +26,7 @@ const std::vector<SourceKey>& source_keys() {
       {"histogram", Kind::Histogram, {"seed"}},
       {"file", Kind::File, {}},
   };
-  return keys;
+  return kKeys;
 }
 
 /// The one source that the table names.
@@ -99,14 +99,14 @@ void read_source(const TomlReader& table, const SourceKey& key, LengthSource& so
 }
 
 SamplerSpec read_sampler(const TomlReader& data, const Scenario& scenario) {
-  static const std::array<std::string, 2> kinds = {"distributed", "python"};
+  static const std::array<std::string, 2> kKinds = {"distributed", "python"};
   SamplerSpec spec;
   spec.seed = scenario.seed;
   if (!data.has("sampler")) {
     return spec;
   }
   const TomlReader table = data.table("sampler");
-  spec.kind = read_choice(table, "kind", "distributed", kinds) == "python"
+  spec.kind = read_choice(table, "kind", "distributed", kKinds) == "python"
                   ? SamplerSpec::Kind::Python
                   : SamplerSpec::Kind::Distributed;
   spec.shuffle = table.boolean_or("shuffle", spec.shuffle);

@@ -19,23 +19,23 @@ struct TableKeys {
 };
 
 const std::vector<std::string>& length_keys() {
-  static const std::vector<std::string> keys = {"constant",
-                                                "uniform",
-                                                "log_uniform",
-                                                "log_normal",
-                                                "histogram",
-                                                "file",
-                                                "seed",
-                                                "cap",
-                                                "outlier_probability",
-                                                "label_classes"};
-  return keys;
+  static const std::vector<std::string> kKeys = {"constant",
+                                                 "uniform",
+                                                 "log_uniform",
+                                                 "log_normal",
+                                                 "histogram",
+                                                 "file",
+                                                 "seed",
+                                                 "cap",
+                                                 "outlier_probability",
+                                                 "label_classes"};
+  return kKeys;
 }
 
 /// The whole file format. scenarios/README.md describes every key.
 // clang-format off
 const std::vector<TableKeys>& all_tables() {
-  static const std::vector<TableKeys> tables = {
+  static const std::vector<TableKeys> kTables = {
       {"", {"scenario", "cluster", "model", "ddp", "optimizer", "data", "policy"}},
       {"scenario", {"name", "question", "seed", "steps", "warmup_steps"}},
       {"cluster", {"ranks", "ranks_per_node", "profile", "slow_ranks", "jitter"}},
@@ -54,7 +54,7 @@ const std::vector<TableKeys>& all_tables() {
       {"policy.lengths", length_keys()},
       {"policy.lengths.log_normal", {"mu", "sigma", "min", "max"}},
   };
-  return tables;
+  return kTables;
 }
 // clang-format on
 
@@ -109,7 +109,7 @@ void mark_override(TomlValue& value, const std::string& key, const std::string& 
 /// The policy that "policy.NAME.…" means, and the length of that part of the text.
 std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
                                                      const std::string& text) {
-  static const std::string prefix = "policy.";
+  static const std::string kPrefix = "policy.";
   TomlValue* best = nullptr;
   std::size_t best_length = 0;
   std::vector<std::string> names;
@@ -121,14 +121,14 @@ std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
       continue;
     }
     names.push_back(name->text);
-    const std::size_t length = prefix.size() + name->text.size() + 1;
-    if (length > best_length && text.starts_with(prefix + name->text + ".")) {
+    const std::size_t length = kPrefix.size() + name->text.size() + 1;
+    if (length > best_length && text.starts_with(kPrefix + name->text + ".")) {
       best = &policy;
       best_length = length;
     }
   }
   if (best == nullptr) {
-    const std::string rest = text.substr(prefix.size());
+    const std::string rest = text.substr(kPrefix.size());
     fail_override(text, unknown_name("policy", rest.substr(0, rest.find_first_of(".=")), names));
   }
   return {best, best_length};
@@ -149,19 +149,19 @@ struct Override {
   std::string text;  ///< The value as written.
 };
 
-void set_value(TomlValue& target, const Override& override_) {
+void set_value(TomlValue& target, const Override& setting) {
   const std::string key = target.key;
   const TomlPlace key_place = target.key_place;
-  auto value = parse_toml_value(override_.text);
+  auto value = parse_toml_value(setting.text);
   if (!value) {
     value.emplace();
     value->kind = TomlValue::Kind::Text;
-    value->text = override_.text;
+    value->text = setting.text;
   }
   target = *std::move(value);
   target.key = key;
   target.key_place = key_place;
-  mark_override(target, override_.key, override_.text);
+  mark_override(target, setting.key, setting.text);
 }
 
 void apply_override(TomlDocument& document, const std::string& text) {
@@ -174,7 +174,7 @@ void apply_override(TomlDocument& document, const std::string& text) {
   if (equals == std::string::npos) {
     fail_override(text, "expected key=value, as in ddp.bucket_cap=50 MiB");
   }
-  const Override override_{trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 1))};
+  const Override setting{trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 1))};
   std::string rest = trimmed(text.substr(begin, equals - begin));
   for (;;) {
     const std::size_t dot = rest.find('.');
@@ -185,14 +185,14 @@ void apply_override(TomlDocument& document, const std::string& text) {
     const bool is_new = table->find(key) == nullptr;
     TomlValue& next = member(*table, key);
     if (dot == std::string::npos) {
-      set_value(next, override_);
+      set_value(next, setting);
       return;
     }
     if (next.kind != TomlValue::Kind::Table) {
       fail_override(text, fmt::format("'{}' is no table: it has no keys below it", printable(key)));
     }
     if (is_new) {
-      mark_override(next, override_.key, override_.text);
+      mark_override(next, setting.key, setting.text);
     }
     table = &next;
     rest = rest.substr(dot + 1);

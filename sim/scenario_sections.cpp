@@ -51,7 +51,7 @@ std::string read_choice(const TomlReader& table,
                         const std::string& key,
                         const std::string& otherwise,
                         std::span<const std::string> known) {
-  const std::string chosen = table.text_or(key, otherwise);
+  std::string chosen = table.text_or(key, otherwise);
   if (std::find(known.begin(), known.end(), chosen) == known.end()) {
     table.fail(key, unknown_name("value", chosen, known));
   }
@@ -59,7 +59,7 @@ std::string read_choice(const TomlReader& table,
 }
 
 std::string resolved_path(const TomlReader& table, const std::string& key) {
-  const std::string written = table.text(key);
+  std::string written = table.text(key);
   if (written.empty() || written.find('\0') != std::string::npos) {
     table.fail(key, "expected a path");
   }
@@ -112,10 +112,10 @@ void read_ddp(const TomlReader& root, Scenario& scenario) {
   if (!root.has("ddp")) {
     return;
   }
-  static const std::array<std::string, 3> versions = {"1.13", "2.4", "newest"};
+  static const std::array<std::string, 3> kVersions = {"1.13", "2.4", "newest"};
   const TomlReader table = root.table("ddp");
   DdpOptions& ddp = scenario.ddp;
-  ddp.torch = read_choice(table, "torch", ddp.torch, versions);
+  ddp.torch = read_choice(table, "torch", ddp.torch, kVersions);
   ddp.bucket_cap = table.bytes_or("bucket_cap", ddp.bucket_cap);
   const bool first_follows = ddp.torch == "newest" && table.has("bucket_cap");
   ddp.first_bucket_cap =
@@ -131,9 +131,9 @@ void read_optimizer(const TomlReader& root, Scenario& scenario) {
   if (!root.has("optimizer")) {
     return;
   }
-  static const std::array<std::string, 2> kinds = {"adamw", "sgd"};
+  static const std::array<std::string, 2> kKinds = {"adamw", "sgd"};
   const TomlReader table = root.table("optimizer");
-  scenario.optimizer = read_choice(table, "kind", "adamw", kinds);
+  scenario.optimizer = read_choice(table, "kind", "adamw", kKinds);
   // AdamW keeps two moments in fp32; plain SGD keeps nothing.
   const double usual = scenario.optimizer == "adamw" ? 8 : 0;
   scenario.optimizer_bytes_per_parameter = table.number_or("state_bytes_per_parameter", usual);

@@ -160,7 +160,7 @@ TomlDocument parse_toml(const std::string& text, const std::string& file) {
   TomlDocument document{file, split_lines(text), {}};
   check_size(document, text);
   try {
-    const toml::table table = toml::parse(std::string_view(text), std::string_view(file));
+    const toml::table table = toml::parse(text, file);
     document.root = converted_table(table);
   } catch (const toml::parse_error& error) {
     throw InputError(source_place(document, place_of(error.source().begin)),

@@ -18,7 +18,7 @@ struct PolicyRow {
 
 /// Every policy there is. A new one is a file in policies/ and a row here.
 const std::array<PolicyRow, 3>& rows() {
-  static const std::array<PolicyRow, 3> table = {{
+  static const std::array<PolicyRow, 3> kTable = {{
       {{"fixed",
         "the same number of samples in every batch, padded to the longest of the batch",
         {"batch_size"},
@@ -35,7 +35,7 @@ const std::array<PolicyRow, 3>& rows() {
         "token-skew lab, strategy token"},
        make_token_budget},
   }};
-  return table;
+  return kTable;
 }
 
 const PolicyRow& find_row(std::string_view kind) {
@@ -74,14 +74,14 @@ void check_weighting(std::string_view weighting) {
 }  // namespace
 
 std::span<const PolicyInfo> policy_table() {
-  static const std::vector<PolicyInfo> infos = [] {
+  static const std::vector<PolicyInfo> kInfos = [] {
     std::vector<PolicyInfo> result;
     for (const auto& row : rows()) {
       result.push_back(row.info);
     }
     return result;
   }();
-  return infos;
+  return kInfos;
 }
 
 const PolicyInfo& policy_info(std::string_view kind) {
@@ -97,8 +97,8 @@ std::unique_ptr<BatchingPolicy> make_policy(const PolicySpec& spec) {
 }
 
 std::span<const std::string> weightings() {
-  static const std::array<std::string, 3> names = {"none", "sample", "token"};
-  return names;
+  static const std::array<std::string, 3> kNames = {"none", "sample", "token"};
+  return kNames;
 }
 
 double loss_scale(std::string_view weighting, double own, double all, int ranks) {

@@ -51,7 +51,7 @@ State state_from_key(std::span<const std::uint32_t> key) {
 /// Hands a finished state to std::mt19937, which copies what a seed sequence generates.
 class StateSequence {
  public:
-  using result_type = std::uint32_t;
+  using result_type = std::uint32_t;  // NOLINT(readability-identifier-naming): the standard's name
   explicit StateSequence(std::uint64_t seed) {
     const std::array<std::uint32_t, 2> words = {static_cast<std::uint32_t>(seed),
                                                 static_cast<std::uint32_t>(seed >> 32U)};

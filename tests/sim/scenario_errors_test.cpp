@@ -155,6 +155,10 @@ TEST_CASE("numbers out of their range are refused") {
        "steps = 0",
        "s.toml:5:9: error: scenario.steps: 0 is too small; expected at least 1\nsteps = 0\n"
        "        ^"},
+      {"steps = 12",
+       "steps = 2000000",
+       "s.toml:5:9: error: scenario.steps: 2000000 is too large; expected at most 1000000\n"
+       "steps = 2000000\n        ^"},
       {"warmup_steps = 2",
        "warmup_steps = 12",
        "s.toml:6:16: error: scenario.warmup_steps: 12 warm-up steps of 12 steps leave none to "

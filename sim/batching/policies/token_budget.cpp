@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "sim/batching/policies/policies.h"
 
 namespace stepsim {
@@ -29,19 +27,17 @@ class TokenBudgetPolicy : public BatchingPolicy {
   }
 
  private:
+  /// `samples` ascend in length, so a batch is as long as its last sample.
   [[nodiscard]] Batches fill(std::span<const std::int64_t> samples,
                              std::span<const std::int64_t> lengths) const {
     Batches batches;
     std::vector<std::int64_t> current;
-    std::int64_t longest = 0;
     for (const std::int64_t sample : samples) {
       const std::int64_t length = lengths[static_cast<std::size_t>(sample)];
-      longest = std::max(longest, length);
-      if (!current.empty() &&
-          longest * (static_cast<std::int64_t>(current.size()) + 1) > max_tokens_) {
+      const auto rows = static_cast<std::int64_t>(current.size()) + 1;
+      if (!current.empty() && length * rows > max_tokens_) {
         batches.push_back(std::move(current));
         current.clear();
-        longest = length;
       }
       current.push_back(sample);
     }

@@ -1,0 +1,231 @@
+#include "costmodel/op_cost.h"
+
+#include <doctest/doctest.h>
+
+#include "costmodel/input_error.h"
+#include "tests/costmodel/helpers.h"
+
+using namespace stepsim;
+using doctest::Approx;
+using stepsim::test::error_of;
+
+namespace {
+
+Op gemm(std::int64_t n, std::int64_t k) {
+  Op op;
+  op.n = n;
+  op.k = k;
+  return op;
+}
+
+Op attention_op(OpClass op_class, std::int64_t heads, std::int64_t head_dim) {
+  Op op;
+  op.op_class = op_class;
+  op.heads = heads;
+  op.kv_heads = heads;
+  op.head_dim = head_dim;
+  return op;
+}
+
+/// Two samples of 100 and 50 tokens: 200 padded, 150 useful, sum of squares 12,500.
+BatchShape two_samples() {
+  const std::vector<std::int64_t> lengths = {100, 50};
+  return batch_shape(lengths);
+}
+
+OpCost table(std::vector<std::pair<double, double>> knots) {
+  OpCost cost;
+  cost.range_lo = knots.front().first;
+  cost.range_hi = knots.back().first;
+  cost.knots = std::move(knots);
+  return cost;
+}
+
+}  // namespace
+
+TEST_CASE("the shape of a batch follows from its lengths") {
+  const BatchShape shape = two_samples();
+  CHECK(shape.samples == 2);
+  CHECK(shape.max_length == 100);
+  CHECK(shape.useful_tokens == 150);
+  CHECK(shape.padded_tokens() == 200);
+  CHECK(shape.sum_squares == 12500);
+  CHECK(batch_shape({}) == BatchShape{});
+}
+
+TEST_CASE("an op's variable is its rows, or its elements") {
+  Op op = gemm(8, 4);
+  CHECK(variable_of(op, two_samples()) == 200);
+  op.varlen = true;
+  CHECK(variable_of(op, two_samples()) == 150);
+  op.rows = Rows::Samples;
+  CHECK(variable_of(op, two_samples()) == 2);
+  CHECK(variable_of(elements_op(OpClass::Optimizer, 77, Dtype::F32), two_samples()) == 77);
+  Op collate = collate_op();
+  collate.varlen = true;
+  CHECK(variable_of(collate, two_samples()) == 200);
+}
+
+TEST_CASE("features are named by what they count") {
+  const BatchShape batch = two_samples();
+  Op op = attention_op(OpClass::Attention, 4, 12);
+  CHECK(feature_value("1", op, batch) == 1);
+  CHECK(feature_value("samples", op, batch) == 2);
+  CHECK(feature_value("tokens", op, batch) == 200);
+  CHECK(feature_value("samples*length", op, batch) == 200);
+  CHECK(feature_value("tokens*length", op, batch) == 20000);
+  CHECK(feature_value("samples*length^2", op, batch) == 20000);
+  op.varlen = true;
+  CHECK(feature_value("tokens", op, batch) == 150);
+  CHECK(feature_value("tokens*length", op, batch) == 12500);
+  CHECK(feature_value("elements", gemm(8, 4), batch) == 1600);
+  CHECK(feature_value("elements", elements_op(OpClass::Optimizer, 77, Dtype::F32), batch) == 77);
+  CHECK(error_of([&] {
+          (void)feature_value("tokns", op, batch);
+        }).find("unknown feature 'tokns'; did you mean 'tokens'?") == 0);
+}
+
+TEST_CASE("every feature name has a value") {
+  CHECK(feature_names().size() == 9);
+  for (const auto& name : feature_names()) {
+    CAPTURE(name);
+    CHECK(feature_value(name, gemm(8, 4), two_samples()) > 0);
+  }
+}
+
+TEST_CASE("a GEMM counts two operations a multiply-add, in each of its three passes") {
+  Op op = gemm(144, 48);
+  CHECK(op_flops(op, two_samples()) == 2.0 * 200 * 144 * 48);
+  op.pass = Pass::WeightGradient;
+  CHECK(op_flops(op, two_samples()) == 2.0 * 200 * 144 * 48);
+  CHECK(op_bytes(op, two_samples()) == 4.0 * (200 * 48 + 144 * 48 + 200 * 144));
+  op.dtype = Dtype::Bf16;
+  CHECK(op_bytes(op, two_samples()) == 2.0 * (200 * 48 + 144 * 48 + 200 * 144));
+}
+
+TEST_CASE("attention counts 4 B L^2 h d, half of it when causal, 2.5 times backward") {
+  Op op = attention_op(OpClass::Attention, 4, 12);
+  CHECK(op_flops(op, two_samples()) == 4.0 * 20000 * 48);
+  op.causal = true;
+  CHECK(op_flops(op, two_samples()) == 2.0 * 20000 * 48);
+  op.varlen = true;
+  CHECK(op_flops(op, two_samples()) == 2.0 * 12500 * 48);
+  op.pass = Pass::Backward;
+  CHECK(op_flops(op, two_samples()) == 5.0 * 12500 * 48);
+}
+
+TEST_CASE("a window as long as the batch changes nothing, a short one saves") {
+  Op op = attention_op(OpClass::Attention, 1, 1);
+  op.causal = true;
+  const double all = op_flops(op, two_samples());
+  op.window = 100;
+  CHECK(op_flops(op, two_samples()) == all);
+  op.window = 10;
+  // 2 samples of 100 rows: 10 pairs each, less the triangle of 10 * 10 / 2 at the start.
+  CHECK(op_flops(op, two_samples()) == Approx(4 * 2 * (100 * 10 - 50)));
+}
+
+TEST_CASE("dense scores and context together count as much as the fused kernel") {
+  const double scores = op_flops(attention_op(OpClass::AttentionScores, 4, 12), two_samples());
+  const double context = op_flops(attention_op(OpClass::AttentionContext, 4, 12), two_samples());
+  CHECK(scores + context == op_flops(attention_op(OpClass::Attention, 4, 12), two_samples()));
+}
+
+TEST_CASE("AdamW moves seven tensors and a gradient copy two") {
+  const BatchShape none;
+  CHECK(op_bytes(elements_op(OpClass::Optimizer, 10, Dtype::F32), none) == 280);
+  CHECK(op_bytes(elements_op(OpClass::GradientCopyIn, 10, Dtype::F32), none) == 80);
+  CHECK(op_bytes(elements_op(OpClass::ZeroGradient, 10, Dtype::Bf16), none) == 20);
+}
+
+TEST_CASE("between knots a cost is on the line, below the first it is the first") {
+  const std::vector<std::pair<double, double>> knots = {{10, 1}, {20, 3}, {40, 4}};
+  CHECK(interpolate(knots, 5) == 1);
+  CHECK(interpolate(knots, 10) == 1);
+  CHECK(interpolate(knots, 15) == 2);
+  CHECK(interpolate(knots, 20) == 3);
+  CHECK(interpolate(knots, 30) == Approx(3.5));
+  CHECK(interpolate(knots, 40) == 4);
+  CHECK(interpolate(knots, 60) == Approx(5));
+  CHECK(interpolate({{10, 7}}, 99) == 7);
+}
+
+TEST_CASE("the slope of the tail is that of the line the tail was drawn from") {
+  // 2 + 3 x from 25 on; the knots below a quarter of the last must not count.
+  std::vector<std::pair<double, double>> knots = {{1, 900}, {20, 800}};
+  for (const double x : {25.0, 50.0, 75.0, 100.0}) {
+    knots.emplace_back(x, 2 + 3 * x);
+  }
+  CHECK(tail_slope(knots) == Approx(3));
+  CHECK(tail_slope({{10, 5}}) == Approx(0.5));
+  CHECK(tail_slope({{10, 5}, {100, 4}}) == 0);
+  CHECK(tail_slope({{1, 5}, {100, 203}}) == Approx(2));
+}
+
+TEST_CASE("the slope of the tail weighs relative errors") {
+  // Brute force over a and b for the same three knots.
+  const std::vector<std::pair<double, double>> knots = {{50, 10}, {75, 20}, {100, 22}};
+  const auto loss = [&knots](double a, double b) {
+    double sum = 0;
+    for (const auto& [x, t] : knots) {
+      sum += ((a + b * x) / t - 1) * ((a + b * x) / t - 1);
+    }
+    return sum;
+  };
+  double best = 1e9;
+  double slope = 0;
+  for (int i = 0; i <= 1000; ++i) {
+    for (int j = 0; j <= 1000; ++j) {
+      const double a = -20 + 0.04 * i;
+      const double b = 0.0006 * j;
+      if (loss(a, b) < best) {
+        best = loss(a, b);
+        slope = b;
+      }
+    }
+  }
+  CHECK(tail_slope(knots) == Approx(slope).epsilon(0.02));
+}
+
+TEST_CASE("a table goes on from its last knot and says how far outside it is") {
+  OpCost cost = table({{50, 1}, {100, 2}});
+  cost.errors.random = 0.01;
+  cost.errors.beyond = 0.04;
+  const BatchShape inside{1, 100, 100, 1e4};
+  const BatchShape outside{1, 200, 200, 4e4};
+  const BatchShape small{1, 10, 10, 1e2};
+  CHECK(evaluate(cost, gemm(1, 1), inside).seconds == 2);
+  CHECK(evaluate(cost, gemm(1, 1), inside).relative_error == 0.01);
+  CHECK(evaluate(cost, gemm(1, 1), inside).extrapolation == 1);
+  CHECK(evaluate(cost, gemm(1, 1), small).seconds == 1);
+  CHECK(evaluate(cost, gemm(1, 1), small).extrapolation == 1);
+  const Cost beyond = evaluate(cost, gemm(1, 1), outside);
+  CHECK(beyond.seconds == Approx(4));
+  CHECK(beyond.extrapolation == 2);
+  CHECK(beyond.relative_error == Approx(0.08));
+}
+
+TEST_CASE("a table per sample is over the padded length") {
+  OpCost cost = table({{50, 1}, {100, 4}});
+  cost.form = CostForm::PerSampleTable;
+  Op op = attention_op(OpClass::AttentionScores, 4, 12);
+  CHECK(evaluate(cost, op, BatchShape{3, 75, 225, 0}).seconds == Approx(7.5));
+  // Many samples are not outside the range, long ones are.
+  CHECK(evaluate(cost, op, BatchShape{1000, 75, 75000, 0}).extrapolation == 1);
+  CHECK(evaluate(cost, op, BatchShape{1, 150, 150, 0}).extrapolation == 1.5);
+  op.varlen = true;
+  CHECK(error_of([&] { (void)evaluate(cost, op, two_samples()); }) ==
+        "attention_scores forward: a table over the padded length cannot price attention without "
+        "padding; it needs a fit on features");
+}
+
+TEST_CASE("features add up and never to less than nothing") {
+  OpCost cost;
+  cost.form = CostForm::Features;
+  cost.features = {"1", "tokens"};
+  cost.coefficients = {5, 0.5};
+  cost.range_hi = 1000;
+  CHECK(evaluate(cost, gemm(1, 1), two_samples()).seconds == 105);
+  cost.coefficients = {5, -0.5};
+  CHECK(evaluate(cost, gemm(1, 1), two_samples()).seconds == 0);
+}

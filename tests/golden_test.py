@@ -1,0 +1,67 @@
+"""Every shipped scenario runs, and its report is the one that was last looked at and accepted.
+
+usage: golden_test.py PATH_OF_STEPSIM
+A mismatch writes NAME.txt.new beside the golden file and prints both paths. STEPSIM_ACCEPT=1
+rewrites the goldens; that counts as skipped, so that it never looks like a pass.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import small_runner
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+STEPSIM = sys.argv[1]
+
+SWEEP = ["--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
+
+
+def check(name, *arguments):
+    """Runs stepsim and compares what it prints with tests/golden/NAME.txt."""
+    text = subprocess.run(
+        [STEPSIM, *arguments], capture_output=True, text=True, check=True, timeout=300, cwd=ROOT
+    ).stdout
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("STEPSIM_ACCEPT") == "1":
+        path.write_text(text, encoding="utf-8")
+        raise small_runner.Skip(f"accepted {path.relative_to(ROOT)}")
+    accepted = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text != accepted:
+        new = path.with_suffix(".txt.new")
+        new.write_text(text, encoding="utf-8")
+        raise AssertionError(f"differs: {path} and {new}")
+
+
+def scenario_test(path):
+    return lambda: check(path.stem, "compare", str(path.relative_to(ROOT)))
+
+
+for scenario in sorted((ROOT / "scenarios").glob("*.toml")):
+    globals()[f"test_compare_{scenario.stem}"] = scenario_test(scenario)
+
+
+def test_the_valley():
+    check("bucket_valley_sweep", "sweep", "scenarios/bucket_valley.toml", *SWEEP)
+
+
+def test_the_buckets_of_the_valley_model():
+    check("bucket_valley_buckets", "buckets", "scenarios/bucket_valley.toml")
+
+
+def test_one_policy_in_detail():
+    check("sst2_distilbert_run", "run", "scenarios/sst2_distilbert.toml", "--policy", "fixed")
+
+
+def test_the_models():
+    check("models", "models")
+
+
+def test_the_policies():
+    check("policies", "policies")
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(dict(globals())))

@@ -114,14 +114,21 @@ class Measurement {
   /// False when it is enough: every point is precise, or the budget is spent.
   bool run_pass(int pass) {
     RankPass task = remaining(pass);
-    if (pass >= kFewestPasses) {
-      MeasurePlan rest = plan_;
-      rest.points = task.points;
-      const bool too_long = elapsed() + pass_seconds(rest, estimate_) > 1.1 * plan_.budget_seconds;
-      if (task.points.empty() || too_long) {
+    MeasurePlan rest = plan_;
+    rest.points = task.points;
+    const double expected = pass_seconds(rest, estimate_);
+    if (pass > 0) {
+      // The fewest passes may take longer than was asked for, but not without end.
+      const double most = (pass < kFewestPasses ? 2.0 : 1.1) * plan_.budget_seconds;
+      const bool enough = pass >= kFewestPasses &&
+                          std::all_of(plan_.points.begin(),
+                                      plan_.points.end(),
+                                      [this](const GridPoint& point) { return is_precise(point); });
+      if (enough || elapsed() + pace_ * expected > most) {
         return false;
       }
     }
+    const double start = elapsed();
     pass_ = pass;
     done_ = 0;
     total_ = static_cast<int>(task.points.size() + task.all_reduce_bytes.size());
@@ -139,6 +146,7 @@ class Measurement {
         },
         [&](int /*rank*/, const std::string& line) { take(line); });
     keep(pass_end_line(pass, elapsed()));
+    pace_ = (elapsed() - start) / expected;
     return true;
   }
 
@@ -198,7 +206,7 @@ class Measurement {
     now.elapsed_seconds = elapsed();
     const double one = pass_seconds(plan_, estimate_);
     const double left = plan_.passes - pass_ - static_cast<double>(done_) / std::max(1, total_);
-    now.remaining_seconds = std::max(0.0, left) * one;
+    now.remaining_seconds = std::max(0.0, left) * one * pace_;
     now.measurements = log_.measurements();
     hooks_.on_progress(now);
   }
@@ -214,6 +222,7 @@ class Measurement {
   std::map<std::int64_t, std::vector<AllReduceTimes>> all_reduces_;  ///< Ranks heard so far.
   bool resumed_ = false;
   double clock_offset_ = 0;
+  double pace_ = 1;  ///< Time of the last pass over its estimate.
   int pass_ = 0;
   int done_ = 0;
   int total_ = 0;

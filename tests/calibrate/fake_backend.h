@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "calibrate/backend.h"
+#include "calibrate/measure.h"
+
+namespace stepsim::test {
+
+/// What the fake machine charges for an op: known, so that a fit can be compared with it. Seconds.
+[[nodiscard]] double planted_seconds(const Op& op, const BatchShape& batch);
+[[nodiscard]] double planted_all_reduce_seconds(std::int64_t bytes);
+
+/// A machine whose times are planted_seconds() times `slowdown`, with noise of the given relative
+/// size from a fixed seed. Its time does not pass: every answer comes at once.
+struct FakeMachine {
+  double noise = 0;
+  double slowdown = 1;
+  std::string device = "fake";
+};
+
+[[nodiscard]] BackendFactory fake_factory(const FakeMachine& machine);
+
+/// A small model, and a request to measure it on two fake ranks.
+[[nodiscard]] TransformerConfig small_model();
+[[nodiscard]] MeasureRequest small_request(const std::string& samples_file);
+
+/// Deterministic, nearly normal with deviation 1.
+class Noise {
+ public:
+  explicit Noise(std::uint64_t seed) : state_(seed) {}
+  double next();
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace stepsim::test

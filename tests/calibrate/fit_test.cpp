@@ -1,0 +1,301 @@
+#include "calibrate/fit/fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <Eigen/Dense>
+#include <doctest/doctest.h>
+
+#include "calibrate/fit/forms.h"
+#include "calibrate/fit/general.h"
+#include "calibrate/fit/holdout.h"
+#include "calibrate/fit/nnls.h"
+#include "costmodel/op_cost.h"
+#include "tests/calibrate/fake_backend.h"
+
+namespace stepsim {
+namespace {
+
+double uniform(std::uint64_t* state) {
+  return static_cast<double>(next_random(state) >> 11U) * 0x1p-53;
+}
+
+double residual(const std::vector<std::vector<double>>& rows,
+                const std::vector<double>& y,
+                const std::vector<double>& c) {
+  double sum = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    sum += std::pow(dot(c, rows[i]) / y[i] - 1, 2);
+  }
+  return sum;
+}
+
+/// The best of the least squares over every set of columns whose solution is not negative.
+double best_by_brute_force(const std::vector<std::vector<double>>& rows,
+                           const std::vector<double>& y) {
+  const std::size_t width = rows.front().size();
+  double best = residual(rows, y, std::vector<double>(width, 0.0));
+  for (unsigned set = 1; set < (1U << width); ++set) {
+    std::vector<std::size_t> columns;
+    for (std::size_t j = 0; j < width; ++j) {
+      if ((set >> j & 1U) != 0) {
+        columns.push_back(j);
+      }
+    }
+    Eigen::MatrixXd a(static_cast<Eigen::Index>(rows.size()),
+                      static_cast<Eigen::Index>(columns.size()));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      for (std::size_t j = 0; j < columns.size(); ++j) {
+        a(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) = rows[i][columns[j]] / y[i];
+      }
+    }
+    const Eigen::VectorXd x = a.colPivHouseholderQr().solve(Eigen::VectorXd::Ones(a.rows()));
+    if (x.minCoeff() < 0) {
+      continue;
+    }
+    std::vector<double> c(width, 0.0);
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+      c[columns[j]] = x(static_cast<Eigen::Index>(j));
+    }
+    best = std::min(best, residual(rows, y, c));
+  }
+  return best;
+}
+
+Op gemm(std::int64_t n, std::int64_t k) {
+  Op op;
+  op.op_class = OpClass::Gemm;
+  op.n = n;
+  op.k = k;
+  return op;
+}
+
+Op attention_scores() {
+  Op op;
+  op.op_class = OpClass::AttentionScores;
+  op.heads = op.kv_heads = 4;
+  op.head_dim = 12;
+  return op;
+}
+
+BatchShape padded(std::int64_t samples, std::int64_t length) {
+  const auto l = static_cast<double>(length);
+  return {samples, length, samples * length, static_cast<double>(samples) * l * l};
+}
+
+std::vector<OpSample> planted_samples(const Op& op, double noise, std::uint64_t seed) {
+  test::Noise random(seed);
+  std::vector<OpSample> samples;
+  for (const std::int64_t length : {16, 18, 32, 48, 64, 67, 96, 128, 129, 192, 256, 261}) {
+    for (const std::int64_t count : {1, 2, 4, 8, 16}) {
+      OpSample sample;
+      sample.op = op;
+      sample.batch = padded(count, length);
+      sample.seconds = test::planted_seconds(op, sample.batch) * (1 + noise * random.next());
+      samples.push_back(sample);
+    }
+  }
+  return samples;
+}
+
+}  // namespace
+
+TEST_CASE("non-negative least squares is as good as the best of all sets of columns") {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    std::uint64_t state = seed;
+    const std::size_t width = 1 + seed % 5;
+    std::vector<std::vector<double>> rows;
+    std::vector<double> y;
+    for (int i = 0; i < 12; ++i) {
+      std::vector<double> row;
+      for (std::size_t j = 0; j < width; ++j) {
+        row.push_back(std::pow(10.0, static_cast<double>(3 * j)) * uniform(&state));
+      }
+      rows.push_back(row);
+      y.push_back(0.1 + uniform(&state));
+    }
+    const std::vector<double> c = relative_nnls(rows, y);
+    CHECK(*std::min_element(c.begin(), c.end()) >= 0);
+    const double best = best_by_brute_force(rows, y);
+    CHECK(residual(rows, y, c) <= best * (1 + 1e-9) + 1e-12);
+  }
+}
+
+TEST_CASE("planted coefficients come back to rounding without noise") {
+  const std::vector<Series> all = make_series(planted_samples(attention_scores(), 0, 1));
+  REQUIRE(all.size() == 1);
+  const OpCost cost =
+      fit_form({CostForm::Features, {"1", "tokens", "tokens*length"}}, all[0].op, all[0].points);
+  CHECK(cost.coefficients[0] == doctest::Approx(5e-6).epsilon(1e-9));
+  CHECK(cost.coefficients[1] == doctest::Approx(20e-9).epsilon(1e-9));
+  CHECK(cost.coefficients[2] == doctest::Approx(0.8e-9).epsilon(1e-9));
+}
+
+TEST_CASE("planted coefficients come back within five standard errors with noise") {
+  constexpr double kNoise = 0.03;
+  const Candidate form{CostForm::Features, {"1", "tokens", "tokens*length"}};
+  const std::vector<double> planted = {5e-6, 20e-9, 0.8e-9};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    const std::vector<Series> all = make_series(planted_samples(attention_scores(), kNoise, seed));
+    // Covariance of relative least squares: kNoise^2 (A^T A)^-1, rows divided by the times.
+    Eigen::MatrixXd a(static_cast<Eigen::Index>(all[0].points.size()), 3);
+    for (std::size_t i = 0; i < all[0].points.size(); ++i) {
+      const SeriesPoint& point = all[0].points[i];
+      const std::vector<double> row = feature_row(form, all[0].op, point.batch);
+      for (std::size_t j = 0; j < 3; ++j) {
+        a(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) =
+            row[j] * planted[j] / test::planted_seconds(all[0].op, point.batch);
+      }
+    }
+    const Eigen::MatrixXd covariance = (a.transpose() * a).inverse() * kNoise * kNoise;
+    const OpCost cost = fit_form(form, all[0].op, all[0].points);
+    for (std::size_t j = 0; j < 3; ++j) {
+      const auto index = static_cast<Eigen::Index>(j);
+      const double sigma = std::sqrt(covariance(index, index));
+      CHECK(std::abs(cost.coefficients[j] / planted[j] - 1) < 5 * sigma + kNoise * kNoise);
+    }
+  }
+}
+
+TEST_CASE("a table gives back a line exactly, at its knots and between them") {
+  const std::vector<Series> all = make_series(planted_samples(gemm(144, 48), 0, 1));
+  const OpCost cost = fit_form({CostForm::Table, {}}, all[0].op, all[0].points);
+  CHECK(cost.knots.size() <= 40);
+  CHECK(cost.range_lo == 16);
+  CHECK(cost.range_hi == 16 * 261);
+  for (const std::int64_t tokens : {16, 17, 100, 1000, 3333, 4176}) {
+    CAPTURE(tokens);
+    const BatchShape batch = padded(1, tokens);
+    CHECK(evaluate(cost, all[0].op, batch).seconds ==
+          doctest::Approx(test::planted_seconds(all[0].op, batch)).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("knots keep both ends, take medians of equal x, and are at most 40") {
+  std::vector<std::pair<double, double>> pairs;
+  for (int x = 1; x <= 200; ++x) {
+    pairs.emplace_back(x, 2.0 * x);
+    pairs.emplace_back(x, 2.0 * x);
+    pairs.emplace_back(x, 1000.0);  // One of three is an outlier.
+  }
+  const auto knots = make_knots(pairs);
+  CHECK(knots.size() <= 40);
+  CHECK(knots.front() == std::pair(1.0, 2.0));
+  CHECK(knots.back() == std::pair(200.0, 400.0));
+  for (const auto& [x, y] : knots) {
+    CHECK(y == doctest::Approx(2 * x));
+  }
+}
+
+TEST_CASE("no table extrapolates in silence") {
+  for (const Op& op : {gemm(144, 48), attention_scores()}) {
+    const std::vector<Series> all = make_series(planted_samples(op, 0, 1));
+    for (const Candidate& candidate : candidates_for(op)) {
+      const OpCost cost = fit_form(candidate, op, all[0].points);
+      CHECK(evaluate(cost, op, padded(16, 261)).extrapolation == 1);
+      CHECK(evaluate(cost, op, padded(32, 522)).extrapolation > 1.9);
+    }
+  }
+}
+
+TEST_CASE("the form is chosen by held-out error") {
+  // A staircase over tokens: no line fits it, a table does.
+  std::vector<OpSample> stairs = planted_samples(gemm(144, 48), 0, 1);
+  for (OpSample& sample : stairs) {
+    sample.seconds = 1e-5 * std::pow(2, std::floor(std::log2(sample.batch.padded_tokens()) / 3));
+  }
+  CHECK(fit_best(make_series(stairs)[0]).form == CostForm::Table);
+  // Time by samples as much as by tokens: no table over tokens fits it.
+  std::vector<OpSample> both = planted_samples(gemm(144, 48), 0, 1);
+  for (OpSample& sample : both) {
+    sample.seconds = 1e-5 * static_cast<double>(sample.batch.samples) +
+                     1e-7 * static_cast<double>(sample.batch.padded_tokens());
+  }
+  const OpCost cost = fit_best(make_series(both)[0]);
+  CHECK(cost.form == CostForm::Features);
+  CHECK(*cost.errors.random < 1e-6);
+  CHECK(*cost.errors.block < 1e-6);
+  CHECK(*cost.errors.beyond < 1e-6);
+  // A start-up cost a call, and the square of the length: no table per sample fits it.
+  CHECK(fit_best(make_series(planted_samples(attention_scores(), 0, 1))[0]).form ==
+        CostForm::Features);
+}
+
+TEST_CASE("held-out errors see what the fit has not: noise comes back as error, bias stays small") {
+  const OpCost cost = fit_best(make_series(planted_samples(attention_scores(), 0.05, 3))[0]);
+  REQUIRE(cost.errors.random);
+  REQUIRE(cost.errors.block);
+  CHECK(*cost.errors.random > 0.02);
+  CHECK(*cost.errors.random < 0.08);
+  CHECK(std::abs(*cost.errors.bias) < 0.03);
+}
+
+TEST_CASE("the general entry prices sizes that were not measured") {
+  std::vector<OpSample> samples;
+  for (const auto& [n, k] : std::vector<std::pair<int, int>>{{144, 48}, {48, 48}, {96, 48}}) {
+    const std::vector<OpSample> more = planted_samples(gemm(n, k), 0, 1);
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
+  for (const std::int64_t n : {100, 5000, 40000}) {
+    OpSample sample;
+    sample.op = elements_op(OpClass::GradientCopyIn, n, Dtype::F32);
+    sample.batch = padded(1, 16);
+    sample.seconds = test::planted_seconds(sample.op, sample.batch);
+    samples.push_back(sample);
+  }
+  const std::vector<OpCost> general = fit_general(make_series(samples));
+  REQUIRE(general.size() == 2);
+  CHECK(general[0].form == CostForm::Roofline);
+  const Op unseen = gemm(200, 77);
+  CHECK(evaluate(general[0], unseen, padded(4, 64)).seconds ==
+        doctest::Approx(test::planted_seconds(unseen, padded(4, 64))).epsilon(1e-6));
+  const Op copy = elements_op(OpClass::GradientCopyIn, 12345, Dtype::F32);
+  CHECK(evaluate(general[1], copy, padded(1, 1)).seconds ==
+        doctest::Approx(test::planted_seconds(copy, padded(1, 1))).epsilon(1e-6));
+}
+
+TEST_CASE("a class with one series of few points gets no general entry") {
+  std::vector<OpSample> samples = planted_samples(gemm(144, 48), 0, 1);
+  samples.resize(7);
+  CHECK(fit_general(make_series(samples)).empty());
+  samples = planted_samples(gemm(144, 48), 0, 1);
+  samples.resize(8);
+  CHECK(fit_general(make_series(samples)).size() == 1);
+}
+
+TEST_CASE("a collective's errors are those of each size predicted from its neighbours") {
+  std::vector<CollectiveSample> samples;
+  for (const std::int64_t bytes : {1024, 2048, 4096, 8192, 16384}) {
+    const double seconds = 1e-4 + static_cast<double>(bytes) * 1e-9;
+    samples.push_back({"all_reduce", 2, bytes, seconds, seconds, seconds, 5});
+  }
+  std::vector<CollectiveFit> fits = fit_collectives(samples);
+  REQUIRE(fits.size() == 1);
+  CHECK(*fits[0].cost.errors.random < 1e-9);
+  CHECK(*fits[0].cost.errors.beyond < 1e-9);
+  samples[2].seconds *= 2;  // Now its neighbours predict half of it, and it misleads them.
+  fits = fit_collectives(samples);
+  CHECK(*fits[0].bands[0].worst == doctest::Approx(0.5).epsilon(0.1));
+  CHECK_FALSE(fits[0].bands[2].mean);
+}
+
+TEST_CASE("noise is the robust spread of single steps, drift that of the sentinels") {
+  SampleSet set;
+  test::Noise random(5);
+  for (const double scale : {1.0, 10.0}) {
+    JitterSample point;
+    for (int i = 0; i < 2000; ++i) {
+      point.step_seconds.push_back(scale * (1 + 0.04 * random.next()));
+    }
+    set.jitter.push_back(point);
+  }
+  set.sentinels = {{0.9, 0}, {1.0, 1}, {1.1, 2}};
+  const NoiseProfile noise = fit_noise(set);
+  CHECK(noise.step_jitter == doctest::Approx(0.04).epsilon(0.1));
+  CHECK(noise.drift == doctest::Approx(std::sqrt(0.02 / 3)));
+  CHECK(noise.sentinel_seconds == 1.0);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,149 @@
+#include "calibrate/grid.h"
+
+#include <algorithm>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/measure.h"
+#include "costmodel/input_error.h"
+#include "costmodel/model_presets.h"
+#include "tests/calibrate/fake_backend.h"
+
+namespace stepsim {
+namespace {
+
+const GridBox kBox{37, 250, 2, 40, 400, 2000};
+
+}  // namespace
+
+TEST_CASE(
+    "the grid covers the box in lengths and tokens and stays inside it, widened by a quarter") {
+  const std::vector<GridPoint> grid = make_grid(kBox, {}, 256);
+  REQUIRE(grid.size() > 20);
+  std::int64_t fewest = 1 << 30;
+  std::int64_t most = 0;
+  std::int64_t shortest = 1 << 30;
+  std::int64_t longest = 0;
+  for (const GridPoint& point : grid) {
+    CHECK(point.samples >= kBox.min_samples);
+    CHECK(point.samples <= kBox.max_samples);
+    CHECK(static_cast<double>(point.tokens()) >= 400 / 1.25);
+    CHECK(static_cast<double>(point.tokens()) <= 2000 * 1.25);
+    fewest = std::min(fewest, point.tokens());
+    most = std::max(most, point.tokens());
+    shortest = std::min(shortest, point.length);
+    longest = std::max(longest, point.length);
+  }
+  CHECK(fewest <= 400);
+  CHECK(most >= 2000);
+  CHECK(shortest <= 37);
+  CHECK(longest == 256);
+}
+
+TEST_CASE("every length is a multiple of 16 or 1 to 5 beside one") {
+  std::set<std::int64_t> past;
+  for (const GridPoint& point : make_grid(kBox, {}, 0)) {
+    past.insert(point.length % 16);
+  }
+  CHECK(past == std::set<std::int64_t>{0, 1, 2, 3, 4, 5});
+}
+
+TEST_CASE("no length exceeds what the model accepts") {
+  for (const GridPoint& point : make_grid(kBox, {}, 250)) {
+    CHECK(point.length <= 250);
+  }
+}
+
+TEST_CASE("a coarser grid has fewer points and still reaches both ends") {
+  const std::vector<GridPoint> fine = make_grid(kBox, {}, 0);
+  const std::vector<GridPoint> coarse = make_grid(kBox, {3, 2}, 0);
+  CHECK(coarse.size() * 3 < fine.size());
+  CHECK(coarse.front().length == fine.front().length);
+  CHECK(std::any_of(
+      coarse.begin(), coarse.end(), [](const GridPoint& point) { return point.length == 256; }));
+}
+
+TEST_CASE("a point's samples are its length and others between 0.6 of it and it") {
+  const std::vector<std::int64_t> lengths = point_lengths({50, 100});
+  REQUIRE(lengths.size() == 50);
+  CHECK(lengths.front() == 100);
+  for (const std::int64_t length : lengths) {
+    CHECK(length >= 60);
+    CHECK(length <= 100);
+  }
+  CHECK(lengths == point_lengths({50, 100}));
+  CHECK(std::set<std::int64_t>(lengths.begin(), lengths.end()).size() > 10);
+}
+
+TEST_CASE("the box of plans spans their batches, and plans of different models are refused") {
+  Plan plan;
+  plan.policy = "fixed";
+  plan.ranks = 1;
+  plan.model = model_preset("tiny-classifier");
+  plan.micro_batches = {{0, 0, 0, {1, 2}, {30, 40}, 1}, {1, 0, 0, {3}, {100}, 1}};
+  CHECK(box_of_plans(std::vector<Plan>{plan}) == GridBox{40, 100, 1, 2, 80, 100});
+  Plan other = plan;
+  other.policy = "bucketed";
+  other.model.layers += 1;
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(box_of_plans(std::vector<Plan>{plan, other})),
+      "the plans of policies 'fixed' and 'bucketed' differ in model or ranks; measure them apart",
+      InputError);
+}
+
+TEST_CASE("limits outside the model are refused with both numbers") {
+  const TransformerConfig& model = model_preset("tiny-classifier");
+  CHECK_THROWS_WITH_AS(static_cast<void>(box_of_limits(model, 512, 4096)),
+                       "--max-length 512: tiny-classifier accepts at most 256 tokens",
+                       InputError);
+  CHECK_THROWS_AS(static_cast<void>(box_of_limits(model, 200, 100)), InputError);
+  CHECK_THROWS_AS(static_cast<void>(box_of_limits(model, 0, 100)), InputError);
+}
+
+TEST_CASE("a larger budget buys a finer grid or more passes, never less of either") {
+  MeasureRequest request = test::small_request("unused");
+  const StepEstimate estimate{1e-3, 1e-10};
+  std::size_t points = 0;
+  double work = 0;
+  for (const double budget : {5.0, 20.0, 60.0, 600.0}) {
+    request.budget_seconds = budget;
+    const MeasurePlan plan = choose_plan(request, estimate);
+    CHECK(plan.points.size() >= points);
+    CHECK(plan.passes >= 3);
+    const double now = plan.passes * pass_seconds(plan, estimate);
+    CHECK(now >= work * 0.99);
+    points = plan.points.size();
+    work = now;
+  }
+}
+
+TEST_CASE("every pass visits the same points in an order of its own") {
+  const MeasurePlan plan = choose_plan(test::small_request("unused"), {1e-3, 1e-10});
+  const auto sorted = [](std::vector<GridPoint> points) {
+    std::sort(points.begin(), points.end(), [](const GridPoint& a, const GridPoint& b) {
+      return std::pair(a.length, a.samples) < std::pair(b.length, b.samples);
+    });
+    return points;
+  };
+  const std::vector<GridPoint> first = order_of_pass(plan, 0);
+  CHECK(first == order_of_pass(plan, 0));
+  CHECK(first != order_of_pass(plan, 1));
+  CHECK(sorted(first) == sorted(order_of_pass(plan, 1)));
+}
+
+TEST_CASE("every parameter is in exactly one bucket of every pass") {
+  MeasureRequest request = test::small_request("unused");
+  const MeasurePlan plan = choose_plan(request, {1e-3, 1e-10});
+  for (int pass = 0; pass < 3; ++pass) {
+    std::multiset<int> seen;
+    for (const auto& bucket : buckets_of_pass(plan, pass)) {
+      seen.insert(bucket.begin(), bucket.end());
+    }
+    CHECK(seen.size() == parameters(plan.model).size());
+    CHECK(std::set<int>(seen.begin(), seen.end()).size() == seen.size());
+  }
+  CHECK(buckets_of_pass(plan, 2).size() == parameters(plan.model).size());
+}
+
+}  // namespace stepsim

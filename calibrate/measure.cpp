@@ -103,7 +103,7 @@ class Measurement {
         task.points.push_back(point);
       }
     }
-    for (const std::int64_t bytes : plan_.all_reduce_bytes) {
+    for (const std::int64_t bytes : all_reduces_of_pass(plan_, pass)) {
       if (!log_.has_all_reduce(bytes, pass)) {
         task.all_reduce_bytes.push_back(bytes);
       }

@@ -82,6 +82,10 @@ struct StepEstimate {
 /// so that the copies out of buckets are measured at several sizes.
 [[nodiscard]] std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass);
 
+/// Sizes to all-reduce in pass `pass`: those beyond four times all gradients take long and matter
+/// little to this model, so that every third pass has them.
+[[nodiscard]] std::vector<std::int64_t> all_reduces_of_pass(const MeasurePlan& plan, int pass);
+
 /// The grid points in the order of pass `pass`, shuffled by the plan's seed.
 [[nodiscard]] std::vector<GridPoint> order_of_pass(const MeasurePlan& plan, int pass);
 

@@ -12,11 +12,23 @@ constexpr int kFewestPasses = 3;  ///< Below that a median over passes means not
 constexpr int kMostPasses = 40;
 constexpr double kStartSeconds = 0.5;  ///< Processes, rendezvous, allocation.
 
+std::int64_t gradient_bytes(const TransformerConfig& model) {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters(model)) {
+    total += parameter.bytes().value();
+  }
+  return total;
+}
+
+/// Of an average pass; about 1 GB/s through the loopback device, and a barrier each time.
 double collective_seconds(const MeasurePlan& plan) {
+  constexpr double kBarrier = 0.3e-3;
   double seconds = 0;
-  for (const std::int64_t bytes : plan.all_reduce_bytes) {
-    // About 1 GB/s through the loopback device, and a barrier each time.
-    seconds += 12 * (0.3e-3 + static_cast<double>(bytes) * (bytes > (16 << 20) ? 0.5e-9 : 1e-9));
+  for (int pass = 0; pass < 3; ++pass) {
+    for (const std::int64_t bytes : all_reduces_of_pass(plan, pass)) {
+      const double repetitions = bytes > (16 << 20) ? 6 : 12;
+      seconds += repetitions * (kBarrier + static_cast<double>(bytes) * 1e-9) / 3;
+    }
   }
   return seconds;
 }
@@ -71,12 +83,20 @@ std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass)
   if (pass % 3 == 0) {
     return plan.buckets;
   }
-  std::int64_t total = 0;
-  for (const Parameter& parameter : parameters(plan.model)) {
-    total += parameter.bytes().value();
-  }
+  const std::int64_t total = gradient_bytes(plan.model);
   const Bytes cap(pass % 3 == 1 ? std::max<std::int64_t>(1, total / 6) : 1);
   return buckets_by_cap(plan.model, cap, cap);
+}
+
+std::vector<std::int64_t> all_reduces_of_pass(const MeasurePlan& plan, int pass) {
+  const std::int64_t most = 4 * gradient_bytes(plan.model);
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t bytes : plan.all_reduce_bytes) {
+    if (pass % 3 == 0 || bytes <= most) {
+      sizes.push_back(bytes);
+    }
+  }
+  return sizes;
 }
 
 std::vector<GridPoint> order_of_pass(const MeasurePlan& plan, int pass) {

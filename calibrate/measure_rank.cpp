@@ -53,11 +53,8 @@ std::string measure_point(Backend& backend,
     backend.barrier();
     repetitions.push_back(mean_by_kind(kinds, backend.time_step(lengths)));
   }
-  return step_line(pass.pass,
-                   pass.rank,
-                   clock_seconds() + pass.clock_offset,
-                   batch_shape(lengths),
-                   repetitions);
+  return step_line(
+      pass.pass, pass.rank, clock_seconds() + pass.clock_offset, batch_shape(lengths), repetitions);
 }
 
 AllReduceTimes measure_all_reduce(Backend& backend, std::int64_t bytes) {

@@ -11,6 +11,9 @@ struct Cost {
   double seconds = 0;
   /// Mean absolute relative error on held-out measurements; 0 when the cost is exact by definition.
   double relative_error = 0;
+  /// The part of that error which all uses of the cost share (a bias), and which therefore does not
+  /// average out over the steps: what intervals of a mean are made of.
+  double shared_error = 0;
   /// How far outside the measured range: 1 inside, 2 = twice the largest measured size.
   double extrapolation = 1;
   bool unseen_shape =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -149,6 +150,12 @@ double tail_slope(const Knots& knots) {
   return relative_slope(std::span(knots).subspan(first));
 }
 
+double shared_error(const FitErrors& errors, int samples) {
+  const double scattered =
+      errors.random.value_or(0) / std::sqrt(std::max(1.0, static_cast<double>(samples)));
+  return std::hypot(errors.bias.value_or(errors.random.value_or(0)), scattered);
+}
+
 Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch) {
   Cost result;
   switch (cost.form) {
@@ -173,11 +180,13 @@ Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch) {
   }
   const double inside = cost.errors.random.value_or(0);
   result.relative_error = inside;
+  result.shared_error = shared_error(cost.errors, cost.samples);
   const double x = range_variable(cost, op, batch);
   if (cost.range_hi > 0 && x > cost.range_hi) {
     result.extrapolation = x / cost.range_hi;
     result.relative_error =
         std::max(cost.errors.beyond.value_or(inside), inside) * result.extrapolation;
+    result.shared_error = result.relative_error;
   }
   return result;
 }

@@ -43,6 +43,10 @@ namespace stepsim {
 /// matrices, attention its inputs and outputs (dense: the score matrix too), others their tensors.
 [[nodiscard]] double op_bytes(const Op& op, const BatchShape& batch);
 
+/// The part of a fit's error that all its uses share: the held-out bias, and the scatter of single
+/// points over the square root of their number. Without a known bias all of it counts as shared.
+[[nodiscard]] double shared_error(const FitErrors& errors, int samples);
+
 /// Seconds of one fitted cost for this op and batch, and how far outside its range that is.
 ///
 /// Table and PerSampleTable: linear between knots, below the first knot the first value, beyond the

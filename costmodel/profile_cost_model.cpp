@@ -95,6 +95,7 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
   if (!found.exact) {
     cost.unseen_shape = true;
     cost.relative_error = std::max(cost.relative_error, kUnseenShapeError);
+    cost.shared_error = cost.relative_error;
   }
   return cost;
 }
@@ -127,6 +128,7 @@ Cost ProfileCostModel::all_reduce(Bytes bytes, int ranks) const {
   const auto x = static_cast<double>(bytes.value());
   Cost cost;
   cost.relative_error = table.errors.random.value_or(0);
+  cost.shared_error = cost.relative_error;
   if (x <= last_bytes) {
     cost.seconds = interpolate(table.knots, x);
     return cost;
@@ -149,6 +151,7 @@ Cost ProfileCostModel::all_reduce(Bytes bytes, int ranks) const {
   cost.seconds = last_seconds + slope * (x - last_bytes);
   cost.relative_error =
       std::max(table.errors.beyond.value_or(0), cost.relative_error) * cost.extrapolation;
+  cost.shared_error = cost.relative_error;
   return cost;
 }
 

@@ -158,8 +158,8 @@ CollectiveCost read_collective(JsonReader reader) {
   cost.nodes = reader.has("nodes") ? reader.integer_in("nodes", 1, kMost) : 1;
   cost.dtype = reader.parsed("dtype", parse_dtype);
   cost.knots = read_knots(reader);
-  if (cost.knots.back().first <= 0) {
-    reader.fail("knots_s", "expected a knot of more than 0 bytes");
+  if (cost.knots.back().first <= 0 || cost.knots.back().first > 0x1p62) {
+    reader.fail("knots_s", "expected a last knot of more than 0 bytes, below 4 EiB");
   }
   if (reader.text_or("variable", "bytes") != "bytes") {
     reader.fail("variable", "the knots of a collective are over bytes");

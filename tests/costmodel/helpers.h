@@ -26,7 +26,7 @@ std::string error_of(Action action) {
 
 /// Writes a file in a fresh folder and gives its path.
 inline std::string written(const std::string& name, const std::string& text) {
-  const std::string path = fresh_folder() + "/" + name;
+  std::string path = fresh_folder() + "/" + name;
   std::ofstream(path, std::ios::binary) << text;
   return path;
 }

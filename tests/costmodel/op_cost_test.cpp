@@ -157,6 +157,11 @@ TEST_CASE("the slope of the tail is that of the line the tail was drawn from") {
     knots.emplace_back(x, 2 + 3 * x);
   }
   CHECK(tail_slope(knots) == Approx(3));
+  // Just inside and just outside of a quarter.
+  const std::vector<std::pair<double, double>> bent = {{24, 30}, {25, 10}, {60, 30}, {100, 40}};
+  CHECK(tail_slope(bent) == relative_slope(std::span(bent).subspan(1)));
+  CHECK(tail_slope(bent) != Approx(relative_slope(bent)));
+  CHECK(tail_slope(bent) != Approx(relative_slope(std::span(bent).subspan(2))));
   CHECK(tail_slope({{10, 5}}) == Approx(0.5));
   CHECK(tail_slope({{10, 5}, {100, 4}}) == 0);
   CHECK(tail_slope({{1, 5}, {100, 203}}) == Approx(2));

@@ -283,6 +283,9 @@ TEST_CASE("an all-reduce is read off the table of its number of ranks") {
   CHECK(beyond.seconds == Approx(3e-5 + 4096 * 2e-5 / 3072));
   CHECK(beyond.extrapolation == 2);
   CHECK(beyond.relative_error == Approx(0.2));
+  profile.collectives[0].knots = {{512, 9e-5}, {1024, 1e-5}, {2048, 3e-5}, {4096, 3.5e-5}};
+  CHECK(ProfileCostModel(profile).all_reduce(Bytes(8192), 2).seconds ==
+        Approx(3.5e-5 + 4096 * relative_slope(std::span(profile.collectives[0].knots).subspan(1))));
   CHECK(error_of([&] { (void)model.all_reduce(Bytes(32768), 2); }) ==
         "profile lab: the all_reduce of 2 ranks was measured from 1 KiB to 4 KiB; 32 KiB is 8.00 "
         "times beyond, and more than 4 times is refused: measure larger messages");

@@ -19,6 +19,7 @@ namespace {
 
 std::vector<std::string> names_of(const std::vector<Op>& ops) {
   std::vector<std::string> names;
+  names.reserve(ops.size());
   for (const auto& op : ops) {
     names.push_back(op.name + (op.pass == Pass::InputGradient    ? " dgrad"
                                : op.pass == Pass::WeightGradient ? " wgrad"

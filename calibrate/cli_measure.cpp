@@ -11,6 +11,7 @@
 #include "calibrate/cli_backend.h"
 #include "calibrate/cli_options.h"
 #include "calibrate/fit/fit.h"
+#include "calibrate/machine_load.h"
 #include "calibrate/measure.h"
 #include "calibrate/sample_log.h"
 #include "costmodel/input_error.h"
@@ -171,8 +172,22 @@ int kept_measurements(const std::string& path) {
   }
 }
 
+/// Others' work makes every time longer and less repeatable; better said before than after.
+void warn_when_busy() {
+  constexpr double kSeconds = 0.4;
+  constexpr double kTooBusy = 0.2;
+  const std::optional<double> busy = busy_share(kSeconds);
+  if (busy && *busy > kTooBusy) {
+    fmt::print(stderr,
+               "stepcal: warning: other programs keep this machine {:.0f} % busy; times will be "
+               "longer and noisier than on a quiet one\n",
+               *busy * 100);
+  }
+}
+
 /// False when interrupted, which is said.
 bool run_measure(const MeasureRequest& request) {
+  warn_when_busy();
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   MeasureHooks hooks;
   hooks.on_plan = print_plan;

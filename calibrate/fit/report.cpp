@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iterator>
 
 #include <fmt/core.h>
@@ -7,6 +8,8 @@
 
 namespace stepsim {
 namespace {
+
+constexpr double kNoisy = 0.1;
 
 std::string percent(const std::optional<double>& fraction, bool with_sign = false) {
   if (!fraction) {
@@ -91,6 +94,11 @@ std::string fit_report(const FitResult& result) {
                  profile.noise.step_jitter * 100,
                  profile.noise.drift * 100,
                  format_duration(profile.noise.sentinel_seconds));
+  if (std::max(profile.noise.step_jitter, profile.noise.drift) > kNoisy) {
+    text +=
+        "that is much: other programs were running, or the clock changed; measure again on a quiet "
+        "machine\n";
+  }
   return text;
 }
 

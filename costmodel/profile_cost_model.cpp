@@ -128,7 +128,7 @@ Cost ProfileCostModel::all_reduce(Bytes bytes, int ranks) const {
   const auto x = static_cast<double>(bytes.value());
   Cost cost;
   cost.relative_error = table.errors.random.value_or(0);
-  cost.shared_error = cost.relative_error;
+  cost.shared_error = shared_error(table.errors, static_cast<int>(table.knots.size()));
   if (x <= last_bytes) {
     cost.seconds = interpolate(table.knots, x);
     return cost;

@@ -52,7 +52,7 @@ double PricedModel::priced(const Op& op, const BatchShape& batch, std::size_t* g
     return candidate.name == name;
   });
   *group = static_cast<std::size_t>(known - groups_.begin());
-  const double sd = sd_of_mean_absolute(cost.relative_error);
+  const double sd = sd_of_mean_absolute(cost.shared_error);
   if (known == groups_.end()) {
     groups_.push_back({name, sd});
   } else {
@@ -93,7 +93,7 @@ BucketCosts PricedModel::bucket_costs(const std::vector<Bucket>& buckets) {
     lists.push_back(bucket.parameters);
     const std::int64_t bytes = bucket_bytes(bucket, sizes);
     const Cost cost = costs_.all_reduce(Bytes(bytes), ranks_);
-    collective_error_ = std::max(collective_error_, sd_of_mean_absolute(cost.relative_error));
+    collective_error_ = std::max(collective_error_, sd_of_mean_absolute(cost.shared_error));
     if (cost.extrapolation > 1) {
       ExtrapolationNote& note = notes_["all_reduce"];
       note.op = "all_reduce";

@@ -1,10 +1,11 @@
+#include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "costmodel/json_file.h"
+#include "costmodel/json_handler.h"
 
 namespace stepsim {
 namespace {
@@ -12,88 +13,11 @@ namespace {
 /// Deep enough for every file of ours, shallow enough for the stack of a recursive writer.
 constexpr std::size_t kMaxDepth = 100;
 
-/// Hands characters to the parser and tells its handler how far it has read.
-struct TrackingIterator {
-  // NOLINTBEGIN(readability-identifier-naming): std::iterator_traits looks for these names.
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-  // NOLINTEND(readability-identifier-naming)
-
-  const char* at = nullptr;
-  const char** read_to = nullptr;
-
-  reference operator*() const { return *at; }
-  TrackingIterator& operator++() {
-    *read_to = ++at;
-    return *this;
-  }
-  TrackingIterator operator++(int) {
-    TrackingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const TrackingIterator& other) const { return at == other.at; }
-  bool operator!=(const TrackingIterator& other) const { return at != other.at; }
-};
-
-/// What both handlers share: how far the parser has read.
-class Handler : public nlohmann::json_sax<Json> {
- public:
-  explicit Handler(std::string_view text) : text_(text), read_to_(text.data()) {}
-
-  /// False when the text was refused.
-  bool run() {
-    const char* end = text_.data() + text_.size();
-    return Json::sax_parse(TrackingIterator{text_.data(), &read_to_},
-                           TrackingIterator{end, &read_to_},
-                           static_cast<nlohmann::json_sax<Json>*>(this));
-  }
-
- protected:
-  [[nodiscard]] std::size_t offset() const {
-    return static_cast<std::size_t>(read_to_ - text_.data());
-  }
-  [[nodiscard]] std::string_view source() const { return text_; }
-
- private:
-  std::string_view text_;
-  const char* read_to_;
-};
-
-/// Line and column of an offset, and the line itself.
-SourcePlace place_of(std::string_view text,
-                     std::size_t offset,
-                     const std::string& file,
-                     int first_line) {
-  offset = std::min(offset, text.size());
-  SourcePlace place;
-  place.file = file;
-  place.line = first_line;
-  std::size_t start = 0;
-  for (std::size_t i = 0; i < offset; ++i) {
-    if (text[i] == '\n') {
-      ++place.line;
-      start = i + 1;
-    }
-  }
-  place.column = 1;
-  for (std::size_t i = start; i < offset; ++i) {
-    // Continuation bytes of UTF-8 belong to the character before.
-    place.column += (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 ? 1 : 0;
-  }
-  const std::size_t end = std::min(text.find('\n', start), text.size());
-  place.text = std::string(text.substr(start, end - start));
-  return place;
-}
-
 /// Builds the document; stops at the first thing that is wrong.
-class Builder : public Handler {
+class Builder : public JsonHandler {
  public:
   Builder(std::string_view text, const std::string& file, int first_line)
-      : Handler(text), file_(file), first_line_(first_line) {}
+      : JsonHandler(text), file_(file), first_line_(first_line) {}
 
   Json take() { return std::move(root_); }
 
@@ -225,100 +149,37 @@ class Builder : public Handler {
   std::vector<Json*> open_;
 };
 
-/// Walks the text until the value at `path` begins.
-class Locator : public Handler {
- public:
-  Locator(std::string_view text, std::string_view path) : Handler(text), path_(path) {}
-
-  [[nodiscard]] int line() const { return line_; }
-
-  bool null() override { return value(0); }
-  bool boolean(bool /*value*/) override { return value(0); }
-  // The parser has to read one character more to see that a number ends.
-  bool number_integer(number_integer_t /*value*/) override { return value(1); }
-  bool number_unsigned(number_unsigned_t /*value*/) override { return value(1); }
-  bool number_float(number_float_t /*value*/, const string_t& /*raw*/) override { return value(1); }
-  bool string(string_t& /*value*/) override { return value(0); }
-  bool binary(binary_t& /*value*/) override { return false; }
-  bool start_object(std::size_t /*size*/) override { return open(false); }
-  bool start_array(std::size_t /*size*/) override { return open(true); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(string_t& name) override {
-    levels_.back().key = name;
-    return true;
-  }
-  bool parse_error(std::size_t /*position*/,
-                   const std::string& /*last_token*/,
-                   const nlohmann::detail::exception& /*error*/) override {
-    return false;
-  }
-
- private:
-  struct Level {
-    bool array = false;
-    std::size_t index = 0;
-    std::string key;
-  };
-
-  /// True to go on: the value that begins here is not the one.
-  bool look(std::size_t read_ahead) {
-    std::string here;
-    for (const auto& level : levels_) {
-      if (level.array) {
-        here += fmt::format("[{}]", level.index);
-      } else {
-        here += (here.empty() ? "" : ".") + level.key;
-      }
-    }
-    if (here != path_) {
-      return true;
-    }
-    line_ = place_of(source(), offset() - read_ahead, "", 1).line;
-    return false;
-  }
-
-  void count() {
-    if (!levels_.empty()) {
-      ++levels_.back().index;
-    }
-  }
-
-  bool value(std::size_t read_ahead) {
-    const bool go_on = look(read_ahead);
-    count();
-    return go_on;
-  }
-
-  bool open(bool array) {
-    const bool go_on = look(0);
-    levels_.push_back({array, 0, ""});
-    return go_on;
-  }
-
-  bool close() {
-    levels_.pop_back();
-    count();
-    return true;
-  }
-
-  std::string_view path_;
-  int line_ = 0;
-  std::vector<Level> levels_;
-};
-
 }  // namespace
+
+SourcePlace place_of(std::string_view text,
+                     std::size_t offset,
+                     const std::string& file,
+                     int first_line) {
+  offset = std::min(offset, text.size());
+  SourcePlace place;
+  place.file = file;
+  place.line = first_line;
+  std::size_t start = 0;
+  for (std::size_t i = 0; i < offset; ++i) {
+    if (text[i] == '\n') {
+      ++place.line;
+      start = i + 1;
+    }
+  }
+  place.column = 1;
+  for (std::size_t i = start; i < offset; ++i) {
+    // Continuation bytes of UTF-8 belong to the character before.
+    place.column += (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 ? 1 : 0;
+  }
+  const std::size_t end = std::min(text.find('\n', start), text.size());
+  place.text = std::string(text.substr(start, end - start));
+  return place;
+}
 
 Json parse_json(std::string_view text, const std::string& file, int first_line) {
   Builder builder(text, file, first_line);
   builder.run();
   return builder.take();
-}
-
-int line_of(std::string_view text, std::string_view path) {
-  Locator locator(text, path);
-  locator.run();
-  return locator.line();
 }
 
 }  // namespace stepsim

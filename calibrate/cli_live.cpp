@@ -52,7 +52,7 @@ std::vector<std::string> choose_outputs(const OptionParser& parser,
   if (parser.has("out") == parser.has("out-dir")) {
     parser.fail("give either --out-dir FOLDER or --out FILE… with one file for each plan");
   }
-  const std::vector<std::string> outputs =
+  std::vector<std::string> outputs =
       parser.has("out-dir") ? outputs_in_folder(parser, plans) : parser.list("out");
   if (outputs.size() != plans.size()) {
     parser.fail(fmt::format("--out: {} files for {} plans", outputs.size(), plans.size()));

@@ -94,7 +94,7 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
   request->box = box_of_limits(request->model,
                                parser.get<std::int64_t>("max-length"),
                                parser.get<std::int64_t>("max-tokens"));
-  const Bytes first(1024 * 1024);
+  const Bytes first(std::int64_t{1} << 20U);
   request->buckets =
       buckets_by_cap(request->model, first, parse_bytes(parser.get<std::string>("bucket-cap")));
 }

@@ -1,7 +1,10 @@
 #include "calibrate/grid.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -10,7 +13,8 @@
 namespace stepsim {
 namespace {
 
-constexpr std::int64_t kStep = 16;  ///< Lengths are multiples of this, and of it plus a little.
+constexpr std::int64_t kStep = 16;        ///< Widest vector of fp32.
+constexpr std::int64_t kPaddingStep = 8;  ///< From here on lengths count as padded to a multiple.
 constexpr double kWiden = 1.25;
 
 /// `count` whole numbers from lo to hi, spaced geometrically, without repeats; one number is the
@@ -26,17 +30,29 @@ std::vector<std::int64_t> geometric(std::int64_t lo, std::int64_t hi, int count)
   return values;
 }
 
-std::vector<std::int64_t> grid_lengths(const GridBox& box, int count, std::int64_t longest) {
-  const std::int64_t lo = box.min_length < kStep ? box.min_length : box.min_length / kStep * kStep;
-  std::int64_t hi = (box.max_length + kStep - 1) / kStep * kStep;
-  if (longest > 0) {
-    hi = std::min(hi, longest);
+/// A length of the grid, and the aligned one beside it; 0 = none.
+struct GridLength {
+  std::int64_t length = 0;
+  std::int64_t aligned = 0;
+};
+
+std::vector<GridLength> grid_lengths(const GridBox& box, int count, std::int64_t longest) {
+  constexpr std::array<std::int64_t, 12> kPast = {5, 11, 2, 14, 7, 9, 3, 13, 6, 10, 1, 15};
+  const std::int64_t lo = box.min_length;
+  const std::int64_t hi = longest > 0 ? std::min(box.max_length, longest) : box.max_length;
+  const bool padded = box.length_step >= kPaddingStep;
+  const std::int64_t step = padded ? box.length_step : kStep;
+  std::vector<GridLength> lengths;
+  const std::vector<std::int64_t> ideal = geometric(lo, std::max(lo, hi), count);
+  for (std::size_t i = 0; i < ideal.size(); ++i) {
+    const bool inner = i > 0 && i + 1 < ideal.size();
+    const std::int64_t past = padded || !inner ? 0 : kPast[i % kPast.size()];
+    const std::int64_t base = (ideal[i] - past + step / 2) / step * step;
+    const std::int64_t length = inner ? std::clamp(base + past, lo, hi) : ideal[i];
+    const std::int64_t aligned = padded ? length + step : base;
+    const bool partner = i % 4 == 0 && aligned != length && aligned >= lo && aligned <= hi;
+    lengths.push_back({length, partner ? aligned : 0});
   }
-  std::vector<std::int64_t> lengths = geometric(lo, std::max(lo, hi), count);
-  for (std::size_t i = 1; i + 1 < lengths.size(); ++i) {
-    lengths[i] = std::clamp((lengths[i] + kStep / 2) / kStep * kStep, lo, hi);
-  }
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   return lengths;
 }
 
@@ -87,7 +103,8 @@ GridBox box_of_plans(std::span<const Plan> plans) {
               first.samples,
               first.samples,
               first.padded_tokens(),
-              first.padded_tokens()};
+              first.padded_tokens(),
+              first.max_length};
   for (const Plan& plan : plans) {
     if (plan.model != plans.front().model || plan.ranks != plans.front().ranks) {
       throw InputError(fmt::format(
@@ -97,6 +114,7 @@ GridBox box_of_plans(std::span<const Plan> plans) {
     }
     for (const MicroBatch& batch : plan.micro_batches) {
       const BatchShape shape = batch.shape();
+      box.length_step = std::gcd(box.length_step, shape.max_length);
       box.min_length = std::min(box.min_length, shape.max_length);
       box.max_length = std::max(box.max_length, shape.max_length);
       box.min_samples = std::min(box.min_samples, shape.samples);
@@ -136,14 +154,13 @@ std::vector<GridPoint> make_grid(const GridBox& box,
                                  const GridDensity& density,
                                  std::int64_t longest) {
   std::vector<GridPoint> points;
-  const std::vector<std::int64_t> lengths = grid_lengths(box, density.lengths, longest);
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    add_points(box, lengths[i], density.sample_counts, &points);
-    const std::int64_t past = 1 + static_cast<std::int64_t>(i % 5);
-    const bool room = longest == 0 || lengths[i] + past <= longest;
-    const std::int64_t partner = room ? lengths[i] + past : lengths[i] - past;
-    if (partner >= 1) {
-      add_points(box, partner, (density.sample_counts + 1) / 3, &points);
+  std::set<std::int64_t> seen;
+  for (const GridLength& entry : grid_lengths(box, density.lengths, longest)) {
+    if (seen.insert(entry.length).second) {
+      add_points(box, entry.length, density.sample_counts, &points);
+    }
+    if (entry.aligned > 0 && seen.insert(entry.aligned).second) {
+      add_points(box, entry.aligned, (density.sample_counts + 1) / 3, &points);
     }
   }
   return points;

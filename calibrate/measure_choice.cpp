@@ -62,7 +62,7 @@ MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estim
   plan.buckets = request.buckets;
   plan.all_reduce_bytes = all_reduce_sizes(request.model, request.buckets, request.ranks);
   constexpr std::array<GridDensity, 7> kDensities = {
-      {{9, 5}, {8, 4}, {7, 4}, {6, 3}, {5, 3}, {4, 2}, {3, 2}}};
+      {{11, 5}, {9, 5}, {8, 4}, {7, 3}, {6, 3}, {5, 2}, {4, 2}}};
   for (const GridDensity& density : kDensities) {
     plan.points = make_grid(request.box, density, request.model.max_length);
     plan.repetitions = 3;

@@ -17,6 +17,7 @@ GridBox box_from_json(const Json& json, const std::string& file, int line) {
   box.max_samples = reader.integer("max_samples");
   box.min_tokens = reader.integer("min_tokens");
   box.max_tokens = reader.integer("max_tokens");
+  box.length_step = reader.integer("length_step");
   return box;
 }
 
@@ -49,7 +50,8 @@ Json plan_json(const MeasurePlan& plan) {
             {"min_samples", plan.box.min_samples},
             {"max_samples", plan.box.max_samples},
             {"min_tokens", plan.box.min_tokens},
-            {"max_tokens", plan.box.max_tokens}}},
+            {"max_tokens", plan.box.max_tokens},
+            {"length_step", plan.box.length_step}}},
           {"points", points},
           {"passes", plan.passes},
           {"repetitions", plan.repetitions},

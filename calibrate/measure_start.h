@@ -7,6 +7,7 @@
 namespace stepsim {
 
 /// What the backend says of itself, and how fast it is.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct Probe {
   Json description;
   StepEstimate estimate;

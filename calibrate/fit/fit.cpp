@@ -97,6 +97,7 @@ std::vector<FitRow> make_rows(const std::vector<OpCost>& costs,
     groups[{costs[i].op_class, costs[i].pass, i >= exact}].push_back(&costs[i]);
   }
   std::vector<FitRow> rows;
+  rows.reserve(groups.size());
   for (const auto& [key, group] : groups) {
     rows.push_back(make_row(key, group, all));
   }

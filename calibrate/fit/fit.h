@@ -32,6 +32,7 @@ struct FitRow {
 };
 
 /// A profile and how it came about.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct FitResult {
   Profile profile;
   std::vector<FitRow> rows;

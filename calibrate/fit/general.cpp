@@ -1,6 +1,7 @@
 #include "calibrate/fit/general.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -20,13 +21,16 @@ struct Row {
 
 using Group = std::vector<Row>;
 
-Candidate general_form(const Group& group) {
+/// The forms of a general entry, simplest first.
+std::vector<Candidate> general_forms(const Group& group) {
   if (group.front().op->rows != Rows::Elements) {
-    return {CostForm::Roofline, {"1", "flops", "bytes"}};
+    return {{CostForm::Roofline, {"1", "flops", "bytes"}}};
   }
-  const bool one_size = group.size() < 2;
-  return one_size ? Candidate{CostForm::Features, {"elements"}}
-                  : Candidate{CostForm::Features, {"1", "elements"}};
+  if (group.size() < 2) {
+    return {{CostForm::Features, {"elements"}}};
+  }
+  // Copies of a few hundred kilobytes are in a cache, others are not: no line fits both.
+  return {{CostForm::Features, {"1", "elements"}}, {CostForm::Table, {}}};
 }
 
 OpCost fit_rows(const Candidate& candidate, const Group& rows) {
@@ -47,7 +51,15 @@ OpCost fit_rows(const Candidate& candidate, const Group& rows) {
     cost.range_lo = std::min(cost.range_lo, x);
     cost.range_hi = std::max(cost.range_hi, x);
   }
-  cost.coefficients = relative_nnls(features, seconds);
+  if (candidate.form == CostForm::Table) {
+    std::vector<std::pair<double, double>> pairs;
+    for (const Row& row : rows) {
+      pairs.emplace_back(variable_of(*row.op, row.point.batch), row.point.seconds);
+    }
+    cost.knots = make_knots(std::move(pairs));
+  } else {
+    cost.coefficients = relative_nnls(features, seconds);
+  }
   return cost;
 }
 
@@ -92,6 +104,23 @@ FitErrors general_errors(const Candidate& candidate, const Group& rows) {
   return {random.mean(), block.mean(), std::nullopt, both.bias()};
 }
 
+/// The form with the smallest error on a size left out.
+OpCost best_general(const Group& rows) {
+  OpCost best;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : general_forms(rows)) {
+    OpCost cost = fit_rows(candidate, rows);
+    cost.errors = general_errors(candidate, rows);
+    const double error = cost.errors.block.value_or(0);
+    // The allowance lets the simpler form win when both are exact to rounding.
+    if (error + 1e-9 < lowest * 0.98) {
+      lowest = error;
+      best = std::move(cost);
+    }
+  }
+  return best;
+}
+
 bool has_no_sizes(const Op& op) {
   return op.n == 0 && op.k == 0 && op.heads == 0 && op.head_dim == 0;
 }
@@ -115,9 +144,7 @@ std::vector<OpCost> fit_general(const std::vector<Series>& all) {
     if (rows.front().op->rows != Rows::Elements && !several && rows.size() < 8) {
       continue;
     }
-    const Candidate candidate = general_form(rows);
-    costs.push_back(fit_rows(candidate, rows));
-    costs.back().errors = general_errors(candidate, rows);
+    costs.push_back(best_general(rows));
   }
   return costs;
 }

@@ -8,8 +8,9 @@
 namespace stepsim {
 
 /// Entries for sizes that were never measured, one for each class, pass and dtype that has at least
-/// two series or eight points: roofline sums [1, flops, bytes]; [1, elements] for ops that do not
-/// depend on the batch (a single size: proportional to the elements, at least one size needed).
+/// two series or eight points: roofline sums [1, flops, bytes]; for ops that do not depend
+/// on the batch [1, elements] or a table over the elements, whichever prices a size left out better
+/// (a single size: proportional to the elements).
 ///
 /// Their `random` error leaves out every fifth point; `block` leaves out one series after the
 /// other, which is what the entry is for; `bias` is over both.

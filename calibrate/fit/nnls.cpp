@@ -32,18 +32,25 @@ Eigen::VectorXd solve_free(const Eigen::MatrixXd& a,
   return full;
 }
 
-/// Moves x towards `target` until the first free coefficient reaches 0, and fixes those that did.
+/// Moves x towards `target` until the first free coefficient reaches 0, and fixes that one (and
+/// whichever reached it too), so that the caller's loop ends.
 void step_back(const Eigen::VectorXd& target, Eigen::VectorXd* x, std::vector<char>* free) {
   double alpha = 1;
+  Eigen::Index first = -1;
   for (Eigen::Index j = 0; j < x->size(); ++j) {
     if ((*free)[static_cast<std::size_t>(j)] != 0 && target(j) <= 0) {
       const double gap = (*x)(j)-target(j);
-      alpha = std::min(alpha, gap > 0 ? (*x)(j) / gap : 0);
+      const double reach = gap > 0 ? (*x)(j) / gap : 0;
+      if (first < 0 || reach < alpha) {
+        alpha = reach;
+        first = j;
+      }
     }
   }
   *x += alpha * (target - *x);
   for (Eigen::Index j = 0; j < x->size(); ++j) {
-    if ((*free)[static_cast<std::size_t>(j)] != 0 && target(j) <= 0 && (*x)(j) <= 1e-14) {
+    const bool zero = target(j) <= 0 && (*x)(j) <= 1e-14;
+    if ((*free)[static_cast<std::size_t>(j)] != 0 && (j == first || zero)) {
       (*free)[static_cast<std::size_t>(j)] = 0;
       (*x)(j) = 0;
     }

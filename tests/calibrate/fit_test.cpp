@@ -256,6 +256,27 @@ TEST_CASE("the general entry prices sizes that were not measured") {
         doctest::Approx(test::planted_seconds(copy, padded(1, 1))).epsilon(1e-6));
 }
 
+TEST_CASE("copies that fall out of a cache are priced by a table over their elements") {
+  std::vector<OpSample> samples;
+  const auto seconds = [](std::int64_t n) {
+    return 1e-9 * static_cast<double>(n) * (n > 50000 ? 4 : 1);
+  };
+  for (std::int64_t n = 100; n < 1000000; n *= 2) {
+    OpSample sample;
+    sample.op = elements_op(OpClass::GradientCopyOut, n, Dtype::F32);
+    sample.batch = padded(1, 16);
+    sample.seconds = seconds(n);
+    samples.push_back(sample);
+  }
+  const std::vector<OpCost> general = fit_general(make_series(samples));
+  REQUIRE(general.size() == 1);
+  CHECK(general[0].form == CostForm::Table);
+  for (const std::int64_t n : {150, 20000, 300000}) {
+    const Op copy = elements_op(OpClass::GradientCopyOut, n, Dtype::F32);
+    CHECK(evaluate(general[0], copy, {}).seconds == doctest::Approx(seconds(n)).epsilon(0.01));
+  }
+}
+
 TEST_CASE("a class with one series of few points gets no general entry") {
   std::vector<OpSample> samples = planted_samples(gemm(144, 48), 0, 1);
   samples.resize(7);

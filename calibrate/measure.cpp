@@ -90,13 +90,14 @@ class Measurement {
   }
 
   /// What is left to do of a pass.
-  RankPass remaining(int pass) const {
+  [[nodiscard]] RankPass remaining(int pass) const {
     RankPass task;
     task.pass = pass;
     task.ranks = plan_.ranks;
     task.repetitions = plan_.repetitions;
     task.sentinel = sentinel_lengths(plan_.model);
     task.clock_offset = clock_offset_;
+    task.bucket_bytes = bucket_bytes(plan_.model, plan_.buckets);
     for (const GridPoint& point : order_of_pass(plan_, pass)) {
       const bool enough = pass >= kFewestPasses && is_precise(point);
       if (!enough && !log_.has_all_ranks(point, pass, plan_.ranks)) {

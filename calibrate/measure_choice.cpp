@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "calibrate/measure.h"
+#include "calibrate/measure_rank.h"
 
 namespace stepsim {
 namespace {
@@ -20,14 +21,16 @@ std::int64_t gradient_bytes(const TransformerConfig& model) {
   return total;
 }
 
-/// Of an average pass; about 1 GB/s through the loopback device, and a barrier each time.
-double collective_seconds(const MeasurePlan& plan) {
-  constexpr double kBarrier = 0.3e-3;
+/// Of an average pass; about 0.5 GB/s through the loopback device, behind a step each time.
+double collective_seconds(const MeasurePlan& plan, double step_seconds) {
+  constexpr int kWarmUps = 2;
+  const std::vector<std::int64_t> buckets = bucket_bytes(plan.model, plan.buckets);
   double seconds = 0;
   for (int pass = 0; pass < 3; ++pass) {
     for (const std::int64_t bytes : all_reduces_of_pass(plan, pass)) {
-      const double repetitions = bytes > (16 << 20) ? 6 : 12;
-      seconds += repetitions * (kBarrier + static_cast<double>(bytes) * 1e-9) / 3;
+      const bool is_bucket = std::find(buckets.begin(), buckets.end(), bytes) != buckets.end();
+      const double repetitions = kWarmUps + collective_repetitions(bytes, is_bucket);
+      seconds += repetitions * (step_seconds + static_cast<double>(bytes) * 2e-9) / 3;
     }
   }
   return seconds;
@@ -48,7 +51,8 @@ double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
   const GridPoint small{static_cast<std::int64_t>(sentinel.size()), sentinel.front()};
   const double sentinels = 1 + std::ceil(static_cast<double>(plan.points.size()) / 10);
   return kStartSeconds + steps * (1 + plan.repetitions) +
-         sentinels * 4 * estimate.step(plan.model, small) + collective_seconds(plan);
+         sentinels * 4 * estimate.step(plan.model, small) +
+         collective_seconds(plan, estimate.step(plan.model, small));
 }
 
 MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estimate) {

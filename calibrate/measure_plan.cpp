@@ -8,6 +8,9 @@
 namespace stepsim {
 namespace {
 
+constexpr std::int64_t kSmallest = 1024;
+constexpr std::int64_t kLargest = std::int64_t{64} << 20U;
+
 GridBox box_from_json(const Json& json, const std::string& file, int line) {
   JsonReader reader(json, file, line, "plan.box");
   GridBox box;
@@ -114,17 +117,10 @@ std::vector<std::vector<int>> buckets_by_cap(const TransformerConfig& model,
   return buckets;
 }
 
-std::vector<std::int64_t> all_reduce_sizes(const TransformerConfig& model,
-                                           const std::vector<std::vector<int>>& buckets,
-                                           int ranks) {
-  std::vector<std::int64_t> sizes;
-  if (ranks < 2) {
-    return sizes;
-  }
-  for (std::int64_t bytes = 1024; bytes <= 64 * 1024 * 1024; bytes *= 2) {
-    sizes.push_back(bytes);
-  }
+std::vector<std::int64_t> bucket_bytes(const TransformerConfig& model,
+                                       const std::vector<std::vector<int>>& buckets) {
   const std::vector<Parameter> tensors = parameters(model);
+  std::vector<std::int64_t> sizes;
   for (const auto& bucket : buckets) {
     Bytes size;
     for (const int index : bucket) {
@@ -132,6 +128,21 @@ std::vector<std::int64_t> all_reduce_sizes(const TransformerConfig& model,
     }
     sizes.push_back(size.value());
   }
+  return sizes;
+}
+
+std::vector<std::int64_t> all_reduce_sizes(const TransformerConfig& model,
+                                           const std::vector<std::vector<int>>& buckets,
+                                           int ranks) {
+  std::vector<std::int64_t> sizes;
+  if (ranks < 2) {
+    return sizes;
+  }
+  for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
+    sizes.push_back(bytes);
+  }
+  const std::vector<std::int64_t> own = bucket_bytes(model, buckets);
+  sizes.insert(sizes.end(), own.begin(), own.end());
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;

@@ -41,6 +41,10 @@ struct MeasurePlan {
                                                            Bytes first_cap,
                                                            Bytes cap);
 
+/// [bucket] Bytes of its gradients.
+[[nodiscard]] std::vector<std::int64_t> bucket_bytes(const TransformerConfig& model,
+                                                     const std::vector<std::vector<int>>& buckets);
+
 /// Sizes to all-reduce: 1 KiB to 64 MiB doubling and the buckets' own, ascending. None for one
 /// rank.
 [[nodiscard]] std::vector<std::int64_t> all_reduce_sizes(

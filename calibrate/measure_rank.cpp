@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include <fmt/core.h>
-#include <time.h>
 
 #include "calibrate/sample_log.h"
 #include "calibrate/statistics.h"
@@ -18,18 +17,6 @@ constexpr int kSentinelRepetitions = 3;
 constexpr std::size_t kPointsPerSentinel = 10;
 constexpr int kCollectiveWarmUps = 2;
 
-/// Few repetitions of what takes long: about 50 ms a size over a local network.
-int collective_repetitions(std::int64_t bytes) {
-  constexpr std::int64_t kKiB = 1024;
-  if (bytes <= 64 * kKiB) {
-    return 30;
-  }
-  if (bytes <= 1024 * kKiB) {
-    return 15;
-  }
-  return bytes <= 16 * 1024 * kKiB ? 8 : 4;
-}
-
 /// [kind] Mean time over a kind's occurrences in the step.
 std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<double>& seconds) {
   std::vector<double> sums(kinds.ops.size(), 0.0);
@@ -40,6 +27,11 @@ std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<dou
     sums[kind] /= kinds.counts[kind];
   }
   return sums;
+}
+
+bool is_bucket(const RankPass& pass, std::int64_t bytes) {
+  return std::find(pass.bucket_bytes.begin(), pass.bucket_bytes.end(), bytes) !=
+         pass.bucket_bytes.end();
 }
 
 std::string measure_point(Backend& backend,
@@ -58,11 +50,15 @@ std::string measure_point(Backend& backend,
       pass.pass, pass.rank, clock_seconds() + pass.clock_offset, batch_shape(lengths), repetitions);
 }
 
-AllReduceTimes measure_all_reduce(Backend& backend, std::int64_t bytes) {
+/// Each behind a training step and before the next one, as in use: between busy ranks the transfer
+/// has to wait for a core now and then, and can take several times as long as between idle ones.
+AllReduceTimes measure_all_reduce(Backend& backend, const RankPass& pass, std::int64_t bytes) {
   AllReduceTimes times;
   times.bytes = bytes;
-  for (int i = -kCollectiveWarmUps; i < collective_repetitions(bytes); ++i) {
-    backend.barrier();
+  backend.barrier();
+  const int repetitions = collective_repetitions(bytes, is_bucket(pass, bytes));
+  for (int i = -kCollectiveWarmUps; i < repetitions; ++i) {
+    static_cast<void>(backend.time_step(pass.sentinel));
     const CollectiveTimes once = backend.time_all_reduce(Bytes(bytes));
     if (i >= 0) {
       times.arrival.push_back(once.arrival);
@@ -81,6 +77,14 @@ void append_list(const char* key, const std::vector<double>& seconds, std::strin
 }
 
 }  // namespace
+
+int collective_repetitions(std::int64_t bytes, bool is_bucket) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  if (is_bucket) {
+    return 16;
+  }
+  return bytes <= kMiB ? 4 : (bytes <= 16 * kMiB ? 3 : 2);
+}
 
 double clock_seconds() {
   timespec now{};
@@ -121,7 +125,7 @@ void measure_rank_pass(Backend& backend,
     send(measure_point(backend, pass, kinds, pass.points[i]));
   }
   for (const std::int64_t bytes : pass.all_reduce_bytes) {
-    send(all_reduce_times_line(measure_all_reduce(backend, bytes)));
+    send(all_reduce_times_line(measure_all_reduce(backend, pass, bytes)));
   }
   sentinel();
 }

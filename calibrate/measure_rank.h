@@ -17,9 +17,14 @@ struct RankPass {
   int repetitions = 3;
   std::vector<GridPoint> points;  ///< Still to measure, the same on all ranks.
   std::vector<std::int64_t> all_reduce_bytes;
-  std::vector<std::int64_t> sentinel;  ///< Lengths.
-  double clock_offset = 0;             ///< Added to clock_seconds() to get `at_seconds`.
+  std::vector<std::int64_t> bucket_bytes;  ///< Sizes that the job itself reduces.
+  std::vector<std::int64_t> sentinel;      ///< Lengths.
+  double clock_offset = 0;                 ///< Added to clock_seconds() to get `at_seconds`.
 };
+
+/// Times a size is all-reduced in one pass: most for the job's own buckets, since between busy
+/// ranks a single time says little, and few for what takes long.
+[[nodiscard]] int collective_repetitions(std::int64_t bytes, bool is_bucket);
 
 /// Seconds on CLOCK_MONOTONIC, which all processes of a host share.
 [[nodiscard]] double clock_seconds();

@@ -68,6 +68,9 @@ SampleFile read_sample_file(const std::string& path, std::vector<std::string>* w
   return file;
 }
 
+/// Share of the repetitions of a collective left out as hiccups of the machine.
+constexpr double kSlowestLeftOut = 0.01;
+
 SampleSet combine_samples(const SampleLog& log) {
   SampleSet set;
   std::vector<double> factors;
@@ -87,10 +90,11 @@ SampleSet combine_samples(const SampleLog& log) {
     set.collectives.push_back({"all_reduce",
                                size.first,
                                size.second,
-                               median(seconds),
+                               trimmed_mean(seconds, kSlowestLeftOut),
                                quantile(seconds, 0.2),
                                quantile(seconds, 0.8),
-                               static_cast<int>(seconds.size())});
+                               static_cast<int>(seconds.size()),
+                               seconds});
   }
   set.sentinels = log.sentinels();
   return set;

@@ -28,10 +28,13 @@ struct CollectiveSample {
   std::string kind = "all_reduce";
   int ranks = 0;
   std::int64_t bytes = 0;
+  /// Mean over repetitions and passes without the slowest 1 %: between busy ranks the times have
+  /// two or three levels, and the mean of many steps holds the mean of them, not the middle one.
   double seconds = 0;
   double p20 = 0;
   double p80 = 0;
   int repetitions = 0;
+  std::vector<double> all_seconds;  ///< Every repetition.
 };
 
 /// The same small step again and again, to see the machine drift.

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 namespace stepsim {
 
@@ -18,6 +19,13 @@ double quantile(std::vector<double> values, double q) {
 
 double median(std::vector<double> values) {
   return quantile(std::move(values), 0.5);
+}
+
+double trimmed_mean(std::vector<double> values, double left_out) {
+  std::sort(values.begin(), values.end());
+  const auto count = static_cast<double>(values.size());
+  values.resize(values.size() - static_cast<std::size_t>(left_out * count));
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double robust_deviation(const std::vector<double>& values) {

@@ -58,7 +58,10 @@ struct CollectiveCost {
   int ranks = 0;
   int nodes = 1;
   Dtype dtype = Dtype::F32;
-  std::vector<std::pair<double, double>> knots;  ///< (bytes per rank, seconds), ascending.
+  std::vector<std::pair<double, double>> knots;  ///< (bytes per rank, mean seconds), ascending.
+  /// How single collectives scatter around that mean: quantiles of time / mean, evenly spaced from
+  /// the smallest to the largest; empty = always the mean.
+  std::vector<double> spread;
   FitErrors errors;
 
   bool operator==(const CollectiveCost&) const = default;
@@ -123,6 +126,8 @@ class ProfileCostModel : public CostModel {
   [[nodiscard]] Cost all_reduce(Bytes bytes, int ranks) const override;
   [[nodiscard]] double launch_seconds() const override { return profile_.launch_seconds; }
   [[nodiscard]] bool host_is_device() const override { return profile_.host_is_device; }
+  /// CollectiveCost::spread of the all-reduce over `ranks`; empty when there is none.
+  [[nodiscard]] std::vector<double> all_reduce_spread(int ranks) const;
   [[nodiscard]] const Profile& profile() const { return profile_; }
 
  private:

@@ -155,4 +155,8 @@ Cost ProfileCostModel::all_reduce(Bytes bytes, int ranks) const {
   return cost;
 }
 
+std::vector<double> ProfileCostModel::all_reduce_spread(int ranks) const {
+  return ranks == 1 ? std::vector<double>{} : table_for(ranks).spread;
+}
+
 }  // namespace stepsim

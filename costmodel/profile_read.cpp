@@ -164,6 +164,13 @@ CollectiveCost read_collective(JsonReader reader) {
   if (reader.text_or("variable", "bytes") != "bytes") {
     reader.fail("variable", "the knots of a collective are over bytes");
   }
+  if (reader.has("spread")) {
+    cost.spread = reader.numbers("spread");
+    if (cost.spread.size() < 2 || cost.spread.front() < 0 ||
+        !std::is_sorted(cost.spread.begin(), cost.spread.end())) {
+      reader.fail("spread", "expected at least two quantiles of time / mean, ascending");
+    }
+  }
   cost.errors = read_errors(reader);
   return cost;
 }

@@ -74,6 +74,12 @@ Json collective_json(const CollectiveCost& cost) {
   json["dtype"] = name_of(cost.dtype);
   json["variable"] = "bytes";
   json["knots_s"] = knots_json(cost.knots);
+  if (!cost.spread.empty()) {
+    json["spread"] = Json::array();
+    for (const double ratio : cost.spread) {
+      json["spread"].push_back(finite(ratio));
+    }
+  }
   json["errors"] = errors_json(cost.errors);
   return json;
 }

@@ -17,10 +17,10 @@ namespace stepsim {
 
 namespace {
 
-/// Standard normal draws by our own code: std::normal_distribution differs between libraries.
-class NormalDraws {
+/// Noise drawn by our own code: the distributions of <random> differ between libraries.
+class NoiseDraws {
  public:
-  explicit NormalDraws(std::uint64_t seed) : generator_(seed) {}
+  explicit NoiseDraws(std::uint64_t seed) : generator_(seed) {}
 
   double next() {
     // Box-Muller; u in (0, 1].
@@ -31,6 +31,18 @@ class NormalDraws {
 
   /// A factor with median 1 and relative spread sd.
   double factor(double sd) { return std::exp(sd * next()); }
+
+  /// A draw from a distribution given by evenly spaced quantiles; 1 when there are none.
+  double from(const std::vector<double>& quantiles) {
+    if (quantiles.empty()) {
+      return 1.0;
+    }
+    const double position = static_cast<double>(generator_() >> 11) * 0x1p-53 *
+                            static_cast<double>(quantiles.size() - 1);
+    const auto low = static_cast<std::size_t>(position);
+    return quantiles[low] +
+           (position - static_cast<double>(low)) * (quantiles[low + 1] - quantiles[low]);
+  }
 
  private:
   std::mt19937_64 generator_;
@@ -47,12 +59,13 @@ struct Run {
   std::vector<const PricedBatch*> batches;  ///< [step * ranks + rank]
   std::vector<double> rank_factor;          ///< [rank] slow ranks
   double jitter = 0;
+  std::vector<double> all_reduce_spread;  ///< Quantiles of a single all-reduce over its mean.
 
   [[nodiscard]] const BucketCosts& buckets(int step) const { return step == 0 ? initial : rebuilt; }
 };
 
 StepInput step_input(
-    const Run& run, int step, const CostFactors& factors, double common, NormalDraws* noise) {
+    const Run& run, int step, const CostFactors& factors, double common, NoiseDraws* noise) {
   const BucketCosts& buckets = run.buckets(step);
   StepInput input;
   input.host_is_device = run.profile.host_is_device;
@@ -66,7 +79,8 @@ StepInput step_input(
         *run.batches[static_cast<std::size_t>(step) * ranks + rank], buckets, factors, factor));
   }
   for (const double seconds : buckets.all_reduce) {
-    input.all_reduce.push_back(to_duration(seconds * common * factors.collective));
+    const double scatter = noise != nullptr ? noise->from(run.all_reduce_spread) : 1.0;
+    input.all_reduce.push_back(to_duration(seconds * common * factors.collective * scatter));
   }
   return input;
 }
@@ -75,7 +89,7 @@ StepInput step_input(
 std::vector<double> steady_step_times(const Run& run,
                                       const CostFactors& factors,
                                       double common,
-                                      NormalDraws& noise) {
+                                      NoiseDraws& noise) {
   std::vector<RankClock> clocks(static_cast<std::size_t>(run.scenario.ranks));
   std::vector<double> times;
   for (int step = 0; step < run.plan.steps; ++step) {
@@ -185,7 +199,7 @@ StepTimeSummary step_times_without_noise(const Prediction& prediction, int warmu
 
 /// Step statistics under jitter, and the 90 % interval of the mean under jitter, fit errors, drift.
 void add_noise(const Run& run, int runs, StepTimeSummary& times) {
-  NormalDraws noise(run.scenario.seed);
+  NoiseDraws noise(run.scenario.seed);
   std::vector<double> all;
   double largest = 0;
   std::vector<double> means;
@@ -246,7 +260,7 @@ Prediction predict(const Scenario& scenario,
   const ProfileCostModel costs(profile);
   PricedModel model(scenario, costs);
   const BucketLists lists = bucket_lists(scenario);
-  Run run{scenario, profile, plan, model, {}, {}, {}, {}, 0};
+  Run run{scenario, profile, plan, model, {}, {}, {}, {}, 0, {}};
   run.initial = model.bucket_costs(lists.initial);
   run.rebuilt = model.bucket_costs(lists.rebuilt);
   for (const MicroBatch& batch : plan.micro_batches) {
@@ -256,6 +270,7 @@ Prediction predict(const Scenario& scenario,
   for (const SlowRank& slow : scenario.slow_ranks) {
     run.rank_factor[static_cast<std::size_t>(slow.rank)] *= slow.factor;
   }
+  run.all_reduce_spread = costs.all_reduce_spread(scenario.ranks);
   run.jitter = scenario.jitter > 0 ? scenario.jitter : profile.noise.step_jitter;
 
   Prediction prediction;

@@ -75,6 +75,25 @@ std::optional<double> beyond_error(const std::vector<std::pair<double, double>>&
   return std::abs(predicted / knots.back().second - 1);
 }
 
+/// Quantiles of single times over their mean, of the size with most repetitions.
+std::vector<double> scatter(const Group& group) {
+  constexpr int kQuantiles = 21;
+  constexpr std::size_t kFewest = 50;
+  const auto most = std::max_element(group.begin(), group.end(), [](const auto& a, const auto& b) {
+    return a.all_seconds.size() < b.all_seconds.size();
+  });
+  std::vector<double> ratios;
+  if (most->all_seconds.size() < kFewest) {
+    return ratios;
+  }
+  for (int i = 0; i < kQuantiles; ++i) {
+    const double q = static_cast<double>(i) / (kQuantiles - 1);
+    // The last level is the slowest 1 %, as in the mean.
+    ratios.push_back(quantile(most->all_seconds, std::min(q, 0.99)) / most->seconds);
+  }
+  return ratios;
+}
+
 CollectiveFit fit_group(const Group& group) {
   CollectiveFit fit;
   fit.cost.ranks = group.front().ranks;
@@ -86,6 +105,7 @@ CollectiveFit fit_group(const Group& group) {
     all.add(without(fit.cost.knots, i), group[i].seconds);
   }
   fit.cost.errors = {all.mean(), std::nullopt, beyond_error(fit.cost.knots), all.bias()};
+  fit.cost.spread = scatter(group);
   for (const Band& band : kBands) {
     fit.bands.push_back(band_errors(band, group, fit.cost));
   }

@@ -141,11 +141,11 @@ NoiseProfile fit_noise(const SampleSet& samples) {
   NoiseProfile noise;
   std::vector<double> deviations;
   for (const JitterSample& point : samples.jitter) {
-    const double center = point.step_seconds.size() > 1 ? median(point.step_seconds) : 0;
-    for (const double seconds : point.step_seconds) {
-      if (center > 0) {
-        deviations.push_back(seconds / center - 1);
-      }
+    // Differences of neighbours: what varies from one step to the next. Slower changes are drift.
+    const double center = point.step_seconds.empty() ? 0 : median(point.step_seconds);
+    for (std::size_t i = 1; i < point.step_seconds.size() && center > 0; ++i) {
+      const double difference = point.step_seconds[i] - point.step_seconds[i - 1];
+      deviations.push_back(difference / center / std::sqrt(2.0));
     }
   }
   noise.step_jitter = deviations.empty() ? 0 : robust_deviation(deviations);
@@ -157,13 +157,8 @@ NoiseProfile fit_noise(const SampleSet& samples) {
     return noise;
   }
   noise.sentinel_seconds = median(sentinels);
-  double squares = 0;
-  for (const double seconds : sentinels) {
-    squares += (seconds - noise.sentinel_seconds) * (seconds - noise.sentinel_seconds);
-  }
-  const double count = static_cast<double>(sentinels.size());
   noise.drift =
-      noise.sentinel_seconds > 0 ? std::sqrt(squares / count) / noise.sentinel_seconds : 0;
+      noise.sentinel_seconds > 0 ? robust_deviation(sentinels) / noise.sentinel_seconds : 0;
   return noise;
 }
 

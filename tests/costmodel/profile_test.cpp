@@ -1,5 +1,7 @@
 #include "costmodel/profile.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "costmodel/op_cost.h"
@@ -74,6 +76,10 @@ Profile random_profile(std::uint64_t seed) {
     cost.dtype = static_cast<Dtype>(draw.whole(4));
     cost.knots = random_knots(draw);
     cost.errors.random = maybe(draw);
+    if (draw.coin()) {
+      cost.spread = {0.5, 0.5 + draw.real(), 2 + draw.real()};
+      std::sort(cost.spread.begin(), cost.spread.end());
+    }
     profile.collectives.push_back(cost);
   }
   profile.launch_seconds = draw.real();

@@ -22,17 +22,18 @@ Scenario token_skew(std::vector<std::string> overrides = {}) {
 Profile flat_profile(int ranks) {
   Profile profile;
   profile.name = "flat";
-  const auto add = [&](OpClass op_class, Pass pass, const std::string& feature, double coefficient) {
-    OpCost cost;
-    cost.op_class = op_class;
-    cost.pass = pass;
-    cost.form = CostForm::Features;
-    cost.features = {feature};
-    cost.coefficients = {coefficient};
-    cost.range_lo = 1;
-    cost.range_hi = 1e9;
-    profile.ops.push_back(cost);
-  };
+  const auto add =
+      [&](OpClass op_class, Pass pass, const std::string& feature, double coefficient) {
+        OpCost cost;
+        cost.op_class = op_class;
+        cost.pass = pass;
+        cost.form = CostForm::Features;
+        cost.features = {feature};
+        cost.coefficients = {coefficient};
+        cost.range_lo = 1;
+        cost.range_hi = 1e9;
+        profile.ops.push_back(cost);
+      };
   for (const OpClass op_class : {OpClass::AttentionScores,
                                  OpClass::Softmax,
                                  OpClass::AttentionContext,
@@ -87,8 +88,7 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
   options.noise_runs = 0;
   const Prediction prediction =
       predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), options);
-  CHECK(prediction.summary.forward_ms + prediction.summary.backward_ms ==
-        doctest::Approx(15.36));
+  CHECK(prediction.summary.forward_ms + prediction.summary.backward_ms == doctest::Approx(15.36));
   CHECK(prediction.summary.exposed_communication_ms == doctest::Approx(1.0));
   CHECK(prediction.summary.step_time_ms.mean == doctest::Approx(16.36));
   CHECK(prediction.summary.overlap_fraction == 0);
@@ -96,7 +96,8 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
 }
 
 TEST_CASE("events and closed form predict the same steps") {
-  const Scenario scenario = token_skew({"ddp.bucket_cap=65536", "ddp.first_bucket_cap=4096",
+  const Scenario scenario = token_skew({"ddp.bucket_cap=65536",
+                                        "ddp.first_bucket_cap=4096",
                                         "cluster.slow_ranks=[{rank=2, factor=1.5}]"});
   PredictOptions events;
   events.noise_runs = 0;
@@ -139,6 +140,18 @@ TEST_CASE("noise widens the interval around the mean, and jitter alone lengthens
   CHECK(drifting.high90 - drifting.low90 > 2 * (jittered.high90 - jittered.low90));
   CHECK(drifting.low90 < drifting.mean);
   CHECK(drifting.high90 > drifting.mean);
+}
+
+TEST_CASE("scattered all-reduces leave the mean and move the tail") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  // Half take nothing, half take twice the mean of 1 ms.
+  profile.collectives[0].spread = {0, 0, 2, 2};
+  const StepTimeSummary times =
+      predict(scenario, scenario.policies[0], profile, {}).summary.step_time_ms;
+  CHECK(times.mean == doctest::Approx(16.36).epsilon(0.01));
+  CHECK(times.p95 == doctest::Approx(17.36).epsilon(0.001));
+  CHECK(times.max == doctest::Approx(17.36).epsilon(0.001));
 }
 
 TEST_CASE("a step that needs more memory than the device has is named") {

@@ -132,7 +132,8 @@ class Measurement {
     const double start = elapsed();
     pass_ = pass;
     done_ = 0;
-    total_ = static_cast<int>(task.points.size() + task.all_reduce_bytes.size());
+    total_ = static_cast<int>(task.points.size() * static_cast<std::size_t>(task.repetitions) +
+                              task.all_reduce_bytes.size());
     early_.emplace();
     all_reduces_.clear();
     const std::vector<std::vector<int>> buckets = buckets_of_pass(plan_, pass);

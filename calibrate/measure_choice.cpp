@@ -11,6 +11,9 @@ namespace {
 
 constexpr int kFewestPasses = 3;  ///< Below that a median over passes means nothing.
 constexpr int kMostPasses = 40;
+// An all-reduce between busy ranks through the loopback device, roughly.
+constexpr double kReduceLatency = 2e-3;
+constexpr double kReduceSecondsPerByte = 1e-9;
 constexpr double kStartSeconds = 0.5;  ///< Processes, rendezvous, allocation.
 
 std::int64_t gradient_bytes(const TransformerConfig& model) {
@@ -21,7 +24,7 @@ std::int64_t gradient_bytes(const TransformerConfig& model) {
   return total;
 }
 
-/// Of an average pass; about 0.5 GB/s through the loopback device, behind a step each time.
+/// Of an average pass; behind a step each time.
 double collective_seconds(const MeasurePlan& plan, double step_seconds) {
   constexpr int kWarmUps = 2;
   const std::vector<std::int64_t> buckets = bucket_bytes(plan.model, plan.buckets);
@@ -30,7 +33,9 @@ double collective_seconds(const MeasurePlan& plan, double step_seconds) {
     for (const std::int64_t bytes : all_reduces_of_pass(plan, pass)) {
       const bool is_bucket = std::find(buckets.begin(), buckets.end(), bytes) != buckets.end();
       const double repetitions = kWarmUps + collective_repetitions(bytes, is_bucket);
-      seconds += repetitions * (step_seconds + static_cast<double>(bytes) * 2e-9) / 3;
+      seconds +=
+          repetitions *
+          (step_seconds + kReduceLatency + static_cast<double>(bytes) * kReduceSecondsPerByte) / 3;
     }
   }
   return seconds;
@@ -50,7 +55,13 @@ double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
   const std::vector<std::int64_t> sentinel = sentinel_lengths(plan.model);
   const GridPoint small{static_cast<std::int64_t>(sentinel.size()), sentinel.front()};
   const double sentinels = 1 + std::ceil(static_cast<double>(plan.points.size()) / 10);
-  return kStartSeconds + steps * (1 + plan.repetitions) +
+  double reduce = 0;
+  for (const std::int64_t bytes : bucket_bytes(plan.model, plan.buckets)) {
+    reduce +=
+        plan.ranks > 1 ? kReduceLatency + static_cast<double>(bytes) * kReduceSecondsPerByte : 0;
+  }
+  const double rounds = 1 + plan.repetitions;
+  return kStartSeconds + (steps + reduce * static_cast<double>(plan.points.size())) * rounds +
          sentinels * 4 * estimate.step(plan.model, small) +
          collective_seconds(plan, estimate.step(plan.model, small));
 }

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <ctime>
 #include <iterator>
+#include <map>
 
 #include <fmt/core.h>
 
@@ -34,20 +35,19 @@ bool is_bucket(const RankPass& pass, std::int64_t bytes) {
          pass.bucket_bytes.end();
 }
 
-std::string measure_point(Backend& backend,
-                          const RankPass& pass,
-                          const StepOpKinds& kinds,
-                          const GridPoint& point) {
-  const std::vector<std::int64_t> lengths = point_lengths(point);
-  backend.barrier();
-  static_cast<void>(backend.time_step(lengths));
-  std::vector<std::vector<double>> repetitions;
-  for (int i = 0; i < pass.repetitions; ++i) {
-    backend.barrier();
-    repetitions.push_back(mean_by_kind(kinds, backend.time_step(lengths)));
+/// Times of the job's own buckets, reduced behind every measured step.
+using BucketTimes = std::map<std::int64_t, AllReduceTimes>;
+
+void reduce_buckets(Backend& backend, const RankPass& pass, BucketTimes* times) {
+  for (const std::int64_t bytes : pass.bucket_bytes) {
+    const CollectiveTimes once = backend.time_all_reduce(Bytes(bytes));
+    if (times != nullptr) {
+      AllReduceTimes& all = (*times)[bytes];
+      all.bytes = bytes;
+      all.arrival.push_back(once.arrival);
+      all.end.push_back(once.end);
+    }
   }
-  return step_line(
-      pass.pass, pass.rank, clock_seconds() + pass.clock_offset, batch_shape(lengths), repetitions);
 }
 
 /// Each behind a training step and before the next one, as in use: between busy ranks the transfer
@@ -118,14 +118,30 @@ void measure_rank_pass(Backend& backend,
   if (pass.rank == 0) {
     send(pass_line(pass.pass, kinds));
   }
-  for (std::size_t i = 0; i < pass.points.size(); ++i) {
-    if (i % kPointsPerSentinel == 0) {
-      sentinel();
+  // As a training run does it: another shape every step, and the gradients reduced in between. The
+  // same shape again and again would find warmer caches, and idle neighbours, than a run ever does.
+  BucketTimes bucket_times;
+  for (int repetition = -1; repetition < pass.repetitions; ++repetition) {
+    for (std::size_t i = 0; i < pass.points.size(); ++i) {
+      if (i % kPointsPerSentinel == 0 && repetition == 0) {
+        sentinel();
+      }
+      const std::vector<std::int64_t> lengths = point_lengths(pass.points[i]);
+      const std::vector<double> seconds = backend.time_step(lengths);
+      reduce_buckets(backend, pass, repetition >= 0 ? &bucket_times : nullptr);
+      if (repetition >= 0) {
+        send(step_line(pass.pass,
+                       pass.rank,
+                       clock_seconds() + pass.clock_offset,
+                       batch_shape(lengths),
+                       {mean_by_kind(kinds, seconds)}));
+      }
     }
-    send(measure_point(backend, pass, kinds, pass.points[i]));
   }
   for (const std::int64_t bytes : pass.all_reduce_bytes) {
-    send(all_reduce_times_line(measure_all_reduce(backend, pass, bytes)));
+    const auto own = bucket_times.find(bytes);
+    send(all_reduce_times_line(
+        own != bucket_times.end() ? own->second : measure_all_reduce(backend, pass, bytes)));
   }
   sentinel();
 }

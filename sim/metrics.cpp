@@ -34,6 +34,31 @@ double population_std(std::span<const double> values) {
   return values.empty() ? 0 : std::sqrt(squares / static_cast<double>(values.size()));
 }
 
+void GlobalSteps::add(int repeat, int step, double start_ms, double step_ms) {
+  const Ends row{start_ms, start_ms + step_ms};
+  const auto [place, is_new] = ends_.emplace(std::pair(repeat, step), row);
+  if (!is_new) {
+    place->second.start = std::max(place->second.start, row.start);
+    place->second.end = std::max(place->second.end, row.end);
+  }
+}
+
+std::map<int, std::map<int, double>> GlobalSteps::by_repeat() const {
+  std::map<int, std::map<int, double>> times;
+  for (const auto& [key, ends] : ends_) {
+    times[key.first][key.second] = ends.end - ends.start;
+  }
+  return times;
+}
+
+std::vector<double> GlobalSteps::all_ms() const {
+  std::vector<double> all;
+  for (const auto& [key, ends] : ends_) {
+    all.push_back(ends.end - ends.start);
+  }
+  return all;
+}
+
 namespace {
 
 /// The rows of one step, one a rank.

@@ -85,7 +85,7 @@ StepInput step_input(
   return input;
 }
 
-/// Step times (ms, of the slowest rank) of the steady steps of one run.
+/// Step times (ms, see StepTimeSummary) of the steady steps of one run.
 std::vector<double> steady_step_times(const Run& run,
                                       const CostFactors& factors,
                                       double common,
@@ -99,11 +99,13 @@ std::vector<double> steady_step_times(const Run& run,
     if (step < run.scenario.warmup_steps) {
       continue;
     }
-    Duration slowest{0};
+    SimTime start = timeline.ranks.front().start;
+    SimTime end = timeline.ranks.front().end;
     for (const RankTimeline& rank : timeline.ranks) {
-      slowest = std::max(slowest, rank.end - rank.start);
+      start = std::max(start, rank.start);
+      end = std::max(end, rank.end);
     }
-    times.push_back(to_ms(slowest));
+    times.push_back(to_ms(end - start));
   }
   return times;
 }
@@ -183,15 +185,13 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
 }
 
 StepTimeSummary step_times_without_noise(const Prediction& prediction, int warmup_steps) {
-  std::vector<double> times;
+  GlobalSteps steps;
   for (const RankStepResult& row : prediction.steps) {
-    if (row.step < warmup_steps) {
-      continue;
+    if (row.step >= warmup_steps) {
+      steps.add(0, row.step, row.start_ms, row.step_ms);
     }
-    const auto step = static_cast<std::size_t>(row.step - warmup_steps);
-    times.resize(std::max(times.size(), step + 1), 0.0);
-    times[step] = std::max(times[step], row.step_ms);
   }
+  const std::vector<double> times = steps.all_ms();
   const double average = mean(times);
   return {
       average, quantile(times, 0.5), quantile(times, 0.95), quantile(times, 1.0), average, average};

@@ -25,6 +25,8 @@ struct RankStepResult {
   double peak_memory_mib = 0;
 };
 
+/// Milliseconds of a step: from when the last rank starts it to when the last rank ends it. The
+/// mean over steps is the pace of the run, whatever the ranks do among themselves.
 struct StepTimeSummary {
   double mean = 0;
   double p50 = 0;
@@ -36,7 +38,7 @@ struct StepTimeSummary {
 
 /// The figures of one policy, over the steady steps. Milliseconds, tokens per second.
 struct PredictionSummary {
-  StepTimeSummary step_time_ms;     ///< Of the slowest rank of each step.
+  StepTimeSummary step_time_ms;
   double slowest_rank_step_ms = 0;  ///< Largest over ranks of the rank's mean step time.
   double useful_tokens_per_s = 0;
   double padded_tokens_per_s = 0;

@@ -15,29 +15,28 @@ namespace stepsim {
 
 namespace {
 
-/// Step times of the slowest rank: [repeat][step] in milliseconds, steady steps only.
+/// [repeat][step] in milliseconds, steady steps only.
 using StepTimes = std::map<int, std::map<int, double>>;
 
-StepTimes slowest_rank_times(const RunRecord& record, int warmup_steps) {
-  StepTimes times;
+StepTimes measured_times(const RunRecord& record, int warmup_steps) {
+  GlobalSteps steps;
   for (const StepRecord& row : record.steps) {
     if (row.step >= warmup_steps) {
-      double& slowest = times[row.repeat][row.step];
-      slowest = std::max(slowest, row.step_ms);
+      steps.add(row.repeat, row.step, row.start_ms, row.step_ms);
     }
   }
-  return times;
+  return steps.by_repeat();
 }
 
-/// Predicted, noise-free: [step] of the slowest rank.
+/// [step] Predicted without noise.
 std::map<int, double> predicted_times(const Prediction& prediction, int warmup_steps) {
-  std::map<int, double> times;
+  GlobalSteps steps;
   for (const RankStepResult& row : prediction.steps) {
     if (row.step >= warmup_steps) {
-      times[row.step] = std::max(times[row.step], row.step_ms);
+      steps.add(0, row.step, row.start_ms, row.step_ms);
     }
   }
-  return times;
+  return steps.by_repeat()[0];
 }
 
 void require_same_batches(const Prediction& prediction, const RunRecord& record) {
@@ -88,7 +87,7 @@ PolicyValidation compare_policy(const Prediction& prediction,
                                 const RunRecord& record,
                                 int warmup_steps) {
   require_same_batches(prediction, record);
-  const StepTimes measured = slowest_rank_times(record, warmup_steps);
+  const StepTimes measured = measured_times(record, warmup_steps);
   std::vector<double> all;
   std::vector<double> repeat_means;
   for (const auto& [repeat, steps] : measured) {

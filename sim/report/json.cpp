@@ -65,6 +65,7 @@ RankStepResult read_row(JsonReader row) {
   result.max_length = row.integer("max_length");
   result.useful_tokens = row.integer("useful_tokens");
   result.padded_tokens = row.integer("padded_tokens");
+  result.start_ms = row.number("start_ms");
   result.step_ms = row.number("step_ms");
   return result;
 }

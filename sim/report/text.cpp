@@ -222,7 +222,8 @@ std::string validation_text(const Validation& validation, double bound) {
                p.covered ? "yes" : "no"});
   }
   std::string text =
-      "step time of the slowest rank, mean over the steady steps\n\n" + table.text() + "\n";
+      "step time (last rank's start to last rank's end), mean over the steady steps\n\n" +
+      table.text() + "\n";
   text += fmt::format("order of the policies (useful tokens/s): Kendall tau {:.2f}\n",
                       validation.kendall_tau);
   if (!validation.recommended.empty()) {

@@ -31,6 +31,16 @@ TEST_CASE("the standard deviation is over the population") {
   CHECK(population_std(values) == doctest::Approx(1));
 }
 
+TEST_CASE("a step lasts from the last rank's start to the last rank's end, so that steps add up") {
+  // Rank 0 ends step 0 at 10 and rank 1 at 12; step 1 ends at 25 and 22: 12 + 13 = 25.
+  GlobalSteps steps;
+  steps.add(0, 0, 0, 10);
+  steps.add(0, 0, 0, 12);
+  steps.add(0, 1, 10, 15);
+  steps.add(0, 1, 12, 10);
+  CHECK(steps.all_ms() == std::vector<double>{12, 13});
+}
+
 TEST_CASE("padding is a ratio of means and throughput is over the slowest rank's mean") {
   // Step 0 is warm-up. Steady steps: useful 100+60, 80+60; padded 100+100, 100+100.
   const std::vector<RankStepResult> rows = {row(0, 0, 1, 999, 900), row(0, 1, 1, 999, 900),

@@ -51,7 +51,7 @@ RunRecord measured(const std::string& policy, std::vector<double> ms_of_repeat) 
 
 }  // namespace
 
-TEST_CASE("errors, repeatability and coverage are of the slowest rank's steady steps") {
+TEST_CASE("errors, repeatability and coverage are of the steady steps' global times") {
   const Validation result =
       validate({predicted("a", 11)}, {}, {measured("a", {9.9, 10.1})}, 1, 0.0);
   REQUIRE(result.policies.size() == 1);

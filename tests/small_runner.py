@@ -9,7 +9,7 @@ class Skip(Exception):
 
 def main(names):
     passed = failed = skipped = 0
-    for name, test in names.items():
+    for name, test in list(names.items()):
         if not name.startswith("test_"):
             continue
         try:

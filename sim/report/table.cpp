@@ -1,6 +1,7 @@
 #include "sim/report/table.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace stepsim {
 
@@ -13,11 +14,23 @@ std::size_t width_of(const std::string& text) {
   }));
 }
 
-std::string line_of(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) {
+/// A column of words: no cell begins like a number.
+bool is_number(const std::string& cell) {
+  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell.front())) != 0 ||
+                           cell.front() == '+' || cell.front() == '-');
+}
+
+struct Column {
+  std::size_t width = 0;
+  bool left = false;
+};
+
+std::string line_of(const std::vector<std::string>& cells, const std::vector<Column>& columns) {
   std::string line;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::string blanks(widths[i] - width_of(cells[i]), ' ');
-    line += i == 0 ? cells[i] + blanks : "  " + blanks + cells[i];
+    const std::string blanks(columns[i].width - width_of(cells[i]), ' ');
+    line += i == 0 ? "" : "  ";
+    line += columns[i].left ? cells[i] + blanks : blanks + cells[i];
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
@@ -26,16 +39,18 @@ std::string line_of(const std::vector<std::string>& cells, const std::vector<std
 }  // namespace
 
 std::string Table::text() const {
-  std::vector<std::size_t> widths(header_.size(), 0);
+  std::vector<Column> columns(header_.size());
   for (std::size_t i = 0; i < header_.size(); ++i) {
-    widths[i] = width_of(header_[i]);
+    columns[i].width = width_of(header_[i]);
+    columns[i].left = true;
     for (const auto& row : rows_) {
-      widths[i] = std::max(widths[i], width_of(row[i]));
+      columns[i].width = std::max(columns[i].width, width_of(row[i]));
+      columns[i].left = columns[i].left && (i == 0 || !is_number(row[i]));
     }
   }
-  std::string text = line_of(header_, widths);
+  std::string text = line_of(header_, columns);
   for (const auto& row : rows_) {
-    text += line_of(row, widths);
+    text += line_of(row, columns);
   }
   return text;
 }

@@ -5,7 +5,8 @@
 
 namespace stepsim {
 
-/// A text table: the first column left-aligned, the others right-aligned, two blanks between.
+/// A text table, two blanks between columns: numbers right-aligned, the first column and columns of
+/// words left-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}

@@ -26,7 +26,9 @@ RunState& run_state() {
 
 namespace stepsim::test {
 
-std::string source_root() { return STEPSIM_SOURCE_ROOT; }
+std::string source_root() {
+  return STEPSIM_SOURCE_ROOT;
+}
 
 void skip(const std::string& reason) {
   const char* name = doctest::getContextOptions()->currentTest->m_name;

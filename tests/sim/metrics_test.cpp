@@ -43,15 +43,18 @@ TEST_CASE("a step lasts from the last rank's start to the last rank's end, so th
 
 TEST_CASE("padding is a ratio of means and throughput is over the slowest rank's mean") {
   // Step 0 is warm-up. Steady steps: useful 100+60, 80+60; padded 100+100, 100+100.
-  const std::vector<RankStepResult> rows = {row(0, 0, 1, 999, 900), row(0, 1, 1, 999, 900),
-                                            row(1, 0, 100, 100, 10), row(1, 1, 60, 100, 8),
-                                            row(2, 0, 80, 100, 10), row(2, 1, 60, 100, 16)};
+  const std::vector<RankStepResult> rows = {row(0, 0, 1, 999, 900),
+                                            row(0, 1, 1, 999, 900),
+                                            row(1, 0, 100, 100, 10),
+                                            row(1, 1, 60, 100, 8),
+                                            row(2, 0, 80, 100, 10),
+                                            row(2, 1, 60, 100, 16)};
   PredictionSummary summary;
   summarise(rows, 2, 1, summary);
   CHECK(summary.useful_tokens_per_step == doctest::Approx(150));
   CHECK(summary.padded_tokens_per_step == doctest::Approx(200));
   CHECK(summary.padding_ratio == doctest::Approx(0.25));
-  CHECK(summary.rank_token_spread == doctest::Approx(30));  // (40 + 20) / 2
+  CHECK(summary.rank_token_spread == doctest::Approx(30));     // (40 + 20) / 2
   CHECK(summary.slowest_rank_step_ms == doctest::Approx(12));  // rank 1: (8 + 16) / 2
   CHECK(summary.useful_tokens_per_s == doctest::Approx(12500));
   CHECK(summary.samples_per_s == doctest::Approx(4 / 0.012));

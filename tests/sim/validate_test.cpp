@@ -66,12 +66,12 @@ TEST_CASE("errors, repeatability and coverage are of the steady steps' global ti
 }
 
 TEST_CASE("a wrong recommendation costs its regret, and a reference case is no choice") {
-  const Validation result = validate(
-      {predicted("reference", 1), predicted("a", 10), predicted("b", 12)},
-      {"reference"},
-      {measured("reference", {1}), measured("a", {12}), measured("b", {10})},
-      1,
-      0.0);
+  const Validation result =
+      validate({predicted("reference", 1), predicted("a", 10), predicted("b", 12)},
+               {"reference"},
+               {measured("reference", {1}), measured("a", {12}), measured("b", {10})},
+               1,
+               0.0);
   CHECK(result.recommended == "a");
   CHECK(result.truly_best == "b");
   CHECK(result.regret == doctest::Approx(0.2));
@@ -94,24 +94,23 @@ TEST_CASE("the sentinel tells how fast the machine was during the run") {
 TEST_CASE("a record that ran other batches than the plan is refused") {
   RunRecord record = measured("a", {10});
   record.steps[3].useful_tokens = 99;
-  CHECK_THROWS_WITH_AS((void)validate({predicted("a", 10)}, {}, {record}, 1, 0.0),
-                       "policy 'a', step 1, rank 1: the record ran 99 useful and 120 padded tokens, "
-                       "the plan has 100 and 120; it was run from another plan",
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)validate({predicted("a", 10)}, {}, {record}, 1, 0.0),
+      "policy 'a', step 1, rank 1: the record ran 99 useful and 120 padded tokens, "
+      "the plan has 100 and 120; it was run from another plan",
+      InputError);
   record = measured("a", {10});
   record.steps.back().step = 7;
-  CHECK_THROWS_WITH_AS((void)validate({predicted("a", 10)}, {}, {record}, 1, 0.0),
-                       "policy 'a', step 7, rank 1: the record has it, the scenario's plan does not",
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)validate({predicted("a", 10)}, {}, {record}, 1, 0.0),
+      "policy 'a', step 7, rank 1: the record has it, the scenario's plan does not",
+      InputError);
 }
 
 TEST_CASE("records without a policy in common, or twice the same policy, are refused") {
   CHECK_THROWS_AS((void)validate({predicted("a", 10)}, {}, {measured("b", {10})}, 1, 0.0),
                   InputError);
-  CHECK_THROWS_AS((void)validate({predicted("a", 10)},
-                                 {},
-                                 {measured("a", {10}), measured("a", {10})},
-                                 1,
-                                 0.0),
-                  InputError);
+  CHECK_THROWS_AS(
+      (void)validate({predicted("a", 10)}, {}, {measured("a", {10}), measured("a", {10})}, 1, 0.0),
+      InputError);
 }

@@ -14,7 +14,7 @@ import small_runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
-STEPSIM = sys.argv[1]
+STEPSIM = os.path.abspath(sys.argv[1])
 
 SWEEP = ["--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
 

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
 
-STEPSIM = sys.argv[1]
+STEPSIM = os.path.abspath(sys.argv[1])
 SKEW = str(ROOT / "scenarios" / "token_skew.toml")
 VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "costmodel/units.h"
+#include "sim/engine/rank_clock.h"
 
 namespace stepsim {
 
@@ -49,13 +50,6 @@ struct StepInput {
   std::vector<RankStep> ranks;
   std::vector<Duration> all_reduce;  ///< [bucket] from the last rank's arrival to the end.
   bool host_is_device = false;       ///< CPU: the host thread computes, so H and C move together.
-};
-
-/// A rank's clocks between steps.
-struct RankClock {
-  SimTime host;
-  SimTime device;
-  bool operator==(const RankClock&) const = default;
 };
 
 /// When things happened on one rank. Consecutive points; the differences sum to the step.

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/event_queue.h"
+#include "sim/engine/event_queue.h"
 
 namespace stepsim {
 

@@ -12,7 +12,7 @@
 
 #include "sim/ddp/closed_form.h"
 #include "sim/ddp/step_simulator.h"
-#include "sim/event_queue.h"
+#include "sim/engine/event_queue.h"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "sim/ddp/closed_form.h"
+#include "sim/ddp/step_program.h"
 #include "sim/ddp/step_simulator.h"
 #include "tests/ddp/random_step.h"
 
@@ -46,11 +47,12 @@ void scale(StepTimeline& step, std::int64_t k) {
 
 }  // namespace
 
-TEST_CASE("the event simulation equals the closed form over chained steps") {
+TEST_CASE("event simulation, engine and closed form agree over chained steps") {
   for (std::uint64_t seed = 0; seed < kScenarios; ++seed) {
     CAPTURE(seed);
     RandomSteps steps(seed);
     std::vector<RankClock> clocks = steps.clocks();
+    Engine engine({}, clocks);
     for (int step = 0; step < 4; ++step) {
       CAPTURE(step);
       const StepInput input = steps.next();
@@ -59,6 +61,7 @@ TEST_CASE("the event simulation equals the closed form over chained steps") {
       const StepTimeline by_formula = closed_form_step(input, clocks);
       REQUIRE(by_events == by_formula);
       REQUIRE(events >= input.ranks.size() * (4 + 2 * input.all_reduce.size()));
+      REQUIRE(play_step(input, engine) == by_formula);
       clocks = by_events.clocks;
     }
   }

@@ -15,6 +15,7 @@ struct Event {
   std::int32_t kind = 0;
   std::int32_t rank = 0;
   std::int32_t index = 0;
+  std::int32_t generation = 0;  ///< Tells an event that was overtaken by a change of rate.
 };
 
 /// Binary heap by (time, insertion number); owns the simulated now().
@@ -27,7 +28,11 @@ class EventQueue {
   [[nodiscard]] std::uint64_t events_handled() const { return handled_; }
 
   /// `time` must not lie before now().
-  void push(SimTime time, std::int32_t kind, std::int32_t rank, std::int32_t index);
+  void push(SimTime time,
+            std::int32_t kind,
+            std::int32_t rank,
+            std::int32_t index,
+            std::int32_t generation = 0);
   /// Earliest event; advances now().
   [[nodiscard]] Event pop();
 

@@ -1,4 +1,4 @@
-#include "sim/event_queue.h"
+#include "sim/engine/event_queue.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -18,11 +18,15 @@ struct Later {
 
 EventQueue::EventQueue(SimTime start) : now_(start) {}
 
-void EventQueue::push(SimTime time, std::int32_t kind, std::int32_t rank, std::int32_t index) {
+void EventQueue::push(SimTime time,
+                      std::int32_t kind,
+                      std::int32_t rank,
+                      std::int32_t index,
+                      std::int32_t generation) {
   if (time < now_) {
     throw std::logic_error("EventQueue: an event before now()");
   }
-  heap_.push_back({time, next_number_++, kind, rank, index});
+  heap_.push_back({time, next_number_++, kind, rank, index, generation});
   std::push_heap(heap_.begin(), heap_.end(), Later{});
 }
 

@@ -1,0 +1,139 @@
+#include "sim/ddp/step_program.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace stepsim {
+
+namespace {
+
+enum Mark : std::int32_t { kStart, kDataEnd, kForwardEnd, kBackwardEnd, kMarks };
+
+/// Writes one rank's instructions.
+class Writer {
+ public:
+  explicit Writer(std::vector<Instruction>& out, std::size_t expected) : out_(out) {
+    out_.reserve(expected);
+  }
+
+  void mark(Mark mark) {
+    Instruction in;
+    in.kind = Do::Mark;
+    in.index = mark;
+    out_.push_back(in);
+  }
+
+  void host(Duration busy) {
+    Instruction in;
+    in.host = busy;
+    out_.push_back(in);
+  }
+
+  /// C' = max(C + device, H + critical), H' = H + host.
+  void span(const Span& span, Part part) {
+    Instruction in;
+    in.kind = Do::Work;
+    in.part = part;
+    in.host = span.host;
+    in.latency = span.critical - span.device;
+    in.work = span.device;
+    out_.push_back(in);
+  }
+
+  void collective(Do kind, std::size_t bucket) {
+    Instruction in;
+    in.kind = kind;
+    in.part = Part::Wait;
+    in.index = static_cast<std::int32_t>(bucket);
+    out_.push_back(in);
+  }
+
+  void host_sync() {
+    Instruction in;
+    in.kind = Do::HostSync;
+    out_.push_back(in);
+  }
+
+ private:
+  std::vector<Instruction>& out_;
+};
+
+void write_rank(const RankStep& work, bool host_is_device, std::vector<Instruction>& out) {
+  const std::size_t buckets = work.copy_out.size();
+  Writer write(out, 5 * buckets + 10);
+  write.mark(kStart);
+  if (host_is_device) {
+    write.host_sync();
+  }
+  write.host(work.data);
+  write.span({}, Part::Data);
+  write.mark(kDataEnd);
+  write.span(work.forward, Part::Forward);
+  write.mark(kForwardEnd);
+  for (std::size_t b = 0; b < buckets; ++b) {
+    write.span(work.backward[b], Part::Backward);
+    write.collective(Do::Collective, b);
+  }
+  write.span(work.backward[buckets], Part::Backward);
+  write.mark(kBackwardEnd);
+  for (std::size_t b = 0; b < buckets; ++b) {
+    write.collective(Do::StreamWait, b);
+    if (host_is_device) {
+      write.host_sync();
+    }
+    write.span(work.copy_out[b], Part::CopyOut);
+  }
+  write.span(work.optimizer, Part::Optimizer);
+  if (host_is_device) {
+    write.host_sync();
+  }
+}
+
+RankTimeline timeline_of(const PlayedRank& rank) {
+  const auto part = [&](Part which) { return rank.parts[static_cast<std::size_t>(which)]; };
+  RankTimeline line;
+  line.start = rank.marks[kStart];
+  line.data_end = rank.marks[kDataEnd];
+  line.forward_end = rank.marks[kForwardEnd];
+  line.backward_end = rank.marks[kBackwardEnd];
+  line.end = rank.device_end;
+  line.exposed = part(Part::Wait);
+  line.copy_out = part(Part::CopyOut);
+  line.optimizer = part(Part::Optimizer);
+  return line;
+}
+
+}  // namespace
+
+Program step_program(const StepInput& input) {
+  check(input);
+  Program program;
+  program.marks = kMarks;
+  for (const Duration transfer : input.all_reduce) {
+    program.collectives.push_back({0, transfer, 0, -1});
+  }
+  program.ranks.resize(input.ranks.size());
+  for (std::size_t r = 0; r < input.ranks.size(); ++r) {
+    write_rank(input.ranks[r], input.host_is_device, program.ranks[r]);
+  }
+  return program;
+}
+
+StepTimeline play_step(const StepInput& input, Engine& engine) {
+  const Played played = engine.play(step_program(input));
+  StepTimeline step;
+  step.clocks = engine.clocks();
+  for (const PlayedRank& rank : played.ranks) {
+    step.ranks.push_back(timeline_of(rank));
+  }
+  for (const PlayedCollective& collective : played.collectives) {
+    step.reduce_start.push_back(collective.start);
+    step.reduce_end.push_back(collective.end);
+    for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+      step.ranks[r].launch.push_back(collective.arrival[r]);
+    }
+  }
+  return step;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "costmodel/interference.h"
+#include "sim/engine/program.h"
+#include "sim/engine/rank_clock.h"
+
+namespace stepsim {
+
+/// What holds for every program that an engine plays.
+struct EngineRules {
+  std::vector<Communicator> communicators = {{}};
+  Interference interference;
+  /// Launches that the host can be ahead of one stream; 0 = no bound. About 1000 on CUDA.
+  std::int32_t queue_depth = 0;
+  bool record_spans = false;  ///< Fill Played::spans.
+};
+
+/// One stretch of work on a stream, for traces.
+struct PlayedSpan {
+  std::int32_t rank = 0;
+  std::int32_t label = -1;
+  std::uint8_t stream = 0;
+  Part part = Part::Other;
+  SimTime begin;
+  SimTime end;
+};
+
+/// What happened to one collective.
+struct PlayedCollective {
+  std::vector<SimTime> arrival;  ///< [rank of the engine] when its part became ready to be taken;
+                                 ///< SimTime::max() for ranks that take no part.
+  SimTime start;                 ///< The transfer starts: all ranks are there.
+  SimTime end;                   ///< On all ranks.
+};
+
+/// What happened on one rank.
+struct PlayedRank {
+  SimTime host_end;
+  SimTime device_end;          ///< The compute stream's last end.
+  std::vector<SimTime> marks;  ///< [mark]
+  /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
+  /// begin.
+  std::array<Duration, kParts> parts{};
+};
+
+struct Played {
+  std::vector<PlayedRank> ranks;
+  std::vector<PlayedCollective> collectives;
+  std::vector<PlayedSpan> spans;
+};
+
+/// Plays programs by discrete events. Per rank: a host thread that runs its instructions, streams
+/// that run what was enqueued in order, and a place in each communicator.
+///
+/// Rules: work starts when its stream is free and its call's latency has passed. A rank's part of a
+/// collective arrives when its producer stream got there; a worker takes parts in launch order and
+/// holds the part until the end. The transfer starts when a worker of every rank holds it, and ends
+/// on all ranks together. With interference, rates change whenever a collective becomes resident or
+/// ends and whenever compute starts or ends; what is under way is rescheduled.
+class Engine {
+ public:
+  /// Clocks of all ranks at the beginning; programs played one after another continue from where
+  /// the last one ended.
+  Engine(EngineRules rules, std::span<const RankClock> clocks);
+
+  /// Plays one program to its end on all ranks.
+  /// Throws std::invalid_argument: ranks, streams, marks or collectives that do not exist, or ranks
+  /// that launch the collectives of a communicator in different orders; std::runtime_error: ranks
+  /// that wait for ever, naming one and what it waits for.
+  [[nodiscard]] Played play(const Program& program);
+
+  [[nodiscard]] const std::vector<RankClock>& clocks() const { return clocks_; }
+  [[nodiscard]] std::uint64_t events_handled() const { return events_handled_; }
+
+ private:
+  /// Launches on one stream since the engine began; `ends` is a ring of the last queue_depth.
+  struct LaunchQueue {
+    std::int64_t launched = 0;
+    std::int64_t ended = 0;
+    std::vector<SimTime> ends;
+  };
+
+  EngineRules rules_;
+  std::vector<RankClock> clocks_;
+  std::vector<std::array<LaunchQueue, kStreams>> queues_;  ///< [rank][stream]
+  std::uint64_t events_handled_ = 0;
+
+  friend class Playing;
+};
+
+}  // namespace stepsim

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "costmodel/interference.h"
+#include "costmodel/units.h"
+
+namespace stepsim {
+
+/// What an instruction of a rank's host thread does.
+enum class Do : std::uint8_t {
+  Host,        ///< The host is busy for `host`.
+  HostUntil,   ///< The host waits until the time `until` (a batch from the loader).
+  Work,        ///< Enqueues `work` on `stream`; it starts no earlier than the call plus `latency`.
+  Collective,  ///< Enqueues this rank's part of `collective`: ready after the call plus `latency`
+               ///< and after all that was enqueued on `stream` so far (kNoStream: nothing).
+  StreamWait,  ///< `stream` goes on `latency` after the end of `collective`.
+  StreamJoin,  ///< `stream` goes on after all that was enqueued on stream `index` so far.
+  HostWait,    ///< The host goes on `latency` after the end of `collective`.
+  HostSync,    ///< The host goes on `latency` after `stream` has nothing left, and not before the
+               ///< call plus `host`.
+  Mark         ///< Notes when `stream` gets here, as mark number `index`.
+};
+
+/// What a stretch of time on the compute stream is counted as.
+enum class Part : std::uint8_t { Data, Forward, Backward, CopyOut, Optimizer, Wait, Other };
+inline constexpr std::size_t kParts = 7;
+
+inline constexpr std::uint8_t kComputeStream = 0;
+/// Casts and decompression of hooks, optimizer in backward: runs beside the compute stream.
+inline constexpr std::uint8_t kSideStream = 1;
+inline constexpr std::size_t kStreams = 4;
+inline constexpr std::uint8_t kNoStream = 255;
+
+/// One instruction; plain data. Every call keeps the host busy for `host`.
+struct Instruction {
+  Do kind = Do::Host;
+  std::uint8_t stream = kComputeStream;
+  Part part = Part::Other;
+  Bound bound = Bound::Compute;  ///< Work: what a resident collective takes from it.
+  std::int32_t index = -1;       ///< Collective, mark or joined stream.
+  std::int32_t blocks = 0;       ///< Work: thread blocks (compute_slowdown()).
+  std::int32_t label = -1;       ///< Program::labels; -1 = none.
+  Duration host{0};
+  Duration latency{0};
+  Duration work{0};
+  SimTime until{};  ///< HostUntil.
+};
+
+/// A transfer that all ranks of a communicator take part in.
+struct Collective {
+  std::int32_t communicator = 0;
+  Duration transfer{0};       ///< From the last rank's arrival to the end, nothing in the way.
+  std::int32_t channels = 0;  ///< Multiprocessors it holds on each rank while resident.
+  std::int32_t label = -1;
+};
+
+/// Who talks to whom, and how: the one seam between NCCL and gloo.
+///
+/// NCCL: one worker (a stream; collectives one at a time, in order), a stream waits. gloo: two
+/// workers that take collectives from a queue and share the links; the host thread waits, which a
+/// program says by its instructions.
+struct Communicator {
+  std::vector<std::int32_t> ranks;  ///< Empty: all ranks.
+  std::int32_t workers = 1;         ///< Collectives in flight at once on a rank.
+  bool shares_links = false;        ///< Concurrent transfers split the bandwidth evenly.
+  Duration start_delay{0};          ///< From the last arrival to the start of the transfer.
+};
+
+/// What every rank's host does, and the collectives it names.
+struct Program {
+  std::vector<std::vector<Instruction>> ranks;
+  std::vector<Collective> collectives;
+  std::vector<std::string> labels;
+  std::int32_t marks = 0;  ///< Marks are numbered 0 .. marks - 1 on every rank.
+};
+
+}  // namespace stepsim

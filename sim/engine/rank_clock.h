@@ -1,0 +1,14 @@
+#pragma once
+
+#include "costmodel/units.h"
+
+namespace stepsim {
+
+/// A rank's clocks between steps.
+struct RankClock {
+  SimTime host;
+  SimTime device;
+  bool operator==(const RankClock&) const = default;
+};
+
+}  // namespace stepsim

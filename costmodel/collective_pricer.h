@@ -1,0 +1,64 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "costmodel/collective_cost.h"
+#include "costmodel/cost_model.h"
+#include "costmodel/profile.h"
+#include "costmodel/topology.h"
+#include "costmodel/units.h"
+
+namespace stepsim {
+
+/// A price and where it comes from, in words for a report: "measured table, 2 ranks",
+/// "interpolated between 4 and 8 ranks", "analytic: two-level ring, 2 nodes x 8".
+struct CollectivePrice {
+  Cost cost;
+  std::string source;
+};
+
+/// How far a CollectivePricer goes beyond what was measured.
+struct PricerLimits {
+  double max_size_factor = 4;  ///< Times the largest measured size.
+  double max_rank_factor = 2;  ///< Times the largest measured number of ranks.
+};
+
+/// Prices collectives among any ranks from what is known, the best source first:
+///
+/// 1. a measured table of this kind for exactly these ranks and nodes;
+/// 2. measured tables of this kind for other numbers of ranks (on one node, or with the same
+///    number of ranks per node on several): between two of them linear in log2(ranks); beyond the
+///    largest the line a + b log2(ranks) through all;
+/// 3. for other kinds than all-reduce, an all-reduce found by 1 or 2, times the ratio of the bytes
+///    on a ring;
+/// 4. the closed forms of the topology.
+///
+/// Sizes in tables: linear between knots; below the first knot its value when that knot is at most
+/// 32 KiB; beyond the last one on with the slope of the last three. What is not measured is marked
+/// unseen_shape, and its error counts as shared.
+class CollectivePricer {
+ public:
+  explicit CollectivePricer(const Profile& profile,
+                            std::optional<Topology> topology = std::nullopt,
+                            PricerLimits limits = {});
+
+  /// One collective of `bytes` (see CollectiveKind) from the last arrival to the end; one rank
+  /// costs nothing.
+  /// Raises InputError: no source, or one that is refused outside its range; it says what to
+  /// measure or which key to write.
+  [[nodiscard]] CollectivePrice price(CollectiveKind kind, Bytes bytes, int ranks, int nodes) const;
+
+ private:
+  std::string profile_name_;
+  std::vector<CollectiveCost> tables_;
+  std::optional<Topology> topology_;
+  PricerLimits limits_;
+};
+
+/// Puts a table into the profile in place of those of the same kind, ranks and nodes.
+void replace_table(Profile& profile, CollectiveCost table);
+
+}  // namespace stepsim

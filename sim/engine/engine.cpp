@@ -82,6 +82,7 @@ class Playing {
       for (std::size_t s = 1; s < kStreams; ++s) {
         ranks_[r].streams[s].free = SimTime::min();
       }
+      ranks_[r].events.assign(at(program.events), SimTime::max());
       played_.ranks[r].marks.resize(at(program.marks));
     }
   }
@@ -101,38 +102,33 @@ class Playing {
   }
 
  private:
-  /// Enqueued on a stream: the instruction, when the host called it, and for a join how much of the
-  /// other stream must be done.
+  /// Enqueued on a stream: the instruction, and when its call has taken effect.
   struct Item {
     const Instruction* instruction;
     SimTime not_before;
-    std::int64_t joined;
   };
 
   struct Stream {
     std::vector<Item> items;
     std::size_t head = 0;
-    std::int64_t enqueued = 0;
     SimTime free;  ///< End of all that has left the stream.
     Progress progress;
     bool start_pending = false;  ///< A WorkStart is on its way.
     std::int32_t awaited = -1;   ///< Collective that the stream has asked to be woken by.
 
     [[nodiscard]] bool empty() const { return head == items.size(); }
-    [[nodiscard]] std::int64_t done() const {
-      return enqueued - static_cast<std::int64_t>(items.size() - head);
-    }
   };
 
   struct Rank {
     SimTime host;
     std::size_t next = 0;  ///< Next instruction.
     std::array<Stream, kStreams> streams;
-    std::int32_t resident = 0;   ///< Collectives that hold a place on the device.
-    std::int32_t channels = 0;   ///< Multiprocessors they hold.
-    std::int32_t computing = 0;  ///< Streams with affected work under way.
-    bool told = false;           ///< What the transfers know: whether it computes.
-    std::int32_t awaited = -1;   ///< Collective that the host has asked to be woken by.
+    std::vector<SimTime> events;  ///< [event]; SimTime::max() before it is reached.
+    std::int32_t resident = 0;    ///< Collectives that hold a place on the device.
+    std::int32_t channels = 0;    ///< Multiprocessors they hold.
+    std::int32_t computing = 0;   ///< Streams with affected work under way.
+    bool told = false;            ///< What the transfers know: whether it computes.
+    std::int32_t awaited = -1;    ///< Collective that the host has asked to be woken by.
   };
 
   struct Transfer {
@@ -235,15 +231,16 @@ class Playing {
       case Do::HostWait:
         bound = static_cast<std::int32_t>(program_.collectives.size());
         break;
-      case Do::StreamJoin:
-        bound = static_cast<std::int32_t>(kStreams);
+      case Do::Record:
+      case Do::EventWait:
+        bound = program_.events;
         break;
       case Do::Mark:
         bound = program_.marks;
         break;
     }
     if (instruction.index < 0 || instruction.index >= bound) {
-      refuse("rank " + std::to_string(rank) + ": no collective, stream or mark " +
+      refuse("rank " + std::to_string(rank) + ": no collective, event or mark " +
              std::to_string(instruction.index));
     }
     if (instruction.kind == Do::Collective) {
@@ -317,7 +314,8 @@ class Playing {
           }
           break;
         case Do::StreamWait:
-        case Do::StreamJoin:
+        case Do::Record:
+        case Do::EventWait:
         case Do::Mark:
           enqueue(rank, in);
           break;
@@ -339,11 +337,8 @@ class Playing {
 
   void enqueue(std::int32_t rank, const Instruction& in) {
     Rank& state = ranks_[at(rank)];
-    const std::int64_t joined =
-        in.kind == Do::StreamJoin ? state.streams[at(in.index)].enqueued : 0;
     Stream& stream = state.streams[in.stream];
-    stream.items.push_back({&in, state.host + in.latency, joined});
-    ++stream.enqueued;
+    stream.items.push_back({&in, state.host + in.latency});
     state.host += in.host;
   }
 
@@ -406,12 +401,15 @@ class Playing {
         pass(rank, index, Part::Wait, free);
         return true;
       }
-      case Do::StreamJoin: {
-        const Stream& other = ranks_[at(rank)].streams[at(in.index)];
-        if (other.done() < item.joined) {
+      case Do::Record:
+        ranks_[at(rank)].events[at(in.index)] = stream.free;
+        return true;
+      case Do::EventWait: {
+        const SimTime event = ranks_[at(rank)].events[at(in.index)];
+        if (event == SimTime::max()) {
           return false;
         }
-        pass(rank, index, in.part, std::max(stream.free, other.free));
+        pass(rank, index, in.part, std::max(stream.free, event));
         return true;
       }
       default:

@@ -17,7 +17,8 @@ enum class Do : std::uint8_t {
   Collective,  ///< Enqueues this rank's part of `collective`: ready after the call plus `latency`
                ///< and after all that was enqueued on `stream` so far (kNoStream: nothing).
   StreamWait,  ///< `stream` goes on `latency` after the end of `collective`.
-  StreamJoin,  ///< `stream` goes on after all that was enqueued on stream `index` so far.
+  Record,      ///< Notes on `stream` that all enqueued so far is done, as event `index`.
+  EventWait,   ///< `stream` goes on after event `index` of this rank.
   HostWait,    ///< The host goes on `latency` after the end of `collective`.
   HostSync,    ///< The host goes on `latency` after `stream` has nothing left, and not before the
                ///< call plus `host`.
@@ -40,7 +41,7 @@ struct Instruction {
   std::uint8_t stream = kComputeStream;
   Part part = Part::Other;
   Bound bound = Bound::Compute;  ///< Work: what a resident collective takes from it.
-  std::int32_t index = -1;       ///< Collective, mark or joined stream.
+  std::int32_t index = -1;       ///< Collective, event or mark.
   std::int32_t blocks = 0;       ///< Work: thread blocks (compute_slowdown()).
   std::int32_t label = -1;       ///< Program::labels; -1 = none.
   Duration host{0};
@@ -74,7 +75,8 @@ struct Program {
   std::vector<std::vector<Instruction>> ranks;
   std::vector<Collective> collectives;
   std::vector<std::string> labels;
-  std::int32_t marks = 0;  ///< Marks are numbered 0 .. marks - 1 on every rank.
+  std::int32_t marks = 0;   ///< Marks are numbered 0 .. marks - 1 on every rank.
+  std::int32_t events = 0;  ///< Events as well; recorded once.
 };
 
 }  // namespace stepsim

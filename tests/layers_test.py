@@ -24,6 +24,7 @@ LIBRARIES = {
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/cpu/", "calibrate/fit/"),
     "toml++/": ("sim/",),
+    "zlib.h": ("costmodel/",),
     "cuda": ("calibrate/cuda/",),
     "cublas": ("calibrate/cuda/",),
     "cudnn": ("calibrate/cuda/",),

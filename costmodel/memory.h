@@ -20,7 +20,7 @@ struct MemoryOptions {
   int zero_stage = 0;
   int ranks = 1;                                 ///< Over which the states are split.
   Bytes working_bucket{std::int64_t{25} << 20};  ///< Gradients in flight with ZeRO-2 and 3.
-  Bytes fixed;  ///< Counted as given: library workspaces, mask buffers, the device's context.
+  Bytes fixed{0};  ///< Counted as given: library workspaces, mask buffers, the device's context.
 };
 
 /// Bytes by purpose, per rank, at the peak of a step.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "costmodel/units.h"
@@ -70,7 +71,10 @@ struct StepTimeline {
   std::vector<RankTimeline> ranks;
   std::vector<SimTime> reduce_start;  ///< [bucket] last rank arrived and the communicator is free.
   std::vector<SimTime> reduce_end;    ///< [bucket]
-  std::vector<RankClock> clocks;      ///< [rank] for the next step.
+  /// What each collective is ("all_reduce", "all_gather", …) when there are others than one
+  /// all-reduce a bucket; else empty.
+  std::vector<std::string> reduce_names;
+  std::vector<RankClock> clocks;  ///< [rank] for the next step.
   bool operator==(const StepTimeline&) const = default;
 };
 

@@ -1,0 +1,165 @@
+#include "sim/ddp/ddp_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "sim/ddp/rank_writer.h"
+
+namespace stepsim {
+
+namespace {
+
+/// Index of the bucket and of the op that completes each parameter; checked to be complete.
+std::vector<int> bucket_of_parameters(const std::vector<Bucket>& buckets, std::size_t parameters) {
+  std::vector<int> bucket_of(parameters, -1);
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    for (const int parameter : buckets[b].parameters) {
+      bucket_of.at(static_cast<std::size_t>(parameter)) = static_cast<int>(b);
+    }
+  }
+  const auto missing = std::find(bucket_of.begin(), bucket_of.end(), -1);
+  if (missing != bucket_of.end()) {
+    throw std::invalid_argument("ddp: parameter " + std::to_string(missing - bucket_of.begin()) +
+                                " is in no bucket");
+  }
+  return bucket_of;
+}
+
+void check(const DdpModel& model, const DdpStep& step) {
+  for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+    const RankWork& rank = step.ranks[r];
+    if (rank.micro_batches.size() != step.iterations.size() || step.iterations.empty()) {
+      throw std::invalid_argument(
+          "ddp: rank " + std::to_string(r) + " has " + std::to_string(rank.micro_batches.size()) +
+          " micro-batches for " + std::to_string(step.iterations.size()) + " iterations");
+    }
+    for (const MicroBatchWork& batch : rank.micro_batches) {
+      if (!batch.joined && batch.backward.size() != model.completes.size()) {
+        throw std::invalid_argument(
+            "ddp: rank " + std::to_string(r) + " has " + std::to_string(batch.backward.size()) +
+            " backward kernels for " + std::to_string(model.completes.size()) + " ops");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t DdpModel::elements(int parameter) const {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shapes[static_cast<std::size_t>(parameter)]) {
+    count *= size;
+  }
+  return count;
+}
+
+std::int64_t DdpModel::total_bytes() const {
+  return std::accumulate(
+      parameters.begin(), parameters.end(), std::int64_t{0}, [](std::int64_t sum, const auto& p) {
+        return sum + p.bytes;
+      });
+}
+
+DdpProgram ddp_program(const DdpModel& model,
+                       const DdpBuckets& buckets,
+                       const SyncOptions& options,
+                       const DdpPrices& prices,
+                       const DdpStep& step) {
+  check(model, step);
+  DdpProgram result;
+  result.program.marks = kDdpMarks;
+  result.program.labels = model.labels;
+  result.program.ranks.resize(step.ranks.size());
+  const bool rebuilt = step.iterations.back().uses_rebuilt;
+  const std::vector<Bucket>& used = rebuilt ? buckets.rebuilt : buckets.initial;
+  const StepContext context{model,
+                            used,
+                            bucket_of_parameters(used, model.parameters.size()),
+                            options,
+                            prices,
+                            step,
+                            static_cast<int>(step.ranks.size())};
+  CollectiveLog log(context, result);
+  for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+    RankWriter writer(context, log, result.program, static_cast<int>(r));
+    writer.write();
+  }
+  return result;
+}
+
+std::vector<Communicator> ddp_communicators(const SyncOptions& options, int ranks) {
+  Communicator world;
+  if (options.host_blocks) {
+    // gloo: two worker threads a process group, over the same sockets.
+    world.workers = 2;
+    world.shares_links = true;
+  }
+  std::vector<Communicator> communicators = {world};
+  const int group = options.hook_options.subgroup_ranks;
+  if (options.hook == CommunicationHook::PostLocalSgd && group > 0) {
+    for (int first = 0; first < ranks; first += group) {
+      Communicator local = world;
+      for (int rank = first; rank < std::min(first + group, ranks); ++rank) {
+        local.ranks.push_back(rank);
+      }
+      communicators.push_back(local);
+    }
+  }
+  return communicators;
+}
+
+std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, int ranks) {
+  const auto count = static_cast<int>(model.parameters.size());
+  std::int64_t all = 0;
+  std::vector<int> by_size(static_cast<std::size_t>(count));
+  std::iota(by_size.begin(), by_size.end(), 0);
+  for (const int parameter : by_size) {
+    all += model.elements(parameter);
+  }
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(ranks), all);
+  if (zero_stage >= 2) {
+    std::fill(owned.begin(), owned.end(), (all + ranks - 1) / ranks);
+  } else if (zero_stage == 1) {
+    std::fill(owned.begin(), owned.end(), 0);
+    std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) {
+      return model.elements(a) > model.elements(b);
+    });
+    for (const int parameter : by_size) {
+      *std::min_element(owned.begin(), owned.end()) += model.elements(parameter);
+    }
+  }
+  return owned;
+}
+
+StepTimeline timeline_of(const Played& played, const DdpProgram& program) {
+  StepTimeline step;
+  for (const PlayedRank& rank : played.ranks) {
+    const auto part = [&](Part which) { return rank.parts[static_cast<std::size_t>(which)]; };
+    RankTimeline line;
+    line.start = rank.marks[kStepStart];
+    line.data_end = rank.marks[kDataEnd];
+    line.forward_end = rank.marks[kForwardEnd];
+    line.backward_end = rank.marks[kBackwardEnd];
+    line.end = rank.device_end;
+    line.exposed = part(Part::Wait);
+    line.copy_out = part(Part::CopyOut);
+    line.optimizer = part(Part::Optimizer);
+    step.ranks.push_back(std::move(line));
+    step.clocks.push_back({rank.host_end, rank.device_end});
+  }
+  for (std::size_t c = 0; c < played.collectives.size(); ++c) {
+    const PlayedCollective& collective = played.collectives[c];
+    step.reduce_start.push_back(collective.start);
+    step.reduce_end.push_back(collective.end);
+    step.reduce_names.push_back(std::string(name_of(program.uses[c].kind)));
+    for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+      step.ranks[r].launch.push_back(collective.arrival[r]);
+    }
+  }
+  return step;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sim/ddp/ddp_work.h"
+#include "sim/ddp/step.h"
+#include "sim/engine/engine.h"
+
+namespace stepsim {
+
+/// The bucket lists of the two phases of a DDP module, in launch order.
+struct DdpBuckets {
+  std::vector<Bucket> initial;
+  std::vector<Bucket> rebuilt;
+};
+
+/// What the collectives of a program are for, in the order they are issued.
+struct CollectiveUse {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  double bytes = 0;
+  int bucket = -1;  ///< -1: not the gradients of a bucket.
+};
+
+/// One optimizer step as a program, and what its collectives are.
+struct DdpProgram {
+  Program program;
+  std::vector<CollectiveUse> uses;  ///< [collective]
+};
+
+/// Marks of a DDP program.
+enum DdpMark : std::int32_t { kStepStart, kDataEnd, kForwardEnd, kBackwardEnd, kDdpMarks };
+
+/// Writes what every rank's host does in one optimizer step, following the reducer of PyTorch:
+/// copies, divisions, bucket launches in order, hooks, waits, copy-outs, optimizer.
+///
+/// Gradients become ready in the order of the backward ops. Throws std::invalid_argument when the
+/// work does not fit the model (kernels per op, iterations per micro-batch, a parameter in no
+/// bucket).
+[[nodiscard]] DdpProgram ddp_program(const DdpModel& model,
+                                     const DdpBuckets& buckets,
+                                     const SyncOptions& options,
+                                     const DdpPrices& prices,
+                                     const DdpStep& step);
+
+/// The communicators that ddp_program() uses: all ranks, then one per subgroup of post-local SGD.
+[[nodiscard]] std::vector<Communicator> ddp_communicators(const SyncOptions& options, int ranks);
+
+/// Elements whose optimizer state each rank owns: all of them without sharding, the greedy
+/// partition of ZeroRedundancyOptimizer (largest tensor first, to the rank with least so far) at
+/// stage 1, an even share from stage 2 on.
+[[nodiscard]] std::vector<std::int64_t> owned_elements(const DdpModel& model,
+                                                       int zero_stage,
+                                                       int ranks);
+
+/// What happened, in the form that reports use; buckets' and other collectives in issue order.
+[[nodiscard]] StepTimeline timeline_of(const Played& played, const DdpProgram& program);
+
+}  // namespace stepsim

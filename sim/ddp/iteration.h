@@ -1,0 +1,55 @@
+#pragma once
+
+namespace stepsim {
+
+/// The options of a DDP module that decide what an iteration does beside the model's own work.
+struct IterationOptions {
+  bool static_graph = false;
+  bool find_unused_parameters = false;
+  bool has_buffers = false;  ///< The model has buffers and broadcast_buffers is on.
+};
+
+/// When the all-reduces of an iteration are launched.
+enum class Launching {
+  None,       ///< Under no_sync: hooks return at once.
+  ByHooks,    ///< As buckets become ready.
+  AfterGraph  ///< First iteration of static_graph: all of it after the backward.
+};
+
+/// What DDP does in one forward and backward.
+struct Iteration {
+  bool synchronises = true;         ///< Not under no_sync.
+  bool rebuilds = false;            ///< Two blocking broadcasts before the forward.
+  bool broadcasts_buffers = false;  ///< Before the forward.
+  bool uses_rebuilt = false;        ///< Which bucket list this backward reduces.
+  bool traverses_graph = false;     ///< Walks the autograd graph after the forward.
+  bool sends_bitmap = false;        ///< One all-reduce of 4 bytes a parameter.
+  Launching launching = Launching::ByHooks;
+};
+
+/// The states that a DDP module goes through from one iteration to the next.
+///
+/// Rebuild: once, in the first forward after the first synchronised backward that recorded the
+/// order of the gradients (with static_graph the second one); never with find_unused_parameters
+/// alone. Buffers: broadcast in a forward iff the previous forward was a synchronising training
+/// forward, or there was none. Source: reducer and python module of PyTorch 1.13 to 2.4.
+class IterationSequence {
+ public:
+  explicit IterationSequence(IterationOptions options) : options_(options) {}
+
+  /// The next training iteration; `synchronises` = false: its forward ran inside no_sync().
+  Iteration next(bool synchronises = true);
+  /// A forward without gradients; true when it broadcasts buffers.
+  bool next_evaluation();
+
+ private:
+  [[nodiscard]] bool records_order() const;
+
+  IterationOptions options_;
+  bool sync_parameters_ = true;  ///< require_forward_param_sync
+  bool recorded_ = false;        ///< The order of the gradients is known.
+  bool rebuilt_ = false;
+  int synchronised_ = 0;  ///< Backward passes with all-reduces so far.
+};
+
+}  // namespace stepsim

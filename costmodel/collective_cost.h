@@ -24,12 +24,12 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-/// Ranks spread evenly over nodes.
+/// The links of ranks on nodes. g = ranks per node, of the fullest one.
 struct NodeLinks {
-  int nodes = 1;                ///< At least 1.
-  int ranks_per_node = 1;       ///< At least 1.
-  Link intra;                   ///< Of a rank, inside its node.
-  Link inter;                   ///< Between nodes; bytes_per_s is the share of one rank.
+  int ranks = 1;  ///< At least `nodes`.
+  int nodes = 1;  ///< At least 1.
+  Link intra;     ///< Of a rank, inside its node; unused when every node has one rank.
+  Link inter;     ///< Between nodes; bytes_per_s is the share of one rank. Unused on one node.
   double node_bytes_per_s = 0;  ///< All network adapters of a node together.
 };
 
@@ -76,15 +76,16 @@ struct NodeLinks {
 ///     2 [(g-1) a_i + (g-1)/g S/B_i] + 2(m-1) a_x + 2(m-1)/m (S/g)/B_x
 ///
 /// and half of it for reduce-scatter and all-gather. B_x is the smaller of the share of a rank and
-/// B_node / g. Raises std::logic_error for other kinds.
+/// B_node / g. Raises std::logic_error for other kinds, and when nodes hold unequal numbers of
+/// ranks.
 [[nodiscard]] double two_level_time(CollectiveKind kind, double bytes, const NodeLinks& links);
 
 /// Double binary tree over nodes with a chain inside each. All-reduce:
 ///
 ///     2 [(g-1) a_i + log2(m) a_x] + max(2 S/B_i, (m = 2 ? 1 : 2) S/B_node)
 ///
-/// since two nodes exchange S only once in each direction; broadcast and reduce: half the latency
-/// and S once. Raises std::logic_error for other kinds.
+/// since two nodes exchange S only once in each direction, as do two ranks on one node; broadcast
+/// and reduce: half the latency and S once. Raises std::logic_error for other kinds.
 [[nodiscard]] double node_tree_time(CollectiveKind kind, double bytes, const NodeLinks& links);
 
 /// All-to-all, every rank with every other: (g-1) a_i + (n-g) a_x + the longer of what stays in the

@@ -115,8 +115,8 @@ inline constexpr double kUnseenShapeError = 0.065;
 /// least kUnseenShapeError; ops over Elements are not, as the number of elements is their variable.
 /// An op over tokens or samples costs nothing for an empty batch.
 ///
-/// all_reduce: the first table for exactly this number of ranks, by bytes (dtypes are not told
-/// apart); 0 for one rank. Beyond the last knot with the slope of the last three.
+/// all_reduce: the first table for exactly this number of ranks (dtypes and nodes are not told
+/// apart) with table_cost(); 0 for one rank.
 class ProfileCostModel : public CostModel {
  public:
   /// `max_extrapolation`: refuse beyond this factor of the measured range.

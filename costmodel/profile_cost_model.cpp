@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/collective_table.h"
 #include "costmodel/input_error.h"
 #include "costmodel/op_cost.h"
-#include "costmodel/parse_units.h"
 #include "costmodel/profile.h"
 
 namespace stepsim {
@@ -119,40 +119,8 @@ const CollectiveCost& ProfileCostModel::table_for(int ranks) const {
 }
 
 Cost ProfileCostModel::all_reduce(Bytes bytes, int ranks) const {
-  constexpr std::size_t kTailKnots = 3;
-  if (ranks == 1) {
-    return {};
-  }
-  const CollectiveCost& table = table_for(ranks);
-  const auto& [last_bytes, last_seconds] = table.knots.back();
-  const auto x = static_cast<double>(bytes.value());
-  Cost cost;
-  cost.relative_error = table.errors.random.value_or(0);
-  cost.shared_error = shared_error(table.errors, static_cast<int>(table.knots.size()));
-  if (x <= last_bytes) {
-    cost.seconds = interpolate(table.knots, x);
-    return cost;
-  }
-  cost.extrapolation = x / last_bytes;
-  if (cost.extrapolation > max_extrapolation_) {
-    throw InputError(fmt::format(
-        "profile {}: the all_reduce of {} ranks was measured from {} to {}; {} is {:.2f} times "
-        "beyond, and more than {} times is refused: measure larger messages",
-        printable(profile_.name),
-        ranks,
-        format_bytes(Bytes(static_cast<std::int64_t>(table.knots.front().first))),
-        format_bytes(Bytes(static_cast<std::int64_t>(last_bytes))),
-        format_bytes(bytes),
-        cost.extrapolation,
-        max_extrapolation_));
-  }
-  const auto tail = std::span(table.knots).last(std::min(kTailKnots, table.knots.size()));
-  const double slope = tail.size() > 1 ? relative_slope(tail) : last_seconds / last_bytes;
-  cost.seconds = last_seconds + slope * (x - last_bytes);
-  cost.relative_error =
-      std::max(table.errors.beyond.value_or(0), cost.relative_error) * cost.extrapolation;
-  cost.shared_error = cost.relative_error;
-  return cost;
+  return ranks == 1 ? Cost{}
+                    : table_cost(table_for(ranks), bytes, max_extrapolation_, profile_.name);
 }
 
 std::vector<double> ProfileCostModel::all_reduce_spread(int ranks) const {

@@ -41,9 +41,10 @@ struct Topology {
   int ranks_per_node = 0;  ///< 0: all on one node.
   Link intra;              ///< Of a rank and direction, inside its node.
   /// Between nodes: latency of a message, and the bandwidth that one rank has to itself (its
-  /// adapter, or its share of the node's). Unused on one node.
+  /// adapter, or its share of the node's); 0: the node's over its ranks. Unused on one node.
   Link inter;
-  /// Bandwidth per direction of all adapters of a node together; 0: ranks_per_node times inter.
+  /// Bandwidth per direction of all adapters of a node together; 0: ranks_per_node times inter. A
+  /// group uses the share of its ranks.
   double node_bytes_per_s = 0;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;
   std::vector<SlowLink> slow_links;
@@ -64,10 +65,10 @@ struct AnalyticTime {
 ///
 /// The slowest link of a ring or tree decides, and every group counts as having it: links inside
 /// nodes are as slow as the slowest rank's, those between nodes as the slowest rank's or node's. An
-/// algorithm that a kind does not have is replaced by FlatRing: Tree is for all-reduce, broadcast
-/// and reduce; Hierarchical for all-reduce, reduce-scatter and all-gather on nodes with the same
-/// number of ranks; RecursiveDoubling and Rabenseifner for all-reduce. All-to-all is always
-/// pairwise, reported as Ring.
+/// algorithm that does not apply is replaced by FlatRing, on one node by Ring: Tree is for
+/// all-reduce, broadcast and reduce; Hierarchical for all-reduce, reduce-scatter and all-gather on
+/// several nodes with the same number of ranks; RecursiveDoubling and Rabenseifner for all-reduce.
+/// All-to-all is always pairwise, reported as Ring.
 /// Raises InputError: a group that does not fit the topology, or a bandwidth that is missing.
 [[nodiscard]] AnalyticTime analytic_time(
     const Topology& topology, CollectiveKind kind, double bytes, int ranks, int nodes);

@@ -86,7 +86,7 @@ double ring_time(CollectiveKind kind, double bytes, int ranks, const Link& link)
 }
 
 double recursive_doubling_time(double bytes, int ranks, const Link& link) {
-  return rounds(ranks) * seconds(1, bytes, link);
+  return seconds(rounds(ranks), rounds(ranks) * bytes, link);
 }
 
 double rabenseifner_time(double bytes, int ranks, const Link& link) {

@@ -99,6 +99,10 @@ std::vector<ModelPreset> make_presets() {
                           Family::Llama,
                           {40, 5120, 40, 40, 13824, 32000, 4096},
                           "config.json of meta-llama/Llama-2-13b-hf"));
+  presets.push_back(large("llama2-70b",
+                          Family::Llama,
+                          {80, 8192, 64, 8, 28672, 32000, 4096},
+                          "config.json of meta-llama/Llama-2-70b-hf"));
   presets.push_back(large("llama3-8b",
                           Family::Llama,
                           {32, 4096, 32, 8, 14336, 128256, 8192},

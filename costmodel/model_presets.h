@@ -15,7 +15,7 @@ struct ModelPreset {
 };
 
 /// tiny-classifier, distilbert, bert-base, bert-large, gpt2-small, gpt2-medium, gpt2-xl, llama2-7b,
-/// llama2-13b, llama3-8b, nanochat-d24.
+/// llama2-13b, llama2-70b, llama3-8b, nanochat-d24.
 [[nodiscard]] std::span<const ModelPreset> model_presets();
 
 /// Raises InputError for an unknown name (lists the known ones and the nearest).

@@ -70,6 +70,7 @@ TEST_CASE("presets have the published numbers of tensors and parameters") {
       {"gpt2-xl", {580, 1557611200}},
       {"llama2-7b", {291, 6738415616}},
       {"llama2-13b", {363, 13015864320}},
+      {"llama2-70b", {723, 68976648192}},
       {"llama3-8b", {291, 8030261248}},
       {"nanochat-d24", {146, 880803840}}};
   CHECK(model_presets().size() == published.size());

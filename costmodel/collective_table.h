@@ -1,12 +1,30 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "costmodel/cost_model.h"
-#include "costmodel/profile.h"
+#include "costmodel/fit_errors.h"
+#include "costmodel/transformer.h"
 #include "costmodel/units.h"
 
 namespace stepsim {
+
+/// A measured table of one collective.
+struct CollectiveCost {
+  std::string kind = "all_reduce";
+  int ranks = 0;
+  int nodes = 1;
+  Dtype dtype = Dtype::F32;
+  std::vector<std::pair<double, double>> knots;  ///< (bytes per rank, mean seconds), ascending.
+  /// How single collectives scatter around that mean: quantiles of time / mean, evenly spaced from
+  /// the smallest to the largest; empty = always the mean.
+  std::vector<double> spread;
+  FitErrors errors;
+
+  bool operator==(const CollectiveCost&) const = default;
+};
 
 /// Price of one message from a measured table, which has knots.
 ///

@@ -22,6 +22,19 @@ constexpr std::array<Unit, 6> kByteUnits = {{{"", 1},
                                              {"TiB", 1099511627776}}};
 constexpr std::array<Unit, 4> kTimeUnits = {{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
 
+constexpr std::array<Unit, 12> kBandwidthUnits = {{{"B/s", 1},
+                                                   {"kB/s", 1e3},
+                                                   {"MB/s", 1e6},
+                                                   {"GB/s", 1e9},
+                                                   {"TB/s", 1e12},
+                                                   {"KiB/s", 1024},
+                                                   {"MiB/s", 1048576},
+                                                   {"GiB/s", 1073741824},
+                                                   {"TiB/s", 1099511627776},
+                                                   {"Mbit/s", 1e6 / 8},
+                                                   {"Gbit/s", 1e9 / 8},
+                                                   {"Tbit/s", 1e12 / 8}}};
+
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kBlank);
@@ -80,6 +93,17 @@ Duration parse_duration(std::string_view text) {
     throw InputError(fmt::format("'{}' has no unit; use ns, us, ms or s", printable(text)));
   }
   throw InputError(fmt::format("unknown unit '{}'; use ns, us, ms or s", printable(unit)));
+}
+
+double parse_bandwidth(std::string_view text) {
+  const auto [value, unit] = split(text, "bandwidth such as 150 GB/s");
+  for (const auto& [name, factor] : kBandwidthUnits) {
+    if (name == unit) {
+      return value * factor;
+    }
+  }
+  throw InputError(fmt::format("unknown unit '{}'; use MB/s, GB/s, GiB/s or Gbit/s and their kind",
+                               printable(unit)));
 }
 
 std::string format_bytes(Bytes bytes) {

@@ -14,6 +14,10 @@ namespace stepsim {
 /// "3 ms", "20us", "1.5 s", "100 ns".
 [[nodiscard]] Duration parse_duration(std::string_view text);
 
+/// Bytes per second: "150 GB/s", "100 Gbit/s", "12.5 GiB/s"; kB, MB, GB, TB are powers of ten, KiB,
+/// MiB, GiB, TiB powers of two.
+[[nodiscard]] double parse_bandwidth(std::string_view text);
+
 /// "25 MiB", "1.65 MB"-like human forms for tables: binary units, exact when whole.
 [[nodiscard]] std::string format_bytes(Bytes bytes);
 

@@ -8,7 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "costmodel/collective_table.h"
 #include "costmodel/cost_model.h"
+#include "costmodel/fit_errors.h"
 
 namespace stepsim {
 
@@ -18,17 +20,6 @@ enum class CostForm {
   PerSampleTable,  ///< Samples times knots over the padded length (dense attention parts).
   Features,        ///< Sum of coefficient * feature; features named in the file.
   Roofline         ///< c0 + c1 * flops + c2 * bytes, for shapes never measured.
-};
-
-/// Errors on data that the fit did not see, as fractions. Absent = could not be estimated.
-struct FitErrors {
-  std::optional<double> random;  ///< Mean |error|, scattered hold-out.
-  std::optional<double> block;   ///< Mean |error|, contiguous block held out.
-  std::optional<double>
-      beyond;                  ///< Mean |error|, upper half of the sizes predicted from the lower.
-  std::optional<double> bias;  ///< Signed error of the sum over the held-out points.
-
-  bool operator==(const FitErrors&) const = default;
 };
 
 /// One fitted cost. Zero in n, k, heads or head_dim means "any" (the class's general form).
@@ -50,21 +41,6 @@ struct OpCost {
   FitErrors errors;
 
   bool operator==(const OpCost&) const = default;
-};
-
-/// A measured table of one collective.
-struct CollectiveCost {
-  std::string kind = "all_reduce";
-  int ranks = 0;
-  int nodes = 1;
-  Dtype dtype = Dtype::F32;
-  std::vector<std::pair<double, double>> knots;  ///< (bytes per rank, mean seconds), ascending.
-  /// How single collectives scatter around that mean: quantiles of time / mean, evenly spaced from
-  /// the smallest to the largest; empty = always the mean.
-  std::vector<double> spread;
-  FitErrors errors;
-
-  bool operator==(const CollectiveCost&) const = default;
 };
 
 /// Machine noise seen while calibrating, as fractions of a step.

@@ -36,6 +36,20 @@ TEST_CASE("times need a unit") {
   CHECK(error_of([] { (void)parse_duration("1e11 s"); }) == "'1e11 s' is beyond 292 years");
 }
 
+TEST_CASE("bandwidths are bytes per second, by powers of ten or two, or in bits") {
+  CHECK(parse_bandwidth("150 GB/s") == 150e9);
+  CHECK(parse_bandwidth("1.5kB/s") == 1500);
+  CHECK(parse_bandwidth("12.5 GiB/s") == 12.5 * 1073741824);
+  CHECK(parse_bandwidth("400 Gbit/s") == 50e9);
+  CHECK(error_of([] { (void)parse_bandwidth("150"); }) ==
+        "unknown unit ''; use MB/s, GB/s, GiB/s or Gbit/s and their kind");
+  CHECK(error_of([] { (void)parse_bandwidth("150 GB"); }) ==
+        "unknown unit 'GB'; use MB/s, GB/s, GiB/s or Gbit/s and their kind");
+  CHECK(error_of([] { (void)parse_bandwidth("fast"); }) ==
+        "'fast' is not a bandwidth such as 150 GB/s");
+  CHECK(error_of([] { (void)parse_bandwidth("-1 GB/s"); }) == "'-1 GB/s' is negative");
+}
+
 TEST_CASE("sizes and times are printed in the unit that fits") {
   CHECK(format_bytes(Bytes(26214400)) == "25 MiB");
   CHECK(format_bytes(Bytes(1651840)) == "1.58 MiB");

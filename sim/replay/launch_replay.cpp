@@ -1,0 +1,262 @@
+#include "sim/replay/launch_replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/input_error.h"
+#include "sim/engine/engine.h"
+
+namespace stepsim {
+
+namespace {
+
+std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+Duration scaled(Duration duration, double factor) {
+  return factor == 1 ? duration
+                     : Duration(std::llround(static_cast<double>(duration.count()) * factor));
+}
+
+/// Writes one rank's rows as instructions. CPU time between calls that matter is summed up.
+class RankLowering {
+ public:
+  RankLowering(const LaunchRecording& recording,
+               const ReplayRules& rules,
+               double cpu_scale,
+               std::int32_t first_collective,
+               std::vector<Instruction>& out)
+      : recording_(recording),
+        rules_(rules),
+        cpu_scale_(cpu_scale),
+        first_collective_(first_collective),
+        out_(out) {}
+
+  void add(const LaunchRow& row) {
+    busy_ += scaled(row.gap, cpu_scale_);
+    if (row.type != Launch::Cpu) {
+      out_.push_back({.kind = Do::Host, .host = std::exchange(busy_, Duration::zero())});
+    }
+    switch (row.type) {
+      case Launch::Cpu:
+        busy_ += scaled(row.host, cpu_scale_);
+        break;
+      case Launch::Gpu:
+        add_work(row);
+        busy_ += scaled(row.host, cpu_scale_);
+        break;
+      case Launch::BlockingCopy:
+        add_work(row);
+        add_sync(row, rules_.copy_call, rules_.copy_latency);
+        break;
+      case Launch::Sync:
+        add_sync(row, rules_.sync_call, rules_.sync_latency);
+        break;
+      case Launch::Collective:
+        add_collective(row);
+        busy_ += scaled(row.host, cpu_scale_);
+        break;
+      case Launch::End:
+        break;
+    }
+  }
+
+  /// The rank's CPU works to the end of its last row.
+  void finish() { out_.push_back({.kind = Do::Host, .host = busy_}); }
+
+ private:
+  void add_work(const LaunchRow& row) {
+    if (row.waits_collective >= 0) {
+      add_wait(row.stream, row.waits_collective, rules_.wait_latency);
+    }
+    out_.push_back({.kind = Do::Work,
+                    .stream = row.stream,
+                    .latency = rules_.launch_latency,
+                    .work = row.work});
+  }
+
+  void add_sync(const LaunchRow& row, Duration call, Duration latency) {
+    out_.push_back({.kind = Do::HostSync,
+                    .stream = row.stream,
+                    .host = scaled(call, cpu_scale_),
+                    .latency = latency});
+  }
+
+  void add_wait(std::uint8_t stream, std::int32_t collective, Duration latency) {
+    out_.push_back({.kind = Do::StreamWait,
+                    .stream = stream,
+                    .index = first_collective_ + collective,
+                    .latency = latency});
+  }
+
+  /// The communication stream waits for the producer stream, then for the collective itself, so
+  /// that the next one starts after it.
+  void add_collective(const LaunchRow& row) {
+    if (const auto producer = recording_.collectives[at(row.collective)].producer) {
+      out_.push_back({.kind = Do::Record, .stream = *producer, .index = row.collective});
+      out_.push_back({.kind = Do::EventWait, .stream = row.stream, .index = row.collective});
+    }
+    out_.push_back({.kind = Do::Collective,
+                    .stream = row.stream,
+                    .index = first_collective_ + row.collective,
+                    .latency = rules_.nccl_latency});
+    add_wait(row.stream, row.collective, rules_.collective_gap);
+  }
+
+  const LaunchRecording& recording_;
+  const ReplayRules& rules_;
+  double cpu_scale_;
+  std::int32_t first_collective_;
+  std::vector<Instruction>& out_;
+  Duration busy_{0};
+};
+
+std::int32_t require_rank(const LaunchRecording& recording, std::int32_t rank) {
+  const auto ranks = static_cast<std::int32_t>(recording.rows.size());
+  if (rank < 0 || rank >= ranks) {
+    throw InputError({recording.path, 0, 0, ""},
+                     fmt::format("rank {} is not there; it has 0 to {}", rank, ranks - 1));
+  }
+  return rank;
+}
+
+/// Residency of a collective's kernel on a rank.
+Duration residency(const LaunchRecording& recording, std::int32_t rank, std::int32_t collective) {
+  const auto& rows = recording.rows[at(rank)];
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const LaunchRow& r) {
+    return r.type == Launch::Collective && r.collective == collective;
+  });
+  return row == rows.end() ? Duration::zero() : row->work;
+}
+
+Duration transfer_time(const LaunchRecording& recording,
+                       const LaunchChoices& choices,
+                       std::int32_t collective) {
+  if (choices.transfers_from == kShortest) {
+    Duration shortest = Duration::max();
+    for (std::size_t r = 0; r < recording.rows.size(); ++r) {
+      shortest = std::min(shortest, residency(recording, static_cast<std::int32_t>(r), collective));
+    }
+    return shortest;
+  }
+  if (choices.transfers_from) {
+    return residency(recording, require_rank(recording, *choices.transfers_from), collective);
+  }
+  const auto transfer = recording.collectives[at(collective)].transfer;
+  if (!transfer) {
+    throw InputError({recording.path, 0, 0, ""},
+                     fmt::format("collective {} has no fitted_D_us in collective_defs.csv; give "
+                                 "it, or --transfers-from shortest",
+                                 collective));
+  }
+  return *transfer;
+}
+
+ReplayedCollective::Figures measured_figures(const std::vector<RecordedKernel>& kernels) {
+  std::vector<Duration> starts;
+  std::vector<Duration> ends;
+  Duration sum{0};
+  for (const RecordedKernel& kernel : kernels) {
+    starts.push_back(kernel.start);
+    ends.push_back(kernel.end);
+    sum += kernel.end - kernels.front().end;
+  }
+  const auto [first, last] = std::minmax_element(starts.begin(), starts.end());
+  const auto ranks = static_cast<std::int64_t>(kernels.size());
+  return {*last - *first,
+          *std::min_element(ends.begin(), ends.end()) - *last,
+          kernels.front().end + sum / ranks};
+}
+
+ReplayedCollective collective_of(const LaunchRecording& recording,
+                                 std::int32_t number,
+                                 const PlayedCollective& played) {
+  const LaunchCollective& what = recording.collectives[at(number)];
+  const auto [first, last] = std::minmax_element(played.arrival.begin(), played.arrival.end());
+  ReplayedCollective result;
+  result.number = number;
+  result.op = what.op;
+  result.bytes = what.bytes;
+  result.replayed = {*last - *first, played.end - *last, played.end.time_since_epoch()};
+  if (!recording.ended.empty()) {
+    const auto& kernels = recording.ended[at(number)];
+    result.measured = measured_figures(kernels);
+    for (const RecordedKernel& kernel : kernels) {
+      const Duration error = played.end.time_since_epoch() - kernel.end;
+      if (std::abs(error.count()) > std::abs(result.worst_end_error.count())) {
+        result.worst_end_error = error;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Program lower(const LaunchRecording& recording,
+              const ReplayRules& rules,
+              const LaunchChoices& choices) {
+  Program program;
+  program.ranks.resize(recording.rows.size());
+  const auto count = static_cast<std::int32_t>(recording.collectives.size());
+  program.events = count;
+  const auto communicators = choices.barrier ? 1 : static_cast<std::int32_t>(recording.rows.size());
+  std::vector<Duration> transfers(recording.collectives.size());
+  for (const std::int32_t collective : recording.order) {
+    transfers[at(collective)] =
+        scaled(transfer_time(recording, choices, collective), choices.transfer_scale);
+  }
+  for (std::int32_t communicator = 0; communicator < communicators; ++communicator) {
+    for (const Duration transfer : transfers) {
+      program.collectives.push_back({.communicator = communicator, .transfer = transfer});
+    }
+  }
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    const std::size_t from =
+        choices.ranks_from ? at(require_rank(recording, *choices.ranks_from)) : r;
+    const std::int32_t first = choices.barrier ? 0 : static_cast<std::int32_t>(r) * count;
+    RankLowering lowering(recording, rules, choices.cpu_scale, first, program.ranks[r]);
+    for (const LaunchRow& row : recording.rows[from]) {
+      lowering.add(row);
+    }
+    lowering.finish();
+  }
+  return program;
+}
+
+LaunchReplay replay(const LaunchRecording& recording,
+                    const ReplayRules& rules,
+                    const LaunchChoices& choices) {
+  const Program program = lower(recording, rules, choices);
+  EngineRules engine_rules;
+  if (!choices.barrier) {
+    engine_rules.communicators.clear();
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+      engine_rules.communicators.push_back({.ranks = {static_cast<std::int32_t>(r)}});
+    }
+  }
+  std::vector<RankClock> clocks;
+  for (const Duration start : recording.start) {
+    clocks.push_back({SimTime(start), SimTime(start)});
+  }
+  const Played played = Engine(std::move(engine_rules), clocks).play(program);
+  LaunchReplay result;
+  result.path = recording.path;
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    result.ranks.push_back({played.ranks[r].host_end - clocks[r].host, recording.measured[r]});
+  }
+  if (choices.barrier) {
+    for (const std::int32_t number : recording.order) {
+      result.collectives.push_back(
+          collective_of(recording, number, played.collectives[at(number)]));
+    }
+  }
+  return result;
+}
+
+}  // namespace stepsim

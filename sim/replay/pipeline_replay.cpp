@@ -1,0 +1,251 @@
+#include "sim/replay/pipeline_replay.h"
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+
+namespace {
+
+std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+bool is_receive(PipelineOp op) {
+  return op == PipelineOp::ForwardRecv || op == PipelineOp::BackwardRecv;
+}
+
+/// Mean length of a stage's forward or backward rows over replicas and micro-batches.
+class StageMeans {
+ public:
+  StageMeans(const PipelineStep& step, std::int32_t stages)
+      : stages_(at(stages)), forward_(stages_), backward_(stages_) {
+    for (std::size_t w = 0; w < step.workers.size(); ++w) {
+      for (const PipelineRow& row : step.workers[w]) {
+        if (Mean* mean = find(row.op, w)) {
+          mean->sum += row.length;
+          ++mean->count;
+        }
+      }
+    }
+  }
+
+  /// The row's length, or the mean in its place when it computes.
+  Duration length(const PipelineRow& row, std::size_t worker) {
+    const Mean* mean = find(row.op, worker);
+    return mean == nullptr ? row.length : mean->sum / mean->count;
+  }
+
+ private:
+  struct Mean {
+    Duration sum{0};
+    std::int64_t count = 0;
+  };
+
+  Mean* find(PipelineOp op, std::size_t worker) {
+    switch (op) {
+      case PipelineOp::ForwardCompute:
+        return &forward_[worker % stages_];
+      case PipelineOp::BackwardCompute:
+        return &backward_[worker % stages_];
+      default:
+        return nullptr;
+    }
+  }
+
+  std::size_t stages_;
+  std::vector<Mean> forward_;
+  std::vector<Mean> backward_;
+};
+
+/// Builds the program of one step: first the communicators and collectives, then the workers.
+class StepLowering {
+ public:
+  StepLowering(const PipelineRecording& recording,
+               const PipelineStep& step,
+               const PipelineChoices& choices)
+      : recording_(recording),
+        step_(step),
+        choices_(choices),
+        means_(step, recording.stages),
+        boundaries_(recording.replicas * (recording.stages - 1)) {
+    const std::int32_t communicators = 2 * boundaries_ + recording.replicas + recording.stages + 1;
+    result_.communicators.resize(at(communicators));
+    collectives_.resize(at(communicators));
+    result_.program.ranks.resize(step.workers.size());
+  }
+
+  PipelineProgram lower() {
+    for (std::size_t w = 0; w < step_.workers.size(); ++w) {
+      for (const PipelineRow& row : step_.workers[w]) {
+        if (is_transfer(row.op) || is_group_op(row.op)) {
+          join(row, w);
+        }
+      }
+    }
+    for (std::size_t w = 0; w < step_.workers.size(); ++w) {
+      lower_worker(w);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] std::int32_t communicator_of(PipelineOp op, std::size_t worker) const {
+    const auto index = static_cast<std::int32_t>(worker);
+    const std::int32_t replica = index / recording_.stages;
+    const std::int32_t stage = index % recording_.stages;
+    // The boundary after this stage; the one before is one less.
+    const std::int32_t boundary = replica * (recording_.stages - 1) + stage;
+    const std::int32_t groups = 2 * boundaries_;
+    switch (op) {
+      case PipelineOp::ForwardSend:
+        return boundary;
+      case PipelineOp::ForwardRecv:
+        return boundary - 1;
+      case PipelineOp::BackwardRecv:
+        return boundaries_ + boundary;
+      case PipelineOp::BackwardSend:
+        return boundaries_ + boundary - 1;
+      case PipelineOp::EmbeddingGrads:
+        return groups + replica;
+      case PipelineOp::ReduceScatter:
+        return groups + recording_.replicas + stage;
+      default:
+        return groups + recording_.replicas + recording_.stages;
+    }
+  }
+
+  /// Adds the worker to the row's communicator, and the row's transfer to its collectives.
+  void join(const PipelineRow& row, std::size_t worker) {
+    const std::int32_t number = communicator_of(row.op, worker);
+    Communicator& communicator = result_.communicators[at(number)];
+    const auto rank = static_cast<std::int32_t>(worker);
+    if (row.number == 0) {
+      communicator.ranks.push_back(rank);
+    }
+    std::vector<std::int32_t>& numbers = collectives_[at(number)];
+    if (at(row.number) == numbers.size()) {
+      numbers.push_back(static_cast<std::int32_t>(result_.program.collectives.size()));
+      result_.program.collectives.push_back({.communicator = number, .transfer = Duration::max()});
+      // Transfers do not wait for each other.
+      communicator.workers = row.number + 1;
+    }
+    // The receiver's record counts for a transfer between stages; in a group the shortest does, and
+    // the others end later by the difference.
+    if (!is_transfer(row.op) || is_receive(row.op)) {
+      Duration& transfer = result_.program.collectives[at(numbers[at(row.number)])].transfer;
+      transfer = std::min(transfer, row.length);
+    }
+  }
+
+  void lower_worker(std::size_t worker) {
+    const PipelineWorker& rows = step_.workers[worker];
+    if (choices_.sends == Sends::Buffered) {
+      for (const PipelineRow& row : rows) {
+        if (is_receive(row.op)) {
+          launch(row, worker);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < rows.size();) {
+      std::size_t end = i;
+      while (end < rows.size() && is_transfer(rows[end].op)) {
+        ++end;
+      }
+      if (end > i) {
+        transfer({rows.data() + i, end - i}, worker);
+        i = end;
+      } else {
+        lower_row(rows[i++], worker);
+      }
+    }
+  }
+
+  /// Launches all of these before it waits for any.
+  void transfer(std::span<const PipelineRow> rows, std::size_t worker) {
+    const bool blocking = choices_.sends == Sends::Blocking;
+    for (const PipelineRow& row : rows) {
+      if (blocking || !is_receive(row.op)) {
+        launch(row, worker);
+      }
+    }
+    for (const PipelineRow& row : rows) {
+      if (blocking || is_receive(row.op)) {
+        wait(row, worker, Duration::zero());
+      }
+    }
+  }
+
+  void lower_row(const PipelineRow& row, std::size_t worker) {
+    if (is_group_op(row.op)) {
+      launch(row, worker);
+      wait(row, worker, row.length - result_.program.collectives[at(id_of(row, worker))].transfer);
+      return;
+    }
+    const Duration length = choices_.balanced ? means_.length(row, worker) : row.length;
+    result_.program.ranks[worker].push_back({.kind = Do::Host, .host = length});
+  }
+
+  [[nodiscard]] std::int32_t id_of(const PipelineRow& row, std::size_t worker) const {
+    return collectives_[at(communicator_of(row.op, worker))][at(row.number)];
+  }
+
+  void launch(const PipelineRow& row, std::size_t worker) {
+    result_.program.ranks[worker].push_back(
+        {.kind = Do::Collective, .stream = kNoStream, .index = id_of(row, worker)});
+  }
+
+  void wait(const PipelineRow& row, std::size_t worker, Duration latency) {
+    result_.program.ranks[worker].push_back(
+        {.kind = Do::HostWait, .index = id_of(row, worker), .latency = latency});
+  }
+
+  const PipelineRecording& recording_;
+  const PipelineStep& step_;
+  const PipelineChoices& choices_;
+  StageMeans means_;
+  std::int32_t boundaries_;  ///< Between neighbouring stages, of all replicas.
+  std::vector<std::vector<std::int32_t>> collectives_;  ///< [communicator][number of the row]
+  PipelineProgram result_;
+};
+
+}  // namespace
+
+PipelineProgram lower(const PipelineRecording& recording,
+                      const PipelineStep& step,
+                      const PipelineChoices& choices) {
+  return StepLowering(recording, step, choices).lower();
+}
+
+std::vector<Duration> replay(const PipelineRecording& recording, const PipelineChoices& choices) {
+  std::vector<Duration> steps;
+  for (const PipelineStep& step : recording.steps) {
+    PipelineProgram lowered = lower(recording, step, choices);
+    const std::vector<RankClock> clocks(step.workers.size());
+    EngineRules rules;
+    rules.communicators = std::move(lowered.communicators);
+    Engine engine(std::move(rules), clocks);
+    try {
+      SimTime end;
+      for (const PlayedRank& rank : engine.play(lowered.program).ranks) {
+        end = std::max(end, rank.host_end);
+      }
+      steps.push_back(end - SimTime());
+    } catch (const std::runtime_error& error) {
+      throw InputError({recording.path, 0, 0, ""},
+                       fmt::format("step {}: workers wait for each other for ever in this order "
+                                   "of rows ({})",
+                                   step.number,
+                                   error.what()));
+    }
+  }
+  return steps;
+}
+
+}  // namespace stepsim

@@ -24,6 +24,7 @@ Scenario parse_scenario(const std::string& text,
   scenario.path = path;
   read_scenario_table(root, scenario);
   read_cluster(root, scenario);
+  read_collectives(root, scenario);
   read_model(root, scenario);
   read_ddp(root, scenario);
   read_optimizer(root, scenario);

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "costmodel/collective_table.h"
 #include "costmodel/memory.h"
+#include "costmodel/topology.h"
 #include "costmodel/transformer.h"
 #include "costmodel/units.h"
 #include "sim/batching/policy.h"
@@ -18,6 +21,9 @@ namespace stepsim {
 //   [scenario]   name, question, seed, steps, warmup_steps
 //   [cluster]    ranks, ranks_per_node, profile = "profiles/x.json" (relative to the file),
 //                slow_ranks = [{ rank = 1, factor = 1.2 }], jitter
+//                topology = { algorithm, intra_latency, intra_bandwidth, inter_latency,
+//                inter_bandwidth, node_bandwidth, slow_links = [{ rank|node = 1, factor = 2 }] },
+//                all_reduce = { sizes = ["1 MiB", …], times = ["0.118 ms", …] }
 //   [model]      preset = "gpt2-small" and any key that differs from it; or kind = "gpt2" with
 //                layers, hidden, heads, kv_heads, ffn, vocab, max_length, classes,
 //                tied_embeddings, causal, window, dtype, parameter_dtype, attention, name;
@@ -67,6 +73,8 @@ struct Scenario {
   std::string profile;     ///< Resolved path; empty when the file names none.
   std::vector<SlowRank> slow_ranks;
   double jitter = 0;  ///< Standard deviation of a step's compute time, as a fraction.
+  std::optional<Topology> topology;  ///< Links for collectives that were never measured.
+  std::optional<CollectiveCost> all_reduce_table;  ///< In place of the profile's for these ranks.
 
   TransformerConfig model;
   DdpOptions ddp;

@@ -18,6 +18,9 @@ void read_cluster(const TomlReader& root, Scenario& scenario);
 void read_ddp(const TomlReader& root, Scenario& scenario);
 void read_optimizer(const TomlReader& root, Scenario& scenario);
 
+/// [cluster] topology and all_reduce, after [cluster]; both may be missing.
+void read_collectives(const TomlReader& root, Scenario& scenario);
+
 /// [model]: a preset with changes, or a family by its sizes.
 void read_model(const TomlReader& root, Scenario& scenario);
 

@@ -32,7 +32,8 @@ struct BrokenOverride {
   std::string message;
 };
 
-const std::string kCluster = "ranks, ranks_per_node, profile, slow_ranks, jitter";
+const std::string kCluster =
+    "ranks, ranks_per_node, profile, slow_ranks, jitter, topology, all_reduce";
 const std::string kTables = "scenario, cluster, model, ddp, optimizer, data, policy";
 const std::string kLengths = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
 

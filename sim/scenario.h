@@ -13,6 +13,7 @@
 #include "costmodel/units.h"
 #include "sim/batching/policy.h"
 #include "sim/ddp/bucket_assignment.h"
+#include "sim/published_figure.h"
 
 namespace stepsim {
 
@@ -40,6 +41,7 @@ namespace stepsim {
 //                sampler = { kind = "python|distributed", shuffle, seed, drop_last }
 //   [[policy]]   name, kind = "fixed|bucketed|token_budget", batch_size, max_tokens,
 //                weighting = "none|sample|token", lengths
+//   [[published]] figure, value = "280 GB", source, note and the figure's conditions
 //
 // Sizes are texts with KiB, MiB, GiB or integers in bytes. Seeds that are left out are the
 // scenario's.
@@ -57,6 +59,7 @@ struct DdpOptions {
   bool gradient_as_bucket_view = false;
   bool set_to_none = true;
   bool find_unused_parameters = false;
+  int zero_stage = 0;
 };
 
 /// A scenario file, checked. Formats and keys: scenarios/README.md.
@@ -77,6 +80,7 @@ struct Scenario {
   std::optional<CollectiveCost> all_reduce_table;  ///< In place of the profile's for these ranks.
 
   TransformerConfig model;
+  std::int64_t stated_parameters = 0;  ///< For published figures; 0: counted from the tensors.
   DdpOptions ddp;
   std::string optimizer = "adamw";
   double optimizer_bytes_per_parameter = 8;
@@ -87,6 +91,8 @@ struct Scenario {
   SamplerSpec sampler;
 
   std::vector<PolicySpec> policies;  ///< At least one.
+
+  std::vector<PublishedFigure> published;
 };
 
 /// Most steps and ranks of a scenario.

@@ -36,7 +36,7 @@ const std::vector<std::string>& length_keys() {
 // clang-format off
 const std::vector<TableKeys>& all_tables() {
   static const std::vector<TableKeys> kTables = {
-      {"", {"scenario", "cluster", "model", "ddp", "optimizer", "data", "policy"}},
+      {"", {"scenario", "cluster", "model", "ddp", "optimizer", "data", "policy", "published"}},
       {"scenario", {"name", "question", "seed", "steps", "warmup_steps"}},
       {"cluster", {"ranks", "ranks_per_node", "profile", "slow_ranks", "jitter", "topology",
                    "all_reduce"}},
@@ -47,7 +47,7 @@ const std::vector<TableKeys>& all_tables() {
       {"cluster.all_reduce", {"sizes", "times"}},
       {"model", {"preset", "kind", "name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab",
                  "max_length", "classes", "tied_embeddings", "causal", "window", "dtype",
-                 "parameter_dtype", "attention", "checkpointing"}},
+                 "parameter_dtype", "attention", "checkpointing", "parameters"}},
       {"ddp", {"bucket_cap", "first_bucket_cap", "torch", "gradient_as_bucket_view", "set_to_none",
                "find_unused_parameters"}},
       {"optimizer", {"kind", "state_bytes_per_parameter"}},
@@ -58,6 +58,9 @@ const std::vector<TableKeys>& all_tables() {
       {"policy", {"name", "kind", "batch_size", "max_tokens", "weighting", "lengths"}},
       {"policy.lengths", length_keys()},
       {"policy.lengths.log_normal", {"mu", "sigma", "min", "max"}},
+      {"published", {"figure", "value", "source", "note", "ranks", "parameters", "bandwidth",
+                     "zero_stage", "optimizer_bytes", "hook", "powersgd_rank", "topk_fraction",
+                     "bucket_cap", "samples", "length", "speed"}},
   };
   return kTables;
 }

@@ -89,6 +89,7 @@ void read_model(const TomlReader& root, Scenario& scenario) {
         table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
   }
   check_model(table, model);
+  scenario.stated_parameters = table.integer_or("parameters", 0, 1);
   scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
   scenario.model = model;
 }

@@ -30,6 +30,9 @@ void read_data(const TomlReader& root, Scenario& scenario);
 /// [[policy]], after [data].
 void read_policies(const TomlReader& root, Scenario& scenario);
 
+/// [[published]], after all else; may be missing.
+void read_published(const TomlReader& root, Scenario& scenario);
+
 /// A table of lengths, in [data] or in a policy.
 [[nodiscard]] LengthSource read_lengths(const TomlReader& table, const Scenario& scenario);
 

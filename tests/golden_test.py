@@ -43,6 +43,14 @@ for scenario in sorted((ROOT / "scenarios").glob("*.toml")):
     globals()[f"test_compare_{scenario.stem}"] = scenario_test(scenario)
 
 
+def figures_test(path):
+    return lambda: check(f"figures_{path.stem}", "figures", str(path.relative_to(ROOT)))
+
+
+for scenario in sorted((ROOT / "scenarios" / "figures").glob("*.toml")):
+    globals()[f"test_figures_{scenario.stem}"] = figures_test(scenario)
+
+
 def test_the_valley():
     check("bucket_valley_sweep", "sweep", "scenarios/bucket_valley.toml", *SWEEP)
 

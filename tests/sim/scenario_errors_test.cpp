@@ -34,7 +34,7 @@ struct BrokenOverride {
 
 const std::string kCluster =
     "ranks, ranks_per_node, profile, slow_ranks, jitter, topology, all_reduce";
-const std::string kTables = "scenario, cluster, model, ddp, optimizer, data, policy";
+const std::string kTables = "scenario, cluster, model, ddp, optimizer, data, policy, published";
 const std::string kLengths = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
 
 void check_files(const std::vector<BrokenFile>& files) {

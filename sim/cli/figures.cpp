@@ -1,0 +1,46 @@
+#include "sim/figures.h"
+
+#include <algorithm>
+
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/report/figures_report.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: stepsim figures SCENARIO [options]\n\n"
+    "The published figures of a scenario ([[published]]) beside what arithmetic says: volumes and\n"
+    "times of all-reduces, memory by ZeRO stage, volumes of compressed gradients, numbers of\n"
+    "buckets. Exit status 1 when a figure differs by more than its rounding and its note does not\n"
+    "say why.\n\n"
+    "examples:\n"
+    "  stepsim figures scenarios/figures/zero_memory.toml\n"
+    "  stepsim figures scenarios/figures/gradient_compression.toml --csv -\n";
+
+}  // namespace
+
+int figures_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("figures", kUsage);
+  parser.add_common();
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  const Scenario scenario = load_scenario(common);
+  const std::vector<FigureCheck> checks = check_figures(scenario);
+  print_text(common, figures_text(scenario, checks));
+  if (!common.json.empty()) {
+    write_text_atomically(common.json, figures_json(scenario, checks).dump(1) + "\n");
+  }
+  if (!common.csv.empty()) {
+    write_text_atomically(common.csv, figures_csv(checks));
+  }
+  const bool unexplained = std::any_of(
+      checks.begin(), checks.end(), [](const FigureCheck& check) { return check.unexplained(); });
+  return unexplained ? kAnswerIsNo : kDone;
+}
+
+}  // namespace stepsim

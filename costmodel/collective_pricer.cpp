@@ -46,6 +46,7 @@ std::string_view algorithm_text(CollectiveKind kind, CollectiveAlgorithm algorit
       return "Rabenseifner";
     case CollectiveAlgorithm::Auto:
     case CollectiveAlgorithm::Ring:
+    case CollectiveAlgorithm::Nccl:
       break;
   }
   return "ring";
@@ -192,7 +193,13 @@ CollectivePrice CollectivePricer::analytic(CollectiveKind kind,
       analytic_time(*topology_, kind, static_cast<double>(bytes.value()), ranks, nodes);
   Cost cost;
   cost.seconds = time.seconds;
-  mark_unseen(cost, kAnalyticError);
+  mark_unseen(cost, analytic_error(static_cast<double>(bytes.value())));
+  if (time.nccl) {
+    return {cost,
+            fmt::format("NCCL 2.28.9 tuning model: {}/{}",
+                        name_of(time.nccl->algorithm),
+                        name_of(time.nccl->protocol))};
+  }
   return {cost,
           fmt::format(
               "analytic: {}, {}", algorithm_text(kind, time.algorithm), layout_text(ranks, nodes))};

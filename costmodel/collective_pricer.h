@@ -26,10 +26,6 @@ struct PricerLimits {
   double max_rank_factor = 2;  ///< Times the largest measured number of ranks.
 };
 
-/// Least error of the closed forms with links that nobody fitted: those of NCCL's own model on
-/// several nodes are 8 .. 53 % off, rings with fitted links 3 .. 21 %.
-inline constexpr double kAnalyticError = 0.30;
-
 /// Least error of a collective that is priced from an all-reduce. Not measured: an assumption.
 inline constexpr double kUnmeasuredKindError = 0.30;
 
@@ -41,7 +37,7 @@ inline constexpr double kUnmeasuredKindError = 0.30;
 ///    beyond the largest on from there with the slope over log2(ranks) of all;
 /// 3. for other kinds than all-reduce, an all-reduce found by 1 or 2, times the ratio of the bytes
 ///    on a ring;
-/// 4. the closed forms of the topology.
+/// 4. the closed forms of the topology or NCCL's own model, with analytic_error().
 ///
 /// Sizes in tables: table_cost(). What is not measured is marked unseen_shape, and its error counts
 /// as shared.

@@ -10,8 +10,14 @@
 namespace stepsim {
 namespace {
 
-const std::array<std::string, 7> kNames = {
-    "auto", "ring", "flat_ring", "tree", "hierarchical", "recursive_doubling", "rabenseifner"};
+const std::array<std::string, 8> kNames = {"auto",
+                                           "ring",
+                                           "flat_ring",
+                                           "tree",
+                                           "hierarchical",
+                                           "recursive_doubling",
+                                           "rabenseifner",
+                                           "nccl"};
 
 bool has_tree(CollectiveKind kind) {
   return kind == CollectiveKind::AllReduce || kind == CollectiveKind::Broadcast ||
@@ -41,6 +47,9 @@ CollectiveAlgorithm available(CollectiveAlgorithm wanted,
       break;
     case CollectiveAlgorithm::FlatRing:
       has = links.nodes > 1;
+      break;
+    case CollectiveAlgorithm::Nccl:
+      has = kind == CollectiveKind::AllReduce && links.ranks % links.nodes == 0;
       break;
     case CollectiveAlgorithm::Auto:
     case CollectiveAlgorithm::Ring:
@@ -87,6 +96,7 @@ double time_of(CollectiveAlgorithm algorithm,
       return rabenseifner_time(bytes, links.ranks, slowest_link(links));
     case CollectiveAlgorithm::Auto:
     case CollectiveAlgorithm::FlatRing:
+    case CollectiveAlgorithm::Nccl:
       break;
   }
   return flat_ring_time(kind, bytes, links);
@@ -100,7 +110,7 @@ AnalyticTime fastest(CollectiveKind kind, double bytes, const NodeLinks& links) 
     const auto algorithm = available(wanted, kind, links);
     const double seconds = time_of(algorithm, kind, bytes, links);
     if (best.algorithm == CollectiveAlgorithm::Auto || seconds < best.seconds) {
-      best = {seconds, algorithm};
+      best = {seconds, algorithm, std::nullopt};
     }
   }
   return best;
@@ -180,6 +190,25 @@ int node_count(const Topology& topology) {
   return (topology.ranks + per_node - 1) / per_node;
 }
 
+double analytic_error(double bytes) {
+  constexpr double kMiB = 1048576;
+  return bytes < kMiB ? 0.75 : bytes <= 128 * kMiB ? 0.45 : 0.25;
+}
+
+NcclSystem nccl_system(const Topology& topology, const NodeLinks& links) {
+  NcclSystem system;
+  system.ranks = links.ranks;
+  system.nodes = links.nodes;
+  system.gpu = topology.gpu;
+  const double inside =
+      links.ranks > links.nodes ? links.intra.bytes_per_s : links.node_bytes_per_s;
+  const double slowest = links.nodes > 1 ? std::min(inside, links.node_bytes_per_s) : inside;
+  const double per_channel = slowest / topology.nccl_channels * 1e-9;
+  system.ring = system.tree = {topology.nccl_channels, per_channel, per_channel};
+  system.tree_pattern = links.nodes > 1;
+  return system;
+}
+
 AnalyticTime analytic_time(
     const Topology& topology, CollectiveKind kind, double bytes, int ranks, int nodes) {
   check_group(topology, ranks, nodes);
@@ -194,13 +223,20 @@ AnalyticTime analytic_time(
     check_link(links.inter, "inter_bandwidth");
   }
   if (kind == CollectiveKind::AllToAll) {
-    return {pairwise_time(bytes, links), CollectiveAlgorithm::Ring};
+    return {pairwise_time(bytes, links), CollectiveAlgorithm::Ring, std::nullopt};
   }
   if (topology.algorithm == CollectiveAlgorithm::Auto) {
     return fastest(kind, bytes, links);
   }
   const auto algorithm = available(topology.algorithm, kind, links);
-  return {time_of(algorithm, kind, bytes, links), algorithm};
+  if (algorithm != CollectiveAlgorithm::Nccl) {
+    return {time_of(algorithm, kind, bytes, links), algorithm, std::nullopt};
+  }
+  if (topology.nccl_channels < 1) {
+    throw InputError("NCCL's model needs the number of channels in [cluster.topology]");
+  }
+  const NcclChoice choice = nccl_all_reduce(nccl_system(topology, links), bytes);
+  return {choice.us * 1e-6, algorithm, choice};
 }
 
 }  // namespace stepsim

@@ -129,7 +129,7 @@ TEST_CASE("what no table reaches comes from the links of the topology, flagged")
   CHECK(price.source == "analytic: double binary tree, 8 nodes x 8");
   CHECK(price.cost.seconds == analytic_time(topology(), Kind::AllReduce, 1e8, 64, 8).seconds);
   CHECK(price.cost.unseen_shape);
-  CHECK(price.cost.relative_error == kAnalyticError);
+  CHECK(price.cost.relative_error == analytic_error(1e8));
   Topology levels = topology();
   levels.algorithm = CollectiveAlgorithm::Hierarchical;
   const CollectivePricer bare(Profile{}, levels);
@@ -141,6 +141,19 @@ TEST_CASE("what no table reaches comes from the links of the topology, flagged")
         "analytic: flat ring, 15 ranks on 2 nodes");
   CHECK(bare.price(Kind::AllToAll, Bytes(1), 16, 2).source ==
         "analytic: pairwise exchange, 2 nodes x 8");
+}
+
+TEST_CASE("NCCL's own model prices all-reduces where the topology asks for it") {
+  Topology nccl = topology();
+  nccl.algorithm = CollectiveAlgorithm::Nccl;
+  nccl.nccl_channels = 8;
+  const CollectivePricer pricer(Profile{}, nccl);
+  CHECK(pricer.price(Kind::AllReduce, Bytes(1 << 30), 64, 8).source ==
+        "NCCL 2.28.9 tuning model: Ring/Simple");
+  CHECK(pricer.price(Kind::AllReduce, Bytes(64), 64, 8).source ==
+        "NCCL 2.28.9 tuning model: Tree/LL");
+  CHECK(pricer.price(Kind::AllGather, Bytes(64), 64, 8).source ==
+        "analytic: flat ring, 8 nodes x 8");
 }
 
 TEST_CASE("sizes far outside a table are refused in every way of using it") {

@@ -141,6 +141,32 @@ TEST_CASE("slower links and more bytes never make a collective faster") {
   }
 }
 
+TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapter") {
+  // Vector of its own: 2 nodes x 8 H100, 8 channels of 48 GB/s.
+  Topology nccl = cluster(Algorithm::Nccl);
+  nccl.ranks = 16;
+  nccl.intra.bytes_per_s = 400e9;
+  nccl.inter.bytes_per_s = 48e9;
+  nccl.nccl_channels = 8;
+  const AnalyticTime time = analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2);
+  CHECK(time.algorithm == Algorithm::Nccl);
+  REQUIRE(time.nccl);
+  CHECK(time.nccl->algorithm == NcclAlgorithm::Ring);
+  CHECK(time.nccl->protocol == NcclProtocol::Simple);
+  CHECK(time.seconds == Approx(1.4 * 131.6e-6 + 1e9 / 204.8e9));
+  nccl.slow_links = {{.rank = std::nullopt, .node = 1, .factor = 2}};
+  CHECK(analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2).seconds ==
+        Approx(1.4 * 131.6e-6 + 1e9 / 102.4e9));
+  // On one node the links inside: 400 GB/s, 8/14 of it as algbw.
+  CHECK(analytic_time(nccl, Kind::AllReduce, 1e10, 8, 1).seconds ==
+        Approx(8.4e-6 + 14 * 3.4e-6 + 1e10 / (400e9 * 8 / 14)));
+  CHECK(analytic_time(nccl, Kind::AllReduce, 1e9, 15, 2).algorithm == Algorithm::FlatRing);
+  CHECK(analytic_time(nccl, Kind::AllGather, 1e9, 16, 2).algorithm == Algorithm::FlatRing);
+  nccl.nccl_channels = 0;
+  CHECK(error_of([&] { (void)analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2); }) ==
+        "NCCL's model needs the number of channels in [cluster.topology]");
+}
+
 TEST_CASE("a group that does not fit and a link without bandwidth are refused") {
   const auto message = [](const Topology& topology, int ranks, int nodes) {
     return error_of([&] { (void)analytic_time(topology, Kind::AllReduce, 1, ranks, nodes); });

@@ -193,7 +193,7 @@ CollectivePrice CollectivePricer::analytic(CollectiveKind kind,
       analytic_time(*topology_, kind, static_cast<double>(bytes.value()), ranks, nodes);
   Cost cost;
   cost.seconds = time.seconds;
-  mark_unseen(cost, analytic_error(static_cast<double>(bytes.value())));
+  mark_unseen(cost, analytic_error(time.algorithm, static_cast<double>(bytes.value())));
   if (time.nccl) {
     return {cost,
             fmt::format("NCCL 2.28.9 tuning model: {}/{}",

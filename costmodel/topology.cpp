@@ -190,9 +190,16 @@ int node_count(const Topology& topology) {
   return (topology.ranks + per_node - 1) / per_node;
 }
 
-double analytic_error(double bytes) {
+double analytic_error(CollectiveAlgorithm algorithm, double bytes) {
   constexpr double kMiB = 1048576;
-  return bytes < kMiB ? 0.75 : bytes <= 128 * kMiB ? 0.45 : 0.25;
+  const bool nccl = algorithm == CollectiveAlgorithm::Nccl;
+  if (bytes < kMiB) {
+    return nccl ? 0.46 : 0.76;
+  }
+  if (bytes <= 128 * kMiB) {
+    return nccl ? 0.32 : 0.45;
+  }
+  return nccl ? 0.23 : 0.24;
 }
 
 NcclSystem nccl_system(const Topology& topology, const NodeLinks& links) {

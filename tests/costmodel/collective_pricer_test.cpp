@@ -129,7 +129,7 @@ TEST_CASE("what no table reaches comes from the links of the topology, flagged")
   CHECK(price.source == "analytic: double binary tree, 8 nodes x 8");
   CHECK(price.cost.seconds == analytic_time(topology(), Kind::AllReduce, 1e8, 64, 8).seconds);
   CHECK(price.cost.unseen_shape);
-  CHECK(price.cost.relative_error == analytic_error(1e8));
+  CHECK(price.cost.relative_error == 0.45);
   Topology levels = topology();
   levels.algorithm = CollectiveAlgorithm::Hierarchical;
   const CollectivePricer bare(Profile{}, levels);
@@ -148,6 +148,7 @@ TEST_CASE("NCCL's own model prices all-reduces where the topology asks for it") 
   nccl.algorithm = CollectiveAlgorithm::Nccl;
   nccl.nccl_channels = 8;
   const CollectivePricer pricer(Profile{}, nccl);
+  CHECK(pricer.price(Kind::AllReduce, Bytes(1 << 20), 64, 8).cost.relative_error == 0.32);
   CHECK(pricer.price(Kind::AllReduce, Bytes(1 << 30), 64, 8).source ==
         "NCCL 2.28.9 tuning model: Ring/Simple");
   CHECK(pricer.price(Kind::AllReduce, Bytes(64), 64, 8).source ==

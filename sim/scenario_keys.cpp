@@ -42,7 +42,7 @@ const std::vector<TableKeys>& all_tables() {
                    "all_reduce"}},
       {"cluster.slow_ranks", {"rank", "factor"}},
       {"cluster.topology", {"algorithm", "intra_latency", "intra_bandwidth", "inter_latency",
-                            "inter_bandwidth", "node_bandwidth", "slow_links"}},
+                            "inter_bandwidth", "node_bandwidth", "slow_links", "channels", "gpu"}},
       {"cluster.topology.slow_links", {"rank", "node", "factor"}},
       {"cluster.all_reduce", {"sizes", "times"}},
       {"model", {"preset", "kind", "name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab",

@@ -7,6 +7,7 @@ namespace stepsim {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
+constexpr int kMaxChannels = 64;
 
 /// Bytes per second; 0 for a key that is missing and not required.
 double read_bandwidth(const TomlReader& table, const std::string& key, bool required) {
@@ -77,6 +78,17 @@ Topology read_topology_table(const TomlReader& table, const Scenario& scenario) 
   topology.inter = {
       read_latency(table, "inter_latency", uses_inter),
       read_bandwidth(table, "inter_bandwidth", uses_inter && topology.node_bytes_per_s == 0)};
+  if (topology.algorithm == CollectiveAlgorithm::Nccl) {
+    topology.nccl_channels = static_cast<int>(table.integer("channels", 1, kMaxChannels));
+    topology.gpu = parse_gpu_generation(
+        read_choice(table, "gpu", std::string(name_of(topology.gpu)), gpu_generation_names()));
+  } else {
+    for (const char* key : {"channels", "gpu"}) {
+      if (table.has(key)) {
+        table.fail(key, "only for algorithm = \"nccl\"");
+      }
+    }
+  }
   if (table.has("slow_links")) {
     read_slow_links(table, topology);
   }

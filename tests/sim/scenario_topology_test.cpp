@@ -105,6 +105,24 @@ TEST_CASE("wrong links are refused by key") {
   CHECK(error_with("intra_latency", "latency").find("unknown key 'latency'") != std::string::npos);
 }
 
+TEST_CASE("NCCL's model takes its channels and the generation of the GPUs") {
+  const auto lines = [](const std::string& keys) {
+    return "ranks_per_node = 2" + replaced(kTopology, "\"hierarchical\"", "\"nccl\"" + keys);
+  };
+  const Scenario scenario = parsed(lines("\nchannels = 16\ngpu = \"ampere\""));
+  CHECK(scenario.topology->algorithm == CollectiveAlgorithm::Nccl);
+  CHECK(scenario.topology->nccl_channels == 16);
+  CHECK(scenario.topology->gpu == GpuGeneration::Ampere);
+  CHECK(parsed(lines("\nchannels = 16")).topology->gpu == GpuGeneration::Hopper);
+  CHECK(error_of(lines("")) == "cluster.topology.channels: missing");
+  CHECK(error_of(lines("\nchannels = 65")) ==
+        "cluster.topology.channels: 65 is too large; expected at most 64");
+  CHECK(error_of(lines("\nchannels = 8\ngpu = \"h100\"")).find("cluster.topology.gpu: unknown") ==
+        0);
+  CHECK(error_with("algorithm", "channels = 8\nalgorithm") ==
+        "cluster.topology.channels: only for algorithm = \"nccl\"");
+}
+
 TEST_CASE("measured times in the scenario become a table for its ranks and nodes") {
   const Scenario scenario = parsed("ranks_per_node = 2\n" + kTable);
   REQUIRE(scenario.all_reduce_table);

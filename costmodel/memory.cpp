@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -163,34 +164,43 @@ bool autocast(const TransformerConfig& config) {
   return element_size(config.dtype) == 2 && element_size(config.parameter_dtype) == 4;
 }
 
-MemoryUse peak_memory(const TransformerConfig& config,
-                      const BatchShape& batch,
-                      const MemoryOptions& options) {
-  const std::vector<Parameter> tensors = parameters(config);
+PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
+    : config_(std::move(config)), checkpointing_(options.activation_checkpointing) {
+  const std::vector<Parameter> tensors = parameters(config_);
   std::int64_t elements = 0;
   for (const auto& tensor : tensors) {
     elements += tensor.elements();
   }
-  MemoryUse use = state_memory(elements, config.parameter_dtype, options);
+  constant_ = state_memory(elements, config_.parameter_dtype, options);
   if (options.zero_stage >= 2) {
-    use.buckets = working_bucket(tensors, options);
+    constant_.buckets = working_bucket(tensors, options);
   } else if (!options.gradient_as_bucket_view) {
-    use.buckets = use.gradients;
+    constant_.buckets = constant_.gradients;
   }
   if (options.zero_stage == 3) {
-    use.gathered = largest_unit(tensors);
+    constant_.gathered = largest_unit(tensors);
   }
-  use.weight_copies = whole(weight_copy_bytes(config));
-  const double layer = layer_bytes(config, batch);
-  const auto layers = static_cast<double>(config.layers);
+  constant_.weight_copies = whole(weight_copy_bytes(config_));
+  constant_.fixed = options.fixed;
+}
+
+MemoryUse PeakMemory::at(const BatchShape& batch) const {
+  MemoryUse use = constant_;
+  const double layer = layer_bytes(config_, batch);
+  const auto layers = static_cast<double>(config_.layers);
   // Full checkpointing keeps the input of each layer, and one layer in full while it is recomputed.
-  const double input = tokens_of(config, batch) * static_cast<double>(config.hidden) *
-                       (autocast(config) ? 4 : static_cast<double>(element_size(config.dtype)));
-  const double kept = options.activation_checkpointing ? layers * input + layer : layers * layer;
-  use.activations = whole(kept + outside_bytes(config, batch));
-  use.logits = whole(logits_bytes(config, batch));
-  use.fixed = options.fixed;
+  const double input = tokens_of(config_, batch) * static_cast<double>(config_.hidden) *
+                       (autocast(config_) ? 4 : static_cast<double>(element_size(config_.dtype)));
+  const double kept = checkpointing_ ? layers * input + layer : layers * layer;
+  use.activations = whole(kept + outside_bytes(config_, batch));
+  use.logits = whole(logits_bytes(config_, batch));
   return use;
+}
+
+MemoryUse peak_memory(const TransformerConfig& config,
+                      const BatchShape& batch,
+                      const MemoryOptions& options) {
+  return PeakMemory(config, options).at(batch);
 }
 
 std::int64_t largest_token_budget(const TransformerConfig& config,
@@ -200,10 +210,11 @@ std::int64_t largest_token_budget(const TransformerConfig& config,
   if (length < 1) {
     throw InputError(fmt::format("length {}; expected at least 1", length));
   }
+  const PeakMemory peak(config, options);
   const auto fits = [&](std::int64_t samples) {
     const std::int64_t tokens = samples * length;
     const double squares = static_cast<double>(tokens) * static_cast<double>(length);
-    return peak_memory(config, {samples, length, tokens, squares}, options).total() <= capacity;
+    return peak.at({samples, length, tokens, squares}).total() <= capacity;
   };
   std::int64_t most = 0;      // Fits, or nothing does.
   std::int64_t too_many = 1;  // Does not fit, once the loop has ended.

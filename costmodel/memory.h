@@ -70,6 +70,18 @@ struct MemoryUse {
                                     const BatchShape& batch,
                                     const MemoryOptions& options);
 
+/// peak_memory() of many batches of one job: what does not depend on the batch is computed once.
+class PeakMemory {
+ public:
+  PeakMemory(TransformerConfig config, const MemoryOptions& options);
+  [[nodiscard]] MemoryUse at(const BatchShape& batch) const;
+
+ private:
+  TransformerConfig config_;
+  bool checkpointing_ = false;
+  MemoryUse constant_;  ///< All but activations and logits.
+};
+
 /// The most padded tokens of a micro-batch of samples of `length` tokens each whose peak_memory()
 /// is at most `capacity`: a multiple of `length`, exact. 0 when not even one sample fits.
 ///

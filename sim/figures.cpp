@@ -57,7 +57,7 @@ double compute(const Scenario& scenario, const PublishedFigure& figure) {
     case FigureKind::RingVolume:
       return ring_volume(scenario, figure);
     case FigureKind::AllReduceTime:
-      return ring_volume(scenario, figure) / figure.bandwidth.value;
+      return ring_volume(scenario, figure) / figure.bytes_per_s;
     case FigureKind::StateMemory:
       return memory_of_states(scenario, figure);
     case FigureKind::CompressedVolume:
@@ -78,7 +78,7 @@ std::string condition_text(const std::string& key, const PublishedFigure& figure
     return fmt::format("{:.4g} B parameters", static_cast<double>(figure.parameters) * 1e-9);
   }
   if (key == "bandwidth") {
-    return figure.bandwidth.text;
+    return fmt::format("{:g} GB/s", figure.bytes_per_s * 1e-9);
   }
   if (key == "zero_stage") {
     return figure.zero_stage == 0 ? "not sharded" : fmt::format("ZeRO-{}", figure.zero_stage);

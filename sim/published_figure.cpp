@@ -27,7 +27,6 @@ const Units& units_of(Dimension dimension) {
                                {"TiB", 0x1p40}};
   static const Units kSeconds = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
   static const Units kCount = {{"", 1}};
-  static const Units kByteRates = {{"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}};
   static const Units kSpeeds = {{"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
   switch (dimension) {
     case Dimension::Size:
@@ -36,8 +35,6 @@ const Units& units_of(Dimension dimension) {
       return kSeconds;
     case Dimension::Number:
       return kCount;
-    case Dimension::Bandwidth:
-      return kByteRates;
     case Dimension::Speed:
       return kSpeeds;
   }

@@ -20,12 +20,11 @@ enum class FigureKind {
   ComputeTime        ///< Forward and backward operations over a speed.
 };
 
-/// What a figure or condition is measured in: bytes, seconds, buckets, bytes per second, operations
-/// per second.
-enum class Dimension { Size, Time, Number, Bandwidth, Speed };
+/// What a figure or condition is measured in: bytes, seconds, buckets, operations per second.
+enum class Dimension { Size, Time, Number, Speed };
 
 /// A number as it stands in print: "548 GB", "~12 GB", "0.31 s", "28000". Units: B, kB, MB, GB, TB,
-/// KiB, MiB, GiB, TiB; ns, us, ms, s; for rates bytes with "/s", and GFLOP/s, TFLOP/s, PFLOP/s.
+/// KiB, MiB, GiB, TiB; ns, us, ms, s; GFLOP/s, TFLOP/s, PFLOP/s.
 struct Quantity {
   std::string text;
   double value = 0;      ///< In the dimension's base unit.
@@ -64,7 +63,7 @@ struct PublishedFigure {
 
   int ranks = 1;
   std::int64_t parameters = 0;
-  Quantity bandwidth;  ///< Bytes per second.
+  double bytes_per_s = 0;
   int zero_stage = 0;
   double optimizer_bytes = 0;  ///< A parameter, master weights included.
   CommunicationHook hook = CommunicationHook::None;

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/parse_units.h"
 #include "sim/scenario_sections.h"
 
 namespace stepsim {
@@ -59,7 +60,11 @@ PublishedFigure read_figure(const TomlReader& table, const TomlValue& value, con
       s.stated_parameters > 0 ? s.stated_parameters : parameter_count(s.model);
   figure.parameters = table.integer_or("parameters", counted, 1);
   if (table.has("bandwidth")) {
-    figure.bandwidth = read_quantity(table, "bandwidth", Dimension::Bandwidth);
+    figure.bytes_per_s =
+        table.parsed("bandwidth", [](const std::string& text) { return parse_bandwidth(text); });
+    if (figure.bytes_per_s <= 0) {
+      table.fail("bandwidth", "expected a bandwidth above 0");
+    }
   }
   figure.zero_stage = static_cast<int>(table.integer_or("zero_stage", s.ddp.zero_stage, 0, 3));
   figure.optimizer_bytes = table.number_or("optimizer_bytes", s.optimizer_bytes_per_parameter);

@@ -230,6 +230,19 @@ TEST_CASE("views save one copy of the gradients: less than the half of what RoBE
   CHECK(gigabytes(saved) / 1.067 == doctest::Approx(0.467).epsilon(0.01));
 }
 
+TEST_CASE("many batches of one job use what each of them would alone") {
+  const auto config = autocast_of("gpt2-small");
+  MemoryOptions options = sharded(2, 4, 8);
+  options.fixed = Bytes(1000);
+  options.activation_checkpointing = true;
+  const PeakMemory peak(config, options);
+  for (const std::int64_t samples : {4, 1, 9}) {
+    const BatchShape batch{samples, 128, samples * 100, 0};
+    CHECK(peak.at(batch).total() == peak_memory(config, batch, options).total());
+  }
+  CHECK(peak.at(kBatch).fixed == Bytes(1000));
+}
+
 TEST_CASE("the largest token budget fits, and one sample more does not") {
   for (const std::string preset : {"gpt2-small", "llama2-7b", "tiny-classifier"}) {
     for (const int stage : {0, 2, 3}) {

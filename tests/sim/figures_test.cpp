@@ -187,6 +187,8 @@ TEST_CASE("unknown figures, conditions and hooks are refused with their place") 
                          "'ring_volume', which takes ranks, parameters\n"));
   CHECK(error_of_figure("figure = \"all_reduce_time\"\nvalue = \"1 s\"\n")
             .starts_with("s.toml:36:1: error: published.bandwidth: missing\n"));
+  CHECK(error_of_figure("figure = \"all_reduce_time\"\nvalue = \"1 s\"\nbandwidth = \"0 GB/s\"\n")
+            .starts_with("s.toml:39:13: error: published.bandwidth: expected a bandwidth above 0"));
   CHECK(error_of_figure("figure = \"ring_volume\"\n")
             .starts_with("s.toml:36:1: error: published.value: missing\n"));
   CHECK(error_of_figure("figure = \"ring_volume\"\nvalue = \"1 s\"\n")
@@ -217,7 +219,7 @@ TEST_CASE("quantities know their unit, digits and rounding") {
   CHECK(rough.half_unit == doctest::Approx(0.005));
   CHECK(parse_quantity("~5 GB", Dimension::Size).half_unit == doctest::Approx(0.5e9));
   CHECK(parse_quantity("25 MiB", Dimension::Size).value == 25 * 0x1p20);
-  CHECK(parse_quantity("150GB/s", Dimension::Bandwidth).value == 150e9);
+  CHECK(parse_quantity("989TFLOP/s", Dimension::Speed).value == 989e12);
   CHECK(parse_quantity(" 28000 ", Dimension::Number).value == 28000);
   CHECK(parse_quantity("28000", Dimension::Number).half_unit == 0.5);
   CHECK(format_like(seconds, 0.6125) == "0.6125 s");
@@ -233,6 +235,6 @@ TEST_CASE("what is no quantity is refused") {
   CHECK(quantity_error("-3 GB", Dimension::Size) == "'-3 GB' does not start with a number above 0");
   CHECK(quantity_error("", Dimension::Size) == "'' does not start with a number above 0");
   CHECK(quantity_error("3 GB", Dimension::Number) == "'3 GB': expected a number without unit");
-  CHECK(quantity_error("3 GB", Dimension::Bandwidth) ==
-        "unknown unit 'GB' in '3 GB'; use one of MB/s, GB/s, TB/s");
+  CHECK(quantity_error("3 GB", Dimension::Speed) ==
+        "unknown unit 'GB' in '3 GB'; use one of GFLOP/s, TFLOP/s, PFLOP/s");
 }

@@ -53,6 +53,10 @@ class CollectivePricer {
   /// measure or which key to write.
   [[nodiscard]] CollectivePrice price(CollectiveKind kind, Bytes bytes, int ranks, int nodes) const;
 
+  /// CollectiveCost::spread of the measured table for exactly these ranks and nodes; empty when
+  /// there is none: always the mean.
+  [[nodiscard]] std::vector<double> spread(CollectiveKind kind, int ranks, int nodes) const;
+
  private:
   using Tables = std::vector<const CollectiveCost*>;  ///< By ranks, ascending, each once.
 

@@ -2,18 +2,21 @@
 // links are those of the data sheets, the steps NCCL's own constants for NVLink and networks.
 #include <array>
 #include <cmath>
-#include <fstream>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
+#include "costmodel/collective_pricer.h"
 #include "costmodel/topology.h"
+#include "tests/costmodel/nccl_sweeps.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::read_sweeps;
+using stepsim::test::Sweeps;
 using Algorithm = CollectiveAlgorithm;
 
 namespace {
@@ -49,44 +52,6 @@ const std::vector<Cluster>& clusters() {
       {"gh200_alps_ss11_032x4", 32, 4, 450, 100},
       {"gh200_alps_ss11_064x4", 64, 4, 450, 100}};
   return kClusters;
-}
-
-std::vector<std::string> fields(const std::string& line) {
-  std::vector<std::string> found(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      found.emplace_back();
-    } else {
-      found.back() += c;
-    }
-  }
-  return found;
-}
-
-/// [log]: bytes and microseconds, the faster of out-of-place and in-place.
-using Sweeps = std::map<std::string, std::vector<std::pair<double, double>>>;
-
-Sweeps read_sweeps(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  Sweeps sweeps;
-  while (std::getline(file, line)) {
-    const auto row = fields(line);
-    REQUIRE(row.size() > 8);
-    double least = 0;
-    for (const std::size_t column : {7U, 8U}) {
-      const double us = row[column].empty() ? 0 : std::stod(row[column]);
-      least = least == 0 || (us > 0 && us < least) ? us : least;
-    }
-    if (std::stod(row[6]) > 0 && least > 0) {
-      sweeps[row[0]].emplace_back(std::stod(row[6]), least);
-    }
-  }
-  return sweeps;
 }
 
 /// Below 1 MiB, to 128 MiB, above.
@@ -173,4 +138,44 @@ TEST_CASE("a run that was told to use rings agrees with the flat ring within 10 
       sweep_errors(cluster, read_sweeps(*path).at(cluster.log), Algorithm::FlatRing, means);
   CHECK(errors[1] < 0.10);
   CHECK(errors[2] < 0.10);
+}
+
+TEST_CASE("between measured numbers of ranks the mean error is 15 % on a cluster of GH200") {
+  const auto path = test::data_file("nccl_logs/figures.csv");
+  if (!path) {
+    return;
+  }
+  const Sweeps sweeps = read_sweeps(*path);
+  const auto log_of = [](int nodes) { return fmt::format("gh200_alps_ss11_{:03}x4", nodes); };
+  struct Left {
+    int fewer;
+    int out;
+    int more;
+  };
+  Mean over_cases;
+  for (const Left& nodes : {Left{2, 8, 32}, {8, 32, 64}, {2, 32, 64}, {32, 64, 256}}) {
+    CAPTURE(nodes.out);
+    Profile profile;
+    for (const int known : {nodes.fewer, nodes.more}) {
+      CollectiveCost table;
+      table.ranks = known * 4;
+      table.nodes = known;
+      for (const auto& [bytes, us] : sweeps.at(log_of(known))) {
+        table.knots.emplace_back(bytes, us * 1e-6);
+      }
+      profile.collectives.push_back(table);
+    }
+    const CollectivePricer pricer(profile);
+    Mean error;
+    for (const auto& [bytes, us] : sweeps.at(log_of(nodes.out))) {
+      const CollectivePrice price = pricer.price(CollectiveKind::AllReduce,
+                                                 Bytes(static_cast<std::int64_t>(bytes)),
+                                                 nodes.out * 4,
+                                                 nodes.out);
+      error.add(std::abs(price.cost.seconds * 1e6 / us - 1));
+      CHECK(price.cost.relative_error == 0.15);
+    }
+    over_cases.add(error.sum / error.count);
+  }
+  CHECK(std::abs(over_cases.sum / over_cases.count - 0.15) < 0.01);
 }

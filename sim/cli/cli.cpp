@@ -19,6 +19,7 @@ constexpr std::array kCommands = {
     Command{"plan", "write the batches of every step and rank", plan_command},
     Command{"buckets", "the gradient buckets DDP makes, initial and rebuilt", buckets_command},
     Command{"figures", "published figures against computed ones", figures_command},
+    Command{"replay", "a recorded program under the simulator's rules", replay_command},
     Command{"validate", "predicted against measured", validate_command},
     Command{"trace", "a Chrome trace for Perfetto", trace_command},
     Command{"policies", "the batching policies there are", policies_command},

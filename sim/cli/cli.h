@@ -29,6 +29,7 @@ int sweep_command(const std::vector<std::string>& arguments);
 int plan_command(const std::vector<std::string>& arguments);
 int buckets_command(const std::vector<std::string>& arguments);
 int figures_command(const std::vector<std::string>& arguments);
+int replay_command(const std::vector<std::string>& arguments);
 int validate_command(const std::vector<std::string>& arguments);
 int trace_command(const std::vector<std::string>& arguments);
 int policies_command(const std::vector<std::string>& arguments);

@@ -9,7 +9,6 @@
 
 #include "costmodel/input_error.h"
 #include "sim/engine/program.h"
-#include "sim/replay/csv_table.h"
 
 namespace stepsim {
 
@@ -119,8 +118,8 @@ void read_collectives(const std::string& path, StreamNumbers& streams, LaunchRec
 /// The rows of all ranks, with the checks that a replay relies on.
 class RowReader {
  public:
-  RowReader(const std::string& path, StreamNumbers& streams, LaunchRecording& recording)
-      : table_(path),
+  RowReader(const CsvTable& table, StreamNumbers& streams, LaunchRecording& recording)
+      : table_(table),
         streams_(streams),
         recording_(recording),
         rank_(table_.column("rank")),
@@ -160,15 +159,14 @@ class RowReader {
     LaunchRow entry;
     entry.type = type_of(table_, row, type_);
     entry.gap = table_.signed_duration(row, gap_, kMicrosecond);
-    entry.host = table_.duration(row, host_, kMicrosecond);
+    entry.host = duration_or_zero(row, host_);
     if (!rows.empty() && rows.back().type == Launch::End) {
       table_.fail(row, type_, fmt::format("rank {} has ended its step above", rank));
     }
     check_gap(row, entry, rows);
     if (entry.type != Launch::Cpu && entry.type != Launch::End) {
       entry.stream = streams_.number(table_, row, stream_);
-      entry.work = table_.text(row, work_).empty() ? Duration::zero()
-                                                   : table_.duration(row, work_, kMicrosecond);
+      entry.work = duration_or_zero(row, work_);
     }
     if (entry.type == Launch::Gpu || entry.type == Launch::BlockingCopy) {
       entry.waits_collective = awaited(row, launched_[at(rank)]);
@@ -177,6 +175,11 @@ class RowReader {
       entry.collective = launch(row, launched_[at(rank)], rank);
     }
     rows.push_back(entry);
+  }
+
+  [[nodiscard]] Duration duration_or_zero(std::size_t row, CsvTable::Column column) const {
+    return table_.text(row, column).empty() ? Duration::zero()
+                                            : table_.duration(row, column, kMicrosecond);
   }
 
   /// Calls of two threads may overlap a little, but time does not run back.
@@ -236,7 +239,7 @@ class RowReader {
     return number;
   }
 
-  CsvTable table_;
+  const CsvTable& table_;
   StreamNumbers& streams_;
   LaunchRecording& recording_;
   CsvTable::Column rank_;
@@ -279,10 +282,10 @@ void read_kernels(const std::string& path, LaunchRecording& recording) {
 
 }  // namespace
 
-LaunchRecording read_launch_recording(const std::string& program) {
-  const std::filesystem::path folder = std::filesystem::path(program).parent_path();
+LaunchRecording read_launch_recording(const CsvTable& program) {
+  const std::filesystem::path folder = std::filesystem::path(program.path()).parent_path();
   LaunchRecording recording;
-  recording.path = program;
+  recording.path = program.path();
   StreamNumbers streams;
   read_ranks((folder / "ranks.csv").string(), recording);
   read_collectives((folder / "collective_defs.csv").string(), streams, recording);

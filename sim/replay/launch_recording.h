@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/units.h"
+#include "sim/replay/csv_table.h"
 
 namespace stepsim {
 
@@ -59,10 +60,10 @@ struct LaunchRecording {
   std::vector<std::int32_t> order;                 ///< Collectives in launch order.
 };
 
-/// Reads `program` (CSV) with ranks.csv and collective_defs.csv, and collectives.csv when there is
-/// one, from its folder. Columns: scenarios/README.md, "Programs to replay".
+/// Takes the rows from `program`, and reads ranks.csv and collective_defs.csv, and collectives.csv
+/// when there is one, from its folder. Columns: scenarios/README.md, "Programs to replay".
 ///
 /// Raises InputError with file, line and column.
-[[nodiscard]] LaunchRecording read_launch_recording(const std::string& program);
+[[nodiscard]] LaunchRecording read_launch_recording(const CsvTable& program);
 
 }  // namespace stepsim

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "costmodel/input_error.h"
-#include "sim/replay/csv_table.h"
 
 namespace stepsim {
 
@@ -60,8 +59,8 @@ std::int64_t count_of(const PipelineWorker& worker, PipelineOp op) {
 
 class PipelineReader {
  public:
-  explicit PipelineReader(const std::string& path)
-      : table_(path),
+  explicit PipelineReader(const CsvTable& table)
+      : table_(table),
         step_(table_.column("step")),
         replica_(table_.column("dp_rank")),
         stage_(table_.column("pp_stage")),
@@ -69,7 +68,7 @@ class PipelineReader {
         number_(table_.column("seq")),
         start_(table_.column("start_ms")),
         length_(table_.column("dur_ms")) {
-    recording_.path = path;
+    recording_.path = table.path();
   }
 
   PipelineRecording read() {
@@ -82,6 +81,9 @@ class PipelineReader {
         sort(step, w);
       }
       check_partners(step);
+      if (step.measured == Duration::zero()) {
+        fail(fmt::format("step {}: takes no time", step.number));
+      }
     }
     return std::move(recording_);
   }
@@ -209,7 +211,7 @@ class PipelineReader {
     throw InputError({table_.path(), 0, 0, ""}, message);
   }
 
-  CsvTable table_;
+  const CsvTable& table_;
   CsvTable::Column step_;
   CsvTable::Column replica_;
   CsvTable::Column stage_;
@@ -223,8 +225,8 @@ class PipelineReader {
 
 }  // namespace
 
-PipelineRecording read_pipeline_recording(const std::string& path) {
-  return PipelineReader(path).read();
+PipelineRecording read_pipeline_recording(const CsvTable& table) {
+  return PipelineReader(table).read();
 }
 
 }  // namespace stepsim

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "costmodel/units.h"
+#include "sim/replay/csv_table.h"
 
 namespace stepsim {
 
@@ -62,9 +63,9 @@ struct PipelineRecording {
   std::vector<PipelineStep> steps;  ///< In the order of the file.
 };
 
-/// Reads a CSV file, plain or gzip. Columns: scenarios/README.md, "Programs to replay".
+/// Takes the rows of a file. Columns: scenarios/README.md, "Programs to replay".
 ///
 /// Raises InputError with file, line and column, or with the step and the worker.
-[[nodiscard]] PipelineRecording read_pipeline_recording(const std::string& path);
+[[nodiscard]] PipelineRecording read_pipeline_recording(const CsvTable& table);
 
 }  // namespace stepsim

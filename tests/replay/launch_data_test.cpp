@@ -53,7 +53,7 @@ TEST_CASE("the recorded step is replayed to 0.15 %, as published") {
   if (!program || !expected) {
     return;
   }
-  const LaunchRecording recording = read_launch_recording(*program);
+  const LaunchRecording recording = read_launch_recording(CsvTable(*program));
   const LaunchReplay full = replay(recording);
   const LaunchReplay alone = replay(recording, {}, {.barrier = false});
   const CsvTable table(*expected);
@@ -80,7 +80,7 @@ TEST_CASE("every collective ends 9 to 31 us before its record, as published") {
   if (!program || !expected) {
     return;
   }
-  const LaunchReplay result = replay(read_launch_recording(*program));
+  const LaunchReplay result = replay(read_launch_recording(CsvTable(*program)));
   const CsvTable table(*expected);
   REQUIRE(result.collectives.size() == 8);
   for (std::size_t c = 0; c < 8; ++c) {
@@ -107,7 +107,7 @@ TEST_CASE("wrong models of the recorded step miss by what is published") {
   if (!program || !expected) {
     return;
   }
-  const LaunchRecording recording = read_launch_recording(*program);
+  const LaunchRecording recording = read_launch_recording(CsvTable(*program));
   std::vector<LaunchChoices> choices = {{}, {.barrier = false}};
   for (std::int32_t rank = 0; rank < 8; ++rank) {
     choices.push_back({.transfers_from = rank});

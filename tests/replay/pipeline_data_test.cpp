@@ -47,7 +47,7 @@ TEST_CASE("45 steps of a pipeline job are replayed to 0.2 %; with buffered sends
   if (!ops || !expected) {
     return;
   }
-  const PipelineRecording recording = read_pipeline_recording(*ops);
+  const PipelineRecording recording = read_pipeline_recording(CsvTable(*ops));
   CHECK(recording.rows == 112'320);
   CHECK(recording.replicas == 32);
   CHECK(recording.stages == 2);

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/replay/csv_table.h"
+#include "sim/report/replay_report.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim replay PROGRAM [options]\n\n"
+    "Plays a recorded program under the simulator's rules and compares its step with the measured\n"
+    "one. PROGRAM is a CSV file, may be gzip, or its folder (program.csv, ops.csv, ops.csv.gz), "
+    "of\n"
+    "one of two kinds, told apart by their columns:\n"
+    "  CPU launches of every rank, with ranks.csv and collective_defs.csv beside it: one step;\n"
+    "  operations of a pipeline-parallel job: any number of steps.\n"
+    "scenarios/README.md describes both. The options from --no-barrier to --cpu-scale are for the\n"
+    "first kind, those from --sends to --steps-table for the second.\n\n"
+    "examples:\n"
+    "  stepsim replay scenarios/replay\n"
+    "  stepsim replay scenarios/replay --no-barrier\n"
+    "  stepsim replay job/ops.csv.gz --balanced --json -\n";
+
+constexpr std::array kLaunchOptions = {
+    "no-barrier", "ranks-from", "transfers-from", "transfer-scale", "cpu-scale"};
+constexpr std::array kPipelineOptions = {"sends", "balanced", "steps-table"};
+
+/// The program's file: of a folder the first that is there.
+std::string program_file(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) {
+    return path;
+  }
+  for (const char* name : {"program.csv", "ops.csv", "ops.csv.gz"}) {
+    const std::filesystem::path file = std::filesystem::path(path) / name;
+    if (std::filesystem::exists(file)) {
+      return file.string();
+    }
+  }
+  throw InputError({path, 0, 0, ""}, "holds no program.csv, ops.csv or ops.csv.gz");
+}
+
+template <std::size_t N>
+void refuse(const OptionParser& parser, const std::array<const char*, N>& options, const char* of) {
+  for (const char* name : options) {
+    if (parser.has(name)) {
+      throw InputError(fmt::format("stepsim replay: error: --{} is for programs of {}", name, of));
+    }
+  }
+}
+
+double scale(const OptionParser& parser, const char* name) {
+  constexpr double kMost = 100;
+  const double value = parser.has(name) ? parser.get<double>(name) : 1;
+  if (!(value >= 0 && value <= kMost)) {
+    throw InputError(fmt::format("stepsim replay: error: --{} must be from 0 to {}", name, kMost));
+  }
+  return value;
+}
+
+LaunchChoices launch_choices(const OptionParser& parser) {
+  LaunchChoices choices;
+  choices.barrier = !parser.has("no-barrier");
+  choices.transfer_scale = scale(parser, "transfer-scale");
+  choices.cpu_scale = scale(parser, "cpu-scale");
+  if (parser.has("ranks-from")) {
+    choices.ranks_from = parser.get<int>("ranks-from");
+  }
+  if (parser.has("transfers-from")) {
+    const std::string text = parser.get<std::string>("transfers-from");
+    const bool digits = !text.empty() && text.size() < 9 &&
+                        text.find_first_not_of("0123456789") == std::string::npos;
+    if (text != "shortest" && !digits) {
+      throw InputError("stepsim replay: error: --transfers-from takes a rank or 'shortest'");
+    }
+    choices.transfers_from = digits ? std::stoi(text) : kShortest;
+  }
+  return choices;
+}
+
+Sends sends_of(const OptionParser& parser) {
+  const std::string text = parser.has("sends") ? parser.get<std::string>("sends") : "blocking";
+  if (text == "blocking") {
+    return Sends::Blocking;
+  }
+  if (text == "buffered") {
+    return Sends::Buffered;
+  }
+  const std::vector<std::string> known = {"blocking", "buffered"};
+  throw InputError("stepsim replay: error: " + unknown_name("--sends", text, known));
+}
+
+PipelineReplay replay_pipeline(const CsvTable& table, Sends sends) {
+  const PipelineRecording recording = read_pipeline_recording(table);
+  const std::vector<Duration> replayed = replay(recording, {.sends = sends});
+  const std::vector<Duration> balanced = replay(recording, {.sends = sends, .balanced = true});
+  PipelineReplay result{recording.path, recording.replicas, recording.stages, recording.rows, {}};
+  for (std::size_t i = 0; i < recording.steps.size(); ++i) {
+    const PipelineStep& step = recording.steps[i];
+    result.steps.push_back({step.number, step.measured, replayed[i], balanced[i]});
+  }
+  return result;
+}
+
+void write(const CommonOptions& options,
+           const std::string& text,
+           const Json& json,
+           const std::string& csv) {
+  print_text(options, text);
+  if (!options.json.empty()) {
+    write_text_atomically(options.json, json.dump(1) + "\n");
+  }
+  if (!options.csv.empty()) {
+    write_text_atomically(options.csv, csv);
+  }
+}
+
+CommonOptions outputs(const OptionParser& parser) {
+  CommonOptions options;
+  options.json = parser.has("json") ? parser.get<std::string>("json") : "";
+  options.csv = parser.has("csv") ? parser.get<std::string>("csv") : "";
+  options.quiet = parser.get<bool>("quiet");
+  if (options.json == "-" && options.csv == "-") {
+    throw InputError("stepsim replay: error: JSON and CSV cannot both go to standard output");
+  }
+  return options;
+}
+
+}  // namespace
+
+int replay_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("replay", kUsage);
+  parser.positional("program", 1);
+  parser.add()(
+      "program", po::value<std::string>(), "recorded program (CSV, may be gzip) or its folder")(
+      "no-barrier",
+      po::value<bool>()->zero_tokens()->implicit_value(true),
+      "no rank waits for the others in a collective")(
+      "ranks-from", po::value<int>(), "the program of this rank on all ranks")(
+      "transfers-from",
+      po::value<std::string>(),
+      "rank whose recorded kernel durations are the transfer times, or 'shortest'")(
+      "transfer-scale", po::value<double>(), "factor on the transfer times")(
+      "cpu-scale", po::value<double>(), "factor on the CPU's times")(
+      "sends",
+      po::value<std::string>(),
+      "blocking (default) or buffered: who waits for a transfer")(
+      "balanced",
+      po::value<bool>()->zero_tokens()->implicit_value(true),
+      "show each step with every micro-batch at its stage's mean")(
+      "steps-table",
+      po::value<bool>()->zero_tokens()->implicit_value(true),
+      "show all steps, not the worst")(
+      "json", po::value<std::string>(), "FILE or -: write the result as JSON")(
+      "csv", po::value<std::string>(), "FILE or -: one row a rank or step")(
+      "quiet,q", po::bool_switch(), "no text, only files and the exit status");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  if (!parser.has("program")) {
+    throw InputError("stepsim replay: error: no program given; see: stepsim replay --help");
+  }
+  const CommonOptions options = outputs(parser);
+  const CsvTable table(program_file(parser.get<std::string>("program")));
+  if (table.find("pp_stage")) {
+    refuse(parser, kLaunchOptions, "CPU launches");
+    const PipelineReplay result = replay_pipeline(table, sends_of(parser));
+    const StepColumns columns{parser.has("steps-table"), parser.has("balanced")};
+    write(options, replay_text(result, columns), replay_json(result), replay_csv(result));
+  } else if (table.find("gap_us")) {
+    refuse(parser, kPipelineOptions, "a pipeline");
+    const LaunchReplay result = replay(read_launch_recording(table), {}, launch_choices(parser));
+    write(options, replay_text(result), replay_json(result), replay_csv(result));
+  } else {
+    throw InputError({table.path(), 1, 0, ""},
+                     "neither a program of CPU launches (column gap_us) nor of a pipeline (column "
+                     "pp_stage)");
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

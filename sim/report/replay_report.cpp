@@ -1,0 +1,313 @@
+#include "sim/report/replay_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <fmt/core.h>
+
+#include "sim/report/table.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr std::size_t kWorstSteps = 5;
+
+double us(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-3;
+}
+
+std::string us_text(Duration duration) {
+  return fmt::format("{:.1f}", us(duration));
+}
+
+std::string ms_text(double ms) {
+  return fmt::format("{:.2f}", ms);
+}
+
+std::string percent(double fraction) {
+  return fmt::format("{:.2f} %", 100 * fraction);
+}
+
+std::string signed_percent(double fraction) {
+  return fmt::format("{:+.2f} %", 100 * fraction);
+}
+
+double error_of(Duration replayed, Duration measured) {
+  return to_ms(replayed) / to_ms(measured) - 1;
+}
+
+std::optional<double> error_of(const ReplayedRank& rank) {
+  return rank.measured ? std::optional(error_of(rank.step, *rank.measured)) : std::nullopt;
+}
+
+double error_of(const ReplayedStep& step) {
+  return error_of(step.replayed, step.measured);
+}
+
+ReplayError summary_of(const std::vector<double>& errors) {
+  ReplayError result;
+  for (const double error : errors) {
+    result.mean_absolute += std::abs(error) / static_cast<double>(errors.size());
+    result.bias += error / static_cast<double>(errors.size());
+    result.worst = std::max(result.worst, std::abs(error));
+  }
+  return result;
+}
+
+std::string error_text(const ReplayError& error) {
+  const char* direction = error.bias < 0 ? "early" : "late";
+  return fmt::format("mean |error| {}, worst {}, bias {} ({})",
+                     percent(error.mean_absolute),
+                     percent(error.worst),
+                     signed_percent(error.bias),
+                     direction);
+}
+
+Json error_json(const ReplayError& error) {
+  return {{"mean_absolute", error.mean_absolute}, {"worst", error.worst}, {"bias", error.bias}};
+}
+
+bool any_measured(const LaunchReplay& replay) {
+  return std::any_of(replay.ranks.begin(), replay.ranks.end(), [](const ReplayedRank& rank) {
+    return rank.measured.has_value();
+  });
+}
+
+std::string ranks_text(const LaunchReplay& replay) {
+  if (!any_measured(replay)) {
+    Table table({"rank", "replayed us"});
+    for (std::size_t r = 0; r < replay.ranks.size(); ++r) {
+      table.add({std::to_string(r), us_text(replay.ranks[r].step)});
+    }
+    return table.text();
+  }
+  Table table({"rank", "measured us", "replayed us", "error"});
+  for (std::size_t r = 0; r < replay.ranks.size(); ++r) {
+    const ReplayedRank& rank = replay.ranks[r];
+    const auto error = error_of(rank);
+    table.add({std::to_string(r),
+               rank.measured ? us_text(*rank.measured) : "",
+               us_text(rank.step),
+               error ? signed_percent(*error) : ""});
+  }
+  return table.text() + "\n" + error_text(replay_error(replay)) + "\n";
+}
+
+std::string collectives_text(const std::vector<ReplayedCollective>& collectives) {
+  if (collectives.empty()) {
+    return "";
+  }
+  std::vector<std::string> header = {
+      "collective", "op", "bytes", "skew us", "transfer us", "end us"};
+  const bool measured = collectives.front().measured.has_value();
+  if (measured) {
+    header.insert(header.end(),
+                  {"measured skew us", "measured transfer us", "end error us", "worst rank us"});
+  }
+  Table table(std::move(header));
+  for (const ReplayedCollective& collective : collectives) {
+    std::vector<std::string> row = {std::to_string(collective.number),
+                                    printable(collective.op),
+                                    collective.bytes ? std::to_string(*collective.bytes) : "",
+                                    us_text(collective.replayed.skew),
+                                    us_text(collective.replayed.transfer),
+                                    us_text(collective.replayed.end)};
+    if (collective.measured) {
+      const Duration error = collective.replayed.end - collective.measured->end;
+      row.insert(row.end(),
+                 {us_text(collective.measured->skew),
+                  us_text(collective.measured->transfer),
+                  fmt::format("{:+.1f}", us(error)),
+                  fmt::format("{:+.1f}", us(collective.worst_end_error))});
+    }
+    table.add(std::move(row));
+  }
+  return "\ncollectives: skew from the first to the last rank's arrival, transfer from there to "
+         "the end\n" +
+         table.text();
+}
+
+Json figures_json(const ReplayedCollective::Figures& figures) {
+  return {{"skew_us", us(figures.skew)},
+          {"transfer_us", us(figures.transfer)},
+          {"end_us", us(figures.end)}};
+}
+
+Json collective_json(const ReplayedCollective& collective) {
+  Json result = {{"collective", collective.number},
+                 {"op", collective.op},
+                 {"bytes", collective.bytes ? Json(*collective.bytes) : Json()},
+                 {"replayed", figures_json(collective.replayed)}};
+  if (collective.measured) {
+    result["measured"] = figures_json(*collective.measured);
+    result["end_error_us"] = us(collective.replayed.end - collective.measured->end);
+    result["worst_end_error_us"] = us(collective.worst_end_error);
+  }
+  return result;
+}
+
+/// Means over the steps, in milliseconds.
+struct MeanStep {
+  double measured = 0;
+  double replayed = 0;
+  double balanced = 0;
+
+  [[nodiscard]] double imbalance() const { return measured / balanced - 1; }
+};
+
+MeanStep mean_step(const PipelineReplay& replay) {
+  MeanStep mean;
+  for (const ReplayedStep& step : replay.steps) {
+    mean.measured += to_ms(step.measured) / static_cast<double>(replay.steps.size());
+    mean.replayed += to_ms(step.replayed) / static_cast<double>(replay.steps.size());
+    mean.balanced += to_ms(step.balanced) / static_cast<double>(replay.steps.size());
+  }
+  return mean;
+}
+
+std::string steps_text(std::vector<ReplayedStep> steps, const StepColumns& columns) {
+  std::string title = "every step\n";
+  if (!columns.all_steps && steps.size() > kWorstSteps) {
+    std::ranges::stable_sort(steps, [](const ReplayedStep& a, const ReplayedStep& b) {
+      return std::abs(error_of(a)) > std::abs(error_of(b));
+    });
+    steps.resize(kWorstSteps);
+    title = fmt::format("the {} steps with the largest errors (--steps-table: all)\n", kWorstSteps);
+  }
+  std::vector<std::string> header = {"step", "measured ms", "replayed ms", "error"};
+  if (columns.balanced) {
+    header.insert(header.end(), {"balanced ms", "imbalance"});
+  }
+  Table table(std::move(header));
+  for (const ReplayedStep& step : steps) {
+    std::vector<std::string> row = {std::to_string(step.number),
+                                    ms_text(to_ms(step.measured)),
+                                    ms_text(to_ms(step.replayed)),
+                                    signed_percent(error_of(step))};
+    if (columns.balanced) {
+      row.push_back(ms_text(to_ms(step.balanced)));
+      row.push_back(signed_percent(error_of(step.measured, step.balanced)));
+    }
+    table.add(std::move(row));
+  }
+  return title + table.text();
+}
+
+}  // namespace
+
+ReplayError replay_error(const LaunchReplay& replay) {
+  std::vector<double> errors;
+  for (const ReplayedRank& rank : replay.ranks) {
+    if (const auto error = error_of(rank)) {
+      errors.push_back(*error);
+    }
+  }
+  return summary_of(errors);
+}
+
+ReplayError replay_error(const PipelineReplay& replay) {
+  std::vector<double> errors;
+  for (const ReplayedStep& step : replay.steps) {
+    errors.push_back(error_of(step));
+  }
+  return summary_of(errors);
+}
+
+std::string replay_text(const LaunchReplay& replay) {
+  return fmt::format("{}: one step of {} ranks\n\n", printable(replay.path), replay.ranks.size()) +
+         ranks_text(replay) + collectives_text(replay.collectives);
+}
+
+std::string replay_text(const PipelineReplay& replay, const StepColumns& columns) {
+  const MeanStep mean = mean_step(replay);
+  return fmt::format(
+             "{}: {} steps of {} replicas with {} pipeline stages, {} rows\n\n"
+             "mean step  measured {} ms, replayed {} ms\n"
+             "error      {}\n"
+             "balanced   {} ms with every micro-batch at its stage's mean: imbalance costs "
+             "{:.1f} % (measured / balanced)\n\n",
+             printable(replay.path),
+             replay.steps.size(),
+             replay.replicas,
+             replay.stages,
+             replay.rows,
+             ms_text(mean.measured),
+             ms_text(mean.replayed),
+             error_text(replay_error(replay)),
+             ms_text(mean.balanced),
+             100 * mean.imbalance()) +
+         steps_text(replay.steps, columns);
+}
+
+Json replay_json(const LaunchReplay& replay) {
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < replay.ranks.size(); ++r) {
+    const ReplayedRank& rank = replay.ranks[r];
+    const auto error = error_of(rank);
+    ranks.push_back({{"rank", r},
+                     {"measured_us", rank.measured ? Json(us(*rank.measured)) : Json()},
+                     {"replayed_us", us(rank.step)},
+                     {"error", error ? Json(*error) : Json()}});
+  }
+  Json collectives = Json::array();
+  for (const ReplayedCollective& collective : replay.collectives) {
+    collectives.push_back(collective_json(collective));
+  }
+  return {{"format", "stepsim-replay/1"},
+          {"program", replay.path},
+          {"ranks", std::move(ranks)},
+          {"error", any_measured(replay) ? error_json(replay_error(replay)) : Json()},
+          {"collectives", std::move(collectives)}};
+}
+
+Json replay_json(const PipelineReplay& replay) {
+  Json steps = Json::array();
+  for (const ReplayedStep& step : replay.steps) {
+    steps.push_back({{"step", step.number},
+                     {"measured_ms", to_ms(step.measured)},
+                     {"replayed_ms", to_ms(step.replayed)},
+                     {"error", error_of(step)},
+                     {"balanced_ms", to_ms(step.balanced)}});
+  }
+  const MeanStep mean = mean_step(replay);
+  return {{"format", "stepsim-replay/1"},
+          {"program", replay.path},
+          {"replicas", replay.replicas},
+          {"stages", replay.stages},
+          {"mean_ms",
+           {{"measured", mean.measured}, {"replayed", mean.replayed}, {"balanced", mean.balanced}}},
+          {"imbalance_cost", mean.imbalance()},
+          {"error", error_json(replay_error(replay))},
+          {"steps", std::move(steps)}};
+}
+
+std::string replay_csv(const LaunchReplay& replay) {
+  std::string text = "rank,measured_us,replayed_us,error\n";
+  for (std::size_t r = 0; r < replay.ranks.size(); ++r) {
+    const ReplayedRank& rank = replay.ranks[r];
+    const auto error = error_of(rank);
+    text += fmt::format("{},{},{},{}\n",
+                        r,
+                        rank.measured ? fmt::format("{}", us(*rank.measured)) : "",
+                        us(rank.step),
+                        error ? fmt::format("{}", *error) : "");
+  }
+  return text;
+}
+
+std::string replay_csv(const PipelineReplay& replay) {
+  std::string text = "step,measured_ms,replayed_ms,error,balanced_ms\n";
+  for (const ReplayedStep& step : replay.steps) {
+    text += fmt::format("{},{},{},{},{}\n",
+                        step.number,
+                        to_ms(step.measured),
+                        to_ms(step.replayed),
+                        error_of(step),
+                        to_ms(step.balanced));
+  }
+  return text;
+}
+
+}  // namespace stepsim

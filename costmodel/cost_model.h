@@ -20,17 +20,14 @@ struct Cost {
       false;  ///< No measurement of these sizes (n, k, …): the class's general form.
 };
 
-/// What a step is made of costs this much. Two implementations: fitted (ProfileCostModel) and
-/// fixed (tests).
+/// What the ops of a step cost. Two implementations: fitted (ProfileCostModel), and shares of a
+/// step that was measured as a whole (TimesCostModel). Collectives: CollectivePricer.
 class CostModel {
  public:
   virtual ~CostModel() = default;
 
   /// Raises InputError: the profile has no cost for this op, or it is refused outside its range.
   [[nodiscard]] virtual Cost op(const Op& op, const BatchShape& batch) const = 0;
-
-  /// One all-reduce of `bytes` per rank over `ranks` ranks, from the last arrival to the end.
-  [[nodiscard]] virtual Cost all_reduce(Bytes bytes, int ranks) const = 0;
 
   /// Host time to launch one op; 0 when the host computes itself (CPU).
   [[nodiscard]] virtual double launch_seconds() const = 0;

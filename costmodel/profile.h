@@ -99,7 +99,7 @@ class ProfileCostModel : public CostModel {
   explicit ProfileCostModel(Profile profile, double max_extrapolation = 4.0);
 
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
-  [[nodiscard]] Cost all_reduce(Bytes bytes, int ranks) const override;
+  [[nodiscard]] Cost all_reduce(Bytes bytes, int ranks) const;
   [[nodiscard]] double launch_seconds() const override { return profile_.launch_seconds; }
   [[nodiscard]] bool host_is_device() const override { return profile_.host_is_device; }
   /// CollectiveCost::spread of the all-reduce over `ranks`; empty when there is none.

@@ -21,7 +21,8 @@ enum class Dtype { F32, Tf32, Bf16, F16, F64 };
 enum class AttentionKind { Dense, Flash, Varlen };
 
 /// The layout of modules and parameters; each value is one published architecture.
-enum class ModelFamily { TokenClassifier, DistilBert, Bert, Gpt2, Llama, Nanochat };
+/// Blocks is none: a chain of equal blocks of one tensor each, for studies of the schedule alone.
+enum class ModelFamily { TokenClassifier, DistilBert, Bert, Gpt2, Llama, Nanochat, Blocks };
 
 /// A transformer by its dimensions. Sizes are in elements.
 struct TransformerConfig {
@@ -41,6 +42,8 @@ struct TransformerConfig {
   Dtype dtype = Dtype::F32;            ///< Compute dtype.
   Dtype parameter_dtype = Dtype::F32;  ///< Dtype of parameters and gradients (all-reduce volume).
   AttentionKind attention = AttentionKind::Dense;
+  std::int64_t block_elements = 0;  ///< Blocks: elements of a block's tensor.
+  bool sparse_embeddings = false;   ///< The token table's gradient is sparse.
 
   [[nodiscard]] std::int64_t head_dim() const { return heads > 0 ? hidden / heads : 0; }
   bool operator==(const TransformerConfig&) const = default;

@@ -58,6 +58,12 @@ void check(const TransformerConfig& config) {
     throw InputError(fmt::format("window: {} is negative; 0 means unlimited", config.window));
   }
   check_heads(config);
+  if (config.sparse_embeddings && config.tied_embeddings) {
+    throw InputError("sparse_embeddings: a tied table also gets the head's dense gradient");
+  }
+  if (config.family == ModelFamily::Blocks) {
+    check_size("block_elements", config.block_elements, std::int64_t{1} << 40);
+  }
   if (language_model(config.family) && config.classes > 0) {
     throw InputError(fmt::format("classes: {} predicts tokens and has no classification head",
                                  name_of(config.family)));

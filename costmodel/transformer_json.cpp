@@ -22,6 +22,12 @@ Json to_json(const TransformerConfig& config) {
   json["dtype"] = name_of(config.dtype);
   json["parameter_dtype"] = name_of(config.parameter_dtype);
   json["attention"] = name_of(config.attention);
+  if (config.block_elements > 0) {
+    json["block_elements"] = config.block_elements;
+  }
+  if (config.sparse_embeddings) {
+    json["sparse_embeddings"] = true;
+  }
   return json;
 }
 
@@ -43,6 +49,8 @@ TransformerConfig transformer_from_json(JsonReader& reader) {
   config.dtype = reader.parsed("dtype", parse_dtype);
   config.parameter_dtype = reader.parsed("parameter_dtype", parse_dtype);
   config.attention = reader.parsed("attention", parse_attention);
+  config.block_elements = reader.integer_or("block_elements", 0);
+  config.sparse_embeddings = reader.boolean_or("sparse_embeddings", false);
   try {
     check(config);
   } catch (const InputError& error) {

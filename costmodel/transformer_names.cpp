@@ -58,12 +58,13 @@ constexpr Names<AttentionKind, 3> kAttention = {{{AttentionKind::Dense, "dense"}
                                                  {AttentionKind::Flash, "flash"},
                                                  {AttentionKind::Varlen, "varlen"}}};
 
-constexpr Names<ModelFamily, 6> kFamilies = {{{ModelFamily::TokenClassifier, "token_classifier"},
+constexpr Names<ModelFamily, 7> kFamilies = {{{ModelFamily::TokenClassifier, "token_classifier"},
                                               {ModelFamily::DistilBert, "distilbert"},
                                               {ModelFamily::Bert, "bert"},
                                               {ModelFamily::Gpt2, "gpt2"},
                                               {ModelFamily::Llama, "llama"},
-                                              {ModelFamily::Nanochat, "nanochat"}}};
+                                              {ModelFamily::Nanochat, "nanochat"},
+                                              {ModelFamily::Blocks, "blocks"}}};
 
 template <typename Value, std::size_t Size>
 std::string_view name_in(const Names<Value, Size>& names, Value value) {

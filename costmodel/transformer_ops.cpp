@@ -139,6 +139,15 @@ class ForwardList {
   std::vector<Op> ops_;
 };
 
+std::vector<Op> block_ops(const TransformerConfig& config) {
+  std::vector<Op> ops;
+  for (std::int64_t block = 0; block < config.layers; ++block) {
+    ops.push_back(elements_op(OpClass::Elementwise, config.block_elements, config.dtype));
+    ops.back().name = "block" + std::to_string(block);
+  }
+  return ops;
+}
+
 /// Parameters by the op that uses them, descending.
 std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig& config) {
   std::map<std::string, std::vector<int>> result;
@@ -154,7 +163,8 @@ std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig
 StepOps step_ops(const TransformerConfig& config) {
   const auto owned = parameters_by_op(config);
   StepOps result;
-  result.forward = ForwardList(config).build();
+  result.forward =
+      config.family == ModelFamily::Blocks ? block_ops(config) : ForwardList(config).build();
   for (auto forward = result.forward.rbegin(); forward != result.forward.rend(); ++forward) {
     Op op = *forward;
     op.pass = Pass::Backward;

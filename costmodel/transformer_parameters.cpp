@@ -177,6 +177,12 @@ void nanochat(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
+void blocks(const TransformerConfig& c, ParameterList& list) {
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    list.tensor(fmt::format("block{}.weight", i), {c.block_elements}, fmt::format("block{}", i));
+  }
+}
+
 }  // namespace
 
 std::int64_t Parameter::elements() const {
@@ -209,8 +215,15 @@ std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {
     case ModelFamily::Nanochat:
       nanochat(config, list);
       break;
+    case ModelFamily::Blocks:
+      blocks(config, list);
+      break;
   }
-  return list.take();
+  std::vector<OwnedParameter> owned = list.take();
+  if (config.sparse_embeddings) {
+    owned.front().parameter.sparse = true;
+  }
+  return owned;
 }
 
 std::vector<Parameter> parameters(const TransformerConfig& config) {

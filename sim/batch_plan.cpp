@@ -1,10 +1,17 @@
 #include "sim/batch_plan.h"
 
+#include <iterator>
+#include <limits>
+#include <span>
+
 #include "costmodel/input_error.h"
 
 namespace stepsim {
 
 namespace {
+
+/// [rank] sample ids of one micro-batch.
+using RankBatches = std::vector<std::vector<std::int64_t>>;
 
 std::vector<std::vector<int>> indices(const std::vector<Bucket>& buckets) {
   std::vector<std::vector<int>> lists;
@@ -15,17 +22,80 @@ std::vector<std::vector<int>> indices(const std::vector<Bucket>& buckets) {
   return lists;
 }
 
+/// Buckets that a hand-written loop makes once and for all.
+std::vector<Bucket> hand_written(const DdpOptions& ddp,
+                                 const std::vector<BucketParameter>& parameters,
+                                 const std::vector<int>& order) {
+  if (ddp.bucket_rule == BucketRule::Single) {
+    return {{order, std::numeric_limits<std::int64_t>::max()}};
+  }
+  const std::int64_t cap = ddp.bucket_rule == BucketRule::PerParameter ? 0 : ddp.bucket_cap.value();
+  return before_cap_buckets(parameters, order, cap);
+}
+
+/// Appends one optimizer step: `batches` [micro-batch][rank] sample ids. A rank that has run out of
+/// inputs inside join() gets an empty batch.
+void add_step(const Scenario& scenario,
+              const PolicySpec& policy,
+              const std::vector<std::int64_t>& lengths,
+              std::span<const RankBatches> batches,
+              Plan& plan) {
+  const int step = static_cast<int>(plan.micro_batches.size()) /
+                   (scenario.ranks * scenario.ddp.accumulation_steps);
+  const auto joined = [&](std::size_t rank) {
+    return !scenario.ddp.join_steps.empty() && step >= scenario.ddp.join_steps[rank];
+  };
+  const auto ranks = static_cast<std::size_t>(scenario.ranks);
+  std::vector<std::vector<MicroBatch>> made(ranks);
+  for (std::size_t m = 0; m < batches.size(); ++m) {
+    std::vector<BatchShape> shapes;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      MicroBatch batch;
+      batch.step = step;
+      batch.rank = static_cast<int>(rank);
+      batch.micro_batch = static_cast<int>(m);
+      if (!joined(rank)) {
+        batch.samples = batches[m][rank];
+      }
+      for (const std::int64_t sample : batch.samples) {
+        batch.lengths.push_back(lengths[static_cast<std::size_t>(sample)]);
+      }
+      shapes.push_back(batch.shape());
+      made[rank].push_back(std::move(batch));
+    }
+    const auto scales = loss_scales(policy.weighting, shapes);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      made[rank].back().loss_scale = scales[rank] / static_cast<double>(batches.size());
+    }
+  }
+  for (std::vector<MicroBatch>& of_rank : made) {
+    std::move(of_rank.begin(), of_rank.end(), std::back_inserter(plan.micro_batches));
+  }
+}
+
 }  // namespace
 
 BucketLists bucket_lists(const Scenario& scenario) {
+  const DdpOptions& ddp = scenario.ddp;
   const auto parameters = bucket_parameters(scenario.model);
-  const std::int64_t first = scenario.ddp.first_bucket_cap.value();
-  const std::int64_t cap = scenario.ddp.bucket_cap.value();
+  const std::vector<int> order = ready_order(scenario.model);
   BucketLists lists;
-  lists.initial = initial_buckets(parameters, scenario.ddp.find_unused_parameters, first, cap);
-  lists.rebuilt = scenario.ddp.find_unused_parameters
-                      ? lists.initial
-                      : rebuilt_buckets(parameters, ready_order(scenario.model), first, cap);
+  if (ddp.bucket_rule != BucketRule::PyTorch) {
+    lists.initial = lists.rebuilt = hand_written(ddp, parameters, order);
+    return lists;
+  }
+  std::vector<std::int64_t> limits = {ddp.first_bucket_cap.value(), ddp.bucket_cap.value()};
+  if (!ddp.bucket_caps.empty()) {
+    limits.clear();
+    for (const Bytes cap : ddp.bucket_caps) {
+      limits.push_back(cap.value());
+    }
+  }
+  const bool never_rebuilt = ddp.find_unused_parameters && !ddp.static_graph;
+  const bool limited = never_rebuilt || ddp.torch == "1.8" || !ddp.bucket_caps.empty();
+  lists.initial = initial_buckets(parameters, limited, limits);
+  lists.rebuilt = never_rebuilt ? lists.initial
+                                : rebuilt_buckets(parameters, order, limits, ddp.last_bucket_cap);
   return lists;
 }
 
@@ -50,7 +120,8 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   input.sampler = scenario.sampler;
   input.ranks = scenario.ranks;
   const auto former = make_policy(policy);
-  const auto steps = plan_steps(*former, input, scenario.steps);
+  const auto micro_batches = static_cast<std::size_t>(scenario.ddp.accumulation_steps);
+  const auto batches = plan_steps(*former, input, scenario.steps * scenario.ddp.accumulation_steps);
 
   Plan plan;
   plan.scenario = scenario.name;
@@ -64,27 +135,13 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   const BucketLists lists = bucket_lists(scenario);
   plan.initial_buckets = indices(lists.initial);
   plan.buckets = indices(lists.rebuilt);
-  for (std::size_t step = 0; step < steps.size(); ++step) {
-    std::vector<MicroBatch> batches;
-    for (std::size_t rank = 0; rank < steps[step].size(); ++rank) {
-      MicroBatch batch;
-      batch.step = static_cast<int>(step);
-      batch.rank = static_cast<int>(rank);
-      batch.samples = steps[step][rank];
-      for (const std::int64_t sample : batch.samples) {
-        batch.lengths.push_back(lengths[static_cast<std::size_t>(sample)]);
-      }
-      batches.push_back(std::move(batch));
-    }
-    std::vector<BatchShape> shapes;
-    for (const MicroBatch& batch : batches) {
-      shapes.push_back(batch.shape());
-    }
-    const auto scales = loss_scales(policy.weighting, shapes);
-    for (std::size_t rank = 0; rank < batches.size(); ++rank) {
-      batches[rank].loss_scale = scales[rank];
-      plan.micro_batches.push_back(std::move(batches[rank]));
-    }
+  for (std::size_t first = 0; first < batches.size(); first += micro_batches) {
+    add_step(scenario,
+             policy,
+             lengths,
+             {batches.begin() + static_cast<std::ptrdiff_t>(first),
+              batches.begin() + static_cast<std::ptrdiff_t>(first + micro_batches)},
+             plan);
   }
   return plan;
 }

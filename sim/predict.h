@@ -1,8 +1,9 @@
 #pragma once
 
-#include "costmodel/plan_file.h"
+#include "costmodel/memory.h"
 #include "costmodel/profile.h"
 #include "sim/prediction.h"
+#include "sim/run.h"
 #include "sim/scenario.h"
 
 namespace stepsim {
@@ -10,7 +11,8 @@ namespace stepsim {
 struct PredictOptions {
   int noise_runs = 100;  ///< Runs with the profile's noise and errors drawn; 0: none.
   bool keep_timelines = false;
-  bool event_simulation = true;  ///< Noise-free run by events; else by the closed form.
+  bool event_simulation = true;  ///< Noise-free run by events; else by the closed form if it can.
+  Counterfactual counterfactual;
 };
 
 /// The step times of one policy of a scenario, before running it.
@@ -22,5 +24,8 @@ struct PredictOptions {
                                  const PolicySpec& policy,
                                  const Profile& profile,
                                  const PredictOptions& options);
+
+/// What the scenario keeps on the device.
+[[nodiscard]] MemoryOptions memory_options(const Scenario& scenario);
 
 }  // namespace stepsim

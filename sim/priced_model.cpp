@@ -3,11 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/op_cost.h"
 #include "sim/ddp/reducer.h"
 
 namespace stepsim {
 
 namespace {
+
+double launch_of(const Scenario& scenario, const CostModel& costs) {
+  if (costs.host_is_device()) {
+    return 0;
+  }
+  return scenario.host.launch ? to_seconds(*scenario.host.launch) : costs.launch_seconds();
+}
 
 /// A mean absolute error as the standard deviation of a normal error of that mean absolute size.
 double sd_of_mean_absolute(double error) {
@@ -16,11 +24,22 @@ double sd_of_mean_absolute(double error) {
 
 }  // namespace
 
-PricedModel::PricedModel(const Scenario& scenario, const CostModel& costs)
+int nodes_of(const Scenario& scenario) {
+  return scenario.ranks_per_node > 0
+             ? (scenario.ranks + scenario.ranks_per_node - 1) / scenario.ranks_per_node
+             : 1;
+}
+
+PricedModel::PricedModel(const Scenario& scenario,
+                         const CostModel& costs,
+                         const CollectivePricer& pricer)
     : costs_(costs),
+      pricer_(pricer),
+      scenario_(scenario),
       ranks_(scenario.ranks),
+      nodes_(nodes_of(scenario)),
       copies_out_(!scenario.ddp.gradient_as_bucket_view),
-      launch_seconds_(costs.host_is_device() ? 0.0 : costs.launch_seconds()),
+      launch_seconds_(launch_of(scenario, costs)),
       config_(scenario.model) {
   const auto tensors = parameters(config_);
   const std::int64_t elements = parameter_count(config_);
@@ -92,24 +111,195 @@ BucketCosts PricedModel::bucket_costs(const std::vector<Bucket>& buckets) {
   for (const Bucket& bucket : buckets) {
     lists.push_back(bucket.parameters);
     const std::int64_t bytes = bucket_bytes(bucket, sizes);
-    const Cost cost = costs_.all_reduce(Bytes(bytes), ranks_);
-    collective_error_ = std::max(collective_error_, sd_of_mean_absolute(cost.shared_error));
-    if (cost.extrapolation > 1) {
-      ExtrapolationNote& note = notes_["all_reduce"];
-      note.op = "all_reduce";
-      note.factor = std::max(note.factor, cost.extrapolation);
-    }
-    result.all_reduce.push_back(cost.seconds);
+    result.all_reduce.push_back(
+        priced_collective(CollectiveKind::AllReduce, static_cast<double>(bytes), ranks_, nodes_));
     if (copies_out_) {
-      const std::int64_t elements = bytes / element_size(config_.parameter_dtype);
-      result.copy_out.push_back(
-          priced(elements_op(OpClass::GradientCopyOut, elements, config_.parameter_dtype),
-                 {},
-                 &copy_out_group_));
+      std::vector<double> copies;
+      for (const int parameter : bucket.parameters) {
+        const std::int64_t elements = sizes[static_cast<std::size_t>(parameter)].bytes /
+                                      element_size(config_.parameter_dtype);
+        copies.push_back(
+            priced(elements_op(OpClass::GradientCopyOut, elements, config_.parameter_dtype),
+                   {},
+                   &copy_out_group_));
+      }
+      result.copy_out.push_back(std::move(copies));
     }
   }
   result.launch_after = launch_after(backward_, lists);
   return result;
+}
+
+double PricedModel::priced_collective(CollectiveKind kind, double bytes, int ranks, int nodes) {
+  const auto whole = static_cast<std::int64_t>(std::ceil(bytes));
+  const auto key = std::make_tuple(kind, whole, ranks);
+  const auto known = collective_prices_.find(key);
+  if (known != collective_prices_.end()) {
+    return known->second;
+  }
+  const CollectivePrice price = pricer_.price(kind, Bytes(whole), ranks, nodes);
+  const Cost& cost = price.cost;
+  collective_error_ = std::max(collective_error_, sd_of_mean_absolute(cost.shared_error));
+  if (!price.source.empty()) {
+    sources_.insert(std::string(name_of(kind)) + ": " + price.source);
+  }
+  if (cost.extrapolation > 1) {
+    ExtrapolationNote& note = notes_[std::string(name_of(kind))];
+    note.op = name_of(kind);
+    note.factor = std::max(note.factor, cost.extrapolation);
+  }
+  return collective_prices_[key] = cost.seconds;
+}
+
+Kernel PricedModel::kernel_of(const Op& op, const BatchShape& shape, double seconds) const {
+  constexpr double kTile = 128;  // Rows and columns of a thread block's tile, as usual for GEMMs.
+  Kernel kernel;
+  kernel.launch = to_duration(launch_seconds_);
+  kernel.work = to_duration(seconds);
+  const double rows = std::ceil(rows_of(op, shape) / kTile);
+  switch (op.op_class) {
+    case OpClass::Gemm:
+      kernel.blocks = static_cast<int>(rows * std::ceil(static_cast<double>(op.n) / kTile));
+      break;
+    case OpClass::Attention:
+    case OpClass::AttentionScores:
+    case OpClass::AttentionContext:
+      kernel.blocks = static_cast<int>(rows * static_cast<double>(op.heads));
+      break;
+    default:
+      kernel.bound = Bound::Memory;
+  }
+  return kernel;
+}
+
+DdpModel PricedModel::ddp_model() const {
+  DdpModel model;
+  model.parameters = bucket_parameters(config_);
+  for (const Parameter& parameter : parameters(config_)) {
+    model.shapes.push_back(parameter.shape);
+  }
+  model.buffer_bytes = scenario_.buffer_bytes;
+  // Fully sharded units: one a layer ("layer3.…"), all else belongs to the root.
+  std::map<std::string, int> unit_of_layer;
+  model.units.emplace_back();
+  const auto unit_of = [&](const Op& op) {
+    const auto dot = op.name.find('.');
+    const bool block = config_.family == ModelFamily::Blocks;
+    if (dot == std::string::npos && !block) {
+      return 0;
+    }
+    const auto [unit, is_new] =
+        unit_of_layer.emplace(op.name.substr(0, dot), static_cast<int>(model.units.size()));
+    if (is_new) {
+      model.units.emplace_back();
+    }
+    return unit->second;
+  };
+  for (const Op& op : forward_) {
+    if (op.op_class != OpClass::ZeroGradient) {
+      model.forward_unit.push_back(unit_of(op));
+      model.labels.push_back(op.name);
+    }
+  }
+  for (const Op& op : backward_) {
+    if (op.op_class == OpClass::GradientCopyIn) {
+      const int parameter = op.completes.front();
+      model.completes.back().push_back(parameter);
+      model.units[static_cast<std::size_t>(model.backward_unit.back())].push_back(parameter);
+      continue;
+    }
+    model.completes.emplace_back();
+    model.backward_unit.push_back(unit_of(op));
+    model.labels.push_back(op.name + " backward");
+  }
+  return model;
+}
+
+MicroBatchWork PricedModel::micro_batch(const PricedBatch& batch,
+                                        const BatchShape& shape,
+                                        const CostFactors& factors,
+                                        double compute_factor) const {
+  const auto factor = [&](std::size_t group) {
+    return factors.group.empty() ? compute_factor : compute_factor * factors.group[group];
+  };
+  MicroBatchWork work;
+  work.collate = to_duration(batch.collate * factor(collate_group_));
+  std::int32_t label = 0;
+  for (std::size_t i = 0; i < forward_.size(); ++i) {
+    if (forward_[i].op_class != OpClass::ZeroGradient) {
+      work.forward.push_back(
+          kernel_of(forward_[i], shape, batch.forward[i] * factor(forward_group_[i])));
+      work.forward.back().label = label++;
+    }
+  }
+  for (std::size_t i = 0; i < backward_.size(); ++i) {
+    if (backward_[i].op_class != OpClass::GradientCopyIn) {
+      work.backward.push_back(
+          kernel_of(backward_[i], shape, batch.backward[i] * factor(backward_group_[i])));
+      work.backward.back().label = label++;
+    }
+  }
+  if (scenario_.host.copy_bytes_per_s > 0) {
+    // Token ids and the mask, 8 bytes each.
+    work.copy_input.launch = to_duration(launch_seconds_);
+    work.copy_input.work = to_duration(16 * static_cast<double>(shape.padded_tokens()) /
+                                       scenario_.host.copy_bytes_per_s);
+  }
+  return work;
+}
+
+Kernel PricedModel::elements_kernel(OpClass op_class,
+                                    std::int64_t count,
+                                    const CostFactors& factors) {
+  const auto key = std::make_pair(op_class, count);
+  auto known = elements_prices_.find(key);
+  if (known == elements_prices_.end()) {
+    ElementsPrice price;
+    price.seconds = priced(elements_op(op_class, count, config_.parameter_dtype), {}, &price.group);
+    known = elements_prices_.emplace(key, price).first;
+  }
+  Kernel kernel;
+  kernel.launch = to_duration(launch_seconds_);
+  kernel.work = to_duration(known->second.seconds * (known->second.group < factors.group.size()
+                                                         ? factors.group[known->second.group]
+                                                         : 1));
+  kernel.bound = Bound::Memory;
+  return kernel;
+}
+
+DdpPrices PricedModel::ddp_prices(const CostFactors& factors, double common) {
+  DdpPrices prices;
+  prices.elements = [this, factors](OpClass op_class, std::int64_t count) {
+    return elements_kernel(op_class, count, factors);
+  };
+  prices.memory = [this, factors](double bytes) {
+    // A copy of n elements reads and writes each once.
+    const auto element = static_cast<double>(element_size(config_.parameter_dtype));
+    const auto count = static_cast<std::int64_t>(std::ceil(bytes / (2 * element)));
+    return elements_kernel(OpClass::GradientCopyIn, std::max<std::int64_t>(count, 1), factors);
+  };
+  const double slowness = common * factors.collective;
+  prices.transfer = [this, slowness](CollectiveKind kind, double bytes, bool world) {
+    const int group = world ? ranks_ : scenario_.ddp.hook_options.subgroup_ranks;
+    const int per_node = scenario_.ranks_per_node > 0 ? scenario_.ranks_per_node : ranks_;
+    const int nodes = (group + per_node - 1) / per_node;
+    return to_duration(slowness * priced_collective(kind, bytes, group, nodes));
+  };
+  if (scenario_.interference.multiprocessors > 0) {
+    prices.channels = [](double bytes) {
+      // One block per channel; a channel less while each would get under 32 KiB.
+      constexpr double kChannelBytes = 32 * 1024;
+      constexpr double kMostChannels = 16;
+      return static_cast<int>(std::clamp(std::floor(bytes / kChannelBytes), 1.0, kMostChannels));
+    };
+  }
+  const HostOptions& host = scenario_.host;
+  prices.enqueue = host.enqueue;
+  prices.hook = host.hook;
+  prices.python_hook = host.python_hook;
+  prices.traversal_per_op = host.traversal_per_op;
+  prices.sync = host.sync;
+  return prices;
 }
 
 Span PricedModel::span_of(double seconds) const {
@@ -136,7 +326,9 @@ RankStep PricedModel::fold(const PricedBatch& batch,
   step.backward = fold_backward(backward, buckets.launch_after);
   step.copy_out.resize(buckets.launch_after.size());
   for (std::size_t b = 0; b < buckets.copy_out.size(); ++b) {
-    step.copy_out[b] = span_of(buckets.copy_out[b] * factor(copy_out_group_));
+    for (const double seconds : buckets.copy_out[b]) {
+      step.copy_out[b] = then(step.copy_out[b], span_of(seconds * factor(copy_out_group_)));
+    }
   }
   step.optimizer = span_of(optimizer_seconds_ * factor(optimizer_group_));
   return step;

@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "costmodel/collective_pricer.h"
 #include "costmodel/cost_model.h"
+#include "sim/ddp/ddp_work.h"
 #include "sim/ddp/step.h"
 #include "sim/scenario.h"
 
@@ -36,7 +40,8 @@ struct ExtrapolationNote {
 struct BucketCosts {
   std::vector<std::size_t> launch_after;  ///< [bucket] index into the backward ops.
   std::vector<double> all_reduce;         ///< [bucket] seconds.
-  std::vector<double> copy_out;           ///< [bucket] seconds; empty with gradient_as_bucket_view.
+  /// [bucket][parameter] seconds; empty with gradient_as_bucket_view.
+  std::vector<std::vector<double>> copy_out;
 };
 
 /// Factors applied on top of the prices: one a group, one for all collectives, one for the rank.
@@ -48,7 +53,7 @@ struct CostFactors {
 /// The ops of a scenario's step with their prices, and their folding into the simulator's input.
 class PricedModel {
  public:
-  PricedModel(const Scenario& scenario, const CostModel& costs);
+  PricedModel(const Scenario& scenario, const CostModel& costs, const CollectivePricer& pricer);
 
   /// Prices are kept by shape: variable-length plans repeat shapes often.
   const PricedBatch& price(const BatchShape& batch);
@@ -60,17 +65,38 @@ class PricedModel {
                               const CostFactors& factors,
                               double compute_factor) const;
 
+  /// The model as DDP's reducer sees it, with the names of its ops.
+  [[nodiscard]] DdpModel ddp_model() const;
+  /// One micro-batch's kernels at these prices.
+  [[nodiscard]] MicroBatchWork micro_batch(const PricedBatch& batch,
+                                           const BatchShape& shape,
+                                           const CostFactors& factors,
+                                           double compute_factor) const;
+  /// Costs of DDP's own work; refers to this model and must not outlive it.
+  [[nodiscard]] DdpPrices ddp_prices(const CostFactors& factors, double common);
+
+  [[nodiscard]] std::size_t ops_per_micro_batch() const {
+    return forward_.size() + backward_.size();
+  }
   [[nodiscard]] const std::vector<ErrorGroup>& groups() const { return groups_; }
   [[nodiscard]] double collective_error() const { return collective_error_; }
   /// Costs outside the measured range, worst factor per op class.
   [[nodiscard]] std::vector<ExtrapolationNote> notes() const;
+  /// Where the prices of the collectives come from, each once.
+  [[nodiscard]] const std::set<std::string>& collective_sources() const { return sources_; }
 
  private:
   double priced(const Op& op, const BatchShape& batch, std::size_t* group);
+  double priced_collective(CollectiveKind kind, double bytes, int ranks, int nodes);
+  Kernel elements_kernel(OpClass op_class, std::int64_t count, const CostFactors& factors);
+  [[nodiscard]] Kernel kernel_of(const Op& op, const BatchShape& shape, double seconds) const;
   [[nodiscard]] Span span_of(double seconds) const;
 
   const CostModel& costs_;
+  const CollectivePricer& pricer_;
+  const Scenario& scenario_;
   int ranks_;
+  int nodes_;
   bool copies_out_;
   double launch_seconds_;
   TransformerConfig config_;
@@ -86,6 +112,13 @@ class PricedModel {
   std::vector<ErrorGroup> groups_;
   double collective_error_ = 0;
   std::map<std::string, ExtrapolationNote> notes_;
+  std::set<std::string> sources_;
+  struct ElementsPrice {
+    double seconds = 0;
+    std::size_t group = 0;
+  };
+  std::map<std::pair<OpClass, std::int64_t>, ElementsPrice> elements_prices_;
+  std::map<std::tuple<CollectiveKind, std::int64_t, int>, double> collective_prices_;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double>, PricedBatch> cache_;
 };
 

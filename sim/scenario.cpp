@@ -29,6 +29,8 @@ Scenario parse_scenario(const std::string& text,
   read_ddp(root, scenario);
   read_optimizer(root, scenario);
   read_data(root, scenario);
+  read_loader(root, scenario);
+  read_machine(root, scenario);
   read_policies(root, scenario);
   read_published(root, scenario);
   return scenario;

@@ -10,6 +10,11 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 
 /// Sizes that every model has: required with `kind`, else the preset's.
 void read_sizes(const TomlReader& table, bool has_preset, TransformerConfig& model) {
+  if (model.family == ModelFamily::Blocks) {
+    model.layers = table.integer("layers", 1, kMaxSize);
+    model.block_elements = table.integer("block_elements", 1);
+    return;
+  }
   const auto size = [&](const char* key, std::int64_t& field) {
     if (table.has(key) || !has_preset) {
       field = table.integer(key, 1, kMaxSize);
@@ -33,6 +38,11 @@ TransformerConfig family_defaults(ModelFamily family) {
   TransformerConfig model;
   model.family = family;
   model.name = std::string(name_of(family));
+  if (family == ModelFamily::Blocks) {
+    // Blocks have no sizes but their own; any batch fits.
+    model.hidden = model.heads = model.kv_heads = model.ffn = model.vocab = 1;
+    model.max_length = std::int64_t{1} << 20;
+  }
   model.tied_embeddings = family == ModelFamily::Gpt2;
   model.causal = family == ModelFamily::Gpt2 || family == ModelFamily::Llama ||
                  family == ModelFamily::Nanochat;
@@ -51,6 +61,23 @@ TransformerConfig start_of(const TomlReader& table) {
   }
   return family_defaults(
       table.parsed("kind", [](const std::string& name) { return parse_family(name); }));
+}
+
+/// Elements of the model's buffers by dtype, as { f32 = 53120, i64 = 53 }.
+void read_buffers(const TomlReader& table, Scenario& scenario) {
+  const TomlReader buffers = table.table("buffers");
+  for (const TomlValue& item : table.value("buffers").children) {
+    const std::int64_t elements = buffers.integer(item.key, 1);
+    std::int64_t size = 8;
+    if (item.key != "i64") {
+      try {
+        size = element_size(parse_dtype(item.key));
+      } catch (const InputError& error) {
+        buffers.fail(item.key, error.what());
+      }
+    }
+    scenario.buffer_bytes.push_back(elements * size);
+  }
 }
 
 /// check() starts its messages with the key at fault; the place is that key's if the file has it.
@@ -77,6 +104,10 @@ void read_model(const TomlReader& root, Scenario& scenario) {
   model.name = table.text_or("name", model.name);
   model.tied_embeddings = table.boolean_or("tied_embeddings", model.tied_embeddings);
   model.causal = table.boolean_or("causal", model.causal);
+  model.sparse_embeddings = table.boolean_or("sparse_embeddings", false);
+  if (table.has("buffers")) {
+    read_buffers(table, scenario);
+  }
   const auto dtype = [](const std::string& name) { return parse_dtype(name); };
   if (table.has("dtype")) {
     model.dtype = table.parsed("dtype", dtype);

@@ -38,6 +38,21 @@ void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
   }
 }
 
+/// Rank r slower by skew * r / (ranks - 1).
+void read_skew(const TomlReader& cluster, Scenario& scenario) {
+  const double skew = cluster.number("skew");
+  if (skew < 0 || skew > kMaxFactor) {
+    cluster.fail("skew",
+                 fmt::format("{} is no skew; expected 0.2 for a last rank 20 % slower", skew));
+  }
+  if (cluster.has("slow_ranks")) {
+    cluster.fail("skew", "give slow_ranks or skew, not both");
+  }
+  for (int rank = 1; rank < scenario.ranks; ++rank) {
+    scenario.slow_ranks.push_back({rank, 1 + skew * rank / (scenario.ranks - 1)});
+  }
+}
+
 }  // namespace
 
 TomlReader required_table(const TomlReader& root, const std::string& name) {
@@ -100,31 +115,17 @@ void read_cluster(const TomlReader& root, Scenario& scenario) {
   if (table.has("slow_ranks")) {
     read_slow_ranks(table, scenario);
   }
+  if (table.has("skew")) {
+    read_skew(table, scenario);
+  }
+  static const std::array<std::string, 2> kCommunicators = {"in_order", "gloo"};
+  scenario.gloo = read_choice(table, "communicator", "in_order", kCommunicators) == "gloo";
   scenario.jitter = table.number_or("jitter", 0);
   if (scenario.jitter < 0 || scenario.jitter >= 1) {
     table.fail("jitter",
                fmt::format("{} is no jitter; expected a fraction of a step from 0 up to 1",
                            scenario.jitter));
   }
-}
-
-void read_ddp(const TomlReader& root, Scenario& scenario) {
-  if (!root.has("ddp")) {
-    return;
-  }
-  static const std::array<std::string, 3> kVersions = {"1.13", "2.4", "newest"};
-  const TomlReader table = root.table("ddp");
-  DdpOptions& ddp = scenario.ddp;
-  ddp.torch = read_choice(table, "torch", ddp.torch, kVersions);
-  ddp.bucket_cap = table.bytes_or("bucket_cap", ddp.bucket_cap);
-  const bool first_follows = ddp.torch == "newest" && table.has("bucket_cap");
-  ddp.first_bucket_cap =
-      table.bytes_or("first_bucket_cap", first_follows ? ddp.bucket_cap : ddp.first_bucket_cap);
-  ddp.gradient_as_bucket_view =
-      table.boolean_or("gradient_as_bucket_view", ddp.gradient_as_bucket_view);
-  ddp.set_to_none = table.boolean_or("set_to_none", ddp.set_to_none);
-  ddp.find_unused_parameters =
-      table.boolean_or("find_unused_parameters", ddp.find_unused_parameters);
 }
 
 void read_optimizer(const TomlReader& root, Scenario& scenario) {

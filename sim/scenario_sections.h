@@ -12,11 +12,24 @@ namespace stepsim {
 /// The parts of a scenario file; each fills its fields of `scenario` and raises InputError with the
 /// place of what is wrong. Those called later may read what earlier ones have filled in.
 
-/// [scenario], [cluster], [ddp], [optimizer]; the last two may be missing.
+/// [scenario], [cluster], [optimizer]; the last one may be missing.
 void read_scenario_table(const TomlReader& root, Scenario& scenario);
 void read_cluster(const TomlReader& root, Scenario& scenario);
-void read_ddp(const TomlReader& root, Scenario& scenario);
 void read_optimizer(const TomlReader& root, Scenario& scenario);
+
+/// [ddp], after [cluster] and [model]; may be missing.
+void read_ddp(const TomlReader& root, Scenario& scenario);
+
+/// [interference], [host], [noise], [times]; all may be missing.
+void read_machine(const TomlReader& root, Scenario& scenario);
+
+/// [data] workers, prefetch, loading.
+void read_loader(const TomlReader& root, Scenario& scenario);
+
+/// A time such as "3 ms"; `otherwise` without the key.
+[[nodiscard]] Duration read_duration_or(const TomlReader& table,
+                                        const std::string& key,
+                                        Duration otherwise);
 
 /// [cluster] topology and all_reduce, after [cluster]; both may be missing.
 void read_collectives(const TomlReader& root, Scenario& scenario);

@@ -122,7 +122,7 @@ SweepPoint predict_point(const std::string& path,
     overrides.push_back(axes[i].key + "=" + axes[i].values[value]);
   }
   const Scenario scenario = read_scenario(path, overrides);
-  const Profile profile = read_profile(scenario.profile);
+  const Profile profile = scenario_profile(scenario);
   PredictOptions predict_options;
   predict_options.event_simulation = false;
   predict_options.noise_runs = 0;
@@ -131,11 +131,17 @@ SweepPoint predict_point(const std::string& path,
   const auto parameters = bucket_parameters(scenario.model);
   const BucketLists lists = bucket_lists(scenario);
   point.buckets = lists.rebuilt.size();
-  const ProfileCostModel costs(profile);
-  point.last_bucket_ms =
-      costs.all_reduce(Bytes(bucket_bytes(lists.rebuilt.back(), parameters)), scenario.ranks)
-          .seconds *
-      1e3;
+  const CollectivePricer pricer(profile, scenario.topology, {1e9, 1e9});
+  const int nodes = scenario.ranks_per_node > 0
+                        ? (scenario.ranks + scenario.ranks_per_node - 1) / scenario.ranks_per_node
+                        : 1;
+  point.last_bucket_ms = pricer
+                             .price(CollectiveKind::AllReduce,
+                                    Bytes(bucket_bytes(lists.rebuilt.back(), parameters)),
+                                    scenario.ranks,
+                                    nodes)
+                             .cost.seconds *
+                         1e3;
   return point;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "costmodel/input_error.h"
+
 namespace stepsim::cpu {
 namespace {
 
@@ -16,6 +18,9 @@ std::string part_of(const std::string& name) {
 
 Tape::Tape(const TapeContext& context, const StepOps& ops) : context_(context) {
   const ModelFamily family = context.config.family;
+  if (family == ModelFamily::Blocks) {
+    throw InputError("model kind blocks has no kernels; it is for simulation only");
+  }
   pre_norm_ = family != ModelFamily::Bert && family != ModelFamily::DistilBert;
   for (const Op& op : ops.backward) {
     auto& list = completed_by_[op.name];

@@ -18,7 +18,8 @@ ActivationKind kind_of(ModelFamily family, bool head) {
     case ModelFamily::Nanochat:
       return ActivationKind::ReluSquared;
     case ModelFamily::TokenClassifier:
-    case ModelFamily::Llama:  // Its MLP is gated: swiglu().
+    case ModelFamily::Llama:   // Its MLP is gated: swiglu().
+    case ModelFamily::Blocks:  // Refused by the tape.
       return ActivationKind::GeluErf;
   }
   return ActivationKind::GeluErf;

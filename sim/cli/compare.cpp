@@ -6,6 +6,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
+#include "sim/run.h"
 
 namespace stepsim {
 
@@ -28,7 +29,7 @@ int compare_command(const std::vector<std::string>& arguments) {
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
-  const Profile profile = load_profile(scenario);
+  const Profile profile = scenario_profile(scenario);
   std::vector<Prediction> predictions;
   for (const PolicySpec& policy : scenario.policies) {
     predictions.push_back(predict(scenario, policy, profile, {}));

@@ -104,15 +104,6 @@ Scenario load_scenario(const CommonOptions& options) {
   return read_scenario(options.scenario, options.set);
 }
 
-Profile load_profile(const Scenario& scenario) {
-  if (scenario.profile.empty()) {
-    throw InputError(scenario.path +
-                     ": error: cluster.profile: no profile is named; give --profile FILE, or make "
-                     "one: stepcal calibrate --help");
-  }
-  return read_profile(scenario.profile);
-}
-
 void print_text(const CommonOptions& options, const std::string& text) {
   if (!options.quiet && options.json != "-" && options.csv != "-") {
     std::fputs(text.c_str(), stdout);

@@ -51,7 +51,6 @@ class OptionParser {
 
 /// Scenario of the common options, overrides applied.
 [[nodiscard]] Scenario load_scenario(const CommonOptions& options);
-[[nodiscard]] Profile load_profile(const Scenario& scenario);
 
 /// Prints to standard output unless quiet or a machine format goes there.
 void print_text(const CommonOptions& options, const std::string& text);

@@ -1,3 +1,5 @@
+#include "sim/run.h"
+
 #include <cstdio>
 
 #include <fmt/core.h>
@@ -55,7 +57,7 @@ int run_command(const std::vector<std::string>& arguments) {
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
   const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
-  const Profile profile = load_profile(scenario);
+  const Profile profile = scenario_profile(scenario);
   const Prediction prediction = predict(scenario, policy, profile, {});
   print_text(common, run_text(scenario, prediction));
   if (!common.json.empty()) {
@@ -86,7 +88,7 @@ int trace_command(const std::vector<std::string>& arguments) {
   const std::string path = parser.get<std::string>("out");
   write_trace(scenario,
               find_policy(scenario, parser.get<std::string>("policy")),
-              load_profile(scenario),
+              scenario_profile(scenario),
               path);
   print_text(common, fmt::format("wrote {}; open it at https://ui.perfetto.dev\n", path));
   return kDone;

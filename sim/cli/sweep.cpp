@@ -9,6 +9,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/json.h"
 #include "sim/report/sweep_report.h"
+#include "sim/run.h"
 
 namespace stepsim {
 
@@ -48,7 +49,7 @@ int sweep_command(const std::vector<std::string>& arguments) {
     axes.push_back(parse_sweep_axis(text));
   }
   const Scenario scenario = load_scenario(common);
-  (void)load_profile(scenario);
+  (void)scenario_profile(scenario);
   SweepOptions options;
   options.policy = parser.get<std::string>("policy");
   options.overrides = common.set;

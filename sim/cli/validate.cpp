@@ -13,6 +13,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
+#include "sim/run.h"
 
 namespace stepsim {
 
@@ -142,7 +143,7 @@ int validate_command(const std::vector<std::string>& arguments) {
     throw InputError("stepsim validate: error: --bound must be above 0");
   }
   const Scenario scenario = load_scenario(common);
-  const Profile profile = load_profile(scenario);
+  const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
   std::vector<RunRecord> records;
   for (const std::string& path : parser.get<std::vector<std::string>>("live")) {

@@ -117,11 +117,14 @@ std::vector<Bucket> initial_buckets(std::span<const BucketParameter> parameters,
                                     bool limited,
                                     std::int64_t first_bytes,
                                     std::int64_t cap_bytes) {
-  std::vector<std::int64_t> limits = {std::numeric_limits<std::int64_t>::max()};
-  if (limited) {
-    limits = {first_bytes, cap_bytes};
-  }
-  std::vector<Bucket> buckets = assign_buckets(parameters, limits, {});
+  return initial_buckets(parameters, limited, std::vector<std::int64_t>{first_bytes, cap_bytes});
+}
+
+std::vector<Bucket> initial_buckets(std::span<const BucketParameter> parameters,
+                                    bool limited,
+                                    std::span<const std::int64_t> limits) {
+  static constexpr std::int64_t kUnlimited[] = {std::numeric_limits<std::int64_t>::max()};
+  std::vector<Bucket> buckets = assign_buckets(parameters, limited ? limits : kUnlimited, {});
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
 }
@@ -130,12 +133,45 @@ std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
                                     std::span<const int> ready_order,
                                     std::int64_t first_bytes,
                                     std::int64_t cap_bytes) {
+  return rebuilt_buckets(
+      parameters, ready_order, std::vector<std::int64_t>{first_bytes, cap_bytes}, false);
+}
+
+std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
+                                    std::span<const int> ready_order,
+                                    std::span<const std::int64_t> limits,
+                                    bool small_last) {
   if (ready_order.size() != parameters.size()) {
     throw std::invalid_argument("rebuilt_buckets: " + std::to_string(ready_order.size()) +
                                 " gradients became ready, but there are " +
                                 std::to_string(parameters.size()) + " parameters");
   }
-  return assign_buckets(parameters, std::vector<std::int64_t>{first_bytes, cap_bytes}, ready_order);
+  std::vector<int> order(ready_order.begin(), ready_order.end());
+  if (small_last) {
+    std::reverse(order.begin(), order.end());
+  }
+  std::vector<Bucket> buckets = assign_buckets(parameters, limits, order);
+  if (small_last) {
+    std::reverse(buckets.begin(), buckets.end());
+  }
+  return buckets;
+}
+
+std::vector<Bucket> before_cap_buckets(std::span<const BucketParameter> parameters,
+                                       std::span<const int> ready_order,
+                                       std::int64_t cap_bytes) {
+  std::vector<Bucket> buckets;
+  std::int64_t filled = 0;
+  for (const int index : ready_order) {
+    const std::int64_t bytes = parameters[static_cast<std::size_t>(index)].bytes;
+    if (buckets.empty() || filled + bytes > cap_bytes) {
+      buckets.push_back({{}, cap_bytes});
+      filled = 0;
+    }
+    buckets.back().parameters.push_back(index);
+    filled += bytes;
+  }
+  return buckets;
 }
 
 std::int64_t bucket_bytes(const Bucket& bucket, std::span<const BucketParameter> parameters) {

@@ -42,12 +42,30 @@ struct Bucket {
                                                   bool limited,
                                                   std::int64_t first_bytes,
                                                   std::int64_t cap_bytes);
+/// The same with a limit for each bucket in turn, the last repeating.
+[[nodiscard]] std::vector<Bucket> initial_buckets(std::span<const BucketParameter> parameters,
+                                                  bool limited,
+                                                  std::span<const std::int64_t> limits);
 
 /// Buckets after the rebuild, in launch order, from the order in which gradients became ready.
 [[nodiscard]] std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
                                                   std::span<const int> ready_order,
                                                   std::int64_t first_bytes,
                                                   std::int64_t cap_bytes);
+
+/// The same with a limit for each bucket in turn, the last repeating. `small_last`
+/// (DDP_SET_LAST_BUCKET_CAP=1): filled from the other end, so that the bucket with the first limit
+/// comes last.
+[[nodiscard]] std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
+                                                  std::span<const int> ready_order,
+                                                  std::span<const std::int64_t> limits,
+                                                  bool small_last);
+
+/// Hand-written buckets: in ready order a tensor joins unless the bucket would then exceed the cap,
+/// so that only a single tensor is ever larger than it.
+[[nodiscard]] std::vector<Bucket> before_cap_buckets(std::span<const BucketParameter> parameters,
+                                                     std::span<const int> ready_order,
+                                                     std::int64_t cap_bytes);
 
 [[nodiscard]] std::int64_t bucket_bytes(const Bucket& bucket,
                                         std::span<const BucketParameter> parameters);

@@ -35,6 +35,7 @@ RankClock until_backward_end(const RankStep& work,
   }
   clock = after(work.backward[buckets], clock);
   line.backward_end = clock.device;
+  line.compute_end = clock.device;
   return clock;
 }
 

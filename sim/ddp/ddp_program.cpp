@@ -136,13 +136,15 @@ std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, 
 
 StepTimeline timeline_of(const Played& played, const DdpProgram& program) {
   StepTimeline step;
+  step.spans = played.spans;
   for (const PlayedRank& rank : played.ranks) {
     const auto part = [&](Part which) { return rank.parts[static_cast<std::size_t>(which)]; };
     RankTimeline line;
     line.start = rank.marks[kStepStart];
-    line.data_end = rank.marks[kDataEnd];
-    line.forward_end = rank.marks[kForwardEnd];
-    line.backward_end = rank.marks[kBackwardEnd];
+    line.data_end = line.start + part(Part::Data);
+    line.forward_end = line.data_end + part(Part::Forward) + part(Part::Other);
+    line.backward_end = line.forward_end + part(Part::Backward);
+    line.compute_end = rank.marks[kBackwardEnd];
     line.end = rank.device_end;
     line.exposed = part(Part::Wait);
     line.copy_out = part(Part::CopyOut);

@@ -101,6 +101,8 @@ struct DdpStep {
   std::vector<Iteration> iterations;  ///< [micro-batch]
   /// Global index of the step from 0: warm-up of hooks and their periods count it.
   int step = 0;
+  /// All ranks' rows and indices of a sparse gradient together.
+  double sparse_bytes = 0;
   bool joining = false;  ///< Inside join(): ranks may run out of inputs.
   bool last_of_join = false;
 };

@@ -447,6 +447,12 @@ std::int64_t RankWriter::bucket_elements(int bucket) const {
 /// The default: one all-reduce of the bucket (a reduce-scatter from ZeRO-2 on).
 void RankWriter::reduce(int bucket) {
   const SyncOptions& options = context_.options;
+  const int first = context_.buckets[at(bucket)].parameters.front();
+  if (context_.model.parameters[at(first)].sparse) {
+    in_flight_[at(bucket)] = {collective(
+        {CollectiveKind::AllGather, context_.step.sparse_bytes, bucket}, kComputeStream)};
+    return;
+  }
   const bool casts = options.reduce_scale != options.gradient_scale;
   if (casts) {
     memory(gradient_bytes(bucket) + wire_bytes(bucket), Part::Backward);

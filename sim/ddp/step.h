@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "costmodel/units.h"
+#include "sim/engine/played.h"
 #include "sim/engine/rank_clock.h"
 
 namespace stepsim {
@@ -53,13 +54,17 @@ struct StepInput {
   bool host_is_device = false;       ///< CPU: the host thread computes, so H and C move together.
 };
 
-/// When things happened on one rank. Consecutive points; the differences sum to the step.
+/// When things happened on one rank. Consecutive points; the differences sum to the step. With
+/// several micro-batches, or waits before the backward's end, the points add up the parts: all of
+/// the data, then all of the forwards, and so on.
 struct RankTimeline {
   SimTime start;     ///< Device clock at the start of the step.
   SimTime data_end;  ///< Device free and batch ready.
   SimTime forward_end;
   SimTime backward_end;
-  SimTime end;          ///< After the optimizer.
+  SimTime
+      compute_end;  ///< When the last backward really ended; backward_end without micro-batches.
+  SimTime end;      ///< After the optimizer.
   Duration exposed{0};  ///< Device idle, waiting for all-reduces after backward.
   Duration copy_out{0};
   Duration optimizer{0};
@@ -74,6 +79,7 @@ struct StepTimeline {
   /// What each collective is ("all_reduce", "all_gather", …) when there are others than one
   /// all-reduce a bucket; else empty.
   std::vector<std::string> reduce_names;
+  std::vector<PlayedSpan> spans;  ///< All work on all streams, when recorded.
   std::vector<RankClock> clocks;  ///< [rank] for the next step.
   bool operator==(const StepTimeline&) const = default;
 };

@@ -96,6 +96,7 @@ RankTimeline timeline_of(const PlayedRank& rank) {
   line.data_end = rank.marks[kDataEnd];
   line.forward_end = rank.marks[kForwardEnd];
   line.backward_end = rank.marks[kBackwardEnd];
+  line.compute_end = line.backward_end;
   line.end = rank.device_end;
   line.exposed = part(Part::Wait);
   line.copy_out = part(Part::CopyOut);

@@ -124,6 +124,7 @@ class StepRun {
   void backward_ended(std::int32_t rank, std::int32_t index) {
     if (index == buckets_) {
       line(rank).backward_end = events_.now();
+      line(rank).compute_end = events_.now();
       wait_for(rank, 0);
       return;
     }

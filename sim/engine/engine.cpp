@@ -282,6 +282,7 @@ class Playing {
           break;
         case Do::HostUntil:
           state.host = std::max(state.host + in.host, in.until);
+          played_.ranks[at(rank)].fetches.push_back(state.host);
           break;
         case Do::HostWait:
           if (!is_done(rank, in.index, state.awaited)) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/interference.h"
+#include "sim/engine/played.h"
 #include "sim/engine/program.h"
 #include "sim/engine/rank_clock.h"
 
@@ -18,40 +19,6 @@ struct EngineRules {
   /// Launches that the host can be ahead of one stream; 0 = no bound. About 1000 on CUDA.
   std::int32_t queue_depth = 0;
   bool record_spans = false;  ///< Fill Played::spans.
-};
-
-/// One stretch of work on a stream, for traces.
-struct PlayedSpan {
-  std::int32_t rank = 0;
-  std::int32_t label = -1;
-  std::uint8_t stream = 0;
-  Part part = Part::Other;
-  SimTime begin;
-  SimTime end;
-};
-
-/// What happened to one collective.
-struct PlayedCollective {
-  std::vector<SimTime> arrival;  ///< [rank of the engine] when its part became ready to be taken;
-                                 ///< SimTime::max() for ranks that take no part.
-  SimTime start;                 ///< The transfer starts: all ranks are there.
-  SimTime end;                   ///< On all ranks.
-};
-
-/// What happened on one rank.
-struct PlayedRank {
-  SimTime host_end;
-  SimTime device_end;          ///< The compute stream's last end.
-  std::vector<SimTime> marks;  ///< [mark]
-  /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
-  /// begin.
-  std::array<Duration, kParts> parts{};
-};
-
-struct Played {
-  std::vector<PlayedRank> ranks;
-  std::vector<PlayedCollective> collectives;
-  std::vector<PlayedSpan> spans;
 };
 
 /// Plays programs by discrete events. Per rank: a host thread that runs its instructions, streams

@@ -31,6 +31,7 @@ void scale(StepTimeline& step, std::int64_t k) {
     times(line.data_end);
     times(line.forward_end);
     times(line.backward_end);
+    times(line.compute_end);
     times(line.end);
     line.exposed *= k;
     line.copy_out *= k;

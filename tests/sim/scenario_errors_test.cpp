@@ -33,8 +33,10 @@ struct BrokenOverride {
 };
 
 const std::string kCluster =
-    "ranks, ranks_per_node, profile, slow_ranks, jitter, topology, all_reduce";
-const std::string kTables = "scenario, cluster, model, ddp, optimizer, data, policy, published";
+    "ranks, ranks_per_node, profile, slow_ranks, skew, jitter, communicator, topology, all_reduce";
+const std::string kTables =
+    "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, host, noise, "
+    "times";
 const std::string kLengths = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
 
 void check_files(const std::vector<BrokenFile>& files) {
@@ -266,8 +268,11 @@ TEST_CASE("an error in an override names the command line, not the file") {
        "unit"},
       {"ddp.bucket_capp=25 MiB",
        "--set ddp.bucket_capp: error: unknown key 'bucket_capp'; did you mean 'bucket_cap'? known: "
-       "bucket_cap, first_bucket_cap, torch, gradient_as_bucket_view, set_to_none, "
-       "find_unused_parameters"},
+       "bucket_cap, first_bucket_cap, bucket_caps, last_bucket_cap, bucket_rule, overlap, torch, "
+       "gradient_as_bucket_view, set_to_none, find_unused_parameters, unused_parameters, "
+       "static_graph, broadcast_buffers, batched_grad_copy, optimizer_in_backward, "
+       "accumulation_steps, no_sync, join, divide_by_initial_world_size, mixed_precision, "
+       "communication_hook, zero_stage, zero_broadcast_by_rank"},
       {"clusterr.ranks=4",
        "--set clusterr.ranks: error: unknown table 'clusterr'; did you mean 'cluster'? known: " +
            kTables},

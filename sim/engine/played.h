@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/units.h"
+#include "sim/engine/program.h"
+
+namespace stepsim {
+
+/// One stretch of work on a stream, for traces.
+struct PlayedSpan {
+  std::int32_t rank = 0;
+  std::int32_t label = -1;
+  std::uint8_t stream = 0;
+  Part part = Part::Other;
+  SimTime begin;
+  SimTime end;
+  bool operator==(const PlayedSpan&) const = default;
+};
+
+/// What happened to one collective.
+struct PlayedCollective {
+  std::vector<SimTime> arrival;  ///< [rank of the engine] when its part became ready to be taken;
+                                 ///< SimTime::max() for ranks that take no part.
+  SimTime start;                 ///< The transfer starts: all ranks are there.
+  SimTime end;                   ///< On all ranks.
+};
+
+/// What happened on one rank.
+struct PlayedRank {
+  SimTime host_end;
+  SimTime device_end;            ///< The compute stream's last end.
+  std::vector<SimTime> marks;    ///< [mark]
+  std::vector<SimTime> fetches;  ///< Host clock after each HostUntil, in order.
+  /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
+  /// begin.
+  std::array<Duration, kParts> parts{};
+};
+
+struct Played {
+  std::vector<PlayedRank> ranks;
+  std::vector<PlayedCollective> collectives;
+  std::vector<PlayedSpan> spans;
+};
+
+}  // namespace stepsim

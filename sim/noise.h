@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace stepsim {
+
+/// Noise drawn by our own code: the distributions of <random> differ between libraries.
+class NoiseDraws {
+ public:
+  explicit NoiseDraws(std::uint64_t seed) : generator_(seed) {}
+
+  /// Uniform in [0, 1).
+  double uniform();
+  /// Standard normal.
+  double normal();
+  /// A factor with median 1 and relative spread `sd`; exactly 1 without spread.
+  double factor(double sd);
+  /// A draw from a distribution given by evenly spaced quantiles; 1 when there are none.
+  double from(const std::vector<double>& quantiles);
+
+ private:
+  std::mt19937_64 generator_;
+};
+
+}  // namespace stepsim

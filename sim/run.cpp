@@ -1,0 +1,388 @@
+#include "sim/run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "costmodel/input_error.h"
+#include "costmodel/times_cost_model.h"
+#include "sim/batch_plan.h"
+#include "sim/ddp/closed_form.h"
+#include "sim/ddp/step_simulator.h"
+#include "sim/metrics.h"
+
+namespace stepsim {
+
+namespace {
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& profile) {
+  if (!scenario.times) {
+    return std::make_unique<ProfileCostModel>(profile);
+  }
+  const MeasuredTimes& times = *scenario.times;
+  return std::make_unique<TimesCostModel>(scenario.model,
+                                          StepTimes{to_seconds(times.forward),
+                                                    to_seconds(times.backward),
+                                                    to_seconds(times.optimizer),
+                                                    static_cast<double>(times.tokens),
+                                                    times.copy_bytes_per_s});
+}
+
+PricerLimits pricer_limits(const Scenario& scenario) {
+  PricerLimits limits;
+  if (scenario.all_reduce_table) {
+    // What the user typed in has few sizes; beyond them it is flagged, not refused.
+    limits.max_size_factor = 1e9;
+  }
+  return limits;
+}
+
+double size_of(const std::optional<Dtype>& dtype, double otherwise) {
+  return dtype ? static_cast<double>(element_size(*dtype)) : otherwise;
+}
+
+SyncOptions sync_options(const Scenario& scenario, bool host_is_device) {
+  const DdpOptions& ddp = scenario.ddp;
+  SyncOptions sync;
+  sync.gradient_as_bucket_view = ddp.gradient_as_bucket_view;
+  sync.set_to_none = ddp.set_to_none;
+  sync.batched_grad_copy = ddp.batched_grad_copy;
+  sync.optimizer_in_backward = ddp.optimizer_in_backward;
+  sync.overlap = ddp.overlap;
+  sync.host_blocks = scenario.gloo;
+  sync.host_is_device = host_is_device;
+  sync.hook = ddp.hook;
+  sync.hook_options = ddp.hook_options;
+  sync.zero_stage = ddp.zero_stage;
+  sync.broadcast_by_bucket = ddp.zero_broadcast_by_rank;
+  sync.divide_by_initial_world_size = ddp.divide_by_initial_world_size;
+  const auto own = static_cast<double>(element_size(scenario.model.parameter_dtype));
+  sync.casts_parameters = ddp.mixed_param_dtype.has_value();
+  sync.gradient_scale = size_of(ddp.mixed_param_dtype, own) / own;
+  sync.reduce_scale = size_of(ddp.mixed_reduce_dtype, own) / own;
+  const std::vector<Parameter> tensors = parameters(scenario.model);
+  for (std::size_t p = 0; p < tensors.size(); ++p) {
+    const auto& names = ddp.unused_parameters;
+    if (std::find(names.begin(), names.end(), tensors[p].name) != names.end()) {
+      sync.unused.push_back(static_cast<int>(p));
+    }
+  }
+  return sync;
+}
+
+Scenario changed(Scenario scenario, const Counterfactual& counterfactual) {
+  if (counterfactual.no_interference) {
+    scenario.interference = {};
+  }
+  if (counterfactual.one_bucket) {
+    scenario.ddp.bucket_rule = BucketRule::Single;
+  }
+  if (counterfactual.equal_ranks) {
+    scenario.slow_ranks.clear();
+  }
+  if (counterfactual.no_data) {
+    scenario.loader = {};
+  }
+  return scenario;
+}
+
+double compute_seconds(const PricedBatch& batch) {
+  double sum = 0;
+  for (const double seconds : batch.forward) {
+    sum += seconds;
+  }
+  for (const double seconds : batch.backward) {
+    sum += seconds;
+  }
+  return sum;
+}
+
+EngineRules engine_rules(const Scenario& scenario, const SyncOptions& sync, bool record_spans) {
+  EngineRules rules;
+  rules.communicators = ddp_communicators(sync, scenario.ranks);
+  rules.interference = scenario.interference;
+  rules.queue_depth = sync.host_is_device ? 0 : scenario.host.queue_depth;
+  rules.record_spans = record_spans;
+  return rules;
+}
+
+}  // namespace
+
+bool is_plain(const Scenario& scenario) {
+  const DdpOptions& ddp = scenario.ddp;
+  const HostOptions& host = scenario.host;
+  const NoiseOptions& noise = scenario.noise;
+  const Duration none = Duration::zero();
+  const bool plain_ddp =
+      ddp.overlap && !ddp.find_unused_parameters && !ddp.static_graph && !ddp.batched_grad_copy &&
+      !ddp.optimizer_in_backward && ddp.accumulation_steps == 1 && ddp.join_steps.empty() &&
+      !ddp.mixed_param_dtype && ddp.hook == CommunicationHook::None && ddp.zero_stage == 0;
+  const bool plain_host = host.queue_depth == 0 && host.enqueue == none && host.hook == none &&
+                          host.copy_bytes_per_s == 0;
+  const bool plain_loader = scenario.loader.workers == 0 && scenario.loader.batch == none &&
+                            scenario.loader.token_seconds == 0 && scenario.loader.plan == none;
+  const bool plain_noise = noise.op_jitter == 0 && noise.rank_speed == 0 &&
+                           noise.step_quantiles.empty() && noise.stall_probability == 0 &&
+                           noise.loader_stall_probability == 0;
+  return plain_ddp && plain_host && plain_loader && plain_noise && !scenario.gloo &&
+         !scenario.interference.active() && !scenario.model.sparse_embeddings &&
+         (scenario.buffer_bytes.empty() || !ddp.broadcast_buffers);
+}
+
+Profile scenario_profile(const Scenario& scenario) {
+  Profile profile;
+  if (scenario.times) {
+    profile.name = "times of the scenario";
+    profile.host_is_device = false;
+  } else if (scenario.profile.empty()) {
+    throw InputError(scenario.path +
+                     ": error: cluster.profile: no profile is named; give --profile FILE, or make "
+                     "one: stepcal calibrate --help");
+  } else {
+    profile = read_profile(scenario.profile);
+  }
+  if (scenario.all_reduce_table) {
+    replace_table(profile, *scenario.all_reduce_table);
+  }
+  return profile;
+}
+
+Run::Run(const Scenario& scenario,
+         const PolicySpec& policy,
+         const Profile& profile,
+         const Counterfactual& counterfactual)
+    : scenario_(changed(scenario, counterfactual)),
+      profile_(profile),
+      counterfactual_(counterfactual),
+      plan_(make_plan(scenario_, policy)),
+      costs_(cost_model(scenario_, profile_)),
+      pricer_(std::make_unique<CollectivePricer>(
+          profile_, scenario_.topology, pricer_limits(scenario_))),
+      model_(std::make_unique<PricedModel>(scenario_, *costs_, *pricer_)),
+      plain_(is_plain(scenario_)) {
+  const BucketLists lists = bucket_lists(scenario_);
+  buckets_ = {lists.initial, lists.rebuilt};
+  sync_ = sync_options(scenario_, costs_->host_is_device());
+  ddp_model_ = model_->ddp_model();
+  owned_ = owned_elements(ddp_model_, scenario_.ddp.zero_stage, scenario_.ranks);
+  if (plain_) {
+    initial_ = model_->bucket_costs(lists.initial);
+    rebuilt_ = model_->bucket_costs(lists.rebuilt);
+  }
+  for (const MicroBatch& batch : plan_.micro_batches) {
+    batches_.push_back(&model_->price(batch.shape()));
+  }
+  batch_factor_.assign(batches_.size(), 1.0);
+  balance();
+  rank_factor_.assign(at(scenario_.ranks), 1.0);
+  for (const SlowRank& slow : scenario_.slow_ranks) {
+    rank_factor_[at(slow.rank)] *= slow.factor;
+  }
+  for (const CollectiveCost& table : profile_.collectives) {
+    if (table.kind == "all_reduce" && table.ranks == scenario_.ranks) {
+      all_reduce_spread_ = table.spread;
+      break;
+    }
+  }
+  jitter_ = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
+}
+
+/// Scales batches so that a step's ranks, or one rank, compute as long as the mean or the median.
+void Run::balance() {
+  if (!counterfactual_.balanced && counterfactual_.median_rank < 0) {
+    return;
+  }
+  const auto micro = at(scenario_.ddp.accumulation_steps);
+  const std::size_t per_step = micro * at(scenario_.ranks);
+  for (std::size_t first = 0; first < batches_.size(); first += per_step) {
+    std::vector<double> times;
+    for (std::size_t r = 0; r < at(scenario_.ranks); ++r) {
+      double seconds = 0;
+      for (std::size_t m = 0; m < micro; ++m) {
+        seconds += compute_seconds(*batches_[first + r * micro + m]);
+      }
+      times.push_back(seconds);
+    }
+    const double wanted = counterfactual_.balanced ? mean(times) : quantile(times, 0.5);
+    for (std::size_t r = 0; r < at(scenario_.ranks); ++r) {
+      const bool changes =
+          counterfactual_.balanced || static_cast<int>(r) == counterfactual_.median_rank;
+      for (std::size_t m = 0; changes && m < micro && times[r] > 0; ++m) {
+        batch_factor_[first + r * micro + m] = wanted / times[r];
+      }
+    }
+  }
+}
+
+StepPlayer::StepPlayer(const Run& run,
+                       CostFactors factors,
+                       double common,
+                       NoiseDraws* noise,
+                       bool events,
+                       bool record_spans)
+    : run_(run),
+      factors_(std::move(factors)),
+      common_(common),
+      noise_(noise),
+      events_(events),
+      clocks_(at(run.scenario_.ranks)),
+      lasting_speed_(at(run.scenario_.ranks), 1.0),
+      iterations_({run.scenario_.ddp.static_graph,
+                   run.scenario_.ddp.find_unused_parameters,
+                   run.scenario_.ddp.broadcast_buffers && !run.scenario_.buffer_bytes.empty()}),
+      loader_(run.scenario_.loader, run.scenario_.ranks) {
+  if (noise_ != nullptr && run.scenario_.noise.rank_speed > 0) {
+    for (double& speed : lasting_speed_) {
+      speed = noise_->factor(run.scenario_.noise.rank_speed);
+    }
+  }
+  if (!run.plain_) {
+    engine_.emplace(engine_rules(run.scenario_, run.sync_, record_spans), clocks_);
+    prices_ = run.model_->ddp_prices(factors_, common_);
+  }
+}
+
+StepTimeline StepPlayer::next() {
+  StepTimeline timeline = run_.plain_ ? play_plain() : play_program();
+  ++step_;
+  return timeline;
+}
+
+double StepPlayer::draw_rank_factor(int rank) {
+  double factor = common_ * run_.rank_factor(rank) * lasting_speed_[at(rank)];
+  if (noise_ != nullptr) {
+    const NoiseOptions& noise = run_.scenario_.noise;
+    factor *= noise.step_quantiles.empty() ? noise_->factor(run_.jitter_)
+                                           : noise_->from(noise.step_quantiles);
+  }
+  return factor;
+}
+
+StepInput StepPlayer::plain_input() {
+  const BucketCosts& buckets = step_ == 0 ? run_.initial_ : run_.rebuilt_;
+  StepInput input;
+  input.host_is_device = run_.profile_.host_is_device;
+  for (int rank = 0; rank < run_.scenario_.ranks; ++rank) {
+    const std::size_t batch = at(step_) * at(run_.scenario_.ranks) + at(rank);
+    input.ranks.push_back(run_.model_->fold(*run_.batches_[batch],
+                                            buckets,
+                                            factors_,
+                                            draw_rank_factor(rank) * run_.batch_factor_[batch]));
+    if (run_.counterfactual_.no_data) {
+      input.ranks.back().data = Duration::zero();
+    }
+  }
+  for (const double seconds : buckets.all_reduce) {
+    const double scatter = noise_ != nullptr ? noise_->from(run_.all_reduce_spread_) : 1.0;
+    const double free = run_.counterfactual_.free_communication ? 0.0 : 1.0;
+    input.all_reduce.push_back(
+        to_duration(free * seconds * common_ * factors_.collective * scatter));
+  }
+  return input;
+}
+
+StepTimeline StepPlayer::play_plain() {
+  const StepInput input = plain_input();
+  StepTimeline timeline =
+      events_ ? simulate_step(input, clocks_) : closed_form_step(input, clocks_);
+  clocks_ = timeline.clocks;
+  return timeline;
+}
+
+void StepPlayer::add_op_jitter(std::vector<Kernel>& kernels) {
+  const double sd = run_.scenario_.noise.op_jitter;
+  if (noise_ == nullptr || sd <= 0) {
+    return;
+  }
+  for (Kernel& kernel : kernels) {
+    kernel.work = to_duration(to_seconds(kernel.work) * noise_->factor(sd));
+  }
+}
+
+RankWork StepPlayer::rank_work(int rank) {
+  const Scenario& scenario = run_.scenario_;
+  const NoiseOptions& noise = scenario.noise;
+  const int micro_batches = scenario.ddp.accumulation_steps;
+  RankWork work;
+  work.factor = draw_rank_factor(rank);
+  work.owned_elements = run_.owned_[at(rank)];
+  for (int m = 0; m < micro_batches; ++m) {
+    const std::size_t batch =
+        (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(m);
+    const BatchShape shape = run_.plan_.micro_batches[batch].shape();
+    MicroBatchWork one = run_.model_->micro_batch(
+        *run_.batches_[batch], shape, factors_, work.factor * run_.batch_factor_[batch]);
+    one.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
+    add_op_jitter(one.forward);
+    add_op_jitter(one.backward);
+    Duration load =
+        loader_.cost(static_cast<std::int64_t>(step_) * micro_batches + m, shape.padded_tokens());
+    if (noise_ != nullptr && noise.loader_stall_probability > 0 &&
+        noise_->uniform() < noise.loader_stall_probability) {
+      load += noise.loader_stall;
+    }
+    if (run_.counterfactual_.no_data || one.joined) {
+      one.collate = Duration::zero();
+    } else if (loader_.has_workers()) {
+      one.ready = loader_.ready(rank, load + one.collate);
+      one.collate = Duration::zero();
+    } else {
+      one.collate += load;
+    }
+    work.micro_batches.push_back(std::move(one));
+  }
+  if (noise_ != nullptr && noise.stall_probability > 0 &&
+      noise_->uniform() < noise.stall_probability && !work.micro_batches.front().forward.empty()) {
+    work.micro_batches.front().forward.front().work += noise.stall;
+  }
+  return work;
+}
+
+StepTimeline StepPlayer::play_program() {
+  const Scenario& scenario = run_.scenario_;
+  const DdpOptions& ddp = scenario.ddp;
+  DdpStep step;
+  step.step = step_;
+  for (int m = 0; m < ddp.accumulation_steps; ++m) {
+    step.iterations.push_back(iterations_.next(!ddp.no_sync || m + 1 == ddp.accumulation_steps));
+  }
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    step.ranks.push_back(rank_work(rank));
+  }
+  step.joining = !ddp.join_steps.empty();
+  step.last_of_join = step.joining && step_ + 1 == scenario.steps;
+  if (scenario.model.sparse_embeddings) {
+    double rows = 0;
+    const std::size_t per_step = at(scenario.ranks) * at(ddp.accumulation_steps);
+    for (std::size_t i = 0; i < per_step; ++i) {
+      const BatchShape shape = run_.plan_.micro_batches[at(step_) * per_step + i].shape();
+      rows += static_cast<double>(shape.padded_tokens());
+    }
+    constexpr double kIndexBytes = 8;
+    step.sparse_bytes =
+        rows *
+        (static_cast<double>(scenario.model.hidden * element_size(scenario.model.parameter_dtype)) +
+         kIndexBytes);
+  }
+  DdpProgram program = ddp_program(run_.ddp_model_, run_.buckets_, run_.sync_, prices_, step);
+  for (Collective& collective : program.program.collectives) {
+    if (run_.counterfactual_.free_communication) {
+      collective.transfer = Duration::zero();
+    } else if (noise_ != nullptr && !run_.all_reduce_spread_.empty()) {
+      collective.transfer =
+          to_duration(to_seconds(collective.transfer) * noise_->from(run_.all_reduce_spread_));
+    }
+  }
+  const Played played = engine_->play(program.program);
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    for (const SimTime fetch : played.ranks[at(rank)].fetches) {
+      loader_.fetched(rank, fetch);
+    }
+  }
+  return timeline_of(played, program);
+}
+
+}  // namespace stepsim

@@ -72,16 +72,14 @@ RankStepResult row_of(std::span<const MicroBatch> batches, const RankTimeline& t
 }
 
 /// Peak memory of one rank's micro-batches, and the first step and rank that do not fit.
-void add_memory(const Run& run,
+void add_memory(const PeakMemory& memory,
+                Bytes capacity,
                 std::span<const MicroBatch> batches,
                 RankStepResult& row,
                 Prediction& prediction) {
-  const Scenario& scenario = run.scenario();
-  const MemoryOptions memory = memory_options(scenario);
-  const Bytes capacity = run.profile().memory_capacity;
   Bytes peak;
   for (const MicroBatch& batch : batches) {
-    peak = std::max(peak, peak_memory(scenario.model, batch.shape(), memory).total());
+    peak = std::max(peak, memory.at(batch.shape()).total());
   }
   row.peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
   if (capacity.value() > 0 && peak > capacity && prediction.out_of_memory.empty()) {
@@ -98,6 +96,8 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
   StepPlayer player(run, {}, 1.0, nullptr, options.event_simulation, options.keep_timelines);
   const double steady = run.plan().steps - run.scenario().warmup_steps;
   const auto micro_batches = static_cast<std::size_t>(run.scenario().ddp.accumulation_steps);
+  const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
+  const Bytes capacity = run.profile().memory_capacity;
   double busy = 0;
   double hidden = 0;
   std::size_t index = 0;
@@ -107,7 +107,7 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
       const std::span<const MicroBatch> batches(&run.plan().micro_batches[index], micro_batches);
       index += micro_batches;
       RankStepResult row = row_of(batches, rank);
-      add_memory(run, batches, row, prediction);
+      add_memory(memory, capacity, batches, row, prediction);
       prediction.steps.push_back(row);
     }
     if (step >= run.scenario().warmup_steps) {
@@ -119,6 +119,21 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
   }
   prediction.summary.communication_ms = busy;
   prediction.summary.overlap_fraction = busy > 0 ? hidden / busy : 0;
+}
+
+/// The token budget that the device's memory allows at the longest length of the plan.
+void add_token_budget(const Run& run, Prediction& prediction) {
+  const Bytes capacity = run.profile().memory_capacity;
+  if (capacity.value() == 0) {
+    return;
+  }
+  std::int64_t longest = 0;
+  for (const MicroBatch& batch : run.plan().micro_batches) {
+    longest = std::max(longest, batch.shape().max_length);
+  }
+  const Scenario& scenario = run.scenario();
+  prediction.token_budget = TokenBudget{
+      largest_token_budget(scenario.model, memory_options(scenario), capacity, longest), longest};
 }
 
 StepTimeSummary step_times_without_noise(const Prediction& prediction, int warmup_steps) {
@@ -225,6 +240,7 @@ Prediction predict(const Scenario& scenario,
   if (options.noise_runs > 0) {
     add_noise(run, affordable_runs(run, options.noise_runs), prediction.summary.step_time_ms);
   }
+  add_token_budget(run, prediction);
   add_warnings(run, prediction);
   return prediction;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,12 @@ struct PredictionSummary {
   double peak_memory_mib = 0;
 };
 
+/// What the memory of one device allows.
+struct TokenBudget {
+  std::int64_t tokens = 0;  ///< Most padded tokens of a micro-batch; 0: not even one sample fits.
+  std::int64_t length = 0;  ///< Of the samples: the longest batch of the plan.
+};
+
 struct Prediction {
   std::string scenario;
   std::string policy;
@@ -69,7 +77,8 @@ struct Prediction {
   std::vector<RankStepResult> steps;    ///< Without noise, by step then rank.
   std::vector<StepTimeline> timelines;  ///< [step], when asked for.
   std::vector<std::string> warnings;
-  std::string out_of_memory;  ///< Empty, or which step and rank would not fit.
+  std::string out_of_memory;                ///< Empty, or which step and rank would not fit.
+  std::optional<TokenBudget> token_budget;  ///< With a profile that knows the device's memory.
 };
 
 }  // namespace stepsim

@@ -41,11 +41,11 @@ int compare_command(const std::vector<std::string>& arguments) {
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, summary_csv(predictions));
   }
-  const bool none_fits =
-      std::none_of(predictions.begin(), predictions.end(), [](const Prediction& prediction) {
+  const bool all_fit =
+      std::all_of(predictions.begin(), predictions.end(), [](const Prediction& prediction) {
         return prediction.out_of_memory.empty();
       });
-  return none_fits ? kAnswerIsNo : kDone;
+  return all_fit ? kDone : kAnswerIsNo;
 }
 
 }  // namespace stepsim

@@ -110,6 +110,10 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
                   {"policy", prediction.policy},
                   {"profile", prediction.profile},
                   {"summary", summary_json(prediction.summary)}};
+    if (prediction.token_budget) {
+      entry["largest_token_budget"] = {{"tokens", prediction.token_budget->tokens},
+                                       {"length", prediction.token_budget->length}};
+    }
     if (with_steps) {
       Json rows = Json::array();
       for (const RankStepResult& row : prediction.steps) {

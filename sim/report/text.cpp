@@ -116,7 +116,14 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction) {
                       s.exposed_communication_ms,
                       percent(s.overlap_fraction));
   text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency));
-  text += fmt::format("peak memory        {:.1f} MiB\n\n", s.peak_memory_mib);
+  text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);
+  if (const auto& budget = prediction.token_budget) {
+    text += fmt::format(
+        "largest budget     {} padded tokens a micro-batch fit into memory at length {}\n",
+        budget->tokens,
+        budget->length);
+  }
+  text += "\n";
 
   Table table({"rank",
                "data ms",

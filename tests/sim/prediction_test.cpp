@@ -161,6 +161,27 @@ TEST_CASE("a step that needs more memory than the device has is named") {
   const Prediction prediction = predict(scenario, scenario.policies[0], profile, {});
   CHECK(prediction.out_of_memory.rfind("step 0, rank 0: needs ", 0) == 0);
   CHECK(prediction.warnings.back().rfind("out of memory: step 0, rank 0", 0) == 0);
+  REQUIRE(prediction.token_budget);
+  CHECK(prediction.token_budget->tokens == 0);
+}
+
+TEST_CASE("the largest token budget is the last one that fits") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  profile.memory_capacity = Bytes(std::int64_t{40} << 20);
+  PredictOptions options;
+  options.noise_runs = 0;
+  const Prediction prediction =
+      predict(scenario, find_policy(scenario, "uniform"), profile, options);
+  REQUIRE(prediction.token_budget);
+  const auto [tokens, length] = *prediction.token_budget;
+  CHECK(length == 128);
+  const auto peak = [&](std::int64_t samples) {
+    const BatchShape batch{samples, 128, samples * 128, static_cast<double>(samples) * 128 * 128};
+    return peak_memory(scenario.model, batch, memory_options(scenario)).total();
+  };
+  CHECK(peak(tokens / 128) <= profile.memory_capacity);
+  CHECK(peak(tokens / 128 + 1) > profile.memory_capacity);
 }
 
 TEST_CASE("a profile without the scenario's rank count is refused") {

@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "costmodel/input_error.h"
@@ -22,10 +23,11 @@ std::vector<std::vector<int>> indices(const std::vector<Bucket>& buckets) {
   return lists;
 }
 
-/// Buckets that a hand-written loop makes once and for all.
+/// Buckets that a hand-written loop makes once and for all, in reverse order of registration.
 std::vector<Bucket> hand_written(const DdpOptions& ddp,
-                                 const std::vector<BucketParameter>& parameters,
-                                 const std::vector<int>& order) {
+                                 const std::vector<BucketParameter>& parameters) {
+  std::vector<int> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), 0);
   if (ddp.bucket_rule == BucketRule::Single) {
     return {{order, std::numeric_limits<std::int64_t>::max()}};
   }
@@ -78,12 +80,12 @@ void add_step(const Scenario& scenario,
 BucketLists bucket_lists(const Scenario& scenario) {
   const DdpOptions& ddp = scenario.ddp;
   const auto parameters = bucket_parameters(scenario.model);
-  const std::vector<int> order = ready_order(scenario.model);
   BucketLists lists;
   if (ddp.bucket_rule != BucketRule::PyTorch) {
-    lists.initial = lists.rebuilt = hand_written(ddp, parameters, order);
+    lists.initial = lists.rebuilt = hand_written(ddp, parameters);
     return lists;
   }
+  const std::vector<int> order = ready_order(scenario.model);
   std::vector<std::int64_t> limits = {ddp.first_bucket_cap.value(), ddp.bucket_cap.value()};
   if (!ddp.bucket_caps.empty()) {
     limits.clear();

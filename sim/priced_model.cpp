@@ -24,12 +24,6 @@ double sd_of_mean_absolute(double error) {
 
 }  // namespace
 
-int nodes_of(const Scenario& scenario) {
-  return scenario.ranks_per_node > 0
-             ? (scenario.ranks + scenario.ranks_per_node - 1) / scenario.ranks_per_node
-             : 1;
-}
-
 PricedModel::PricedModel(const Scenario& scenario,
                          const CostModel& costs,
                          const CollectivePricer& pricer)
@@ -309,19 +303,22 @@ Span PricedModel::span_of(double seconds) const {
 RankStep PricedModel::fold(const PricedBatch& batch,
                            const BucketCosts& buckets,
                            const CostFactors& factors,
-                           double compute_factor) const {
+                           double compute_factor,
+                           double load_factor) const {
   const auto factor = [&](std::size_t group) {
     return factors.group.empty() ? compute_factor : compute_factor * factors.group[group];
   };
   RankStep step;
   step.data = to_duration(batch.collate * factor(collate_group_));
   for (std::size_t i = 0; i < forward_.size(); ++i) {
-    step.forward = then(step.forward, span_of(batch.forward[i] * factor(forward_group_[i])));
+    const double load = forward_[i].op_class == OpClass::ZeroGradient ? 1 : load_factor;
+    step.forward = then(step.forward, span_of(batch.forward[i] * load * factor(forward_group_[i])));
   }
   std::vector<Span> backward;
   backward.reserve(backward_.size());
   for (std::size_t i = 0; i < backward_.size(); ++i) {
-    backward.push_back(span_of(batch.backward[i] * factor(backward_group_[i])));
+    const double load = backward_[i].op_class == OpClass::GradientCopyIn ? 1 : load_factor;
+    backward.push_back(span_of(batch.backward[i] * load * factor(backward_group_[i])));
   }
   step.backward = fold_backward(backward, buckets.launch_after);
   step.copy_out.resize(buckets.launch_after.size());

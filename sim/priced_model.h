@@ -59,11 +59,13 @@ class PricedModel {
   const PricedBatch& price(const BatchShape& batch);
   [[nodiscard]] BucketCosts bucket_costs(const std::vector<Bucket>& buckets);
 
-  /// `compute_factor` multiplies this rank's compute (slow rank, jitter).
+  /// `compute_factor` multiplies all of this rank's compute (slow rank, jitter), `load_factor` the
+  /// model's forward and backward only (more work).
   [[nodiscard]] RankStep fold(const PricedBatch& batch,
                               const BucketCosts& buckets,
                               const CostFactors& factors,
-                              double compute_factor) const;
+                              double compute_factor,
+                              double load_factor) const;
 
   /// The model as DDP's reducer sees it, with the names of its ops.
   [[nodiscard]] DdpModel ddp_model() const;

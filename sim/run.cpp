@@ -175,19 +175,26 @@ Run::Run(const Scenario& scenario,
   for (const MicroBatch& batch : plan_.micro_batches) {
     batches_.push_back(&model_->price(batch.shape()));
   }
-  batch_factor_.assign(batches_.size(), 1.0);
+  add_skew();
   balance();
   rank_factor_.assign(at(scenario_.ranks), 1.0);
   for (const SlowRank& slow : scenario_.slow_ranks) {
     rank_factor_[at(slow.rank)] *= slow.factor;
   }
-  for (const CollectiveCost& table : profile_.collectives) {
-    if (table.kind == "all_reduce" && table.ranks == scenario_.ranks) {
-      all_reduce_spread_ = table.spread;
-      break;
-    }
-  }
+  all_reduce_spread_ =
+      pricer_->spread(CollectiveKind::AllReduce, scenario_.ranks, nodes_of(scenario_));
   jitter_ = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
+}
+
+/// Rank r has 1 + skew r / (ranks - 1) times the work of its batches.
+void Run::add_skew() {
+  const auto micro = at(scenario_.ddp.accumulation_steps);
+  const auto ranks = at(scenario_.ranks);
+  batch_factor_.assign(batches_.size(), 1.0);
+  for (std::size_t i = 0; ranks > 1 && i < batches_.size(); ++i) {
+    const auto rank = static_cast<double>(i / micro % ranks);
+    batch_factor_[i] = 1 + scenario_.skew * rank / static_cast<double>(ranks - 1);
+  }
 }
 
 /// Scales batches so that a step's ranks, or one rank, compute as long as the mean or the median.
@@ -202,7 +209,8 @@ void Run::balance() {
     for (std::size_t r = 0; r < at(scenario_.ranks); ++r) {
       double seconds = 0;
       for (std::size_t m = 0; m < micro; ++m) {
-        seconds += compute_seconds(*batches_[first + r * micro + m]);
+        const std::size_t batch = first + r * micro + m;
+        seconds += batch_factor_[batch] * compute_seconds(*batches_[batch]);
       }
       times.push_back(seconds);
     }
@@ -211,7 +219,7 @@ void Run::balance() {
       const bool changes =
           counterfactual_.balanced || static_cast<int>(r) == counterfactual_.median_rank;
       for (std::size_t m = 0; changes && m < micro && times[r] > 0; ++m) {
-        batch_factor_[first + r * micro + m] = wanted / times[r];
+        batch_factor_[first + r * micro + m] *= wanted / times[r];
       }
     }
   }
@@ -270,7 +278,8 @@ StepInput StepPlayer::plain_input() {
     input.ranks.push_back(run_.model_->fold(*run_.batches_[batch],
                                             buckets,
                                             factors_,
-                                            draw_rank_factor(rank) * run_.batch_factor_[batch]));
+                                            draw_rank_factor(rank),
+                                            run_.batch_factor_[batch]));
     if (run_.counterfactual_.no_data) {
       input.ranks.back().data = Duration::zero();
     }

@@ -54,6 +54,7 @@ class Run {
   [[nodiscard]] double rank_factor(int rank) const {
     return rank_factor_[static_cast<std::size_t>(rank)];
   }
+  void add_skew();
   void balance();
 
   Scenario scenario_;
@@ -70,7 +71,7 @@ class Run {
   SyncOptions sync_;
   std::vector<std::int64_t> owned_;          ///< [rank] elements of the optimizer's state.
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
-  std::vector<double> batch_factor_;         ///< The same: what balance() changes.
+  std::vector<double> batch_factor_;         ///< The same: more or less work than priced.
   std::vector<double> rank_factor_;          ///< [rank] slow ranks
   double jitter_ = 0;
   std::vector<double> all_reduce_spread_;  ///< Quantiles of a single all-reduce over its mean.

@@ -36,6 +36,12 @@ Scenario parse_scenario(const std::string& text,
   return scenario;
 }
 
+int nodes_of(const Scenario& scenario) {
+  return scenario.ranks_per_node > 0
+             ? (scenario.ranks + scenario.ranks_per_node - 1) / scenario.ranks_per_node
+             : 1;
+}
+
 const PolicySpec& find_policy(const Scenario& scenario, const std::string& name) {
   if (name.empty() && !scenario.policies.empty()) {
     return scenario.policies.front();

@@ -62,7 +62,8 @@ struct SlowRank {
 /// How gradients are grouped into buckets.
 enum class BucketRule {
   PyTorch,       ///< DDP's: a bucket closes when its sum reaches the limit.
-  BeforeCap,     ///< Hand-written: a tensor joins unless the bucket would exceed the cap.
+  BeforeCap,     ///< Hand-written, reverse registration order: a tensor joins unless the bucket
+                 ///< would exceed the cap.
   PerParameter,  ///< One bucket a tensor.
   Single         ///< One bucket.
 };
@@ -153,6 +154,9 @@ struct Scenario {
   int ranks_per_node = 0;  ///< 0: all on one node.
   std::string profile;     ///< Resolved path; empty when the file names none.
   std::vector<SlowRank> slow_ranks;
+  /// The last rank has this much more forward and backward work than the first, the others in
+  /// proportion; beside what their batches make.
+  double skew = 0;
   double jitter = 0;  ///< Standard deviation of a step's compute time, as a fraction.
   std::optional<Topology> topology;  ///< Links for collectives that were never measured.
   std::optional<CollectiveCost> all_reduce_table;  ///< In place of the profile's for these ranks.
@@ -180,6 +184,9 @@ struct Scenario {
 
   std::vector<PublishedFigure> published;
 };
+
+/// Nodes that the ranks fill.
+[[nodiscard]] int nodes_of(const Scenario& scenario);
 
 /// Most steps and ranks of a scenario.
 inline constexpr int kMaxSteps = 1'000'000;

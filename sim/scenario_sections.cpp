@@ -38,21 +38,6 @@ void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
   }
 }
 
-/// Rank r slower by skew * r / (ranks - 1).
-void read_skew(const TomlReader& cluster, Scenario& scenario) {
-  const double skew = cluster.number("skew");
-  if (skew < 0 || skew > kMaxFactor) {
-    cluster.fail("skew",
-                 fmt::format("{} is no skew; expected 0.2 for a last rank 20 % slower", skew));
-  }
-  if (cluster.has("slow_ranks")) {
-    cluster.fail("skew", "give slow_ranks or skew, not both");
-  }
-  for (int rank = 1; rank < scenario.ranks; ++rank) {
-    scenario.slow_ranks.push_back({rank, 1 + skew * rank / (scenario.ranks - 1)});
-  }
-}
-
 }  // namespace
 
 TomlReader required_table(const TomlReader& root, const std::string& name) {
@@ -115,8 +100,11 @@ void read_cluster(const TomlReader& root, Scenario& scenario) {
   if (table.has("slow_ranks")) {
     read_slow_ranks(table, scenario);
   }
-  if (table.has("skew")) {
-    read_skew(table, scenario);
+  scenario.skew = table.number_or("skew", 0);
+  if (scenario.skew < 0 || scenario.skew > kMaxFactor) {
+    table.fail("skew",
+               fmt::format("{} is no skew; expected 0.2 for 20 % more work on the last rank",
+                           scenario.skew));
   }
   static const std::array<std::string, 2> kCommunicators = {"in_order", "gloo"};
   scenario.gloo = read_choice(table, "communicator", "in_order", kCommunicators) == "gloo";

@@ -132,14 +132,11 @@ SweepPoint predict_point(const std::string& path,
   const BucketLists lists = bucket_lists(scenario);
   point.buckets = lists.rebuilt.size();
   const CollectivePricer pricer(profile, scenario.topology, {1e9, 1e9});
-  const int nodes = scenario.ranks_per_node > 0
-                        ? (scenario.ranks + scenario.ranks_per_node - 1) / scenario.ranks_per_node
-                        : 1;
   point.last_bucket_ms = pricer
                              .price(CollectiveKind::AllReduce,
                                     Bytes(bucket_bytes(lists.rebuilt.back(), parameters)),
                                     scenario.ranks,
-                                    nodes)
+                                    nodes_of(scenario))
                              .cost.seconds *
                          1e3;
   return point;

@@ -158,11 +158,11 @@ std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
 }
 
 std::vector<Bucket> before_cap_buckets(std::span<const BucketParameter> parameters,
-                                       std::span<const int> ready_order,
+                                       std::span<const int> order,
                                        std::int64_t cap_bytes) {
   std::vector<Bucket> buckets;
   std::int64_t filled = 0;
-  for (const int index : ready_order) {
+  for (const int index : order) {
     const std::int64_t bytes = parameters[static_cast<std::size_t>(index)].bytes;
     if (buckets.empty() || filled + bytes > cap_bytes) {
       buckets.push_back({{}, cap_bytes});

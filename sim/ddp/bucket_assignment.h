@@ -61,10 +61,10 @@ struct Bucket {
                                                   std::span<const std::int64_t> limits,
                                                   bool small_last);
 
-/// Hand-written buckets: in ready order a tensor joins unless the bucket would then exceed the cap,
+/// Hand-written buckets: in this order a tensor joins unless the bucket would then exceed the cap,
 /// so that only a single tensor is ever larger than it.
 [[nodiscard]] std::vector<Bucket> before_cap_buckets(std::span<const BucketParameter> parameters,
-                                                     std::span<const int> ready_order,
+                                                     std::span<const int> order,
                                                      std::int64_t cap_bytes);
 
 [[nodiscard]] std::int64_t bucket_bytes(const Bucket& bucket,

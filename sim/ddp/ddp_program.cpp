@@ -73,11 +73,16 @@ DdpProgram ddp_program(const DdpModel& model,
   result.program.marks = kDdpMarks;
   result.program.labels = model.labels;
   result.program.ranks.resize(step.ranks.size());
-  const bool rebuilt = step.iterations.back().uses_rebuilt;
-  const std::vector<Bucket>& used = rebuilt ? buckets.rebuilt : buckets.initial;
+  const auto listed = [&](const std::vector<Bucket>& list, bool rebuilt) -> BucketList {
+    const bool used = std::any_of(
+        step.iterations.begin(), step.iterations.end(), [&](const Iteration& iteration) {
+          return iteration.uses_rebuilt == rebuilt;
+        });
+    return {list, used ? bucket_of_parameters(list, model.parameters.size()) : std::vector<int>{}};
+  };
   const StepContext context{model,
-                            used,
-                            bucket_of_parameters(used, model.parameters.size()),
+                            listed(buckets.initial, false),
+                            listed(buckets.rebuilt, true),
                             options,
                             prices,
                             step,

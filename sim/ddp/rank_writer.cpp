@@ -1,6 +1,7 @@
 #include "sim/ddp/rank_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -13,8 +14,6 @@ std::size_t at(int index) {
 }
 
 constexpr double kScalarBytes = 4;
-/// Bytes of an element of the gradients that the memory-bound kernels below are written for.
-constexpr double kElementBytes = 4;
 
 }  // namespace
 
@@ -44,7 +43,8 @@ RankWriter::RankWriter(const StepContext& context, CollectiveLog& log, Program& 
       program_(program),
       out_(program.ranks[at(rank)]),
       rank_(rank),
-      work_(context.step.ranks[at(rank)]) {
+      work_(context.step.ranks[at(rank)]),
+      buckets_(&context.initial) {
   out_.reserve(4 * (context.model.completes.size() + context.model.parameters.size()) *
                work_.micro_batches.size());
 }
@@ -102,6 +102,9 @@ void RankWriter::elements(OpClass op_class, std::int64_t count, Part part, std::
 }
 
 int RankWriter::collective(const CollectiveUse& use, std::uint8_t stream, bool whole_world) {
+  if (context_.options.host_is_device) {
+    host(context_.prices.enqueue);
+  }
   Instruction in;
   in.kind = Do::Collective;
   in.stream = stream;
@@ -168,16 +171,13 @@ void RankWriter::write() {
   for (std::size_t m = 0; m < work_.micro_batches.size(); ++m) {
     const MicroBatchWork& batch = work_.micro_batches[m];
     const Iteration& iteration = context_.step.iterations[m];
+    buckets_ = iteration.uses_rebuilt ? &context_.rebuilt : &context_.initial;
     data(batch);
     if (m == 0) {
       mark(kDataEnd);
     }
     if (m == 0 && !context_.options.set_to_none && !batch.joined) {
-      std::int64_t all = 0;
-      for (std::size_t p = 0; p < context_.model.parameters.size(); ++p) {
-        all += context_.model.elements(static_cast<int>(p));
-      }
-      elements(OpClass::ZeroGradient, all, Part::Forward);
+      elements(OpClass::ZeroGradient, total_elements(), Part::Forward);
     }
     before_forward(iteration, batch);
     if (sharded) {
@@ -199,7 +199,7 @@ void RankWriter::write() {
     }
     mark(kBackwardEnd);
     if (iteration.synchronises) {
-      finalize(iteration);
+      finalize(batch);
     }
   }
   after_step();
@@ -229,8 +229,9 @@ void RankWriter::data(const MicroBatchWork& batch) {
 
 void RankWriter::before_forward(const Iteration& iteration, const MicroBatchWork& batch) {
   if (context_.step.joining) {
-    collective({CollectiveKind::AllReduce, kScalarBytes, -1}, kComputeStream);
+    active_ranks_ = collective({CollectiveKind::AllReduce, kScalarBytes, -1}, kComputeStream);
     if (batch.joined) {
+      wait(active_ranks_);
       host_sync();
     }
   }
@@ -251,7 +252,7 @@ void RankWriter::before_forward(const Iteration& iteration, const MicroBatchWork
 
 void RankWriter::rebuild() {
   const auto parameters = static_cast<double>(context_.model.parameters.size());
-  const auto buckets = static_cast<double>(context_.buckets.size());
+  const auto buckets = static_cast<double>(buckets_->list.size());
   for (const double count : {parameters + 1, buckets}) {
     wait(collective({CollectiveKind::Broadcast, 4 * count, -1}, kComputeStream));
     host_sync();
@@ -283,10 +284,10 @@ void RankWriter::forward(const MicroBatchWork& batch) {
 void RankWriter::backward(const Iteration& iteration,
                           const MicroBatchWork& batch,
                           bool accumulates) {
-  const std::size_t buckets = context_.buckets.size();
+  const std::size_t buckets = buckets_->list.size();
   pending_.assign(buckets, 0);
   for (std::size_t b = 0; b < buckets; ++b) {
-    pending_[b] = static_cast<int>(context_.buckets[b].parameters.size());
+    pending_[b] = static_cast<int>(buckets_->list[b].parameters.size());
   }
   in_flight_.assign(buckets, {});
   done_event_.assign(buckets, -1);
@@ -297,13 +298,11 @@ void RankWriter::backward(const Iteration& iteration,
   for (std::size_t op = 0; op < batch.backward.size(); ++op) {
     kernel(batch.backward[op], Part::Backward);
     for (const int parameter : context_.model.completes[op]) {
-      if (std::binary_search(
-              context_.options.unused.begin(), context_.options.unused.end(), parameter)) {
+      if (is_unused(parameter)) {
         continue;
       }
       if (accumulates) {
-        memory(3 * kElementBytes * static_cast<double>(context_.model.elements(parameter)),
-               Part::Backward);
+        memory(3 * gradient_bytes_of(parameter), Part::Backward);
       }
       if (iteration.synchronises) {
         host(context_.prices.hook);
@@ -325,7 +324,7 @@ void RankWriter::backward(const Iteration& iteration,
 }
 
 void RankWriter::backward_joined(const Iteration& iteration) {
-  const std::size_t buckets = context_.buckets.size();
+  const std::size_t buckets = buckets_->list.size();
   in_flight_.assign(buckets, {});
   done_event_.assign(buckets, -1);
   bitmap_ = -1;
@@ -345,8 +344,8 @@ void RankWriter::launch_all_after_graph(const Iteration& iteration) {
   if (iteration.launching == Launching::AfterGraph && iteration.sends_bitmap) {
     send_bitmap();
   }
-  for (std::size_t b = 0; b < context_.buckets.size(); ++b) {
-    for (const int parameter : context_.buckets[b].parameters) {
+  for (std::size_t b = 0; b < buckets_->list.size(); ++b) {
+    for (const int parameter : buckets_->list[b].parameters) {
       copy_in(parameter);
     }
     launch(static_cast<int>(b));
@@ -365,48 +364,45 @@ void RankWriter::gradient_ready(int parameter) {
   if (first_hook_) {
     first_hook_ = false;
     if (context_.step.joining && !context_.options.divide_by_initial_world_size) {
+      wait(active_ranks_);
       host_sync();
     }
     for (const int unused : context_.options.unused) {
-      copy_in(unused);
-      --pending_[at(context_.bucket_of[at(unused)])];
+      mark_ready(unused);
     }
   }
+  mark_ready(parameter);
+}
+
+void RankWriter::mark_ready(int parameter) {
   copy_in(parameter);
-  --pending_[at(context_.bucket_of[at(parameter)])];
-  launch_ready_buckets();
+  --pending_[at(buckets_->bucket_of[at(parameter)])];
+  while (next_bucket_ < pending_.size() && pending_[next_bucket_] == 0) {
+    launch(static_cast<int>(next_bucket_++));
+  }
 }
 
 void RankWriter::copy_in(int parameter) {
   const SyncOptions& options = context_.options;
   const std::int64_t count = context_.model.elements(parameter);
   const BucketParameter& tensor = context_.model.parameters[at(parameter)];
-  const bool unused = std::binary_search(options.unused.begin(), options.unused.end(), parameter);
-  if (unused) {
+  if (is_unused(parameter)) {
     elements(OpClass::ZeroGradient, count, Part::Backward);
     return;
   }
-  if (options.batched_grad_copy && !tensor.sparse) {
-    return;
-  }
-  // With set_to_none the fresh gradient never lies in the bucket, whatever the view option says.
-  const bool aliased = options.gradient_as_bucket_view && !options.set_to_none;
-  if (aliased && hooked() && !tensor.sparse) {
+  if (!tensor.sparse && (options.batched_grad_copy || (aliased() && hooked()))) {
     return;
   }
   elements(OpClass::GradientCopyIn, count, Part::Backward);
 }
 
-void RankWriter::launch_ready_buckets() {
-  while (next_bucket_ < pending_.size() && pending_[next_bucket_] == 0) {
-    launch(static_cast<int>(next_bucket_++));
-  }
-}
-
 void RankWriter::launch(int bucket) {
   const SyncOptions& options = context_.options;
-  if (options.batched_grad_copy) {
-    elements(OpClass::GradientCopyIn, bucket_elements(bucket), Part::Backward);
+  const int first = buckets_->list[at(bucket)].parameters.front();
+  if (options.batched_grad_copy && !context_.model.parameters[at(first)].sparse) {
+    if (!aliased()) {
+      elements(OpClass::GradientCopyIn, bucket_elements(bucket), Part::Backward);
+    }
     if (!hooked()) {
       memory(2 * gradient_bytes(bucket), Part::Backward);
     }
@@ -421,25 +417,52 @@ void RankWriter::launch(int bucket) {
       stream_wait(one, kSideStream);
     }
     memory(2 * gradient_bytes(bucket), Part::Optimizer, kSideStream);
-    elements(OpClass::Optimizer, bucket_elements(bucket), Part::Optimizer, kSideStream);
+    for (const int parameter : buckets_->list[at(bucket)].parameters) {
+      elements(
+          OpClass::Optimizer, context_.model.elements(parameter), Part::Optimizer, kSideStream);
+    }
     done_event_[at(bucket)] = record(kSideStream);
   }
 }
 
+bool RankWriter::is_unused(int parameter) const {
+  const std::vector<int>& unused = context_.options.unused;
+  return std::binary_search(unused.begin(), unused.end(), parameter);
+}
+
+/// Whether gradients lie in their bucket. With set_to_none a fresh one never does, whatever the
+/// view option says.
+bool RankWriter::aliased() const {
+  return context_.options.gradient_as_bucket_view && !context_.options.set_to_none;
+}
+
+double RankWriter::gradient_bytes_of(int parameter) const {
+  return context_.options.gradient_scale *
+         static_cast<double>(context_.model.parameters[at(parameter)].bytes);
+}
+
 double RankWriter::gradient_bytes(int bucket) const {
   return context_.options.gradient_scale *
-         static_cast<double>(bucket_bytes(context_.buckets[at(bucket)], context_.model.parameters));
+         static_cast<double>(bucket_bytes(buckets_->list[at(bucket)], context_.model.parameters));
 }
 
 double RankWriter::wire_bytes(int bucket) const {
   return context_.options.reduce_scale *
-         static_cast<double>(bucket_bytes(context_.buckets[at(bucket)], context_.model.parameters));
+         static_cast<double>(bucket_bytes(buckets_->list[at(bucket)], context_.model.parameters));
 }
 
 std::int64_t RankWriter::bucket_elements(int bucket) const {
   std::int64_t count = 0;
-  for (const int parameter : context_.buckets[at(bucket)].parameters) {
+  for (const int parameter : buckets_->list[at(bucket)].parameters) {
     count += context_.model.elements(parameter);
+  }
+  return count;
+}
+
+std::int64_t RankWriter::total_elements() const {
+  std::int64_t count = 0;
+  for (std::size_t p = 0; p < context_.model.parameters.size(); ++p) {
+    count += context_.model.elements(static_cast<int>(p));
   }
   return count;
 }
@@ -447,7 +470,7 @@ std::int64_t RankWriter::bucket_elements(int bucket) const {
 /// The default: one all-reduce of the bucket (a reduce-scatter from ZeRO-2 on).
 void RankWriter::reduce(int bucket) {
   const SyncOptions& options = context_.options;
-  const int first = context_.buckets[at(bucket)].parameters.front();
+  const int first = buckets_->list[at(bucket)].parameters.front();
   if (context_.model.parameters[at(first)].sparse) {
     in_flight_[at(bucket)] = {collective(
         {CollectiveKind::AllGather, context_.step.sparse_bytes, bucket}, kComputeStream)};
@@ -473,14 +496,15 @@ void RankWriter::reduce(int bucket) {
 void RankWriter::reduce_with_hook(int bucket) {
   const SyncOptions& options = context_.options;
   const double bytes = gradient_bytes(bucket);
+  const auto count = static_cast<double>(std::max<std::int64_t>(bucket_elements(bucket), 1));
   std::vector<std::vector<std::int64_t>> shapes;
-  for (const int parameter : context_.buckets[at(bucket)].parameters) {
+  for (const int parameter : buckets_->list[at(bucket)].parameters) {
     shapes.push_back(context_.model.shapes[at(parameter)]);
   }
   const std::vector<HookCollective> parts = hook_collectives(options.hook,
                                                              options.hook_options,
                                                              shapes,
-                                                             static_cast<std::int64_t>(4),
+                                                             std::llround(bytes / count),
                                                              context_.ranks,
                                                              context_.step.step);
   host(context_.prices.python_hook);
@@ -577,7 +601,7 @@ void RankWriter::power_sgd(int bucket, const std::vector<HookCollective>& parts)
   }
 }
 
-void RankWriter::finalize(const Iteration& iteration) {
+void RankWriter::finalize(const MicroBatchWork& batch) {
   for (std::size_t b = 0; b < in_flight_.size(); ++b) {
     const int bucket = static_cast<int>(b);
     if (done_event_[b] >= 0) {
@@ -586,21 +610,18 @@ void RankWriter::finalize(const Iteration& iteration) {
     for (const int one : in_flight_[b]) {
       wait(one);
     }
-    if (context_.options.zero_stage < 3) {
+    if (context_.options.zero_stage < 3 && !batch.joined) {
       copy_out(bucket);
     }
   }
-  if (iteration.sends_bitmap && bitmap_ >= 0) {
+  if (bitmap_ >= 0) {
     wait(bitmap_);
-    if (!context_.options.unused.empty()) {
-      host_sync();
-    }
   }
 }
 
 void RankWriter::copy_out(int bucket) {
   const SyncOptions& options = context_.options;
-  if (options.optimizer_in_backward || options.casts_parameters || in_flight_[at(bucket)].empty()) {
+  if (options.optimizer_in_backward || options.casts_parameters) {
     return;
   }
   if (options.zero_stage >= 2) {
@@ -608,13 +629,22 @@ void RankWriter::copy_out(int bucket) {
     elements(OpClass::GradientCopyOut, share, Part::CopyOut);
     return;
   }
-  if (options.gradient_as_bucket_view) {
-    return;
-  }
-  for (const int parameter : context_.buckets[at(bucket)].parameters) {
-    if (!context_.model.parameters[at(parameter)].sparse) {
+  for (const int parameter : buckets_->list[at(bucket)].parameters) {
+    if (is_unused(parameter)) {
+      await_bitmap();
+    } else if (!options.gradient_as_bucket_view &&
+               !context_.model.parameters[at(parameter)].sparse) {
       elements(OpClass::GradientCopyOut, context_.model.elements(parameter), Part::CopyOut);
     }
+  }
+}
+
+/// The host looks whether any rank used a parameter before it touches that gradient.
+void RankWriter::await_bitmap() {
+  if (bitmap_ >= 0) {
+    wait(bitmap_);
+    host_sync();
+    bitmap_ = -1;
   }
 }
 
@@ -626,12 +656,12 @@ void RankWriter::after_step() {
   }
   std::vector<int> sent;
   const auto total = static_cast<double>(context_.model.total_bytes());
+  const auto all = static_cast<double>(total_elements());
   if (options.zero_stage == 1 && options.broadcast_by_bucket) {
     for (const RankWork& owner : context_.step.ranks) {
-      sent.push_back(collective({CollectiveKind::Broadcast,
-                                 kElementBytes * static_cast<double>(owner.owned_elements),
-                                 -1},
-                                kComputeStream));
+      sent.push_back(collective(
+          {CollectiveKind::Broadcast, total * static_cast<double>(owner.owned_elements) / all, -1},
+          kComputeStream));
     }
   } else if (options.zero_stage == 1) {
     for (const BucketParameter& parameter : context_.model.parameters) {
@@ -639,7 +669,7 @@ void RankWriter::after_step() {
           {CollectiveKind::Broadcast, static_cast<double>(parameter.bytes), -1}, kComputeStream));
     }
   } else if (options.zero_stage == 2) {
-    for (std::size_t b = 0; b < context_.buckets.size(); ++b) {
+    for (std::size_t b = 0; b < buckets_->list.size(); ++b) {
       sent.push_back(collective(
           {CollectiveKind::AllGather, gradient_bytes(static_cast<int>(b)), -1}, kComputeStream));
     }
@@ -737,8 +767,7 @@ void RankWriter::sharded_backward(const MicroBatchWork& batch,
     kernel(batch.backward[op], Part::Backward);
     for (const int parameter : context_.model.completes[op]) {
       if (accumulates) {
-        memory(3 * kElementBytes * static_cast<double>(context_.model.elements(parameter)),
-               Part::Backward);
+        memory(3 * gradient_bytes_of(parameter), Part::Backward);
       }
       if (--missing[at(unit_of[at(parameter)])] == 0 && synchronises) {
         scatter_unit(unit_of[at(parameter)]);

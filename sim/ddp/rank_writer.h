@@ -7,11 +7,17 @@
 
 namespace stepsim {
 
+/// The buckets of one phase.
+struct BucketList {
+  const std::vector<Bucket>& list;
+  std::vector<int> bucket_of;  ///< [parameter]; empty when no iteration of the step uses the list.
+};
+
 /// What the writers of all ranks share.
 struct StepContext {
   const DdpModel& model;
-  const std::vector<Bucket>& buckets;
-  std::vector<int> bucket_of;  ///< [parameter]
+  BucketList initial;
+  BucketList rebuilt;
   const SyncOptions& options;
   const DdpPrices& prices;
   const DdpStep& step;
@@ -64,13 +70,14 @@ class RankWriter {
   void forward(const MicroBatchWork& batch);
   void backward(const Iteration& iteration, const MicroBatchWork& batch, bool accumulates);
   void backward_joined(const Iteration& iteration);
-  void finalize(const Iteration& iteration);
+  void finalize(const MicroBatchWork& batch);
   void after_step();
 
   // The reducer.
   void gradient_ready(int parameter);
   void copy_in(int parameter);
-  void launch_ready_buckets();
+  /// Copies the gradient in and launches all buckets that are complete up to the first one not.
+  void mark_ready(int parameter);
   void launch(int bucket);
   void launch_all_after_graph(const Iteration& iteration);
   void send_bitmap();
@@ -78,6 +85,7 @@ class RankWriter {
   void reduce_with_hook(int bucket);
   void power_sgd(int bucket, const std::vector<HookCollective>& parts);
   void copy_out(int bucket);
+  void await_bitmap();
 
   // Fully sharded (ZeRO-3).
   void gather_unit(int unit);
@@ -88,9 +96,13 @@ class RankWriter {
   [[nodiscard]] double unit_bytes(int unit) const;
 
   [[nodiscard]] bool hooked() const { return context_.options.hook != CommunicationHook::None; }
+  [[nodiscard]] bool is_unused(int parameter) const;
+  [[nodiscard]] bool aliased() const;
+  [[nodiscard]] double gradient_bytes_of(int parameter) const;
   [[nodiscard]] double gradient_bytes(int bucket) const;
   [[nodiscard]] double wire_bytes(int bucket) const;
   [[nodiscard]] std::int64_t bucket_elements(int bucket) const;
+  [[nodiscard]] std::int64_t total_elements() const;
 
   const StepContext& context_;
   CollectiveLog& log_;
@@ -98,6 +110,7 @@ class RankWriter {
   std::vector<Instruction>& out_;
   int rank_;
   const RankWork& work_;
+  const BucketList* buckets_;  ///< Of the micro-batch being written.
   std::size_t issued_ = 0;
   int events_ = 0;
 
@@ -107,6 +120,7 @@ class RankWriter {
   std::vector<int> done_event_;  ///< [bucket] event after its work on the side stream; -1.
   bool first_hook_ = true;
   int bitmap_ = -1;
+  int active_ranks_ = -1;      ///< Inside join(): the all-reduce that counts who still has inputs.
   std::vector<int> gathered_;  ///< [unit] its all-gather under way; -1.
 };
 

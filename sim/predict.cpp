@@ -195,6 +195,10 @@ void add_warnings(const Run& run, Prediction& prediction) {
   if (!prediction.out_of_memory.empty()) {
     prediction.warnings.push_back("out of memory: " + prediction.out_of_memory);
   }
+  if (run.scenario().times && run.scenario().jitter == 0) {
+    prediction.warnings.push_back(
+        "the scenario's times state no error, so the interval holds none of theirs");
+  }
   for (const std::string& source : run.model().collective_sources()) {
     if (source.find("measured table") == std::string::npos) {
       prediction.warnings.push_back("not measured: " + source);

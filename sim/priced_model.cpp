@@ -17,6 +17,10 @@ double launch_of(const Scenario& scenario, const CostModel& costs) {
   return scenario.host.launch ? to_seconds(*scenario.host.launch) : costs.launch_seconds();
 }
 
+/// Bytes below which a message costs the floor of its collective, wherever that was measured: such
+/// prices (scalars, bucket indices) are not worth a warning.
+constexpr double kSmallMessage = 32 * 1024;
+
 /// A mean absolute error as the standard deviation of a normal error of that mean absolute size.
 double sd_of_mean_absolute(double error) {
   return error * std::sqrt(1.5707963267948966);
@@ -133,7 +137,11 @@ double PricedModel::priced_collective(CollectiveKind kind, double bytes, int ran
   }
   const CollectivePrice price = pricer_.price(kind, Bytes(whole), ranks, nodes);
   const Cost& cost = price.cost;
-  collective_error_ = std::max(collective_error_, sd_of_mean_absolute(cost.shared_error));
+  collective_seconds_ += cost.seconds;
+  collective_error_seconds_ += cost.seconds * sd_of_mean_absolute(cost.shared_error);
+  if (static_cast<double>(whole) < kSmallMessage) {
+    return collective_prices_[key] = cost.seconds;
+  }
   if (!price.source.empty()) {
     sources_.insert(std::string(name_of(kind)) + ": " + price.source);
   }

@@ -81,7 +81,10 @@ class PricedModel {
     return forward_.size() + backward_.size();
   }
   [[nodiscard]] const std::vector<ErrorGroup>& groups() const { return groups_; }
-  [[nodiscard]] double collective_error() const { return collective_error_; }
+  /// Of all collectives priced, weighted by their times.
+  [[nodiscard]] double collective_error() const {
+    return collective_seconds_ > 0 ? collective_error_seconds_ / collective_seconds_ : 0;
+  }
   /// Costs outside the measured range, worst factor per op class.
   [[nodiscard]] std::vector<ExtrapolationNote> notes() const;
   /// Where the prices of the collectives come from, each once.
@@ -112,7 +115,8 @@ class PricedModel {
   std::size_t copy_out_group_ = 0;
   std::size_t optimizer_group_ = 0;
   std::vector<ErrorGroup> groups_;
-  double collective_error_ = 0;
+  double collective_seconds_ = 0;
+  double collective_error_seconds_ = 0;
   std::map<std::string, ExtrapolationNote> notes_;
   std::set<std::string> sources_;
   struct ElementsPrice {

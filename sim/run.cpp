@@ -240,7 +240,8 @@ StepPlayer::StepPlayer(const Run& run,
       lasting_speed_(at(run.scenario_.ranks), 1.0),
       iterations_({run.scenario_.ddp.static_graph,
                    run.scenario_.ddp.find_unused_parameters,
-                   run.scenario_.ddp.broadcast_buffers && !run.scenario_.buffer_bytes.empty()}),
+                   run.scenario_.ddp.broadcast_buffers && !run.scenario_.buffer_bytes.empty(),
+                   run.scenario_.ddp.bucket_rule == BucketRule::PyTorch}),
       loader_(run.scenario_.loader, run.scenario_.ranks) {
   if (noise_ != nullptr && run.scenario_.noise.rank_speed > 0) {
     for (double& speed : lasting_speed_) {

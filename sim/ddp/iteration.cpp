@@ -4,7 +4,7 @@ namespace stepsim {
 
 /// Whether the backward that comes now records the order in which gradients become ready.
 bool IterationSequence::records_order() const {
-  if (rebuilt_ || recorded_) {
+  if (!options_.rebuilds || rebuilt_ || recorded_) {
     return false;
   }
   return options_.static_graph ? synchronised_ >= 1 : !options_.find_unused_parameters;

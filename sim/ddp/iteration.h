@@ -7,6 +7,7 @@ struct IterationOptions {
   bool static_graph = false;
   bool find_unused_parameters = false;
   bool has_buffers = false;  ///< The model has buffers and broadcast_buffers is on.
+  bool rebuilds = true;      ///< false: buckets that never change (hand-written loops).
 };
 
 /// When the all-reduces of an iteration are launched.

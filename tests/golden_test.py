@@ -63,6 +63,16 @@ def test_one_policy_in_detail():
     check("sst2_distilbert_run", "run", "scenarios/sst2_distilbert.toml", "--policy", "fixed")
 
 
+def test_the_blame():
+    check(
+        "token_skew_2ranks_blame",
+        "blame",
+        "scenarios/token_skew_2ranks.toml",
+        "--policy",
+        "variable_fixed",
+    )
+
+
 def test_the_models():
     check("models", "models")
 

@@ -26,6 +26,7 @@ struct Command {
 int run_command(const std::vector<std::string>& arguments);
 int compare_command(const std::vector<std::string>& arguments);
 int sweep_command(const std::vector<std::string>& arguments);
+int blame_command(const std::vector<std::string>& arguments);
 int plan_command(const std::vector<std::string>& arguments);
 int buckets_command(const std::vector<std::string>& arguments);
 int figures_command(const std::vector<std::string>& arguments);

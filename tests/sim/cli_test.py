@@ -36,7 +36,7 @@ def run(*arguments, status=0, **keywords):
 def test_help_names_every_command_and_each_has_its_own_help():
     text = run("--help").stdout
     for command in (
-        "run compare sweep plan buckets figures replay validate trace policies models profiles"
+        "run compare sweep blame solve plan buckets figures replay validate trace policies models profiles"
     ).split():
         assert f"\n  {command} " in text, command
         assert "usage: stepsim " + command in run(command, "--help").stdout
@@ -167,6 +167,20 @@ def test_the_valley_has_two_walls_and_names_its_best_point():
     assert result["points"][-1]["overlap_fraction"] < result["points"][best]["overlap_fraction"]
     text = run("sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2").stdout
     assert "best: ddp.bucket_cap = " in text and "DDP's default of 25 MiB takes" in text
+
+
+def test_blame_has_json_and_csv_and_ends_with_a_command():
+    done = run("blame", SKEW, "--policy", "variable_fixed")
+    assert "they do not add up" in done.stdout
+    assert "Next: stepsim " in done.stdout.splitlines()[-1]
+    result = json.loads(run("blame", SKEW, "--policy", "variable_fixed", "--json", "-").stdout)
+    assert result["format"] == "stepsim-blame/1" and len(result["last_share"]) == 4
+    saved = [change["saves_ms"] for change in result["changes"]]
+    assert saved == sorted(saved, reverse=True) and len(saved) == 6 + 4
+    rows = list(csv.DictReader(io.StringIO(run("blame", SKEW, "--csv", "-").stdout)))
+    assert len(rows) == 10
+    assert run("blame", SKEW, "--quiet").stdout == ""
+    assert "did you mean 'bucketing'" in run("blame", SKEW, "--policy", "bucketin", status=2).stderr
 
 
 def test_results_do_not_depend_on_the_number_of_threads():

@@ -1,0 +1,45 @@
+#include "sim/blame.h"
+
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/report/blame_report.h"
+#include "sim/run.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim blame SCENARIO [--policy NAME] [options]\n\n"
+    "What the step time is spent on: runs the scenario again with one thing changed (free\n"
+    "communication, balanced loads, equal ranks, one bucket, …) and says what each would save.\n\n"
+    "examples:\n"
+    "  stepsim blame scenarios/token_skew.toml --policy variable_fixed\n"
+    "  stepsim blame scenarios/bucket_valley.toml --json -\n";
+
+}  // namespace
+
+int blame_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("blame", kUsage);
+  parser.add_common();
+  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  const Scenario scenario = load_scenario(common);
+  const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const Blame result = blame(scenario, policy, scenario_profile(scenario));
+  print_text(common, blame_text(scenario, result));
+  if (!common.json.empty()) {
+    write_text_atomically(common.json, blame_json(result).dump(1) + "\n");
+  }
+  if (!common.csv.empty()) {
+    write_text_atomically(common.csv, blame_csv(result));
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

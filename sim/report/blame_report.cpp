@@ -1,0 +1,201 @@
+#include "sim/report/blame_report.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include "sim/report/table.h"
+
+namespace stepsim {
+
+namespace {
+
+/// Ranks that the table and the line below it name; the JSON has them all.
+constexpr std::size_t kRanksShown = 3;
+
+std::string words(const Saving& saving) {
+  switch (saving.change) {
+    case Change::FreeCommunication:
+      return "communication took no time";
+    case Change::Balanced:
+      return "every rank had the mean load of its step";
+    case Change::EqualRanks:
+      return "all ranks were equally fast";
+    case Change::MedianRank:
+      return fmt::format("rank {} had the median load of its step", saving.rank);
+    case Change::NoInterference:
+      return "communication and compute did not slow each other";
+    case Change::OneBucket:
+      return "all gradients went in one bucket";
+    case Change::NoData:
+      return "loading the batches took no time";
+  }
+  return "";
+}
+
+/// What to try about it.
+std::string next_command(const Scenario& scenario, const Blame& blame, Change change) {
+  const bool blank = blame.policy.find(' ') != std::string::npos;
+  const std::string policy = " --policy " + (blank ? "\"" + blame.policy + "\"" : blame.policy);
+  switch (change) {
+    case Change::FreeCommunication:
+      return fmt::format(
+          "stepsim sweep {}{} --over ddp.bucket_cap=1MiB..256MiB:x2", scenario.path, policy);
+    case Change::Balanced:
+    case Change::MedianRank:
+      return fmt::format("stepsim compare {}", scenario.path);
+    case Change::EqualRanks:
+      return fmt::format("stepsim run {}{} --set \"cluster.slow_ranks=[]\"", scenario.path, policy);
+    case Change::NoInterference:
+      return fmt::format("stepsim run {}{} --set \"interference={{}}\"", scenario.path, policy);
+    case Change::OneBucket:
+      return fmt::format("stepsim run {}{} --set ddp.bucket_rule=single", scenario.path, policy);
+    case Change::NoData:
+      break;
+  }
+  return fmt::format("stepsim trace {}{} --out trace.json", scenario.path, policy);
+}
+
+double share(const Blame& blame, const Saving& saving) {
+  return blame.step_ms > 0 ? saving.saves_ms / blame.step_ms : 0;
+}
+
+std::string savings_table(const Blame& blame) {
+  Table table({"the step, if", "step ms", "saves ms", "of the step"});
+  std::size_t ranks_shown = 0;
+  for (const Saving& saving : blame.savings) {
+    if (saving.change == Change::MedianRank && ++ranks_shown > kRanksShown) {
+      continue;
+    }
+    if (saving.not_priced.empty()) {
+      table.add({words(saving),
+                 fmt::format("{:.3f}", saving.step_ms),
+                 fmt::format("{:+.3f}", saving.saves_ms),
+                 fmt::format("{:+.1f} %", share(blame, saving) * 100)});
+    } else {
+      table.add({words(saving), "-", "-", "-"});
+    }
+  }
+  return table.text();
+}
+
+std::string last_text(const Blame& blame) {
+  std::vector<std::size_t> ranks(blame.last.size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  std::stable_sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
+    return blame.last[a] > blame.last[b];
+  });
+  if (blame.last[ranks.front()] - blame.last[ranks.back()] < 1e-9) {
+    return "no rank ends its backward last more often than another\n";
+  }
+  std::string text = "last to end its backward:";
+  for (std::size_t i = 0; i < std::min(ranks.size(), kRanksShown); ++i) {
+    if (const double often = blame.last[ranks[i]]; often > 0) {
+      text += fmt::format(
+          "{} rank {} in {:.1f} % of the steps", i > 0 ? "," : "", ranks[i], often * 100);
+    }
+  }
+  return text + "\n";
+}
+
+std::string exposed_text(const Blame& blame) {
+  const auto most = most_exposed(blame);
+  if (!most) {
+    return "all communication is hidden behind the backward\n";
+  }
+  double all = 0;
+  for (const BucketBlame& bucket : blame.buckets) {
+    all += bucket.exposed_ms;
+  }
+  return fmt::format(
+      "after the last backward: {:.3f} ms of transfers, most in number {} of {} ({}), {:.3f} ms\n",
+      all,
+      *most + 1,
+      blame.buckets.size(),
+      blame.buckets[*most].collective,
+      blame.buckets[*most].exposed_ms);
+}
+
+std::string answer(const Scenario& scenario, const Blame& blame) {
+  constexpr double kWorthSaying = 0.001;
+  const Saving& largest = blame.savings.front();
+  if (share(blame, largest) < kWorthSaying) {
+    return fmt::format("No single change saves as much as 0.1 %: the step is compute. Next: {}\n",
+                       next_command(scenario, blame, Change::NoData));
+  }
+  return fmt::format("Most would be saved if {}: {:.3f} ms, {:.1f} % of the step. Next: {}\n",
+                     words(largest),
+                     largest.saves_ms,
+                     share(blame, largest) * 100,
+                     next_command(scenario, blame, largest.change));
+}
+
+}  // namespace
+
+std::string blame_text(const Scenario& scenario, const Blame& blame) {
+  std::string text =
+      fmt::format("{}: policy {}, {} ranks, profile {}; {} steps, the first {} left out\n",
+                  blame.scenario,
+                  blame.policy,
+                  scenario.ranks,
+                  blame.profile,
+                  scenario.steps,
+                  scenario.warmup_steps);
+  text += fmt::format("{:.3f} ms a step, without noise\n\n", blame.step_ms);
+  text += savings_table(blame);
+  text += "Each row changes one thing; savings overlap, so they do not add up.\n";
+  for (const Saving& saving : blame.savings) {
+    if (!saving.not_priced.empty()) {
+      text += fmt::format("warning: {}: not priced: {}\n", words(saving), saving.not_priced);
+    }
+  }
+  return text + "\n" + last_text(blame) + exposed_text(blame) + "\n" + answer(scenario, blame);
+}
+
+Json blame_json(const Blame& blame) {
+  Json changes = Json::array();
+  for (const Saving& saving : blame.savings) {
+    Json entry = {{"change", name_of(saving.change)}};
+    if (saving.rank >= 0) {
+      entry["rank"] = saving.rank;
+    }
+    if (saving.not_priced.empty()) {
+      entry["step_ms"] = saving.step_ms;
+      entry["saves_ms"] = saving.saves_ms;
+      entry["share"] = share(blame, saving);
+    } else {
+      entry["not_priced"] = saving.not_priced;
+    }
+    changes.push_back(std::move(entry));
+  }
+  Json buckets = Json::array();
+  for (const BucketBlame& bucket : blame.buckets) {
+    buckets.push_back({{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}});
+  }
+  return {{"format", "stepsim-blame/1"},
+          {"scenario", blame.scenario},
+          {"policy", blame.policy},
+          {"profile", blame.profile},
+          {"step_ms", blame.step_ms},
+          {"changes", std::move(changes)},
+          {"last_share", blame.last},
+          {"collectives", std::move(buckets)}};
+}
+
+std::string blame_csv(const Blame& blame) {
+  std::string text = "change,rank,step_ms,saves_ms,share\n";
+  for (const Saving& saving : blame.savings) {
+    const std::string rank = saving.rank >= 0 ? std::to_string(saving.rank) : "";
+    text += saving.not_priced.empty() ? fmt::format("{},{},{},{},{}\n",
+                                                    name_of(saving.change),
+                                                    rank,
+                                                    saving.step_ms,
+                                                    saving.saves_ms,
+                                                    share(blame, saving))
+                                      : fmt::format("{},{},,,\n", name_of(saving.change), rank);
+  }
+  return text;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "costmodel/json_file.h"
+#include "sim/blame.h"
+
+namespace stepsim {
+
+/// A table of what each change would save, who was last, what was exposed; the last sentence names
+/// the largest saving and the command to try next.
+[[nodiscard]] std::string blame_text(const Scenario& scenario, const Blame& blame);
+/// {"format": "stepsim-blame/1", …}
+[[nodiscard]] Json blame_json(const Blame& blame);
+/// One row a change.
+[[nodiscard]] std::string blame_csv(const Blame& blame);
+
+}  // namespace stepsim

@@ -277,8 +277,14 @@ DdpPrices PricedModel::ddp_prices(const CostFactors& factors, double common) {
   prices.memory = [this, factors](double bytes) {
     // A copy of n elements reads and writes each once.
     const auto element = static_cast<double>(element_size(config_.parameter_dtype));
-    const auto count = static_cast<std::int64_t>(std::ceil(bytes / (2 * element)));
-    return elements_kernel(OpClass::GradientCopyIn, std::max<std::int64_t>(count, 1), factors);
+    const double count = std::max(1.0, std::ceil(bytes / (2 * element)));
+    // A large pass costs as much as several over parts, which stay within measured sizes.
+    constexpr double kPart = 1 << 28;
+    const double parts = std::ceil(count / kPart);
+    Kernel kernel = elements_kernel(
+        OpClass::GradientCopyIn, static_cast<std::int64_t>(std::ceil(count / parts)), factors);
+    kernel.work = to_duration(to_seconds(kernel.work) * parts);
+    return kernel;
   };
   const double slowness = common * factors.collective;
   prices.transfer = [this, slowness](CollectiveKind kind, double bytes, bool world) {

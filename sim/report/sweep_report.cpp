@@ -1,6 +1,8 @@
 #include "sim/report/sweep_report.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -22,15 +24,33 @@ double throughput(const SweepPoint& point) {
   return point.prediction.summary.useful_tokens_per_s;
 }
 
-/// Why a point is not the best: what its exposed communication is made of.
-std::string reason(const SweepPoint& point, const SweepPoint& best) {
+bool fits(const SweepPoint& point) {
+  return point.prediction.out_of_memory.empty();
+}
+
+/// Why a point is not the best: the part of the step that takes most more time.
+std::string largest_part(const SweepPoint& point, const SweepPoint& best) {
+  const PredictionSummary& here = point.prediction.summary;
+  const PredictionSummary& there = best.prediction.summary;
+  const std::pair<const char*, double> parts[] = {
+      {"data", here.data_ms - there.data_ms},
+      {"forward", here.forward_ms - there.forward_ms},
+      {"backward", here.backward_ms - there.backward_ms},
+      {"exposed communication", here.exposed_communication_ms - there.exposed_communication_ms},
+      {"optimizer and copies", here.optimizer_ms - there.optimizer_ms}};
+  const auto* largest =
+      std::max_element(std::begin(parts), std::end(parts), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      });
+  return largest->second > 0.002 * there.step_time_ms.mean ? largest->first : "";
+}
+
+/// Why a bucket size is not the best: what its exposed communication is made of.
+std::string valley_reason(const SweepPoint& point, const SweepPoint& best) {
   const PredictionSummary& here = point.prediction.summary;
   const PredictionSummary& there = best.prediction.summary;
   const double excess = here.exposed_communication_ms + here.optimizer_ms -
                         there.exposed_communication_ms - there.optimizer_ms;
-  if (&point == &best) {
-    return "best";
-  }
   if (excess <= 0.002 * there.step_time_ms.mean) {
     return "";
   }
@@ -41,6 +61,16 @@ std::string reason(const SweepPoint& point, const SweepPoint& best) {
     return "latency-bound";
   }
   return here.overlap_fraction < 0.05 ? "no overlap" : "less overlap";
+}
+
+std::string reason(const SweepPoint& point, const SweepPoint& best, bool valley) {
+  if (!fits(point)) {
+    return "out of memory";
+  }
+  if (&point == &best) {
+    return "best";
+  }
+  return valley ? valley_reason(point, best) : largest_part(point, best);
 }
 
 std::string bar(double value, double low, double high) {
@@ -60,7 +90,9 @@ SweepReport sweep_report(const std::string& scenario_path,
   SweepReport report;
   report.points = sweep(scenario_path, axes, options);
   for (std::size_t i = 0; i < report.points.size(); ++i) {
-    if (throughput(report.points[i]) > throughput(report.points[report.best])) {
+    const SweepPoint& best = report.points[report.best];
+    const bool faster = throughput(report.points[i]) > throughput(best);
+    if (fits(report.points[i]) > fits(best) || (fits(report.points[i]) == fits(best) && faster)) {
       report.best = i;
     }
   }
@@ -94,14 +126,18 @@ std::string sweep_text(const Scenario& scenario,
   for (const char* name : {"step ms",
                            "vs best",
                            "useful tokens/s",
+                           "memory GiB",
                            "buckets",
-                           "all-reduce ms",
+                           "collectives ms",
                            "exposed ms",
-                           "overlap",
-                           "last bucket ms",
-                           "why"}) {
+                           "overlap"}) {
     header.emplace_back(name);
   }
+  const bool valley = axes.size() == 1 && sweeps_bucket_cap(axes);
+  if (valley) {
+    header.emplace_back("last bucket ms");
+  }
+  header.emplace_back("why");
   header.emplace_back("");
   Table table(header);
   for (const SweepPoint& point : report.points) {
@@ -110,12 +146,15 @@ std::string sweep_text(const Scenario& scenario,
     row.push_back(fmt::format("{:.3f}", s.slowest_rank_step_ms));
     row.push_back(fmt::format("{:+.1f} %", (throughput(best) / throughput(point) - 1) * 100));
     row.push_back(fmt::format("{:.0f}", s.useful_tokens_per_s));
+    row.push_back(fmt::format("{:.1f}", s.peak_memory_mib / 1024));
     row.push_back(std::to_string(point.buckets));
     row.push_back(fmt::format("{:.3f}", s.communication_ms));
     row.push_back(fmt::format("{:.3f}", s.exposed_communication_ms));
     row.push_back(fmt::format("{:.0f} %", s.overlap_fraction * 100));
-    row.push_back(fmt::format("{:.3f}", point.last_bucket_ms));
-    row.push_back(reason(point, best));
+    if (valley) {
+      row.push_back(fmt::format("{:.3f}", point.last_bucket_ms));
+    }
+    row.push_back(reason(point, best, valley));
     row.push_back(fmt::format("{:<21}", bar(s.slowest_rank_step_ms, low, high)));
     table.add(row);
   }
@@ -158,6 +197,7 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
                       {"overlap_fraction", s.overlap_fraction},
                       {"last_bucket_ms", point.last_bucket_ms},
                       {"peak_memory_mib", s.peak_memory_mib},
+                      {"out_of_memory", point.prediction.out_of_memory},
                       {"warnings", point.prediction.warnings}});
   }
   return {{"format", "stepsim-sweep/1"},
@@ -176,20 +216,21 @@ std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& rep
   }
   text +=
       "step_ms,useful_tokens_per_s,buckets,communication_ms,exposed_communication_ms,"
-      "overlap_fraction,last_bucket_ms\n";
+      "overlap_fraction,last_bucket_ms,peak_memory_mib\n";
   for (const SweepPoint& point : report.points) {
     for (const std::string& label : point.labels) {
       text += csv_field(label) + ",";
     }
     const PredictionSummary& s = point.prediction.summary;
-    text += fmt::format("{},{},{},{},{},{},{}\n",
+    text += fmt::format("{},{},{},{},{},{},{},{}\n",
                         s.slowest_rank_step_ms,
                         s.useful_tokens_per_s,
                         point.buckets,
                         s.communication_ms,
                         s.exposed_communication_ms,
                         s.overlap_fraction,
-                        point.last_bucket_ms);
+                        point.last_bucket_ms,
+                        s.peak_memory_mib);
   }
   return text;
 }

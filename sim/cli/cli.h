@@ -27,6 +27,7 @@ int run_command(const std::vector<std::string>& arguments);
 int compare_command(const std::vector<std::string>& arguments);
 int sweep_command(const std::vector<std::string>& arguments);
 int blame_command(const std::vector<std::string>& arguments);
+int solve_command(const std::vector<std::string>& arguments);
 int plan_command(const std::vector<std::string>& arguments);
 int buckets_command(const std::vector<std::string>& arguments);
 int figures_command(const std::vector<std::string>& arguments);

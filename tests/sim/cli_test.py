@@ -36,7 +36,8 @@ def run(*arguments, status=0, **keywords):
 def test_help_names_every_command_and_each_has_its_own_help():
     text = run("--help").stdout
     for command in (
-        "run compare sweep blame solve plan buckets figures replay validate trace policies models profiles"
+        "run compare sweep blame solve plan buckets "
+        "figures replay validate trace policies models profiles"
     ).split():
         assert f"\n  {command} " in text, command
         assert "usage: stepsim " + command in run(command, "--help").stdout
@@ -181,6 +182,24 @@ def test_blame_has_json_and_csv_and_ends_with_a_command():
     assert len(rows) == 10
     assert run("blame", SKEW, "--quiet").stdout == ""
     assert "did you mean 'bucketing'" in run("blame", SKEW, "--policy", "bucketin", status=2).stderr
+
+
+def test_solve_prints_the_line_to_write_or_says_no():
+    wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
+    done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)
+    assert done.stdout.endswith("\n") and "\n[cluster]\nskew = " in done.stdout
+    done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted, "--json", "-")
+    result = json.loads(done.stdout)
+    assert result["found"] and abs(result["step_ms"] - 60) < 0.01, result
+    done = run("solve", SKEW, "--key", "cluster.skew=0..0.001", *wanted, status=1)
+    assert "is not between the predicted mean steps" in done.stdout
+    assert "is empty" in run("solve", SKEW, "--key", "cluster.skew=2..1", *wanted, status=2).stderr
+    assert "did you mean 'skew'" in run(
+        "solve", SKEW, "--key", "cluster.skw=0..1", *wanted, status=2
+    ).stderr
+    assert "--step-time 20 m" in run(
+        "solve", SKEW, "--key", "cluster.skew=0..1", "--step-time", "20 m", status=2
+    ).stderr
 
 
 def test_results_do_not_depend_on_the_number_of_threads():

@@ -1,0 +1,140 @@
+#include "sim/solve.h"
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
+#include "costmodel/parse_units.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/report/csv.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim solve SCENARIO --key KEY=LOW..HIGH --step-time TIME [options]\n\n"
+    "Finds the value of one scenario key at which the predicted mean step is the measured one: a\n"
+    "cost that nobody can measure by itself, from a step time that everybody can.\n\n"
+    "KEY takes numbers or texts with a unit, not whole numbers only; the unit of HIGH holds for\n"
+    "both ends.\n\n"
+    "examples:\n"
+    "  stepsim solve my_job.toml --key interference.strength=0..2 --step-time \"736.7 ms\"\n"
+    "  stepsim solve my_job.toml --key \"host.enqueue=0..100 us\" --step-time \"41.2 ms\"\n";
+
+/// "interference.strength" as ("[interference]", "strength"); a policy's as ("[[policy]] NAME",
+/// …).
+std::pair<std::string, std::string> table_and_key(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  if (dot == std::string::npos) {
+    return {"", path};
+  }
+  const std::string table = path.substr(0, dot);
+  const std::string key = path.substr(dot + 1);
+  const std::string policy = "policy.";
+  return {
+      table.starts_with(policy) ? "[[policy]] " + table.substr(policy.size()) : "[" + table + "]",
+      key};
+}
+
+std::string toml_line(const SolveRange& range, double value) {
+  const std::string text = value_text(range, value);
+  return table_and_key(range.key).second + " = " + (range.unit.empty() ? text : "\"" + text + "\"");
+}
+
+std::string solution_text(const SolveRange& range, Duration wanted, const Solution& solution) {
+  const std::string ends = fmt::format("  {} = {}: {:.3f} ms\n  {} = {}: {:.3f} ms\n",
+                                       range.key,
+                                       value_text(range, range.low),
+                                       solution.low_ms,
+                                       range.key,
+                                       value_text(range, range.high),
+                                       solution.high_ms);
+  if (!solution.found) {
+    return (solution.low_ms == solution.high_ms
+                ? "the key does not change the mean step:\n"
+                : fmt::format("{:.3f} ms is not between the predicted mean steps at the ends:\n",
+                              to_ms(wanted))) +
+           ends;
+  }
+  return fmt::format("{} = {}\npredicted mean step {:.3f} ms, measured {:.3f} ms\n\n{}\n{}\n",
+                     range.key,
+                     value_text(range, solution.value),
+                     solution.step_ms,
+                     to_ms(wanted),
+                     table_and_key(range.key).first,
+                     toml_line(range, solution.value));
+}
+
+Json solution_json(const SolveRange& range, Duration wanted, const Solution& solution) {
+  Json json = {{"format", "stepsim-solve/1"},
+               {"key", range.key},
+               {"measured_ms", to_ms(wanted)},
+               {"found", solution.found},
+               {"low", {{"value", value_text(range, range.low)}, {"step_ms", solution.low_ms}}},
+               {"high", {{"value", value_text(range, range.high)}, {"step_ms", solution.high_ms}}}};
+  if (solution.found) {
+    json["value"] = value_text(range, solution.value);
+    json["step_ms"] = solution.step_ms;
+    json["toml"] = toml_line(range, solution.value);
+  }
+  return json;
+}
+
+std::string solution_csv(const SolveRange& range, Duration wanted, const Solution& solution) {
+  return "key,value,step_ms,measured_ms\n" +
+         (solution.found ? fmt::format("{},{},{},{}\n",
+                                       csv_field(range.key),
+                                       csv_field(value_text(range, solution.value)),
+                                       solution.step_ms,
+                                       to_ms(wanted))
+                         : "");
+}
+
+Duration parse_step_time(const std::string& text) {
+  try {
+    const Duration time = parse_duration(text);
+    if (time > Duration::zero()) {
+      return time;
+    }
+  } catch (const InputError& error) {
+    throw InputError("--step-time " + printable(text) + ": error: " + error.what());
+  }
+  throw InputError("--step-time " + printable(text) + ": error: a step takes more than nothing");
+}
+
+}  // namespace
+
+int solve_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("solve", kUsage);
+  parser.add_common();
+  parser.add()("key", po::value<std::string>(), "KEY=LOW..HIGH: what to find, and between what")(
+      "step-time", po::value<std::string>(), "measured mean step, as \"736.7 ms\"")(
+      "policy", po::value<std::string>()->default_value(""), "policy of the scenario");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  if (!parser.has("key") || !parser.has("step-time")) {
+    throw InputError(
+        "stepsim solve: error: give --key KEY=LOW..HIGH and --step-time TIME; see: stepsim solve "
+        "--help");
+  }
+  const SolveRange range = parse_solve_range(parser.get<std::string>("key"));
+  const Duration wanted = parse_step_time(parser.get<std::string>("step-time"));
+  const Solution solution =
+      solve(common.scenario, range, wanted, {parser.get<std::string>("policy"), common.set});
+  print_text(common, solution_text(range, wanted, solution));
+  if (!common.json.empty()) {
+    write_text_atomically(common.json, solution_json(range, wanted, solution).dump(1) + "\n");
+  }
+  if (!common.csv.empty()) {
+    write_text_atomically(common.csv, solution_csv(range, wanted, solution));
+  }
+  return solution.found ? kDone : kAnswerIsNo;
+}
+
+}  // namespace stepsim

@@ -185,9 +185,11 @@ void RankWriter::write() {
       mark(kForwardEnd);
       sharded_backward(batch, iteration.synchronises, m > 0);
     } else {
-      forward(batch);
+      if (!batch.joined) {
+        forward(batch);
+      }
       mark(kForwardEnd);
-      if (iteration.traverses_graph) {
+      if (iteration.traverses_graph && !batch.joined) {
         host(context_.prices.traversal_per_op *
              static_cast<std::int64_t>(context_.model.completes.size()));
       }
@@ -270,7 +272,7 @@ void RankWriter::broadcast_buffers() {
 
 void RankWriter::forward(const MicroBatchWork& batch) {
   int cast_event = -1;
-  if (context_.options.casts_parameters && !batch.joined) {
+  if (context_.options.casts_parameters) {
     const auto bytes = static_cast<double>(context_.model.total_bytes());
     memory(bytes * (1 + context_.options.gradient_scale), Part::Forward, kSideStream);
     cast_event = record(kSideStream);

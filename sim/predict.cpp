@@ -117,6 +117,9 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
       prediction.timelines.push_back(std::move(timeline));
     }
   }
+  if (options.keep_timelines) {
+    prediction.op_labels = run.model().ddp_model().labels;
+  }
   prediction.summary.communication_ms = busy;
   prediction.summary.overlap_fraction = busy > 0 ? hidden / busy : 0;
 }
@@ -145,8 +148,13 @@ StepTimeSummary step_times_without_noise(const Prediction& prediction, int warmu
   }
   const std::vector<double> times = steps.all_ms();
   const double average = mean(times);
-  return {
-      average, quantile(times, 0.5), quantile(times, 0.95), quantile(times, 1.0), average, average};
+  return {average,
+          quantile(times, 0.5),
+          quantile(times, 0.95),
+          quantile(times, 0.99),
+          quantile(times, 1.0),
+          average,
+          average};
 }
 
 /// Step statistics under jitter, and the 90 % interval of the mean under jitter, fit errors, drift.
@@ -171,6 +179,7 @@ void add_noise(const Run& run, int runs, StepTimeSummary& times) {
   times = {mean(all),
            quantile(all, 0.5),
            quantile(all, 0.95),
+           quantile(all, 0.99),
            largest,
            quantile(means, 0.05),
            quantile(means, 0.95)};
@@ -208,7 +217,7 @@ void add_warnings(const Run& run, Prediction& prediction) {
 
 /// Noise runs that a program of the engine affords: each step costs about a microsecond per op.
 int affordable_runs(const Run& run, int wanted) {
-  constexpr double kMostOps = 2e7;
+  constexpr double kMostOps = 1e7;
   const double ops = static_cast<double>(run.plan().micro_batches.size()) *
                      static_cast<double>(run.model().ops_per_micro_batch());
   const int least = std::min(wanted, 20);

@@ -33,6 +33,7 @@ struct StepTimeSummary {
   double mean = 0;
   double p50 = 0;
   double p95 = 0;
+  double p99 = 0;
   double max = 0;
   double low90 = 0;  ///< 90 % interval of the mean.
   double high90 = 0;
@@ -76,6 +77,7 @@ struct Prediction {
   PredictionSummary summary;
   std::vector<RankStepResult> steps;    ///< Without noise, by step then rank.
   std::vector<StepTimeline> timelines;  ///< [step], when asked for.
+  std::vector<std::string> op_labels;   ///< Of the timelines' spans, when asked for.
   std::vector<std::string> warnings;
   std::string out_of_memory;                ///< Empty, or which step and rank would not fit.
   std::optional<TokenBudget> token_budget;  ///< With a profile that knows the device's memory.

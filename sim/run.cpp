@@ -52,6 +52,7 @@ SyncOptions sync_options(const Scenario& scenario, bool host_is_device) {
   sync.batched_grad_copy = ddp.batched_grad_copy;
   sync.optimizer_in_backward = ddp.optimizer_in_backward;
   sync.overlap = ddp.overlap;
+  sync.step_sync = scenario.host.step_sync;
   sync.host_blocks = scenario.gloo;
   sync.host_is_device = host_is_device;
   sync.hook = ddp.hook;
@@ -121,7 +122,7 @@ bool is_plain(const Scenario& scenario) {
       !ddp.optimizer_in_backward && ddp.accumulation_steps == 1 && ddp.join_steps.empty() &&
       !ddp.mixed_param_dtype && ddp.hook == CommunicationHook::None && ddp.zero_stage == 0;
   const bool plain_host = host.queue_depth == 0 && host.enqueue == none && host.hook == none &&
-                          host.copy_bytes_per_s == 0;
+                          !host.step_sync && host.copy_bytes_per_s == 0;
   const bool plain_loader = scenario.loader.workers == 0 && scenario.loader.batch == none &&
                             scenario.loader.token_seconds == 0 && scenario.loader.plan == none;
   const bool plain_noise = noise.op_jitter == 0 && noise.rank_speed == 0 &&

@@ -107,6 +107,9 @@ struct HostOptions {
   Duration python_hook{0};         ///< Per bucket, with a communication hook.
   Duration traversal_per_op{0};    ///< find_unused_parameters, per op of the graph.
   Duration sync{0};                ///< From the device's end to the host going on.
+  /// The host waits for the device after each step, as reading the loss does; else it runs ahead
+  /// and loads the next batch meanwhile.
+  bool step_sync = false;
   double copy_bytes_per_s = 0;     ///< Host to device; 0: batches are there at no cost.
 };
 

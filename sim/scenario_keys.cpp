@@ -62,7 +62,7 @@ const std::vector<TableKeys>& all_tables() {
       {"interference", {"strength", "compute", "transfer", "multiprocessors", "memory_share",
                         "limit", "while_waiting"}},
       {"host", {"launch", "queue_depth", "enqueue", "hook", "python_hook", "traversal_per_op",
-                "sync", "copy_bandwidth"}},
+                "sync", "step_sync", "copy_bandwidth"}},
       {"noise", {"op_jitter", "rank_speed", "step_quantiles", "stall_probability", "stall",
                  "loader_stall_probability", "loader_stall"}},
       {"times", {"forward", "backward", "optimizer", "tokens", "copy_bandwidth"}},

@@ -60,6 +60,7 @@ void read_host(const TomlReader& table, HostOptions& host) {
   host.python_hook = read_duration_or(table, "python_hook", host.python_hook);
   host.traversal_per_op = read_duration_or(table, "traversal_per_op", host.traversal_per_op);
   host.sync = read_duration_or(table, "sync", host.sync);
+  host.step_sync = table.boolean_or("step_sync", false);
   host.copy_bytes_per_s = read_bandwidth_or(table, "copy_bandwidth", 0);
 }
 

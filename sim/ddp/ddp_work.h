@@ -63,6 +63,7 @@ struct SyncOptions {
   bool batched_grad_copy = false;
   bool optimizer_in_backward = false;
   bool overlap = true;          ///< false: everything is launched after the backward.
+  bool step_sync = false;       ///< The host waits for the device after each step (loss.item()).
   bool host_blocks = false;     ///< gloo: the host waits for collectives, not the stream.
   bool host_is_device = false;  ///< CPU: the host thread computes.
   CommunicationHook hook = CommunicationHook::None;

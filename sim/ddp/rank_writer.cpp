@@ -205,7 +205,7 @@ void RankWriter::write() {
     }
   }
   after_step();
-  if (context_.options.host_is_device) {
+  if (context_.options.host_is_device || context_.options.step_sync) {
     host_sync();
   }
 }

@@ -21,7 +21,8 @@ std::string csv_field(const std::string& text) {
 
 std::string summary_csv(const std::vector<Prediction>& predictions) {
   std::string text =
-      "policy,step_ms_mean,step_ms_p50,step_ms_p95,step_ms_max,step_ms_low90,step_ms_high90,"
+      "policy,step_ms_mean,step_ms_p50,step_ms_p95,step_ms_p99,step_ms_max,step_ms_low90,"
+      "step_ms_high90,"
       "slowest_rank_step_ms,useful_tokens_per_s,padded_tokens_per_s,samples_per_s,"
       "useful_tokens_per_step,padded_tokens_per_step,padding_ratio,rank_token_spread,"
       "step_ms_std_over_ranks,padded_tokens_std_over_ranks,peak_memory_mib_std_over_ranks,data_ms,"
@@ -32,6 +33,7 @@ std::string summary_csv(const std::vector<Prediction>& predictions) {
     const std::vector<double> values = {s.step_time_ms.mean,
                                         s.step_time_ms.p50,
                                         s.step_time_ms.p95,
+                                        s.step_time_ms.p99,
                                         s.step_time_ms.max,
                                         s.step_time_ms.low90,
                                         s.step_time_ms.high90,

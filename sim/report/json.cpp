@@ -15,6 +15,7 @@ Json summary_json(const PredictionSummary& s) {
            {{"mean", s.step_time_ms.mean},
             {"p50", s.step_time_ms.p50},
             {"p95", s.step_time_ms.p95},
+            {"p99", s.step_time_ms.p99},
             {"max", s.step_time_ms.max},
             {"interval90", {s.step_time_ms.low90, s.step_time_ms.high90}}}},
           {"slowest_rank_step_ms", s.slowest_rank_step_ms},
@@ -81,6 +82,7 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
   step.mean = times.number("mean");
   step.p50 = times.number("p50");
   step.p95 = times.number("p95");
+  step.p99 = times.number_or("p99", step.p95);
   step.max = times.number("max");
   const Json& interval = times.get("interval90");
   if (!interval.is_array() || interval.size() != 2 || !interval[0].is_number() ||

@@ -102,9 +102,10 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction) {
                       s.step_time_ms.mean,
                       s.step_time_ms.low90,
                       s.step_time_ms.high90);
-  text += fmt::format("                   {:.3f} ms p50, {:.3f} p95, {:.3f} max\n",
+  text += fmt::format("                   {:.3f} ms p50, {:.3f} p95, {:.3f} p99, {:.3f} max\n",
                       s.step_time_ms.p50,
                       s.step_time_ms.p95,
+                      s.step_time_ms.p99,
                       s.step_time_ms.max);
   text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
                       s.useful_tokens_per_s,

@@ -12,7 +12,7 @@ namespace {
 Prediction predicted(const std::string& policy, double ms) {
   Prediction prediction;
   prediction.policy = policy;
-  prediction.summary.step_time_ms = {ms, ms, ms, ms, ms * 0.95, ms * 1.05};
+  prediction.summary.step_time_ms = {ms, ms, ms, ms, ms, ms * 0.95, ms * 1.05};
   prediction.summary.useful_tokens_per_step = 200;
   for (int step = 0; step < 3; ++step) {
     for (int rank = 0; rank < 2; ++rank) {

@@ -1,0 +1,230 @@
+// Whole runs of scenarios beyond the plain recurrence: each figure is worked out by hand.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "sim/predict.h"
+#include "tests/test_data.h"
+
+using namespace stepsim;
+
+namespace {
+
+/// 10 blocks of 1 ms forward and 2 ms backward, 4 MB each, 5 ms of optimizer, 2 ranks.
+const std::string kBlocks = R"(
+[scenario]
+name = "blocks"
+steps = 12
+warmup_steps = 4
+[cluster]
+ranks = 2
+topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
+[times]
+forward = "10 ms"
+backward = "20 ms"
+optimizer = "5 ms"
+[model]
+kind = "blocks"
+layers = 10
+block_elements = 1_000_000
+[ddp]
+bucket_rule = "per_parameter"
+gradient_as_bucket_view = true
+[data]
+samples = 4096
+lengths = { constant = 8 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 1
+)";
+
+Prediction run(const std::vector<std::string>& overrides, int noise_runs = 0) {
+  const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+  PredictOptions options;
+  options.noise_runs = noise_runs;
+  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+}
+
+double step_ms(const std::vector<std::string>& overrides) {
+  return run(overrides).summary.step_time_ms.mean;
+}
+
+/// Forces the engine without changing what happens.
+const std::string kEngine = "host.queue_depth=1000000";
+
+}  // namespace
+
+TEST_CASE("run: an all-reduce of 4 MB at 4 GB/s hides behind 2 ms of backward but for the last") {
+  CHECK(step_ms({}) == doctest::Approx(10 + 20 + 1 + 5));
+  CHECK(step_ms({kEngine}) == doctest::Approx(36));
+}
+
+TEST_CASE("run: the engine and the recurrence give the same steps") {
+  for (const char* name : {"sst2_distilbert", "token_skew", "bucket_valley"}) {
+    CAPTURE(name);
+    const std::string path = test::source_root() + "/scenarios/" + name + ".toml";
+    PredictOptions options;
+    options.noise_runs = 0;
+    const auto predicted = [&](const std::vector<std::string>& overrides) {
+      const Scenario scenario = read_scenario(path, overrides);
+      return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+    };
+    const Prediction plain = predicted({});
+    const Prediction engine = predicted({kEngine});
+    REQUIRE(plain.steps.size() == engine.steps.size());
+    // The engine also plays the rebuild of the second step, whose syncs hold the host back: single
+    // steps of launch-bound runs shift, their mean does not.
+    CHECK(engine.summary.step_time_ms.mean ==
+          doctest::Approx(plain.summary.step_time_ms.mean).epsilon(1e-3));
+    CHECK(engine.summary.communication_ms ==
+          doctest::Approx(plain.summary.communication_ms).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("run: accumulation repeats forward and backward and reduces once") {
+  // k forwards, k - 1 backwards alone, one with the all-reduces, one optimizer.
+  CHECK(step_ms({"ddp.accumulation_steps=4"}) == doctest::Approx(4 * 10 + 3 * 20 + 20 + 1 + 5));
+  // Without no_sync every micro-batch waits for its last bucket.
+  CHECK(step_ms({"ddp.accumulation_steps=4", "ddp.no_sync=false"}) == doctest::Approx(4 * 31 + 5));
+}
+
+TEST_CASE("run: ZeRO stages share the optimizer and move what they must") {
+  // Stage 1: half of the optimizer, then 40 MB of broadcasts (4 GB/s: 10 ms), nothing hidden.
+  CHECK(step_ms({"ddp.zero_stage=1"}) == doctest::Approx(31 + 2.5 + 10));
+  // Stage 2: reduce-scatters of half the volume, half the optimizer, all-gathers of 20 MB a rank.
+  CHECK(step_ms({"ddp.zero_stage=2"}) == doctest::Approx(30.5 + 2.5 + 5));
+  // Stage 3: a block's all-gather takes 0.5 ms and is asked for one block ahead, so the first one
+  // of the forward is exposed, and the last reduce-scatter of 0.5 ms.
+  CHECK(step_ms({"ddp.zero_stage=3"}) == doctest::Approx(30 + 0.5 + 0.5 + 2.5 + 0.5));
+}
+
+TEST_CASE("run: nothing overlaps when everything is launched after the backward") {
+  CHECK(step_ms({"ddp.overlap=false"}) == doctest::Approx(30 + 10 + 5));
+  CHECK(step_ms({"ddp.bucket_rule=single"}) == doctest::Approx(30 + 10 + 5));
+}
+
+TEST_CASE("run: the optimizer in the backward runs beside it") {
+  // The optimizer of each bucket (0.5 ms) follows its all-reduce; only the last one is left.
+  CHECK(step_ms({"ddp.optimizer_in_backward=true"}) == doctest::Approx(31 + 0.5));
+}
+
+TEST_CASE("run: a communication hook in half precision halves the volume") {
+  // Communication-bound: 40 ms of all-reduce against 20 ms of backward.
+  const std::string slow = "cluster.topology.intra_bandwidth=1 GB/s";
+  CHECK(step_ms({slow}) == doctest::Approx(10 + 2 + 40 + 5));
+  CHECK(step_ms({slow, "ddp.communication_hook=fp16"}) == doctest::Approx(10 + 2 + 20 + 5));
+  CHECK(step_ms({slow, "ddp.communication_hook=noop"}) == doctest::Approx(30 + 5));
+}
+
+TEST_CASE("run: join lets a rank run out of inputs") {
+  const Prediction joined = run({"ddp.join=[12, 6]"});
+  CHECK(joined.steps.back().rank == 1);
+  CHECK(joined.steps.back().samples == 0);
+  // The active rank's steps take as long as before: all-reduces still hide behind its backward.
+  CHECK(joined.summary.step_time_ms.mean == doctest::Approx(36).epsilon(0.05));
+  CHECK_THROWS(run({"ddp.join=[12]"}));
+  CHECK_THROWS(run({"ddp.join=[3, 4]"}));
+}
+
+TEST_CASE("run: workers hide loading up to their number") {
+  const auto loaded = [](int workers, const char* batch) {
+    return step_ms({"host.step_sync=true",
+                    "data.loading={batch=\"" + std::string(batch) + "\"}",
+                    "data.workers=" + std::to_string(workers)});
+  };
+  // Without a sync the host loads while the device works.
+  CHECK(step_ms({"data.loading={batch=\"10 ms\"}"}) == doctest::Approx(36));
+  CHECK(loaded(0, "10 ms") == doctest::Approx(36 + 10));
+  CHECK(loaded(1, "30 ms") == doctest::Approx(36));
+  CHECK(loaded(1, "50 ms") == doctest::Approx(50));  // Loader-bound.
+  CHECK(loaded(2, "70 ms") == doctest::Approx(36).epsilon(0.05));
+  CHECK(loaded(2, "100 ms") == doctest::Approx(50).epsilon(0.05));
+}
+
+TEST_CASE("run: a planner in the workers shows as periodic dips") {
+  const Prediction planned = run({"scenario.steps=40",
+                                  "host.step_sync=true",
+                                  "data.workers=1",
+                                  "data.prefetch=1",
+                                  "data.loading={batch=\"1 ms\", plan_every=8, plan=\"100 ms\"}"});
+  int slow = 0;
+  for (const RankStepResult& row : planned.steps) {
+    slow += row.rank == 0 && row.step >= 4 && row.step_ms > 60 ? 1 : 0;
+  }
+  CHECK(slow == 4);  // Batches 8, 16, 24 and 32.
+  // Enough prefetch hides the planner: 4 batches ahead are more than 100 ms of steps.
+  CHECK(step_ms({"host.step_sync=true",
+                 "data.workers=1",
+                 "data.prefetch=4",
+                 "data.loading={batch=\"1 ms\", plan_every=8, plan=\"100 ms\"}"}) ==
+        doctest::Approx(36));
+}
+
+TEST_CASE("run: the copy of the batch to the device counts as data") {
+  // 8 tokens of 16 bytes at 128 kB/s: 1 ms.
+  CHECK(step_ms({"host.copy_bandwidth=0.128 MB/s"}) == doctest::Approx(37));
+}
+
+TEST_CASE("run: same seed, same noise; another seed, another") {
+  const std::vector<std::string> noisy = {"noise.op_jitter=0.05", "cluster.jitter=0.02"};
+  const StepTimeSummary first = run(noisy, 20).summary.step_time_ms;
+  const StepTimeSummary again = run(noisy, 20).summary.step_time_ms;
+  CHECK(first.mean == again.mean);
+  CHECK(first.p95 == again.p95);
+  auto other = noisy;
+  other.emplace_back("scenario.seed=9");
+  CHECK(run(other, 20).summary.step_time_ms.mean != first.mean);
+  CHECK(first.p50 <= first.p95);
+  CHECK(first.p95 <= first.p99);
+}
+
+TEST_CASE("run: every step waits for the slowest of its ranks") {
+  const auto mean_of = [](int ranks) {
+    return run({"cluster.jitter=0.05", "cluster.ranks=" + std::to_string(ranks)}, 40)
+        .summary.step_time_ms.mean;
+  };
+  const double two = mean_of(2);
+  const double sixteen = mean_of(16);
+  // Expected maximum of n normal draws: 0.56 and 1.77 standard deviations; compute is 30 of 36 ms.
+  CHECK(sixteen - two == doctest::Approx((1.77 - 0.56) * 0.05 * 30).epsilon(0.35));
+}
+
+TEST_CASE("run: stalls and lasting speeds") {
+  CHECK(run({"noise.stall_probability=1", "noise.stall=\"7 ms\""}, 20).summary.step_time_ms.mean ==
+        doctest::Approx(36 + 7));
+  CHECK(run({"noise.step_quantiles=[1.5, 1.5]"}, 20).summary.step_time_ms.p50 ==
+        doctest::Approx(1.5 * 35 + 1));
+  const StepTimeSummary speeds = run({"noise.rank_speed=0.1"}, 40).summary.step_time_ms;
+  // A rank keeps its speed for a whole run, so the run's mean scatters.
+  CHECK(speeds.high90 - speeds.low90 > 2);
+  CHECK(run({"host.step_sync=true",
+             "noise.loader_stall_probability=1",
+             "noise.loader_stall=\"9 ms\""},
+            20)
+            .summary.step_time_ms.mean == doctest::Approx(36 + 9));
+}
+
+TEST_CASE("run: a table of all-reduces in the scenario replaces links") {
+  const std::string table =
+      "cluster.all_reduce={sizes=[\"1 MiB\", \"64 MiB\"], times=[\"2 ms\", \"128 ms\"]}";
+  // 4 MB take 7.63 ms, so the ten of them are in the way: the first starts after 2 ms.
+  const double one = 2.0 * 4e6 / (1 << 20);
+  CHECK(step_ms({table}) == doctest::Approx(10 + 2 + 10 * one + 5).epsilon(1e-3));
+}
+
+TEST_CASE("run: two nodes are priced by the links and say so") {
+  const Prediction two = run({"cluster.ranks=4",
+                              "cluster.ranks_per_node=2",
+                              "cluster.topology.inter_latency=10 us",
+                              "cluster.topology.inter_bandwidth=1 GB/s",
+                              "cluster.topology.algorithm=hierarchical"});
+  CHECK(two.summary.communication_ms > run({}).summary.communication_ms);
+  bool said = false;
+  for (const std::string& warning : two.warnings) {
+    said = said || warning.find("2 nodes x 2") != std::string::npos;
+  }
+  CHECK(said);
+}

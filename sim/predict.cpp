@@ -208,7 +208,9 @@ void add_warnings(const Run& run, Prediction& prediction) {
     prediction.warnings.push_back(
         "the scenario's times state no error, so the interval holds none of theirs");
   }
-  for (const std::string& source : run.model().collective_sources()) {
+  const auto& sources = run.model().collective_sources();
+  prediction.collective_sources.assign(sources.begin(), sources.end());
+  for (const std::string& source : sources) {
     if (source.find("measured table") == std::string::npos) {
       prediction.warnings.push_back("not measured: " + source);
     }

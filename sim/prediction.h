@@ -78,6 +78,7 @@ struct Prediction {
   std::vector<RankStepResult> steps;    ///< Without noise, by step then rank.
   std::vector<StepTimeline> timelines;  ///< [step], when asked for.
   std::vector<std::string> op_labels;   ///< Of the timelines' spans, when asked for.
+  std::vector<std::string> collective_sources;  ///< "all_reduce: measured table, 8 ranks", …
   std::vector<std::string> warnings;
   std::string out_of_memory;                ///< Empty, or which step and rank would not fit.
   std::optional<TokenBudget> token_budget;  ///< With a profile that knows the device's memory.

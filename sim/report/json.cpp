@@ -123,6 +123,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
       }
       entry["steps"] = std::move(rows);
     }
+    entry["collective_sources"] = prediction.collective_sources;
     entry["warnings"] = prediction.warnings;
     list.push_back(std::move(entry));
   }

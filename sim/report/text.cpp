@@ -112,10 +112,14 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction) {
                       s.samples_per_s);
   text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio));
   text += fmt::format("rank token spread  {:.1f} useful tokens\n", s.rank_token_spread);
-  text += fmt::format("communication      {:.3f} ms all-reduce, {:.3f} ms exposed, {} overlapped\n",
-                      s.communication_ms,
-                      s.exposed_communication_ms,
-                      percent(s.overlap_fraction));
+  text +=
+      fmt::format("communication      {:.3f} ms of collectives, {:.3f} ms exposed, {} overlapped\n",
+                  s.communication_ms,
+                  s.exposed_communication_ms,
+                  percent(s.overlap_fraction));
+  for (const std::string& source : prediction.collective_sources) {
+    text += fmt::format("                   {}\n", source);
+  }
   text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency));
   text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);
   if (const auto& budget = prediction.token_budget) {

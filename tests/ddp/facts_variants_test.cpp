@@ -192,6 +192,8 @@ TEST_CASE("D33 join adds 14 scalar all-reduces to 4 iterations of a model with b
       const DdpRun run = joining.next(i >= 2, i == 3);
       all += scalars(run);
       CHECK(scalars(run) == (buffers ? 3 : 2) + (i == 3 ? 2 : 0));
+      // Finding the rank that sends the buffers blocks the host; so does the rebuild, twice.
+      CHECK(run.host_syncs() == (buffers ? 1 : 0) + (i == 1 ? 2 : 0));
       // Joined or not, every rank takes part in every bucket; the last joiner sends the model.
       const Sizes sent = run.bytes(CollectiveKind::AllReduce);
       CHECK(sum(sent) - 4 * static_cast<double>(scalars(run)) == 3000);

@@ -1,4 +1,4 @@
-// Facts D30 to D37 of DistributedDataParallel: what is sent, and the variants of a step.
+// Facts D23 and D30 to D37 of DistributedDataParallel: what is sent, and the variants of a step.
 
 #include <algorithm>
 #include <cstdint>
@@ -70,6 +70,52 @@ std::int64_t scalars(const DdpRun& run) {
 }
 
 }  // namespace
+
+TEST_CASE("D23 no_sync micro-steps neither copy nor communicate; the synced one moves all once") {
+  DdpCase work({1000, 2000, 3000});
+  work.limits(1000, 3000);
+  work.prices.hook = Duration(1);
+  IterationSequence sequence({});
+  const Iteration local = sequence.next(false);
+  Iteration synced;
+  synced.uses_rebuilt = true;
+  DdpCase alone = work;
+  alone.step.iterations = {local};
+  const DdpRun micro = alone.play();
+  CHECK(micro.program.uses.empty());
+  CHECK(micro.launches(kCopyIn) + micro.launches(kCopyOut) + micro.launches(kZeroing) == 0);
+  CHECK(micro.played.ranks[0].host_end == at(0));  // Not even the hooks' work.
+
+  Iteration first = local;
+  first.uses_rebuilt = true;
+  work.step.iterations = {first, first, synced};
+  work.compute(Duration(500), Duration(1000));
+  const DdpRun run = work.play();
+  const Sizes sent = run.bytes(CollectiveKind::AllReduce);
+  CHECK(sent == Sizes{3000, 3000});
+  CHECK(run.launches(kCopyIn) == 3);
+  CHECK(run.launches(kCopyOut) == 3);
+  // T = 3 forwards + 2 local backwards + the synced one + what is exposed: gradients of the last
+  // bucket [1 0] at 3 x (500 + 3000), its 3000 bytes after the first bucket's 3000 from 8500 on.
+  CHECK(run.launch(0) == at(2 * 3500 + 1500));
+  CHECK(run.end(1) == at(8500 + 6000));
+  CHECK(run.device_end() == at(14500));
+}
+
+TEST_CASE("D23 later micro-batches add into the gradients") {
+  DdpCase work({1000, 1000});
+  work.memory = Duration(40);
+  Iteration local;
+  local.synchronises = false;
+  local.uses_rebuilt = true;
+  local.launching = Launching::None;
+  Iteration synced = work.step.iterations[0];
+  work.step.iterations = {local, synced};
+  work.compute(Duration(500), Duration(1000));
+  const DdpRun run = work.play();
+  CHECK(run.launches(kMemory) == 2);
+  CHECK(run.launch(0) == at(2500 + 500 + 1040));
+}
 
 TEST_CASE("D30 a step sends 2(p-1)/p of the gradients, half of it with the fp16 and bf16 hooks") {
   DdpCase work = matrices();

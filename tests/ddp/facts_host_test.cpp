@@ -159,6 +159,18 @@ TEST_CASE("D38 a host that is ahead leaves the step to the device") {
   CHECK(work.play().device_end() == free + Duration(10));
 }
 
+TEST_CASE("D38 on the CPU enqueueing takes the computing thread's time") {
+  DdpCase work({1000, 1000});
+  work.limits(1000, 1000);
+  work.options.host_blocks = work.options.host_is_device = true;
+  const SimTime free = work.play().device_end();
+  work.prices.enqueue = Duration(200);
+  const DdpRun run = work.play();
+  CHECK(run.launch(0) == at(1500 + 200));
+  CHECK(run.launch(1) == at(2500 + 400));
+  CHECK(run.device_end() == free + Duration(400));
+}
+
 TEST_CASE("D39 the host is at most so many launches ahead of a stream") {
   // 3000 kernels of 190 ns, launches of 5. The first ends at 5 + 190, the k-th at 5 + 190 k.
   Program program;

@@ -326,6 +326,9 @@ TEST_CASE("D35 the optimizer in backward updates a bucket when its all-reduce en
   CHECK(updates[0].end < at(12500));
   CHECK(run.launches(kCopyOut) == 0);
   CHECK(run.device_end() == at(12500 + 1000 + 50 + 400));
+  // One update a parameter, whatever the buckets.
+  work.limits(1000, 10000);
+  CHECK(work.play().launches(kOptimizer) == 4);
 }
 
 TEST_CASE("D36 native mixed precision sends the reduce dtype; autocast sends fp32") {

@@ -1,6 +1,7 @@
 #include "sim/blame.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "costmodel/input_error.h"
@@ -93,6 +94,30 @@ std::vector<BucketBlame> mean_of(const std::vector<std::vector<BucketBlame>>& st
   return means;
 }
 
+/// Forward and backward by class of op, over all ranks of the steady steps.
+std::vector<OpBlame> mean_ops(const Run& run) {
+  const Plan& plan = run.plan();
+  std::vector<double> seconds;
+  for (const MicroBatch& batch : plan.micro_batches) {
+    if (batch.step >= plan.warmup_steps) {
+      const std::vector<double> one =
+          run.model().seconds_by_group(run.model().price(batch.shape()));
+      seconds.resize(one.size());
+      std::transform(one.begin(), one.end(), seconds.begin(), seconds.begin(), std::plus<>());
+    }
+  }
+  const double rank_steps = static_cast<double>(plan.steps - plan.warmup_steps) * plan.ranks;
+  std::vector<OpBlame> ops;
+  for (std::size_t group = 0; group < seconds.size(); ++group) {
+    if (seconds[group] > 0) {
+      ops.push_back({run.model().groups()[group].name, seconds[group] * 1e3 / rank_steps});
+    }
+  }
+  std::stable_sort(
+      ops.begin(), ops.end(), [](const OpBlame& a, const OpBlame& b) { return a.ms > b.ms; });
+  return ops;
+}
+
 /// The ranks to try, those that were last most often first.
 std::vector<int> suspects(const std::vector<double>& last) {
   std::vector<int> ranks(last.size());
@@ -148,6 +173,7 @@ Blame blame(const Scenario& scenario, const PolicySpec& policy, const Profile& p
     }
   }
   result.buckets = mean_of(buckets);
+  result.ops = mean_ops(run);
 
   const auto add_saving = [&](Change change, int rank) {
     Saving saving{change, rank, result.step_ms, 0, ""};

@@ -40,6 +40,12 @@ struct BucketBlame {
   double exposed_ms = 0;
 };
 
+/// Ops of one class and pass: "gemm forward".
+struct OpBlame {
+  std::string ops;
+  double ms = 0;  ///< A step, mean over the ranks, as if all were of ordinary speed.
+};
+
 /// What one policy's steps are made of. Without noise, means over the steady steps.
 struct Blame {
   std::string scenario;
@@ -50,6 +56,7 @@ struct Blame {
   std::vector<double> last;     ///< [rank] share of the steps in which its backward ended last;
                                 ///< ranks that end together share a step.
   std::vector<BucketBlame> buckets;
+  std::vector<OpBlame> ops;  ///< Forward and backward, largest first.
 };
 
 /// Most ranks whose median load is tried; of more, those that were last most often.

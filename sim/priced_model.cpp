@@ -345,6 +345,17 @@ RankStep PricedModel::fold(const PricedBatch& batch,
   return step;
 }
 
+std::vector<double> PricedModel::seconds_by_group(const PricedBatch& batch) const {
+  std::vector<double> seconds(groups_.size());
+  for (std::size_t i = 0; i < batch.forward.size(); ++i) {
+    seconds[forward_group_[i]] += batch.forward[i];
+  }
+  for (std::size_t i = 0; i < batch.backward.size(); ++i) {
+    seconds[backward_group_[i]] += batch.backward[i];
+  }
+  return seconds;
+}
+
 std::vector<ExtrapolationNote> PricedModel::notes() const {
   std::vector<ExtrapolationNote> list;
   for (const auto& [name, note] : notes_) {

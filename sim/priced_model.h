@@ -77,6 +77,8 @@ class PricedModel {
   /// Costs of DDP's own work; refers to this model and must not outlive it.
   [[nodiscard]] DdpPrices ddp_prices(const CostFactors& factors, double common);
 
+  /// [group] seconds of a batch's forward and backward, on a rank of ordinary speed.
+  [[nodiscard]] std::vector<double> seconds_by_group(const PricedBatch& batch) const;
   [[nodiscard]] std::size_t ops_per_micro_batch() const {
     return forward_.size() + backward_.size();
   }

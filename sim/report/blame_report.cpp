@@ -13,6 +13,7 @@ namespace {
 
 /// Ranks that the table and the line below it name; the JSON has them all.
 constexpr std::size_t kRanksShown = 3;
+constexpr std::size_t kOpsShown = 3;
 
 std::string words(const Saving& saving) {
   switch (saving.change) {
@@ -44,7 +45,9 @@ std::string next_command(const Scenario& scenario, const Blame& blame, Change ch
           "stepsim sweep {}{} --over ddp.bucket_cap=1MiB..256MiB:x2", scenario.path, policy);
     case Change::Balanced:
     case Change::MedianRank:
-      return fmt::format("stepsim compare {}", scenario.path);
+      // A scenario of one policy needs another one first.
+      return scenario.policies.size() > 1 ? fmt::format("stepsim compare {}", scenario.path)
+                                          : "stepsim policies";
     case Change::EqualRanks:
       return fmt::format("stepsim run {}{} --set \"cluster.slow_ranks=[]\"", scenario.path, policy);
     case Change::NoInterference:
@@ -117,6 +120,19 @@ std::string exposed_text(const Blame& blame) {
       blame.buckets[*most].exposed_ms);
 }
 
+std::string ops_text(const Blame& blame) {
+  double all = 0;
+  for (const OpBlame& op : blame.ops) {
+    all += op.ms;
+  }
+  std::string text = fmt::format("forward and backward: {:.3f} ms a rank", all);
+  for (std::size_t i = 0; i < std::min(blame.ops.size(), kOpsShown); ++i) {
+    text += fmt::format(
+        "{} {} {:.3f} ms", i > 0 ? "," : ", of which", blame.ops[i].ops, blame.ops[i].ms);
+  }
+  return text + "\n";
+}
+
 std::string answer(const Scenario& scenario, const Blame& blame) {
   constexpr double kWorthSaying = 0.001;
   const Saving& largest = blame.savings.front();
@@ -150,7 +166,8 @@ std::string blame_text(const Scenario& scenario, const Blame& blame) {
       text += fmt::format("warning: {}: not priced: {}\n", words(saving), saving.not_priced);
     }
   }
-  return text + "\n" + last_text(blame) + exposed_text(blame) + "\n" + answer(scenario, blame);
+  return text + "\n" + last_text(blame) + exposed_text(blame) + ops_text(blame) + "\n" +
+         answer(scenario, blame);
 }
 
 Json blame_json(const Blame& blame) {
@@ -173,6 +190,10 @@ Json blame_json(const Blame& blame) {
   for (const BucketBlame& bucket : blame.buckets) {
     buckets.push_back({{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}});
   }
+  Json ops = Json::array();
+  for (const OpBlame& op : blame.ops) {
+    ops.push_back({{"ops", op.ops}, {"ms", op.ms}});
+  }
   return {{"format", "stepsim-blame/1"},
           {"scenario", blame.scenario},
           {"policy", blame.policy},
@@ -180,7 +201,8 @@ Json blame_json(const Blame& blame) {
           {"step_ms", blame.step_ms},
           {"changes", std::move(changes)},
           {"last_share", blame.last},
-          {"collectives", std::move(buckets)}};
+          {"collectives", std::move(buckets)},
+          {"ops", std::move(ops)}};
 }
 
 std::string blame_csv(const Blame& blame) {

@@ -94,6 +94,15 @@ TEST_CASE("the exposed time is that of the last bucket where the others hide") {
   CHECK(exposed_ms(result) == doctest::Approx(3));
 }
 
+TEST_CASE("compute is listed by class of op, largest first") {
+  const Blame result = blame_of(blocks());
+  REQUIRE(result.ops.size() == 2);
+  CHECK(result.ops[0].ops == "elementwise backward");
+  CHECK(result.ops[0].ms == doctest::Approx(20));
+  CHECK(result.ops[1].ops == "elementwise forward");
+  CHECK(result.ops[1].ms == doctest::Approx(10));
+}
+
 TEST_CASE("one slow rank costs exactly what it takes longer, and is always last") {
   // Half as slow again: 15 + 30 ms of compute and the last bucket's 3 ms.
   const Blame result = blame_of(blocks({"cluster.slow_ranks=[{rank=1, factor=1.5}]"}));

@@ -123,7 +123,7 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   input.ranks = scenario.ranks;
   const auto former = make_policy(policy);
   const auto micro_batches = static_cast<std::size_t>(scenario.ddp.accumulation_steps);
-  const auto batches = plan_steps(*former, input, scenario.steps * scenario.ddp.accumulation_steps);
+  const auto batches = plan_steps(former, input, scenario.steps * scenario.ddp.accumulation_steps);
 
   Plan plan;
   plan.scenario = scenario.name;

@@ -47,7 +47,7 @@ namespace stepsim {
 //                  | { histogram = "lengths/x.json", seed } | { file = "lengths.txt" }, each with
 //                  cap,
 //                sampler = { kind = "python|distributed", shuffle, seed, drop_last }
-//   [[policy]]   name, kind = "fixed|bucketed|token_budget", batch_size, max_tokens,
+//   [[policy]]   name, kind and the kind's parameters (stepsim policies lists them),
 //                weighting = "none|sample|token", lengths
 //   [[published]] figure, value = "280 GB", source, note and the figure's conditions
 //

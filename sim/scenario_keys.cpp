@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "sim/batching/policy.h"
 
 namespace stepsim {
 namespace {
@@ -30,6 +31,14 @@ const std::vector<std::string>& length_keys() {
                                                  "outlier_probability",
                                                  "label_classes"};
   return kKeys;
+}
+
+std::vector<std::string> policy_keys() {
+  std::vector<std::string> keys = {"name", "kind"};
+  const auto parameters = policy_parameter_names();
+  keys.insert(keys.end(), parameters.begin(), parameters.end());
+  keys.insert(keys.end(), {"weighting", "lengths"});
+  return keys;
 }
 
 /// The whole file format. scenarios/README.md describes every key.
@@ -59,7 +68,8 @@ const std::vector<TableKeys>& all_tables() {
       {"ddp.mixed_precision", {"param_dtype", "reduce_dtype"}},
       {"ddp.communication_hook", {"kind", "rank", "start_iteration", "min_compression_rate",
                                   "topk_fraction", "subgroup_ranks", "period"}},
-      {"interference", {"strength", "compute", "transfer", "multiprocessors", "memory_share",
+      {"interference", {"strength", "compute", "transfer", "multiprocessors", "max_channels",
+                        "memory_share",
                         "limit", "while_waiting"}},
       {"host", {"launch", "queue_depth", "enqueue", "hook", "python_hook", "traversal_per_op",
                 "sync", "step_sync", "copy_bandwidth"}},
@@ -72,7 +82,7 @@ const std::vector<TableKeys>& all_tables() {
       {"data.lengths", length_keys()},
       {"data.lengths.log_normal", {"mu", "sigma", "min", "max"}},
       {"data.sampler", {"kind", "shuffle", "seed", "drop_last"}},
-      {"policy", {"name", "kind", "batch_size", "max_tokens", "weighting", "lengths"}},
+      {"policy", policy_keys()},
       {"policy.lengths", length_keys()},
       {"policy.lengths.log_normal", {"mu", "sigma", "min", "max"}},
       {"published", {"figure", "value", "source", "note", "ranks", "parameters", "bandwidth",

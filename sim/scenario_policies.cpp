@@ -18,18 +18,56 @@ void check_name(const TomlReader& table, const std::string& name, const Scenario
   }
 }
 
+std::vector<std::int64_t> read_integers(const TomlReader& table,
+                                        const std::string& key,
+                                        std::int64_t least) {
+  std::vector<std::int64_t> values;
+  for (const TomlValue& item : table.list(key)) {
+    if (item.kind != TomlValue::Kind::Integer || item.integer < least ||
+        item.integer > kMaxSampleLength) {
+      table.fail(key,
+                 fmt::format("expected a list of integers from {} to {}", least, kMaxSampleLength));
+    }
+    values.push_back(item.integer);
+  }
+  return values;
+}
+
 /// A parameter is checked where it stands, before make_policy looks at the whole.
-std::int64_t read_parameter(const TomlReader& table, const PolicyInfo& info, const char* key) {
-  if (!table.has(key)) {
-    return 0;
+PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& parameter) {
+  const std::string& name = parameter.name;
+  switch (parameter.type) {
+    case PolicyParameter::Type::Flag:
+      return table.boolean_or(name, false);
+    case PolicyParameter::Type::Integer:
+      return table.integer(name, parameter.least, kMaxSampleLength);
+    case PolicyParameter::Type::Number:
+      return table.number(name);
+    case PolicyParameter::Type::Text:
+      return read_choice(table, name.c_str(), parameter.choices.front().c_str(), parameter.choices);
+    case PolicyParameter::Type::Integers:
+      return read_integers(table, name, parameter.least);
   }
-  const auto& taken = info.parameters;
-  if (std::find(taken.begin(), taken.end(), key) == taken.end()) {
-    table.fail(key,
-               fmt::format(
-                   "does not apply to policy kind '{}', which takes {}", info.kind, taken.front()));
+  return {};
+}
+
+PolicyParameters read_parameters(const TomlReader& table, const PolicyInfo& info) {
+  for (const std::string& name : policy_parameter_names()) {
+    const auto is_named = [&name](const PolicyParameter& known) { return known.name == name; };
+    if (table.has(name) && std::none_of(info.parameters.begin(), info.parameters.end(), is_named)) {
+      table.fail(name,
+                 fmt::format("does not apply to policy kind '{}', which takes {}",
+                             info.kind,
+                             names_of(info.parameters)));
+    }
   }
-  return table.integer(key, 1, kMaxSampleLength);
+  PolicyParameters parameters;
+  for (const PolicyParameter& parameter : info.parameters) {
+    if (table.has(parameter.name)) {
+      parameters.set(parameter.name, read_parameter(table, parameter));
+    }
+  }
+  return parameters;
 }
 
 PolicySpec read_policy(const TomlReader& unnamed,
@@ -42,8 +80,7 @@ PolicySpec read_policy(const TomlReader& unnamed,
   spec.kind = table.text("kind");
   const PolicyInfo& info =
       table.parsed("kind", [](const std::string& kind) { return std::cref(policy_info(kind)); });
-  spec.batch_size = read_parameter(table, info, "batch_size");
-  spec.max_tokens = read_parameter(table, info, "max_tokens");
+  spec.parameters = read_parameters(table, info);
   spec.weighting = read_choice(table, "weighting", "none", weightings());
   if (table.has("lengths")) {
     spec.lengths = read_lengths(table.table("lengths"), scenario);

@@ -13,28 +13,30 @@ namespace {
 
 struct PolicyRow {
   PolicyInfo info;
-  std::unique_ptr<BatchingPolicy> (*make)(const PolicySpec&);
+  BatchingPolicy::Epoch epoch = nullptr;
+  /// Raises InputError where parameters contradict each other.
+  void (*check)(const PolicyParameters&) = nullptr;
 };
 
-/// Every policy there is. A new one is a file in policies/ and a row here.
-const std::array<PolicyRow, 3>& rows() {
-  static const std::array<PolicyRow, 3> kTable = {{
+/// Every policy there is. A new one is a function in policies/ and a row here.
+const std::vector<PolicyRow>& rows() {
+  static const std::vector<PolicyRow> kTable = {
       {{"fixed",
         "the same number of samples in every batch, padded to the longest of the batch",
-        {"batch_size"},
+        {required_integer("batch_size")},
         "PyTorch BatchSampler with a padding collator"},
-       make_fixed},
+       fixed_epoch},
       {{"bucketed",
         "each rank sorts its samples by length and cuts batches of equal count, then shuffles them",
-        {"batch_size"},
+        {required_integer("batch_size")},
         "token-skew lab, strategy bucket"},
-       make_bucketed},
+       bucketed_epoch},
       {{"token_budget",
         "each rank sorts its samples by length and fills batches up to a budget of padded tokens",
-        {"max_tokens"},
+        {required_integer("max_tokens")},
         "token-skew lab, strategy token"},
-       make_token_budget},
-  }};
+       token_budget_epoch},
+  };
   return kTable;
 }
 
@@ -47,21 +49,6 @@ const PolicyRow& find_row(std::string_view kind) {
     known.push_back(row.info.kind);
   }
   throw InputError(unknown_name("policy kind", kind, known));
-}
-
-void check_parameter(const PolicyInfo& info, const std::string& name, std::int64_t value) {
-  const bool taken = std::count(info.parameters.begin(), info.parameters.end(), name) > 0;
-  if (taken && value < 1) {
-    throw InputError(value == 0
-                         ? fmt::format("policy kind '{}' needs {} (at least 1)", info.kind, name)
-                         : fmt::format("{}: {} is negative; expected at least 1", name, value));
-  }
-  if (!taken && value != 0) {
-    throw InputError(fmt::format("{} does not apply to policy kind '{}'; it takes: {}",
-                                 name,
-                                 info.kind,
-                                 info.parameters.front()));
-  }
 }
 
 void check_weighting(std::string_view weighting) {
@@ -88,12 +75,29 @@ const PolicyInfo& policy_info(std::string_view kind) {
   return find_row(kind).info;
 }
 
-std::unique_ptr<BatchingPolicy> make_policy(const PolicySpec& spec) {
+std::span<const std::string> policy_parameter_names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const auto& row : rows()) {
+      for (const auto& parameter : row.info.parameters) {
+        if (std::find(names.begin(), names.end(), parameter.name) == names.end()) {
+          names.push_back(parameter.name);
+        }
+      }
+    }
+    return names;
+  }();
+  return kNames;
+}
+
+BatchingPolicy make_policy(const PolicySpec& spec) {
   const PolicyRow& row = find_row(spec.kind);
-  check_parameter(row.info, "batch_size", spec.batch_size);
-  check_parameter(row.info, "max_tokens", spec.max_tokens);
+  PolicyParameters parameters = spec.parameters.completed(spec.kind, row.info.parameters);
+  if (row.check != nullptr) {
+    row.check(parameters);
+  }
   check_weighting(spec.weighting);
-  return row.make(spec);
+  return {std::move(parameters), row.epoch};
 }
 
 std::span<const std::string> weightings() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "costmodel/batch_shape.h"
 #include "sim/batching/lengths.h"
+#include "sim/batching/policy_parameters.h"
 #include "sim/batching/sampler.h"
 
 namespace stepsim {
@@ -17,9 +17,8 @@ namespace stepsim {
 /// A policy as the scenario names it.
 struct PolicySpec {
   std::string name;                     ///< The user's name for it, unique in the scenario.
-  std::string kind;                     ///< "fixed", "bucketed", "token_budget"
-  std::int64_t batch_size = 0;          ///< Samples per rank and step (fixed, bucketed).
-  std::int64_t max_tokens = 0;          ///< Padded tokens per rank and step (token_budget).
+  std::string kind;                     ///< A row of policy_table(): "fixed", "token_budget", …
+  PolicyParameters parameters;          ///< Those the scenario gives.
   std::string weighting = "none";       ///< "none", "sample", "token": loss_scale of the plan.
   std::optional<LengthSource> lengths;  ///< In place of the scenario's (a uniform reference case).
 };
@@ -35,18 +34,11 @@ struct PolicyInput {
 /// [rank][batch] sample ids of one epoch.
 using EpochBatches = std::vector<std::vector<std::vector<std::int64_t>>>;
 
-/// Forms the batches of one epoch. One implementation a policy.
-class BatchingPolicy {
- public:
-  virtual ~BatchingPolicy() = default;
-  [[nodiscard]] virtual EpochBatches epoch(const PolicyInput& input) const = 0;
-};
-
 /// What there is: kind, one line of description, the parameters it takes, where it comes from.
 struct PolicyInfo {
   std::string kind;
   std::string summary;
-  std::vector<std::string> parameters;
+  std::vector<PolicyParameter> parameters;
   std::string source;
 };
 [[nodiscard]] std::span<const PolicyInfo> policy_table();
@@ -54,9 +46,29 @@ struct PolicyInfo {
 /// The row of one kind. Raises InputError: unknown kind (nearest named).
 [[nodiscard]] const PolicyInfo& policy_info(std::string_view kind);
 
-/// Raises InputError: unknown kind (nearest named), a missing or non-positive parameter, a
-/// parameter that the kind does not take, an unknown weighting.
-[[nodiscard]] std::unique_ptr<BatchingPolicy> make_policy(const PolicySpec& spec);
+/// The names of all parameters that any kind takes, in the order of the table.
+[[nodiscard]] std::span<const std::string> policy_parameter_names();
+
+/// Forms the batches of one epoch: an ordering, a former of batches, a distributor over the ranks
+/// and a rule for the tail. A kind is a function, in policies/.
+class BatchingPolicy {
+ public:
+  using Epoch = EpochBatches (*)(const PolicyParameters&, const PolicyInput&);
+
+  BatchingPolicy(PolicyParameters parameters, Epoch form)
+      : parameters_(std::move(parameters)), form_(form) {}
+  [[nodiscard]] EpochBatches epoch(const PolicyInput& input) const {
+    return form_(parameters_, input);
+  }
+
+ private:
+  PolicyParameters parameters_;
+  Epoch form_;
+};
+
+/// Raises InputError: unknown kind (nearest named), a parameter that is missing, out of range or
+/// not taken by the kind, parameters that contradict each other, an unknown weighting.
+[[nodiscard]] BatchingPolicy make_policy(const PolicySpec& spec);
 
 /// [step][rank] sample ids of the first `steps` steps of one epoch.
 ///

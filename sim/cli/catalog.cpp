@@ -64,15 +64,20 @@ int policies_command(const std::vector<std::string>& arguments) {
   Json list = Json::array();
   std::string details;
   for (const PolicyInfo& info : policy_table()) {
+    std::vector<std::string> parameters;
+    for (const PolicyParameter& parameter : info.parameters) {
+      parameters.push_back(describe(parameter));
+    }
     list.push_back({{"kind", info.kind},
                     {"summary", info.summary},
-                    {"parameters", info.parameters},
+                    {"parameters", parameters},
                     {"source", info.source}});
-    details += fmt::format("{}\n  {}\n  parameters: {}\n  source: {}\n",
-                           info.kind,
-                           info.summary,
-                           fmt::join(info.parameters, ", "),
-                           info.source);
+    details +=
+        fmt::format("{}\n  {}\n  parameters: {}\n  source: {}\n",
+                    info.kind,
+                    info.summary,
+                    parameters.empty() ? "none" : fmt::format("{}", fmt::join(parameters, ", ")),
+                    info.source);
   }
   return print_catalog(parser, details, list);
 }

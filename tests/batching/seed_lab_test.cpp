@@ -42,7 +42,7 @@ LengthSource lab_lengths(std::uint64_t seed, std::int64_t min, std::int64_t max,
 PolicySpec lab_policy(const std::string& kind, std::int64_t limit) {
   PolicySpec spec;
   spec.kind = kind;
-  (kind == "token_budget" ? spec.max_tokens : spec.batch_size) = limit;
+  spec.parameters.set(kind == "token_budget" ? "max_tokens" : "batch_size", limit);
   return spec;
 }
 
@@ -77,9 +77,9 @@ LabRun run_lab(const LabCase& lab) {
   input.sampler.seed = lab.seed + 17;
   input.ranks = lab.ranks;
   const auto policy = make_policy(lab.policy);
-  run.epoch = policy->epoch(input);
+  run.epoch = policy.epoch(input);
   run.executed.resize(static_cast<std::size_t>(lab.ranks));
-  for (const auto& step : plan_steps(*policy, input, lab.steps)) {
+  for (const auto& step : plan_steps(policy, input, lab.steps)) {
     for (std::size_t rank = 0; rank < step.size(); ++rank) {
       run.executed[rank].push_back(step[rank]);
     }

@@ -52,10 +52,10 @@ TEST_CASE("every part of a scenario arrives") {
   CHECK(scenario.sampler.kind == SamplerSpec::Kind::Python);
   CHECK(scenario.sampler.seed == 2043);
   REQUIRE(scenario.policies.size() == 2);
-  CHECK(scenario.policies[0].batch_size == 8);
+  CHECK(scenario.policies[0].parameters.integer("batch_size") == 8);
   CHECK(scenario.policies[1].name == "budget");
   CHECK(scenario.policies[1].kind == "token_budget");
-  CHECK(scenario.policies[1].max_tokens == 1280);
+  CHECK(scenario.policies[1].parameters.integer("max_tokens") == 1280);
   CHECK(scenario.policies[1].weighting == "token");
 }
 
@@ -190,13 +190,13 @@ TEST_CASE("an override of a text may look like a number") {
 }
 
 TEST_CASE("an override finds its policy by name, the longest that fits") {
-  CHECK(overridden({"policy.fixed 8.batch_size=16"}).policies[0].batch_size == 16);
+  CHECK(overridden({"policy.fixed 8.batch_size=16"}).policies[0].parameters.integer("batch_size") == 16);
   const std::string text =
       replaced(replaced(kScenarioText, "\"fixed 8\"", "\"a\""), "\"budget\"", "\"a.lengths\"");
   const Scenario scenario =
       parsed(text, {"policy.a.lengths.max_tokens=640", "policy.a.batch_size=4"});
-  CHECK(scenario.policies[1].max_tokens == 640);
-  CHECK(scenario.policies[0].batch_size == 4);
+  CHECK(scenario.policies[1].parameters.integer("max_tokens") == 640);
+  CHECK(scenario.policies[0].parameters.integer("batch_size") == 4);
 }
 
 TEST_CASE("a path from the command line stands as it is") {

@@ -22,4 +22,27 @@ void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int
   });
 }
 
+Batches fill_padded(std::span<const std::int64_t> samples,
+                    std::span<const std::int64_t> lengths,
+                    std::int64_t max_tokens) {
+  Batches batches;
+  std::vector<std::int64_t> current;
+  std::int64_t longest = 0;
+  for (const std::int64_t sample : samples) {
+    const std::int64_t length = lengths[static_cast<std::size_t>(sample)];
+    const auto rows = static_cast<std::int64_t>(current.size()) + 1;
+    longest = std::max(longest, length);
+    if (!current.empty() && longest * rows > max_tokens) {
+      batches.push_back(std::move(current));
+      current.clear();
+      longest = length;
+    }
+    current.push_back(sample);
+  }
+  if (!current.empty()) {
+    batches.push_back(std::move(current));
+  }
+  return batches;
+}
+
 }  // namespace stepsim

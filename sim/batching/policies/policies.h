@@ -1,21 +1,32 @@
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "sim/batching/policy.h"
 
+// The functions behind the rows of policy_table(), and what several of them share.
+
 namespace stepsim {
 
-/// Chunks of `batch_size` in the rank's order.
-[[nodiscard]] std::unique_ptr<BatchingPolicy> make_fixed(const PolicySpec& spec);
+/// Sampler order, chunks of batch_size: PyTorch's default.
+[[nodiscard]] EpochBatches fixed_epoch(const PolicyParameters& parameters,
+                                       const PolicyInput& input);
 
-/// The rank's samples sorted by length, in chunks of `batch_size`, chunks shuffled.
-[[nodiscard]] std::unique_ptr<BatchingPolicy> make_bucketed(const PolicySpec& spec);
+/// Length bucketing by a sort inside each rank, in chunks of batch_size, as in the token-skew lab.
+///
+/// Ranks with equal numbers of batches draw the same second shuffle, so they stay aligned in
+/// length. Without the sampler's shuffle the batches stay in ascending order.
+[[nodiscard]] EpochBatches bucketed_epoch(const PolicyParameters& parameters,
+                                          const PolicyInput& input);
 
-/// The rank's samples sorted by length, filled up to `max_tokens` padded tokens, batches shuffled.
-[[nodiscard]] std::unique_ptr<BatchingPolicy> make_token_budget(const PolicySpec& spec);
+/// As many samples as fit into max_tokens padded tokens, in ascending length, as in the token-skew
+/// lab. A sample longer than the budget forms a batch alone.
+///
+/// Ranks have different numbers of batches, so their second shuffles differ: only the budget keeps
+/// them similar. drop_last has no further effect here: a batch has no set size to fall short of.
+[[nodiscard]] EpochBatches token_budget_epoch(const PolicyParameters& parameters,
+                                              const PolicyInput& input);
 
 using Batches = std::vector<std::vector<std::int64_t>>;
 
@@ -27,5 +38,11 @@ using Batches = std::vector<std::vector<std::int64_t>>;
 
 /// Ascending length; equal lengths keep their order.
 void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths);
+
+/// Closes a batch before the sample that would take samples * longest above `max_tokens`; a sample
+/// above it runs alone.
+[[nodiscard]] Batches fill_padded(std::span<const std::int64_t> samples,
+                                  std::span<const std::int64_t> lengths,
+                                  std::int64_t max_tokens);
 
 }  // namespace stepsim

@@ -206,16 +206,19 @@ void Run::balance() {
   const auto micro = at(scenario_.ddp.accumulation_steps);
   const std::size_t per_step = micro * at(scenario_.ranks);
   for (std::size_t first = 0; first < batches_.size(); first += per_step) {
-    std::vector<double> times;
-    for (std::size_t r = 0; r < at(scenario_.ranks); ++r) {
-      double seconds = 0;
+    std::vector<double> times(at(scenario_.ranks), 0.0);
+    std::vector<double> of_active;  // A rank that is out of inputs has no load to balance.
+    for (std::size_t r = 0; r < times.size(); ++r) {
+      if (plan_.micro_batches[first + r * micro].samples.empty()) {
+        continue;
+      }
       for (std::size_t m = 0; m < micro; ++m) {
         const std::size_t batch = first + r * micro + m;
-        seconds += batch_factor_[batch] * compute_seconds(*batches_[batch]);
+        times[r] += batch_factor_[batch] * compute_seconds(*batches_[batch]);
       }
-      times.push_back(seconds);
+      of_active.push_back(times[r]);
     }
-    const double wanted = counterfactual_.balanced ? mean(times) : quantile(times, 0.5);
+    const double wanted = counterfactual_.balanced ? mean(of_active) : quantile(of_active, 0.5);
     for (std::size_t r = 0; r < at(scenario_.ranks); ++r) {
       const bool changes =
           counterfactual_.balanced || static_cast<int>(r) == counterfactual_.median_rank;

@@ -149,6 +149,15 @@ TEST_CASE("perfect balance is never slower and saves the excess of the longest r
   }
 }
 
+TEST_CASE("a rank that is out of inputs has no load to balance") {
+  // Steady steps 2 and 3: loads of 30 and 39 ms, then rank 0's 30 ms alone. Balanced, the first one
+  // has 34.5 ms on both ranks: the mean of the two steps is 2.25 ms less.
+  const Blame result =
+      blame_of(blocks({"cluster.skew=0.3", "ddp.join=[4, 3]", "model.block_elements=1024"}));
+  CHECK(find(result, Change::Balanced).saves_ms == doctest::Approx(2.25));
+  CHECK(find(result, Change::MedianRank, 0).saves_ms == doctest::Approx(0).epsilon(0.01));
+}
+
 TEST_CASE("interference and loading are blamed for what they add") {
   const Blame slowed = blame_of(blocks({"interference.strength=0.2"}));
   CHECK(find(slowed, Change::NoInterference).step_ms == doctest::Approx(33));

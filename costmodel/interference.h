@@ -24,6 +24,7 @@ struct Interference {
   double compute = 0;         ///< Extra time of any compute, as a fraction.
   double transfer = 0;        ///< Extra time of a transfer beside compute, as a fraction.
   int multiprocessors = 0;    ///< SMs of the device; 0 = no waves.
+  int max_channels = 16;      ///< SMs that one collective holds at most (NCCL_MAX_CTAS).
   double memory_share = 0;    ///< Memory bandwidth that resident collectives take, 0 .. 1.
   double limit = 0.4;         ///< Waves and memory together slow by at most this much.
   bool while_waiting = true;  ///< A collective that waits for other ranks slows compute as well.
@@ -44,5 +45,9 @@ struct Interference {
                                       Bound bound,
                                       int blocks,
                                       int channels);
+
+/// Multiprocessors that an all-reduce of so many bytes holds: one block a channel, and a channel
+/// less while each would get under 32 KiB (ring, Simple protocol); 1 .. most.
+[[nodiscard]] int resident_channels(double bytes, int most);
 
 }  // namespace stepsim

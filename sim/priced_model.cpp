@@ -294,11 +294,8 @@ DdpPrices PricedModel::ddp_prices(const CostFactors& factors, double common) {
     return to_duration(slowness * priced_collective(kind, bytes, group, nodes));
   };
   if (scenario_.interference.multiprocessors > 0) {
-    prices.channels = [](double bytes) {
-      // One block per channel; a channel less while each would get under 32 KiB.
-      constexpr double kChannelBytes = 32 * 1024;
-      constexpr double kMostChannels = 16;
-      return static_cast<int>(std::clamp(std::floor(bytes / kChannelBytes), 1.0, kMostChannels));
+    prices.channels = [most = scenario_.interference.max_channels](double bytes) {
+      return resident_channels(bytes, most);
     };
   }
   const HostOptions& host = scenario_.host;

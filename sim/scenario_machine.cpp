@@ -42,6 +42,8 @@ void read_interference(const TomlReader& table, Interference& interference) {
   interference.transfer = read_factor(table, "transfer", both);
   interference.multiprocessors =
       static_cast<int>(table.integer_or("multiprocessors", 0, 0, 1 << 16));
+  interference.max_channels =
+      static_cast<int>(table.integer_or("max_channels", interference.max_channels, 1, 64));
   interference.memory_share = read_fraction(table, "memory_share", 0);
   if (interference.memory_share >= 1) {
     table.fail("memory_share", "collectives that take all of the memory bandwidth leave nothing");

@@ -31,8 +31,11 @@ struct PolicyInput {
   int epoch = 0;
 };
 
+/// [batch] sample ids.
+using Batches = std::vector<std::vector<std::int64_t>>;
+
 /// [rank][batch] sample ids of one epoch.
-using EpochBatches = std::vector<std::vector<std::vector<std::int64_t>>>;
+using EpochBatches = std::vector<Batches>;
 
 /// What there is: kind, one line of description, the parameters it takes, where it comes from.
 struct PolicyInfo {

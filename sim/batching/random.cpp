@@ -99,6 +99,13 @@ std::uint64_t PythonRandom::below(std::uint64_t n) {
   return drawn;
 }
 
+std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  NumpyRandom(static_cast<std::uint32_t>(seed)).shuffle(std::span(order));
+  return order;
+}
+
 std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed) {
   if (n < 0 || n >= std::numeric_limits<std::uint32_t>::max() / 20) {
     throw std::invalid_argument("torch_randperm: n is outside 0 .. 2^32 / 20");

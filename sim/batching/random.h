@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -29,6 +30,38 @@ class PythonRandom {
  private:
   std::mt19937 generator_;
 };
+
+/// Fisher-Yates from the end as numpy does it: of each 32-bit draw the bits that can be needed,
+/// drawn again while too large.
+template <typename T, typename Draw>
+void shuffle_masked(std::span<T> items, Draw draw) {
+  for (std::size_t i = items.size(); i-- > 1;) {
+    const std::size_t mask = std::bit_ceil(i + 1) - 1;
+    std::size_t drawn = draw() & mask;
+    while (drawn > i) {
+      drawn = draw() & mask;
+    }
+    std::swap(items[i], items[drawn]);
+  }
+}
+
+/// numpy's legacy RandomState(seed), as numpy.random.seed and fairseq use it: MT19937 seeded with
+/// one word, shuffles from the end with masked rejection.
+class NumpyRandom {
+ public:
+  explicit NumpyRandom(std::uint32_t seed) : generator_(seed) {}
+
+  template <typename T>
+  void shuffle(std::span<T> items) {
+    shuffle_masked(items, [this] { return static_cast<std::uint32_t>(generator_()); });
+  }
+
+ private:
+  std::mt19937 generator_;
+};
+
+/// RandomState(seed).permutation(n); only the low 32 bits of the seed count.
+[[nodiscard]] std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed);
 
 /// torch.randperm(n) on CPU with manual_seed(seed); only the low 32 bits of the seed count.
 ///

@@ -28,8 +28,6 @@ namespace stepsim {
 [[nodiscard]] EpochBatches token_budget_epoch(const PolicyParameters& parameters,
                                               const PolicyInput& input);
 
-using Batches = std::vector<std::vector<std::int64_t>>;
-
 /// `samples` in their order, `batch_size` at a time; the last batch may be smaller unless
 /// drop_last leaves it out.
 [[nodiscard]] Batches chunk(std::span<const std::int64_t> samples,

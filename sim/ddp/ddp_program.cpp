@@ -162,6 +162,7 @@ StepTimeline timeline_of(const Played& played, const DdpProgram& program) {
     step.reduce_start.push_back(collective.start);
     step.reduce_end.push_back(collective.end);
     step.reduce_names.push_back(std::string(name_of(program.uses[c].kind)));
+    step.reduce_bytes.push_back(program.uses[c].bytes);
     for (std::size_t r = 0; r < step.ranks.size(); ++r) {
       step.ranks[r].launch.push_back(collective.arrival[r]);
     }

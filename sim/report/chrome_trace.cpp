@@ -216,7 +216,8 @@ class PlayedWriter {
           name(rank, thread_of_lane(lane), fmt::format("communicator {}", lane + 1));
         }
       }
-      const std::string more = fmt::format("{},\"collective\":{}", arguments, c);
+      const std::string more = fmt::format(
+          "{},\"collective\":{},\"bytes\":{:.0f}", arguments, c, timeline.reduce_bytes[c]);
       const SimTime queued = std::max(times.launch[c], free_at[lane]);
       writer_.slice(rank, thread_of_lane(lane), "wait for ranks", queued, start - queued, more);
       writer_.slice(rank,

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sim/batching/min_max.h"
+#include "sim/batching/policy.h"
+
+namespace stepsim {
+
+/// How each step's global batch is dealt out over prefixes of the ranks' buffers.
+struct MinMaxBatching {
+  enum class Cost { Tokens, SquaredTokens, QuadraticTokens };
+
+  std::int64_t global_batch = 1;      ///< Samples of all ranks in one step.
+  std::int64_t buffer = 64;           ///< Samples each rank looks ahead (K).
+  std::optional<std::int64_t> b_max;  ///< Most samples of one rank, from its memory.
+  Cost cost = Cost::Tokens;
+  double quadratic_tokens = 0;  ///< QuadraticTokens: k (M + M^2 / quadratic_tokens).
+  TieBreak tie_break = TieBreak::Variance;
+};
+
+/// [rank][step] from each rank's samples in order, while every rank can fill its buffer.
+///
+/// Samples that a step does not take stay at the head of the buffer. `orders` is left with what was
+/// not placed.
+[[nodiscard]] EpochBatches min_max_steps(std::vector<std::vector<std::int64_t>>& orders,
+                                         std::span<const std::int64_t> lengths,
+                                         const MinMaxBatching& options);
+
+/// min_max_steps over the sampler's shares, then the tail: what is left of all ranks together is
+/// dealt out anew before each step, so that no sample is lost and all ranks have equal step counts.
+/// A last step of fewer samples than ranks is filled with the first samples of the epoch; drop_last
+/// leaves samples out that fill no global batch.
+///
+/// Gradients need weighting = "sample": a rank's loss counts ranks * own / global batch.
+/// Raises InputError: fewer samples than ranks, a global batch below the ranks or above what their
+/// buffers (b_max) hold together.
+[[nodiscard]] EpochBatches min_max_epoch(const PolicyParameters& parameters,
+                                         const PolicyInput& input);
+
+/// Raises InputError unless quadratic_tokens comes with cost = "quadratic".
+void check_min_max(const PolicyParameters& parameters);
+
+}  // namespace stepsim

@@ -41,12 +41,22 @@ class Count {
 
 using Bytes = Count<struct BytesTag>;
 
+[[noreturn]] void refuse_duration();
+
 /// The one door from formulas (double seconds) to the simulated clock (whole nanoseconds, rounded
 /// to nearest).
 ///
 /// Raises:
 ///     std::domain_error: `seconds` is negative, not finite, or beyond 292 years.
-[[nodiscard]] Duration to_duration(double seconds);
+[[nodiscard]] inline Duration to_duration(double seconds) {
+  const double nanoseconds = seconds * 1e9;
+  if (!(nanoseconds >= 0) || nanoseconds > 9.2e18) {
+    refuse_duration();
+  }
+  // What std::llround does, without its call: a prediction with noise does this for every op.
+  const auto whole = static_cast<std::int64_t>(nanoseconds);
+  return Duration(whole + (nanoseconds - static_cast<double>(whole) >= 0.5 ? 1 : 0));
+}
 
 [[nodiscard]] constexpr double to_seconds(Duration d) {
   return static_cast<double>(d.count()) * 1e-9;

@@ -24,21 +24,20 @@ std::vector<std::int64_t> shuffled(const SamplerSpec& spec,
   return order;
 }
 
-/// Cuts or pads the order for an equal split, as the sampler's kind does.
-void fit_to_ranks(const SamplerSpec& spec, std::vector<std::int64_t>& order, std::size_t ranks) {
+}  // namespace
+
+void fit_to_ranks(std::vector<std::int64_t>& order, std::size_t ranks, bool pad) {
   const std::size_t count = order.size();
-  if (spec.drop_last) {
+  if (!pad) {
     order.resize(count / ranks * ranks);
-  } else if (spec.kind == SamplerSpec::Kind::Distributed) {
-    const std::size_t padded = (count + ranks - 1) / ranks * ranks;
-    order.reserve(padded);
-    for (std::size_t i = count; i < padded; ++i) {
-      order.push_back(order[i - count]);
-    }
+    return;
+  }
+  const std::size_t padded = (count + ranks - 1) / ranks * ranks;
+  order.reserve(padded);
+  for (std::size_t i = count; i < padded; ++i) {
+    order.push_back(order[i - count]);
   }
 }
-
-}  // namespace
 
 std::vector<RankOrder> rank_orders(const SamplerSpec& spec,
                                    std::int64_t sample_count,
@@ -58,7 +57,9 @@ std::vector<RankOrder> rank_orders(const SamplerSpec& spec,
   PythonRandom random(seed);
   auto order = shuffled(spec, static_cast<std::size_t>(sample_count), seed, random);
   const auto stride = static_cast<std::size_t>(ranks);
-  fit_to_ranks(spec, order, stride);
+  if (spec.drop_last || spec.kind == SamplerSpec::Kind::Distributed) {
+    fit_to_ranks(order, stride, !spec.drop_last);
+  }
 
   std::vector<RankOrder> result(stride, RankOrder{{}, random});
   for (std::size_t i = 0; i < order.size(); ++i) {

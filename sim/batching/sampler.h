@@ -21,6 +21,10 @@ struct SamplerSpec {
   bool drop_last = false;
 };
 
+/// Makes an order divide over the ranks: repeats its own head (`pad`, the whole of it if need be),
+/// else cuts its tail off.
+void fit_to_ranks(std::vector<std::int64_t>& order, std::size_t ranks, bool pad);
+
 /// One rank's samples of an epoch, and the generator that a policy goes on drawing from.
 struct RankOrder {
   std::vector<std::int64_t> samples;

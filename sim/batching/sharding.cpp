@@ -156,4 +156,38 @@ EpochBatches truncated_shards(const Batches& batches, int ranks) {
   return result;
 }
 
+EpochBatches contiguous_parts(const Batches& batches, int ranks) {
+  EpochBatches result(static_cast<std::size_t>(ranks));
+  for (const Ids& batch : batches) {
+    if (batch.size() % result.size() != 0) {
+      throw InputError(
+          fmt::format("{} ranks do not divide a batch of {} samples", ranks, batch.size()));
+    }
+    const auto part = static_cast<std::ptrdiff_t>(batch.size() / result.size());
+    auto begin = batch.begin();
+    for (Batches& rank : result) {
+      rank.emplace_back(begin, begin + part);
+      begin += part;
+    }
+  }
+  return result;
+}
+
+EpochBatches strided_samples(const Batches& batches, int ranks) {
+  EpochBatches result(static_cast<std::size_t>(ranks));
+  for (const Ids& batch : batches) {
+    if (batch.size() < result.size()) {
+      throw InputError(fmt::format(
+          "a batch of {} samples cannot be dealt out to {} ranks", batch.size(), ranks));
+    }
+    for (Batches& rank : result) {
+      rank.emplace_back();
+    }
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      result[i % result.size()].back().push_back(batch[i]);
+    }
+  }
+  return result;
+}
+
 }  // namespace stepsim

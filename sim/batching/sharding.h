@@ -47,4 +47,12 @@ struct AccelerateShard {
 /// Rank r takes batches r, r + ranks, … of the longest head that the ranks divide.
 [[nodiscard]] EpochBatches truncated_shards(const Batches& batches, int ranks);
 
+/// Rank r takes the r-th of `ranks` equal parts of every batch.
+/// Raises InputError: a batch that the ranks do not divide.
+[[nodiscard]] EpochBatches contiguous_parts(const Batches& batches, int ranks);
+
+/// Rank r takes samples r, r + ranks, … of every batch.
+/// Raises InputError: a batch of fewer samples than ranks.
+[[nodiscard]] EpochBatches strided_samples(const Batches& batches, int ranks);
+
 }  // namespace stepsim

@@ -63,6 +63,8 @@ struct CaseKind {
 // One table a family of cases, each in its own file fixture_cases_FAMILY.cpp.
 [[nodiscard]] std::span<const CaseKind> min_max_cases();
 [[nodiscard]] std::span<const CaseKind> sampling_cases();
+[[nodiscard]] std::span<const CaseKind> budget_cases();
+[[nodiscard]] std::span<const CaseKind> bucket_cases();
 
 /// Where `got` differs from `expected`, "" when it does not. Every member of `expected` must be
 /// there; floating numbers agree to a relative 1e-9.

@@ -1,8 +1,14 @@
 #include <algorithm>
+#include <numeric>
 
 #include "sim/batching/policies/policies.h"
 
 namespace stepsim {
+
+std::vector<RankOrder> rank_shares(const PolicyInput& input) {
+  const auto count = static_cast<std::int64_t>(input.lengths.size());
+  return rank_orders(input.sampler, count, input.ranks, input.epoch);
+}
 
 Batches chunk(std::span<const std::int64_t> samples, std::int64_t batch_size, bool drop_last) {
   const auto size = static_cast<std::size_t>(batch_size);
@@ -22,9 +28,33 @@ void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int
   });
 }
 
+void sort_descending(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths) {
+  std::stable_sort(samples.begin(), samples.end(), [lengths](std::int64_t a, std::int64_t b) {
+    return lengths[static_cast<std::size_t>(a)] > lengths[static_cast<std::size_t>(b)];
+  });
+}
+
+std::vector<std::int64_t> sample_order(const PolicyInput& input) {
+  const auto count = static_cast<std::int64_t>(input.lengths.size());
+  SamplerSpec whole = input.sampler;
+  whole.drop_last = false;
+  return rank_order(whole, count, 1, 0, input.epoch).samples;
+}
+
+std::vector<std::int64_t> torch_order(const PolicyInput& input) {
+  const auto count = static_cast<std::int64_t>(input.lengths.size());
+  if (input.sampler.shuffle) {
+    return torch_randperm(count, input.sampler.seed + static_cast<std::uint64_t>(input.epoch));
+  }
+  std::vector<std::int64_t> order(input.lengths.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  return order;
+}
+
 Batches fill_padded(std::span<const std::int64_t> samples,
                     std::span<const std::int64_t> lengths,
-                    std::int64_t max_tokens) {
+                    std::int64_t max_tokens,
+                    std::optional<std::int64_t> max_batch_size) {
   Batches batches;
   std::vector<std::int64_t> current;
   std::int64_t longest = 0;
@@ -32,7 +62,7 @@ Batches fill_padded(std::span<const std::int64_t> samples,
     const std::int64_t length = lengths[static_cast<std::size_t>(sample)];
     const auto rows = static_cast<std::int64_t>(current.size()) + 1;
     longest = std::max(longest, length);
-    if (!current.empty() && longest * rows > max_tokens) {
+    if (!current.empty() && (longest * rows > max_tokens || rows > max_batch_size.value_or(rows))) {
       batches.push_back(std::move(current));
       current.clear();
       longest = length;
@@ -43,6 +73,10 @@ Batches fill_padded(std::span<const std::int64_t> samples,
     batches.push_back(std::move(current));
   }
   return batches;
+}
+
+std::int64_t padded_to_multiple(std::int64_t length, std::int64_t multiple) {
+  return (length + multiple - 1) / multiple * multiple;
 }
 
 }  // namespace stepsim

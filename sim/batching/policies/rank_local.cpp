@@ -4,18 +4,9 @@
 #include "sim/batching/policies/policies.h"
 
 namespace stepsim {
-namespace {
-
-std::vector<RankOrder> shares(const PolicyInput& input) {
-  const auto count = static_cast<std::int64_t>(input.lengths.size());
-  return rank_orders(input.sampler, count, input.ranks, input.epoch);
-}
-
-}  // namespace
-
 EpochBatches fixed_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   EpochBatches result;
-  for (const auto& share : shares(input)) {
+  for (const auto& share : rank_shares(input)) {
     result.push_back(
         chunk(share.samples, parameters.integer("batch_size"), input.sampler.drop_last));
   }
@@ -24,7 +15,7 @@ EpochBatches fixed_epoch(const PolicyParameters& parameters, const PolicyInput& 
 
 EpochBatches bucketed_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   EpochBatches result;
-  for (auto& share : shares(input)) {
+  for (auto& share : rank_shares(input)) {
     sort_by_length(share.samples, input.lengths);
     auto batches = chunk(share.samples, parameters.integer("batch_size"), input.sampler.drop_last);
     if (input.sampler.shuffle) {
@@ -37,13 +28,42 @@ EpochBatches bucketed_epoch(const PolicyParameters& parameters, const PolicyInpu
 
 EpochBatches token_budget_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   EpochBatches result;
-  for (auto& share : shares(input)) {
+  for (auto& share : rank_shares(input)) {
     sort_by_length(share.samples, input.lengths);
     auto batches = fill_padded(share.samples, input.lengths, parameters.integer("max_tokens"));
     if (input.sampler.shuffle) {
       share.random.shuffle(std::span(batches));
     }
     result.push_back(std::move(batches));
+  }
+  return result;
+}
+
+EpochBatches local_sort_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
+  const bool shuffles = parameters.text("order") == "independent_shuffles";
+  EpochBatches result;
+  for (auto& share : rank_shares(input)) {
+    sort_by_length(share.samples, input.lengths);
+    auto batches = chunk(share.samples, parameters.integer("batch_size"), input.sampler.drop_last);
+    if (shuffles) {
+      const auto epoch = static_cast<std::uint64_t>(input.epoch);
+      const auto ranks = static_cast<std::uint64_t>(input.ranks);
+      PythonRandom own(input.sampler.seed + epoch * ranks + result.size());
+      own.shuffle(std::span(batches));
+    }
+    result.push_back(std::move(batches));
+  }
+  return result;
+}
+
+EpochBatches local_token_budget_epoch(const PolicyParameters& parameters,
+                                      const PolicyInput& input) {
+  EpochBatches result;
+  for (auto& share : rank_shares(input)) {
+    if (parameters.flag("sort")) {
+      sort_by_length(share.samples, input.lengths);
+    }
+    result.push_back(fill_padded(share.samples, input.lengths, parameters.integer("max_tokens")));
   }
   return result;
 }

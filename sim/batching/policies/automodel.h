@@ -1,0 +1,17 @@
+#pragma once
+
+#include "sim/batching/policy.h"
+
+namespace stepsim {
+
+/// NeMo Automodel's DynamicTokenBatchSampler: torch.randperm(seed + epoch), sorted descending
+/// inside windows of sort_window samples, filled up to max_tokens padded tokens
+/// (max_tokens_per_batch) and max_batch_size samples; rank r takes batches r, r + ranks, … of a
+/// list cut to full rounds.
+///
+/// Every rank plans the same list, so no collective is needed. A sample above max_tokens runs
+/// alone. Source: NVIDIA-NeMo/Automodel, pull request 3473.
+[[nodiscard]] EpochBatches automodel_epoch(const PolicyParameters& parameters,
+                                           const PolicyInput& input);
+
+}  // namespace stepsim

@@ -65,6 +65,7 @@ struct CaseKind {
 [[nodiscard]] std::span<const CaseKind> sampling_cases();
 [[nodiscard]] std::span<const CaseKind> budget_cases();
 [[nodiscard]] std::span<const CaseKind> bucket_cases();
+[[nodiscard]] std::span<const CaseKind> lab_cases();
 
 /// Where `got` differs from `expected`, "" when it does not. Every member of `expected` must be
 /// there; floating numbers agree to a relative 1e-9.

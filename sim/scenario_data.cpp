@@ -22,9 +22,12 @@ const std::vector<SourceKey>& source_keys() {
       {"constant", Kind::Constant, {}},
       {"uniform", Kind::Uniform, {"seed"}},
       {"log_uniform", Kind::LogUniform, {"seed", "outlier_probability", "label_classes"}},
-      {"log_normal", Kind::LogNormal, {"seed"}},
+      {"log_normal", Kind::LogNormal, {"seed", "outlier_probability"}},
       {"histogram", Kind::Histogram, {"seed"}},
       {"file", Kind::File, {}},
+      {"jsonl", Kind::Jsonl, {"field"}},
+      {"plan", Kind::Plan, {}},
+      {"mixture", Kind::Mixture, {"seed"}},
   };
   return kKeys;
 }
@@ -47,13 +50,14 @@ const SourceKey& find_source(const TomlReader& table) {
   }
   if (found == nullptr) {
     table.fail(
-        "expected one of constant, uniform, log_uniform, log_normal, histogram, file; got none");
+        "expected one of constant, uniform, log_uniform, log_normal, histogram, file, jsonl, plan, "
+        "mixture; got none");
   }
   return *found;
 }
 
 void check_options(const TomlReader& table, const SourceKey& source) {
-  for (const char* option : {"seed", "outlier_probability", "label_classes"}) {
+  for (const char* option : {"seed", "outlier_probability", "label_classes", "field"}) {
     const auto& taken = source.options;
     if (table.has(option) && std::find(taken.begin(), taken.end(), option) == taken.end()) {
       table.fail(option, fmt::format("does not apply to {} lengths", source.key));
@@ -91,10 +95,36 @@ void read_source(const TomlReader& table, const SourceKey& key, LengthSource& so
       source.max = normal.integer("max", 1, kMaxSampleLength);
       break;
     }
-    case Kind::Histogram:
-    case Kind::File:
+    case Kind::Jsonl:
+      source.field = table.text_or("field", "length");
       source.file = resolved_path(table, key.key);
       break;
+    case Kind::Histogram:
+    case Kind::File:
+    case Kind::Plan:
+      source.file = resolved_path(table, key.key);
+      break;
+    case Kind::Mixture:
+      break;  // read_mixture(): its parts are sources themselves.
+  }
+}
+
+/// [{ weight = 0.9, log_normal = { … } }, { weight = 0.1, constant = 2048 }]
+void read_mixture(const TomlReader& table, const Scenario& scenario, LengthSource& source) {
+  for (const TomlValue& item : table.list("mixture")) {
+    const TomlReader part(table.document(), item, table.path() + ".mixture");
+    if (item.kind != TomlValue::Kind::Table) {
+      part.fail(fmt::format("expected a list of {{ weight = 0.9, constant = 128 }}, got {}",
+                            describe(item)));
+    }
+    if (part.has("mixture")) {
+      part.fail("mixture", "a mixture of mixtures; list its parts here");
+    }
+    source.weights.push_back(part.number("weight"));
+    source.parts.push_back(read_lengths(part, scenario));
+    if (has_own_count(source.parts.back()) && source.parts.back().kind != Kind::Histogram) {
+      part.fail("a file has its own number of lengths; mix distributions and histograms");
+    }
   }
 }
 
@@ -133,6 +163,9 @@ LengthSource read_lengths(const TomlReader& table, const Scenario& scenario) {
                fmt::format("{} is no probability; expected 0 .. 1", source.outlier_probability));
   }
   read_source(table, key, source);
+  if (key.kind == Kind::Mixture) {
+    read_mixture(table, scenario, source);
+  }
   try {
     check_lengths(source);
   } catch (const InputError& error) {
@@ -140,7 +173,7 @@ LengthSource read_lengths(const TomlReader& table, const Scenario& scenario) {
   }
   const std::int64_t longest = longest_length(source);
   if (scenario.model.max_length > 0 && longest > scenario.model.max_length &&
-      key.kind != Kind::Histogram && key.kind != Kind::File) {
+      !has_own_count(source)) {
     table.fail(key.key,
                fmt::format("samples of up to {} tokens, but the model takes {} (model.max_length)",
                            longest,
@@ -152,9 +185,7 @@ LengthSource read_lengths(const TomlReader& table, const Scenario& scenario) {
 void read_data(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "data");
   scenario.lengths = read_lengths(table.table("lengths"), scenario);
-  const bool has_own_count =
-      scenario.lengths.kind == Kind::File || scenario.lengths.kind == Kind::Histogram;
-  if (table.has("samples") || !has_own_count) {
+  if (table.has("samples") || !has_own_count(scenario.lengths)) {
     scenario.samples = table.integer("samples", 1, kMaxSampleCount);
     if (scenario.samples < scenario.ranks) {
       table.fail("samples",

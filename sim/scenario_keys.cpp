@@ -26,6 +26,10 @@ const std::vector<std::string>& length_keys() {
                                                  "log_normal",
                                                  "histogram",
                                                  "file",
+                                                 "jsonl",
+                                                 "field",
+                                                 "plan",
+                                                 "mixture",
                                                  "seed",
                                                  "cap",
                                                  "outlier_probability",
@@ -39,6 +43,15 @@ std::vector<std::string> policy_keys() {
   keys.insert(keys.end(), parameters.begin(), parameters.end());
   keys.insert(keys.end(), {"weighting", "lengths"});
   return keys;
+}
+
+const std::vector<std::string>& mixture_keys() {
+  static const std::vector<std::string> kKeys = [] {
+    std::vector<std::string> keys = length_keys();
+    keys.emplace_back("weight");
+    return keys;
+  }();
+  return kKeys;
 }
 
 /// The whole file format. scenarios/README.md describes every key.
@@ -81,10 +94,14 @@ const std::vector<TableKeys>& all_tables() {
       {"data.loading", {"batch", "per_token", "plan_every", "plan"}},
       {"data.lengths", length_keys()},
       {"data.lengths.log_normal", {"mu", "sigma", "min", "max"}},
+      {"data.lengths.mixture", mixture_keys()},
+      {"data.lengths.mixture.log_normal", {"mu", "sigma", "min", "max"}},
       {"data.sampler", {"kind", "shuffle", "seed", "drop_last"}},
       {"policy", policy_keys()},
       {"policy.lengths", length_keys()},
       {"policy.lengths.log_normal", {"mu", "sigma", "min", "max"}},
+      {"policy.lengths.mixture", mixture_keys()},
+      {"policy.lengths.mixture.log_normal", {"mu", "sigma", "min", "max"}},
       {"published", {"figure", "value", "source", "note", "ranks", "parameters", "bandwidth",
                      "zero_stage", "optimizer_bytes", "hook", "powersgd_rank", "topk_fraction",
                      "bucket_cap", "samples", "length", "speed"}},

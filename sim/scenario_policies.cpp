@@ -84,9 +84,7 @@ PolicySpec read_policy(const TomlReader& unnamed,
   spec.weighting = read_choice(table, "weighting", "none", weightings());
   if (table.has("lengths")) {
     spec.lengths = read_lengths(table.table("lengths"), scenario);
-    const bool has_own_count = spec.lengths->kind == LengthSource::Kind::File ||
-                               spec.lengths->kind == LengthSource::Kind::Histogram;
-    if (scenario.samples == 0 && !has_own_count) {
+    if (scenario.samples == 0 && !has_own_count(*spec.lengths)) {
       table.fail("lengths", "data.samples is missing, so the number of samples is not known");
     }
   }

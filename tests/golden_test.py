@@ -73,6 +73,10 @@ def test_the_blame():
     )
 
 
+def test_the_lengths():
+    check("lengths_gsm8k", "lengths", "--file", "scenarios/lengths/gsm8k_train_qa.json")
+
+
 def test_the_models():
     check("models", "models")
 

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <numeric>
 #include <string_view>
 
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
+#include "costmodel/json_lines.h"
+#include "costmodel/plan_file.h"
 #include "sim/batching/histogram.h"
 #include "sim/batching/random.h"
 
@@ -63,6 +67,10 @@ Lengths log_normal(const LengthSource& source, std::size_t count) {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - random.random()));
     const double normal = radius * std::cos(2.0 * std::numbers::pi * random.random());
     length = rounded(std::exp(source.mu + source.sigma * normal), source);
+    // Drawn only where asked for, so that plain log-normal lengths keep their stream.
+    if (source.outlier_probability > 0 && random.random() < source.outlier_probability) {
+      length = source.max;
+    }
   }
   return lengths;
 }
@@ -91,6 +99,15 @@ std::int64_t parse_length(std::string_view word, const SourcePlace& place) {
   return length;
 }
 
+void check_count(const std::string& path, std::size_t found, std::size_t count) {
+  if (found == 0 || found < count) {
+    throw InputError(fmt::format("{}: error: {} lengths, but {} samples are asked for",
+                                 printable(path),
+                                 found,
+                                 std::max<std::size_t>(count, 1)));
+  }
+}
+
 Lengths file_lengths(const std::string& path, std::size_t count) {
   const std::string text = read_text(path);
   Lengths lengths;
@@ -109,12 +126,7 @@ Lengths file_lengths(const std::string& path, std::size_t count) {
       return lengths;
     }
   }
-  if (lengths.empty() || lengths.size() < count) {
-    throw InputError(fmt::format("{}: error: {} lengths, but {} samples are asked for",
-                                 path,
-                                 lengths.size(),
-                                 std::max<std::size_t>(count, 1)));
-  }
+  check_count(path, lengths.size(), count);
   return lengths;
 }
 
@@ -122,6 +134,77 @@ void require(bool holds, const char* message) {
   if (!holds) {
     throw InputError(message);
   }
+}
+
+std::int64_t jsonl_length(JsonReader reader, const std::string& field) {
+  const Json& value = reader.get(field);
+  std::int64_t length = 0;
+  if (value.is_array()) {
+    length = static_cast<std::int64_t>(value.size());
+  } else if (value.is_number_integer()) {
+    length = value.get<std::int64_t>();
+  } else {
+    reader.fail(field, "expected a length, or a list of tokens; a text has no length in tokens");
+  }
+  if (length < 1 || length > kMaxSampleLength) {
+    reader.fail(field, fmt::format("length {} is outside 1 .. {}", length, kMaxSampleLength));
+  }
+  return length;
+}
+
+Lengths jsonl_lengths(const LengthSource& source, std::size_t count) {
+  JsonLines lines(source.file, CutLine::Refuse);
+  Lengths lengths;
+  while ((count == 0 || lengths.size() < count) && lines.next()) {
+    lengths.push_back(jsonl_length(lines.reader(), source.field));
+  }
+  check_count(source.file, lengths.size(), count);
+  return lengths;
+}
+
+/// Ids that no batch of the plan holds are left out; the others keep their order.
+Lengths plan_lengths(const std::string& path, std::size_t count) {
+  std::map<std::int64_t, std::int64_t> by_id;
+  for (const MicroBatch& batch : read_plan(path).micro_batches) {
+    for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+      by_id[batch.samples[i]] = batch.lengths[i];
+    }
+  }
+  Lengths lengths;
+  for (const auto& [id, length] : by_id) {
+    if (count == 0 || lengths.size() < count) {
+      lengths.push_back(length);
+    }
+  }
+  check_count(path, lengths.size(), count);
+  return lengths;
+}
+
+Lengths mixture(const LengthSource& source, std::size_t count) {
+  PythonRandom random(source.seed);
+  const double all = std::accumulate(source.weights.begin(), source.weights.end(), 0.0);
+  std::vector<std::size_t> part_of(count);
+  std::vector<std::int64_t> wanted(source.parts.size(), 0);
+  for (auto& part : part_of) {
+    double draw = random.random() * all;
+    part = 0;
+    while (part + 1 < source.parts.size() && draw >= source.weights[part]) {
+      draw -= source.weights[part++];
+    }
+    ++wanted[part];
+  }
+  std::vector<Lengths> of_part(source.parts.size());
+  for (std::size_t part = 0; part < source.parts.size(); ++part) {
+    if (wanted[part] > 0) {
+      of_part[part] = generate_lengths(source.parts[part], wanted[part]);
+    }
+  }
+  std::vector<std::size_t> taken(source.parts.size(), 0);
+  Lengths lengths;
+  for (const std::size_t part : part_of) {
+    lengths.push_back(of_part[part][taken[part]++]);
+  }
+  return lengths;
 }
 
 Lengths drawn_lengths(const LengthSource& source, std::int64_t count) {
@@ -139,11 +222,22 @@ Lengths drawn_lengths(const LengthSource& source, std::int64_t count) {
       return sample_histogram(read_histogram(source.file), count, source.seed);
     case Kind::File:
       return file_lengths(source.file, size);
+    case Kind::Jsonl:
+      return jsonl_lengths(source, size);
+    case Kind::Plan:
+      return plan_lengths(source.file, size);
+    case Kind::Mixture:
+      return mixture(source, size);
   }
   throw InputError("unknown kind of length source");
 }
 
 }  // namespace
+
+bool has_own_count(const LengthSource& source) {
+  return source.kind == Kind::Histogram || source.kind == Kind::File ||
+         source.kind == Kind::Jsonl || source.kind == Kind::Plan;
+}
 
 void check_lengths(const LengthSource& source) {
   require(source.cap >= 0, "cap: expected a length of at least 1, or 0 for no cut");
@@ -152,8 +246,19 @@ void check_lengths(const LengthSource& source) {
             "constant: a sample is at least 1 token long, and at most 2^30");
     return;
   }
-  if (source.kind == Kind::Histogram || source.kind == Kind::File) {
+  if (has_own_count(source)) {
     require(!source.file.empty(), "the path of the file is empty");
+    require(source.kind != Kind::Jsonl || !source.field.empty(), "field: the name of a field");
+    return;
+  }
+  if (source.kind == Kind::Mixture) {
+    require(!source.parts.empty() && source.parts.size() == source.weights.size(),
+            "mixture: expected at least one part, each with its weight");
+    for (std::size_t i = 0; i < source.parts.size(); ++i) {
+      require(std::isfinite(source.weights[i]) && source.weights[i] > 0,
+              "mixture: a weight is more than 0");
+      check_lengths(source.parts[i]);
+    }
     return;
   }
   require(source.min >= 1, "the shortest length is below 1");
@@ -172,7 +277,16 @@ std::int64_t longest_length(const LengthSource& source) {
   std::int64_t longest = 0;
   if (source.kind == Kind::Constant) {
     longest = source.constant;
-  } else if (source.kind != Kind::Histogram && source.kind != Kind::File) {
+  } else if (source.kind == Kind::Mixture) {
+    for (const LengthSource& part : source.parts) {
+      const std::int64_t of_part = longest_length(part);
+      if (of_part == 0) {
+        longest = 0;
+        break;
+      }
+      longest = std::max(longest, of_part);
+    }
+  } else if (!has_own_count(source)) {
     longest = source.max;
   }
   return source.cap > 0 && (longest > source.cap || longest == 0) ? source.cap : longest;
@@ -180,8 +294,7 @@ std::int64_t longest_length(const LengthSource& source) {
 
 Lengths generate_lengths(const LengthSource& source, std::int64_t count) {
   check_lengths(source);
-  const bool has_own_count = source.kind == Kind::Histogram || source.kind == Kind::File;
-  require(has_own_count || count >= 1, "samples: expected at least 1");
+  require(has_own_count(source) || count >= 1, "samples: expected at least 1");
   require(count >= 0 && count <= kMaxSampleCount, "samples: at most 2^27");
   auto lengths = drawn_lengths(source, count);
   require(static_cast<std::int64_t>(lengths.size()) <= kMaxSampleCount, "samples: at most 2^27");

@@ -18,7 +18,10 @@ struct LengthSource {
     LogUniform,  ///< The token-skew lab's generator, bit-exact (see lengths.cpp).
     LogNormal,   ///< exp(mu + sigma z) rounded and clamped to min..max; z by Box-Muller, cosine.
     Histogram,   ///< A histogram file (see histogram.h).
-    File         ///< One length a line; blank lines and # comments are left out.
+    File,        ///< One length a line; blank lines and # comments are left out.
+    Jsonl,       ///< A field of every line of a JSONL file: a length, or a list whose size it is.
+    Plan,        ///< A plan file: the lengths of its samples, by sample id.
+    Mixture      ///< Each sample from one of `parts`, drawn by weight.
   };
   Kind kind = Kind::Constant;
   std::int64_t constant = 0;
@@ -26,18 +29,22 @@ struct LengthSource {
   std::int64_t max = 0;
   double mu = 0;
   double sigma = 1;
-  double outlier_probability = 0;  ///< LogUniform: this share of samples has length max.
+  double outlier_probability = 0;  ///< LogUniform, LogNormal: this share of samples has length max.
   std::int64_t label_classes = 0;  ///< LogUniform: a label is drawn from the same stream (0: none).
   std::uint64_t seed = 0;          ///< Of Python's generator; Histogram: of torch.randperm.
-  std::string file;                ///< Histogram or File: a path that can be opened.
-  std::int64_t cap = 0;            ///< Cut longer samples to this (0: no cut).
+  std::string file;                ///< Histogram, File, Jsonl or Plan: a path that can be opened.
+  std::string field;               ///< Jsonl: the field's name.
+  std::vector<double> weights;     ///< Mixture: of the parts, more than 0; any sum.
+  std::vector<LengthSource> parts;  ///< Mixture: sources that can give any number of lengths.
+  std::int64_t cap = 0;             ///< Cut longer samples to this (0: no cut).
 };
 
 /// `count` lengths, each >= 1.
 ///
 /// A histogram is sampled without replacement: all its lengths ascending, permuted with
 /// torch.randperm(seed), the first `count`; beyond its size another permutation with seed + 1
-/// follows, and so on. Count 0 takes all of a file (in order) or histogram (one permutation).
+/// follows, and so on. Count 0 takes all of a file (in order) or histogram (one permutation). A
+/// mixture draws the part of each sample from Python's generator, and takes the part's next length.
 /// Raises:
 ///     InputError: file missing or malformed (with its place), a length outside 1 ..
 ///     kMaxSampleLength, fewer lengths in the file than `count`, more than kMaxSampleCount, or
@@ -47,6 +54,9 @@ struct LengthSource {
 
 /// Raises InputError: min > max, a length < 1, a probability outside 0 .. 1, sigma < 0, …
 void check_lengths(const LengthSource& source);
+
+/// True when the source has a number of lengths of its own, so that `samples` may be left out.
+[[nodiscard]] bool has_own_count(const LengthSource& source);
 
 /// The longest sample the source can give, known without opening a file; 0 when it cannot be known.
 [[nodiscard]] std::int64_t longest_length(const LengthSource& source);

@@ -24,6 +24,7 @@ constexpr std::array kCommands = {
     Command{"replay", "a recorded program under the simulator's rules", replay_command},
     Command{"validate", "predicted against measured", validate_command},
     Command{"trace", "a Chrome trace for Perfetto", trace_command},
+    Command{"lengths", "what the sample lengths look like", lengths_command},
     Command{"policies", "the batching policies there are", policies_command},
     Command{"models", "the model presets there are", models_command},
     Command{"profiles", "the calibrated machines there are", profiles_command},

@@ -33,6 +33,7 @@ int buckets_command(const std::vector<std::string>& arguments);
 int figures_command(const std::vector<std::string>& arguments);
 int replay_command(const std::vector<std::string>& arguments);
 int validate_command(const std::vector<std::string>& arguments);
+int lengths_command(const std::vector<std::string>& arguments);
 int trace_command(const std::vector<std::string>& arguments);
 int policies_command(const std::vector<std::string>& arguments);
 int models_command(const std::vector<std::string>& arguments);

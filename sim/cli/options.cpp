@@ -70,8 +70,20 @@ bool OptionParser::parse(const std::vector<std::string>& arguments) {
   return true;
 }
 
-CommonOptions OptionParser::common() const {
+CommonOptions OptionParser::output_options() const {
   CommonOptions options;
+  options.json = has("json") ? get<std::string>("json") : "";
+  options.csv = has("csv") ? get<std::string>("csv") : "";
+  options.quiet = get<bool>("quiet");
+  if (options.json == "-" && options.csv == "-") {
+    throw InputError("stepsim " + command_ +
+                     ": error: JSON and CSV cannot both go to standard output");
+  }
+  return options;
+}
+
+CommonOptions OptionParser::common() const {
+  CommonOptions options = output_options();
   if (!has("scenario")) {
     throw InputError("stepsim " + command_ + ": error: no scenario file given; see: stepsim " +
                      command_ + " --help");
@@ -89,13 +101,6 @@ CommonOptions OptionParser::common() const {
   if (has("set")) {
     const auto more = get<std::vector<std::string>>("set");
     options.set.insert(options.set.end(), more.begin(), more.end());
-  }
-  options.json = has("json") ? get<std::string>("json") : "";
-  options.csv = has("csv") ? get<std::string>("csv") : "";
-  options.quiet = get<bool>("quiet");
-  if (options.json == "-" && options.csv == "-") {
-    throw InputError("stepsim " + command_ +
-                     ": error: JSON and CSV cannot both go to standard output");
   }
   return options;
 }

@@ -38,6 +38,8 @@ class OptionParser {
   [[nodiscard]] T get(const std::string& name) const {
     return values_[name].as<T>();
   }
+  /// --json, --csv and --quiet alone. Raises InputError: both go to standard output.
+  [[nodiscard]] CommonOptions output_options() const;
   /// Raises InputError when the scenario is missing.
   [[nodiscard]] CommonOptions common() const;
 

@@ -259,3 +259,74 @@ TEST_CASE("contradicting parameters are bad input") {
   CHECK(error_of(source(Kind::Uniform), 0) == "samples: expected at least 1");
   CHECK(error_of(source(Kind::Uniform), kMaxSampleCount + 1) == "samples: at most 2^27");
 }
+
+TEST_CASE("lengths: a field of a JSONL file, as a number or as a list of tokens") {
+  LengthSource jsonl =
+      from_file(Kind::Jsonl, "{\"n\": 5}\n{\"n\": [7, 8, 9]}\n\n{\"n\": 2, \"more\": \"x\"}\n");
+  jsonl.field = "n";
+  CHECK(generate_lengths(jsonl, 0) == Ids{5, 3, 2});
+  CHECK(generate_lengths(jsonl, 2) == Ids{5, 3});
+  CHECK(error_of(jsonl, 4) == "FILE: error: 3 lengths, but 4 samples are asked for");
+  jsonl.field = "m";
+  CHECK(error_of(jsonl, 0).rfind("FILE:1: error:", 0) == 0);
+  jsonl.field = "";
+  CHECK(error_of(jsonl, 0) == "field: the name of a field");
+  LengthSource text = from_file(Kind::Jsonl, "{\"n\": 1}\n{\"n\": \"words\"}\n");
+  text.field = "n";
+  CHECK(error_of(text, 0).find("a text has no length in tokens") != std::string::npos);
+  CHECK(error_of(text, 0).rfind("FILE:2", 0) == 0);
+  LengthSource empty = from_file(Kind::Jsonl, "{\"n\": []}\n");
+  empty.field = "n";
+  CHECK(error_of(empty, 0).find("length 0 is outside") != std::string::npos);
+}
+
+TEST_CASE("lengths: a plan gives back the lengths of its samples, by id") {
+  const LengthSource plan = from_file(
+      Kind::Plan,
+      R"({"format":"stepsim-plan/1","scenario":"s","policy":"p","seed":0,"ranks":1,"steps":1,)"
+      R"("warmup_steps":0,"model":{"name":"b","family":"blocks","layers":1,"hidden":1,"heads":1,)"
+      R"("ffn":1,"vocab":1,"max_length":64,"dtype":"f32","parameter_dtype":"f32",)"
+      R"("attention":"dense","block_elements":4},"optimizer":"sgd","initial_buckets":[[0]],)"
+      R"("buckets":[[0]]})"
+      "\n"
+      R"({"step":0,"rank":0,"micro_batch":0,"samples":[4,1],"lengths":[9,3],"max_length":9,)"
+      R"("useful_tokens":12,"padded_tokens":18,"loss_scale":1})"
+      "\n");
+  CHECK(generate_lengths(plan, 0) == Ids{3, 9});
+}
+
+TEST_CASE("lengths: a mixture draws its parts by weight") {
+  LengthSource mixed;
+  mixed.kind = Kind::Mixture;
+  mixed.seed = 3;
+  LengthSource shorter;
+  shorter.constant = 10;
+  LengthSource longer;
+  longer.constant = 1000;
+  mixed.parts = {shorter, longer};
+  mixed.weights = {3, 1};
+  const Ids lengths = generate_lengths(mixed, 20'000);
+  const auto many = std::count(lengths.begin(), lengths.end(), 1000);
+  CHECK(many > 4800);  // 5000 expected, standard deviation 61.
+  CHECK(many < 5200);
+  CHECK(lengths == generate_lengths(mixed, 20'000));
+  CHECK(longest_length(mixed) == 1000);
+  mixed.weights = {3, 0};
+  CHECK(error_of(mixed, 10) == "mixture: a weight is more than 0");
+  mixed.weights = {3};
+  CHECK(error_of(mixed, 10).rfind("mixture: expected", 0) == 0);
+}
+
+TEST_CASE("lengths: log-normal lengths with outliers at the cap") {
+  LengthSource normal = source(Kind::LogNormal);
+  normal.mu = 2.5;
+  normal.sigma = 0.1;
+  const auto at_cap = [&] {
+    const Ids lengths = generate_lengths(normal, 10'000);
+    return std::count(lengths.begin(), lengths.end(), normal.max);
+  };
+  CHECK(at_cap() < 10);
+  normal.outlier_probability = 0.1;
+  CHECK(at_cap() > 900);
+  CHECK(at_cap() < 1100);
+}

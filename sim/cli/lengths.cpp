@@ -1,0 +1,157 @@
+#include "sim/batching/lengths.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
+#include "sim/batch_plan.h"
+#include "sim/batching/histogram.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/length_summary.h"
+#include "sim/report/table.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim lengths SCENARIO [--policy NAME] [options]\n"
+    "       stepsim lengths --file FILE [--field NAME] [options]\n\n"
+    "What the sample lengths look like: percentiles, tail, padding of random batches.\n"
+    "FILE: one length a line, .jsonl with a field, or a histogram or plan of Stepsim.\n\n"
+    "examples:\n"
+    "  stepsim lengths scenarios/sst2_distilbert.toml\n"
+    "  stepsim lengths --file scenarios/lengths/gsm8k_train_qa.json\n"
+    "  stepsim lengths --file tokens.jsonl --field input_ids\n";
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+/// The kind of a file by its name, and for JSONL by its first line.
+LengthSource source_of(const std::string& file, const std::string& field) {
+  LengthSource source;
+  source.file = file;
+  source.field = field;
+  source.kind = LengthSource::Kind::File;
+  if (ends_with(file, ".json")) {
+    source.kind = LengthSource::Kind::Histogram;
+  } else if (ends_with(file, ".jsonl")) {
+    const std::string text = read_text(file);
+    const bool plan = text.substr(0, text.find('\n')).find("stepsim-plan/") != std::string::npos;
+    source.kind = plan ? LengthSource::Kind::Plan : LengthSource::Kind::Jsonl;
+  }
+  return source;
+}
+
+std::string summary_text(const std::string& title, const LengthSummary& s) {
+  std::string text = title + "\n\n";
+  text += fmt::format("samples      {}\n", s.samples);
+  text += fmt::format("tokens       {}\n", s.tokens);
+  text += fmt::format("mean         {:.1f}, standard deviation {:.1f}\n", s.mean, s.std);
+  text += fmt::format("shortest     {}, longest {}\n", s.shortest, s.longest);
+  text += fmt::format("tail         the longest 1 % of the samples hold {:.1f} % of the tokens\n",
+                      100 * s.longest_percent_tokens);
+  text += fmt::format("padding      {:.1f} % in batches of 8 samples as they come\n\n",
+                      100 * s.padding_in_random_batches);
+  std::vector<std::string> names;
+  std::vector<std::string> values;
+  for (const auto& [percent, length] : s.percentiles) {
+    names.push_back(fmt::format("p{:g}", percent));
+    values.push_back(std::to_string(length));
+  }
+  Table percentiles(names);
+  percentiles.add(values);
+  text += percentiles.text() + "\n";
+  std::int64_t most = 1;
+  for (const LengthBar& bar : s.bars) {
+    most = std::max(most, bar.samples);
+  }
+  Table bars({"length", "samples", "of the samples", "of the tokens", ""});
+  for (const LengthBar& bar : s.bars) {
+    const auto width = static_cast<std::size_t>(40 * bar.samples / most);
+    bars.add(
+        {bar.low == bar.high ? std::to_string(bar.low) : fmt::format("{}..{}", bar.low, bar.high),
+         std::to_string(bar.samples),
+         fmt::format("{:.1f} %",
+                     100 * static_cast<double>(bar.samples) / static_cast<double>(s.samples)),
+         fmt::format("{:.1f} %", 100 * bar.token_share),
+         fmt::format("{:<40}", std::string(width, '#'))});
+  }
+  return text + bars.text();
+}
+
+Json summary_json(const LengthSummary& s) {
+  Json percentiles = Json::object();
+  for (const auto& [percent, length] : s.percentiles) {
+    percentiles[fmt::format("p{:g}", percent)] = length;
+  }
+  Json bars = Json::array();
+  for (const LengthBar& bar : s.bars) {
+    bars.push_back({{"low", bar.low},
+                    {"high", bar.high},
+                    {"samples", bar.samples},
+                    {"token_share", bar.token_share}});
+  }
+  return {{"format", "stepsim-length-summary/1"},
+          {"samples", s.samples},
+          {"tokens", s.tokens},
+          {"mean", s.mean},
+          {"std", s.std},
+          {"shortest", s.shortest},
+          {"longest", s.longest},
+          {"longest_percent_tokens", s.longest_percent_tokens},
+          {"padding_in_batches_of_8", s.padding_in_random_batches},
+          {"percentiles", std::move(percentiles)},
+          {"bars", std::move(bars)}};
+}
+
+}  // namespace
+
+int lengths_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("lengths", kUsage);
+  parser.add_common();
+  parser.add()("policy", po::value<std::string>()->default_value(""), "policy with its own data")(
+      "file", po::value<std::string>(), "FILE of lengths, in place of a scenario")(
+      "field", po::value<std::string>()->default_value("length"), "NAME: field of a .jsonl file");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  if (parser.has("file") == parser.has("scenario")) {
+    throw InputError("stepsim lengths: error: give a scenario or --file FILE, one of them");
+  }
+  std::vector<std::int64_t> lengths;
+  std::string title;
+  CommonOptions common;
+  if (parser.has("file")) {
+    common = parser.output_options();
+    title = parser.get<std::string>("file");
+    lengths = generate_lengths(source_of(title, parser.get<std::string>("field")), 0);
+  } else {
+    common = parser.common();
+    const Scenario scenario = load_scenario(common);
+    title = "data of scenario " + scenario.name;
+    lengths = data_lengths(scenario, find_policy(scenario, parser.get<std::string>("policy")));
+  }
+  const LengthSummary summary = summarise_lengths(std::move(lengths));
+  print_text(common, summary_text(title, summary));
+  if (!common.json.empty()) {
+    write_text_atomically(common.json, summary_json(summary).dump(1) + "\n");
+  }
+  if (!common.csv.empty()) {
+    std::string csv = "low,high,samples,token_share\n";
+    for (const LengthBar& bar : summary.bars) {
+      csv += fmt::format("{},{},{},{}\n", bar.low, bar.high, bar.samples, bar.token_share);
+    }
+    write_text_atomically(common.csv, csv);
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

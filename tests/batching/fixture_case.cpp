@@ -87,6 +87,10 @@ IdLists FixtureFile::matrix(const Json& value) const {
   return result;
 }
 
+Ids FixtureFile::counts(const std::string& histogram_id) const {
+  return histogram(histogram_id).at("counts_len1_up").get<Ids>();
+}
+
 Ids FixtureFile::recipe(const Json& value) const {
   const auto name = value.at("recipe").get<std::string>();
   if (name == "mt_mod") {

@@ -25,6 +25,8 @@ class FixtureFile {
   [[nodiscard]] Ids numbers(const Json& value) const;
   /// The recipe mt_mod_matrix, or a list of lists.
   [[nodiscard]] IdLists matrix(const Json& value) const;
+  /// [length - 1] how many sequences a histogram holds.
+  [[nodiscard]] Ids counts(const std::string& histogram_id) const;
 
  private:
   [[nodiscard]] Ids recipe(const Json& value) const;
@@ -66,6 +68,8 @@ struct CaseKind {
 [[nodiscard]] std::span<const CaseKind> budget_cases();
 [[nodiscard]] std::span<const CaseKind> bucket_cases();
 [[nodiscard]] std::span<const CaseKind> lab_cases();
+[[nodiscard]] std::span<const CaseKind> packing_cases();
+[[nodiscard]] std::span<const CaseKind> balance_cases();
 
 /// Where `got` differs from `expected`, "" when it does not. Every member of `expected` must be
 /// there; floating numbers agree to a relative 1e-9.

@@ -17,8 +17,13 @@ namespace {
 
 const CaseKind* find_kind(const std::string& id) {
   const CaseKind* best = nullptr;
-  for (const auto kinds :
-       {sampling_cases(), min_max_cases(), budget_cases(), bucket_cases(), lab_cases()}) {
+  for (const auto kinds : {sampling_cases(),
+                           min_max_cases(),
+                           budget_cases(),
+                           bucket_cases(),
+                           lab_cases(),
+                           packing_cases(),
+                           balance_cases()}) {
     for (const CaseKind& kind : kinds) {
       if (id.starts_with(kind.prefix) &&
           (best == nullptr || kind.prefix.size() > best->prefix.size())) {

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace stepsim {
+
+/// `count` packs that hold sequences of these lengths.
+struct PackStrategy {
+  std::int64_t count = 0;
+  std::vector<std::int64_t> lengths;  ///< Ascending.
+  bool operator==(const PackStrategy&) const = default;
+};
+
+/// Which packs there are, and how many of each.
+struct HistogramPacking {
+  std::vector<PackStrategy> strategies;  ///< Ascending by lengths, each once.
+
+  [[nodiscard]] std::int64_t packs() const;
+  [[nodiscard]] std::int64_t sequences() const;
+  [[nodiscard]] std::int64_t tokens() const;
+};
+
+/// Longest-pack-first histogram packing: from the longest sequences down, each length goes into the
+/// packs of the smallest sufficient free space, as often as it fits.
+///
+/// Args:
+///     counts: [length - 1] sequences of that length, 1 .. the capacity of a pack.
+///     max_sequences: Of one pack, >= 1.
+/// Source: Krell et al., "Efficient Sequence Packing without Cross-contamination" (2021).
+[[nodiscard]] HistogramPacking pack_longest_first(std::span<const std::int64_t> counts,
+                                                  std::int64_t max_sequences);
+
+/// Shortest-pack-first histogram packing: into the packs of the largest free space, one sequence
+/// each. Args and source as above.
+[[nodiscard]] HistogramPacking pack_shortest_first(std::span<const std::int64_t> counts,
+                                                   std::int64_t max_sequences);
+
+}  // namespace stepsim

@@ -95,7 +95,8 @@ const std::vector<PolicyRow>& policy_rows() {
          number_or("length_bucket_step", 1.1),
          flag_or("drop_long_sequences", false)},
         "Tensor2Tensor batching_scheme with shard_multiplier"},
-       t2t_epoch},
+       t2t_epoch,
+       check_t2t},
       {{"hf_group_by_length",
         "mega-batches of shuffled samples, each sorted by falling length, the longest sample "
         "first of all; consecutive batches go to consecutive ranks, short ones are filled with "

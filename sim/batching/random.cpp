@@ -91,12 +91,7 @@ std::uint64_t PythonRandom::below(std::uint64_t n) {
   if (n == 0 || n > std::numeric_limits<std::uint32_t>::max()) {
     throw std::invalid_argument("PythonRandom::below: n is outside 1 .. 2^32 - 1");
   }
-  const auto shift = static_cast<unsigned>(32 - std::bit_width(n));
-  std::uint32_t drawn = next_u32() >> shift;
-  while (drawn >= n) {
-    drawn = next_u32() >> shift;
-  }
-  return drawn;
+  return draw_below(static_cast<std::uint32_t>(n));
 }
 
 std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed) {

@@ -23,11 +23,21 @@ class PythonRandom {
   template <typename T>
   void shuffle(std::span<T> items) {
     for (std::size_t i = items.size(); i-- > 1;) {
-      std::swap(items[i], items[below(i + 1)]);
+      std::swap(items[i], items[draw_below(static_cast<std::uint32_t>(i + 1))]);
     }
   }
 
  private:
+  /// 1 <= n. As many high bits as n has, drawn again while too large.
+  std::uint32_t draw_below(std::uint32_t n) {
+    const int shift = std::countl_zero(n);
+    std::uint32_t drawn = next_u32() >> shift;
+    while (drawn >= n) {
+      drawn = next_u32() >> shift;
+    }
+    return drawn;
+  }
+
   std::mt19937 generator_;
 };
 

@@ -177,6 +177,50 @@ TEST_CASE("a policy that cannot be made says what is wrong") {
         "unknown weighting 'tokens'; did you mean 'token'? known: none, sample, token");
 }
 
+TEST_CASE("parameters of a kind that contradict each other are named") {
+  using List = std::vector<std::int64_t>;
+  CHECK(error_of(spec("fairseq_max_tokens", {})) ==
+        "neither max_tokens nor max_sentences is given");
+  CHECK(error_of(spec("lhotse_dynamic", {{"quadratic_duration", 30}})) ==
+        "neither max_duration nor max_cuts is given");
+  CHECK(error_of(spec("lhotse_dynamic", {{"max_duration", -1.5}})) ==
+        "max_duration: -1.5 is no finite number above 0");
+  CHECK(error_of(spec("fairseq_fixed_shapes",
+                      {{"shape_batch_sizes", List{8, 4}}, {"shape_lengths", List{16}}})) ==
+        "shape_batch_sizes has 2 entries and shape_lengths 1; a shape is one of each");
+  CHECK(
+      error_of(spec("tf_bucket_by_sequence_length",
+                    {{"bucket_boundaries", List{8, 8}}, {"bucket_batch_sizes", List{4, 2, 1}}})) ==
+      "bucket_boundaries: expected lengths that ascend");
+  CHECK(error_of(spec("tf_bucket_by_sequence_length",
+                      {{"bucket_boundaries", List{8, 16}}, {"bucket_batch_sizes", List{4, 2}}})) ==
+        "bucket_batch_sizes: 2 sizes for 2 boundaries; expected one size more");
+  CHECK(error_of(spec("nemo_bucketing",
+                      {{"bucket_duration_bins", List{}}, {"bucket_batch_size", List{}}})) ==
+        "bucket_batch_size: 0 sizes for 0 bins; expected one each");
+  CHECK(error_of(spec("tensor2tensor", {{"length_bucket_step", 0.5}})) ==
+        "length_bucket_step: 0.5 is no factor above 1");
+  CHECK(error_of(spec("opennmt", {{"batch_type", std::string("token")}})) ==
+        "batch_type: unknown value 'token'; did you mean 'tokens'? known: sents, tokens");
+}
+
+TEST_CASE("data that a kind cannot batch is bad input") {
+  const Lengths lengths = {3, 50, 4, 60};
+  CHECK_THROWS_WITH_AS(
+      (void)batches(spec("fairseq_max_tokens", {{"max_tokens", 55}}), in_order(lengths, 1)),
+      "sample 3 is 60 tokens long, above max_tokens 55",
+      InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)batches(spec("espnet_numel", {{"batch_bins", 100}}), in_order(lengths, 5)),
+      "a batch of 4 samples cannot be dealt out to 5 ranks",
+      InputError);
+  CHECK_THROWS_WITH_AS((void)batches(spec("deepspeed_variable_batch",
+                                          {{"max_tokens", 100}, {"effective_batch_size", 3}}),
+                                     in_order(lengths, 2)),
+                       "effective_batch_size: 2 ranks do not divide 3 micro-batches of one step",
+                       InputError);
+}
+
 TEST_CASE("the plan hash is FNV-1a over ids, ends of batches and ends of ranks") {
   // One rank without a batch: FNV-1a of the bytes fe ff ff ff.
   CHECK(plan_hash({{}}) == "7053767088d9a6c0");

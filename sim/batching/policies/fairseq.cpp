@@ -184,7 +184,7 @@ EpochBatches fairseq_epoch(const PolicyParameters& parameters, const PolicyInput
 
 void check_fairseq(const PolicyParameters& parameters) {
   if (!parameters.has("max_tokens") && !parameters.has("max_sentences")) {
-    throw InputError("policy kind 'fairseq_max_tokens' needs max_tokens or max_sentences");
+    throw InputError("neither max_tokens nor max_sentences is given");
   }
 }
 

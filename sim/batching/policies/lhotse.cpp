@@ -1,7 +1,6 @@
 #include "sim/batching/policies/lhotse.h"
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
 
 #include <fmt/core.h>
@@ -41,6 +40,47 @@ class Filling {
   double longest_ = 0;
 };
 
+/// Cuts in order of arrival, removed from anywhere, mostly from the front.
+class CutQueue {
+ public:
+  [[nodiscard]] std::size_t size() const { return cuts_.size() - first_; }
+  [[nodiscard]] bool empty() const { return size() == 0; }
+  [[nodiscard]] std::int64_t operator[](std::size_t i) const { return cuts_[first_ + i]; }
+  [[nodiscard]] auto begin() const { return cuts_.begin() + static_cast<std::ptrdiff_t>(first_); }
+  [[nodiscard]] auto end() const { return cuts_.end(); }
+  void push_back(std::int64_t cut) { cuts_.push_back(cut); }
+
+  void remove(std::vector<std::uint32_t> positions) {
+    std::sort(positions.begin(), positions.end());
+    if (positions.back() + 1 == positions.size()) {
+      first_ += positions.size();
+    } else {
+      close_gaps(positions);
+    }
+    if (2 * first_ > cuts_.size()) {
+      cuts_.erase(cuts_.begin(), begin());
+      first_ = 0;
+    }
+  }
+
+ private:
+  void close_gaps(const std::vector<std::uint32_t>& positions) {
+    std::size_t kept = first_ + positions.front();
+    auto next = positions.begin();
+    for (std::size_t i = kept; i < cuts_.size(); ++i) {
+      if (next != positions.end() && first_ + *next == i) {
+        ++next;
+      } else {
+        cuts_[kept++] = cuts_[i];
+      }
+    }
+    cuts_.resize(kept);
+  }
+
+  Ids cuts_;
+  std::size_t first_ = 0;  ///< What stands before it is gone.
+};
+
 /// Draws batches from buckets that are refilled from `order`.
 class Bucketer {
  public:
@@ -68,8 +108,8 @@ class Bucketer {
 
  private:
   struct Bucket {
-    std::deque<std::int64_t> cuts;  ///< In order of arrival.
-    bool ready = false;             ///< They fill a batch in that order.
+    CutQueue cuts;
+    bool ready = false;  ///< They fill a batch in order of arrival.
   };
 
   void fill(std::int64_t count) {
@@ -149,15 +189,15 @@ class Bucketer {
   }
 
   Ids draw(std::size_t index) {
-    std::deque<std::int64_t>& cuts = buckets_[index].cuts;
-    std::vector<std::size_t> positions(cuts.size());
-    std::iota(positions.begin(), positions.end(), std::size_t{0});
+    CutQueue& cuts = buckets_[index].cuts;
+    std::vector<std::uint32_t> positions(cuts.size());
+    std::iota(positions.begin(), positions.end(), 0U);
     if (options_.shuffle) {
       random_.shuffle(std::span(positions));
     }
     Filling filling(limit(index));
     Ids batch;
-    for (const std::size_t position : positions) {
+    for (const std::uint32_t position : positions) {
       batch.push_back(cuts[position]);
       filling.add(durations_[static_cast<std::size_t>(cuts[position])]);
       if (filling.close_to_limit()) {
@@ -165,27 +205,9 @@ class Bucketer {
       }
     }
     positions.resize(batch.size());
-    remove(cuts, std::move(positions));
+    cuts.remove(std::move(positions));
     update(index);
     return batch;
-  }
-
-  static void remove(std::deque<std::int64_t>& cuts, std::vector<std::size_t> positions) {
-    std::sort(positions.begin(), positions.end());
-    if (positions.back() + 1 == positions.size()) {  // The head of the queue: no copy of the rest.
-      cuts.erase(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(positions.size()));
-      return;
-    }
-    std::size_t kept = positions.front();
-    std::size_t next = 0;
-    for (std::size_t i = positions.front(); i < cuts.size(); ++i) {
-      if (next < positions.size() && positions[next] == i) {
-        ++next;
-      } else {
-        cuts[kept++] = cuts[i];
-      }
-    }
-    cuts.resize(kept);
   }
 
   std::span<const std::int64_t> order_;
@@ -290,7 +312,7 @@ EpochBatches lhotse_bucketing_epoch(const PolicyParameters& parameters, const Po
 
 void check_lhotse(const PolicyParameters& parameters) {
   if (!parameters.has("max_duration") && !parameters.has("max_cuts")) {
-    throw InputError("needs max_duration or max_cuts");
+    throw InputError("neither max_duration nor max_cuts is given");
   }
 }
 

@@ -155,4 +155,11 @@ EpochBatches t2t_epoch(const PolicyParameters& parameters, const PolicyInput& in
                           input.ranks);
 }
 
+void check_t2t(const PolicyParameters& parameters) {
+  const double step = parameters.number("length_bucket_step");
+  if (step <= 1) {
+    throw InputError(fmt::format("length_bucket_step: {} is no factor above 1", step));
+  }
+}
+
 }  // namespace stepsim

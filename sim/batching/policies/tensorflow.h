@@ -60,4 +60,7 @@ struct T2tBuckets {
 /// Tensor2Tensor: samples that fill no batch are left out of the epoch.
 [[nodiscard]] EpochBatches t2t_epoch(const PolicyParameters& parameters, const PolicyInput& input);
 
+/// Raises InputError: a length_bucket_step of 1 or less.
+void check_t2t(const PolicyParameters& parameters);
+
 }  // namespace stepsim

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/batching/policy.h"
+
+namespace stepsim::test {
+
+/// A policy with parameters, and what it promises on any data set.
+struct PolicyExample {
+  /// Which samples occur more than once in an epoch: none, those that the sampler repeats to fill
+  /// the ranks, or those that the policy repeats itself.
+  enum class Repeats { None, Sampler, Own };
+  /// Whether ranks have equal numbers of batches: whenever their shares are equal, always, or not.
+  enum class Steps { LikeShares, Equal, Unequal };
+
+  PolicySpec spec;
+  bool loses = false;  ///< Leaves samples out even without drop_last.
+  Repeats repeats = Repeats::Sampler;
+  Steps steps = Steps::LikeShares;
+  std::int64_t max_padded = 0;   ///< Of a batch (0: no such limit).
+  std::int64_t max_samples = 0;  ///< The same.
+  bool draws = true;             ///< The seed changes the plan of a shuffled data set.
+};
+
+/// One example at least of every kind in policy_table(): about `batch` samples, or batch * longest
+/// tokens, a rank and step.
+[[nodiscard]] std::vector<PolicyExample> policy_examples(std::int64_t batch, std::int64_t longest);
+
+}  // namespace stepsim::test

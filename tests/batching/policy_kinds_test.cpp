@@ -1,0 +1,167 @@
+// What every kind of policy promises on any data set.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "sim/batching/policy.h"
+#include "tests/batching/policy_examples.h"
+
+using namespace stepsim;
+using namespace stepsim::test;
+
+namespace {
+
+struct RandomCase {
+  std::vector<std::int64_t> lengths;
+  PolicyInput input;
+  std::int64_t batch = 1;
+  std::int64_t longest = 1;
+};
+
+RandomCase random_case(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&random](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
+  RandomCase result;
+  result.input.ranks = static_cast<int>(1 + below(5));
+  result.longest = 1 + below(60);
+  result.batch = 1 + below(6);
+  result.lengths.resize(static_cast<std::size_t>(result.input.ranks + below(200)));
+  for (auto& length : result.lengths) {
+    length = 1 + below(result.longest);
+  }
+  SamplerSpec& sampler = result.input.sampler;
+  sampler.kind = below(2) == 0 ? SamplerSpec::Kind::Python : SamplerSpec::Kind::Distributed;
+  sampler.shuffle = below(4) != 0;
+  sampler.seed = random() % 1000;
+  sampler.drop_last = below(4) == 0;
+  result.input.epoch = static_cast<int>(below(3));
+  return result;
+}
+
+/// Shares of equal size: the sampler pads or cuts, or the ranks divide the data set.
+bool equal_shares(const RandomCase& random) {
+  const auto ranks = static_cast<std::size_t>(random.input.ranks);
+  return random.input.sampler.kind == SamplerSpec::Kind::Distributed ||
+         random.input.sampler.drop_last || random.lengths.size() % ranks == 0;
+}
+
+std::map<std::int64_t, int> uses_of(const EpochBatches& epoch) {
+  std::map<std::int64_t, int> uses;
+  for (const auto& rank : epoch) {
+    for (const auto& batch : rank) {
+      for (const auto id : batch) {
+        ++uses[id];
+      }
+    }
+  }
+  return uses;
+}
+
+template <typename Check>
+void for_examples(Check check) {
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    RandomCase random = random_case(seed);
+    random.input.lengths = random.lengths;
+    for (const auto& example : policy_examples(random.batch, random.longest)) {
+      CAPTURE(seed);
+      CAPTURE(example.spec.kind);
+      check(random, example, make_policy(example.spec).epoch(random.input));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every kind of policy has an example") {
+  std::set<std::string> kinds;
+  for (const auto& example : policy_examples(4, 10)) {
+    kinds.insert(example.spec.kind);
+  }
+  for (const auto& info : policy_table()) {
+    CAPTURE(info.kind);
+    CHECK(kinds.count(info.kind) == 1);
+  }
+}
+
+TEST_CASE("no policy loses a sample, except by its own rule or drop_last") {
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
+    const auto uses = uses_of(epoch);
+    for (const auto& [id, times] : uses) {
+      CHECK(id >= 0);
+      CHECK(id < std::ssize(random.lengths));
+    }
+    if (!one.loses && !random.input.sampler.drop_last) {
+      CHECK(uses.size() == random.lengths.size());
+    }
+  });
+}
+
+TEST_CASE("no policy repeats a sample, except to fill up ranks and batches") {
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
+    const bool pads = random.input.sampler.kind == SamplerSpec::Kind::Distributed &&
+                      !random.input.sampler.drop_last;
+    int repeated = 0;
+    for (const auto& [id, times] : uses_of(epoch)) {
+      repeated += times - 1;
+    }
+    switch (one.repeats) {
+      case PolicyExample::Repeats::None:
+        CHECK(repeated == 0);
+        break;
+      case PolicyExample::Repeats::Sampler:
+        CHECK(repeated <= (pads ? random.input.ranks - 1 : 0));
+        break;
+      case PolicyExample::Repeats::Own:
+        CHECK(repeated < random.input.ranks * random.batch);
+        break;
+    }
+  });
+}
+
+TEST_CASE("ranks have equal numbers of batches where the policy says so") {
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
+    CHECK(std::ssize(epoch) == random.input.ranks);
+    const bool equal = one.steps == PolicyExample::Steps::Equal ||
+                       (one.steps == PolicyExample::Steps::LikeShares && equal_shares(random));
+    for (const auto& rank : epoch) {
+      CHECK((!equal || rank.size() == epoch.front().size()));
+    }
+  });
+}
+
+TEST_CASE("no batch is above its limit of samples or padded tokens") {
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
+    for (const auto& rank : epoch) {
+      for (const auto& batch : rank) {
+        std::int64_t longest = 0;
+        for (const auto id : batch) {
+          longest = std::max(longest, random.lengths[static_cast<std::size_t>(id)]);
+        }
+        CHECK((one.max_samples == 0 || std::ssize(batch) <= one.max_samples));
+        CHECK((one.max_padded == 0 || std::ssize(batch) * longest <= one.max_padded));
+      }
+    }
+  });
+}
+
+TEST_CASE("a kind gives the same plan for the same seed and another one for another seed") {
+  std::map<std::string, int> changed;
+  for_examples([&](RandomCase random, const PolicyExample& one, const EpochBatches& epoch) {
+    random.input.lengths = random.lengths;
+    const BatchingPolicy policy = make_policy(one.spec);
+    CHECK(policy.epoch(random.input) == epoch);
+    random.input.sampler.seed += 1000;
+    const bool differs = policy.epoch(random.input) != epoch;
+    CHECK((one.draws || !differs));
+    changed[one.spec.kind] += differs ? 1 : 0;
+  });
+  for (const auto& [kind, count] : changed) {
+    CAPTURE(kind);
+    CHECK(count > 0);
+  }
+}

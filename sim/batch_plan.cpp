@@ -105,6 +105,15 @@ std::vector<std::int64_t> data_lengths(const Scenario& scenario, const PolicySpe
   return generate_lengths(policy.lengths ? *policy.lengths : scenario.lengths, scenario.samples);
 }
 
+TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy) {
+  const std::vector<std::int64_t> lengths = data_lengths(scenario, policy);
+  PolicyInput input;
+  input.lengths = lengths;
+  input.sampler = scenario.sampler;
+  input.ranks = scenario.ranks;
+  return training_effects(make_policy(policy).epoch(input), input);
+}
+
 Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   const std::vector<std::int64_t> lengths = data_lengths(scenario, policy);
   if (scenario.model.max_length > 0) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "costmodel/plan_file.h"
+#include "sim/batching/training_effects.h"
 #include "sim/scenario.h"
 
 namespace stepsim {
@@ -17,6 +18,9 @@ struct BucketLists {
 ///
 /// Raises InputError: lengths missing, more ranks than samples, an unusable policy.
 [[nodiscard]] Plan make_plan(const Scenario& scenario, const PolicySpec& policy);
+
+/// What the policy does to training in one epoch of the data. Raises InputError as make_plan().
+[[nodiscard]] TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy);
 
 /// Lengths of the data set this policy sees (its own, else the scenario's).
 [[nodiscard]] std::vector<std::int64_t> data_lengths(const Scenario& scenario,

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/predict.h"
@@ -33,6 +34,7 @@ int compare_command(const std::vector<std::string>& arguments) {
   std::vector<Prediction> predictions;
   for (const PolicySpec& policy : scenario.policies) {
     predictions.push_back(predict(scenario, policy, profile, {}));
+    predictions.back().training = plan_effects(scenario, policy);
   }
   print_text(common, compare_text(scenario, predictions));
   if (!common.json.empty()) {

@@ -123,6 +123,19 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
       }
       entry["steps"] = std::move(rows);
     }
+    if (prediction.training) {
+      const TrainingEffects& effects = *prediction.training;
+      entry["training"] = {{"samples", effects.samples},
+                           {"lost_samples", effects.lost_samples},
+                           {"lost_tokens", effects.lost_tokens},
+                           {"repeated_samples", effects.repeated_samples},
+                           {"fewest_steps", effects.fewest_steps},
+                           {"most_steps", effects.most_steps},
+                           {"sample_skew", effects.sample_skew},
+                           {"token_skew", effects.token_skew},
+                           {"displacement", effects.displacement},
+                           {"distinct_shapes", effects.distinct_shapes}};
+    }
     entry["collective_sources"] = prediction.collective_sources;
     entry["warnings"] = prediction.warnings;
     list.push_back(std::move(entry));

@@ -92,6 +92,50 @@ std::string recommendation(const Scenario& scenario, const std::vector<const Pre
   return text + ".\n";
 }
 
+std::string share(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? fmt::format("{} ({:.1f} %)",
+                                 part,
+                                 100.0 * static_cast<double>(part) / static_cast<double>(whole))
+                   : std::to_string(part);
+}
+
+/// What the policies do to training, beside their speed; empty when that was not asked for.
+std::string training_text(const std::vector<const Prediction*>& ranked) {
+  Table table({"policy",
+               "steps",
+               "lost samples",
+               "repeated",
+               "sample skew",
+               "token skew",
+               "moved by",
+               "shapes"});
+  bool any = false;
+  for (const Prediction* prediction : ranked) {
+    if (!prediction->training) {
+      continue;
+    }
+    any = true;
+    const TrainingEffects& effects = *prediction->training;
+    const bool equal = effects.fewest_steps == effects.most_steps;
+    table.add({prediction->policy,
+               equal ? std::to_string(effects.most_steps)
+                     : fmt::format("{}-{}", effects.fewest_steps, effects.most_steps),
+               share(effects.lost_samples, effects.samples),
+               share(effects.repeated_samples, effects.samples),
+               fmt::format("{:.3f}", effects.sample_skew),
+               fmt::format("{:.3f}", effects.token_skew),
+               percent(effects.displacement),
+               std::to_string(effects.distinct_shapes)});
+  }
+  if (!any) {
+    return "";
+  }
+  return "\none epoch of training (skew: the largest rank over the mean; moved by: how far from "
+         "the "
+         "sampler's order, as a share of the epoch)\n\n" +
+         table.text();
+}
+
 }  // namespace
 
 std::string run_text(const Scenario& scenario, const Prediction& prediction) {
@@ -205,7 +249,7 @@ std::string compare_text(const Scenario& scenario, const std::vector<Prediction>
     text += "* a reference case on data of its own: not a choice\n";
   }
   text += "\n" + recommendation(scenario, ranked);
-  return text + warnings_text(predictions);
+  return text + training_text(ranked) + warnings_text(predictions);
 }
 
 std::string validation_text(const Validation& validation, double bound) {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "sim/batching/policy.h"
+
+namespace stepsim {
+
+/// What a policy does to training in one epoch, beside its speed.
+struct TrainingEffects {
+  std::int64_t samples = 0;           ///< In the data set.
+  std::int64_t lost_samples = 0;      ///< In no batch.
+  std::int64_t lost_tokens = 0;       ///< Of those.
+  std::int64_t repeated_samples = 0;  ///< Uses beyond the first of each sample.
+  std::int64_t fewest_steps = 0;      ///< Batches of the rank with least.
+  std::int64_t most_steps = 0;  ///< Of the rank with most; ranks with fewer would have to wait.
+  /// Mean over steps of ranks * the largest rank's samples / all samples: 1 when every rank holds
+  /// as many; what a mean loss over unequal ranks gets wrong without weighting.
+  double sample_skew = 1;
+  double token_skew = 1;  ///< The same for useful tokens.
+  /// Mean distance, as a share of the epoch, between when a sample is used and when the sampler's
+  /// order alone would use it: 0 for random batches, about 1/3 for a full sort.
+  double displacement = 0;
+  std::int64_t distinct_shapes = 0;  ///< (samples, longest) of batches: what a compiler sees.
+};
+
+/// Effects of one epoch, [rank][batch] sample ids. Steps are those that every rank has.
+[[nodiscard]] TrainingEffects training_effects(const EpochBatches& epoch, const PolicyInput& input);
+
+}  // namespace stepsim

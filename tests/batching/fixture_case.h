@@ -68,6 +68,7 @@ struct CaseKind {
 [[nodiscard]] std::span<const CaseKind> budget_cases();
 [[nodiscard]] std::span<const CaseKind> bucket_cases();
 [[nodiscard]] std::span<const CaseKind> lab_cases();
+[[nodiscard]] std::span<const CaseKind> trend_cases();
 [[nodiscard]] std::span<const CaseKind> packing_cases();
 [[nodiscard]] std::span<const CaseKind> balance_cases();
 

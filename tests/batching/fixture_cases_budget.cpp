@@ -70,9 +70,11 @@ Json basic_length_bucketing(const FixtureCase& data) {
       data, "local_sort", {{"batch_size", data.parameters.at("batch_size").get<std::int64_t>()}});
 }
 
-/// `sorted` is in the id of the case.
+/// Some cases say only in their id whether samples are sorted.
 Json basic_token_budget(const FixtureCase& data) {
-  const bool sorted = data.id.find(".sorted.") != std::string::npos;
+  const bool in_id = data.id.find(".sorted.") != std::string::npos;
+  const bool sorted =
+      data.parameter("order", std::string(in_id ? "sorted" : "unsorted")) == "sorted";
   return basic(data,
                "local_token_budget",
                {{"max_tokens", data.parameters.at("max_tokens_per_batch").get<std::int64_t>()},

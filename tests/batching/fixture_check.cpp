@@ -23,7 +23,8 @@ const CaseKind* find_kind(const std::string& id) {
                            bucket_cases(),
                            lab_cases(),
                            packing_cases(),
-                           balance_cases()}) {
+                           balance_cases(),
+                           trend_cases()}) {
     for (const CaseKind& kind : kinds) {
       if (id.starts_with(kind.prefix) &&
           (best == nullptr || kind.prefix.size() > best->prefix.size())) {

@@ -13,7 +13,18 @@
 namespace stepsim {
 
 const std::vector<PolicyRow>& policy_rows() {
-  static const std::vector<PolicyRow> kTable = {
+  static const std::vector<PolicyRow> kTable = [] {
+    std::vector<PolicyRow> rows = library_rows();
+    for (auto& row : balancing_rows()) {
+      rows.push_back(std::move(row));
+    }
+    return rows;
+  }();
+  return kTable;
+}
+
+std::vector<PolicyRow> library_rows() {
+  return {
       {{"fixed",
         "the same number of samples in every batch, padded to the longest of the batch",
         {required_integer("batch_size")},
@@ -177,7 +188,6 @@ const std::vector<PolicyRow>& policy_rows() {
         "NeMo Automodel DynamicTokenBatchSampler"},
        automodel_epoch},
   };
-  return kTable;
 }
 
 }  // namespace stepsim

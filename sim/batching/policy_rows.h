@@ -17,4 +17,8 @@ struct PolicyRow {
 /// Every policy there is. A new one is a function in policies/ and a row.
 [[nodiscard]] const std::vector<PolicyRow>& policy_rows();
 
+// Its parts.
+[[nodiscard]] std::vector<PolicyRow> library_rows();    ///< Counts, sorting, buckets and budgets.
+[[nodiscard]] std::vector<PolicyRow> balancing_rows();  ///< Balanced over ranks, and packed.
+
 }  // namespace stepsim

@@ -137,12 +137,57 @@ void add_dealt(std::int64_t batch, std::int64_t longest, std::vector<PolicyExamp
              tokens));
 }
 
+/// Any sample to any rank.
+void add_balanced(std::int64_t batch, std::vector<PolicyExample>& all) {
+  for (const std::string cost : {"tokens", "tokens_sq"}) {
+    all.push_back(counted(
+        repeating(dealt("min_max",
+                        {{"global_batch", 5 * batch}, {"buffer", 6 * batch}, {"cost", cost}},
+                        false)),
+        6 * batch));
+  }
+  all.push_back(repeating(dealt("batch_rebalance", {{"batch_size", batch}}, false)));
+  all.push_back(repeating(dealt("karmarkar_karp", {{"batch_size", batch}}, false)));
+  all.push_back(repeating(dealt("lpt", {{"batch_size", batch}}, false)));
+  all.push_back(counted(repeating(dealt("load_balancing", {{"batch_size", batch}}, false)), batch));
+}
+
+/// One row a batch, with room for `batch` samples of the longest.
+void add_packed(std::int64_t batch, std::int64_t longest, std::vector<PolicyExample>& all) {
+  const std::int64_t capacity = batch * longest;
+  for (const char* kind : {"packed_bfd",
+                           "packed_first_fit",
+                           "packed_next_fit",
+                           "packed_knapsack",
+                           "packed_histogram"}) {
+    all.push_back(repeating(dealt(kind, {{"capacity", capacity}}, false)));
+    all.back().max_tokens = capacity;
+  }
+  all.push_back(counted(repeating(dealt("packed_histogram",
+                                        {{"capacity", capacity},
+                                         {"max_sequences_per_pack", batch},
+                                         {"algorithm", std::string("spfhp")}},
+                                        false)),
+                        batch));
+  all.push_back(repeating(dealt("packed_longalign", {{"capacity", capacity}}, true)));
+  all.back().max_tokens = capacity - 1;
+  all.push_back(dealt("multipack", {{"capacity", capacity}}, true));
+  all.back().max_tokens = capacity;
+  all.push_back(
+      dealt("multipack", {{"capacity", capacity}, {"algorithm", std::string("linear")}}, true));
+  all.back().max_tokens = capacity;
+  all.push_back(dealt("streamed_rows", {{"token_budget", capacity}}, true));
+  all.back().max_tokens = capacity;
+}
+
 }  // namespace
 
 std::vector<PolicyExample> policy_examples(std::int64_t batch, std::int64_t longest) {
   std::vector<PolicyExample> all;
   add_rank_local(batch, longest, all);
   add_dealt(batch, longest, all);
+  add_balanced(batch, all);
+  add_packed(batch, longest, all);
   for (PolicyExample& one : all) {
     one.spec.name = one.spec.kind;
   }

@@ -21,6 +21,7 @@ struct PolicyExample {
   Steps steps = Steps::LikeShares;
   std::int64_t max_padded = 0;   ///< Of a batch (0: no such limit).
   std::int64_t max_samples = 0;  ///< The same.
+  std::int64_t max_tokens = 0;   ///< Useful ones; the same.
   bool draws = true;             ///< The seed changes the plan of a shuffled data set.
 };
 

@@ -139,9 +139,12 @@ TEST_CASE("no batch is above its limit of samples or padded tokens") {
     for (const auto& rank : epoch) {
       for (const auto& batch : rank) {
         std::int64_t longest = 0;
+        std::int64_t tokens = 0;
         for (const auto id : batch) {
+          tokens += random.lengths[static_cast<std::size_t>(id)];
           longest = std::max(longest, random.lengths[static_cast<std::size_t>(id)]);
         }
+        CHECK((one.max_tokens == 0 || tokens <= one.max_tokens));
         CHECK((one.max_samples == 0 || std::ssize(batch) <= one.max_samples));
         CHECK((one.max_padded == 0 || std::ssize(batch) * longest <= one.max_padded));
       }

@@ -1,0 +1,124 @@
+#include "sim/batching/policies/balanced.h"
+
+#include <algorithm>
+
+#include "sim/batching/partition.h"
+#include "sim/batching/policies/policies.h"
+#include "sim/batching/random.h"
+
+namespace stepsim {
+namespace {
+
+using Samples = std::vector<std::int64_t>;
+
+/// The ranks' shares in the order in which a step takes them.
+Samples interleaved(const PolicyInput& input) {
+  const auto shares = rank_shares(input);
+  Samples all;
+  for (std::size_t i = 0; i < shares.front().samples.size(); ++i) {
+    for (const auto& share : shares) {
+      if (i < share.samples.size()) {
+        all.push_back(share.samples[i]);
+      }
+    }
+  }
+  return all;
+}
+
+/// Global batches, each of at least one sample a rank.
+Batches global_batches(const PolicyParameters& parameters, const PolicyInput& input) {
+  const Samples all = interleaved(input);
+  Batches batches =
+      chunk(all, parameters.integer("batch_size") * input.ranks, input.sampler.drop_last);
+  if (!batches.empty()) {
+    const auto ranks = static_cast<std::size_t>(input.ranks);
+    for (std::size_t i = 0; batches.back().size() < ranks; ++i) {
+      batches.back().push_back(all[i % all.size()]);
+    }
+  }
+  return batches;
+}
+
+std::int64_t workload(const std::string& kind, std::int64_t length) {
+  // verl counts 24576 operations a token beside its attention.
+  constexpr std::int64_t kLinear = 24'576;
+  if (kind == "tokens") {
+    return length;
+  }
+  return kind == "tokens_sq" ? length * length : kLinear * length + length * length;
+}
+
+/// Every global batch cut by `partition`, which gets the samples' workloads.
+template <typename Partition>
+EpochBatches deal(const Batches& batches, const PolicyInput& input, Partition partition) {
+  EpochBatches result(static_cast<std::size_t>(input.ranks));
+  for (const auto& batch : batches) {
+    Samples lengths;
+    for (const std::int64_t sample : batch) {
+      lengths.push_back(input.lengths[static_cast<std::size_t>(sample)]);
+    }
+    const Parts parts = partition(lengths);
+    for (std::size_t rank = 0; rank < result.size(); ++rank) {
+      Samples& own = result[rank].emplace_back();
+      for (const std::int64_t place : parts[rank]) {
+        own.push_back(batch[static_cast<std::size_t>(place)]);
+      }
+    }
+  }
+  return result;
+}
+
+Samples workloads(const PolicyParameters& parameters, Samples lengths) {
+  const std::string& kind = parameters.text("workload");
+  for (auto& length : lengths) {
+    length = workload(kind, length);
+  }
+  return lengths;
+}
+
+}  // namespace
+
+EpochBatches batch_rebalance_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
+  return deal(global_batches(parameters, input), input, [&](const Samples& lengths) {
+    return repartition_padded(lengths, input.ranks).parts;
+  });
+}
+
+EpochBatches karmarkar_karp_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
+  return deal(global_batches(parameters, input), input, [&](const Samples& lengths) {
+    const bool equal_size = lengths.size() % static_cast<std::size_t>(input.ranks) == 0;
+    return karmarkar_karp(workloads(parameters, lengths), input.ranks, equal_size);
+  });
+}
+
+EpochBatches lpt_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
+  return deal(global_batches(parameters, input), input, [&](const Samples& lengths) {
+    return longest_processing_time(workloads(parameters, lengths), input.ranks);
+  });
+}
+
+EpochBatches load_balancing_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
+  Samples all = interleaved(input);
+  sort_by_length(all, input.lengths);
+  const auto ranks = static_cast<std::size_t>(input.ranks);
+  for (std::size_t i = 0; all.size() % ranks != 0; ++i) {
+    all.push_back(all[i]);
+  }
+  const auto groups = static_cast<std::int64_t>(all.size() / ranks);
+  const auto order =
+      input.sampler.shuffle
+          ? torch_randperm(groups, input.sampler.seed + static_cast<std::uint64_t>(input.epoch))
+          : Samples();
+  EpochBatches result;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    Samples own;
+    for (std::int64_t i = 0; i < groups; ++i) {
+      const std::int64_t group = order.empty() ? i : order[static_cast<std::size_t>(i)];
+      own.push_back(all[static_cast<std::size_t>(group) * ranks + rank]);
+    }
+    result.push_back(chunk(own, parameters.integer("batch_size"), input.sampler.drop_last));
+  }
+  return result;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "sim/batching/policy.h"
+
+// Policies whose batch is one row of samples after one another, `capacity` tokens at most: they are
+// for attention = "varlen", which costs a row by the sum of its samples and their squares. A sample
+// above the capacity is bad input unless the policy leaves it out: cut lengths with data's cap.
+//
+// Ranks get equally many rows. Where the rows do not divide, the fullest ones are halved; drop_last
+// leaves the last rows out instead.
+
+namespace stepsim {
+
+/// The data set packed once by best-fit decreasing; rows in the sampler's order. Source: TRL, bfd.
+[[nodiscard]] EpochBatches packed_bfd_epoch(const PolicyParameters& parameters,
+                                            const PolicyInput& input);
+
+/// First-fit in the sampler's order, row k to rank k modulo ranks. Source: axolotl.
+[[nodiscard]] EpochBatches packed_first_fit_epoch(const PolicyParameters& parameters,
+                                                  const PolicyInput& input);
+
+/// Next-fit in the sampler's order, row k to rank k modulo ranks. Source: axolotl, sequentially.
+[[nodiscard]] EpochBatches packed_next_fit_epoch(const PolicyParameters& parameters,
+                                                 const PolicyInput& input);
+
+/// The data set packed once by pack_greedy_knapsack, longer samples left out; rows in the sampler's
+/// order. Source: LLaMA-Factory.
+[[nodiscard]] EpochBatches packed_knapsack_epoch(const PolicyParameters& parameters,
+                                                 const PolicyInput& input);
+
+/// pack_longalign of the data set; rows in the sampler's order. Source: LongAlign.
+[[nodiscard]] EpochBatches packed_longalign_epoch(const PolicyParameters& parameters,
+                                                  const PolicyInput& input);
+
+/// The data set packed once by its histogram, longest or shortest pack first; rows in the sampler's
+/// order. Source: Graphcore.
+[[nodiscard]] EpochBatches packed_histogram_epoch(const PolicyParameters& parameters,
+                                                  const PolicyInput& input);
+
+/// multipack in numpy's order of seed + epoch; what fills no step is left out. Of the sampler only
+/// shuffle and seed count. Source: multipack_sampler.
+[[nodiscard]] EpochBatches multipack_epoch(const PolicyParameters& parameters,
+                                           const PolicyInput& input);
+
+/// stream_rows in the sampler's order; unfinished rows and longer samples are left out.
+/// Source: TRL, async GRPO.
+[[nodiscard]] EpochBatches streamed_rows_epoch(const PolicyParameters& parameters,
+                                               const PolicyInput& input);
+
+}  // namespace stepsim

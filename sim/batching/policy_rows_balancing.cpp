@@ -1,0 +1,101 @@
+#include "sim/batching/min_max.h"
+#include "sim/batching/policies/balanced.h"
+#include "sim/batching/policies/min_max.h"
+#include "sim/batching/policies/packed.h"
+#include "sim/batching/policy_rows.h"
+
+namespace stepsim {
+
+std::vector<PolicyRow> balancing_rows() {
+  return {
+      {{"min_max",
+        "each step takes a prefix of every rank's buffer, global_batch samples in all, so that "
+        "the highest cost of a rank is least; needs weighting = \"sample\"",
+        {required_integer("global_batch"),
+         integer_or("buffer", 64),
+         optional_integer("b_max"),
+         choice("cost", {"tokens", "tokens_sq", "quadratic"}),
+         optional_number("quadratic_tokens"),
+         choice("tie_break", {"variance", "none", "min_sum", "leximax"})},
+        "dynamic min-max micro-batch allocation"},
+       min_max_epoch,
+       check_min_max},
+      {{"batch_rebalance",
+        "each global batch of ranks * batch_size samples is sorted and cut so that the highest "
+        "padded cost of a rank is least (exact); needs weighting = \"sample\"",
+        {required_integer("batch_size")},
+        "Hugging Face Trainer batch_rebalance"},
+       batch_rebalance_epoch},
+      {{"karmarkar_karp",
+        "each global batch is dealt to the ranks by largest differencing of the samples' "
+        "workloads, batch_size samples a rank",
+        {required_integer("batch_size"), choice("workload", {"verl", "tokens", "tokens_sq"})},
+        "verl, slime sequence-length balancing"},
+       karmarkar_karp_epoch},
+      {{"lpt",
+        "each global batch is dealt to the ranks, longest sample first, each to the rank of least "
+        "workload; needs weighting = \"sample\"",
+        {required_integer("batch_size"), choice("workload", {"tokens", "tokens_sq", "verl"})},
+        "fairchem balanced partition; TRL async GRPO (tokens_sq)"},
+       lpt_epoch},
+      {{"load_balancing",
+        "samples by length in groups of one sample a rank, groups shuffled",
+        {required_integer("batch_size")},
+        "Bagua, ONNX Runtime LoadBalancingDistributedSampler"},
+       load_balancing_epoch},
+      {{"packed_bfd",
+        "the data set packed by best-fit decreasing into rows of capacity tokens, one row a "
+        "batch; for attention = \"varlen\"",
+        {required_integer("capacity")},
+        "TRL packing, strategy bfd"},
+       packed_bfd_epoch},
+      {{"packed_first_fit",
+        "samples packed in the sampler's order, each into the first row with room; rows dealt to "
+        "ranks in turn; for attention = \"varlen\"",
+        {required_integer("capacity"),
+         integer_or("sample_packing_bin_size", 200),
+         integer_or("sample_packing_group_size", 100'000)},
+        "axolotl sample_packing"},
+       packed_first_fit_epoch},
+      {{"packed_next_fit",
+        "samples one after another, a new row where the next one has no room; rows dealt to ranks "
+        "in turn; for attention = \"varlen\"",
+        {required_integer("capacity")},
+        "axolotl sample_packing_sequentially"},
+       packed_next_fit_epoch},
+      {{"packed_knapsack",
+        "one row at a time filled with the longest sample that fits; samples above the capacity "
+        "are left out; for attention = \"varlen\"",
+        {required_integer("capacity")},
+        "LLaMA-Factory greedy_knapsack"},
+       packed_knapsack_epoch},
+      {{"packed_longalign",
+        "samples one after another in rows below the capacity; samples that reach it and the last "
+        "row are left out; for attention = \"varlen\"",
+        {required_integer("capacity")},
+        "LongAlign packing"},
+       packed_longalign_epoch},
+      {{"packed_histogram",
+        "the data set packed by its histogram of lengths, at most max_sequences_per_pack samples "
+        "a row; for attention = \"varlen\"",
+        {required_integer("capacity"),
+         integer_or("max_sequences_per_pack", 12),
+         choice("algorithm", {"lpfhp", "spfhp"})},
+        "Graphcore LPFHP, SPFHP"},
+       packed_histogram_epoch},
+      {{"multipack",
+        "each step packs the longest prefix of the shuffled samples that fits into one row of "
+        "capacity tokens a rank; the last samples are left out; for attention = \"varlen\"",
+        {required_integer("capacity"), choice("algorithm", {"quadratic", "linear"})},
+        "multipack_sampler"},
+       multipack_epoch},
+      {{"streamed_rows",
+        "one open row a rank, each sample to the row with room of the least sum of squares; the "
+        "last rows and samples above the budget are left out; for attention = \"varlen\"",
+        {required_integer("token_budget")},
+        "TRL async GRPO TokenBudgetBatcher"},
+       streamed_rows_epoch},
+  };
+}
+
+}  // namespace stepsim

@@ -43,6 +43,16 @@ std::vector<PolicyRow> balancing_rows() {
         {required_integer("batch_size")},
         "Bagua, ONNX Runtime LoadBalancingDistributedSampler"},
        load_balancing_epoch},
+      {{"dynapipe",
+        "each global batch is sorted and cut into micro-batches of least padded tokens and "
+        "overhead_tokens each, which are dealt to the ranks by largest differencing; every round "
+        "of them is a step; needs weighting = \"sample\"",
+        {required_integer("batch_size"),
+         integer_or("overhead_tokens", 256, 0),
+         optional_integer("max_tokens"),
+         integer_or("pipeline_stages", 1)},
+        "DynaPipe ordered partition"},
+       dynapipe_epoch},
       {{"packed_bfd",
         "the data set packed by best-fit decreasing into rows of capacity tokens, one row a "
         "batch; for attention = \"varlen\"",

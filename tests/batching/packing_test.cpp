@@ -10,6 +10,7 @@
 
 #include "costmodel/input_error.h"
 #include "sim/batching/histogram_packing.h"
+#include "sim/batching/ordered_partition.h"
 #include "sim/batching/packing_stream.h"
 #include "sim/batching/partition.h"
 #include "sim/batching/policy.h"
@@ -121,6 +122,57 @@ TEST_CASE("re-partition and least padding equal a search through all assignments
       }
     }
     CHECK(all_padded(buckets) == least_over_assignments(lengths, parts, all_padded));
+  }
+}
+
+TEST_CASE("the ordered partition equals a search through all cuts") {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    CAPTURE(seed);
+    Ids lengths = random_lengths(seed, 10, seed % 2 == 0 ? 4 : 60);
+    OrderedPartition options;
+    options.overhead = static_cast<std::int64_t>(seed % 30);
+    options.stages = static_cast<std::int64_t>(1 + seed % 4);
+    options.replicas = static_cast<std::int64_t>(1 + seed % 3);
+    if (seed % 5 == 0) {
+      options.max_tokens = 70;
+    }
+    const auto time = [&](const std::vector<Ids>& parts) {
+      std::int64_t highest = 0;
+      std::int64_t sum = 0;
+      for (const auto& part : parts) {
+        const std::int64_t cost = options.overhead + highest_padded({part});
+        highest = std::max(highest, cost);
+        sum += cost;
+      }
+      return (options.stages - 1) * options.replicas * highest + sum;
+    };
+    std::vector<Ids> found;
+    const Parts parts = ordered_partition(lengths, options);
+    CHECK(covers(parts, lengths.size()));
+    for (const auto& part : parts) {
+      found.emplace_back();
+      for (const auto index : part) {
+        found.back().push_back(lengths[static_cast<std::size_t>(index)]);
+      }
+    }
+    std::sort(lengths.begin(), lengths.end());
+    std::int64_t best = -1;
+    for (unsigned cuts = 0; cuts < 1U << (lengths.size() - 1); ++cuts) {
+      std::vector<Ids> candidate = {{lengths.front()}};
+      for (std::size_t i = 1; i < lengths.size(); ++i) {
+        if ((cuts >> (i - 1) & 1U) != 0) {
+          candidate.emplace_back();
+        }
+        candidate.back().push_back(lengths[i]);
+      }
+      const bool fits = std::all_of(candidate.begin(), candidate.end(), [&](const Ids& part) {
+        return part.size() == 1 || highest_padded({part}) <= options.max_tokens.value_or(1'000'000);
+      });
+      if (fits) {
+        best = best < 0 ? time(candidate) : std::min(best, time(candidate));
+      }
+    }
+    CHECK(time(found) == best);
   }
 }
 

@@ -149,6 +149,8 @@ void add_balanced(std::int64_t batch, std::vector<PolicyExample>& all) {
   all.push_back(repeating(dealt("batch_rebalance", {{"batch_size", batch}}, false)));
   all.push_back(repeating(dealt("karmarkar_karp", {{"batch_size", batch}}, false)));
   all.push_back(repeating(dealt("lpt", {{"batch_size", batch}}, false)));
+  all.push_back(
+      repeating(dealt("dynapipe", {{"batch_size", batch}, {"overhead_tokens", 4 * batch}}, false)));
   all.push_back(counted(repeating(dealt("load_balancing", {{"batch_size", batch}}, false)), batch));
 }
 

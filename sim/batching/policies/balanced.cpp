@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/batching/ordered_partition.h"
 #include "sim/batching/partition.h"
 #include "sim/batching/policies/policies.h"
 #include "sim/batching/random.h"
@@ -76,6 +77,41 @@ Samples workloads(const PolicyParameters& parameters, Samples lengths) {
   return lengths;
 }
 
+std::int64_t padded(const Samples& batch, const PolicyInput& input) {
+  std::int64_t longest = 0;
+  for (const std::int64_t sample : batch) {
+    longest = std::max(longest, input.lengths[static_cast<std::size_t>(sample)]);
+  }
+  return longest * static_cast<std::int64_t>(batch.size());
+}
+
+/// Halves the micro-batch of several samples with the most padded tokens, the first of equals,
+/// until ranks divide their number. There are as many samples as ranks at least; where all
+/// micro-batches hold one sample the first ones are repeated.
+void halve_until_divisible(Batches& batches, const PolicyInput& input) {
+  const auto ranks = static_cast<std::size_t>(input.ranks);
+  std::size_t repeated = 0;
+  while (batches.size() % ranks != 0) {
+    std::size_t widest = batches.size();
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      if (batches[i].size() > 1 && (widest == batches.size() ||
+                                    padded(batches[i], input) > padded(batches[widest], input))) {
+        widest = i;
+      }
+    }
+    if (widest == batches.size()) {
+      batches.push_back(batches[repeated++]);
+      continue;
+    }
+    // Ascending in length: the halves stay contiguous.
+    Samples& whole = batches[widest];
+    const auto middle = whole.begin() + std::ssize(whole) / 2;
+    Samples second(middle, whole.end());
+    (void)whole.erase(middle, whole.end());
+    batches.push_back(std::move(second));
+  }
+}
+
 }  // namespace
 
 EpochBatches batch_rebalance_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
@@ -95,6 +131,40 @@ EpochBatches lpt_epoch(const PolicyParameters& parameters, const PolicyInput& in
   return deal(global_batches(parameters, input), input, [&](const Samples& lengths) {
     return longest_processing_time(workloads(parameters, lengths), input.ranks);
   });
+}
+
+EpochBatches dynapipe_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
+  OrderedPartition options;
+  options.overhead = parameters.integer("overhead_tokens");
+  options.max_tokens = parameters.maybe_integer("max_tokens");
+  options.stages = parameters.integer("pipeline_stages");
+  options.replicas = input.ranks;
+  EpochBatches result(static_cast<std::size_t>(input.ranks));
+  for (const auto& batch : global_batches(parameters, input)) {
+    Samples lengths;
+    for (const std::int64_t sample : batch) {
+      lengths.push_back(input.lengths[static_cast<std::size_t>(sample)]);
+    }
+    Batches micro_batches = ordered_partition(lengths, options);
+    for (auto& micro_batch : micro_batches) {
+      for (auto& place : micro_batch) {
+        place = batch[static_cast<std::size_t>(place)];
+      }
+    }
+    halve_until_divisible(micro_batches, input);
+    Samples costs;
+    for (const auto& micro_batch : micro_batches) {
+      costs.push_back(options.overhead + padded(micro_batch, input));
+    }
+    Parts parts = karmarkar_karp(costs, input.ranks, true);
+    for (std::size_t rank = 0; rank < result.size(); ++rank) {
+      sort_descending(parts[rank], costs);
+      for (const std::int64_t micro_batch : parts[rank]) {
+        result[rank].push_back(micro_batches[static_cast<std::size_t>(micro_batch)]);
+      }
+    }
+  }
+  return result;
 }
 
 EpochBatches load_balancing_epoch(const PolicyParameters& parameters, const PolicyInput& input) {

@@ -25,4 +25,11 @@ namespace stepsim {
 [[nodiscard]] EpochBatches load_balancing_epoch(const PolicyParameters& parameters,
                                                 const PolicyInput& input);
 
+/// ordered_partition of each global batch; the costliest micro-batches are halved until ranks
+/// divide their number, karmarkar_karp deals them out, and every rank runs its costliest first.
+/// Each round of micro-batches is a step. A global batch of fewer samples than ranks is filled as
+/// above. Source: DynaPipe.
+[[nodiscard]] EpochBatches dynapipe_epoch(const PolicyParameters& parameters,
+                                          const PolicyInput& input);
+
 }  // namespace stepsim

@@ -2,10 +2,11 @@
 
 #include <bit>
 #include <cstdint>
-#include <random>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "sim/batching/mersenne_twister.h"
 
 namespace stepsim {
 
@@ -14,7 +15,7 @@ namespace stepsim {
 class PythonRandom {
  public:
   explicit PythonRandom(std::uint64_t seed);
-  [[nodiscard]] std::uint32_t next_u32() { return static_cast<std::uint32_t>(generator_()); }
+  [[nodiscard]] std::uint32_t next_u32() { return generator_(); }
   [[nodiscard]] double random();                          ///< In [0, 1), multiples of 2^-53.
   [[nodiscard]] double uniform(double low, double high);  ///< low + (high - low) * random().
   /// randrange(n). Throws std::invalid_argument unless 1 <= n < 2^32.
@@ -38,7 +39,7 @@ class PythonRandom {
     return drawn;
   }
 
-  std::mt19937 generator_;
+  MersenneTwister generator_;
 };
 
 /// Fisher-Yates from the end as numpy does it: of each 32-bit draw the bits that can be needed,
@@ -63,11 +64,11 @@ class NumpyRandom {
 
   template <typename T>
   void shuffle(std::span<T> items) {
-    shuffle_masked(items, [this] { return static_cast<std::uint32_t>(generator_()); });
+    shuffle_masked(items, [this] { return generator_(); });
   }
 
  private:
-  std::mt19937 generator_;
+  MersenneTwister generator_;
 };
 
 /// RandomState(seed).permutation(n); only the low 32 bits of the seed count.

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <random>
 
 #include <doctest/doctest.h>
 
@@ -40,6 +41,17 @@ void check_call(PythonRandom& random, const Json& call, const Json& expected) {
 }
 
 }  // namespace
+
+TEST_CASE("the generator gives the stream of std::mt19937") {
+  for (const std::uint32_t seed : {0U, 1U, 5489U, 4294967295U}) {
+    CAPTURE(seed);
+    std::mt19937 expected(seed);
+    MersenneTwister generator(seed);
+    for (int i = 0; i < 3000; ++i) {
+      CHECK(generator() == expected());
+    }
+  }
+}
 
 TEST_CASE("the Mersenne Twister draws the values that the standard fixes") {
   const auto data = fixture("rng.mt19937.raw");

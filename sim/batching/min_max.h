@@ -58,10 +58,10 @@ struct Allocation {
 /// average. Ties go to TieBreak, then to the lexicographically smallest batch sizes (None: to the
 /// lower ranks first).
 ///
-/// Variance is least at a corner of the lower hull of (sum of costs, sum of squares), for G Q - S^2
-/// is concave there; each corner minimises Q - lambda S for some lambda, which separable_split
-/// solves. Costs are compared exactly in 128 bits. `exact` is false where a problem was too large
-/// for separable_split.
+/// With S the sum of costs and Q of their squares, the variance is least where G Q - 2 s S is least
+/// for s = S (it is concave), which separable_split solves; s is found by bisection over the
+/// corners of the lower hull of (S, Q). Costs are compared exactly in 128 bits. `exact` is false
+/// where a problem was too large for separable_split.
 ///
 /// Args:
 ///     costs: [rank]; at least one rank.

@@ -77,13 +77,13 @@ bool better(const Corner& a, const Corner& b, std::int64_t ranks) {
   return own != other ? own < other : a.split.taken > b.split.taken;
 }
 
-/// No sum in separable_split may leave 128 bits: ranks^2 * highest^3, over the options of a rank.
+/// No sum in separable_split may leave 128 bits: 3 (ranks * highest)^2, over the options of a rank.
 void check_size(const SlackProblem& problem) {
-  constexpr double kBits = 121;
+  constexpr double kBits = 123;
   const double ranks = std::log2(static_cast<double>(problem.fitting.size()));
   const double options = std::log2(static_cast<double>(problem.slack + 1));
   const double cost = std::log2(static_cast<double>(problem.highest));
-  if (2 * ranks + 3 * cost + options > kBits) {
+  if (2 * (ranks + cost) + options > kBits) {
     throw InputError(fmt::format(
         "min-max: a highest cost of {} over {} ranks is too large for tie_break = 'variance'; "
         "'leximax' has no such limit",
@@ -92,18 +92,32 @@ void check_size(const SlackProblem& problem) {
   }
 }
 
-/// Corners between two known ones, which minimise the directions between these two.
-struct Edge {
-  Corner left;
-  Corner right;
-  Direction lowest;
-  Direction highest;
+/// Sums at which the tangent of the variance has been solved, and what it gave.
+struct Interval {
+  WideInteger low = 0;
+  WideInteger high = 0;
+  Corner at_low;
+  Corner at_high;
 
-  /// Whether the least variance can lie strictly between the corners: it minimises its own tangent,
-  /// linear / square = 2 sum / ranks, and has a sum between theirs.
-  [[nodiscard]] bool promising(std::int64_t ranks) const {
-    return left.sum != right.sum && 2 * right.sum * lowest.square >= ranks * lowest.linear &&
-           2 * left.sum * highest.square <= ranks * highest.linear;
+  /// Whether a sum strictly between could be that of its own tangent's corner: these sums rise with
+  /// the tangent.
+  [[nodiscard]] bool open() const {
+    return at_low.sum < at_high.sum &&
+           std::max(low + 1, at_low.sum) <= std::min(high - 1, at_high.sum);
+  }
+
+  /// The ends of the sums that are possible, which most often leave nothing between; then where the
+  /// tangent has the slope of the line through both corners.
+  [[nodiscard]] WideInteger next(std::int64_t ranks) const {
+    if (at_low.sum > low) {
+      return at_low.sum;
+    }
+    if (at_high.sum < high) {
+      return at_high.sum;
+    }
+    const WideInteger even =
+        ranks * (at_high.squares - at_low.squares) / (2 * (at_high.sum - at_low.sum));
+    return std::clamp(even, low + 1, high - 1);
   }
 };
 
@@ -113,34 +127,31 @@ Split split_by_variance(const SlackProblem& problem) {
   check_size(problem);
   const Splitter splitter(problem);
   const auto ranks = static_cast<std::int64_t>(problem.fitting.size());
-  // A sum is at least 0 and at most ranks * highest, so a tangent is 0 .. 2 highest.
-  const Direction flat = {1, 0};
-  const Direction steep = {1, 2 * static_cast<WideInteger>(problem.highest)};
-  Corner best = splitter.solve(flat);
-  std::vector<Edge> edges = {{best, splitter.solve(steep), flat, steep}};
-  bool exact = true;
-  while (!edges.empty()) {
-    const Edge edge = std::move(edges.back());
-    edges.pop_back();
-    exact = exact && edge.left.split.exact && edge.right.split.exact;
-    if (better(edge.right, best, ranks)) {
-      best = edge.right;
+  // ranks Q - S^2 is concave, so its least corner also minimises its tangent there, which is
+  // ranks Q - 2 s S with s that corner's own sum: only whole s need be tried.
+  const auto solve = [&](WideInteger sum) { return splitter.solve({ranks, 2 * sum}); };
+  const WideInteger most = static_cast<WideInteger>(ranks) * problem.highest;
+  Corner best = solve(0);
+  bool exact = best.split.exact;
+  const auto keep = [&](const Corner& corner) {
+    exact = exact && corner.split.exact;
+    if (better(corner, best, ranks)) {
+      best = corner;
     }
-    if (!edge.promising(ranks)) {
+  };
+  std::vector<Interval> intervals = {{0, most, best, solve(most)}};
+  keep(intervals.back().at_high);
+  while (!intervals.empty()) {
+    Interval interval = std::move(intervals.back());
+    intervals.pop_back();
+    if (!interval.open()) {
       continue;
     }
-    // Between two corners lies another one exactly where the line through them can be undercut.
-    const Direction across = {edge.right.sum - edge.left.sum,
-                              edge.right.squares - edge.left.squares};
-    const auto height = [&across](const Corner& corner) {
-      return across.square * corner.squares - across.linear * corner.sum;
-    };
-    Corner middle = splitter.solve(across);
-    exact = exact && middle.split.exact;
-    if (height(middle) < height(edge.left)) {
-      edges.push_back({edge.left, middle, edge.lowest, across});
-      edges.push_back({std::move(middle), edge.right, across, edge.highest});
-    }
+    const WideInteger middle = interval.next(ranks);
+    const Corner corner = solve(middle);
+    keep(corner);
+    intervals.push_back({interval.low, middle, std::move(interval.at_low), corner});
+    intervals.push_back({middle, interval.high, corner, std::move(interval.at_high)});
   }
   best.split.exact = exact;
   return std::move(best.split);

@@ -225,8 +225,8 @@ TEST_CASE("what cannot be allocated is bad input") {
       "unknown tie_break 'varience'; did you mean 'variance'? known: none, min_sum, "
       "variance, leximax",
       InputError);
-  // 2^40 squared and multiplied by slopes leaves 128 bits.
-  const std::int64_t large = std::int64_t{1} << 40;
+  // Their squares over all ranks leave 128 bits.
+  const std::int64_t large = std::int64_t{1} << 61;
   const std::vector<PrefixCosts> tied = {{large, 2 * large}, {large, 2 * large}};
   CHECK_THROWS_AS((void)solve_min_max(tied, 3, TieBreak::Variance), InputError);
   CHECK(solve_min_max(tied, 3, TieBreak::Leximax).batch_sizes == Sizes{1, 2});

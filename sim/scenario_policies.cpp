@@ -33,6 +33,14 @@ std::vector<std::int64_t> read_integers(const TomlReader& table,
   return values;
 }
 
+double read_number(const TomlReader& table, const std::string& key) {
+  const double value = table.number(key);
+  if (value <= 0) {
+    table.fail(key, fmt::format("{} is too small; expected a number above 0", value));
+  }
+  return value;
+}
+
 /// A parameter is checked where it stands, before make_policy looks at the whole.
 PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& parameter) {
   const std::string& name = parameter.name;
@@ -42,7 +50,7 @@ PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& param
     case PolicyParameter::Type::Integer:
       return table.integer(name, parameter.least, kMaxSampleLength);
     case PolicyParameter::Type::Number:
-      return table.number(name);
+      return read_number(table, name);
     case PolicyParameter::Type::Text:
       return read_choice(table, name.c_str(), parameter.choices.front().c_str(), parameter.choices);
     case PolicyParameter::Type::Integers:

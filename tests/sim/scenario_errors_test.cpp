@@ -261,6 +261,38 @@ TEST_CASE("names that do not exist or exist twice are refused") {
   });
 }
 
+TEST_CASE("a policy's parameter of the wrong type or range is shown at its value") {
+  const std::string kind = "kind = \"fixed\"\nbatch_size = 8";
+  const std::string lhotse = "kind = \"lhotse_dynamic_bucketing\"\n";
+  const std::string tf = "kind = \"tf_bucket_by_sequence_length\"\nbucket_batch_sizes = [4, 2]\n";
+  check_files({
+      {kind,
+       lhotse + "max_duration = 0",
+       "s.toml:27:16: error: policy.fixed 8.max_duration: 0 is too small; expected a number above "
+       "0\nmax_duration = 0\n               ^"},
+      {kind,
+       lhotse + "max_duration = \"long\"",
+       "s.toml:27:16: error: policy.fixed 8.max_duration: expected a number, got a "
+       "string\nmax_duration = \"long\"\n               ^"},
+      {kind,
+       lhotse + "sync_buckets = 1",
+       "s.toml:27:16: error: policy.fixed 8.sync_buckets: expected true or false, got an "
+       "integer\nsync_buckets = 1\n               ^"},
+      {kind,
+       tf + "bucket_boundaries = [0]",
+       "s.toml:28:21: error: policy.fixed 8.bucket_boundaries: expected a list of integers from 1 "
+       "to 1073741824\nbucket_boundaries = [0]\n                    ^"},
+      {kind,
+       tf + "bucket_boundaries = [64, 8]",
+       "s.toml:24:1: error: policy.fixed 8: bucket_boundaries: expected lengths that "
+       "ascend\n[[policy]]\n^"},
+      {kind,
+       "kind = \"opennmt\"\nbatch_type = \"token\"",
+       "s.toml:27:14: error: policy.fixed 8.batch_type: unknown value 'token'; did you mean "
+       "'tokens'? known: sents, tokens\nbatch_type = \"token\"\n             ^"},
+  });
+}
+
 TEST_CASE("text that is not TOML is shown where it breaks") {
   check_files({
       {"ranks = 4\n",

@@ -59,6 +59,24 @@ TEST_CASE("every part of a scenario arrives") {
   CHECK(scenario.policies[1].weighting == "token");
 }
 
+TEST_CASE("a policy has the parameters of its kind: lists, numbers, texts and flags") {
+  const std::string text = replaced(kScenarioText,
+                                    "kind = \"fixed\"\nbatch_size = 8",
+                                    "kind = \"lhotse_dynamic_bucketing\"\nmax_duration = 512.5\n"
+                                    "sync_buckets = false");
+  const PolicyParameters lhotse = parsed(text).policies[0].parameters;
+  CHECK(lhotse.number("max_duration") == 512.5);
+  CHECK_FALSE(lhotse.flag("sync_buckets"));
+  CHECK_FALSE(lhotse.has("max_cuts"));
+  const std::string buckets =
+      replaced(kScenarioText,
+               "kind = \"fixed\"\nbatch_size = 8",
+               "kind = \"tf_bucket_by_sequence_length\"\nbucket_boundaries = [64]\n"
+               "bucket_batch_sizes = [16, 4]");
+  CHECK(parsed(buckets).policies[0].parameters.integers("bucket_batch_sizes") ==
+        std::vector<std::int64_t>{16, 4});
+}
+
 TEST_CASE("what is left out has its documented default") {
   const Scenario scenario = changed("sampler = { kind = \"python\", seed = 2043 }", "");
   CHECK(scenario.ranks_per_node == 0);
@@ -190,7 +208,8 @@ TEST_CASE("an override of a text may look like a number") {
 }
 
 TEST_CASE("an override finds its policy by name, the longest that fits") {
-  CHECK(overridden({"policy.fixed 8.batch_size=16"}).policies[0].parameters.integer("batch_size") == 16);
+  CHECK(overridden({"policy.fixed 8.batch_size=16"}).policies[0].parameters.integer("batch_size") ==
+        16);
   const std::string text =
       replaced(replaced(kScenarioText, "\"fixed 8\"", "\"a\""), "\"budget\"", "\"a.lengths\"");
   const Scenario scenario =

@@ -75,6 +75,16 @@ void add_step(const Scenario& scenario,
   }
 }
 
+/// `form()`; a policy's own message gets the policy's name.
+template <typename Form>
+auto named(const PolicySpec& policy, Form form) {
+  try {
+    return form();
+  } catch (const InputError& error) {
+    throw InputError("policy '" + printable(policy.name) + "': " + error.what());
+  }
+}
+
 }  // namespace
 
 BucketLists bucket_lists(const Scenario& scenario) {
@@ -111,7 +121,7 @@ TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy)
   input.lengths = lengths;
   input.sampler = scenario.sampler;
   input.ranks = scenario.ranks;
-  return training_effects(make_policy(policy).epoch(input), input);
+  return named(policy, [&] { return training_effects(make_policy(policy).epoch(input), input); });
 }
 
 Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
@@ -130,9 +140,10 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   input.lengths = lengths;
   input.sampler = scenario.sampler;
   input.ranks = scenario.ranks;
-  const auto former = make_policy(policy);
   const auto micro_batches = static_cast<std::size_t>(scenario.ddp.accumulation_steps);
-  const auto batches = plan_steps(former, input, scenario.steps * scenario.ddp.accumulation_steps);
+  const auto batches = named(policy, [&] {
+    return plan_steps(make_policy(policy), input, scenario.steps * scenario.ddp.accumulation_steps);
+  });
 
   Plan plan;
   plan.scenario = scenario.name;

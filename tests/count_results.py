@@ -1,8 +1,8 @@
 """Adds up the test cases of all test programs from Meson's log and prints them as the last line.
 
 A program reports its cases by doctest's summary line plus `stepsim-skipped: N` (cases that could
-not do what they are for, with the reason printed), or by a line `N passed, N failed, N skipped`.
-One that reports nothing counts as one case, passed or failed by its exit status.
+not do what they are for, with the reason printed), or by a line `N passed, N failed, N skipped` (or
+`unsupported`). One that reports nothing counts as one case, passed or failed by its exit status.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 
 DOCTEST = re.compile(r"\[doctest\] test cases: +(\d+) \| +(\d+) passed \| +(\d+) failed")
 OWN_SKIPS = re.compile(r"^stepsim-skipped: (\d+)$", re.MULTILINE)
-PLAIN = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
+PLAIN = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) (?:skipped|unsupported)$", re.MULTILINE)
 
 
 def count(result):

@@ -6,6 +6,8 @@
 #include <span>
 
 #include "costmodel/input_error.h"
+#include "sim/run.h"
+#include "sim/step_cost.h"
 
 namespace stepsim {
 
@@ -85,6 +87,20 @@ auto named(const PolicySpec& policy, Form form) {
   }
 }
 
+/// What a policy sees of the scenario. Only a policy that plans by time has the profile read.
+PolicyInput policy_input(const Scenario& scenario,
+                         const PolicySpec& policy,
+                         const std::vector<std::int64_t>& lengths) {
+  PolicyInput input;
+  input.lengths = lengths;
+  input.sampler = scenario.sampler;
+  input.ranks = scenario.ranks;
+  if (policy.parameters.has("cost") && policy.parameters.text("cost") == "step_time") {
+    input.step_cost = step_cost(scenario, scenario_profile(scenario));
+  }
+  return input;
+}
+
 }  // namespace
 
 BucketLists bucket_lists(const Scenario& scenario) {
@@ -117,10 +133,7 @@ std::vector<std::int64_t> data_lengths(const Scenario& scenario, const PolicySpe
 
 TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy) {
   const std::vector<std::int64_t> lengths = data_lengths(scenario, policy);
-  PolicyInput input;
-  input.lengths = lengths;
-  input.sampler = scenario.sampler;
-  input.ranks = scenario.ranks;
+  const PolicyInput input = policy_input(scenario, policy, lengths);
   return named(policy, [&] { return training_effects(make_policy(policy).epoch(input), input); });
 }
 
@@ -136,10 +149,7 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
       }
     }
   }
-  PolicyInput input;
-  input.lengths = lengths;
-  input.sampler = scenario.sampler;
-  input.ranks = scenario.ranks;
+  const PolicyInput input = policy_input(scenario, policy, lengths);
   const auto micro_batches = static_cast<std::size_t>(scenario.ddp.accumulation_steps);
   const auto batches = named(policy, [&] {
     return plan_steps(make_policy(policy), input, scenario.steps * scenario.ddp.accumulation_steps);

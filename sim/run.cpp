@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "costmodel/input_error.h"
-#include "costmodel/times_cost_model.h"
 #include "sim/batch_plan.h"
 #include "sim/ddp/closed_form.h"
 #include "sim/ddp/step_simulator.h"
 #include "sim/metrics.h"
+#include "sim/step_cost.h"
 
 namespace stepsim {
 
@@ -16,19 +16,6 @@ namespace {
 
 std::size_t at(int index) {
   return static_cast<std::size_t>(index);
-}
-
-std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& profile) {
-  if (!scenario.times) {
-    return std::make_unique<ProfileCostModel>(profile);
-  }
-  const MeasuredTimes& times = *scenario.times;
-  return std::make_unique<TimesCostModel>(scenario.model,
-                                          StepTimes{to_seconds(times.forward),
-                                                    to_seconds(times.backward),
-                                                    to_seconds(times.optimizer),
-                                                    static_cast<double>(times.tokens),
-                                                    times.copy_bytes_per_s});
 }
 
 PricerLimits pricer_limits(const Scenario& scenario) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,12 +24,16 @@ struct PolicySpec {
   std::optional<LengthSource> lengths;  ///< In place of the scenario's (a uniform reference case).
 };
 
+/// Nanoseconds that one rank computes on a batch of this shape.
+using StepCost = std::function<std::int64_t(const BatchShape&)>;
+
 /// What a policy sees: the whole data set, and how its samples are ordered and split.
 struct PolicyInput {
   std::span<const std::int64_t> lengths;  ///< [sample]
   SamplerSpec sampler;
   int ranks = 1;
   int epoch = 0;
+  StepCost step_cost;  ///< Empty where nobody knows it; only policies that plan by time need it.
 };
 
 /// [batch] sample ids.

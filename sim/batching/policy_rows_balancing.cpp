@@ -14,7 +14,7 @@ std::vector<PolicyRow> balancing_rows() {
         {required_integer("global_batch"),
          integer_or("buffer", 64),
          optional_integer("b_max"),
-         choice("cost", {"tokens", "tokens_sq", "quadratic"}),
+         choice("cost", {"tokens", "tokens_sq", "quadratic", "step_time"}),
          optional_number("quadratic_tokens"),
          choice("tie_break", {"variance", "none", "min_sum", "leximax"})},
         "dynamic min-max micro-batch allocation"},

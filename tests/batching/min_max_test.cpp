@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/input_error.h"
+#include "sim/batching/policy.h"
 
 using namespace stepsim;
 
@@ -204,6 +205,27 @@ TEST_CASE("one long first sample: T* is its cost, and the tie-break splits the r
   // Variance raises the cheap ranks: 60 6 16 20, though 60 12 8 15 would be fewer tokens in sum.
   CHECK(solved.batch_sizes == Sizes{1, 3, 4, 4});
   CHECK(solve_min_max(costs, 12, TieBreak::MinSum).batch_sizes == Sizes{1, 6, 4, 1});
+}
+
+TEST_CASE("the min-max policy plans by whatever a step costs") {
+  // Rank 0 holds samples of 8 tokens, rank 1 of 2. By padded tokens 6 samples are dealt 1 : 5
+  // (costs 8 and 10; 2 : 4 costs 16); by samples alone they are dealt 3 : 3.
+  const Sizes lengths = {8, 2, 8, 2, 8, 2, 8, 2, 8, 2};
+  PolicyInput input;
+  input.lengths = lengths;
+  input.ranks = 2;
+  input.sampler.shuffle = false;
+  input.step_cost = [](const BatchShape& shape) { return shape.samples; };
+  const auto sizes = [&](const std::string& cost) {
+    PolicySpec spec;
+    spec.kind = "min_max";
+    spec.parameters = {
+        {"global_batch", std::int64_t{6}}, {"buffer", std::int64_t{5}}, {"cost", cost}};
+    const EpochBatches epoch = make_policy(spec).epoch(input);
+    return Sizes{std::ssize(epoch[0][0]), std::ssize(epoch[1][0])};
+  };
+  CHECK(sizes("tokens") == Sizes{1, 5});
+  CHECK(sizes("step_time") == Sizes{3, 3});
 }
 
 TEST_CASE("what cannot be allocated is bad input") {

@@ -348,5 +348,8 @@ TEST_CASE("policies refuse what they cannot plan, and say what to write") {
       "cost = 'quadratic' needs quadratic_tokens");
   CHECK(message("min_max", {{"global_batch", std::int64_t{2}}, {"quadratic_tokens", 5.0}}) ==
         "quadratic_tokens applies to cost = 'quadratic' only");
+  CHECK(
+      message("min_max", {{"global_batch", std::int64_t{2}}, {"cost", std::string("step_time")}}) ==
+      "min_max: cost = 'step_time' needs a scenario with its profile or [times]");
   CHECK(message("packed_knapsack", {{"capacity", std::int64_t{8}}}).empty());
 }

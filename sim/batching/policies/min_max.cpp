@@ -19,6 +19,8 @@ PrefixCosts prefix_costs(std::span<const std::int64_t> lengths, const MinMaxBatc
       return padded_token_costs(lengths);
     case MinMaxBatching::Cost::SquaredTokens:
       return squared_token_costs(lengths);
+    case MinMaxBatching::Cost::StepTime:
+      return shape_costs(lengths, options.step_cost);
     case MinMaxBatching::Cost::QuadraticTokens:
       break;
   }
@@ -142,7 +144,7 @@ void fill_last_step(Samples& rest,
   }
 }
 
-MinMaxBatching read(const PolicyParameters& parameters) {
+MinMaxBatching read(const PolicyParameters& parameters, const PolicyInput& input) {
   MinMaxBatching options;
   options.global_batch = parameters.integer("global_batch");
   options.buffer = parameters.integer("buffer");
@@ -154,6 +156,12 @@ MinMaxBatching read(const PolicyParameters& parameters) {
   } else if (cost == "quadratic") {
     options.cost = MinMaxBatching::Cost::QuadraticTokens;
     options.quadratic_tokens = parameters.number("quadratic_tokens");
+  } else if (cost == "step_time") {
+    options.cost = MinMaxBatching::Cost::StepTime;
+    options.step_cost = input.step_cost;
+    if (!options.step_cost) {
+      throw InputError("min_max: cost = 'step_time' needs a scenario with its profile or [times]");
+    }
   }
   return options;
 }
@@ -197,7 +205,7 @@ EpochBatches min_max_steps(std::vector<std::vector<std::int64_t>>& orders,
 }
 
 EpochBatches min_max_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  const MinMaxBatching options = read(parameters);
+  const MinMaxBatching options = read(parameters, input);
   check_ranks(options, input);
   std::vector<Samples> orders;
   for (auto& share : rank_shares(input)) {

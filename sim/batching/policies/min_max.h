@@ -12,13 +12,14 @@ namespace stepsim {
 
 /// How each step's global batch is dealt out over prefixes of the ranks' buffers.
 struct MinMaxBatching {
-  enum class Cost { Tokens, SquaredTokens, QuadraticTokens };
+  enum class Cost { Tokens, SquaredTokens, QuadraticTokens, StepTime };
 
   std::int64_t global_batch = 1;      ///< Samples of all ranks in one step.
   std::int64_t buffer = 64;           ///< Samples each rank looks ahead (K).
   std::optional<std::int64_t> b_max;  ///< Most samples of one rank, from its memory.
   Cost cost = Cost::Tokens;
   double quadratic_tokens = 0;  ///< QuadraticTokens: k (M + M^2 / quadratic_tokens).
+  StepCost step_cost;           ///< StepTime.
   TieBreak tie_break = TieBreak::Variance;
 };
 
@@ -37,7 +38,7 @@ struct MinMaxBatching {
 ///
 /// Gradients need weighting = "sample": a rank's loss counts ranks * own / global batch.
 /// Raises InputError: fewer samples than ranks, a global batch below the ranks or above what their
-/// buffers (b_max) hold together.
+/// buffers (b_max) hold together; cost = "step_time" where no step cost is known.
 [[nodiscard]] EpochBatches min_max_epoch(const PolicyParameters& parameters,
                                          const PolicyInput& input);
 

@@ -1,8 +1,8 @@
 #include "sim/step_cost.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
+#include <memory>
 #include <tuple>
 
 #include "costmodel/times_cost_model.h"

@@ -1,9 +1,9 @@
 #include "sim/batching/partition.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <queue>
-#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>

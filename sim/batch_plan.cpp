@@ -87,6 +87,14 @@ auto named(const PolicySpec& policy, Form form) {
   }
 }
 
+/// Asked for, or the way of the planner wherever the scenario says what things cost.
+bool plans_by_time(const Scenario& scenario, const PolicySpec& policy) {
+  if (policy.parameters.has("cost")) {
+    return policy.parameters.text("cost") == "step_time";
+  }
+  return policy.kind == "planner" && (scenario.times || !scenario.profile.empty());
+}
+
 /// What a policy sees of the scenario. Only a policy that plans by time has the profile read.
 PolicyInput policy_input(const Scenario& scenario,
                          const PolicySpec& policy,
@@ -95,7 +103,7 @@ PolicyInput policy_input(const Scenario& scenario,
   input.lengths = lengths;
   input.sampler = scenario.sampler;
   input.ranks = scenario.ranks;
-  if (policy.parameters.has("cost") && policy.parameters.text("cost") == "step_time") {
+  if (plans_by_time(scenario, policy)) {
     input.step_cost = step_cost(scenario, scenario_profile(scenario));
   }
   return input;

@@ -2,12 +2,22 @@
 #include "sim/batching/policies/balanced.h"
 #include "sim/batching/policies/min_max.h"
 #include "sim/batching/policies/packed.h"
+#include "sim/batching/policies/planner.h"
 #include "sim/batching/policy_rows.h"
 
 namespace stepsim {
 
 std::vector<PolicyRow> balancing_rows() {
   return {
+      {{"planner",
+        "windows of the sampler's order, sorted by length, cut into steps of equal samples, each "
+        "dealt over the ranks with the least highest predicted time; use weighting = \"sample\"",
+        {required_integer("batch_size"),
+         integer_or("window", 64),
+         optional_integer("max_tokens"),
+         choice("cost", {"step_time", "tokens"})},
+        "Stepsim"},
+       planner_epoch},
       {{"min_max",
         "each step takes a prefix of every rank's buffer, global_batch samples in all, so that "
         "the highest cost of a rank is least; needs weighting = \"sample\"",

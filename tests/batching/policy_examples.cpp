@@ -95,6 +95,10 @@ void add_rank_local(std::int64_t batch, std::int64_t longest, std::vector<Policy
 void add_dealt(std::int64_t batch, std::int64_t longest, std::vector<PolicyExample>& all) {
   const std::int64_t tokens = batch * longest;
   const std::int64_t one = 1;
+  const std::int64_t window = 4;
+  all.push_back(repeating(dealt("planner", {{"batch_size", batch}, {"window", window}}, false)));
+  all.push_back(padded(
+      repeating(dealt("planner", {{"batch_size", batch}, {"max_tokens", tokens}}, false)), tokens));
   all.push_back(padded(dealt("fairseq_max_tokens",
                              {{"max_tokens", tokens}, {"required_batch_size_multiple", one}},
                              false),

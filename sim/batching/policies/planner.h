@@ -1,0 +1,21 @@
+#pragma once
+
+#include "sim/batching/policy.h"
+
+namespace stepsim {
+
+/// Stepsim's own policy. The sampler's order is cut into windows of `window` steps; inside a window
+/// samples are sorted by length and cut into steps of ranks * batch_size neighbours, and each step
+/// is dealt over the ranks in consecutive parts of the least highest cost (step_cost where it is
+/// known, else padded tokens; a batch also within max_tokens). Steps of a window are shuffled, and so are the parts of a step.
+///
+/// So all steps but the last hold as many samples, a sample moves by less than a window, all ranks
+/// have equal numbers of batches and plan the same from seed and lengths. Ranks hold unequal
+/// numbers of samples: weighting = "sample". A last step of fewer samples than ranks is filled with
+/// the first samples of the epoch; drop_last leaves the samples out that fill no step. Where
+/// max_tokens does not hold a step's samples, the step is smaller.
+/// Raises InputError: fewer samples than ranks, a sample longer than max_tokens.
+[[nodiscard]] EpochBatches planner_epoch(const PolicyParameters& parameters,
+                                         const PolicyInput& input);
+
+}  // namespace stepsim

@@ -16,8 +16,8 @@ struct BucketLists {
 
 /// The batches of every step and rank that this policy makes of the scenario's data.
 ///
-/// Raises InputError: lengths missing, more ranks than samples, an unusable policy; where the policy
-/// plans by time, a profile that is missing or lacks a cost.
+/// Raises InputError: lengths missing, more ranks than samples, an unusable policy; where the
+/// policy plans by time, a profile that is missing or lacks a cost.
 [[nodiscard]] Plan make_plan(const Scenario& scenario, const PolicySpec& policy);
 
 /// What the policy does to training in one epoch of the data. Raises InputError as make_plan().

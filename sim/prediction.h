@@ -76,10 +76,10 @@ struct Prediction {
   std::string policy;
   std::string profile;
   PredictionSummary summary;
-  std::vector<RankStepResult> steps;    ///< Without noise, by step then rank.
-  std::vector<StepTimeline> timelines;  ///< [step], when asked for.
-  std::vector<std::string> op_labels;   ///< Of the timelines' spans, when asked for.
-  std::optional<TrainingEffects> training;  ///< Of one epoch, when asked for.
+  std::vector<RankStepResult> steps;            ///< Without noise, by step then rank.
+  std::vector<StepTimeline> timelines;          ///< [step], when asked for.
+  std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
+  std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.
   std::vector<std::string> collective_sources;  ///< "all_reduce: measured table, 8 ranks", …
   std::vector<std::string> warnings;
   std::string out_of_memory;                ///< Empty, or which step and rank would not fit.

@@ -110,7 +110,7 @@ struct HostOptions {
   /// The host waits for the device after each step, as reading the loss does; else it runs ahead
   /// and loads the next batch meanwhile.
   bool step_sync = false;
-  double copy_bytes_per_s = 0;     ///< Host to device; 0: batches are there at no cost.
+  double copy_bytes_per_s = 0;  ///< Host to device; 0: batches are there at no cost.
 };
 
 /// Workers that load batches, as torch's DataLoader.

@@ -80,8 +80,8 @@ struct StepTimeline {
   /// all-reduce a bucket; else empty.
   std::vector<std::string> reduce_names;
   std::vector<double> reduce_bytes;  ///< The same: whole buffers.
-  std::vector<PlayedSpan> spans;  ///< All work on all streams, when recorded.
-  std::vector<RankClock> clocks;  ///< [rank] for the next step.
+  std::vector<PlayedSpan> spans;     ///< All work on all streams, when recorded.
+  std::vector<RankClock> clocks;     ///< [rank] for the next step.
   bool operator==(const StepTimeline&) const = default;
 };
 

@@ -7,7 +7,8 @@ namespace stepsim {
 /// Stepsim's own policy. The sampler's order is cut into windows of `window` steps; inside a window
 /// samples are sorted by length and cut into steps of ranks * batch_size neighbours, and each step
 /// is dealt over the ranks in consecutive parts of the least highest cost (step_cost where it is
-/// known, else padded tokens; a batch also within max_tokens). Steps of a window are shuffled, and so are the parts of a step.
+/// known, else padded tokens; a batch also within max_tokens). Steps of a window are shuffled, and
+/// so are the parts of a step.
 ///
 /// So all steps but the last hold as many samples, a sample moves by less than a window, all ranks
 /// have equal numbers of batches and plan the same from seed and lengths. Ranks hold unequal

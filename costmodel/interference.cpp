@@ -1,7 +1,6 @@
 #include "costmodel/interference.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace stepsim {
 
@@ -12,12 +11,6 @@ int waves(int blocks, int multiprocessors) {
 }
 
 }  // namespace
-
-int resident_channels(double bytes, int most) {
-  constexpr double kChannelBytes = 32 * 1024;
-  return static_cast<int>(
-      std::clamp(std::floor(bytes / kChannelBytes), 1.0, static_cast<double>(std::max(1, most))));
-}
 
 double compute_slowdown(const Interference& interference, Bound bound, int blocks, int channels) {
   if (bound == Bound::Unaffected) {

@@ -46,8 +46,4 @@ struct Interference {
                                       int blocks,
                                       int channels);
 
-/// Multiprocessors that an all-reduce of so many bytes holds: one block a channel, and a channel
-/// less while each would get under 32 KiB (ring, Simple protocol); 1 .. most.
-[[nodiscard]] int resident_channels(double bytes, int most);
-
 }  // namespace stepsim

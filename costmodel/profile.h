@@ -89,21 +89,15 @@ inline constexpr double kUnseenShapeError = 0.065;
 /// classes the one with its head_dim and free heads; the entry with all sizes free; else InputError
 /// naming what to measure. What the last two price is marked unseen_shape, with an error of at
 /// least kUnseenShapeError; ops over Elements are not, as the number of elements is their variable.
-/// An op over tokens or samples costs nothing for an empty batch.
-///
-/// all_reduce: the first table for exactly this number of ranks (dtypes and nodes are not told
-/// apart) with table_cost(); 0 for one rank.
+/// An op over tokens or samples costs nothing for an empty batch. Collectives: CollectivePricer.
 class ProfileCostModel : public CostModel {
  public:
   /// `max_extrapolation`: refuse beyond this factor of the measured range.
   explicit ProfileCostModel(Profile profile, double max_extrapolation = 4.0);
 
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
-  [[nodiscard]] Cost all_reduce(Bytes bytes, int ranks) const;
   [[nodiscard]] double launch_seconds() const override { return profile_.launch_seconds; }
   [[nodiscard]] bool host_is_device() const override { return profile_.host_is_device; }
-  /// CollectiveCost::spread of the all-reduce over `ranks`; empty when there is none.
-  [[nodiscard]] std::vector<double> all_reduce_spread(int ranks) const;
   [[nodiscard]] const Profile& profile() const { return profile_; }
 
  private:
@@ -116,7 +110,6 @@ class ProfileCostModel : public CostModel {
   };
   [[nodiscard]] Found find(const Op& op) const;
   [[nodiscard]] const OpCost* at(const Key& key) const;
-  [[nodiscard]] const CollectiveCost& table_for(int ranks) const;
 
   Profile profile_;
   double max_extrapolation_;

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <array>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "costmodel/collective_table.h"
 #include "costmodel/input_error.h"
@@ -98,33 +96,6 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
     cost.shared_error = cost.relative_error;
   }
   return cost;
-}
-
-const CollectiveCost& ProfileCostModel::table_for(int ranks) const {
-  std::set<int> known;
-  for (const auto& table : profile_.collectives) {
-    if (table.kind != "all_reduce" || table.knots.empty()) {
-      continue;
-    }
-    if (table.ranks == ranks) {
-      return table;
-    }
-    known.insert(table.ranks);
-  }
-  throw InputError(fmt::format(
-      "profile {} has no all_reduce of {} ranks; it has {}",
-      printable(profile_.name),
-      ranks,
-      known.empty() ? "none" : fmt::format("those of {} ranks", fmt::join(known, ", "))));
-}
-
-Cost ProfileCostModel::all_reduce(Bytes bytes, int ranks) const {
-  return ranks == 1 ? Cost{}
-                    : table_cost(table_for(ranks), bytes, max_extrapolation_, profile_.name);
-}
-
-std::vector<double> ProfileCostModel::all_reduce_spread(int ranks) const {
-  return ranks == 1 ? std::vector<double>{} : table_for(ranks).spread;
 }
 
 }  // namespace stepsim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/nccl_model.h"
 #include "costmodel/op_cost.h"
 #include "sim/ddp/reducer.h"
 
@@ -294,8 +295,13 @@ DdpPrices PricedModel::ddp_prices(const CostFactors& factors, double common) {
     return to_duration(slowness * priced_collective(kind, bytes, group, nodes));
   };
   if (scenario_.interference.multiprocessors > 0) {
-    prices.channels = [most = scenario_.interference.max_channels](double bytes) {
-      return resident_channels(bytes, most);
+    // A ring with as many channels as the scenario allows, too wide to halve its threads.
+    NcclSystem system;
+    system.ranks = ranks_;
+    system.ring.channels = scenario_.interference.max_channels;
+    system.ring.intra_gb_per_s = 1000;
+    prices.channels = [system](double bytes) {
+      return nccl_launch(system, NcclAlgorithm::Ring, NcclProtocol::Simple, bytes).channels;
     };
   }
   const HostOptions& host = scenario_.host;

@@ -12,10 +12,10 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/ddp/closed_form.h"
-#include "sim/ddp/step_program.h"
 #include "sim/ddp/step_simulator.h"
 #include "sim/engine/event_queue.h"
 #include "sim/run.h"
+#include "tests/ddp/step_program.h"
 
 namespace {
 

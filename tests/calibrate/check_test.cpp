@@ -10,6 +10,7 @@
 #include "calibrate/measure.h"
 #include "calibrate/sample_log.h"
 #include "calibrate/samples.h"
+#include "costmodel/collective_pricer.h"
 #include "costmodel/input_error.h"
 #include "tests/calibrate/fake_backend.h"
 #include "tests/test_data.h"
@@ -57,7 +58,8 @@ TEST_CASE("measured and fitted, the profile prices every step as the machine cha
   const Op copy = elements_op(OpClass::GradientCopyOut, 33333, Dtype::F32);
   CHECK(costs.op(copy, {}).seconds ==
         doctest::Approx(test::planted_seconds(copy, {})).epsilon(0.01));
-  CHECK(costs.all_reduce(Bytes(300000), 2).seconds ==
+  const CollectivePricer pricer(costs.profile());
+  CHECK(pricer.price(CollectiveKind::AllReduce, Bytes(300000), 2, 1).cost.seconds ==
         doctest::Approx(test::planted_all_reduce_seconds(300000)).epsilon(1e-3));
   CHECK(costs.profile().noise.step_jitter == doctest::Approx(0).epsilon(1e-3));
   CHECK(costs.profile().device == "fake");

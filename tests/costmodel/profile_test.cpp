@@ -276,28 +276,23 @@ TEST_CASE("beyond the allowed factor of its range a cost is refused") {
   CHECK(ProfileCostModel(profile, 5).op(op, more).extrapolation == Approx(516.0 / 128));
 }
 
-TEST_CASE("an all-reduce is read off the table of its number of ranks") {
+TEST_CASE("an all-reduce is read off its table, and on from it with the last slope") {
   Profile profile = read_profile(written("small.json", kSmall));
-  profile.collectives[0].errors.random = 0.02;
-  profile.collectives[0].errors.beyond = 0.1;
-  const ProfileCostModel model(profile);
-  CHECK(model.all_reduce(Bytes(123456789), 1).seconds == 0);
-  CHECK(model.all_reduce(Bytes(1), 2).seconds == Approx(1e-5));
-  CHECK(model.all_reduce(Bytes(2560), 2).seconds == Approx(2e-5));
-  CHECK(model.all_reduce(Bytes(2560), 2).relative_error == 0.02);
-  const Cost beyond = model.all_reduce(Bytes(8192), 2);
+  CollectiveCost& table = profile.collectives[0];
+  table.errors.random = 0.02;
+  table.errors.beyond = 0.1;
+  const auto cost = [&](std::int64_t bytes) { return table_cost(table, Bytes(bytes), 4, "lab"); };
+  CHECK(cost(1).seconds == Approx(1e-5));
+  CHECK(cost(2560).seconds == Approx(2e-5));
+  CHECK(cost(2560).relative_error == 0.02);
+  const Cost beyond = cost(8192);
   CHECK(beyond.seconds == Approx(3e-5 + 4096 * 2e-5 / 3072));
   CHECK(beyond.extrapolation == 2);
   CHECK(beyond.relative_error == Approx(0.2));
-  profile.collectives[0].knots = {{512, 9e-5}, {1024, 1e-5}, {2048, 3e-5}, {4096, 3.5e-5}};
-  CHECK(ProfileCostModel(profile).all_reduce(Bytes(8192), 2).seconds ==
-        Approx(3.5e-5 + 4096 * relative_slope(std::span(profile.collectives[0].knots).subspan(1))));
-  CHECK(error_of([&] { (void)model.all_reduce(Bytes(32768), 2); }) ==
+  CHECK(error_of([&] { (void)cost(32768); }) ==
         "profile lab: the all_reduce of 2 ranks was measured from 1 KiB to 4 KiB; 32 KiB is 8.00 "
         "times beyond, and more than 4 times is refused: measure larger messages");
-  CHECK(error_of([&] { (void)model.all_reduce(Bytes(1), 4); }) ==
-        "profile lab has no all_reduce of 4 ranks; it has those of 2 ranks");
-  profile.collectives.clear();
-  CHECK(error_of([&] { (void)ProfileCostModel(profile).all_reduce(Bytes(1), 4); }) ==
-        "profile lab has no all_reduce of 4 ranks; it has none");
+  table.knots = {{512, 9e-5}, {1024, 1e-5}, {2048, 3e-5}, {4096, 3.5e-5}};
+  CHECK(cost(8192).seconds ==
+        Approx(3.5e-5 + 4096 * relative_slope(std::span(table.knots).subspan(1))));
 }

@@ -5,38 +5,17 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/ddp/bucket_lists.h"
+
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
-
-using Lists = std::vector<std::vector<int>>;
 
 constexpr std::int64_t kKi = 1024;
 constexpr std::int64_t kMi = 1024 * kKi;
 constexpr std::int64_t kFirst = kDefaultFirstBucketBytes;
 constexpr std::int64_t kCap = kDefaultBucketCapBytes;
-
-std::vector<BucketParameter> dense(const std::vector<std::int64_t>& bytes) {
-  std::vector<BucketParameter> result;
-  for (const std::int64_t size : bytes) {
-    result.push_back({size, "f32", false});
-  }
-  return result;
-}
-
-std::vector<int> reversed(std::size_t count) {
-  std::vector<int> order(count);
-  std::iota(order.rbegin(), order.rend(), 0);
-  return order;
-}
-
-Lists lists(const std::vector<Bucket>& buckets) {
-  Lists result;
-  for (const Bucket& bucket : buckets) {
-    result.push_back(bucket.parameters);
-  }
-  return result;
-}
 
 Lists rebuilt(const std::vector<BucketParameter>& parameters,
               std::int64_t first,

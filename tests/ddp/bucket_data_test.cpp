@@ -8,31 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/ddp/bucket_assignment.h"
+#include "tests/ddp/bucket_lists.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 using nlohmann::json;
 
 namespace {
-
-using Lists = std::vector<std::vector<int>>;
-using Sizes = std::vector<std::int64_t>;
-
-Lists lists(const std::vector<Bucket>& buckets) {
-  Lists result;
-  for (const Bucket& bucket : buckets) {
-    result.push_back(bucket.parameters);
-  }
-  return result;
-}
-
-Sizes limits(const std::vector<Bucket>& buckets) {
-  Sizes result;
-  for (const Bucket& bucket : buckets) {
-    result.push_back(bucket.limit);
-  }
-  return result;
-}
 
 std::vector<BucketParameter> parameters_of(const json& entry) {
   std::vector<BucketParameter> result;

@@ -16,48 +16,17 @@
 #include "sim/batch_plan.h"
 #include "sim/ddp/iteration.h"
 #include "sim/scenario.h"
+#include "tests/ddp/bucket_lists.h"
 #include "tests/sim/scenario_text.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 
-using Lists = std::vector<std::vector<int>>;
-using Sizes = std::vector<std::int64_t>;
-
 constexpr std::int64_t kMi = std::int64_t{1} << 20;
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-
-std::vector<BucketParameter> dense(const Sizes& bytes) {
-  std::vector<BucketParameter> result;
-  for (const std::int64_t size : bytes) {
-    result.push_back({size, "f32", false});
-  }
-  return result;
-}
-
-std::vector<int> reversed(std::size_t count) {
-  std::vector<int> order(count);
-  std::iota(order.rbegin(), order.rend(), 0);
-  return order;
-}
-
-Lists lists(const std::vector<Bucket>& buckets) {
-  Lists result;
-  for (const Bucket& bucket : buckets) {
-    result.push_back(bucket.parameters);
-  }
-  return result;
-}
-
-Sizes limits(const std::vector<Bucket>& buckets) {
-  Sizes result;
-  for (const Bucket& bucket : buckets) {
-    result.push_back(bucket.limit);
-  }
-  return result;
-}
 
 Sizes sizes(const std::vector<Bucket>& buckets, const std::vector<BucketParameter>& parameters) {
   Sizes result;

@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "sim/ddp/closed_form.h"
-#include "sim/ddp/step_program.h"
 #include "sim/ddp/step_simulator.h"
 #include "tests/ddp/random_step.h"
+#include "tests/ddp/step_program.h"
 
 using namespace stepsim;
 using test::RandomSteps;

@@ -1,4 +1,4 @@
-#include "sim/ddp/step_program.h"
+#include "tests/ddp/step_program.h"
 
 #include <cstddef>
 #include <utility>

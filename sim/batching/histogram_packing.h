@@ -37,4 +37,18 @@ struct HistogramPacking {
 [[nodiscard]] HistogramPacking pack_shortest_first(std::span<const std::int64_t> counts,
                                                    std::int64_t max_sequences);
 
+/// Most ways to fill a pack that pack_least_squares weighs.
+inline constexpr std::int64_t kMaxFullPacks = 1 << 18;
+
+/// Non-negative least squares histogram packing: of all ways to fill a pack to the last token with
+/// max_sequences sequences or fewer, as many of each as come nearest to the histogram, rounded.
+///
+/// Places of a pack that no sequence is left for stay empty; a place of 8 tokens or less is given
+/// up more easily than a sequence (weight sqrt(4 / capacity) against 1). Sequences that the
+/// rounding leaves over are packed longest first. Args as above.
+/// Raises InputError: more than kMaxFullPacks ways.
+/// Source: as above; there, sequences left over have a pack each.
+[[nodiscard]] HistogramPacking pack_least_squares(std::span<const std::int64_t> counts,
+                                                  std::int64_t max_sequences);
+
 }  // namespace stepsim

@@ -97,11 +97,12 @@ std::vector<PolicyRow> balancing_rows() {
        packed_longalign_epoch},
       {{"packed_histogram",
         "the data set packed by its histogram of lengths, at most max_sequences_per_pack samples "
-        "a row; for attention = \"varlen\"",
+        "a row (12; with nnlshp, which weighs every way to fill a row, 3); for attention = "
+        "\"varlen\"",
         {required_integer("capacity"),
-         integer_or("max_sequences_per_pack", 12),
-         choice("algorithm", {"lpfhp", "spfhp"})},
-        "Graphcore LPFHP, SPFHP"},
+         optional_integer("max_sequences_per_pack"),
+         choice("algorithm", {"lpfhp", "spfhp", "nnlshp"})},
+        "Graphcore LPFHP, SPFHP, NNLSHP"},
        packed_histogram_epoch},
       {{"multipack",
         "each step packs the longest prefix of the shuffled samples that fits into one row of "

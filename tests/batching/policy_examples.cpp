@@ -175,6 +175,12 @@ void add_packed(std::int64_t batch, std::int64_t longest, std::vector<PolicyExam
                                          {"algorithm", std::string("spfhp")}},
                                         false)),
                         batch));
+  all.push_back(counted(repeating(dealt("packed_histogram",
+                                        {{"capacity", capacity},
+                                         {"max_sequences_per_pack", std::int64_t{2}},
+                                         {"algorithm", std::string("nnlshp")}},
+                                        false)),
+                        2));
   all.push_back(repeating(dealt("packed_longalign", {{"capacity", capacity}}, true)));
   all.back().max_tokens = capacity - 1;
   all.push_back(dealt("multipack", {{"capacity", capacity}}, true));

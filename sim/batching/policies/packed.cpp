@@ -129,6 +129,16 @@ EpochBatches sampled(Packs rows, const PolicyInput& input) {
   return result;
 }
 
+HistogramPacking packed_histogram(const PolicyParameters& parameters, const Samples& counts) {
+  const std::string& algorithm = parameters.text("algorithm");
+  const auto most = parameters.maybe_integer("max_sequences_per_pack");
+  if (algorithm == "nnlshp") {
+    return pack_least_squares(counts, most.value_or(3));
+  }
+  return algorithm == "lpfhp" ? pack_longest_first(counts, most.value_or(12))
+                              : pack_shortest_first(counts, most.value_or(12));
+}
+
 /// The samples of a histogram's packs: of each length in the order of the data set.
 Packs rows_of(const HistogramPacking& packing, const PolicyInput& input, std::int64_t capacity) {
   std::vector<Samples> waiting(static_cast<std::size_t>(capacity) + 1);
@@ -197,11 +207,7 @@ EpochBatches packed_histogram_epoch(const PolicyParameters& parameters, const Po
   for (const std::int64_t length : input.lengths) {
     ++counts[static_cast<std::size_t>(length) - 1];
   }
-  const std::int64_t most = parameters.integer("max_sequences_per_pack");
-  const HistogramPacking packing = parameters.text("algorithm") == "lpfhp"
-                                       ? pack_longest_first(counts, most)
-                                       : pack_shortest_first(counts, most);
-  return sampled(rows_of(packing, input, capacity), input);
+  return sampled(rows_of(packed_histogram(parameters, counts), input, capacity), input);
 }
 
 EpochBatches multipack_epoch(const PolicyParameters& parameters, const PolicyInput& input) {

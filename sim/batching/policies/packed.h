@@ -32,8 +32,8 @@ namespace stepsim {
 [[nodiscard]] EpochBatches packed_longalign_epoch(const PolicyParameters& parameters,
                                                   const PolicyInput& input);
 
-/// The data set packed once by its histogram, longest or shortest pack first; rows in the sampler's
-/// order. Source: Graphcore.
+/// The data set packed once by its histogram: longest or shortest pack first, or least squares;
+/// rows in the sampler's order. Source: Graphcore.
 [[nodiscard]] EpochBatches packed_histogram_epoch(const PolicyParameters& parameters,
                                                   const PolicyInput& input);
 

@@ -22,7 +22,7 @@ FORBIDDEN = {
 LIBRARIES = {
     "boost/": ("sim/cli/", "calibrate/cli"),
     "gloo/": ("calibrate/cpu/",),
-    "Eigen/": ("calibrate/cpu/", "calibrate/fit/"),
+    "Eigen/": ("calibrate/cpu/", "calibrate/fit/", "sim/batching/sparse_nnls"),
     "toml++/": ("sim/",),
     "zlib.h": ("costmodel/",),
     "cuda": ("calibrate/cuda/",),

@@ -43,6 +43,15 @@ for scenario in sorted((ROOT / "scenarios").glob("*.toml")):
     globals()[f"test_compare_{scenario.stem}"] = scenario_test(scenario)
 
 
+def batching_test(path):
+    arguments = ("compare", str(path.relative_to(ROOT)), "--steps", "24")
+    return lambda: check(f"batching_{path.stem}", *arguments)
+
+
+for scenario in sorted((ROOT / "scenarios" / "batching").glob("*.toml")):
+    globals()[f"test_batching_{scenario.stem}"] = batching_test(scenario)
+
+
 def figures_test(path):
     return lambda: check(f"figures_{path.stem}", "figures", str(path.relative_to(ROOT)))
 

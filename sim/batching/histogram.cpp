@@ -114,11 +114,11 @@ std::vector<std::int64_t> sample_histogram(const LengthHistogram& histogram,
   std::vector<std::int64_t> lengths;
   lengths.reserve(wanted);
   for (; lengths.size() < wanted && !ascending.empty(); ++seed) {
-    const auto order = torch_randperm(static_cast<std::int64_t>(ascending.size()), seed);
-    const std::size_t take = std::min(order.size(), wanted - lengths.size());
-    for (std::size_t i = 0; i < take; ++i) {
-      lengths.push_back(ascending[static_cast<std::size_t>(order[i])]);
-    }
+    const std::size_t take = std::min(ascending.size(), wanted - lengths.size());
+    auto permuted = ascending;
+    torch_shuffle_head(permuted, take, seed);
+    lengths.insert(
+        lengths.end(), permuted.begin(), permuted.begin() + static_cast<std::ptrdiff_t>(take));
   }
   return lengths;
 }

@@ -10,11 +10,13 @@ namespace stepsim {
 std::vector<PolicyRow> balancing_rows() {
   return {
       {{"planner",
-        "windows of the sampler's order, sorted by length, cut into steps of equal samples, each "
-        "dealt over the ranks with the least highest predicted time; use weighting = \"sample\"",
+        "windows of the sampler's order, sorted by length, cut into steps of equal samples (each "
+        "dealt over the ranks with the least highest predicted time) or of equal time; use "
+        "weighting = \"sample\"",
         {required_integer("batch_size"),
          integer_or("window", 64),
          optional_integer("max_tokens"),
+         choice("steps", {"equal_samples", "equal_time"}),
          choice("cost", {"step_time", "tokens"})},
         "Stepsim"},
        planner_epoch},

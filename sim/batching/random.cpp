@@ -44,16 +44,23 @@ std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed) 
   return order;
 }
 
-std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed) {
-  if (n < 0 || n >= std::numeric_limits<std::uint32_t>::max() / 20) {
+void torch_shuffle_head(std::span<std::int64_t> values, std::size_t count, std::uint64_t seed) {
+  if (values.size() >= std::numeric_limits<std::uint32_t>::max() / 20) {
     throw std::invalid_argument("torch_randperm: n is outside 0 .. 2^32 / 20");
   }
   MersenneTwister generator(static_cast<std::uint32_t>(seed));
+  for (std::size_t i = 0; i < count && i + 1 < values.size(); ++i) {
+    std::swap(values[i], values[i + generator() % (values.size() - i)]);
+  }
+}
+
+std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed) {
+  if (n < 0) {
+    throw std::invalid_argument("torch_randperm: n is negative");
+  }
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-    std::swap(order[i], order[i + generator() % (order.size() - i)]);
-  }
+  torch_shuffle_head(order, order.size(), seed);
   return order;
 }
 

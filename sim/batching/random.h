@@ -74,10 +74,17 @@ class NumpyRandom {
 /// RandomState(seed).permutation(n); only the low 32 bits of the seed count.
 [[nodiscard]] std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed);
 
-/// torch.randperm(n) on CPU with manual_seed(seed); only the low 32 bits of the seed count.
+/// Permutes `values` as torch.randperm(values.size()) on CPU does with manual_seed(seed), as far as
+/// the first `count` of them are right; only the low 32 bits of the seed count.
 ///
 /// Raises:
-///     std::invalid_argument: n < 0, or n >= 2^32 / 20, where torch changes to 64-bit draws.
+///     std::invalid_argument: 2^32 / 20 values or more, where torch changes to 64-bit draws.
+void torch_shuffle_head(std::span<std::int64_t> values, std::size_t count, std::uint64_t seed);
+
+/// torch.randperm(n), the same way.
+///
+/// Raises:
+///     std::invalid_argument: n < 0 or too many.
 [[nodiscard]] std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed);
 
 }  // namespace stepsim

@@ -16,12 +16,15 @@ using namespace stepsim;
 
 namespace {
 
-PolicySpec planner(std::int64_t batch_size, std::int64_t window) {
+PolicySpec planner(std::int64_t batch_size,
+                   std::int64_t window,
+                   const std::string& steps = "equal_samples") {
   PolicySpec spec;
   spec.name = "planner";
   spec.kind = "planner";
   spec.parameters.set("batch_size", batch_size);
   spec.parameters.set("window", window);
+  spec.parameters.set("steps", steps);
   return spec;
 }
 
@@ -61,7 +64,8 @@ TEST_CASE("planner: each sample once, equal steps, bounded moves, the same plan 
     input.sampler.shuffle = false;
     const std::int64_t batch_size = 1 + static_cast<std::int64_t>(seed % 4);
     const std::int64_t window = 2 + static_cast<std::int64_t>(seed % 3);
-    const BatchingPolicy policy = make_policy(planner(batch_size, window));
+    const BatchingPolicy policy =
+        make_policy(planner(batch_size, window, seed % 2 == 0 ? "equal_samples" : "equal_time"));
     const EpochBatches epoch = policy.epoch(input);
     CHECK(epoch == policy.epoch(input));
     std::map<std::int64_t, int> uses;
@@ -115,27 +119,57 @@ TEST_CASE("planner: a step is dealt out with the least highest cost") {
   }
 }
 
+TEST_CASE("planner: equal time is the least highest cost over all batches of a window") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    const int ranks = static_cast<int>(1 + seed % 2);
+    const auto lengths = random_lengths(200 + seed, static_cast<std::size_t>(9 * ranks));
+    PolicyInput input;
+    input.lengths = lengths;
+    input.ranks = ranks;
+    const EpochBatches epoch = make_policy(planner(3, 3, "equal_time")).epoch(input);
+    double highest = 0;
+    for (const Batches& batches : epoch) {
+      REQUIRE(batches.size() == 3);
+      for (const auto& batch : batches) {
+        std::int64_t longest = 0;
+        for (const std::int64_t sample : batch) {
+          longest = std::max(longest, lengths[static_cast<std::size_t>(sample)]);
+        }
+        highest = std::max(highest, BatchCost()(static_cast<std::int64_t>(batch.size()), longest));
+      }
+    }
+    auto descending = lengths;
+    std::sort(descending.rbegin(), descending.rend());
+    CHECK(highest == best_cut(descending, 0, 3 * ranks));
+  }
+}
+
 TEST_CASE("planner: max_tokens holds for every batch, in more steps where it must") {
   const auto lengths = random_lengths(7, 300);
   PolicyInput input;
   input.lengths = lengths;
   input.ranks = 3;
-  PolicySpec spec = planner(8, 4);
-  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  spec.parameters.set("max_tokens", longest);
-  const EpochBatches epoch = make_policy(spec).epoch(input);
-  CHECK(epoch.front().size() > 300 / 24);
-  for (const Batches& batches : epoch) {
-    for (const auto& batch : batches) {
-      std::int64_t most = 0;
-      for (const std::int64_t sample : batch) {
-        most = std::max(most, lengths[static_cast<std::size_t>(sample)]);
+  for (const std::string steps : {"equal_samples", "equal_time"}) {
+    CAPTURE(steps);
+    PolicySpec spec = planner(8, 4, steps);
+    const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    spec.parameters.set("max_tokens", longest);
+    const EpochBatches epoch = make_policy(spec).epoch(input);
+    CHECK(epoch.front().size() > 300 / 24);
+    CHECK(epoch.back().size() == epoch.front().size());
+    for (const Batches& batches : epoch) {
+      for (const auto& batch : batches) {
+        std::int64_t most = 0;
+        for (const std::int64_t sample : batch) {
+          most = std::max(most, lengths[static_cast<std::size_t>(sample)]);
+        }
+        CHECK(most * static_cast<std::int64_t>(batch.size()) <= longest);
       }
-      CHECK(most * static_cast<std::int64_t>(batch.size()) <= longest);
     }
+    spec.parameters.set("max_tokens", longest - 1);
+    CHECK_THROWS_AS((void)make_policy(spec).epoch(input), InputError);
   }
-  spec.parameters.set("max_tokens", longest - 1);
-  CHECK_THROWS_AS((void)make_policy(spec).epoch(input), InputError);
 }
 
 TEST_CASE("planner: drop_last leaves out what fills no step") {

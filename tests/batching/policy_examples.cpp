@@ -99,6 +99,13 @@ void add_dealt(std::int64_t batch, std::int64_t longest, std::vector<PolicyExamp
   all.push_back(repeating(dealt("planner", {{"batch_size", batch}, {"window", window}}, false)));
   all.push_back(padded(
       repeating(dealt("planner", {{"batch_size", batch}, {"max_tokens", tokens}}, false)), tokens));
+  all.push_back(padded(repeating(dealt("planner",
+                                       {{"batch_size", batch},
+                                        {"max_tokens", tokens},
+                                        {"window", window},
+                                        {"steps", "equal_time"}},
+                                       false)),
+                       tokens));
   all.push_back(padded(dealt("fairseq_max_tokens",
                              {{"max_tokens", tokens}, {"required_batch_size_multiple", one}},
                              false),

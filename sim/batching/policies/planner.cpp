@@ -1,6 +1,7 @@
 #include "sim/batching/policies/planner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -15,16 +16,16 @@ namespace {
 
 using Samples = std::vector<std::int64_t>;
 
-/// Deals steps out over the ranks.
-class StepSplitter {
+/// Cuts samples that fall in length into batches.
+class Cutter {
  public:
-  StepSplitter(const PolicyInput& input, BatchCost cost, std::int64_t max_tokens)
+  Cutter(const PolicyInput& input, BatchCost cost, std::int64_t max_tokens)
       : input_(input), cost_(std::move(cost)), max_tokens_(max_tokens) {}
 
-  /// How many of the descending samples the ranks can hold together, at least one each.
-  [[nodiscard]] std::size_t holds(std::span<const std::int64_t> samples) const {
+  /// How many of the samples `parts` batches can hold together, at least one each.
+  [[nodiscard]] std::size_t holds(std::span<const std::int64_t> samples, std::size_t parts) const {
     std::size_t taken = 0;
-    for (int rank = 0; rank < input_.ranks && taken < samples.size(); ++rank) {
+    for (std::size_t part = 0; part < parts && taken < samples.size(); ++part) {
       const std::size_t count = most(samples.subspan(taken), std::numeric_limits<double>::max());
       if (count == 0) {
         throw InputError(fmt::format("no cost is known for a batch of one sample of {} tokens",
@@ -35,32 +36,42 @@ class StepSplitter {
     return taken;
   }
 
-  /// [rank] consecutive parts of the descending samples with the least highest cost.
-  [[nodiscard]] Batches split(std::span<const std::int64_t> samples) const {
+  /// How many batches hold all samples at whatever cost.
+  [[nodiscard]] std::size_t needs(std::span<const std::int64_t> samples) const {
+    std::size_t parts = 0;
+    for (std::size_t taken = 0; taken < samples.size(); ++parts) {
+      taken += holds(samples.subspan(taken), 1);
+    }
+    return parts;
+  }
+
+  /// [part] consecutive samples with the least highest cost (to a millionth), at least one each.
+  /// `parts` must hold them all, and not be more than there are samples.
+  [[nodiscard]] Batches cut(std::span<const std::int64_t> samples, std::size_t parts) const {
     double low = 0;
     double high = cost(samples.size(), length(samples.front()));
     if (!(high < std::numeric_limits<double>::infinity())) {
       high = 1;
-      while (!fits(samples, high)) {
+      while (!fits(samples, parts, high)) {
         high *= 2;
       }
     }
-    constexpr int kHalvings = 50;
-    for (int i = 0; i < kHalvings; ++i) {
+    constexpr double kClose = 1e-6;
+    while (high - low > kClose * high) {
       const double middle = (low + high) / 2;
-      (fits(samples, middle) ? high : low) = middle;
+      (fits(samples, parts, middle) ? high : low) = middle;
     }
-    Batches parts;
+    Batches result;
     for (std::size_t taken = 0; taken < samples.size();) {
       const std::size_t count = most(samples.subspan(taken), high);
       const auto part = samples.subspan(taken, count);
-      parts.emplace_back(part.begin(), part.end());
+      result.emplace_back(part.begin(), part.end());
       taken += count;
     }
-    while (parts.size() < static_cast<std::size_t>(input_.ranks)) {
-      halve_largest(parts);
+    while (result.size() < parts) {
+      halve_largest(result);
     }
-    return parts;
+    return result;
   }
 
  private:
@@ -93,9 +104,11 @@ class StepSplitter {
   }
 
   /// Whether so many parts of at most this cost hold all samples.
-  [[nodiscard]] bool fits(std::span<const std::int64_t> samples, double limit) const {
+  [[nodiscard]] bool fits(std::span<const std::int64_t> samples,
+                          std::size_t parts,
+                          double limit) const {
     std::size_t taken = 0;
-    for (int rank = 0; rank < input_.ranks && taken < samples.size(); ++rank) {
+    for (std::size_t part = 0; part < parts && taken < samples.size(); ++part) {
       const std::size_t count = most(samples.subspan(taken), limit);
       if (count == 0) {
         return false;
@@ -137,10 +150,59 @@ BatchCost batch_cost(const PolicyParameters& parameters, const PolicyInput& inpu
   if (!input.step_cost) {
     return {};
   }
-  constexpr std::int64_t kLargest = 8;
+  constexpr std::int64_t kLargest = 16;
   return {[&input](const BatchShape& shape) { return static_cast<double>(input.step_cost(shape)); },
           kLargest * parameters.integer("batch_size"),
           *std::max_element(input.lengths.begin(), input.lengths.end())};
+}
+
+using Steps = std::vector<Batches>;  ///< [step][rank]
+
+/// Steps of a window's samples, which fall in length: per_step neighbours each, or as many as
+/// max_tokens lets the ranks hold. `head`, one sample a rank, is repeated where there are too few.
+Steps steps_of_equal_samples(Samples samples,
+                             const Samples& head,
+                             std::size_t per_step,
+                             const Cutter& cutter,
+                             const PolicyInput& input) {
+  Steps steps;
+  for (std::size_t taken = 0; taken < samples.size();) {
+    Samples step(
+        samples.begin() + static_cast<std::ptrdiff_t>(taken),
+        samples.begin() + static_cast<std::ptrdiff_t>(std::min(taken + per_step, samples.size())));
+    step.resize(cutter.holds(step, head.size()));
+    taken += step.size();
+    for (std::size_t i = 0; step.size() < head.size(); ++i) {
+      step.push_back(head[i]);
+    }
+    sort_descending(step, input.lengths);
+    steps.push_back(cutter.cut(step, head.size()));
+  }
+  return steps;
+}
+
+/// As many steps of the same, all batches of the window as equal in cost as they can be.
+Steps steps_of_equal_time(Samples samples,
+                          const Samples& head,
+                          std::size_t per_step,
+                          const Cutter& cutter,
+                          const PolicyInput& input) {
+  const std::size_t ranks = head.size();
+  const std::size_t steps_wanted = (samples.size() + per_step / 2) / per_step;
+  const std::size_t steps_needed = (cutter.needs(samples) + ranks - 1) / ranks;
+  const std::size_t count = std::max(steps_wanted, steps_needed);
+  for (std::size_t i = 0; samples.size() < count * ranks; ++i) {
+    samples.push_back(head[i]);
+  }
+  sort_descending(samples, input.lengths);
+  Batches batches = cutter.cut(samples, count * ranks);
+  Steps steps;
+  for (std::size_t first = 0; first < batches.size(); first += ranks) {
+    const auto begin = batches.begin() + static_cast<std::ptrdiff_t>(first);
+    steps.emplace_back(std::make_move_iterator(begin),
+                       std::make_move_iterator(begin + static_cast<std::ptrdiff_t>(ranks)));
+  }
+  return steps;
 }
 
 }  // namespace
@@ -151,7 +213,9 @@ EpochBatches planner_epoch(const PolicyParameters& parameters, const PolicyInput
   const auto ranks = static_cast<std::size_t>(input.ranks);
   const auto per_step = static_cast<std::size_t>(parameters.integer("batch_size")) * ranks;
   const std::size_t window = per_step * static_cast<std::size_t>(parameters.integer("window"));
-  const StepSplitter splitter(input, batch_cost(parameters, input), max_tokens);
+  const Cutter cutter(input, batch_cost(parameters, input), max_tokens);
+  const auto form =
+      parameters.text("steps") == "equal_time" ? steps_of_equal_time : steps_of_equal_samples;
   Samples order = sample_order(input);
   PythonRandom random(input.sampler.seed + static_cast<std::uint64_t>(input.epoch));
   EpochBatches epoch(ranks);
@@ -164,19 +228,7 @@ EpochBatches planner_epoch(const PolicyParameters& parameters, const PolicyInput
       samples.resize(samples.size() / per_step * per_step);
     }
     sort_descending(samples, input.lengths);
-    std::vector<Batches> steps;
-    for (std::size_t taken = 0; taken < samples.size();) {
-      Samples step(samples.begin() + static_cast<std::ptrdiff_t>(taken),
-                   samples.begin() +
-                       static_cast<std::ptrdiff_t>(std::min(taken + per_step, samples.size())));
-      step.resize(splitter.holds(step));
-      taken += step.size();
-      for (std::size_t i = 0; step.size() < ranks; ++i) {
-        step.push_back(head[i]);
-      }
-      sort_descending(step, input.lengths);
-      steps.push_back(splitter.split(step));
-    }
+    Steps steps = form(samples, head, per_step, cutter, input);
     random.shuffle(std::span(steps));
     for (Batches& step : steps) {
       random.shuffle(std::span(step));

@@ -5,16 +5,18 @@
 namespace stepsim {
 
 /// Stepsim's own policy. The sampler's order is cut into windows of `window` steps; inside a window
-/// samples are sorted by length and cut into steps of ranks * batch_size neighbours, and each step
-/// is dealt over the ranks in consecutive parts of the least highest cost (step_cost where it is
-/// known, else padded tokens; a batch also within max_tokens). Steps of a window are shuffled, and
-/// so are the parts of a step.
+/// samples are sorted by length. With steps = "equal_samples" they are cut into steps of
+/// ranks * batch_size neighbours, and each step is dealt over the ranks in consecutive parts of the
+/// least highest cost; with "equal_time" they are cut into as many steps whose batches all cost as
+/// equally much as they can, so that steps hold unequal numbers of samples. Cost: step_cost where
+/// it is known, else padded tokens; a batch also within max_tokens. Steps of a window are shuffled,
+/// and so are the parts of a step.
 ///
-/// So all steps but the last hold as many samples, a sample moves by less than a window, all ranks
-/// have equal numbers of batches and plan the same from seed and lengths. Ranks hold unequal
-/// numbers of samples: weighting = "sample". A last step of fewer samples than ranks is filled with
-/// the first samples of the epoch; drop_last leaves the samples out that fill no step. Where
-/// max_tokens does not hold a step's samples, the step is smaller.
+/// So a sample moves by less than a window, all ranks have equal numbers of batches and plan the
+/// same from seed and lengths. Ranks hold unequal numbers of samples: weighting = "sample". Too few
+/// samples for a batch on every rank are filled up with the first samples of the epoch; drop_last
+/// leaves the samples out that fill no step. Where max_tokens does not hold the samples of a step,
+/// there are more steps.
 /// Raises InputError: fewer samples than ranks, a sample longer than max_tokens.
 [[nodiscard]] EpochBatches planner_epoch(const PolicyParameters& parameters,
                                          const PolicyInput& input);

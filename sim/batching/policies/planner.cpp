@@ -227,6 +227,9 @@ EpochBatches planner_epoch(const PolicyParameters& parameters, const PolicyInput
     if (input.sampler.drop_last) {
       samples.resize(samples.size() / per_step * per_step);
     }
+    if (samples.empty()) {
+      break;
+    }
     sort_descending(samples, input.lengths);
     Steps steps = form(samples, head, per_step, cutter, input);
     random.shuffle(std::span(steps));

@@ -137,9 +137,15 @@ std::string unknown_name(std::string_view what,
                          std::string_view name,
                          std::span<const std::string> known) {
   const std::string nearest = nearest_name(name, known);
-  const std::string hint = nearest.empty() ? "" : fmt::format(" did you mean '{}'?", nearest);
-  return fmt::format(
-      "unknown {} '{}';{} known: {}", what, printable(name), hint, fmt::join(known, ", "));
+  std::string text = fmt::format("unknown {} '{}';", what, printable(name));
+  if (!nearest.empty()) {
+    text += fmt::format(" did you mean '{}'?", nearest);
+  }
+  constexpr std::size_t kLongList = 24;
+  if (nearest.empty() || known.size() <= kLongList) {
+    text += fmt::format(" known: {}", fmt::join(known, ", "));
+  }
+  return text;
 }
 
 std::string printable(std::string_view text, std::size_t limit) {

@@ -33,7 +33,7 @@ class EnvironmentFault : public std::runtime_error {
 /// The known name nearest to `name` by edit distance; empty when none is near.
 [[nodiscard]] std::string nearest_name(std::string_view name, std::span<const std::string> known);
 
-/// "unknown WHAT 'name'; did you mean 'x'? known: a, b, c"
+/// "unknown WHAT 'name'; did you mean 'x'? known: a, b, c"; a long list only where nothing is near.
 [[nodiscard]] std::string unknown_name(std::string_view what,
                                        std::string_view name,
                                        std::span<const std::string> known);

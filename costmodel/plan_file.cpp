@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,8 +50,11 @@ std::string header_text(const Plan& plan) {
 
 void append_row(std::string& text, const MicroBatch& row) {
   const BatchShape shape = row.shape();
+  const std::string targets =
+      row.targets.empty() ? ""
+                          : fmt::format(R"("target_lengths":[{}],)", fmt::join(row.targets, ","));
   fmt::format_to(std::back_inserter(text),
-                 R"({{"step":{},"rank":{},"micro_batch":{},"samples":[{}],"lengths":[{}],)"
+                 R"({{"step":{},"rank":{},"micro_batch":{},"samples":[{}],"lengths":[{}],{})"
                  R"("max_length":{},"useful_tokens":{},"padded_tokens":{},"loss_scale":{}}})"
                  "\n",
                  row.step,
@@ -58,6 +62,7 @@ void append_row(std::string& text, const MicroBatch& row) {
                  row.micro_batch,
                  fmt::join(row.samples, ","),
                  fmt::join(row.lengths, ","),
+                 targets,
                  shape.max_length,
                  shape.useful_tokens,
                  shape.padded_tokens(),
@@ -123,22 +128,30 @@ void check_total(JsonReader& row, std::string_view key, std::int64_t from_length
   }
 }
 
+/// One length a sample.
+std::vector<std::int64_t> read_lengths(JsonReader& row, std::string_view key, std::size_t samples) {
+  std::vector<std::int64_t> lengths = row.integers(key);
+  if (lengths.size() != samples) {
+    row.fail(key, fmt::format("{} lengths for {} samples", lengths.size(), samples));
+  }
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 1 || lengths[i] > kLongestSample) {
+      row.fail(key, i, fmt::format("{} is outside 1..{}", lengths[i], kLongestSample));
+    }
+  }
+  return lengths;
+}
+
 MicroBatch read_row(JsonReader row, const Plan& plan) {
   MicroBatch batch;
   batch.step = row.integer_in("step", 0, plan.steps - 1);
   batch.rank = row.integer_in("rank", 0, plan.ranks - 1);
   batch.micro_batch = row.integer_in("micro_batch", 0, kMost);
   batch.samples = row.integers("samples");
-  batch.lengths = row.integers("lengths");
+  batch.lengths = read_lengths(row, "lengths", batch.samples.size());
   batch.loss_scale = row.number("loss_scale");
-  if (batch.samples.size() != batch.lengths.size()) {
-    row.fail("lengths",
-             fmt::format("{} lengths for {} samples", batch.lengths.size(), batch.samples.size()));
-  }
-  for (std::size_t i = 0; i < batch.lengths.size(); ++i) {
-    if (batch.lengths[i] < 1 || batch.lengths[i] > kLongestSample) {
-      row.fail("lengths", i, fmt::format("{} is outside 1..{}", batch.lengths[i], kLongestSample));
-    }
+  if (row.has("target_lengths")) {
+    batch.targets = read_lengths(row, "target_lengths", batch.samples.size());
   }
   const BatchShape shape = batch.shape();
   check_total(row, "max_length", shape.max_length);
@@ -166,6 +179,7 @@ bool follows(const Plan& plan, const MicroBatch& row) {
 Plan read_plan(const std::string& path) {
   JsonLines lines(path, CutLine::Refuse);
   Plan plan = read_header(lines.header(kFormat));
+  std::optional<bool> has_targets;
   while (lines.next()) {
     MicroBatch row = read_row(lines.reader(), plan);
     if (!follows(plan, row)) {
@@ -181,6 +195,12 @@ Plan read_plan(const std::string& path) {
                                           plan.micro_batches.back().step,
                                           plan.micro_batches.back().rank,
                                           plan.micro_batches.back().micro_batch)));
+    }
+    if (!row.samples.empty()) {
+      if (has_targets && *has_targets == row.targets.empty()) {
+        lines.fail("target_lengths are in some rows and not in others; expected all or none");
+      }
+      has_targets = !row.targets.empty();
     }
     plan.micro_batches.push_back(std::move(row));
   }

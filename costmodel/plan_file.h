@@ -17,6 +17,7 @@ struct MicroBatch {
   std::vector<std::int64_t> samples;  ///< Sample ids, in batch order.
   std::vector<std::int64_t> lengths;  ///< Their lengths, same order.
   double loss_scale = 1;
+  std::vector<std::int64_t> targets = {};  ///< Their second lengths; empty: there are none.
 
   [[nodiscard]] BatchShape shape() const { return batch_shape(lengths); }
   bool operator==(const MicroBatch&) const = default;
@@ -40,7 +41,8 @@ struct Plan {
 };
 
 /// "format": "stepsim-plan/1" on the first line, then one micro-batch a line, by step, rank and
-/// micro_batch; a batch may be empty. What can be derived (totals, a bucket for each parameter,
+/// micro_batch; a batch may be empty. A plan with second lengths has "target_lengths" in every row
+/// that holds samples. What can be derived (totals, a bucket for each parameter,
 /// a batch for each step and rank) is checked.
 /// Raises InputError with file:line; EnvironmentFault when the file cannot be written.
 [[nodiscard]] Plan read_plan(const std::string& path);

@@ -17,7 +17,7 @@ using stepsim::test::written;
 
 namespace {
 
-MicroBatch micro_batch(int step, int rank, int number, Draw& draw) {
+MicroBatch micro_batch(int step, int rank, int number, bool targets, Draw& draw) {
   MicroBatch batch;
   batch.step = step;
   batch.rank = rank;
@@ -25,6 +25,9 @@ MicroBatch micro_batch(int step, int rank, int number, Draw& draw) {
   for (int i = draw.whole(8); i > 0; --i) {
     batch.samples.push_back(draw.whole(3000));
     batch.lengths.push_back(1 + draw.whole(255));
+    if (targets) {
+      batch.targets.push_back(1 + draw.whole(255));
+    }
   }
   batch.loss_scale = draw.real();
   return batch;
@@ -56,7 +59,7 @@ Plan random_plan(std::uint64_t seed) {
         const auto& rows = plan.micro_batches;
         const bool again = !rows.empty() && rows.back().step == step && rows.back().rank == rank;
         const int number = again ? rows.back().micro_batch + 1 : 0;
-        plan.micro_batches.push_back(micro_batch(step, rank, number, draw));
+        plan.micro_batches.push_back(micro_batch(step, rank, number, seed % 2 == 0, draw));
       }
     }
   }
@@ -81,6 +84,14 @@ std::string small_plan_text() {
   const std::string path = fresh_folder() + "/plan.jsonl";
   write_plan(path, plan);
   return content(path);
+}
+
+std::string replaced_all(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
 }
 
 /// The error of the small plan after one change, without the folder of its file.
@@ -121,6 +132,23 @@ TEST_CASE("what a plan states twice must agree") {
         "plan.jsonl:2: error: lengths: 2 lengths for 1 samples");
   CHECK(error_after("\"lengths\":[100,50]", "\"lengths\":[100,0]") ==
         "plan.jsonl:2: error: lengths[1]: 0 is outside 1..67108864");
+}
+
+TEST_CASE("second lengths stand in every row that holds samples, one a sample, or in none") {
+  const std::string all = replaced_all(
+      small_plan_text(), "\"lengths\":[100,50]", "\"lengths\":[100,50],\"target_lengths\":[9,70]");
+  const Plan plan = read_plan(written("plan.jsonl", all));
+  CHECK(plan.micro_batches.back().targets == std::vector<std::int64_t>{9, 70});
+  const auto error_with = [](const std::string& targets) {
+    return error_after("\"lengths\":[100,50]", "\"lengths\":[100,50]," + targets);
+  };
+  CHECK(error_with("\"target_lengths\":[9]") ==
+        "plan.jsonl:2: error: target_lengths: 1 lengths for 2 samples");
+  CHECK(error_with("\"target_lengths\":[9,0]") ==
+        "plan.jsonl:2: error: target_lengths[1]: 0 is outside 1..67108864");
+  CHECK(error_with("\"target_lengths\":[9,70]") ==
+        "plan.jsonl:3: error: target_lengths are in some rows and not in others; expected all or "
+        "none");
 }
 
 TEST_CASE("each step and rank of a plan has its row, in order") {
@@ -171,7 +199,7 @@ TEST_CASE("a plan of 100,000 rows is written and read in seconds") {
   plan.micro_batches.clear();
   Draw draw(2);
   for (int i = 0; i < plan.ranks * plan.steps; ++i) {
-    plan.micro_batches.push_back(micro_batch(i / plan.ranks, i % plan.ranks, 0, draw));
+    plan.micro_batches.push_back(micro_batch(i / plan.ranks, i % plan.ranks, 0, false, draw));
   }
   const std::string path = fresh_folder() + "/plan.jsonl";
   const auto start = std::chrono::steady_clock::now();

@@ -41,7 +41,7 @@ std::vector<Bucket> hand_written(const DdpOptions& ddp,
 /// inputs inside join() gets an empty batch.
 void add_step(const Scenario& scenario,
               const PolicySpec& policy,
-              const std::vector<std::int64_t>& lengths,
+              const PolicyInput& data,
               std::span<const RankBatches> batches,
               Plan& plan) {
   const int step = static_cast<int>(plan.micro_batches.size()) /
@@ -62,7 +62,10 @@ void add_step(const Scenario& scenario,
         batch.samples = batches[m][rank];
       }
       for (const std::int64_t sample : batch.samples) {
-        batch.lengths.push_back(lengths[static_cast<std::size_t>(sample)]);
+        batch.lengths.push_back(data.lengths[static_cast<std::size_t>(sample)]);
+        if (!data.targets.empty()) {
+          batch.targets.push_back(data.targets[static_cast<std::size_t>(sample)]);
+        }
       }
       shapes.push_back(batch.shape());
       made[rank].push_back(std::move(batch));
@@ -98,15 +101,26 @@ bool plans_by_time(const Scenario& scenario, const PolicySpec& policy) {
 /// What a policy sees of the scenario. Only a policy that plans by time has the profile read.
 PolicyInput policy_input(const Scenario& scenario,
                          const PolicySpec& policy,
-                         const std::vector<std::int64_t>& lengths) {
+                         const std::vector<std::int64_t>& lengths,
+                         const std::vector<std::int64_t>& targets) {
   PolicyInput input;
   input.lengths = lengths;
+  input.targets = targets;
   input.sampler = scenario.sampler;
   input.ranks = scenario.ranks;
   if (plans_by_time(scenario, policy)) {
     input.step_cost = step_cost(scenario, scenario_profile(scenario));
   }
   return input;
+}
+
+/// Second lengths of samples of these lengths; empty where the scenario has none.
+std::vector<std::int64_t> data_targets(const Scenario& scenario,
+                                       const std::vector<std::int64_t>& lengths) {
+  if (!scenario.targets) {
+    return {};
+  }
+  return generate_targets(*scenario.targets, lengths, scenario.samples == 0);
 }
 
 }  // namespace
@@ -141,7 +155,8 @@ std::vector<std::int64_t> data_lengths(const Scenario& scenario, const PolicySpe
 
 TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy) {
   const std::vector<std::int64_t> lengths = data_lengths(scenario, policy);
-  const PolicyInput input = policy_input(scenario, policy, lengths);
+  const std::vector<std::int64_t> targets = data_targets(scenario, lengths);
+  const PolicyInput input = policy_input(scenario, policy, lengths, targets);
   return named(policy, [&] { return training_effects(make_policy(policy).epoch(input), input); });
 }
 
@@ -157,7 +172,8 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
       }
     }
   }
-  const PolicyInput input = policy_input(scenario, policy, lengths);
+  const std::vector<std::int64_t> targets = data_targets(scenario, lengths);
+  const PolicyInput input = policy_input(scenario, policy, lengths, targets);
   const auto micro_batches = static_cast<std::size_t>(scenario.ddp.accumulation_steps);
   const auto batches = named(policy, [&] {
     return plan_steps(make_policy(policy), input, scenario.steps * scenario.ddp.accumulation_steps);
@@ -178,7 +194,7 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   for (std::size_t first = 0; first < batches.size(); first += micro_batches) {
     add_step(scenario,
              policy,
-             lengths,
+             input,
              {batches.begin() + static_cast<std::ptrdiff_t>(first),
               batches.begin() + static_cast<std::ptrdiff_t>(first + micro_batches)},
              plan);

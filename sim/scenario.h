@@ -14,6 +14,7 @@
 #include "costmodel/transformer.h"
 #include "costmodel/units.h"
 #include "sim/batching/policy.h"
+#include "sim/batching/targets.h"
 #include "sim/ddp/bucket_assignment.h"
 #include "sim/published_figure.h"
 
@@ -181,6 +182,7 @@ struct Scenario {
 
   std::int64_t samples = 0;  ///< 0: all of the length file or histogram.
   LengthSource lengths;
+  std::optional<TargetSource> targets;  ///< Second lengths; the step costs by the first alone.
   SamplerSpec sampler;
 
   std::vector<PolicySpec> policies;  ///< At least one.

@@ -37,6 +37,12 @@ const std::vector<std::string>& length_keys() {
   return kKeys;
 }
 
+std::vector<std::string> target_keys() {
+  std::vector<std::string> keys = length_keys();
+  keys.insert(keys.end(), {"ratio", "sigma"});
+  return keys;
+}
+
 std::vector<std::string> policy_keys() {
   std::vector<std::string> keys = {"name", "kind"};
   const auto parameters = policy_parameter_names();
@@ -90,12 +96,16 @@ const std::vector<TableKeys>& all_tables() {
                  "loader_stall_probability", "loader_stall"}},
       {"times", {"forward", "backward", "optimizer", "tokens", "copy_bandwidth"}},
       {"optimizer", {"kind", "state_bytes_per_parameter"}},
-      {"data", {"samples", "lengths", "sampler", "workers", "prefetch", "loading"}},
+      {"data", {"samples", "lengths", "targets", "sampler", "workers", "prefetch", "loading"}},
       {"data.loading", {"batch", "per_token", "plan_every", "plan"}},
       {"data.lengths", length_keys()},
       {"data.lengths.log_normal", {"mu", "sigma", "min", "max"}},
       {"data.lengths.mixture", mixture_keys()},
       {"data.lengths.mixture.log_normal", {"mu", "sigma", "min", "max"}},
+      {"data.targets", target_keys()},
+      {"data.targets.log_normal", {"mu", "sigma", "min", "max"}},
+      {"data.targets.mixture", mixture_keys()},
+      {"data.targets.mixture.log_normal", {"mu", "sigma", "min", "max"}},
       {"data.sampler", {"kind", "shuffle", "seed", "drop_last"}},
       {"policy", policy_keys()},
       {"policy.lengths", length_keys()},

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <numbers>
 #include <numeric>
 #include <string_view>
 
@@ -64,9 +63,7 @@ Lengths log_normal(const LengthSource& source, std::size_t count) {
   PythonRandom random(source.seed);
   Lengths lengths(count);
   for (auto& length : lengths) {
-    const double radius = std::sqrt(-2.0 * std::log(1.0 - random.random()));
-    const double normal = radius * std::cos(2.0 * std::numbers::pi * random.random());
-    length = rounded(std::exp(source.mu + source.sigma * normal), source);
+    length = rounded(std::exp(source.mu + source.sigma * random.normal()), source);
     // Drawn only where asked for, so that plain log-normal lengths keep their stream.
     if (source.outlier_probability > 0 && random.random() < source.outlier_probability) {
       length = source.max;
@@ -163,11 +160,16 @@ Lengths jsonl_lengths(const LengthSource& source, std::size_t count) {
 }
 
 /// Ids that no batch of the plan holds are left out; the others keep their order.
-Lengths plan_lengths(const std::string& path, std::size_t count) {
+Lengths plan_lengths(const LengthSource& source, std::size_t count) {
+  const std::string& path = source.file;
   std::map<std::int64_t, std::int64_t> by_id;
   for (const MicroBatch& batch : read_plan(path).micro_batches) {
+    const Lengths& lengths = source.targets ? batch.targets : batch.lengths;
+    if (lengths.size() < batch.samples.size()) {
+      throw InputError(printable(path) + ": error: the plan has no target_lengths");
+    }
     for (std::size_t i = 0; i < batch.samples.size(); ++i) {
-      by_id[batch.samples[i]] = batch.lengths[i];
+      by_id[batch.samples[i]] = lengths[i];
     }
   }
   Lengths lengths;
@@ -225,7 +227,7 @@ Lengths drawn_lengths(const LengthSource& source, std::int64_t count) {
     case Kind::Jsonl:
       return jsonl_lengths(source, size);
     case Kind::Plan:
-      return plan_lengths(source.file, size);
+      return plan_lengths(source, size);
     case Kind::Mixture:
       return mixture(source, size);
   }

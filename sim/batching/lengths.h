@@ -34,6 +34,7 @@ struct LengthSource {
   std::uint64_t seed = 0;          ///< Of Python's generator; Histogram: of torch.randperm.
   std::string file;                ///< Histogram, File, Jsonl or Plan: a path that can be opened.
   std::string field;               ///< Jsonl: the field's name.
+  bool targets = false;            ///< Plan: the samples' second lengths.
   std::vector<double> weights;     ///< Mixture: of the parts, more than 0; any sum.
   std::vector<LengthSource> parts;  ///< Mixture: sources that can give any number of lengths.
   std::int64_t cap = 0;             ///< Cut longer samples to this (0: no cut).

@@ -30,6 +30,7 @@ using StepCost = std::function<std::int64_t(const BatchShape&)>;
 /// What a policy sees: the whole data set, and how its samples are ordered and split.
 struct PolicyInput {
   std::span<const std::int64_t> lengths;  ///< [sample]
+  std::span<const std::int64_t> targets;  ///< [sample] second lengths; empty: there are none.
   SamplerSpec sampler;
   int ranks = 1;
   int epoch = 0;

@@ -139,6 +139,10 @@ PolicyParameter required_integers(std::string name) {
   return result;
 }
 
+PolicyParameter optional_integers(std::string name) {
+  return parameter(std::move(name), Type::Integers);
+}
+
 std::string describe(const PolicyParameter& parameter) {
   if (parameter.otherwise) {
     return parameter.name + " = " + printed(*parameter.otherwise);

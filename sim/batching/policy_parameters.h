@@ -37,6 +37,7 @@ struct PolicyParameter {
 [[nodiscard]] PolicyParameter choice(std::string name,
                                      std::vector<std::string> choices);  ///< First: default.
 [[nodiscard]] PolicyParameter required_integers(std::string name);
+[[nodiscard]] PolicyParameter optional_integers(std::string name);
 
 /// "batch_size", "seed = 1", "max_sentences (may be left out)".
 [[nodiscard]] std::string describe(const PolicyParameter& parameter);

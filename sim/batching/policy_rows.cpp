@@ -7,6 +7,7 @@
 #include "sim/batching/policies/hold_back.h"
 #include "sim/batching/policies/hugging_face.h"
 #include "sim/batching/policies/lhotse.h"
+#include "sim/batching/policies/nemo.h"
 #include "sim/batching/policies/policies.h"
 #include "sim/batching/policies/tensorflow.h"
 
@@ -54,7 +55,8 @@ std::vector<PolicyRow> library_rows() {
        local_token_budget_epoch},
       {{"fairseq_max_tokens",
         "samples by length, batches up to max_tokens padded tokens or max_sentences samples, then "
-        "shuffled (grouped_shuffling: in groups of one step), dealt to ranks in turn; a step's "
+        "shuffled (grouped_shuffling: in groups of one step), dealt to ranks in turn; with targets "
+        "the longer of a sample's lengths counts; a step's "
         "missing batches are empty; the longest batch is dropped when the multiple does not "
         "divide it",
         {optional_integer("max_tokens"),
@@ -147,10 +149,14 @@ std::vector<PolicyRow> library_rows() {
        lhotse_bucketing_epoch,
        check_lhotse},
       {{"nemo_bucketing",
-        "fixed buckets, each with its own batch size, drawn as lhotse_dynamic_bucketing does; "
-        "samples beyond the last bucket are left out",
+        "fixed buckets by length, or with bucket_token_bins by both lengths, each with its own "
+        "batch size (given, or as many samples as max_tokens holds), drawn as "
+        "lhotse_dynamic_bucketing does; samples that fit no bucket are left out",
         {required_integers("bucket_duration_bins"),
-         required_integers("bucket_batch_size"),
+         optional_integers("bucket_token_bins"),
+         optional_integers("bucket_batch_size"),
+         optional_integer("max_tokens"),
+         flag_or("bucketing_2d_strict_mode", true),
          integer_or("buffer_size", 10'000),
          flag_or("sync_buckets", true)},
         "NeMo bucket_batch_size, as OOMptimizer finds it"},

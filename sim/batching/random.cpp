@@ -2,7 +2,9 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <stdexcept>
 
@@ -28,6 +30,11 @@ double PythonRandom::random() {
 
 double PythonRandom::uniform(double low, double high) {
   return low + (high - low) * random();
+}
+
+double PythonRandom::normal() {
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - random()));
+  return radius * std::cos(2.0 * std::numbers::pi * random());
 }
 
 std::uint64_t PythonRandom::below(std::uint64_t n) {

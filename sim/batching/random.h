@@ -18,6 +18,7 @@ class PythonRandom {
   [[nodiscard]] std::uint32_t next_u32() { return generator_(); }
   [[nodiscard]] double random();                          ///< In [0, 1), multiples of 2^-53.
   [[nodiscard]] double uniform(double low, double high);  ///< low + (high - low) * random().
+  [[nodiscard]] double normal();  ///< Of two draws by Box-Muller, the cosine; not Python's.
   /// randrange(n). Throws std::invalid_argument unless 1 <= n < 2^32.
   [[nodiscard]] std::uint64_t below(std::uint64_t n);
 

@@ -62,6 +62,19 @@ void add_uses(const EpochBatches& epoch, const PolicyInput& input, TrainingEffec
   effects.distinct_shapes = static_cast<std::int64_t>(shapes.size());
 }
 
+void add_targets(const EpochBatches& epoch, const PolicyInput& input, TrainingEffects& effects) {
+  for (const Batches& batches : epoch) {
+    for (const auto& batch : batches) {
+      std::int64_t longest = 0;
+      for (const std::int64_t sample : batch) {
+        effects.useful_target_tokens += input.targets[at(sample)];
+        longest = std::max(longest, input.targets[at(sample)]);
+      }
+      effects.padded_target_tokens += longest * std::ssize(batch);
+    }
+  }
+}
+
 void add_skew(const EpochBatches& epoch, const PolicyInput& input, TrainingEffects& effects) {
   double sample_skew = 0;
   double token_skew = 0;
@@ -119,6 +132,13 @@ void add_displacement(const EpochBatches& epoch,
 
 }  // namespace
 
+std::optional<double> TrainingEffects::target_padding_ratio() const {
+  if (padded_target_tokens == 0) {
+    return std::nullopt;
+  }
+  return 1 - static_cast<double>(useful_target_tokens) / static_cast<double>(padded_target_tokens);
+}
+
 TrainingEffects training_effects(const EpochBatches& epoch, const PolicyInput& input) {
   TrainingEffects effects;
   effects.samples = static_cast<std::int64_t>(input.lengths.size());
@@ -131,6 +151,9 @@ TrainingEffects training_effects(const EpochBatches& epoch, const PolicyInput& i
   add_uses(epoch, input, effects);
   add_skew(epoch, input, effects);
   add_displacement(epoch, input, effects);
+  if (!input.targets.empty()) {
+    add_targets(epoch, input, effects);
+  }
   return effects;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "sim/batching/policy.h"
@@ -22,7 +23,12 @@ struct TrainingEffects {
   /// Mean distance, as a share of the epoch, between when a sample is used and when the sampler's
   /// order alone would use it: 0 for random batches, about 1/3 for a full sort.
   double displacement = 0;
-  std::int64_t distinct_shapes = 0;  ///< (samples, longest) of batches: what a compiler sees.
+  std::int64_t distinct_shapes = 0;       ///< (samples, longest) of batches: what a compiler sees.
+  std::int64_t useful_target_tokens = 0;  ///< Second lengths of all batches; 0: there are none.
+  std::int64_t padded_target_tokens = 0;  ///< The same padded: samples * longest of each batch.
+
+  /// 1 - useful / padded target tokens; nothing without targets.
+  [[nodiscard]] std::optional<double> target_padding_ratio() const;
 };
 
 /// Effects of one epoch, [rank][batch] sample ids. Steps are those that every rank has.

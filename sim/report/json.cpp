@@ -135,6 +135,11 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
                            {"token_skew", effects.token_skew},
                            {"displacement", effects.displacement},
                            {"distinct_shapes", effects.distinct_shapes}};
+      if (const auto ratio = effects.target_padding_ratio()) {
+        entry["training"]["useful_target_tokens"] = effects.useful_target_tokens;
+        entry["training"]["padded_target_tokens"] = effects.padded_target_tokens;
+        entry["training"]["target_padding_ratio"] = *ratio;
+      }
     }
     entry["collective_sources"] = prediction.collective_sources;
     entry["warnings"] = prediction.warnings;

@@ -101,14 +101,21 @@ std::string share(std::int64_t part, std::int64_t whole) {
 
 /// What the policies do to training, beside their speed; empty when that was not asked for.
 std::string training_text(const std::vector<const Prediction*>& ranked) {
-  Table table({"policy",
-               "steps",
-               "lost samples",
-               "repeated",
-               "sample skew",
-               "token skew",
-               "moved by",
-               "shapes"});
+  const bool targets = std::any_of(ranked.begin(), ranked.end(), [](const Prediction* prediction) {
+    return prediction->training && prediction->training->target_padding_ratio();
+  });
+  std::vector<std::string> header = {"policy",
+                                     "steps",
+                                     "lost samples",
+                                     "repeated",
+                                     "sample skew",
+                                     "token skew",
+                                     "moved by",
+                                     "shapes"};
+  if (targets) {
+    header.insert(header.end(), {"useful targets", "padded targets", "target padding"});
+  }
+  Table table(header);
   bool any = false;
   for (const Prediction* prediction : ranked) {
     if (!prediction->training) {
@@ -117,15 +124,23 @@ std::string training_text(const std::vector<const Prediction*>& ranked) {
     any = true;
     const TrainingEffects& effects = *prediction->training;
     const bool equal = effects.fewest_steps == effects.most_steps;
-    table.add({prediction->policy,
-               equal ? std::to_string(effects.most_steps)
-                     : fmt::format("{}-{}", effects.fewest_steps, effects.most_steps),
-               share(effects.lost_samples, effects.samples),
-               share(effects.repeated_samples, effects.samples),
-               fmt::format("{:.3f}", effects.sample_skew),
-               fmt::format("{:.3f}", effects.token_skew),
-               percent(effects.displacement),
-               std::to_string(effects.distinct_shapes)});
+    std::vector<std::string> row = {
+        prediction->policy,
+        equal ? std::to_string(effects.most_steps)
+              : fmt::format("{}-{}", effects.fewest_steps, effects.most_steps),
+        share(effects.lost_samples, effects.samples),
+        share(effects.repeated_samples, effects.samples),
+        fmt::format("{:.3f}", effects.sample_skew),
+        fmt::format("{:.3f}", effects.token_skew),
+        percent(effects.displacement),
+        std::to_string(effects.distinct_shapes)};
+    if (targets) {
+      const auto ratio = effects.target_padding_ratio();
+      row.push_back(std::to_string(effects.useful_target_tokens));
+      row.push_back(std::to_string(effects.padded_target_tokens));
+      row.push_back(ratio ? percent(*ratio) : "-");
+    }
+    table.add(std::move(row));
   }
   if (!any) {
     return "";

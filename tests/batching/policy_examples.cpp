@@ -61,6 +61,21 @@ std::vector<std::int64_t> nemo_bins(std::int64_t longest) {
   return bins;
 }
 
+/// Two buckets for each of nemo_bins, by the second length; the last holds the longest.
+PolicyParameters two_dimensional(std::int64_t batch, std::int64_t longest) {
+  std::vector<std::int64_t> durations;
+  std::vector<std::int64_t> tokens;
+  for (const std::int64_t bin : nemo_bins(longest)) {
+    for (const std::int64_t most : {(longest + 1) / 2, longest + 1}) {
+      durations.push_back(bin);
+      tokens.push_back(most);
+    }
+  }
+  return {{"bucket_duration_bins", durations},
+          {"bucket_token_bins", tokens},
+          {"max_tokens", 3 * batch * longest}};
+}
+
 /// Each rank batches its own share.
 void add_rank_local(std::int64_t batch, std::int64_t longest, std::vector<PolicyExample>& all) {
   const std::int64_t tokens = batch * longest;
@@ -138,6 +153,8 @@ void add_dealt(std::int64_t batch, std::int64_t longest, std::vector<PolicyExamp
             {{"bucket_duration_bins", nemo_bins(longest)},
              {"bucket_batch_size", std::vector<std::int64_t>(nemo_bins(longest).size(), batch)}},
             false)));
+  all.push_back(repeating(dealt("nemo_bucketing", two_dimensional(batch, longest), false)));
+  all.back().targets = true;
   all.push_back(dealt("espnet_numel", {{"batch_bins", tokens}}, false));
   all.push_back(drawing(dealt("deepspeed_variable_batch", {{"max_tokens", tokens}}, true), false));
   all.push_back(dealt("deepspeed_variable_batch",

@@ -22,6 +22,7 @@ struct PolicyExample {
   std::int64_t max_padded = 0;   ///< Of a batch (0: no such limit).
   std::int64_t max_samples = 0;  ///< The same.
   std::int64_t max_tokens = 0;   ///< Useful ones; the same.
+  bool targets = false;          ///< Needs second lengths.
   bool draws = true;             ///< The seed changes the plan of a shuffled data set.
 };
 

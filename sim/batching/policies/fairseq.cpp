@@ -92,8 +92,20 @@ Ids ascending_order(const PolicyInput& input) {
     order.resize(input.lengths.size());
     std::iota(order.begin(), order.end(), std::int64_t{0});
   }
+  if (!input.targets.empty()) {
+    sort_by_length(order, input.targets);
+  }
   sort_by_length(order, input.lengths);
   return order;
+}
+
+/// [sample] the longer of its lengths.
+Ids sizes_of(const PolicyInput& input) {
+  Ids sizes(input.lengths.begin(), input.lengths.end());
+  for (std::size_t i = 0; i < input.targets.size(); ++i) {
+    sizes[i] = std::max(sizes[i], input.targets[i]);
+  }
+  return sizes;
 }
 
 EpochBatches dealt(Batches batches, const PolicyInput& input, bool grouped) {
@@ -115,11 +127,11 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shapes_of(const PolicyParamet
   return shapes;
 }
 
-void check_longest(const PolicyInput& input, std::int64_t limit, std::string_view what) {
-  const auto longest = std::max_element(input.lengths.begin(), input.lengths.end());
-  if (longest != input.lengths.end() && *longest > limit) {
+void check_longest(const Ids& sizes, std::int64_t limit, std::string_view what) {
+  const auto longest = std::max_element(sizes.begin(), sizes.end());
+  if (longest != sizes.end() && *longest > limit) {
     throw InputError(fmt::format("sample {} is {} tokens long, above {} {}",
-                                 longest - input.lengths.begin(),
+                                 longest - sizes.begin(),
                                  *longest,
                                  what,
                                  limit));
@@ -174,10 +186,11 @@ EpochBatches fairseq_epoch(const PolicyParameters& parameters, const PolicyInput
   options.max_tokens = parameters.maybe_integer("max_tokens");
   options.max_sentences = parameters.maybe_integer("max_sentences");
   options.multiple = parameters.integer("required_batch_size_multiple");
+  const Ids sizes = sizes_of(input);
   if (options.max_tokens) {
-    check_longest(input, *options.max_tokens, "max_tokens");
+    check_longest(sizes, *options.max_tokens, "max_tokens");
   }
-  Batches batches = fairseq_batch_by_size(ascending_order(input), input.lengths, options);
+  Batches batches = fairseq_batch_by_size(ascending_order(input), sizes, options);
   drop_ragged_batch(batches, options.multiple);
   return dealt(std::move(batches), input, parameters.flag("grouped_shuffling"));
 }
@@ -195,8 +208,9 @@ EpochBatches fairseq_fixed_shapes_epoch(const PolicyParameters& parameters,
   for (const auto& [size, length] : shapes) {
     longest = std::max(longest, length);
   }
-  check_longest(input, longest, "the longest of shape_lengths");
-  return dealt(fairseq_fixed_shapes(ascending_order(input), input.lengths, shapes),
+  const Ids sizes = sizes_of(input);
+  check_longest(sizes, longest, "the longest of shape_lengths");
+  return dealt(fairseq_fixed_shapes(ascending_order(input), sizes, shapes),
                input,
                parameters.flag("grouped_shuffling"));
 }

@@ -37,7 +37,8 @@ void drop_ragged_batch(Batches& batches, std::int64_t multiple);
     std::span<const std::pair<std::int64_t, std::int64_t>> shapes);
 
 /// Samples ascending in length, ties in numpy's random order; batch_by_size; batches shuffled by
-/// seed + epoch (the first epoch is 1), alone or in groups of ranks; ShardedIterator.
+/// seed + epoch (the first epoch is 1), alone or in groups of ranks; ShardedIterator. With target
+/// lengths, samples of equal length ascend in theirs, and a sample is as long as its longer one.
 ///
 /// Of the sampler only shuffle and seed count; drop_last leaves out batches that do not divide over
 /// the ranks. Raises InputError: a sample longer than max_tokens.

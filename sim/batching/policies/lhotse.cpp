@@ -227,7 +227,15 @@ LhotseLimit limit_of(const PolicyParameters& parameters) {
           parameters.maybe_number("quadratic_duration")};
 }
 
-LhotseBucketing bucketing_of(const PolicyParameters& parameters, const PolicyInput& input) {
+Ids data_order(const PolicyInput& input) {
+  Ids order(input.lengths.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  return order;
+}
+
+}  // namespace
+
+LhotseBucketing lhotse_bucketing(const PolicyParameters& parameters, const PolicyInput& input) {
   LhotseBucketing options;
   options.buffer_size = parameters.integer("buffer_size");
   options.sync_buckets = parameters.flag("sync_buckets");
@@ -236,14 +244,6 @@ LhotseBucketing bucketing_of(const PolicyParameters& parameters, const PolicyInp
   options.seed = input.sampler.seed + static_cast<std::uint64_t>(input.epoch);
   return options;
 }
-
-Ids data_order(const PolicyInput& input) {
-  Ids order(input.lengths.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  return order;
-}
-
-}  // namespace
 
 Batches lhotse_cuts(std::span<const std::int64_t> order,
                     std::span<const std::int64_t> durations,
@@ -299,7 +299,7 @@ EpochBatches lhotse_dynamic_epoch(const PolicyParameters& parameters, const Poli
 }
 
 EpochBatches lhotse_bucketing_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  LhotseBucketing options = bucketing_of(parameters, input);
+  LhotseBucketing options = lhotse_bucketing(parameters, input);
   const auto estimated = static_cast<std::size_t>(parameters.integer("num_cuts_for_bins_estimate"));
   const auto sample = input.lengths.first(std::min(estimated, input.lengths.size()));
   options.bins =
@@ -313,34 +313,6 @@ EpochBatches lhotse_bucketing_epoch(const PolicyParameters& parameters, const Po
 void check_lhotse(const PolicyParameters& parameters) {
   if (!parameters.has("max_duration") && !parameters.has("max_cuts")) {
     throw InputError("neither max_duration nor max_cuts is given");
-  }
-}
-
-EpochBatches nemo_bucketing_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  LhotseBucketing options = bucketing_of(parameters, input);
-  options.bins = parameters.integers("bucket_duration_bins");
-  for (const std::int64_t size : parameters.integers("bucket_batch_size")) {
-    options.limits.push_back({std::nullopt, size, std::nullopt});
-  }
-  const std::int64_t longest = options.bins.back();
-  options.bins.pop_back();
-  Ids kept = data_order(input);
-  std::erase_if(kept, [&](std::int64_t sample) {
-    return input.lengths[static_cast<std::size_t>(sample)] > longest;
-  });
-  return lhotse_shards(
-      lhotse_buckets(kept, input.lengths, options, input.ranks), input.ranks, options.drop_last);
-}
-
-void check_nemo_bucketing(const PolicyParameters& parameters) {
-  const Ids& bins = parameters.integers("bucket_duration_bins");
-  const Ids& sizes = parameters.integers("bucket_batch_size");
-  if (std::adjacent_find(bins.begin(), bins.end(), std::greater_equal<>()) != bins.end()) {
-    throw InputError("bucket_duration_bins: expected lengths that ascend");
-  }
-  if (bins.empty() || bins.size() != sizes.size()) {
-    throw InputError(fmt::format(
-        "bucket_batch_size: {} sizes for {} bins; expected one each", sizes.size(), bins.size()));
   }
 }
 

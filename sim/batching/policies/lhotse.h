@@ -41,6 +41,10 @@ struct LhotseBucketing {
   std::uint64_t seed = 0;  ///< seed + epoch.
 };
 
+/// What the parameters of a kind and the sampler say of it; without bins and limits.
+[[nodiscard]] LhotseBucketing lhotse_bucketing(const PolicyParameters& parameters,
+                                               const PolicyInput& input);
+
 /// The batches of all ranks in the order they are drawn: `ranks` in a row for each step.
 ///
 /// Without sync_buckets the epoch can end with samples left over, as Lhotse's does: an empty bucket
@@ -61,14 +65,5 @@ struct LhotseBucketing {
 
 /// Raises InputError unless max_duration or max_cuts is there.
 void check_lhotse(const PolicyParameters& parameters);
-
-/// NeMo's fixed buckets: bucket_duration_bins are the upper ends (included), each with its own
-/// bucket_batch_size, as OOMptimizer finds them. Longer samples are left out.
-/// Source: NVIDIA/NeMo, FixedBucketBatchSizeConstraint.
-[[nodiscard]] EpochBatches nemo_bucketing_epoch(const PolicyParameters& parameters,
-                                                const PolicyInput& input);
-
-/// Raises InputError: bins that do not ascend, or not one batch size a bin.
-void check_nemo_bucketing(const PolicyParameters& parameters);
 
 }  // namespace stepsim

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/batch_shape.h"
 #include "costmodel/compression.h"
 #include "costmodel/input_error.h"
 #include "costmodel/memory.h"
@@ -52,6 +53,19 @@ double bucket_count(const Scenario& scenario, const PublishedFigure& figure) {
   return static_cast<double>(buckets.size());
 }
 
+double attention_scores(const PublishedFigure& figure) {
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(figure.samples), figure.length);
+  return batch_shape(lengths).sum_squares;
+}
+
+/// The samples' tokens as full rows, whose scores reach over all of the row.
+double attention_saving(const PublishedFigure& figure) {
+  const std::int64_t tokens = figure.samples * figure.length;
+  const auto rows = static_cast<double>(tokens) / static_cast<double>(figure.row_length);
+  const auto row = static_cast<double>(figure.row_length);
+  return rows * row * row / attention_scores(figure);
+}
+
 double compute(const Scenario& scenario, const PublishedFigure& figure) {
   switch (figure.kind) {
     case FigureKind::RingVolume:
@@ -66,6 +80,13 @@ double compute(const Scenario& scenario, const PublishedFigure& figure) {
       return bucket_count(scenario, figure);
     case FigureKind::ComputeTime:
       return training_flops(scenario.model, figure.samples, figure.length) / figure.speed.value;
+    case FigureKind::StepTokens:
+      return static_cast<double>(figure.ranks) * figure.accumulation_steps *
+             static_cast<double>(figure.samples) * static_cast<double>(figure.length);
+    case FigureKind::AttentionScores:
+      return attention_scores(figure);
+    case FigureKind::AttentionSaving:
+      return attention_saving(figure);
   }
   return 0;
 }
@@ -98,8 +119,15 @@ std::string condition_text(const std::string& key, const PublishedFigure& figure
   if (key == "bucket_cap") {
     return "cap " + format_bytes(figure.bucket_cap);
   }
+  if (key == "accumulation_steps") {
+    return fmt::format(
+        "{} micro-batch{}", figure.accumulation_steps, figure.accumulation_steps == 1 ? "" : "es");
+  }
   if (key == "samples") {
-    return fmt::format("{} samples", figure.samples);
+    return fmt::format("{} sample{}", figure.samples, figure.samples == 1 ? "" : "s");
+  }
+  if (key == "row_length") {
+    return fmt::format("rows of {}", figure.row_length);
   }
   if (key == "length") {
     return fmt::format("{} tokens each", figure.length);

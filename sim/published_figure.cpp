@@ -26,7 +26,8 @@ const Units& units_of(Dimension dimension) {
                                {"GiB", 0x1p30},
                                {"TiB", 0x1p40}};
   static const Units kSeconds = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
-  static const Units kCount = {{"", 1}};
+  static const Units kNumber = {{"", 1}};
+  static const Units kCount = {{"", 1}, {"Ki", 0x1p10}, {"Mi", 0x1p20}};
   static const Units kSpeeds = {{"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
   switch (dimension) {
     case Dimension::Size:
@@ -34,11 +35,13 @@ const Units& units_of(Dimension dimension) {
     case Dimension::Time:
       return kSeconds;
     case Dimension::Number:
+      return kNumber;
+    case Dimension::Count:
       return kCount;
     case Dimension::Speed:
       return kSpeeds;
   }
-  return kCount;
+  return kNumber;
 }
 
 std::string_view without_blanks(std::string_view text) {
@@ -72,7 +75,7 @@ Quantity parse_quantity(std::string_view text, Dimension dimension) {
   if (found == units.end()) {
     std::vector<std::string> names;
     for (const auto& unit : units) {
-      names.push_back(unit.first);
+      names.push_back(unit.first.empty() ? "none" : unit.first);
     }
     throw InputError(dimension == Dimension::Number
                          ? fmt::format("'{}': expected a number without unit", printable(text))
@@ -139,7 +142,25 @@ const std::vector<FigureInfo>& figure_table() {
        Dimension::Time,
        {"samples", "length", "speed"},
        {"samples", "length", "speed"},
-       "operations of forward and backward of the model / speed: less is not possible"}};
+       "operations of forward and backward of the model / speed: less is not possible"},
+      {FigureKind::StepTokens,
+       "step_tokens",
+       Dimension::Count,
+       {"ranks", "accumulation_steps", "samples", "length"},
+       {"samples", "length"},
+       "ranks x accumulation steps x samples x length"},
+      {FigureKind::AttentionScores,
+       "attention_scores",
+       Dimension::Count,
+       {"samples", "length"},
+       {"samples", "length"},
+       "samples x length^2, one head, without a mask"},
+      {FigureKind::AttentionSaving,
+       "attention_saving",
+       Dimension::Number,
+       {"samples", "length", "row_length"},
+       {"samples", "length", "row_length"},
+       "scores of full rows / scores of the samples that fill them = row_length / length"}};
   return kFigures;
 }
 

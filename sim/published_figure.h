@@ -17,14 +17,18 @@ enum class FigureKind {
   StateMemory,       ///< Bytes of parameters, gradients and optimizer on a rank.
   CompressedVolume,  ///< Bytes that a rank sends with a communication hook.
   BucketCount,       ///< Buckets DDP makes after the rebuild.
-  ComputeTime        ///< Forward and backward operations over a speed.
+  ComputeTime,       ///< Forward and backward operations over a speed.
+  StepTokens,        ///< Tokens of a step on all ranks.
+  AttentionScores,   ///< Scores of full attention over equal sequences, one head.
+  AttentionSaving    ///< Scores of full rows over those of the documents they are packed with.
 };
 
-/// What a figure or condition is measured in: bytes, seconds, buckets, operations per second.
-enum class Dimension { Size, Time, Number, Speed };
+/// What a figure or condition is measured in: bytes, seconds, buckets, tokens or scores (also in Ki
+/// and Mi), operations per second.
+enum class Dimension { Size, Time, Number, Count, Speed };
 
-/// A number as it stands in print: "548 GB", "~12 GB", "0.31 s", "28000". Units: B, kB, MB, GB, TB,
-/// KiB, MiB, GiB, TiB; ns, us, ms, s; GFLOP/s, TFLOP/s, PFLOP/s.
+/// A number as it stands in print: "548 GB", "~12 GB", "0.31 s", "28000", "64 Mi". Units: B, kB,
+/// MB, GB, TB, KiB, MiB, GiB, TiB; ns, us, ms, s; Ki, Mi; GFLOP/s, TFLOP/s, PFLOP/s.
 struct Quantity {
   std::string text;
   double value = 0;      ///< In the dimension's base unit.
@@ -71,6 +75,8 @@ struct PublishedFigure {
   Bytes bucket_cap;
   std::int64_t samples = 0;
   std::int64_t length = 0;
+  std::int64_t row_length = 0;
+  int accumulation_steps = 1;
   Quantity speed;  ///< Operations per second.
 };
 

@@ -114,7 +114,7 @@ const std::vector<TableKeys>& all_tables() {
       {"policy.lengths.mixture.log_normal", {"mu", "sigma", "min", "max"}},
       {"published", {"figure", "value", "source", "note", "ranks", "parameters", "bandwidth",
                      "zero_stage", "optimizer_bytes", "hook", "powersgd_rank", "topk_fraction",
-                     "bucket_cap", "samples", "length", "speed"}},
+                     "bucket_cap", "samples", "length", "row_length", "accumulation_steps", "speed"}},
   };
   return kTables;
 }

@@ -79,6 +79,9 @@ PublishedFigure read_figure(const TomlReader& table, const TomlValue& value, con
   figure.bucket_cap = table.bytes_or("bucket_cap", s.ddp.bucket_cap);
   figure.samples = table.integer_or("samples", 0, 1, kMaxSampleLength);
   figure.length = table.integer_or("length", 0, 1, kMaxSampleLength);
+  figure.row_length = table.integer_or("row_length", 0, 1, kMaxSampleLength);
+  figure.accumulation_steps = static_cast<int>(
+      table.integer_or("accumulation_steps", s.ddp.accumulation_steps, 1, kMaxSteps));
   if (table.has("speed")) {
     figure.speed = read_quantity(table, "speed", Dimension::Speed);
   }

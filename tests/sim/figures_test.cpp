@@ -48,6 +48,28 @@ std::string quantity_error(const std::string& text, Dimension dimension) {
 
 }  // namespace
 
+TEST_CASE("tokens of a step and attention scores of rows and documents") {
+  CHECK(check_of("figure = \"step_tokens\"\nvalue = \"1 Mi\"\nranks = 8\n"
+                 "accumulation_steps = 4\nsamples = 16\nlength = 2048\n")
+            .agrees);
+  CHECK(check_of("figure = \"attention_scores\"\nvalue = \"1\"\nsamples = 3\nlength = 5\n")
+            .computed == 75);
+  const auto scores =
+      check_of("figure = \"attention_scores\"\nvalue = \"8 Mi\"\nsamples = 64\nlength = 512\n");
+  CHECK(scores.computed == 16.0 * 0x1p20);
+  CHECK(!scores.agrees);
+  const auto saving = check_of(
+      "figure = \"attention_saving\"\nvalue = \"4\"\nsamples = 64\nlength = 512\n"
+      "row_length = 2048\n");
+  CHECK(saving.computed == 4);
+  CHECK(saving.agrees);
+  CHECK(error_of_figure("figure = \"attention_saving\"\nvalue = \"4\"\nsamples = 64\n"
+                        "length = 512\n")
+            .find("row_length") != std::string::npos);
+  CHECK(quantity_error("8 M", Dimension::Count) ==
+        "unknown unit 'M' in '8 M'; use one of none, Ki, Mi");
+}
+
 TEST_CASE("D30 ring volumes of 70 B fp32 gradients, by number of GPUs") {
   for (const auto& [ranks, gigabytes] :
        {std::pair{2, 280.0}, std::pair{4, 420.0}, std::pair{8, 490.0}, std::pair{64, 551.25}}) {

@@ -13,15 +13,16 @@ namespace {
 
 using Knots = std::vector<std::pair<double, double>>;
 
-const std::array<std::string, 9> kFeatures = {"1",
-                                              "samples",
-                                              "tokens",
-                                              "elements",
-                                              "samples*length",
-                                              "samples*length^2",
-                                              "tokens*length",
-                                              "flops",
-                                              "bytes"};
+const std::array<std::string, 10> kFeatures = {"1",
+                                               "samples",
+                                               "tokens",
+                                               "elements",
+                                               "samples*length",
+                                               "samples*length^2",
+                                               "tokens*length",
+                                               "empty_blocks",
+                                               "flops",
+                                               "bytes"};
 
 double squared_lengths(const Op& op, const BatchShape& batch) {
   const auto length = static_cast<double>(batch.max_length);
@@ -78,6 +79,9 @@ double feature_value(std::string_view feature, const Op& op, const BatchShape& b
   }
   if (feature == "elements") {
     return rows_of(op, batch) * static_cast<double>(op.n);
+  }
+  if (feature == "empty_blocks") {
+    return op.varlen ? static_cast<double>(op.heads * batch.empty_blocks) : 0;
   }
   if (feature == "flops") {
     return op_flops(op, batch);

@@ -23,7 +23,8 @@ namespace stepsim {
 /// Value of a named feature: "1"; "samples"; "tokens" (as rows_of); "samples*length", the same as
 /// tokens; "tokens*length" and "samples*length^2", both samples * length^2 padded and the sum of
 /// squares for varlen; "elements": n, times the rows when the op runs over tokens or samples;
-/// "flops" and "bytes" as below. Raises InputError for an unknown name.
+/// "empty_blocks": those of all heads of a varlen op; "flops" and "bytes" as below. Raises
+/// InputError for an unknown name.
 [[nodiscard]] double feature_value(std::string_view feature, const Op& op, const BatchShape& batch);
 
 /// The names that feature_value() knows.
@@ -32,11 +33,12 @@ namespace stepsim {
 /// Floating-point operations of an op, by class, pass and shape.
 ///
 /// GEMM 2 m n k (each of forward, input and weight gradient). Attention 4 h d P forward with P the
-/// unmasked pairs of positions: B L^2, the sum of squares for varlen, half of both when causal, and
-/// no pair further apart than a window; 2.5 times that backward. Dense attention: 2 h d B L^2 each
-/// for scores and context, twice that backward; masks save nothing. Other classes: one operation
-/// per element, since their bytes set their time.
-/// Source: FlashAttention's benchmark code.
+/// unmasked pairs of positions: the sum over sequences of L^2, of L (L + 1) / 2 when causal, of
+/// causal_pairs(L, w) with a causal window, and of 2 causal_pairs(L, w) - L with a window to both
+/// sides; sequences are the B padded ones, or the documents for varlen. 2.5 times that backward.
+/// Dense attention: 2 h d B L^2 each for scores and context, twice that backward; masks save
+/// nothing. Other classes: one operation per element, since their bytes set their time.
+/// Source: FlashAttention's benchmark code, whose causal half is rounded to L^2 / 2.
 [[nodiscard]] double op_flops(const Op& op, const BatchShape& batch);
 
 /// Bytes an op has to read and write at least once, in elements of its dtype: a GEMM its three

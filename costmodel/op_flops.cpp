@@ -18,19 +18,23 @@ double squared_lengths(const Op& op, const BatchShape& batch) {
   return as_double(batch.samples) * as_double(batch.max_length) * as_double(batch.max_length);
 }
 
-/// Unmasked pairs of positions in fused attention. With a window the lengths of a varlen batch are
-/// taken as equal to their mean weighted by tokens, since only their sums are known.
+/// Unmasked pairs of positions in fused attention. Where only sums of a varlen batch are known, its
+/// windowed pairs are those of documents of its mean length weighted by tokens.
 double attention_pairs(const Op& op, const BatchShape& batch) {
   const double all = squared_lengths(op, batch);
   const double tokens = rows_of(op, batch);
-  const double window = as_double(op.window);
-  const double length = tokens > 0 ? all / tokens : 0;
-  if (op.window == 0 || length <= window) {
-    return op.causal ? all / 2 : all;
+  if (tokens <= 0) {
+    return 0;
   }
-  // Causal: the triangle up to the window, then a band of its width. Without a mask: both sides.
-  const double causal_pairs = tokens * (window - window * window / (2 * length));
-  return op.causal ? causal_pairs : 2 * causal_pairs;
+  double causal = (all + tokens) / 2;
+  if (op.window > 0) {
+    const double length = all / tokens;
+    causal = op.varlen && batch.window_pairs > 0
+                 ? batch.window_pairs
+                 : tokens / length * causal_pairs(length, as_double(op.window));
+  }
+  // Without a mask a window reaches both ways, and a position meets itself once.
+  return op.causal ? causal : 2 * causal - tokens;
 }
 
 /// Scores of the dense matrix: [sample][head][query][key].

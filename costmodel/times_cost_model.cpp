@@ -10,9 +10,7 @@ TimesCostModel::TimesCostModel(const TransformerConfig& model, const StepTimes& 
       times_(times) {}
 
 std::pair<double, double> TimesCostModel::total_flops(const BatchShape& batch) const {
-  const auto key =
-      std::make_tuple(batch.samples, batch.max_length, batch.useful_tokens, batch.sum_squares);
-  const auto found = totals_.find(key);
+  const auto found = totals_.find(batch);
   if (found != totals_.end()) {
     return found->second;
   }
@@ -23,7 +21,7 @@ std::pair<double, double> TimesCostModel::total_flops(const BatchShape& batch) c
   for (const Op& op : ops_.backward) {
     total.second += op_flops(op, batch);
   }
-  return totals_.emplace(key, total).first->second;
+  return totals_.emplace(batch, total).first->second;
 }
 
 Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
@@ -46,8 +44,8 @@ Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
   const bool forward = op.pass == Pass::Forward;
   const auto [forward_flops, backward_flops] = total_flops(batch);
   const double all = forward ? forward_flops : backward_flops;
-  const double scale =
-      times_.tokens > 0 ? static_cast<double>(batch.padded_tokens()) / times_.tokens : 1;
+  const std::int64_t tokens = op.varlen ? batch.useful_tokens : batch.padded_tokens();
+  const double scale = times_.tokens > 0 ? static_cast<double>(tokens) / times_.tokens : 1;
   cost.seconds =
       all > 0 ? scale * (forward ? times_.forward : times_.backward) * op_flops(op, batch) / all
               : 0;

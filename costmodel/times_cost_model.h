@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "costmodel/cost_model.h"
@@ -34,9 +33,7 @@ class TimesCostModel : public CostModel {
   StepOps ops_;
   double elements_;
   StepTimes times_;
-  mutable std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double>,
-                   std::pair<double, double>>
-      totals_;
+  mutable std::map<BatchShape, std::pair<double, double>> totals_;
 };
 
 }  // namespace stepsim

@@ -86,9 +86,7 @@ double PricedModel::priced(const Op& op, const BatchShape& batch, std::size_t* g
 }
 
 const PricedBatch& PricedModel::price(const BatchShape& batch) {
-  const auto key =
-      std::make_tuple(batch.samples, batch.max_length, batch.useful_tokens, batch.sum_squares);
-  const auto found = cache_.find(key);
+  const auto found = cache_.find(batch);
   if (found != cache_.end()) {
     return found->second;
   }
@@ -100,7 +98,7 @@ const PricedBatch& PricedModel::price(const BatchShape& batch) {
   for (std::size_t i = 0; i < backward_.size(); ++i) {
     priced_batch.backward.push_back(priced(backward_[i], batch, &backward_group_[i]));
   }
-  return cache_.emplace(key, std::move(priced_batch)).first->second;
+  return cache_.emplace(batch, std::move(priced_batch)).first->second;
 }
 
 BucketCosts PricedModel::bucket_costs(const std::vector<Bucket>& buckets) {

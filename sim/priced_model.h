@@ -127,7 +127,7 @@ class PricedModel {
   };
   std::map<std::pair<OpClass, std::int64_t>, ElementsPrice> elements_prices_;
   std::map<std::tuple<CollectiveKind, std::int64_t, int>, double> collective_prices_;
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double>, PricedBatch> cache_;
+  std::map<BatchShape, PricedBatch> cache_;
 };
 
 }  // namespace stepsim

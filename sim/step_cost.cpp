@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <tuple>
 
 #include "costmodel/times_cost_model.h"
 
@@ -29,9 +28,7 @@ class StepPrices {
       shape.sum_squares =
           static_cast<double>(shape.useful_tokens) * static_cast<double>(shape.max_length);
     }
-    const auto key =
-        std::tuple(shape.samples, shape.max_length, shape.useful_tokens, shape.sum_squares);
-    const auto found = known_.find(key);
+    const auto found = known_.find(shape);
     if (found != known_.end()) {
       return found->second;
     }
@@ -43,7 +40,7 @@ class StepPrices {
     }
     const double launches =
         launch_ * static_cast<double>(ops_.forward.size() + ops_.backward.size());
-    return known_[key] = to_duration(std::max(seconds, launches)).count();
+    return known_[shape] = to_duration(std::max(seconds, launches)).count();
   }
 
  private:
@@ -52,7 +49,7 @@ class StepPrices {
   std::unique_ptr<CostModel> costs_;
   StepOps ops_;
   double launch_ = 0;
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double>, std::int64_t> known_;
+  std::map<BatchShape, std::int64_t> known_;
 };
 
 }  // namespace

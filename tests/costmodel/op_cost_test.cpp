@@ -1,5 +1,7 @@
 #include "costmodel/op_cost.h"
 
+#include <random>
+
 #include <doctest/doctest.h>
 
 #include "costmodel/input_error.h"
@@ -86,10 +88,20 @@ TEST_CASE("features are named by what they count") {
 }
 
 TEST_CASE("every feature name has a value") {
-  CHECK(feature_names().size() == 9);
+  CHECK(feature_names().size() == 10);
   for (const auto& name : feature_names()) {
     CAPTURE(name);
-    CHECK(feature_value(name, gemm(8, 4), two_samples()) > 0);
+    Op op = attention_op(OpClass::Attention, 2, 8);
+    op.n = 8;
+    op.varlen = true;
+    BatchShape batch = two_samples();
+    batch.empty_blocks = 3;
+    CHECK(feature_value(name, op, batch) > 0);
+    if (name == "empty_blocks") {
+      CHECK(feature_value(name, op, batch) == 2 * 3);
+      op.varlen = false;
+      CHECK(feature_value(name, op, batch) == 0);
+    }
   }
 }
 
@@ -103,15 +115,15 @@ TEST_CASE("a GEMM counts two operations a multiply-add, in each of its three pas
   CHECK(op_bytes(op, two_samples()) == 2.0 * (200 * 48 + 144 * 48 + 200 * 144));
 }
 
-TEST_CASE("attention counts 4 B L^2 h d, half of it when causal, 2.5 times backward") {
+TEST_CASE("attention counts 4 h d operations a pair of positions, 2.5 times that backward") {
   Op op = attention_op(OpClass::Attention, 4, 12);
   CHECK(op_flops(op, two_samples()) == 4.0 * 20000 * 48);
   op.causal = true;
-  CHECK(op_flops(op, two_samples()) == 2.0 * 20000 * 48);
+  CHECK(op_flops(op, two_samples()) == 4.0 * (20000 + 200) / 2 * 48);
   op.varlen = true;
-  CHECK(op_flops(op, two_samples()) == 2.0 * 12500 * 48);
+  CHECK(op_flops(op, two_samples()) == 4.0 * (12500 + 150) / 2 * 48);
   op.pass = Pass::Backward;
-  CHECK(op_flops(op, two_samples()) == 5.0 * 12500 * 48);
+  CHECK(op_flops(op, two_samples()) == 10.0 * (12500 + 150) / 2 * 48);
 }
 
 TEST_CASE("a window as long as the batch changes nothing, a short one saves") {
@@ -121,8 +133,49 @@ TEST_CASE("a window as long as the batch changes nothing, a short one saves") {
   op.window = 100;
   CHECK(op_flops(op, two_samples()) == all);
   op.window = 10;
-  // 2 samples of 100 rows: 10 pairs each, less the triangle of 10 * 10 / 2 at the start.
-  CHECK(op_flops(op, two_samples()) == Approx(4 * 2 * (100 * 10 - 50)));
+  // 2 samples of 100 rows: 10 pairs each, less 9 + 8 + ... + 1 at the start.
+  CHECK(op_flops(op, two_samples()) == 4 * 2 * (100 * 10 - 45));
+}
+
+namespace {
+
+/// Pairs that the masks leave, one by one.
+double pairs_by_hand(const std::vector<std::int64_t>& lengths, std::int64_t window, bool causal) {
+  double pairs = 0;
+  for (const std::int64_t length : lengths) {
+    for (std::int64_t query = 0; query < length; ++query) {
+      for (std::int64_t key = 0; key < length; ++key) {
+        const bool seen = causal ? key <= query : true;
+        const bool near = window == 0 || std::abs(query - key) < window;
+        pairs += seen && near ? 1 : 0;
+      }
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+TEST_CASE("pairs of a varlen or padded batch are those counted one by one") {
+  std::mt19937_64 random(1);
+  for (int seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    std::vector<std::int64_t> lengths(1 + random() % 6);
+    for (auto& length : lengths) {
+      length = 1 + static_cast<std::int64_t>(random() % 40);
+    }
+    Op op = attention_op(OpClass::Attention, 1, 1);
+    op.window = static_cast<std::int64_t>(random() % 50);
+    op.causal = random() % 2 == 0;
+    const BatchShape shape = batch_shape(lengths, op.window);
+    const std::vector<std::int64_t> padded(lengths.size(), shape.max_length);
+    CHECK(op_flops(op, shape) == Approx(4 * pairs_by_hand(padded, op.window, op.causal)));
+    op.varlen = true;
+    CHECK(op_flops(op, shape) == 4 * pairs_by_hand(lengths, op.window, op.causal));
+    // Sums alone say as much of documents of one length.
+    CHECK(op_flops(op, batch_shape(padded)) ==
+          Approx(4 * pairs_by_hand(padded, op.window, op.causal)));
+  }
 }
 
 TEST_CASE("dense scores and context together count as much as the fused kernel") {

@@ -157,9 +157,10 @@ TEST_CASE("the table lists every kind with its parameters and source, no kind tw
 }
 
 TEST_CASE("a policy that cannot be made says what is wrong") {
-  CHECK(error_of(spec("bucketted", {}))
-            .starts_with("unknown policy kind 'bucketted'; did you mean 'bucketed'? known: fixed, "
-                         "bucketed, token_budget"));
+  CHECK(error_of(spec("bucketted", {})) ==
+        "unknown policy kind 'bucketted'; did you mean 'bucketed'?");
+  CHECK(error_of(spec("?", {}))
+            .starts_with("unknown policy kind '?'; known: fixed, bucketed, token_budget"));
   CHECK(error_of(spec("fixed", {})) == "policy kind 'fixed' needs batch_size (at least 1)");
   CHECK(error_of(fixed(0)) == "batch_size: 0 is too small; expected at least 1");
   CHECK(error_of(fixed(-8)) == "batch_size: -8 is too small; expected at least 1");

@@ -39,22 +39,6 @@ const std::string kTables =
     "times";
 const std::string kLengths = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
 
-std::string joined(std::span<const std::string> names) {
-  std::string text;
-  for (const auto& name : names) {
-    text += (text.empty() ? "" : ", ") + name;
-  }
-  return text;
-}
-
-std::string policy_kinds() {
-  std::vector<std::string> kinds;
-  for (const auto& info : policy_table()) {
-    kinds.push_back(info.kind);
-  }
-  return joined(kinds);
-}
-
 void check_files(const std::vector<BrokenFile>& files) {
   for (const auto& file : files) {
     CAPTURE(file.to);
@@ -229,8 +213,7 @@ TEST_CASE("names that do not exist or exist twice are refused") {
       {"\"token_budget\"",
        "\"token_buget\"",
        "s.toml:31:8: error: policy.budget.kind: unknown policy kind 'token_buget'; did you mean "
-       "'token_budget'? known: " +
-           policy_kinds() + "\nkind = \"token_buget\"\n       ^"},
+       "'token_budget'?\nkind = \"token_buget\"\n       ^"},
       {"\"token\"",
        "\"tokens\"",
        "s.toml:33:13: error: policy.budget.weighting: unknown value 'tokens'; did you mean "
@@ -331,9 +314,7 @@ TEST_CASE("an error in an override names the command line, not the file") {
        "--set policy.budgt.max_tokens=3: error: unknown policy 'budgt'; did you mean 'budget'? "
        "known: fixed 8, budget"},
       {"policy.budget.max_token=3",
-       "--set policy.budget.max_token: error: unknown key 'max_token'; did you mean 'max_tokens'? "
-       "known: name, kind, " +
-           joined(policy_parameter_names()) + ", weighting, lengths"},
+       "--set policy.budget.max_token: error: unknown key 'max_token'; did you mean 'max_tokens'?"},
       {"data.lengths={constant=\"x\"}",
        "--set data.lengths={constant=\"x\"}: error: data.lengths.constant: expected an integer, "
        "got "

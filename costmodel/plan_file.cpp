@@ -19,6 +19,8 @@ constexpr std::string_view kFormat = "stepsim-plan/1";
 constexpr int kMost = std::numeric_limits<int>::max();
 /// A length beyond this is a mistake; its square still fits a double exactly.
 constexpr std::int64_t kLongestSample = 1 << 26;
+/// The same for a sample that runs in parts.
+constexpr std::int64_t kLongestCut = 1 << 30;
 
 using Buckets = std::vector<std::vector<int>>;
 
@@ -50,11 +52,13 @@ std::string header_text(const Plan& plan) {
 
 void append_row(std::string& text, const MicroBatch& row) {
   const BatchShape shape = row.shape();
+  const std::string offsets =
+      row.offsets.empty() ? "" : fmt::format(R"("offsets":[{}],)", fmt::join(row.offsets, ","));
   const std::string targets =
       row.targets.empty() ? ""
                           : fmt::format(R"("target_lengths":[{}],)", fmt::join(row.targets, ","));
   fmt::format_to(std::back_inserter(text),
-                 R"({{"step":{},"rank":{},"micro_batch":{},"samples":[{}],"lengths":[{}],{})"
+                 R"({{"step":{},"rank":{},"micro_batch":{},"samples":[{}],"lengths":[{}],{}{})"
                  R"("max_length":{},"useful_tokens":{},"padded_tokens":{},"loss_scale":{}}})"
                  "\n",
                  row.step,
@@ -62,6 +66,7 @@ void append_row(std::string& text, const MicroBatch& row) {
                  row.micro_batch,
                  fmt::join(row.samples, ","),
                  fmt::join(row.lengths, ","),
+                 offsets,
                  targets,
                  shape.max_length,
                  shape.useful_tokens,
@@ -142,6 +147,24 @@ std::vector<std::int64_t> read_lengths(JsonReader& row, std::string_view key, st
   return lengths;
 }
 
+/// Where parts of samples start.
+std::vector<std::int64_t> read_offsets(JsonReader& row, const std::vector<std::int64_t>& lengths) {
+  if (!row.has("offsets")) {
+    return {};
+  }
+  std::vector<std::int64_t> offsets = row.integers("offsets");
+  if (offsets.size() != lengths.size()) {
+    row.fail("offsets", fmt::format("{} offsets for {} samples", offsets.size(), lengths.size()));
+  }
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] < 0 || offsets[i] > kLongestCut - lengths[i]) {
+      row.fail(
+          "offsets", i, fmt::format("{} is outside 0..{}", offsets[i], kLongestCut - lengths[i]));
+    }
+  }
+  return offsets;
+}
+
 MicroBatch read_row(JsonReader row, const Plan& plan) {
   MicroBatch batch;
   batch.step = row.integer_in("step", 0, plan.steps - 1);
@@ -153,6 +176,7 @@ MicroBatch read_row(JsonReader row, const Plan& plan) {
   if (row.has("target_lengths")) {
     batch.targets = read_lengths(row, "target_lengths", batch.samples.size());
   }
+  batch.offsets = read_offsets(row, batch.lengths);
   const BatchShape shape = batch.shape();
   check_total(row, "max_length", shape.max_length);
   check_total(row, "useful_tokens", shape.useful_tokens);

@@ -15,8 +15,10 @@ struct MicroBatch {
   int rank = 0;
   int micro_batch = 0;
   std::vector<std::int64_t> samples;  ///< Sample ids, in batch order.
-  std::vector<std::int64_t> lengths;  ///< Their lengths, same order.
+  std::vector<std::int64_t> lengths;  ///< Their lengths, or those of their parts; same order.
   double loss_scale = 1;
+  /// Where each part starts in its sample; same order. Empty: whole samples.
+  std::vector<std::int64_t> offsets = {};
   std::vector<std::int64_t> targets = {};  ///< Their second lengths; empty: there are none.
 
   [[nodiscard]] BatchShape shape() const { return batch_shape(lengths); }
@@ -41,10 +43,10 @@ struct Plan {
 };
 
 /// "format": "stepsim-plan/1" on the first line, then one micro-batch a line, by step, rank and
-/// micro_batch; a batch may be empty. A plan with second lengths has "target_lengths" in every row
-/// that holds samples. What can be derived (totals, a bucket for each parameter,
-/// a batch for each step and rank) is checked.
-/// Raises InputError with file:line; EnvironmentFault when the file cannot be written.
+/// micro_batch; a batch may be empty. Only a batch that holds a part of a sample has "offsets"; a
+/// plan with second lengths has "target_lengths" in every row that holds samples. What can be
+/// derived (totals, a bucket for each parameter, a batch for each step and rank) is checked. Raises
+/// InputError with file:line; EnvironmentFault when the file cannot be written.
 [[nodiscard]] Plan read_plan(const std::string& path);
 void write_plan(const std::string& path, const Plan& plan);
 

@@ -13,8 +13,8 @@ namespace stepsim {
 
 namespace {
 
-/// [rank] sample ids of one micro-batch.
-using RankBatches = std::vector<std::vector<std::int64_t>>;
+/// [rank] samples, or parts of them, of one micro-batch.
+using RankBatches = std::vector<std::vector<Piece>>;
 
 std::vector<std::vector<int>> indices(const std::vector<Bucket>& buckets) {
   std::vector<std::vector<int>> lists;
@@ -37,8 +37,26 @@ std::vector<Bucket> hand_written(const DdpOptions& ddp,
   return before_cap_buckets(parameters, order, cap);
 }
 
-/// Appends one optimizer step: `batches` [micro-batch][rank] sample ids. A rank that has run out of
-/// inputs inside join() gets an empty batch.
+/// Samples, lengths and, where a part of a sample is among them, offsets.
+void fill(MicroBatch& batch, const std::vector<Piece>& pieces, const PolicyInput& data) {
+  bool whole = true;
+  for (const Piece& piece : pieces) {
+    const auto sample = static_cast<std::size_t>(piece.sample);
+    batch.samples.push_back(piece.sample);
+    batch.lengths.push_back(piece.length);
+    batch.offsets.push_back(piece.offset);
+    whole = whole && piece.length == data.lengths[sample];
+    if (!data.targets.empty()) {
+      batch.targets.push_back(data.targets[sample]);
+    }
+  }
+  if (whole) {
+    batch.offsets.clear();
+  }
+}
+
+/// Appends one optimizer step: `batches` [micro-batch][rank]. A rank that has run out of inputs
+/// inside join() gets an empty batch.
 void add_step(const Scenario& scenario,
               const PolicySpec& policy,
               const PolicyInput& data,
@@ -59,13 +77,7 @@ void add_step(const Scenario& scenario,
       batch.rank = static_cast<int>(rank);
       batch.micro_batch = static_cast<int>(m);
       if (!joined(rank)) {
-        batch.samples = batches[m][rank];
-      }
-      for (const std::int64_t sample : batch.samples) {
-        batch.lengths.push_back(data.lengths[static_cast<std::size_t>(sample)]);
-        if (!data.targets.empty()) {
-          batch.targets.push_back(data.targets[static_cast<std::size_t>(sample)]);
-        }
+        fill(batch, batches[m][rank], data);
       }
       shapes.push_back(batch.shape());
       made[rank].push_back(std::move(batch));
@@ -123,6 +135,16 @@ std::vector<std::int64_t> data_targets(const Scenario& scenario,
   return generate_targets(*scenario.targets, lengths, scenario.samples == 0);
 }
 
+/// Raises InputError: the model does not take that many tokens.
+void check_length(const Scenario& scenario, const PolicySpec& policy, std::int64_t length) {
+  if (scenario.model.max_length > 0 && length > scenario.model.max_length) {
+    throw InputError("policy '" + printable(policy.name) + "': a sample is " +
+                     std::to_string(length) + " tokens long, but model '" + scenario.model.name +
+                     "' takes at most " + std::to_string(scenario.model.max_length) +
+                     "; cut the lengths with data.lengths.cap");
+  }
+}
+
 }  // namespace
 
 BucketLists bucket_lists(const Scenario& scenario) {
@@ -162,22 +184,25 @@ TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy)
 
 Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   const std::vector<std::int64_t> lengths = data_lengths(scenario, policy);
-  if (scenario.model.max_length > 0) {
+  const BatchingPolicy planner = named(policy, [&] { return make_policy(policy); });
+  if (!planner.cuts()) {
     for (const std::int64_t length : lengths) {
-      if (length > scenario.model.max_length) {
-        throw InputError(
-            "policy '" + printable(policy.name) + "': a sample is " + std::to_string(length) +
-            " tokens long, but model '" + scenario.model.name + "' takes at most " +
-            std::to_string(scenario.model.max_length) + "; cut the lengths with data.lengths.cap");
-      }
+      check_length(scenario, policy, length);
     }
   }
   const std::vector<std::int64_t> targets = data_targets(scenario, lengths);
   const PolicyInput input = policy_input(scenario, policy, lengths, targets);
   const auto micro_batches = static_cast<std::size_t>(scenario.ddp.accumulation_steps);
   const auto batches = named(policy, [&] {
-    return plan_steps(make_policy(policy), input, scenario.steps * scenario.ddp.accumulation_steps);
+    return plan_steps(planner, input, scenario.steps * scenario.ddp.accumulation_steps);
   });
+  for (const RankBatches& step : batches) {
+    for (const auto& batch : step) {
+      for (const Piece& piece : batch) {
+        check_length(scenario, policy, piece.length);
+      }
+    }
+  }
 
   Plan plan;
   plan.scenario = scenario.name;

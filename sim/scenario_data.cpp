@@ -109,13 +109,8 @@ void read_source(const TomlReader& table, const SourceKey& key, LengthSource& so
   }
 }
 
-LengthSource read_any_lengths(const TomlReader& table, const Scenario& scenario, std::int64_t most);
-
 /// [{ weight = 0.9, log_normal = { … } }, { weight = 0.1, constant = 2048 }]
-void read_mixture(const TomlReader& table,
-                  const Scenario& scenario,
-                  std::int64_t most,
-                  LengthSource& source) {
+void read_mixture(const TomlReader& table, const Scenario& scenario, LengthSource& source) {
   for (const TomlValue& item : table.list("mixture")) {
     const TomlReader part(table.document(), item, table.path() + ".mixture");
     if (item.kind != TomlValue::Kind::Table) {
@@ -126,47 +121,11 @@ void read_mixture(const TomlReader& table,
       part.fail("mixture", "a mixture of mixtures; list its parts here");
     }
     source.weights.push_back(part.number("weight"));
-    source.parts.push_back(read_any_lengths(part, scenario, most));
+    source.parts.push_back(read_lengths(part, scenario));
     if (has_own_count(source.parts.back()) && source.parts.back().kind != Kind::Histogram) {
       part.fail("a file has its own number of lengths; mix distributions and histograms");
     }
   }
-}
-
-/// A source of lengths, of samples of at most `most` tokens (0: any).
-LengthSource read_any_lengths(const TomlReader& table,
-                              const Scenario& scenario,
-                              std::int64_t most) {
-  const SourceKey& key = find_source(table);
-  check_options(table, key);
-  LengthSource source;
-  source.kind = key.kind;
-  source.seed = static_cast<std::uint64_t>(
-      table.integer_or("seed", static_cast<std::int64_t>(scenario.seed), 0));
-  source.cap = table.integer_or("cap", 0, 1, kMaxSampleLength);
-  source.label_classes = table.integer_or("label_classes", 0, 0, kMaxSampleLength);
-  source.outlier_probability = table.number_or("outlier_probability", 0);
-  if (source.outlier_probability < 0 || source.outlier_probability > 1) {
-    table.fail("outlier_probability",
-               fmt::format("{} is no probability; expected 0 .. 1", source.outlier_probability));
-  }
-  read_source(table, key, source);
-  if (key.kind == Kind::Mixture) {
-    read_mixture(table, scenario, most, source);
-  }
-  try {
-    check_lengths(source);
-  } catch (const InputError& error) {
-    table.fail(key.key, error.what());
-  }
-  const std::int64_t longest = longest_length(source);
-  if (most > 0 && longest > most && !has_own_count(source)) {
-    table.fail(key.key,
-               fmt::format("samples of up to {} tokens, but the model takes {} (model.max_length)",
-                           longest,
-                           most));
-  }
-  return source;
 }
 
 /// Lengths of their own, or { ratio = 0.9, sigma = 0.1 } of the first.
@@ -176,7 +135,7 @@ TargetSource read_targets(const TomlReader& table, const Scenario& scenario) {
     if (table.has("sigma")) {
       table.fail("sigma", "applies to ratio only");
     }
-    targets.source = read_any_lengths(table, scenario, 0);
+    targets.source = read_lengths(table, scenario);
     return targets;
   }
   for (const SourceKey& source : source_keys()) {
@@ -224,7 +183,40 @@ SamplerSpec read_sampler(const TomlReader& data, const Scenario& scenario) {
 }  // namespace
 
 LengthSource read_lengths(const TomlReader& table, const Scenario& scenario) {
-  return read_any_lengths(table, scenario, scenario.model.max_length);
+  const SourceKey& key = find_source(table);
+  check_options(table, key);
+  LengthSource source;
+  source.kind = key.kind;
+  source.seed = static_cast<std::uint64_t>(
+      table.integer_or("seed", static_cast<std::int64_t>(scenario.seed), 0));
+  source.cap = table.integer_or("cap", 0, 1, kMaxSampleLength);
+  source.label_classes = table.integer_or("label_classes", 0, 0, kMaxSampleLength);
+  source.outlier_probability = table.number_or("outlier_probability", 0);
+  if (source.outlier_probability < 0 || source.outlier_probability > 1) {
+    table.fail("outlier_probability",
+               fmt::format("{} is no probability; expected 0 .. 1", source.outlier_probability));
+  }
+  read_source(table, key, source);
+  if (key.kind == Kind::Mixture) {
+    read_mixture(table, scenario, source);
+  }
+  try {
+    check_lengths(source);
+  } catch (const InputError& error) {
+    table.fail(key.key, error.what());
+  }
+  return source;
+}
+
+void check_longest(const TomlReader& table, const LengthSource& source, const Scenario& scenario) {
+  const std::int64_t longest = longest_length(source);
+  if (scenario.model.max_length > 0 && longest > scenario.model.max_length &&
+      !has_own_count(source)) {
+    table.fail(find_source(table).key,
+               fmt::format("samples of up to {} tokens, but the model takes {} (model.max_length)",
+                           longest,
+                           scenario.model.max_length));
+  }
 }
 
 void read_data(const TomlReader& root, Scenario& scenario) {

@@ -96,10 +96,14 @@ PolicySpec read_policy(const TomlReader& unnamed,
       table.fail("lengths", "data.samples is missing, so the number of samples is not known");
     }
   }
+  bool cuts = false;
   try {
-    (void)make_policy(spec);
+    cuts = make_policy(spec).cuts();
   } catch (const InputError& error) {
     table.fail(error.what());
+  }
+  if (spec.lengths && !cuts) {
+    check_longest(table.table("lengths"), *spec.lengths, scenario);
   }
   return spec;
 }
@@ -124,6 +128,13 @@ void read_policies(const TomlReader& root, Scenario& scenario) {
       unnamed.fail(fmt::format("expected a table, got {}", describe(item)));
     }
     scenario.policies.push_back(read_policy(unnamed, item, scenario));
+  }
+  const auto takes_whole_samples = [](const PolicySpec& policy) {
+    return !policy.lengths && !make_policy(policy).cuts();
+  };
+  const auto& all = scenario.policies;
+  if (std::any_of(all.begin(), all.end(), takes_whole_samples)) {
+    check_longest(root.table("data").table("lengths"), scenario.lengths, scenario);
   }
 }
 

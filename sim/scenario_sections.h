@@ -48,6 +48,8 @@ void read_published(const TomlReader& root, Scenario& scenario);
 
 /// A table of lengths, in [data] or in a policy.
 [[nodiscard]] LengthSource read_lengths(const TomlReader& table, const Scenario& scenario);
+/// Raises InputError at the table of these lengths: they can be longer than the model takes.
+void check_longest(const TomlReader& table, const LengthSource& source, const Scenario& scenario);
 
 /// A required table of the file.
 [[nodiscard]] TomlReader required_table(const TomlReader& root, const std::string& name);

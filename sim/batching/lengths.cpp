@@ -159,7 +159,8 @@ Lengths jsonl_lengths(const LengthSource& source, std::size_t count) {
   return lengths;
 }
 
-/// Ids that no batch of the plan holds are left out; the others keep their order.
+/// Ids that no batch of the plan holds are left out; the others keep their order. A sample that the
+/// plan cuts is as long as the plan knows: to the end of its last part.
 Lengths plan_lengths(const LengthSource& source, std::size_t count) {
   const std::string& path = source.file;
   std::map<std::int64_t, std::int64_t> by_id;
@@ -169,7 +170,9 @@ Lengths plan_lengths(const LengthSource& source, std::size_t count) {
       throw InputError(printable(path) + ": error: the plan has no target_lengths");
     }
     for (std::size_t i = 0; i < batch.samples.size(); ++i) {
-      by_id[batch.samples[i]] = lengths[i];
+      const bool part = !source.targets && !batch.offsets.empty();
+      std::int64_t& length = by_id[batch.samples[i]];
+      length = std::max(length, lengths[i] + (part ? batch.offsets[i] : 0));
     }
   }
   Lengths lengths;

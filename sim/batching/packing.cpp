@@ -93,12 +93,12 @@ std::vector<Piece> pieces_of(std::span<const std::int64_t> lengths,
   std::vector<Piece> rest;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const auto sample = static_cast<std::int64_t>(i);
-    std::int64_t left = lengths[i];
-    for (; split && left > capacity; left -= capacity) {
-      full.push_back({sample, capacity});
+    std::int64_t offset = 0;
+    for (; split && lengths[i] - offset > capacity; offset += capacity) {
+      full.push_back({sample, offset, capacity});
     }
-    if (left > 0) {
-      rest.push_back({sample, std::min(left, capacity)});
+    if (lengths[i] > offset) {
+      rest.push_back({sample, offset, std::min(lengths[i] - offset, capacity)});
     }
   }
   full.insert(full.end(), rest.begin(), rest.end());
@@ -141,15 +141,14 @@ PiecePacks pack_wrapped(std::span<const std::int64_t> order,
   PiecePacks packs;
   std::int64_t room = 0;
   for (const std::int64_t sample : order) {
-    std::int64_t left = length_of(lengths, sample);
-    while (left > 0) {
+    for (std::int64_t offset = 0; offset < length_of(lengths, sample);) {
       if (room == 0) {
         packs.emplace_back();
         room = capacity;
       }
-      const std::int64_t length = std::min(left, room);
-      packs.back().push_back({sample, length});
-      left -= length;
+      const std::int64_t length = std::min(length_of(lengths, sample) - offset, room);
+      packs.back().push_back({sample, offset, length});
+      offset += length;
       room -= length;
     }
   }

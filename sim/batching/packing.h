@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "sim/batching/piece.h"
+
 namespace stepsim {
 
 // Packing: several samples after one another in one row of a given capacity. Orders and results
@@ -12,13 +14,6 @@ namespace stepsim {
 
 /// [pack] sample ids.
 using Packs = std::vector<std::vector<std::int64_t>>;
-
-/// The part of a sample that a pack holds.
-struct Piece {
-  std::int64_t sample = 0;
-  std::int64_t length = 0;
-  bool operator==(const Piece&) const = default;
-};
 
 /// [pack] whole samples or parts of them.
 using PiecePacks = std::vector<std::vector<Piece>>;

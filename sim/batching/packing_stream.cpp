@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include <fmt/core.h>
-
-#include "costmodel/input_error.h"
-
 namespace stepsim {
 namespace {
 
@@ -40,7 +36,7 @@ class Buffer {
     if (const auto above = waiting_.upper_bound({room, order_.size()}); above != waiting_.begin()) {
       found = waiting_.lower_bound({std::prev(above)->first, 0});
     }
-    const Piece piece = {order_[found->second], std::min(found->first, room)};
+    const Piece piece = {order_[found->second], 0, std::min(found->first, room)};
     waiting_.erase(found);
     return piece;
   }
@@ -73,28 +69,39 @@ PiecePacks pack_best_fit_crop(std::span<const std::int64_t> order,
   }
 }
 
-StreamStep take_from_stream(std::span<const std::int64_t> order,
-                            std::span<const std::int64_t> lengths,
-                            std::size_t first,
-                            int ranks,
-                            std::int64_t tokens,
-                            std::int64_t max_length) {
+std::optional<StreamStep> take_from_stream(std::span<const std::int64_t> order,
+                                           std::span<const std::int64_t> lengths,
+                                           std::size_t first,
+                                           int ranks,
+                                           std::int64_t tokens,
+                                           std::int64_t max_length) {
   StreamStep step;
   step.next = first;
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<Piece>& own = step.ranks.emplace_back();
-    std::int64_t room = tokens + 1;
-    while (room > 0) {
+    for (std::int64_t room = tokens + 1; room > 0; room -= own.back().length) {
       if (step.next == order.size()) {
-        throw InputError(fmt::format(
-            "the documents end {} tokens before rank {} has its {}", room, rank, tokens + 1));
+        return std::nullopt;
       }
       const std::int64_t sample = order[step.next++];
-      own.push_back({sample, std::min({length_of(lengths, sample), max_length, room})});
-      room -= own.back().length;
+      own.push_back({sample, 0, std::min({length_of(lengths, sample), max_length, room})});
     }
   }
   return step;
+}
+
+void BinCollator::place(const Piece& piece, bool alone) {
+  const auto fits = [&](const Bin& bin) {
+    return !alone && bin.tokens + piece.length <= capacity_;
+  };
+  const auto found = std::find_if(open_.begin(), open_.end(), fits);
+  if (found == open_.end()) {
+    open_.push_back({piece.length, {piece}});
+  } else {
+    found->tokens += piece.length;
+    found->pieces.push_back(piece);
+    std::rotate(found, found + 1, open_.end());
+  }
 }
 
 PiecePacks BinCollator::step(std::span<const std::int64_t> samples,
@@ -104,28 +111,30 @@ PiecePacks BinCollator::step(std::span<const std::int64_t> samples,
     return length_of(lengths, a) > length_of(lengths, b);
   });
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const Piece piece = {order[i], std::min(capacity_, length_of(lengths, order[i]))};
-    const auto missing = bins_ - static_cast<std::int64_t>(open_.size());
-    const bool all_needed = static_cast<std::int64_t>(order.size() - i) <= missing;
-    const auto fits = [&](const std::vector<Piece>& bin) {
-      return !all_needed && tokens_of(bin) + piece.length <= capacity_;
-    };
-    const auto found = std::find_if(open_.begin(), open_.end(), fits);
-    if (found == open_.end()) {
-      open_.push_back({piece});
-    } else {
-      found->push_back(piece);
-      std::rotate(found, found + 1, open_.end());
-    }
+    const auto missing = bins_ - std::ssize(open_);
+    place({order[i], 0, std::min(capacity_, length_of(lengths, order[i]))},
+          std::ssize(order) - static_cast<std::ptrdiff_t>(i) <= missing);
   }
-  std::stable_sort(open_.begin(), open_.end(), [](const auto& a, const auto& b) {
-    return tokens_of(a) > tokens_of(b);
-  });
-  const auto used =
-      open_.begin() + std::min<std::ptrdiff_t>(bins_, static_cast<std::ptrdiff_t>(open_.size()));
-  PiecePacks rows(open_.begin(), used);
+  std::stable_sort(
+      open_.begin(), open_.end(), [](const Bin& a, const Bin& b) { return a.tokens > b.tokens; });
+  const auto used = open_.begin() + std::min<std::ptrdiff_t>(bins_, std::ssize(open_));
+  PiecePacks rows;
+  for (auto bin = open_.begin(); bin != used; ++bin) {
+    rows.push_back(std::move(bin->pieces));
+  }
   (void)open_.erase(open_.begin(), used);
+  if (most_leftover_ && std::ssize(open_) > *most_leftover_) {
+    open_.resize(static_cast<std::size_t>(*most_leftover_));
+  }
   return rows;
+}
+
+PiecePacks BinCollator::leftover() const {
+  PiecePacks bins;
+  for (const Bin& bin : open_) {
+    bins.push_back(bin.pieces);
+  }
+  return bins;
 }
 
 std::int64_t tokens_of(std::span<const Piece> pieces) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,32 +30,44 @@ struct StreamStep {
 };
 
 /// Every rank in turn takes documents after one another, each cut to max_length and to the room,
-/// until it has exactly `tokens` + 1. Raises InputError: the documents do not fill all ranks.
-/// Source: modded-nanogpt, train_gpt.py (Shard.next_batch).
-[[nodiscard]] StreamStep take_from_stream(std::span<const std::int64_t> order,
-                                          std::span<const std::int64_t> lengths,
-                                          std::size_t first,
-                                          int ranks,
-                                          std::int64_t tokens,
-                                          std::int64_t max_length);
+/// until it has exactly `tokens` + 1; none when the documents from `first` on do not fill all
+/// ranks. Source: modded-nanogpt, train_gpt.py (Shard.next_batch).
+[[nodiscard]] std::optional<StreamStep> take_from_stream(std::span<const std::int64_t> order,
+                                                         std::span<const std::int64_t> lengths,
+                                                         std::size_t first,
+                                                         int ranks,
+                                                         std::int64_t tokens,
+                                                         std::int64_t max_length);
 
 /// Fills the bins of a micro-batch, and keeps those that a step does not use.
 class BinCollator {
  public:
-  /// Emits `bins` rows of `capacity` tokens a step.
-  BinCollator(std::int64_t bins, std::int64_t capacity) : bins_(bins), capacity_(capacity) {}
+  /// Emits `bins` rows of `capacity` tokens a step, and keeps the `most_leftover` fullest others
+  /// (none: all).
+  BinCollator(std::int64_t bins,
+              std::int64_t capacity,
+              std::optional<std::int64_t> most_leftover = {})
+      : bins_(bins), capacity_(capacity), most_leftover_(most_leftover) {}
 
-  /// First-fit of the descending samples into the bins kept so far; once as many samples are left
-  /// as bins are missing, each opens its own. A bin that was added to moves to the end. The largest
-  /// bins are the step's rows. Source: llm-foundry, data/packing.py (no limit of leftover bins).
+  /// First-fit of the descending samples, cut to the capacity, into the bins kept so far; once as
+  /// many samples are left as bins are missing, each opens its own. A bin that was added to moves
+  /// to the end. The largest bins are the step's rows. Source: llm-foundry, data/packing.py.
   [[nodiscard]] PiecePacks step(std::span<const std::int64_t> samples,
                                 std::span<const std::int64_t> lengths);
-  [[nodiscard]] const PiecePacks& leftover() const { return open_; }
+  [[nodiscard]] PiecePacks leftover() const;
 
  private:
+  struct Bin {
+    std::int64_t tokens = 0;
+    std::vector<Piece> pieces;
+  };
+
+  void place(const Piece& piece, bool alone);
+
   std::int64_t bins_;
   std::int64_t capacity_;
-  PiecePacks open_;
+  std::optional<std::int64_t> most_leftover_;
+  std::vector<Bin> open_;
 };
 
 /// Sum of a row's pieces.

@@ -21,9 +21,9 @@ void check_epoch(const EpochBatches& epoch, const PolicyInput& input) {
 
 }  // namespace
 
-std::vector<std::vector<std::vector<std::int64_t>>> plan_steps(const BatchingPolicy& policy,
-                                                               PolicyInput input,
-                                                               int steps) {
+std::vector<std::vector<std::vector<Piece>>> plan_steps(const BatchingPolicy& policy,
+                                                        const PolicyInput& input,
+                                                        int steps) {
   if (steps < 1) {
     throw InputError(fmt::format("steps: {} is below 1", steps));
   }
@@ -33,20 +33,21 @@ std::vector<std::vector<std::vector<std::int64_t>>> plan_steps(const BatchingPol
                                  input.ranks,
                                  input.lengths.size()));
   }
-  const EpochBatches epoch = policy.epoch(input);
-  check_epoch(epoch, input);
-  std::vector<std::vector<std::vector<std::int64_t>>> plan(static_cast<std::size_t>(steps));
+  const EpochPlan epoch = policy.epoch(input);
+  check_epoch(epoch.batches, input);
+  std::vector<std::vector<std::vector<Piece>>> plan(static_cast<std::size_t>(steps));
   for (std::size_t step = 0; step < plan.size(); ++step) {
-    for (const auto& batches : epoch) {
-      plan[step].push_back(batches[step % batches.size()]);
+    for (const auto& batches : epoch.batches) {
+      plan[step].push_back(epoch.pieces_of(batches[step % batches.size()], input.lengths));
     }
   }
   return plan;
 }
 
-std::string plan_hash(const EpochBatches& batches) {
+std::string plan_hash(const EpochBatches& batches, std::span<const Piece> pieces) {
   std::uint64_t hash = 0xcbf29ce484222325U;
-  const auto feed = [&hash](std::uint32_t word) {
+  const auto feed = [&hash](std::int64_t value) {
+    const auto word = static_cast<std::uint32_t>(value);
     for (unsigned shift = 0; shift < 32; shift += 8) {
       hash = (hash ^ ((word >> shift) & 0xFFU)) * 0x100000001b3U;
     }
@@ -54,7 +55,14 @@ std::string plan_hash(const EpochBatches& batches) {
   for (const auto& rank : batches) {
     for (const auto& batch : rank) {
       for (const std::int64_t id : batch) {
-        feed(static_cast<std::uint32_t>(id));
+        if (pieces.empty()) {
+          feed(id);
+          continue;
+        }
+        const Piece& piece = pieces[static_cast<std::size_t>(id)];
+        feed(piece.sample);
+        feed(piece.offset);
+        feed(piece.length);
       }
       feed(0xFFFFFFFFU);
     }

@@ -71,6 +71,30 @@ BatchingPolicy make_policy(const PolicySpec& spec) {
   return {std::move(parameters), row.epoch};
 }
 
+EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
+  if (const auto* cutting = std::get_if<Cutting>(&form_)) {
+    EpochPlan plan = (*cutting)(parameters_, input);
+    if (!plan.pieces.empty() && !input.targets.empty()) {
+      throw InputError(
+          "cuts samples that have second lengths: what belongs to each part is not known; leave "
+          "data.targets out or data.lengths.cap in");
+    }
+    return plan;
+  }
+  return {std::get<Whole>(form_)(parameters_, input), {}};
+}
+
+std::vector<Piece> EpochPlan::pieces_of(std::span<const std::int64_t> batch,
+                                        std::span<const std::int64_t> lengths) const {
+  std::vector<Piece> result;
+  result.reserve(batch.size());
+  for (const std::int64_t id : batch) {
+    const auto at = static_cast<std::size_t>(id);
+    result.push_back(pieces.empty() ? Piece{id, 0, lengths[at]} : pieces[at]);
+  }
+  return result;
+}
+
 std::span<const std::string> weightings() {
   static const std::array<std::string, 3> kNames = {"none", "sample", "token"};
   return kNames;

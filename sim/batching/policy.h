@@ -6,10 +6,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "costmodel/batch_shape.h"
 #include "sim/batching/lengths.h"
+#include "sim/batching/piece.h"
 #include "sim/batching/policy_parameters.h"
 #include "sim/batching/sampler.h"
 
@@ -43,6 +45,18 @@ using Batches = std::vector<std::vector<std::int64_t>>;
 /// [rank][batch] sample ids of one epoch.
 using EpochBatches = std::vector<Batches>;
 
+/// What a policy makes of one epoch.
+struct EpochPlan {
+  EpochBatches batches;  ///< [rank][batch] sample ids, or where there are pieces their indices.
+  std::vector<Piece> pieces;  ///< Of samples that the policy cut. Empty: all samples are whole.
+
+  /// The samples and parts of samples of a batch. lengths: [sample]
+  [[nodiscard]] std::vector<Piece> pieces_of(std::span<const std::int64_t> batch,
+                                             std::span<const std::int64_t> lengths) const;
+
+  bool operator==(const EpochPlan&) const = default;
+};
+
 /// What there is: kind, one line of description, the parameters it takes, where it comes from.
 struct PolicyInfo {
   std::string kind;
@@ -62,13 +76,16 @@ struct PolicyInfo {
 /// and a rule for the tail. A kind is a function, in policies/.
 class BatchingPolicy {
  public:
-  using Epoch = EpochBatches (*)(const PolicyParameters&, const PolicyInput&);
+  using Whole = EpochBatches (*)(const PolicyParameters&, const PolicyInput&);
+  using Cutting = EpochPlan (*)(const PolicyParameters&, const PolicyInput&);
+  using Epoch = std::variant<Whole, Cutting>;
 
   BatchingPolicy(PolicyParameters parameters, Epoch form)
       : parameters_(std::move(parameters)), form_(form) {}
-  [[nodiscard]] EpochBatches epoch(const PolicyInput& input) const {
-    return form_(parameters_, input);
-  }
+  /// Raises InputError: what the kind cannot plan; samples with second lengths that it would cut.
+  [[nodiscard]] EpochPlan epoch(const PolicyInput& input) const;
+  /// Whether it can cut samples: their lengths are then no limit on those of its batches.
+  [[nodiscard]] bool cuts() const { return std::holds_alternative<Cutting>(form_); }
 
  private:
   PolicyParameters parameters_;
@@ -79,19 +96,22 @@ class BatchingPolicy {
 /// not taken by the kind, parameters that contradict each other, an unknown weighting.
 [[nodiscard]] BatchingPolicy make_policy(const PolicySpec& spec);
 
-/// [step][rank] sample ids of the first `steps` steps of one epoch.
+/// [step][rank] samples, or parts of them, of the first `steps` steps of one epoch.
 ///
 /// Step t executes batch t modulo the rank's number of batches, as the token-skew lab does: a rank
 /// that has used its epoch up starts the same batches again, without a new shuffle and without
 /// waiting for the others.
 /// Raises:
 ///     InputError: steps < 1, more ranks than samples, or a rank without a batch (drop_last).
-[[nodiscard]] std::vector<std::vector<std::vector<std::int64_t>>> plan_steps(
-    const BatchingPolicy& policy, PolicyInput input, int steps);
+[[nodiscard]] std::vector<std::vector<std::vector<Piece>>> plan_steps(const BatchingPolicy& policy,
+                                                                      const PolicyInput& input,
+                                                                      int steps);
 
 /// 64-bit FNV-1a of a plan as 16 hex digits: for every rank, for every batch: each id, then
-/// FFFFFFFF after each batch and FFFFFFFE after each rank; 32-bit words, low byte first.
-[[nodiscard]] std::string plan_hash(const EpochBatches& batches);
+/// FFFFFFFF after each batch and FFFFFFFE after each rank; 32-bit words, low byte first. Where ids
+/// are indices of pieces, sample, offset and length take the place of each.
+[[nodiscard]] std::string plan_hash(const EpochBatches& batches,
+                                    std::span<const Piece> pieces = {});
 
 /// "none", "sample", "token".
 [[nodiscard]] std::span<const std::string> weightings();

@@ -100,8 +100,10 @@ PolicyParameter integer_or(std::string name, std::int64_t otherwise, std::int64_
   return result;
 }
 
-PolicyParameter optional_integer(std::string name) {
-  return parameter(std::move(name), Type::Integer);
+PolicyParameter optional_integer(std::string name, std::int64_t least) {
+  PolicyParameter result = parameter(std::move(name), Type::Integer);
+  result.least = least;
+  return result;
 }
 
 PolicyParameter required_number(std::string name) {

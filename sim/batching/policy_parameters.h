@@ -29,7 +29,7 @@ struct PolicyParameter {
 [[nodiscard]] PolicyParameter integer_or(std::string name,
                                          std::int64_t otherwise,
                                          std::int64_t least = 1);
-[[nodiscard]] PolicyParameter optional_integer(std::string name);
+[[nodiscard]] PolicyParameter optional_integer(std::string name, std::int64_t least = 1);
 [[nodiscard]] PolicyParameter required_number(std::string name);
 [[nodiscard]] PolicyParameter number_or(std::string name, double otherwise);
 [[nodiscard]] PolicyParameter optional_number(std::string name);

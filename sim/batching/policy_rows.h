@@ -9,7 +9,7 @@ namespace stepsim {
 /// A row of the table of policies.
 struct PolicyRow {
   PolicyInfo info;
-  BatchingPolicy::Epoch epoch = nullptr;
+  BatchingPolicy::Epoch epoch;
   /// Raises InputError where parameters contradict each other.
   void (*check)(const PolicyParameters&) = nullptr;
 };

@@ -2,6 +2,7 @@
 #include "sim/batching/policies/balanced.h"
 #include "sim/batching/policies/min_max.h"
 #include "sim/batching/policies/packed.h"
+#include "sim/batching/policies/packed_pieces.h"
 #include "sim/batching/policies/planner.h"
 #include "sim/batching/policy_rows.h"
 
@@ -66,23 +67,65 @@ std::vector<PolicyRow> balancing_rows() {
         "DynaPipe ordered partition"},
        dynapipe_epoch},
       {{"packed_bfd",
-        "the data set packed by best-fit decreasing into rows of capacity tokens, one row a "
-        "batch; for attention = \"varlen\"",
-        {required_integer("capacity")},
+        "the data set packed by best-fit decreasing into rows of capacity tokens, to which longer "
+        "samples are cut; for attention = \"varlen\"",
+        {required_integer("capacity"), integer_or("rows", 1)},
         "TRL packing, strategy bfd"},
        packed_bfd_epoch},
+      {{"packed_bfd_split",
+        "the same, but longer samples go on in further pieces: nothing is cut off; for attention = "
+        "\"varlen\"",
+        {required_integer("capacity"), integer_or("rows", 1)},
+        "TRL packing, strategy bfd_split"},
+       packed_bfd_split_epoch},
+      {{"packed_wrapped",
+        "the data set in one line, cut every capacity tokens; for attention = \"varlen\"",
+        {required_integer("capacity"), integer_or("rows", 1)},
+        "TRL packing, strategy wrapped"},
+       packed_wrapped_epoch},
+      {{"packed_best_fit_crop",
+        "each rank fills rows of exactly capacity tokens out of a buffer with the longest document "
+        "that fits; where none fits the shortest is cropped to the room and its rest lost; for "
+        "attention = \"varlen\"",
+        {required_integer("capacity"),
+         integer_or("buffer_size", 1000),
+         integer_or("tokenizer_batch_size", 128),
+         integer_or("rows", 1)},
+        "nanochat pretraining loader (capacity = T + 1)"},
+       packed_best_fit_crop_epoch},
+      {{"packed_stream",
+        "rank after rank takes documents in the sampler's order, each cut to max_seq_len and to "
+        "the room, until it has exactly num_tokens_local + 1 tokens; for attention = \"varlen\"",
+        {required_integer("num_tokens_local"), integer_or("max_seq_len", 2048)},
+        "modded-nanogpt, aligned to documents"},
+       packed_stream_epoch},
+      {{"packed_bins",
+        "each rank packs rows * packing_ratio samples a step, cut to the capacity, and trains on "
+        "the fullest rows; other rows wait, and those never used are lost; for attention = "
+        "\"varlen\"",
+        {required_integer("capacity"),
+         integer_or("rows", 1),
+         required_number("packing_ratio"),
+         optional_integer("max_leftover_bins_to_keep", 0)},
+        "llm-foundry packing collator"},
+       packed_bins_epoch,
+       check_packed_bins},
       {{"packed_first_fit",
         "samples packed in the sampler's order, each into the first row with room; rows dealt to "
-        "ranks in turn; for attention = \"varlen\"",
+        "ranks in turn; samples above the capacity are left out, cut or an error; for attention = "
+        "\"varlen\"",
         {required_integer("capacity"),
+         choice("excess_length_strategy", {"drop", "truncate", "raise"}),
          integer_or("sample_packing_bin_size", 200),
          integer_or("sample_packing_group_size", 100'000)},
         "axolotl sample_packing"},
        packed_first_fit_epoch},
       {{"packed_next_fit",
         "samples one after another, a new row where the next one has no room; rows dealt to ranks "
-        "in turn; for attention = \"varlen\"",
-        {required_integer("capacity")},
+        "in turn; samples above the capacity are left out, cut or an error; for attention = "
+        "\"varlen\"",
+        {required_integer("capacity"),
+         choice("excess_length_strategy", {"drop", "truncate", "raise"})},
         "axolotl sample_packing_sequentially"},
        packed_next_fit_epoch},
       {{"packed_knapsack",

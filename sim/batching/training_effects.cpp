@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,42 +27,75 @@ std::vector<double> sampler_positions(const PolicyInput& input) {
   return position;
 }
 
-/// The samples of a step over all ranks; `step` counts batches of each rank.
+/// The samples, or parts of them, of a step over all ranks; `step` counts batches of each rank.
 template <typename Visit>
-void for_each_sample(const EpochBatches& epoch, std::size_t step, Visit visit) {
-  for (std::size_t rank = 0; rank < epoch.size(); ++rank) {
-    if (step < epoch[rank].size()) {
-      for (const std::int64_t sample : epoch[rank][step]) {
-        visit(rank, sample);
+void for_each_piece(const EpochPlan& epoch,
+                    const PolicyInput& input,
+                    std::size_t step,
+                    Visit visit) {
+  for (std::size_t rank = 0; rank < epoch.batches.size(); ++rank) {
+    if (step < epoch.batches[rank].size()) {
+      for (const Piece& piece : epoch.pieces_of(epoch.batches[rank][step], input.lengths)) {
+        visit(rank, piece);
       }
     }
   }
 }
 
-void add_uses(const EpochBatches& epoch, const PolicyInput& input, TrainingEffects& effects) {
-  std::vector<std::int64_t> uses(input.lengths.size(), 0);
+/// What was used of one sample. `begin` .. `end`: its uses by offset.
+void add_sample(std::vector<Piece>::const_iterator begin,
+                std::vector<Piece>::const_iterator end,
+                std::int64_t length,
+                TrainingEffects& effects) {
+  if (begin == end) {
+    ++effects.lost_samples;
+    effects.lost_tokens += length;
+    return;
+  }
+  std::int64_t used = 0;
+  std::int64_t parts = 0;
+  std::int64_t reached = 0;  // The end of what is used so far.
+  for (auto piece = begin; piece != end; ++piece) {
+    const std::int64_t fresh =
+        std::max<std::int64_t>(0, piece->offset + piece->length - std::max(reached, piece->offset));
+    used += fresh;
+    reached = std::max(reached, piece->offset + piece->length);
+    effects.repeated_tokens += piece->length - fresh;
+    (fresh > 0 ? parts : effects.repeated_samples) += 1;
+  }
+  effects.cropped_samples += used < length ? 1 : 0;
+  effects.cropped_tokens += length - used;
+  effects.split_samples += parts > 1 ? 1 : 0;
+}
+
+void add_uses(const EpochPlan& epoch, const PolicyInput& input, TrainingEffects& effects) {
+  std::vector<Piece> uses;
   std::set<std::pair<std::size_t, std::int64_t>> shapes;
-  for (const Batches& batches : epoch) {
+  for (const Batches& batches : epoch.batches) {
     for (const auto& batch : batches) {
       std::int64_t longest = 0;
-      for (const std::int64_t sample : batch) {
-        ++uses[at(sample)];
-        longest = std::max(longest, input.lengths[at(sample)]);
+      for (const Piece& piece : epoch.pieces_of(batch, input.lengths)) {
+        uses.push_back(piece);
+        longest = std::max(longest, piece.length);
       }
       shapes.emplace(batch.size(), longest);
     }
   }
-  for (std::size_t sample = 0; sample < uses.size(); ++sample) {
-    if (uses[sample] == 0) {
-      ++effects.lost_samples;
-      effects.lost_tokens += input.lengths[sample];
-    } else {
-      effects.repeated_samples += uses[sample] - 1;
-    }
+  std::sort(uses.begin(), uses.end(), [](const Piece& a, const Piece& b) {
+    return std::tuple(a.sample, a.offset, -a.length) < std::tuple(b.sample, b.offset, -b.length);
+  });
+  auto begin = uses.cbegin();
+  for (std::size_t sample = 0; sample < input.lengths.size(); ++sample) {
+    const auto other = [sample](const Piece& piece) { return at(piece.sample) != sample; };
+    const auto end = std::find_if(begin, uses.cend(), other);
+    add_sample(begin, end, input.lengths[sample], effects);
+    effects.tokens += input.lengths[sample];
+    begin = end;
   }
   effects.distinct_shapes = static_cast<std::int64_t>(shapes.size());
 }
 
+/// Samples with second lengths are whole.
 void add_targets(const EpochBatches& epoch, const PolicyInput& input, TrainingEffects& effects) {
   for (const Batches& batches : epoch) {
     for (const auto& batch : batches) {
@@ -75,17 +109,17 @@ void add_targets(const EpochBatches& epoch, const PolicyInput& input, TrainingEf
   }
 }
 
-void add_skew(const EpochBatches& epoch, const PolicyInput& input, TrainingEffects& effects) {
+void add_skew(const EpochPlan& epoch, const PolicyInput& input, TrainingEffects& effects) {
   double sample_skew = 0;
   double token_skew = 0;
-  const auto ranks = static_cast<double>(epoch.size());
+  const auto ranks = static_cast<double>(epoch.batches.size());
   for (std::size_t step = 0; step < at(effects.fewest_steps); ++step) {
-    std::vector<double> samples(epoch.size(), 0);
-    std::vector<double> tokens(epoch.size(), 0);
+    std::vector<double> samples(epoch.batches.size(), 0);
+    std::vector<double> tokens(epoch.batches.size(), 0);
     double all_samples = 0;
     double all_tokens = 0;
-    for_each_sample(epoch, step, [&](std::size_t rank, std::int64_t sample) {
-      const auto length = static_cast<double>(input.lengths[at(sample)]);
+    for_each_piece(epoch, input, step, [&](std::size_t rank, const Piece& piece) {
+      const auto length = static_cast<double>(piece.length);
       ++samples[rank];
       ++all_samples;
       tokens[rank] += length;
@@ -102,12 +136,10 @@ void add_skew(const EpochBatches& epoch, const PolicyInput& input, TrainingEffec
   }
 }
 
-void add_displacement(const EpochBatches& epoch,
-                      const PolicyInput& input,
-                      TrainingEffects& effects) {
+void add_displacement(const EpochPlan& epoch, const PolicyInput& input, TrainingEffects& effects) {
   const std::vector<double> wanted = sampler_positions(input);
   double all = 0;
-  for (const Batches& batches : epoch) {
+  for (const Batches& batches : epoch.batches) {
     for (const auto& batch : batches) {
       all += static_cast<double>(batch.size());
     }
@@ -117,11 +149,11 @@ void add_displacement(const EpochBatches& epoch,
   double before = 0;
   for (std::size_t step = 0; step < at(effects.most_steps); ++step) {
     double in_step = 0;
-    for_each_sample(epoch, step, [&](std::size_t, std::int64_t) { ++in_step; });
+    for_each_piece(epoch, input, step, [&](std::size_t, const Piece&) { ++in_step; });
     const double here = (before + in_step / 2) / all;
-    for_each_sample(epoch, step, [&](std::size_t, std::int64_t sample) {
-      if (wanted[at(sample)] >= 0) {
-        sum += std::abs(here - wanted[at(sample)]);
+    for_each_piece(epoch, input, step, [&](std::size_t, const Piece& piece) {
+      if (wanted[at(piece.sample)] >= 0) {
+        sum += std::abs(here - wanted[at(piece.sample)]);
         ++counted;
       }
     });
@@ -139,12 +171,12 @@ std::optional<double> TrainingEffects::target_padding_ratio() const {
   return 1 - static_cast<double>(useful_target_tokens) / static_cast<double>(padded_target_tokens);
 }
 
-TrainingEffects training_effects(const EpochBatches& epoch, const PolicyInput& input) {
+TrainingEffects training_effects(const EpochPlan& epoch, const PolicyInput& input) {
   TrainingEffects effects;
   effects.samples = static_cast<std::int64_t>(input.lengths.size());
-  for (const Batches& batches : epoch) {
+  for (const Batches& batches : epoch.batches) {
     const auto steps = static_cast<std::int64_t>(batches.size());
-    const bool first = &batches == &epoch.front();
+    const bool first = &batches == &epoch.batches.front();
     effects.fewest_steps = first ? steps : std::min(effects.fewest_steps, steps);
     effects.most_steps = std::max(effects.most_steps, steps);
   }
@@ -152,7 +184,7 @@ TrainingEffects training_effects(const EpochBatches& epoch, const PolicyInput& i
   add_skew(epoch, input, effects);
   add_displacement(epoch, input, effects);
   if (!input.targets.empty()) {
-    add_targets(epoch, input, effects);
+    add_targets(epoch.batches, input, effects);
   }
   return effects;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/core.h>
@@ -43,10 +44,19 @@ std::string joined(const std::vector<std::int64_t>& values) {
   return text;
 }
 
-/// The columns of a plan table: one row a policy, rank and step, as the token-skew lab records it.
+bool cuts_samples(const Plan& plan) {
+  return std::any_of(plan.micro_batches.begin(),
+                     plan.micro_batches.end(),
+                     [](const MicroBatch& batch) { return !batch.offsets.empty(); });
+}
+
+/// The columns of a plan table: one row a policy, rank and step, as the token-skew lab records it;
+/// where a plan cuts samples, also where its parts start.
 std::string plan_csv(const std::vector<Plan>& plans) {
+  const bool offsets = std::any_of(plans.begin(), plans.end(), cuts_samples);
   std::string text =
-      "case,rank,step,samples,useful_tokens,padded_tokens,max_length,sample_ids,lengths\n";
+      "case,rank,step,samples,useful_tokens,padded_tokens,max_length,sample_ids,lengths";
+  text += offsets ? ",offsets\n" : "\n";
   for (const Plan& plan : plans) {
     for (int rank = 0; rank < plan.ranks; ++rank) {
       for (const MicroBatch& batch : plan.micro_batches) {
@@ -54,7 +64,7 @@ std::string plan_csv(const std::vector<Plan>& plans) {
           continue;
         }
         const BatchShape shape = batch.shape();
-        text += fmt::format("{},{},{},{},{},{},{},{},{}\n",
+        text += fmt::format("{},{},{},{},{},{},{},{},{}{}\n",
                             csv_field(plan.policy),
                             rank,
                             batch.step,
@@ -63,7 +73,8 @@ std::string plan_csv(const std::vector<Plan>& plans) {
                             shape.padded_tokens(),
                             shape.max_length,
                             joined(batch.samples),
-                            joined(batch.lengths));
+                            joined(batch.lengths),
+                            offsets ? "," + joined(batch.offsets) : "");
       }
     }
   }

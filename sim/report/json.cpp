@@ -126,9 +126,14 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
     if (prediction.training) {
       const TrainingEffects& effects = *prediction.training;
       entry["training"] = {{"samples", effects.samples},
+                           {"tokens", effects.tokens},
                            {"lost_samples", effects.lost_samples},
                            {"lost_tokens", effects.lost_tokens},
+                           {"cropped_samples", effects.cropped_samples},
+                           {"cropped_tokens", effects.cropped_tokens},
+                           {"split_samples", effects.split_samples},
                            {"repeated_samples", effects.repeated_samples},
+                           {"repeated_tokens", effects.repeated_tokens},
                            {"fewest_steps", effects.fewest_steps},
                            {"most_steps", effects.most_steps},
                            {"sample_skew", effects.sample_skew},

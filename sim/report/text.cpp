@@ -99,19 +99,23 @@ std::string share(std::int64_t part, std::int64_t whole) {
                    : std::to_string(part);
 }
 
-/// What the policies do to training, beside their speed; empty when that was not asked for.
+bool cuts_samples(const Prediction* prediction) {
+  return prediction->training &&
+         (prediction->training->cropped_tokens > 0 || prediction->training->split_samples > 0);
+}
+
+/// What the policies do to training, beside their speed; empty when that was not asked for. Columns
+/// about parts of samples are there where a policy cuts samples.
 std::string training_text(const std::vector<const Prediction*>& ranked) {
   const bool targets = std::any_of(ranked.begin(), ranked.end(), [](const Prediction* prediction) {
     return prediction->training && prediction->training->target_padding_ratio();
   });
-  std::vector<std::string> header = {"policy",
-                                     "steps",
-                                     "lost samples",
-                                     "repeated",
-                                     "sample skew",
-                                     "token skew",
-                                     "moved by",
-                                     "shapes"};
+  const bool cuts = std::any_of(ranked.begin(), ranked.end(), cuts_samples);
+  std::vector<std::string> header = {"policy", "steps", "lost samples"};
+  if (cuts) {
+    header.insert(header.end(), {"lost tokens", "cropped tokens", "split samples"});
+  }
+  header.insert(header.end(), {"repeated", "sample skew", "token skew", "moved by", "shapes"});
   if (targets) {
     header.insert(header.end(), {"useful targets", "padded targets", "target padding"});
   }
@@ -128,12 +132,18 @@ std::string training_text(const std::vector<const Prediction*>& ranked) {
         prediction->policy,
         equal ? std::to_string(effects.most_steps)
               : fmt::format("{}-{}", effects.fewest_steps, effects.most_steps),
-        share(effects.lost_samples, effects.samples),
-        share(effects.repeated_samples, effects.samples),
-        fmt::format("{:.3f}", effects.sample_skew),
-        fmt::format("{:.3f}", effects.token_skew),
-        percent(effects.displacement),
-        std::to_string(effects.distinct_shapes)};
+        share(effects.lost_samples, effects.samples)};
+    if (cuts) {
+      row.push_back(share(effects.lost_tokens, effects.tokens));
+      row.push_back(share(effects.cropped_tokens, effects.tokens));
+      row.push_back(share(effects.split_samples, effects.samples));
+    }
+    row.insert(row.end(),
+               {share(effects.repeated_samples, effects.samples),
+                fmt::format("{:.3f}", effects.sample_skew),
+                fmt::format("{:.3f}", effects.token_skew),
+                percent(effects.displacement),
+                std::to_string(effects.distinct_shapes)});
     if (targets) {
       const auto ratio = effects.target_padding_ratio();
       row.push_back(std::to_string(effects.useful_target_tokens));

@@ -57,7 +57,7 @@ Json basic(const FixtureCase& data, const std::string& kind, PolicyParameters pa
   PolicySpec spec;
   spec.kind = kind;
   spec.parameters = std::move(parameters);
-  return ranks_result(make_policy(spec).epoch(policy_input(data, lengths)), lengths);
+  return ranks_result(make_policy(spec).epoch(policy_input(data, lengths)).batches, lengths);
 }
 
 Json basic_fixed_count(const FixtureCase& data) {

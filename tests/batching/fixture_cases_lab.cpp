@@ -58,11 +58,14 @@ Lab run_lab(const FixtureCase& data) {
   input.sampler.seed = data.parameters.at("seed").get<std::uint64_t>() + 17;
   input.ranks = data.parameters.at("world_size");
   const BatchingPolicy policy = make_policy(lab_policy(data));
-  lab.epoch = policy.epoch(input);
+  lab.epoch = policy.epoch(input).batches;
   lab.executed.resize(lab.epoch.size());
   for (const auto& step : plan_steps(policy, input, data.parameters.at("steps"))) {
     for (std::size_t rank = 0; rank < step.size(); ++rank) {
-      lab.executed[rank].push_back(step[rank]);
+      auto& batch = lab.executed[rank].emplace_back();
+      for (const Piece& piece : step[rank]) {
+        batch.push_back(piece.sample);
+      }
     }
   }
   return lab;

@@ -186,7 +186,8 @@ Json modded_nanogpt(const FixtureCase& data) {
                                            0,
                                            data.parameters.at("world_size"),
                                            data.parameters.at("num_tokens_local"),
-                                           data.parameters.at("max_seq_len"));
+                                           data.parameters.at("max_seq_len"))
+                              .value();
   IdLists starts;
   IdLists ends;
   for (const auto& rank : step.ranks) {

@@ -34,7 +34,7 @@ EpochBatches planned(const Trend& trend, const std::string& kind, PolicyParamete
   input.lengths = trend.lengths;
   input.sampler.shuffle = false;
   input.ranks = static_cast<int>(trend.ranks);
-  return make_policy(spec).epoch(input);
+  return make_policy(spec).epoch(input).batches;
 }
 
 EpochBatches fairseq_groups(const Trend& trend) {

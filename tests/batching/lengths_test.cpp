@@ -295,6 +295,24 @@ TEST_CASE("lengths: a plan gives back the lengths of its samples, by id") {
   CHECK(generate_lengths(plan, 0) == Ids{3, 9});
 }
 
+TEST_CASE("lengths: a sample that a plan cuts is as long as the end of its last part") {
+  const LengthSource plan = from_file(
+      Kind::Plan,
+      R"({"format":"stepsim-plan/1","scenario":"s","policy":"p","seed":0,"ranks":1,"steps":2,)"
+      R"("warmup_steps":0,"model":{"name":"b","family":"blocks","layers":1,"hidden":1,"heads":1,)"
+      R"("ffn":1,"vocab":1,"max_length":64,"dtype":"f32","parameter_dtype":"f32",)"
+      R"("attention":"dense","block_elements":4},"optimizer":"sgd","initial_buckets":[[0]],)"
+      R"("buckets":[[0]]})"
+      "\n"
+      R"({"step":0,"rank":0,"micro_batch":0,"samples":[4,1],"lengths":[5,3],"offsets":[9,0],)"
+      R"("max_length":5,"useful_tokens":8,"padded_tokens":10,"loss_scale":1})"
+      "\n"
+      R"({"step":1,"rank":0,"micro_batch":0,"samples":[4],"lengths":[9],"offsets":[0],)"
+      R"("max_length":9,"useful_tokens":9,"padded_tokens":9,"loss_scale":1})"
+      "\n");
+  CHECK(generate_lengths(plan, 0) == Ids{3, 14});
+}
+
 TEST_CASE("lengths: a mixture draws its parts by weight") {
   LengthSource mixed;
   mixed.kind = Kind::Mixture;

@@ -221,7 +221,7 @@ TEST_CASE("the min-max policy plans by whatever a step costs") {
     spec.kind = "min_max";
     spec.parameters = {
         {"global_batch", std::int64_t{6}}, {"buffer", std::int64_t{5}}, {"cost", cost}};
-    const EpochBatches epoch = make_policy(spec).epoch(input);
+    const EpochBatches epoch = make_policy(spec).epoch(input).batches;
     return Sizes{std::ssize(epoch[0][0]), std::ssize(epoch[1][0])};
   };
   CHECK(sizes("tokens") == Sizes{1, 5});

@@ -66,8 +66,8 @@ TEST_CASE("planner: each sample once, equal steps, bounded moves, the same plan 
     const std::int64_t window = 2 + static_cast<std::int64_t>(seed % 3);
     const BatchingPolicy policy =
         make_policy(planner(batch_size, window, seed % 2 == 0 ? "equal_samples" : "equal_time"));
-    const EpochBatches epoch = policy.epoch(input);
-    CHECK(epoch == policy.epoch(input));
+    const EpochBatches epoch = policy.epoch(input).batches;
+    CHECK(epoch == policy.epoch(input).batches);
     std::map<std::int64_t, int> uses;
     const auto per_step = static_cast<std::size_t>(batch_size * input.ranks);
     for (const Batches& batches : epoch) {
@@ -102,7 +102,7 @@ TEST_CASE("planner: a step is dealt out with the least highest cost") {
     PolicyInput input;
     input.lengths = lengths;
     input.ranks = ranks;
-    const EpochBatches epoch = make_policy(planner(4, 1)).epoch(input);
+    const EpochBatches epoch = make_policy(planner(4, 1)).epoch(input).batches;
     double highest = 0;
     for (const Batches& batches : epoch) {
       REQUIRE(batches.size() == 1);
@@ -127,7 +127,7 @@ TEST_CASE("planner: equal time is the least highest cost over all batches of a w
     PolicyInput input;
     input.lengths = lengths;
     input.ranks = ranks;
-    const EpochBatches epoch = make_policy(planner(3, 3, "equal_time")).epoch(input);
+    const EpochBatches epoch = make_policy(planner(3, 3, "equal_time")).epoch(input).batches;
     double highest = 0;
     for (const Batches& batches : epoch) {
       REQUIRE(batches.size() == 3);
@@ -155,7 +155,7 @@ TEST_CASE("planner: max_tokens holds for every batch, in more steps where it mus
     PolicySpec spec = planner(8, 4, steps);
     const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
     spec.parameters.set("max_tokens", longest);
-    const EpochBatches epoch = make_policy(spec).epoch(input);
+    const EpochBatches epoch = make_policy(spec).epoch(input).batches;
     CHECK(epoch.front().size() > 300 / 24);
     CHECK(epoch.back().size() == epoch.front().size());
     for (const Batches& batches : epoch) {
@@ -178,7 +178,7 @@ TEST_CASE("planner: drop_last leaves out what fills no step") {
   input.lengths = lengths;
   input.ranks = 4;
   input.sampler.drop_last = true;
-  const EpochBatches epoch = make_policy(planner(4, 2)).epoch(input);
+  const EpochBatches epoch = make_policy(planner(4, 2)).epoch(input).batches;
   std::size_t samples = 0;
   for (const Batches& batches : epoch) {
     CHECK(batches.size() == 3);

@@ -186,6 +186,8 @@ void add_balanced(std::int64_t batch, std::vector<PolicyExample>& all) {
 void add_packed(std::int64_t batch, std::int64_t longest, std::vector<PolicyExample>& all) {
   const std::int64_t capacity = batch * longest;
   for (const char* kind : {"packed_bfd",
+                           "packed_bfd_split",
+                           "packed_wrapped",
                            "packed_first_fit",
                            "packed_next_fit",
                            "packed_knapsack",
@@ -216,6 +218,49 @@ void add_packed(std::int64_t batch, std::int64_t longest, std::vector<PolicyExam
   all.back().max_tokens = capacity;
 }
 
+PolicyExample cropping(PolicyExample example, std::int64_t max_tokens) {
+  example.crops = true;
+  example.max_tokens = max_tokens;
+  return example;
+}
+
+/// Rows of the longest sample, or half of it, so that samples are cut.
+void add_cutting(std::int64_t batch, std::int64_t longest, std::vector<PolicyExample>& all) {
+  const std::int64_t half = (longest + 1) / 2;
+  const std::int64_t rows = 2;
+  for (const char* kind : {"packed_bfd_split", "packed_wrapped"}) {
+    all.push_back(repeating(dealt(kind, {{"capacity", half}, {"rows", rows}}, false)));
+    all.back().max_tokens = rows * half;
+  }
+  all.push_back(cropping(repeating(dealt("packed_bfd", {{"capacity", half}}, false)), half));
+  for (const char* kind : {"packed_first_fit", "packed_next_fit"}) {
+    all.push_back(repeating(dealt(kind, {{"capacity", half}}, true)));
+    all.back().max_tokens = half;
+    all.push_back(cropping(
+        repeating(dealt(kind,
+                        {{"capacity", half}, {"excess_length_strategy", std::string("truncate")}},
+                        false)),
+        half));
+  }
+  all.push_back(cropping(
+      dealt("packed_stream", {{"num_tokens_local", batch * longest}, {"max_seq_len", half}}, true),
+      batch * longest + 1));
+  const auto add_streamed = [&](const char* kind, std::int64_t capacity, PolicyParameters more) {
+    more.set("capacity", capacity);
+    more.set("rows", rows);
+    all.push_back(cropping(dealt(kind, std::move(more), true), rows * capacity));
+    all.back().repeats = Repeats::Sampler;
+  };
+  const std::int64_t few = 20;
+  add_streamed("packed_best_fit_crop", longest + 1, {});
+  add_streamed(
+      "packed_best_fit_crop", half, {{"buffer_size", few}, {"tokenizer_batch_size", batch}});
+  add_streamed("packed_bins", longest, {{"packing_ratio", 2.5}});
+  add_streamed("packed_bins",
+               half,
+               {{"packing_ratio", 4.0}, {"max_leftover_bins_to_keep", std::int64_t{0}}});
+}
+
 }  // namespace
 
 std::vector<PolicyExample> policy_examples(std::int64_t batch, std::int64_t longest) {
@@ -224,6 +269,7 @@ std::vector<PolicyExample> policy_examples(std::int64_t batch, std::int64_t long
   add_dealt(batch, longest, all);
   add_balanced(batch, all);
   add_packed(batch, longest, all);
+  add_cutting(batch, longest, all);
   for (PolicyExample& one : all) {
     one.spec.name = one.spec.kind;
   }

@@ -17,6 +17,7 @@ struct PolicyExample {
 
   PolicySpec spec;
   bool loses = false;  ///< Leaves samples out even without drop_last.
+  bool crops = false;  ///< The same of parts of samples.
   Repeats repeats = Repeats::Sampler;
   Steps steps = Steps::LikeShares;
   std::int64_t max_padded = 0;   ///< Of a batch (0: no such limit).

@@ -7,12 +7,15 @@
 #include <doctest/doctest.h>
 
 #include "sim/batching/policy.h"
+#include "sim/batching/training_effects.h"
 #include "tests/batching/policy_examples.h"
 
 using namespace stepsim;
 using namespace stepsim::test;
 
 namespace {
+
+using Lengths = std::vector<std::int64_t>;
 
 struct RandomCase {
   std::vector<std::int64_t> lengths;
@@ -55,12 +58,22 @@ bool equal_shares(const RandomCase& random) {
          random.input.sampler.drop_last || random.lengths.size() % ranks == 0;
 }
 
-std::map<std::int64_t, int> uses_of(const EpochBatches& epoch) {
-  std::map<std::int64_t, int> uses;
-  for (const auto& rank : epoch) {
+/// [sample][token] how often it is used.
+using TokenUses = std::vector<std::vector<int>>;
+
+TokenUses token_uses(const EpochPlan& epoch, const RandomCase& random) {
+  TokenUses uses;
+  for (const auto length : random.lengths) {
+    uses.emplace_back(static_cast<std::size_t>(length), 0);
+  }
+  for (const auto& rank : epoch.batches) {
     for (const auto& batch : rank) {
-      for (const auto id : batch) {
-        ++uses[id];
+      for (const Piece& piece : epoch.pieces_of(batch, random.lengths)) {
+        auto& own = uses.at(static_cast<std::size_t>(piece.sample));
+        CHECK(piece.length >= 1);
+        for (auto token = piece.offset; token < piece.offset + piece.length; ++token) {
+          ++own.at(static_cast<std::size_t>(token));
+        }
       }
     }
   }
@@ -72,8 +85,12 @@ void for_examples(Check check) {
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
     RandomCase random = random_case(seed);
     random.input.lengths = random.lengths;
-    random.input.targets = random.targets;
+    const Lengths targets = random.targets;
     for (const auto& example : policy_examples(random.batch, random.longest)) {
+      // Samples with second lengths cannot be cut.
+      const bool cuts = make_policy(example.spec).cuts();
+      random.targets = cuts ? Lengths{} : targets;
+      random.input.targets = random.targets;
       if (example.targets && random.targets.empty()) {
         continue;
       }
@@ -97,27 +114,45 @@ TEST_CASE("every kind of policy has an example") {
   }
 }
 
-TEST_CASE("no policy loses a sample, except by its own rule or drop_last") {
-  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
-    const auto uses = uses_of(epoch);
-    for (const auto& [id, times] : uses) {
-      CHECK(id >= 0);
-      CHECK(id < std::ssize(random.lengths));
-    }
-    if (!one.loses && !random.input.sampler.drop_last) {
-      CHECK(uses.size() == random.lengths.size());
+TEST_CASE("no policy loses a sample or a token, except by its own rule or drop_last") {
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochPlan& epoch) {
+    const TrainingEffects effects = training_effects(epoch, random.input);
+    if (!random.input.sampler.drop_last) {
+      CHECK((one.loses || effects.lost_samples == 0));
+      CHECK((one.crops || effects.cropped_tokens == 0));
     }
   });
 }
 
+TEST_CASE("every token is used, lost or cropped, and counted so") {
+  for_examples([](const RandomCase& random, const PolicyExample&, const EpochPlan& epoch) {
+    TrainingEffects counted;
+    for (const auto& sample : token_uses(epoch, random)) {
+      const auto unused = std::count(sample.begin(), sample.end(), 0);
+      const bool lost = unused == std::ssize(sample);
+      counted.lost_samples += lost ? 1 : 0;
+      (lost ? counted.lost_tokens : counted.cropped_tokens) += unused;
+      counted.cropped_samples += !lost && unused > 0 ? 1 : 0;
+      for (const int uses : sample) {
+        counted.repeated_tokens += std::max(0, uses - 1);
+      }
+    }
+    const TrainingEffects effects = training_effects(epoch, random.input);
+    CHECK(effects.lost_samples == counted.lost_samples);
+    CHECK(effects.lost_tokens == counted.lost_tokens);
+    CHECK(effects.cropped_samples == counted.cropped_samples);
+    CHECK(effects.cropped_tokens == counted.cropped_tokens);
+    CHECK(effects.repeated_tokens == counted.repeated_tokens);
+  });
+}
+
 TEST_CASE("no policy repeats a sample, except to fill up ranks and batches") {
-  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochPlan& epoch) {
     const bool pads = random.input.sampler.kind == SamplerSpec::Kind::Distributed &&
                       !random.input.sampler.drop_last;
-    int repeated = 0;
-    for (const auto& [id, times] : uses_of(epoch)) {
-      repeated += times - 1;
-    }
+    const TrainingEffects effects = training_effects(epoch, random.input);
+    const std::int64_t repeated = effects.repeated_samples;
+    CHECK((repeated > 0) == (effects.repeated_tokens > 0));
     switch (one.repeats) {
       case PolicyExample::Repeats::None:
         CHECK(repeated == 0);
@@ -133,25 +168,25 @@ TEST_CASE("no policy repeats a sample, except to fill up ranks and batches") {
 }
 
 TEST_CASE("ranks have equal numbers of batches where the policy says so") {
-  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
-    CHECK(std::ssize(epoch) == random.input.ranks);
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochPlan& epoch) {
+    CHECK(std::ssize(epoch.batches) == random.input.ranks);
     const bool equal = one.steps == PolicyExample::Steps::Equal ||
                        (one.steps == PolicyExample::Steps::LikeShares && equal_shares(random));
-    for (const auto& rank : epoch) {
-      CHECK((!equal || rank.size() == epoch.front().size()));
+    for (const auto& rank : epoch.batches) {
+      CHECK((!equal || rank.size() == epoch.batches.front().size()));
     }
   });
 }
 
 TEST_CASE("no batch is above its limit of samples or padded tokens") {
-  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochBatches& epoch) {
-    for (const auto& rank : epoch) {
+  for_examples([](const RandomCase& random, const PolicyExample& one, const EpochPlan& epoch) {
+    for (const auto& rank : epoch.batches) {
       for (const auto& batch : rank) {
         std::int64_t longest = 0;
         std::int64_t tokens = 0;
-        for (const auto id : batch) {
-          tokens += random.lengths[static_cast<std::size_t>(id)];
-          longest = std::max(longest, random.lengths[static_cast<std::size_t>(id)]);
+        for (const Piece& piece : epoch.pieces_of(batch, random.lengths)) {
+          tokens += piece.length;
+          longest = std::max(longest, piece.length);
         }
         CHECK((one.max_tokens == 0 || tokens <= one.max_tokens));
         CHECK((one.max_samples == 0 || std::ssize(batch) <= one.max_samples));
@@ -163,7 +198,7 @@ TEST_CASE("no batch is above its limit of samples or padded tokens") {
 
 TEST_CASE("a kind gives the same plan for the same seed and another one for another seed") {
   std::map<std::string, int> changed;
-  for_examples([&](RandomCase random, const PolicyExample& one, const EpochBatches& epoch) {
+  for_examples([&](RandomCase random, const PolicyExample& one, const EpochPlan& epoch) {
     random.input.lengths = random.lengths;
     random.input.targets = random.targets;
     const BatchingPolicy policy = make_policy(one.spec);

@@ -77,11 +77,14 @@ LabRun run_lab(const LabCase& lab) {
   input.sampler.seed = lab.seed + 17;
   input.ranks = lab.ranks;
   const auto policy = make_policy(lab.policy);
-  run.epoch = policy.epoch(input);
+  run.epoch = policy.epoch(input).batches;
   run.executed.resize(static_cast<std::size_t>(lab.ranks));
   for (const auto& step : plan_steps(policy, input, lab.steps)) {
     for (std::size_t rank = 0; rank < step.size(); ++rank) {
-      run.executed[rank].push_back(step[rank]);
+      auto& batch = run.executed[rank].emplace_back();
+      for (const Piece& piece : step[rank]) {
+        batch.push_back(piece.sample);
+      }
     }
   }
   return run;

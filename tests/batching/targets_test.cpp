@@ -55,7 +55,7 @@ EpochBatches planned(const std::string& kind,
   input.lengths = lengths;
   input.targets = targets;
   input.sampler.shuffle = false;
-  return make_policy(spec).epoch(input);
+  return make_policy(spec).epoch(input).batches;
 }
 
 }  // namespace
@@ -198,9 +198,9 @@ TEST_CASE("training effects count target tokens where there are targets") {
   const Ids targets = {4, 9, 1};
   PolicyInput input;
   input.lengths = lengths;
-  CHECK_FALSE(training_effects({{{0, 1}, {2}}}, input).target_padding_ratio());
+  CHECK_FALSE(training_effects({{{{0, 1}, {2}}}, {}}, input).target_padding_ratio());
   input.targets = targets;
-  const TrainingEffects effects = training_effects({{{0, 1}, {2}}}, input);
+  const TrainingEffects effects = training_effects({{{{0, 1}, {2}}}, {}}, input);
   CHECK(effects.useful_target_tokens == 14);
   CHECK(effects.padded_target_tokens == 19);
   CHECK(*effects.target_padding_ratio() == doctest::Approx(5.0 / 19));

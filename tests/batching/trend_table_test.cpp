@@ -155,7 +155,9 @@ EpochBatches planned(std::size_t row, std::span<const std::int64_t> lengths, std
   input.sampler.seed = seed;
   // The table's steps are whole: no rank runs an empty batch.
   input.sampler.drop_last = row == Fairseq;
-  return make_policy(spec_of(row, *std::max_element(lengths.begin(), lengths.end()))).epoch(input);
+  return make_policy(spec_of(row, *std::max_element(lengths.begin(), lengths.end())))
+      .epoch(input)
+      .batches;
 }
 
 /// What one rank runs in a step: padded and useful tokens, sum of squared lengths.

@@ -30,6 +30,9 @@ MicroBatch micro_batch(int step, int rank, int number, bool targets, Draw& draw)
     }
   }
   batch.loss_scale = draw.real();
+  for (std::size_t i = draw.coin() ? batch.samples.size() : 0; i > 0; --i) {
+    batch.offsets.push_back(draw.whole(500));
+  }
   return batch;
 }
 
@@ -119,6 +122,29 @@ TEST_CASE("a row of a plan is the line in the documentation") {
   CHECK(text.substr(start, text.find('\n', start) - start) ==
         R"({"step":0,"rank":0,"micro_batch":0,"samples":[7,8],"lengths":[100,50],)"
         R"("max_length":100,"useful_tokens":150,"padded_tokens":200,"loss_scale":1})");
+}
+
+TEST_CASE("only a batch that holds a part of a sample has offsets") {
+  const std::string lengths = R"("lengths":[100,50],)";
+  const std::string path =
+      written("plan.jsonl", replaced(small_plan_text(), lengths, lengths + R"("offsets":[0,30],)"));
+  Plan plan = read_plan(path);
+  CHECK(plan.micro_batches[0].offsets == std::vector<std::int64_t>{0, 30});
+  CHECK(plan.micro_batches[1].offsets.empty());
+  const std::string again = fresh_folder() + "/plan.jsonl";
+  write_plan(again, plan);
+  CHECK(content(again) == content(path));
+  const auto error_of_offsets = [&](const std::string& offsets) {
+    return error_after(lengths, lengths + "\"offsets\":" + offsets + ",");
+  };
+  CHECK(error_of_offsets("[0]") == "plan.jsonl:2: error: offsets: 1 offsets for 2 samples");
+  CHECK(error_of_offsets("[]") == "plan.jsonl:2: error: offsets: 0 offsets for 2 samples");
+  CHECK(error_of_offsets("[0,-1]") ==
+        "plan.jsonl:2: error: offsets[1]: -1 is outside 0..1073741774");
+  CHECK(error_of_offsets("[1073741724,0]").empty());
+  CHECK(error_of_offsets("[1073741725,0]") ==
+        "plan.jsonl:2: error: offsets[0]: 1073741725 is outside 0..1073741724");
+  CHECK(error_of_offsets("7") != "");
 }
 
 TEST_CASE("what a plan states twice must agree") {

@@ -2,26 +2,12 @@
 
 #include "sim/batching/policy.h"
 
-// Policies whose batch is one row of samples after one another, `capacity` tokens at most: they are
-// for attention = "varlen", which costs a row by the sum of its samples and their squares. A sample
-// above the capacity is bad input unless the policy leaves it out: cut lengths with data's cap.
-//
-// Ranks get equally many rows. Where the rows do not divide, the fullest ones are halved; drop_last
-// leaves the last rows out instead.
+// Policies whose batch is one row of whole samples after one another, `capacity` tokens at most:
+// they are for attention = "varlen", which costs a row by the sum of its samples and their squares.
+// Those that cut samples are in packed_pieces.h. A sample above the capacity is bad input unless
+// the policy leaves it out: cut lengths with data's cap.
 
 namespace stepsim {
-
-/// The data set packed once by best-fit decreasing; rows in the sampler's order. Source: TRL, bfd.
-[[nodiscard]] EpochBatches packed_bfd_epoch(const PolicyParameters& parameters,
-                                            const PolicyInput& input);
-
-/// First-fit in the sampler's order, row k to rank k modulo ranks. Source: axolotl.
-[[nodiscard]] EpochBatches packed_first_fit_epoch(const PolicyParameters& parameters,
-                                                  const PolicyInput& input);
-
-/// Next-fit in the sampler's order, row k to rank k modulo ranks. Source: axolotl, sequentially.
-[[nodiscard]] EpochBatches packed_next_fit_epoch(const PolicyParameters& parameters,
-                                                 const PolicyInput& input);
 
 /// The data set packed once by pack_greedy_knapsack, longer samples left out; rows in the sampler's
 /// order. Source: LLaMA-Factory.

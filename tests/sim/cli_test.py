@@ -18,6 +18,7 @@ import small_runner  # noqa: E402  (needs the path above)
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SKEW = str(ROOT / "scenarios" / "token_skew.toml")
+PACKING = str(ROOT / "scenarios" / "packing.toml")
 VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
 
 
@@ -73,6 +74,57 @@ def test_plan_equals_the_published_plan_in_every_row():
     theirs = list(csv.reader(published.open(encoding="utf-8")))
     assert len(theirs) == 1 + 192
     assert sorted(ours) == sorted(theirs)
+
+
+def test_a_policy_that_cuts_samples_keeps_every_token_on_its_way_through_the_files():
+    with tempfile.TemporaryDirectory() as folder:
+        lengths = [5, 3, 4, 9, 1]
+        file = os.path.join(folder, "lengths.txt")
+        pathlib.Path(file).write_text("\n".join(map(str, lengths)), encoding="utf-8")
+        cut = [PACKING, "--steps", "6", "--set", "scenario.warmup_steps=0"]
+        cut += ["--set", "cluster.ranks=1", "--set", "data.samples=5"]
+        cut += ["--set", "data.sampler={shuffle=false}", "--set", "policy.TRL wrapped.rows=1"]
+        cut += ["--set", "policy.TRL wrapped.capacity=4"]
+        data = ["--set", f'data.lengths={{file="{file}"}}']
+        plan = os.path.join(folder, "plan.jsonl")
+        table = run("plan", *cut, *data, "--policy", "TRL wrapped", "--out", plan, "--csv", "-")
+        rows = list(csv.DictReader(io.StringIO(table.stdout)))
+        assert [row["sample_ids"] for row in rows] == ["0", "0 1", "2", "3", "3", "3 4"], rows
+        assert [row["lengths"] for row in rows] == ["4", "1 3", "4", "4", "4", "1 1"], rows
+        assert [row["offsets"] for row in rows] == ["0", "4 0", "", "0", "4", "8 0"], rows
+        # The plan's own lengths make the same plan again.
+        again = ["--set", f'data.lengths={{plan="{plan}"}}']
+        second = os.path.join(folder, "second.jsonl")
+        run("plan", *cut, *again, "--policy", "TRL wrapped", "--out", second)
+        assert pathlib.Path(plan).read_bytes() == pathlib.Path(second).read_bytes()
+
+
+def test_a_policy_that_cuts_samples_takes_longer_ones_than_the_model():
+    options = [PACKING, "--set", "data.samples=2000", "--out", "-", "--quiet"]
+    longer = ["--set", "data.lengths={uniform=[1,4000]}"]
+    run("plan", *options, *longer, "--policy", "TRL wrapped")
+    wide = ["--policy", "TRL wrapped", "--set", "policy.TRL wrapped.capacity=2049"]
+    message = run("plan", *options, *longer, *wide, status=2).stderr
+    assert "policy 'TRL wrapped': a sample is 2049 tokens long, but model" in message, message
+    whole = ["--set", "policy.TRL wrapped.kind=packed_knapsack"]
+    message = run("plan", *options, *longer, *whole, status=2).stderr
+    assert "rows" in message and "does not apply" in message, message
+
+
+def test_compare_counts_what_packing_crops_and_splits():
+    data = ["--set", "data.samples=2000", "--steps", "6"]
+    done = json.loads(run("compare", PACKING, *data, "--json", "-").stdout)
+    training = {p["policy"]: p["training"] for p in done["predictions"]}
+    assert training["TRL wrapped"]["cropped_tokens"] == 0
+    assert training["TRL wrapped"]["split_samples"] > 0
+    assert training["TRL bfd_split"]["lost_tokens"] == 0
+    assert training["TRL bfd"]["cropped_samples"] > 0
+    assert training["TRL bfd"]["split_samples"] == 0
+    # As in nanochat's log of other documents: a choice of documents crops less than none.
+    assert training["nanochat"]["cropped_tokens"] < training["greedy crop"]["cropped_tokens"]
+    text = run("compare", PACKING, *data).stdout
+    assert "cropped tokens  split samples" in text and "lost tokens" in text
+    assert "cropped tokens" not in run("compare", SKEW).stdout
 
 
 def test_buckets_reproduces_every_reference_case():

@@ -16,6 +16,7 @@ import small_runner  # noqa: E402
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
+PACKING = ROOT / "scenarios" / "packing.toml"
 
 
 def example():
@@ -24,40 +25,73 @@ def example():
     return re.search(r"```python\n(.*?)```", readme, re.DOTALL).group(1)
 
 
-def test_the_example_of_the_readme():
+def plan_rows(scenario, policy, *options):
+    """The rows of the plan that is then in plan.jsonl."""
+    subprocess.run(
+        [STEPSIM, "plan", scenario, "--policy", policy, "--out", "plan.jsonl", "--quiet", *options],
+        check=True,
+    )
+    return [json.loads(line) for line in open("plan.jsonl", encoding="utf-8")][1:]
+
+
+def check_loader(rows, ranks, steps):
+    """The example's batches hold the planned tokens: 4096 * sample + place."""
+    import torch
+
+    ends = {}
+    for row in rows:
+        offsets = row.get("offsets", [0] * len(row["samples"]))
+        for sample, offset, length in zip(row["samples"], offsets, row["lengths"]):
+            ends[sample] = max(ends.get(sample, 0), offset + length)
+    data = {sample: 4096 * sample + torch.arange(end) for sample, end in ends.items()}
+    for rank in range(ranks):
+        torch.distributed.get_rank = lambda rank=rank: rank
+        names = {
+            "dataset": data,
+            "pad": lambda batch: torch.nn.utils.rnn.pad_sequence(
+                batch, batch_first=True, padding_value=-1
+            ),
+        }
+        exec(example(), names)  # pylint: disable=exec-used
+        batches = list(names["loader"])
+        planned = [row for row in rows if row["rank"] == rank]
+        assert len(batches) == len(planned) == steps, (len(batches), len(planned))
+        for batch, row in zip(batches, planned):
+            offsets = row.get("offsets", [0] * len(row["samples"]))
+            first = [4096 * sample + offset for sample, offset in zip(row["samples"], offsets)]
+            assert batch[:, 0].tolist() == first, row
+            assert (batch >= 0).sum(dim=1).tolist() == row["lengths"], row
+            assert batch.shape == (len(row["samples"]), row["max_length"]), batch.shape
+            assert (batch >= 0).sum().item() == row["useful_tokens"], row
+
+
+def torch_or_skip():
     try:
-        import torch
+        import torch  # noqa: F401  pylint: disable=unused-import
     except ImportError as error:
         raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
+
+
+def test_the_example_of_the_readme():
+    torch_or_skip()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for policy in ["bucketing", "token_budget"]:
-            subprocess.run(
-                [STEPSIM, "plan", SCENARIO, "--policy", policy, "--out", "plan.jsonl", "--quiet"],
-                check=True,
-            )
-            rows = [json.loads(line) for line in open("plan.jsonl", encoding="utf-8")][1:]
-            lengths = {}
-            for row in rows:
-                lengths.update(zip(row["samples"], row["lengths"]))
-            size = max(lengths) + 1
-            data = [torch.full((lengths.get(i, 1),), i) for i in range(size)]
-            for rank in [0, 1]:
-                torch.distributed.get_rank = lambda rank=rank: rank
-                names = {
-                    "dataset": data,
-                    "pad": lambda batch: torch.nn.utils.rnn.pad_sequence(
-                        batch, batch_first=True, padding_value=-1
-                    ),
-                }
-                exec(example(), names)  # pylint: disable=exec-used
-                batches = list(names["loader"])
-                planned = [row for row in rows if row["rank"] == rank]
-                assert len(batches) == len(planned) == 12, (len(batches), len(planned))
-                for batch, row in zip(batches, planned):
-                    assert batch[:, 0].tolist() == row["samples"], row
-                    assert batch.shape == (len(row["samples"]), row["max_length"]), batch.shape
-                    assert (batch >= 0).sum().item() == row["useful_tokens"], row
+            rows = plan_rows(SCENARIO, policy)
+            assert not any("offsets" in row for row in rows), policy
+            check_loader(rows, ranks=2, steps=12)
+
+
+def test_the_example_of_the_readme_cuts_samples():
+    torch_or_skip()
+    options = ["--set", "cluster.ranks=2", "--set", "data.samples=200", "--steps", "6"]
+    options += ["--set", "data.lengths={uniform=[1,4000]}"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for policy in ["TRL bfd_split", "TRL wrapped", "nanochat", "modded-nanogpt", "llm-foundry"]:
+            rows = plan_rows(PACKING, policy, *options)
+            assert any("offsets" in row for row in rows), policy
+            check_loader(rows, ranks=2, steps=6)
 
 
 sys.exit(small_runner.main(dict(globals())))

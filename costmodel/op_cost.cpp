@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "costmodel/input_error.h"
+#include "costmodel/tile_feature.h"
 
 namespace stepsim {
 namespace {
@@ -41,9 +42,21 @@ double table_value(const Knots& knots, double x) {
 double feature_sum(const OpCost& cost, const Op& op, const BatchShape& batch) {
   double seconds = 0;
   for (std::size_t i = 0; i < cost.features.size(); ++i) {
-    seconds += cost.coefficients[i] * feature_value(cost.features[i], op, batch);
+    seconds += cost.coefficients[i] * feature_value(cost.features[i], op, batch, cost.processors);
   }
   return std::max(seconds, 0.0);
+}
+
+/// The ratio at x: constant outside its knots.
+double ratio_value(const Knots& knots, double x) {
+  return knots.empty() ? 1 : interpolate(knots, std::min(x, knots.back().first));
+}
+
+double roofline_ratio(const GemmRatio& ratio, const Op& op, const BatchShape& batch) {
+  return gemm_ratio(ratio,
+                    std::max(rows_of(op, batch), 1.0),
+                    static_cast<double>(op.n),
+                    static_cast<double>(op.k));
 }
 
 /// The variable whose measured range the file states.
@@ -62,7 +75,25 @@ std::span<const std::string> feature_names() {
   return kFeatures;
 }
 
-double feature_value(std::string_view feature, const Op& op, const BatchShape& batch) {
+double ratio_variable(const Op& op, const BatchShape& batch) {
+  if (op.op_class != OpClass::Attention) {
+    return variable_of(op, batch);
+  }
+  const double tokens = rows_of(op, batch);
+  return tokens > 0 ? squared_lengths(op, batch) / tokens : 0;
+}
+
+bool needs_processors(std::span<const std::string> features) {
+  return std::any_of(features.begin(), features.end(), [](const std::string& feature) {
+    const auto tile = parse_tile_feature(feature);
+    return tile && tile->is_waves();
+  });
+}
+
+double feature_value(std::string_view feature,
+                     const Op& op,
+                     const BatchShape& batch,
+                     std::int64_t processors) {
   if (feature == "1") {
     return 1;
   }
@@ -88,6 +119,12 @@ double feature_value(std::string_view feature, const Op& op, const BatchShape& b
   }
   if (feature == "bytes") {
     return op_bytes(op, batch);
+  }
+  if (const auto tile = parse_tile_feature(feature)) {
+    if (tile->is_waves() && processors <= 0) {
+      throw InputError(fmt::format("the feature '{}' needs a number of processors", feature));
+    }
+    return tile_feature_value(*tile, rows_of(op, batch), static_cast<double>(op.n), processors);
   }
   throw InputError(unknown_name("feature", feature, kFeatures));
 }
@@ -180,6 +217,13 @@ Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch) {
     case CostForm::Features:
     case CostForm::Roofline:
       result.seconds = feature_sum(cost, op, batch);
+      break;
+    case CostForm::FeaturesRatio:
+      result.seconds =
+          feature_sum(cost, op, batch) * ratio_value(cost.knots, ratio_variable(op, batch));
+      break;
+    case CostForm::RooflineRatio:
+      result.seconds = feature_sum(cost, op, batch) * roofline_ratio(cost.gemm_ratio, op, batch);
       break;
   }
   const double inside = cost.errors.random.value_or(0);

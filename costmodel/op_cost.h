@@ -23,11 +23,18 @@ namespace stepsim {
 /// Value of a named feature: "1"; "samples"; "tokens" (as rows_of); "samples*length", the same as
 /// tokens; "tokens*length" and "samples*length^2", both samples * length^2 padded and the sum of
 /// squares for varlen; "elements": n, times the rows when the op runs over tokens or samples;
-/// "empty_blocks": those of all heads of a varlen op; "flops" and "bytes" as below. Raises
-/// InputError for an unknown name.
-[[nodiscard]] double feature_value(std::string_view feature, const Op& op, const BatchShape& batch);
+/// "empty_blocks": those of all heads of a varlen op; "flops" and "bytes" as below; those of
+/// parse_tile_feature(). Raises InputError for an unknown name, and for waves without processors.
+[[nodiscard]] double feature_value(std::string_view feature,
+                                   const Op& op,
+                                   const BatchShape& batch,
+                                   std::int64_t processors = 0);
 
-/// The names that feature_value() knows.
+/// The variable that a ratio's knots are over: for fused attention the mean length weighted by
+/// tokens (the padded length, without varlen), else variable_of().
+[[nodiscard]] double ratio_variable(const Op& op, const BatchShape& batch);
+
+/// The names that feature_value() knows, without those of parse_tile_feature().
 [[nodiscard]] std::span<const std::string> feature_names();
 
 /// Floating-point operations of an op, by class, pass and shape.
@@ -52,12 +59,16 @@ namespace stepsim {
 /// Seconds of one fitted cost for this op and batch, and how far outside its range that is.
 ///
 /// Table and PerSampleTable: linear between knots, below the first knot the first value, beyond the
-/// last one on from there with tail_slope(). Features and Roofline: the sum, not below zero.
+/// last one on from there with tail_slope(). Features and Roofline: the sum, not below zero; with a
+/// ratio times the ratio, whose knots are constant outside.
 /// `extrapolation` is variable / range_hi, at least 1; smaller than measured counts as inside,
 /// since the smallest entry is the cost of a launch. `relative_error` is the random hold-out error
 /// inside, and outside the larger of that and the beyond-the-grid error, times the extrapolation.
 /// Raises InputError: a PerSampleTable for a varlen op, which has no padded length.
 [[nodiscard]] Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch);
+
+/// True when there are features of waves.
+[[nodiscard]] bool needs_processors(std::span<const std::string> features);
 
 /// Linear interpolation over ascending knots; clamped below, last slope beyond.
 [[nodiscard]] double interpolate(const std::vector<std::pair<double, double>>& knots, double x);

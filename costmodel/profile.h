@@ -11,6 +11,7 @@
 #include "costmodel/collective_table.h"
 #include "costmodel/cost_model.h"
 #include "costmodel/fit_errors.h"
+#include "costmodel/gemm_ratio.h"
 
 namespace stepsim {
 
@@ -19,7 +20,9 @@ enum class CostForm {
   Table,  ///< Knots over the op's own variable (tokens, samples or elements), linear between.
   PerSampleTable,  ///< Samples times knots over the padded length (dense attention parts).
   Features,        ///< Sum of coefficient * feature; features named in the file.
-  Roofline         ///< c0 + c1 * flops + c2 * bytes, for shapes never measured.
+  Roofline,        ///< c0 + c1 * flops + c2 * bytes, for shapes never measured.
+  FeaturesRatio,   ///< Sum of features times knots of a ratio, linear between, constant outside.
+  RooflineRatio    ///< Roofline times gemm_ratio(): GEMM shapes never measured.
 };
 
 /// One fitted cost. Zero in n, k, heads or head_dim means "any" (the class's general form).
@@ -32,9 +35,11 @@ struct OpCost {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
   CostForm form = CostForm::Table;
-  std::vector<std::pair<double, double>> knots;  ///< (variable, seconds), ascending.
+  std::vector<std::pair<double, double>> knots;  ///< (variable, seconds or ratio), ascending.
   std::vector<std::string> features;             ///< "1", "samples", "tokens", "tokens*length", …
   std::vector<double> coefficients;              ///< Seconds per unit of each feature.
+  std::int64_t processors = 0;                   ///< Of the device, for features of waves.
+  GemmRatio gemm_ratio;                          ///< Of RooflineRatio.
   double range_lo = 0;  ///< Measured range of the variable (Features: of tokens or elements).
   double range_hi = 0;
   int samples = 0;
@@ -72,9 +77,10 @@ struct Profile {
 [[nodiscard]] std::string_view name_of(CostForm form);  ///< "table", "per_sample_table", …
 [[nodiscard]] CostForm parse_cost_form(std::string_view name);  ///< Raises InputError.
 
-/// "format": "stepsim-profile/1". All times in the file are in seconds, so that every double reads
-/// back as it was. Checked: ascending knots that are not negative, range, form and its members, no
-/// entry twice. Raises InputError (place and key named) or EnvironmentFault.
+/// "format": "stepsim-profile/1", or /2 when an entry holds a ratio. All times in the file are in
+/// seconds, so that every double reads back as it was. Checked: ascending knots that are not
+/// negative, range, form and its members, no entry twice. Raises InputError (place and key named)
+/// or EnvironmentFault.
 [[nodiscard]] Profile read_profile(const std::string& path);
 /// Written to a temporary name and renamed. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);

@@ -11,6 +11,7 @@
 #include "costmodel/op_cost.h"
 #include "costmodel/profile.h"
 #include "costmodel/profile_format.h"
+#include "costmodel/tile_feature.h"
 
 namespace stepsim {
 namespace {
@@ -18,11 +19,13 @@ namespace {
 using Knots = std::vector<std::pair<double, double>>;
 
 constexpr int kMost = std::numeric_limits<int>::max();
-constexpr std::array<std::pair<CostForm, std::string_view>, 4> kForms = {
+constexpr std::array<std::pair<CostForm, std::string_view>, 6> kForms = {
     {{CostForm::Table, "table"},
      {CostForm::PerSampleTable, "per_sample_table"},
      {CostForm::Features, "features"},
-     {CostForm::Roofline, "roofline"}}};
+     {CostForm::Roofline, "roofline"},
+     {CostForm::FeaturesRatio, "features_ratio"},
+     {CostForm::RooflineRatio, "roofline_ratio"}}};
 
 double not_negative(JsonReader& reader, std::string_view key) {
   const double value = reader.number(key);
@@ -44,26 +47,25 @@ std::int64_t size(JsonReader& reader, std::string_view key) {
   return value;
 }
 
-Knots read_knots(JsonReader& reader) {
-  constexpr std::string_view kKey = "knots_s";
-  const Json& list = reader.get(kKey);
+/// A list of [x, y], x ascending, neither negative.
+Knots read_knots(JsonReader& reader, std::string_view key = "knots_s") {
+  const Json& list = reader.get(key);
   if (!list.is_array() || list.empty()) {
-    reader.fail(kKey, "expected an array of at least one knot [x, seconds]");
+    reader.fail(key, "expected an array of at least one knot [x, seconds]");
   }
   Knots knots;
   for (const Json& knot : list) {
     const std::size_t i = knots.size();
     if (!knot.is_array() || knot.size() != 2 || !knot[0].is_number() || !knot[1].is_number()) {
-      reader.fail(kKey, i, "expected a knot [x, seconds]");
+      reader.fail(key, i, "expected a knot [x, seconds]");
     }
     const std::pair<double, double> value(knot[0].get<double>(), knot[1].get<double>());
     if (value.first < 0 || value.second < 0) {
-      reader.fail(kKey, i, fmt::format("[{}, {}] is negative", value.first, value.second));
+      reader.fail(key, i, fmt::format("[{}, {}] is negative", value.first, value.second));
     }
     if (i > 0 && value.first <= knots.back().first) {
-      reader.fail(kKey,
-                  i,
-                  fmt::format("knots must ascend, {} follows {}", value.first, knots.back().first));
+      reader.fail(
+          key, i, fmt::format("knots must ascend, {} follows {}", value.first, knots.back().first));
     }
     knots.push_back(value);
   }
@@ -95,6 +97,29 @@ void refuse(JsonReader& reader, std::string_view key, CostForm form) {
   }
 }
 
+std::pair<double, double> read_range(JsonReader& reader, std::string_view key) {
+  const auto range = reader.numbers(key);
+  if (range.size() != 2 || range[0] < 1 || range[0] > range[1]) {
+    reader.fail(key, "expected [lo, hi] with 1 <= lo <= hi");
+  }
+  return {range[0], range[1]};
+}
+
+GemmRatio read_gemm_ratio(JsonReader reader) {
+  GemmRatio ratio;
+  ratio.processors = reader.integer_in("processors", 1, kMost);
+  ratio.weights = reader.numbers("weights");
+  if (ratio.weights.size() != gemm_ratio_width()) {
+    reader.fail(
+        "weights",
+        fmt::format("{} weights for {} features", ratio.weights.size(), gemm_ratio_width()));
+  }
+  ratio.m = read_range(reader, "m_range");
+  ratio.n = read_range(reader, "n_range");
+  ratio.k = read_range(reader, "k_range");
+  return ratio;
+}
+
 void read_features(JsonReader& reader, OpCost& cost) {
   refuse(reader, "knots_s", cost.form);
   cost.features = reader.texts("features");
@@ -107,11 +132,28 @@ void read_features(JsonReader& reader, OpCost& cost) {
   }
   static const std::vector<std::string> kAll(feature_names().begin(), feature_names().end());
   static const std::vector<std::string> kRoofline = {"1", "flops", "bytes"};
-  const auto& known = cost.form == CostForm::Roofline ? kRoofline : kAll;
+  const bool roofline = cost.form == CostForm::Roofline || cost.form == CostForm::RooflineRatio;
+  const auto& known = roofline ? kRoofline : kAll;
   for (std::size_t i = 0; i < cost.features.size(); ++i) {
-    if (std::find(known.begin(), known.end(), cost.features[i]) == known.end()) {
+    const bool tile = !roofline && parse_tile_feature(cost.features[i]);
+    if (!tile && std::find(known.begin(), known.end(), cost.features[i]) == known.end()) {
       reader.fail("features", i, unknown_name("feature", cost.features[i], known));
     }
+  }
+}
+
+void read_ratio(JsonReader& reader, OpCost& cost) {
+  if (cost.form == CostForm::FeaturesRatio) {
+    cost.knots = read_knots(reader, "ratio_knots");
+  }
+  if (cost.form == CostForm::RooflineRatio) {
+    cost.gemm_ratio = read_gemm_ratio(reader.object("gemm_ratio"));
+    if (cost.op_class != OpClass::Gemm) {
+      reader.fail("form", "roofline_ratio prices a gemm only");
+    }
+  }
+  if (needs_processors(cost.features)) {
+    cost.processors = reader.integer_in("processors", 1, kMost);
   }
 }
 
@@ -139,6 +181,7 @@ OpCost read_op(JsonReader reader) {
     read_table(reader, cost);
   } else {
     read_features(reader, cost);
+    read_ratio(reader, cost);
   }
   const auto range = reader.numbers("range");
   if (range.size() != 2 || range[0] < 0 || range[0] > range[1]) {
@@ -245,7 +288,8 @@ CostForm parse_cost_form(std::string_view name) {
 }
 
 std::string_view variable_label(const OpCost& cost) {
-  if (cost.form == CostForm::PerSampleTable) {
+  if (cost.form == CostForm::PerSampleTable ||
+      (cost.form == CostForm::FeaturesRatio && cost.op_class == OpClass::Attention)) {
     return "length";
   }
   switch (cost.op_class) {
@@ -263,7 +307,7 @@ Profile read_profile(const std::string& path) {
   const std::string text = read_text(path);
   const Json json = parse_json(text, path);
   JsonReader root(json, path, 0, "", &text);
-  root.require_format(kProfileFormat);
+  root.require_format(root.text("format") == kProfileFormat2 ? kProfileFormat2 : kProfileFormat);
   Profile profile;
   profile.name = root.text("name");
   profile.device = root.text("device");

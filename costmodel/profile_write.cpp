@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "costmodel/json_file.h"
+#include "costmodel/op_cost.h"
 #include "costmodel/profile.h"
 #include "costmodel/profile_format.h"
 
@@ -16,6 +18,12 @@ double finite(double value) {
     throw std::domain_error("a profile holds finite numbers only");
   }
   return value;
+}
+
+bool needs_version_2(const Profile& profile) {
+  return std::any_of(profile.ops.begin(), profile.ops.end(), [](const OpCost& cost) {
+    return holds_ratio(cost.form) || needs_processors(cost.features);
+  });
 }
 
 Json knots_json(const std::vector<std::pair<double, double>>& knots) {
@@ -40,6 +48,37 @@ Json errors_json(const FitErrors& errors) {
   return json;
 }
 
+Json numbers_json(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) {
+    list.push_back(finite(value));
+  }
+  return list;
+}
+
+Json range_json(const std::pair<double, double>& range) {
+  return Json::array({finite(range.first), finite(range.second)});
+}
+
+/// What the forms of version 2 hold beside features and coefficients.
+void put_ratio(const OpCost& cost, Json* json) {
+  if (cost.form == CostForm::FeaturesRatio) {
+    (*json)["variable"] = variable_label(cost);
+    (*json)["ratio_knots"] = knots_json(cost.knots);
+  }
+  if (cost.form == CostForm::RooflineRatio) {
+    const GemmRatio& ratio = cost.gemm_ratio;
+    (*json)["gemm_ratio"] = {{"processors", ratio.processors},
+                             {"m_range", range_json(ratio.m)},
+                             {"n_range", range_json(ratio.n)},
+                             {"k_range", range_json(ratio.k)},
+                             {"weights", numbers_json(ratio.weights)}};
+  }
+  if (needs_processors(cost.features)) {
+    (*json)["processors"] = cost.processors;
+  }
+}
+
 Json op_json(const OpCost& cost) {
   Json json;
   json["op"] = name_of(cost.op_class);
@@ -55,12 +94,10 @@ Json op_json(const OpCost& cost) {
     json["knots_s"] = knots_json(cost.knots);
   } else {
     json["features"] = cost.features;
-    json["coefficients_s"] = Json::array();
-    for (const double coefficient : cost.coefficients) {
-      json["coefficients_s"].push_back(finite(coefficient));
-    }
+    json["coefficients_s"] = numbers_json(cost.coefficients);
+    put_ratio(cost, &json);
   }
-  json["range"] = Json::array({finite(cost.range_lo), finite(cost.range_hi)});
+  json["range"] = range_json({cost.range_lo, cost.range_hi});
   json["samples"] = cost.samples;
   json["errors"] = errors_json(cost.errors);
   return json;
@@ -110,7 +147,7 @@ void write_profile(const std::string& path, const Profile& profile) {
   const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {
     text += fmt::format("  \"{}\": {}{}\n", key, value, last ? "" : ",");
   };
-  member("format", line(kProfileFormat));
+  member("format", line(needs_version_2(profile) ? kProfileFormat2 : kProfileFormat));
   member("name", line(profile.name));
   member("device", line(profile.device));
   member("backend", line(profile.backend));

@@ -1,10 +1,12 @@
 #include "costmodel/op_cost.h"
 
+#include <cmath>
 #include <random>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/input_error.h"
+#include "costmodel/tile_feature.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
@@ -275,6 +277,63 @@ TEST_CASE("a table per sample is over the padded length") {
   CHECK(error_of([&] { (void)evaluate(cost, op, two_samples()); }) ==
         "attention_scores forward: a table over the padded length cannot price attention without "
         "padding; it needs a fit on features");
+}
+
+TEST_CASE("waves and row tiles are rounded up") {
+  // 129 rows are three blocks of 64 or two of 128; 2 x 4 tiles of 128 x 256 on 7 processors: two
+  // waves, on 8 one.
+  const Op op = gemm(1000, 8);
+  const BatchShape batch{1, 129, 129, 129.0 * 129};
+  CHECK(feature_value("row_tiles:64", op, batch) == 3);
+  CHECK(feature_value("row_tiles:128", op, batch) == 2);
+  CHECK(feature_value("waves:128x256", op, batch, 7) == 2);
+  CHECK(feature_value("waves:128x256", op, batch, 8) == 1);
+  CHECK(error_of([&] { (void)feature_value("waves:128x256", op, batch); }) ==
+        "the feature 'waves:128x256' needs a number of processors");
+  for (const char* name : {"waves:0x1", "waves:1", "waves:1x", "row_tiles:", "row_tiles:-1"}) {
+    CHECK_FALSE(parse_tile_feature(name));
+  }
+}
+
+TEST_CASE("a ratio multiplies the features and is constant outside its knots") {
+  OpCost cost;
+  cost.form = CostForm::FeaturesRatio;
+  cost.features = {"tokens"};
+  cost.coefficients = {2};
+  cost.knots = {{100, 1.0}, {200, 2.0}};
+  cost.range_hi = 200;
+  const auto seconds = [&cost](std::int64_t tokens) {
+    const auto length = static_cast<double>(tokens);
+    return evaluate(cost, gemm(1, 1), {1, tokens, tokens, length * length}).seconds;
+  };
+  CHECK(seconds(50) == 100);
+  CHECK(seconds(150) == 450);
+  CHECK(seconds(200) == 800);
+  CHECK(seconds(400) == 1600);
+  CHECK(evaluate(cost, gemm(1, 1), {1, 400, 400, 160000}).extrapolation == 2);
+}
+
+TEST_CASE("the ratio of fused attention is over the mean length") {
+  OpCost cost;
+  cost.form = CostForm::FeaturesRatio;
+  cost.features = {"1"};
+  cost.coefficients = {1};
+  cost.knots = {{100, 1}, {200, 3}};
+  Op op = attention_op(OpClass::Attention, 4, 12);
+  CHECK(evaluate(cost, op, BatchShape{7, 150, 1050, 157500}).seconds == 2);
+  // Lengths 100 and 50 without padding: 12,500 / 150.
+  op.varlen = true;
+  CHECK(ratio_variable(op, two_samples()) == Approx(12500.0 / 150));
+}
+
+TEST_CASE("the ratio of a GEMM to its roofline is clamped, and taken inside the measured box") {
+  GemmRatio ratio{
+      108, std::vector<double>(gemm_ratio_width(), 0.0), {64, 4096}, {64, 8192}, {64, 8192}};
+  CHECK(gemm_ratio(ratio, 1000, 1000, 1000) == 1);
+  ratio.weights[1] = 1;  // log(m / 1024)
+  CHECK(gemm_ratio(ratio, 2048, 1000, 1000) == Approx(2));
+  CHECK(gemm_ratio(ratio, 1e9, 1000, 1000) == Approx(4));  // As 4096 rows.
+  CHECK(gemm_ratio(ratio, 64, 1000, 1000) == Approx(std::exp(-1.5)));
 }
 
 TEST_CASE("features add up and never to less than nothing") {

@@ -32,6 +32,19 @@ std::vector<std::pair<double, double>> random_knots(Draw& draw) {
   return knots;
 }
 
+GemmRatio random_gemm_ratio(Draw& draw) {
+  GemmRatio ratio;
+  ratio.processors = 1 + draw.whole(200);
+  for (std::size_t i = 0; i < gemm_ratio_width(); ++i) {
+    ratio.weights.push_back(draw.real() - draw.real());
+  }
+  for (auto* range : {&ratio.m, &ratio.n, &ratio.k}) {
+    range->first = 1 + draw.whole(100);
+    range->second = range->first + draw.whole(100);
+  }
+  return ratio;
+}
+
 OpCost random_cost(int number, Draw& draw) {
   OpCost cost;
   cost.op_class = static_cast<OpClass>(draw.whole(15));
@@ -41,9 +54,19 @@ OpCost random_cost(int number, Draw& draw) {
   cost.k = draw.whole(5000);
   cost.heads = draw.whole(64);
   cost.head_dim = draw.whole(128);
-  cost.form = static_cast<CostForm>(draw.whole(3));
+  cost.form = static_cast<CostForm>(draw.whole(5));
   if (cost.form == CostForm::Table || cost.form == CostForm::PerSampleTable) {
     cost.knots = random_knots(draw);
+  } else if (cost.form == CostForm::FeaturesRatio) {
+    cost.features = {"1", "waves:128x256", "row_tiles:64"};
+    cost.coefficients = {draw.real(), draw.real(), draw.real()};
+    cost.processors = 1 + draw.whole(200);
+    cost.knots = random_knots(draw);
+  } else if (cost.form == CostForm::RooflineRatio) {
+    cost.op_class = OpClass::Gemm;
+    cost.features = {"1", "flops", "bytes"};
+    cost.coefficients = {draw.real(), draw.real(), draw.real()};
+    cost.gemm_ratio = random_gemm_ratio(draw);
   } else if (cost.form == CostForm::Roofline) {
     cost.features = {"1", "flops", "bytes"};
     cost.coefficients = {draw.real(), draw.real(), draw.real()};
@@ -145,10 +168,57 @@ TEST_CASE("a profile holds one entry a line") {
 )");
 }
 
+TEST_CASE("the version of a profile is 2 only where a form needs it") {
+  const std::string path = fresh_folder() + "/profile.json";
+  Profile profile;
+  profile.name = profile.device = profile.backend = "x";
+  OpCost cost;
+  cost.n = cost.k = 1;
+  cost.knots = {{1, 1}};
+  profile.ops = {cost};
+  write_profile(path, profile);
+  CHECK(content(path).find("stepsim-profile/1") != std::string::npos);
+  cost.form = CostForm::FeaturesRatio;
+  cost.features = {"1"};
+  cost.coefficients = {2};
+  profile.ops = {cost};
+  write_profile(path, profile);
+  CHECK(content(path).find("stepsim-profile/2") != std::string::npos);
+  CHECK(read_profile(path) == profile);
+}
+
+TEST_CASE("a profile of version 2 is checked: tiles, processors, weights") {
+  const std::string path = fresh_folder() + "/profile.json";
+  Profile profile;
+  profile.name = profile.device = profile.backend = "x";
+  OpCost cost;
+  cost.form = CostForm::FeaturesRatio;
+  cost.features = {"1", "waves:128x64"};
+  cost.coefficients = {1, 2};
+  cost.processors = 108;
+  cost.knots = {{1, 1}};
+  profile.ops = {cost};
+  const auto error_with = [&](const std::string& from, const std::string& to) {
+    write_profile(path, profile);
+    const std::string text = replaced(content(path), from, to);
+    return error_of([&] { (void)read_profile(written("profile.json", text)); });
+  };
+  CHECK(error_with("waves:128x64", "waves:128x").find("unknown feature 'waves:128x'") !=
+        std::string::npos);
+  CHECK(error_with("waves:128x64", "row_tiles:0").find("unknown feature") != std::string::npos);
+  CHECK(error_with("\"processors\":108", "\"processors\":0").find("ops[0].processors") !=
+        std::string::npos);
+  CHECK(error_with("ratio_knots", "knots_s").find("no place in the form") != std::string::npos);
+  profile.ops[0].form = CostForm::RooflineRatio;
+  profile.ops[0].features = {"1", "flops"};
+  profile.ops[0].gemm_ratio = {108, {1, 2}, {1, 2}, {1, 2}, {1, 2}};
+  CHECK(error_with("x", "x").find("2 weights for 135 features") != std::string::npos);
+}
+
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(error_after("", "") == "");
-  CHECK(error_after("profile/1", "profile/2") ==
-        "profile.json:2: error: format: 'stepsim-profile/2' is of another version; this program "
+  CHECK(error_after("profile/1", "profile/3") ==
+        "profile.json:2: error: format: 'stepsim-profile/3' is of another version; this program "
         "reads stepsim-profile/1");
   CHECK(error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
@@ -161,7 +231,7 @@ TEST_CASE("a bad profile is refused by line and key") {
         "profile.json:8: error: ops[0].range: expected [lo, hi] with 0 <= lo <= hi");
   CHECK(error_after("\"form\": \"table\"", "\"form\": \"tabel\"") ==
         "profile.json:6: error: ops[0].form: unknown form 'tabel'; did you mean 'table'? known: "
-        "table, per_sample_table, features, roofline");
+        "table, per_sample_table, features, roofline, features_ratio, roofline_ratio");
   CHECK(error_after("\"form\": \"table\"", "\"form\": \"features\"") ==
         "profile.json:7: error: ops[0].knots_s: has no place in the form 'features'");
   CHECK(error_after("\"form\": \"features\"", "\"form\": \"table\"") ==

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -45,7 +46,7 @@ constexpr const char* kCalibrateUsage =
     "      --out here.json\n";
 
 constexpr const char* kFitUsage =
-    "usage: stepcal fit SAMPLES --out PROFILE\n\n"
+    "usage: stepcal fit SAMPLES --out PROFILE [--monotone]\n\n"
     "Fits the cost of every operation and collective, with errors on held-out measurements.\n\n"
     "example:\n"
     "  stepcal fit samples.jsonl --out here.json\n";
@@ -218,7 +219,21 @@ bool run_measure(const MeasureRequest& request) {
   }
 }
 
-void run_fit(const std::string& samples_path, const std::string& out, const std::string& command) {
+/// The first ten and the number of the others: a bad machine gives one for each op.
+void print_fit_warnings(const std::vector<std::string>& warnings) {
+  constexpr std::size_t kMost = 10;
+  for (std::size_t i = 0; i < std::min(warnings.size(), kMost); ++i) {
+    fmt::print(stderr, "stepcal: warning: {}\n", warnings[i]);
+  }
+  if (warnings.size() > kMost) {
+    fmt::print(stderr, "stepcal: warning: and {} more like these\n", warnings.size() - kMost);
+  }
+}
+
+void run_fit(const std::string& samples_path,
+             const std::string& out,
+             const std::string& command,
+             bool monotone = false) {
   std::vector<std::string> warnings;
   const SampleSet samples = read_samples(samples_path, &warnings);
   for (const std::string& warning : warnings) {
@@ -229,7 +244,9 @@ void run_fit(const std::string& samples_path, const std::string& out, const std:
   options.samples_file = samples_path;
   options.command = command;
   options.date = date_now();
+  options.monotone = monotone;
   const FitResult result = fit_profile(samples, options);
+  print_fit_warnings(result.warnings);
   write_profile(out, result.profile);
   if (out != "-") {
     fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
@@ -259,13 +276,17 @@ int measure_command(const std::vector<std::string>& arguments) {
 int fit_command(const std::vector<std::string>& arguments) {
   OptionParser parser("fit", kFitUsage);
   parser.add()("samples", po::value<std::string>(), "samples file of stepcal measure")(
-      "out", po::value<std::string>(), "profile to write, or -");
+      "out", po::value<std::string>(), "profile to write, or -")(
+      "monotone", po::bool_switch(), "costs never fall when a batch grows");
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const std::string samples = parser.required("samples", "samples file");
-  run_fit(samples, parser.required("out", "profile to write (--out)"), parser.command_line());
+  run_fit(samples,
+          parser.required("out", "profile to write (--out)"),
+          parser.command_line(),
+          parser.get<bool>("monotone"));
   return kDone;
 }
 

@@ -10,6 +10,7 @@
 #include "calibrate/fit/general.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/series.h"
+#include "calibrate/fit/warnings.h"
 #include "calibrate/statistics.h"
 #include "costmodel/input_error.h"
 
@@ -24,6 +25,10 @@ std::string_view form_name(CostForm form) {
       return "per-sample table";
     case CostForm::Features:
       return "features";
+    case CostForm::FeaturesRatio:
+      return "features x ratio";
+    case CostForm::RooflineRatio:
+      return "roofline x ratio";
     case CostForm::Roofline:
       break;
   }
@@ -120,6 +125,14 @@ Json errors_json(const std::vector<CollectiveFit>& fits) {
   return list;
 }
 
+/// As the header of the samples states it, else as the GEMMs of a GPU show it; 0 on a CPU.
+std::int64_t processors_of(const SampleSet& samples, const std::vector<Series>& all) {
+  if (samples.header.contains("multiprocessors")) {
+    return samples.header.value("multiprocessors", std::int64_t{0});
+  }
+  return samples.plan.device == "cpu" ? 0 : find_processors(all);
+}
+
 Json provenance(const SampleSet& samples, const FitOptions& options, const FitResult& result) {
   Json json = {{"samples_file", options.samples_file},
                {"fitted_at", options.date},
@@ -170,11 +183,15 @@ FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
   FitResult result;
   Profile& profile = result.profile;
   const std::vector<Series> all = make_series(samples.ops);
+  const std::int64_t processors = processors_of(samples, all);
   for (const Series& series : all) {
-    profile.ops.push_back(fit_best(series));
+    profile.ops.push_back(fit_best(series, processors, options.monotone));
+    for (std::string& warning : fit_warnings(series, profile.ops.back())) {
+      result.warnings.push_back(std::move(warning));
+    }
   }
   const std::size_t exact = profile.ops.size();
-  for (OpCost& cost : fit_general(all)) {
+  for (OpCost& cost : fit_general(all, processors)) {
     profile.ops.push_back(std::move(cost));
   }
   result.rows = make_rows(profile.ops, exact, all);

@@ -16,6 +16,7 @@ struct FitOptions {
   std::string samples_file;  ///< As the user named it.
   std::string command;       ///< The command line that fits.
   std::string date;          ///< ISO 8601, UTC.
+  bool monotone = false;     ///< Costs of measured sizes never fall when the batch grows.
 };
 
 /// All entries of one class and pass, for the report. Errors are means over the entries.
@@ -37,7 +38,8 @@ struct FitResult {
   Profile profile;
   std::vector<FitRow> rows;
   std::vector<CollectiveFit> collectives;
-  int measurements = 0;  ///< Repetitions of steps and collectives.
+  int measurements = 0;               ///< Repetitions of steps and collectives.
+  std::vector<std::string> warnings;  ///< About samples no good fit can be made from.
 };
 
 /// Fits every op, the general entries, the collectives and the noise. Raises InputError: the

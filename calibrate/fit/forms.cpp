@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "calibrate/fit/nnls.h"
+#include "calibrate/fit/ratio_form.h"
 #include "calibrate/statistics.h"
 #include "costmodel/op_cost.h"
 
@@ -67,7 +68,10 @@ void fit_coefficients(const Candidate& candidate,
   cost->coefficients = relative_nnls(rows, seconds);
 }
 
-void fit_knots(const Op& op, std::span<const SeriesPoint> points, OpCost* cost) {
+void fit_knots(const Candidate& candidate,
+               const Op& op,
+               std::span<const SeriesPoint> points,
+               OpCost* cost) {
   Knots pairs;
   for (const SeriesPoint& point : points) {
     if (cost->form == CostForm::PerSampleTable) {
@@ -77,7 +81,50 @@ void fit_knots(const Op& op, std::span<const SeriesPoint> points, OpCost* cost) 
       pairs.emplace_back(variable_of(op, point.batch), point.seconds);
     }
   }
-  cost->knots = make_knots(std::move(pairs));
+  cost->knots = candidate.every_point ? medians(std::move(pairs)) : make_knots(std::move(pairs));
+  if (candidate.monotone) {
+    make_monotone(&cost->knots);
+  }
+}
+
+/// What a GEMM could go with: its tokens, their blocks, and the waves of every usual tile at once.
+/// Libraries switch tiles along the way, so that no single one fits a series from end to end.
+std::vector<std::string> wave_features() {
+  return {"1",
+          "tokens",
+          "row_tiles:64",
+          "row_tiles:128",
+          "row_tiles:256",
+          "waves:64x64",
+          "waves:64x128",
+          "waves:128x64",
+          "waves:128x128",
+          "waves:128x256",
+          "waves:256x128",
+          "waves:64x256",
+          "waves:256x64",
+          "waves:128x192",
+          "waves:192x128"};
+}
+
+/// Forms for a device that works in blocks and waves, where one line or one table is not enough.
+void add_device_forms(const Op& op, std::int64_t processors, std::vector<Candidate>* candidates) {
+  constexpr std::int64_t kSteps[] = {64, 128};
+  if (op.op_class == OpClass::Attention) {
+    for (const std::int64_t step : kSteps) {
+      candidates->push_back(
+          {CostForm::FeaturesRatio, {"1", "tokens", "tokens*length"}, false, step, 0});
+    }
+    return;
+  }
+  candidates->push_back({CostForm::Table, {}, true, 0, 0});
+  if (op.op_class != OpClass::Gemm) {
+    candidates->push_back({CostForm::FeaturesRatio, {"1", "tokens"}, false, 0, 0});
+    return;
+  }
+  for (const std::int64_t step : kSteps) {
+    candidates->push_back({CostForm::FeaturesRatio, wave_features(), false, step, processors});
+  }
 }
 
 }  // namespace
@@ -90,7 +137,7 @@ std::vector<double> feature_row(const Candidate& candidate, const Op& op, const 
   return row;
 }
 
-std::vector<Candidate> candidates_for(const Op& op) {
+std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
   std::vector<Candidate> candidates;
   if (op.rows == Rows::Elements) {
     return {{CostForm::Table, {}}};
@@ -102,6 +149,9 @@ std::vector<Candidate> candidates_for(const Op& op) {
   }
   if (op.op_class == OpClass::Attention) {
     candidates.push_back({CostForm::Features, {"1", "tokens", "tokens*length"}});
+    if (processors > 0) {
+      add_device_forms(op, processors, &candidates);
+    }
     return candidates;
   }
   candidates.push_back({CostForm::Table, {}});
@@ -111,7 +161,48 @@ std::vector<Candidate> candidates_for(const Op& op) {
   }
   candidates.push_back({CostForm::Features, {"1", "tokens"}});
   candidates.push_back({CostForm::Features, {"1", "tokens", "samples"}});
+  if (processors > 0) {
+    add_device_forms(op, processors, &candidates);
+  }
   return candidates;
+}
+
+std::vector<Candidate> monotone_only(std::vector<Candidate> candidates) {
+  std::erase_if(candidates, [](const Candidate& candidate) {
+    return candidate.form == CostForm::FeaturesRatio || candidate.form == CostForm::RooflineRatio;
+  });
+  for (Candidate& candidate : candidates) {
+    candidate.monotone = true;
+  }
+  return candidates;
+}
+
+void make_monotone(std::vector<std::pair<double, double>>* knots) {
+  // Relative changes weigh as 1 / t^2, so that a run's value is sum(w t) / sum(w).
+  struct Run {
+    double weights;
+    double weighted;
+    std::size_t count;
+    [[nodiscard]] double value() const { return weighted / weights; }
+  };
+  std::vector<Run> runs;
+  for (const auto& [x, seconds] : *knots) {
+    const double weight = seconds > 0 ? 1 / (seconds * seconds) : 1;
+    runs.push_back({weight, weight * seconds, 1});
+    while (runs.size() > 1 && runs[runs.size() - 2].value() > runs.back().value()) {
+      const Run last = runs.back();
+      runs.pop_back();
+      runs.back() = {runs.back().weights + last.weights,
+                     runs.back().weighted + last.weighted,
+                     runs.back().count + last.count};
+    }
+  }
+  auto knot = knots->begin();
+  for (const Run& run : runs) {
+    for (std::size_t i = 0; i < run.count; ++i, ++knot) {
+      knot->second = run.value();
+    }
+  }
 }
 
 std::vector<std::pair<double, double>> make_knots(std::vector<std::pair<double, double>> pairs) {
@@ -138,7 +229,9 @@ OpCost fit_form(const Candidate& candidate, const Op& op, std::span<const Series
   cost.samples = static_cast<int>(points.size());
   const bool table = cost.form == CostForm::Table || cost.form == CostForm::PerSampleTable;
   if (table) {
-    fit_knots(op, points, &cost);
+    fit_knots(candidate, op, points, &cost);
+  } else if (cost.form == CostForm::FeaturesRatio) {
+    fit_ratio_form(candidate.features, candidate.step, candidate.processors, op, points, &cost);
   } else {
     fit_coefficients(candidate, op, points, &cost);
   }

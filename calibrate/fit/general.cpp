@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/nnls.h"
 #include "costmodel/op_cost.h"
@@ -21,16 +23,56 @@ struct Row {
 
 using Group = std::vector<Row>;
 
+/// So many series, and points for each weight, let a ratio be fitted.
+constexpr std::size_t kRatioSeries = 8;
+constexpr std::size_t kRatioPoints = 4;
+constexpr std::size_t kMostBlocks = 12;
+
+std::size_t series_count(const Group& group) {
+  std::set<std::size_t> series;
+  for (const Row& row : group) {
+    series.insert(row.series);
+  }
+  return series.size();
+}
+
 /// The forms of a general entry, simplest first.
-std::vector<Candidate> general_forms(const Group& group) {
-  if (group.front().op->rows != Rows::Elements) {
-    return {{CostForm::Roofline, {"1", "flops", "bytes"}}};
+std::vector<Candidate> general_forms(const Group& group, std::int64_t processors) {
+  const Op& op = *group.front().op;
+  if (op.rows != Rows::Elements) {
+    const std::vector<std::string> features = {"1", "flops", "bytes"};
+    std::vector<Candidate> forms = {{CostForm::Roofline, features}};
+    if (op.op_class == OpClass::Gemm && processors > 0 && series_count(group) >= kRatioSeries &&
+        group.size() >= kRatioPoints * gemm_ratio_width()) {
+      forms.push_back({CostForm::RooflineRatio, features, false, 0, processors});
+    }
+    return forms;
   }
   if (group.size() < 2) {
     return {{CostForm::Features, {"elements"}}};
   }
   // Copies of a few hundred kilobytes are in a cache, others are not: no line fits both.
   return {{CostForm::Features, {"1", "elements"}}, {CostForm::Table, {}}};
+}
+
+GemmPoint gemm_point(const Op& op, const SeriesPoint& point) {
+  return {std::max(rows_of(op, point.batch), 1.0),
+          static_cast<double>(op.n),
+          static_cast<double>(op.k),
+          point.seconds};
+}
+
+GemmRatio fit_ratio(const Group& rows,
+                    const std::vector<std::vector<double>>& features,
+                    const std::vector<double>& coefficients,
+                    std::int64_t processors) {
+  std::vector<GemmPoint> points;
+  std::vector<double> first;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    points.push_back(gemm_point(*rows[i].op, rows[i].point));
+    first.push_back(dot(coefficients, features[i]));
+  }
+  return fit_gemm_ratio(points, first, processors);
 }
 
 OpCost fit_rows(const Candidate& candidate, const Group& rows) {
@@ -59,6 +101,9 @@ OpCost fit_rows(const Candidate& candidate, const Group& rows) {
     cost.knots = make_knots(std::move(pairs));
   } else {
     cost.coefficients = relative_nnls(features, seconds);
+  }
+  if (candidate.form == CostForm::RooflineRatio) {
+    cost.gemm_ratio = fit_ratio(rows, features, cost.coefficients, candidate.processors);
   }
   return cost;
 }
@@ -95,20 +140,28 @@ FitErrors general_errors(const Candidate& candidate, const Group& rows) {
           candidate, rows, [fold](std::size_t i) { return i % 5 == fold; }, &random, &both);
     }
   }
-  const std::size_t first = rows.front().series;
-  const std::size_t last = rows.back().series;
-  for (std::size_t series = first; first != last && series <= last; ++series) {
+  std::vector<std::size_t> order;  // [row] Its series, counted from 0.
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool next = i > 0 && rows[i].series != rows[i - 1].series;
+    order.push_back(i == 0 ? 0 : order.back() + (next ? 1 : 0));
+  }
+  const std::size_t blocks = std::min(order.back() + 1, kMostBlocks);
+  for (std::size_t left_out = 0; blocks > 1 && left_out < blocks; ++left_out) {
     test_rows(
-        candidate, rows, [&](std::size_t i) { return rows[i].series == series; }, &block, &both);
+        candidate,
+        rows,
+        [&](std::size_t i) { return order[i] % blocks == left_out; },
+        &block,
+        &both);
   }
   return {random.mean(), block.mean(), std::nullopt, both.bias()};
 }
 
 /// The form with the smallest error on a size left out.
-OpCost best_general(const Group& rows) {
+OpCost best_general(const Group& rows, std::int64_t processors) {
   OpCost best;
   double lowest = std::numeric_limits<double>::infinity();
-  for (const Candidate& candidate : general_forms(rows)) {
+  for (const Candidate& candidate : general_forms(rows, processors)) {
     OpCost cost = fit_rows(candidate, rows);
     cost.errors = general_errors(candidate, rows);
     const double error = cost.errors.block.value_or(0);
@@ -127,7 +180,19 @@ bool has_no_sizes(const Op& op) {
 
 }  // namespace
 
-std::vector<OpCost> fit_general(const std::vector<Series>& all) {
+std::int64_t find_processors(const std::vector<Series>& all) {
+  std::vector<GemmPoint> points;
+  for (const Series& series : all) {
+    for (const SeriesPoint& point : series.points) {
+      if (series.op.op_class == OpClass::Gemm && series.op.n > 0) {
+        points.push_back(gemm_point(series.op, point));
+      }
+    }
+  }
+  return find_processors(points);
+}
+
+std::vector<OpCost> fit_general(const std::vector<Series>& all, std::int64_t processors) {
   std::map<std::tuple<OpClass, Pass, Dtype>, Group> groups;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Op& op = all[i].op;
@@ -144,7 +209,7 @@ std::vector<OpCost> fit_general(const std::vector<Series>& all) {
     if (rows.front().op->rows != Rows::Elements && !several && rows.size() < 8) {
       continue;
     }
-    costs.push_back(best_general(rows));
+    costs.push_back(best_general(rows, processors));
   }
   return costs;
 }

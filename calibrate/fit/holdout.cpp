@@ -118,13 +118,14 @@ double choice_score(const Candidate& candidate, const Series& series, const FitE
   return sum.mean().value_or(0);
 }
 
-OpCost fit_best(const Series& series) {
-  const std::vector<Candidate> candidates = candidates_for(series.op);
-  std::vector<FitErrors> errors;
+std::size_t choose_form(const std::vector<Candidate>& candidates, std::span<const Series> all) {
   std::vector<double> scores;
   for (const Candidate& candidate : candidates) {
-    errors.push_back(held_out_errors(candidate, series));
-    scores.push_back(choice_score(candidate, series, errors.back()));
+    double sum = 0;
+    for (const Series& series : all) {
+      sum += choice_score(candidate, series, held_out_errors(candidate, series));
+    }
+    scores.push_back(sum / static_cast<double>(all.size()));
   }
   const double lowest = *std::min_element(scores.begin(), scores.end());
   std::size_t best = 0;
@@ -132,8 +133,17 @@ OpCost fit_best(const Series& series) {
   while (scores[best] > lowest * 1.02 + 1e-9) {
     ++best;
   }
-  OpCost cost = fit_form(candidates[best], series.op, series.points);
-  cost.errors = errors[best];
+  return best;
+}
+
+OpCost fit_best(const Series& series, std::int64_t processors, bool monotone) {
+  std::vector<Candidate> candidates = candidates_for(series.op, processors);
+  if (monotone) {
+    candidates = monotone_only(std::move(candidates));
+  }
+  const Candidate& best = candidates[choose_form(candidates, std::span(&series, 1))];
+  OpCost cost = fit_form(best, series.op, series.points);
+  cost.errors = held_out_errors(best, series);
   return cost;
 }
 

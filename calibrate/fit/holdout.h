@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "calibrate/fit/forms.h"
 #include "costmodel/profile.h"
@@ -22,9 +23,19 @@ namespace stepsim {
                                   const Series& series,
                                   const FitErrors& errors);
 
-/// The best form of a series with its errors: the first among those within 2 % of the lowest score
-/// (forms are listed simplest first).
-[[nodiscard]] OpCost fit_best(const Series& series);
+/// The best of these forms for all series together: the first among those whose mean score is
+/// within 2 % of the lowest (list them simplest first). Neither is empty.
+[[nodiscard]] std::size_t choose_form(const std::vector<Candidate>& candidates,
+                                      std::span<const Series> all);
+
+/// The best form of a series, by choose_form(), with its errors.
+///
+/// Args:
+///     processors: As candidates_for().
+///     monotone: Only forms whose cost never falls with the size; tables are made so.
+[[nodiscard]] OpCost fit_best(const Series& series,
+                              std::int64_t processors = 0,
+                              bool monotone = false);
 
 /// Collects predictions of held-out points.
 class ErrorSum {

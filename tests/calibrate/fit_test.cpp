@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/fit/forms.h"
+#include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/general.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/nnls.h"
@@ -82,6 +83,27 @@ Op attention_scores() {
 BatchShape padded(std::int64_t samples, std::int64_t length) {
   const auto l = static_cast<double>(length);
   return {samples, length, samples * length, static_cast<double>(samples) * l * l};
+}
+
+/// Narrow outputs are computed in small tiles, as libraries do.
+std::string planted_waves(const Op& op) {
+  return op.n < 4096 ? "waves:64x64" : "waves:256x128";
+}
+
+/// 10 us, 5 ns a token and, for each wave, 10 ns for each step along k.
+double wave_seconds(const Op& op, std::int64_t tokens, std::int64_t processors) {
+  const double waves = feature_value(planted_waves(op), op, padded(1, tokens), processors);
+  return 10e-6 + 5e-9 * static_cast<double>(tokens) + waves * static_cast<double>(op.k) * 10e-9;
+}
+
+Series wave_series(const Op& op, std::int64_t processors, double noise, std::uint64_t seed) {
+  test::Noise random(seed);
+  Series series{op, {}};
+  for (std::int64_t tokens = 16; tokens <= 2048; tokens += 16) {
+    series.points.push_back(
+        {padded(1, tokens), wave_seconds(op, tokens, processors) * (1 + noise * random.next())});
+  }
+  return series;
 }
 
 std::vector<OpSample> planted_samples(const Op& op, double noise, std::uint64_t seed) {
@@ -275,6 +297,100 @@ TEST_CASE("copies that fall out of a cache are priced by a table over their elem
   for (const std::int64_t n : {150, 20000, 300000}) {
     const Op copy = elements_op(OpClass::GradientCopyOut, n, Dtype::F32);
     CHECK(evaluate(general[0], copy, {}).seconds == doctest::Approx(seconds(n)).epsilon(0.01));
+  }
+}
+
+TEST_CASE("planted waves come back without noise, with the processors that the times show") {
+  // Half the rows in a tile on twice the processors make the same waves: 84 or 168.
+  constexpr std::int64_t kProcessors = 84;
+  std::vector<Series> all;
+  for (const auto& [n, k] : std::vector<std::pair<int, int>>{
+           {2048, 1024}, {3072, 5120}, {5120, 2048}, {7168, 1024}, {11008, 4096}}) {
+    all.push_back(wave_series(gemm(n, k), kProcessors, 0, 1));
+  }
+  const std::int64_t found = find_processors(all);
+  CHECK(found % kProcessors == 0);
+  for (const Series& series : all) {
+    const OpCost cost = fit_best(series, found);
+    CHECK(cost.form == CostForm::FeaturesRatio);
+    for (const std::int64_t tokens : {100, 700, 1333, 2047}) {
+      CAPTURE(tokens);
+      CHECK(evaluate(cost, series.op, padded(1, tokens)).seconds ==
+            doctest::Approx(wave_seconds(series.op, tokens, kProcessors)).epsilon(2e-3));
+    }
+    // Beyond the range the waves go on.
+    CHECK(evaluate(cost, series.op, padded(1, 3900)).seconds ==
+          doctest::Approx(wave_seconds(series.op, 3900, kProcessors)).epsilon(2e-3));
+  }
+}
+
+TEST_CASE("planted coefficients of waves come back within five standard errors with noise") {
+  constexpr double kNoise = 0.02;
+  constexpr std::int64_t kProcessors = 84;
+  const Op op = gemm(4096, 2048);
+  const std::vector<std::string> features = {"1", "tokens", planted_waves(op)};
+  const std::vector<double> planted = {10e-6, 5e-9, 2048 * 10e-9};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    const Series series = wave_series(op, kProcessors, kNoise, seed);
+    Eigen::MatrixXd a(static_cast<Eigen::Index>(series.points.size()), 3);
+    for (std::size_t i = 0; i < series.points.size(); ++i) {
+      const BatchShape& batch = series.points[i].batch;
+      for (std::size_t j = 0; j < 3; ++j) {
+        a(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) =
+            feature_value(features[j], op, batch, kProcessors) * planted[j] /
+            wave_seconds(op, batch.max_length, kProcessors);
+      }
+    }
+    const Eigen::MatrixXd covariance = (a.transpose() * a).inverse() * kNoise * kNoise;
+    const OpCost cost =
+        fit_form({CostForm::FeaturesRatio, features, false, 64, kProcessors}, op, series.points);
+    REQUIRE(cost.features == features);
+    for (std::size_t j = 0; j < 3; ++j) {
+      const auto index = static_cast<Eigen::Index>(j);
+      const double sigma = std::sqrt(covariance(index, index));
+      CHECK(std::abs(cost.coefficients[j] / planted[j] - 1) < 5 * sigma + kNoise * kNoise);
+    }
+    for (const auto& [tokens, ratio] : cost.knots) {
+      CHECK(ratio == doctest::Approx(1).epsilon(5 * kNoise));
+    }
+  }
+}
+
+TEST_CASE("weights of a GEMM ratio give planted ratios back") {
+  std::vector<GemmPoint> points;
+  std::vector<double> first;
+  std::uint64_t state = 7;
+  for (int i = 0; i < 3000; ++i) {
+    const auto draw = [&state](double lo, double hi) {
+      return std::floor(lo * std::pow(hi / lo, uniform(&state)));
+    };
+    GemmPoint point{draw(64, 4096), draw(512, 16384), draw(512, 16384), 0};
+    const double ratio = std::pow(point.m / 1024, 0.1) * std::pow(point.k / 4096, -0.05) * 1.2;
+    first.push_back(1e-12 * point.m * point.n * point.k);
+    point.seconds = first.back() * ratio;
+    points.push_back(point);
+  }
+  const GemmRatio fitted = fit_gemm_ratio(points, first, 108);
+  for (const double m : {100.0, 1000.0, 3000.0}) {
+    CHECK(gemm_ratio(fitted, m, 3000, 5000) ==
+          doctest::Approx(std::pow(m / 1024, 0.1) * std::pow(5000.0 / 4096, -0.05) * 1.2)
+              .epsilon(0.02));
+  }
+}
+
+TEST_CASE("forms of a GPU are fitted to tiny and constant series too") {
+  for (const int count : {1, 2, 3, 5}) {
+    CAPTURE(count);
+    Series series{gemm(1024, 1024), {}};
+    for (int i = 1; i <= count; ++i) {
+      series.points.push_back({padded(1, 64 * i), 1e-5});
+    }
+    for (const Candidate& candidate : candidates_for(series.op, 108)) {
+      const OpCost cost = fit_form(candidate, series.op, series.points);
+      CHECK(evaluate(cost, series.op, padded(1, 64)).seconds ==
+            doctest::Approx(1e-5).epsilon(0.05));
+    }
   }
 }
 

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace stepsim {
+
+/// A smooth curve through noisy points: Gaussian process regression of y over x.
+///
+/// The covariance of two points is a sum: a constant (the curve's level), a slow part and a quick
+/// part over |log x - log x'|, and, where the work is done in blocks of `step`, a part that is
+/// equal within a block and fades over neighbouring ones. Far from all points the curve goes back
+/// to y = 0, so y should be a logarithm of a ratio to some first estimate.
+/// Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), 2.2.
+class Smoother {
+ public:
+  /// Args:
+  ///     x: [point], positive.
+  ///     y: [point].
+  ///     noise: [point] Standard deviation of y, positive.
+  ///     step: Width of a block in x; 0 = no blocks.
+  Smoother(std::vector<double> x,
+           std::span<const double> y,
+           std::span<const double> noise,
+           double step);
+
+  [[nodiscard]] double at(double x) const;
+
+  /// Logarithm of the density of y under this model, up to a constant.
+  [[nodiscard]] double log_likelihood() const { return log_likelihood_; }
+
+ private:
+  [[nodiscard]] double covariance(double x, double log_x, std::size_t point) const;
+
+  std::vector<double> x_;
+  std::vector<double> log_x_;
+  std::vector<double> weights_;  ///< [point] Of its covariance with x.
+  double step_;
+  double log_likelihood_ = 0;
+};
+
+}  // namespace stepsim

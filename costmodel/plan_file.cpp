@@ -59,7 +59,7 @@ void append_row(std::string& text, const MicroBatch& row) {
                           : fmt::format(R"("target_lengths":[{}],)", fmt::join(row.targets, ","));
   fmt::format_to(std::back_inserter(text),
                  R"({{"step":{},"rank":{},"micro_batch":{},"samples":[{}],"lengths":[{}],{}{})"
-                 R"("max_length":{},"useful_tokens":{},"padded_tokens":{},"loss_scale":{}}})"
+                 R"("max_length":{},"useful_tokens":{},"padded_tokens":{},{}"loss_scale":{}}})"
                  "\n",
                  row.step,
                  row.rank,
@@ -71,6 +71,9 @@ void append_row(std::string& text, const MicroBatch& row) {
                  shape.max_length,
                  shape.useful_tokens,
                  shape.padded_tokens(),
+                 row.sequences.empty()
+                     ? ""
+                     : fmt::format(R"("sequences":[{}],)", fmt::join(row.sequences, ",")),
                  json_number(row.loss_scale));
 }
 
@@ -133,17 +136,23 @@ void check_total(JsonReader& row, std::string_view key, std::int64_t from_length
   }
 }
 
+void check_lengths(JsonReader& row,
+                   std::string_view key,
+                   const std::vector<std::int64_t>& lengths) {
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 1 || lengths[i] > kLongestSample) {
+      row.fail(key, i, fmt::format("{} is outside 1..{}", lengths[i], kLongestSample));
+    }
+  }
+}
+
 /// One length a sample.
 std::vector<std::int64_t> read_lengths(JsonReader& row, std::string_view key, std::size_t samples) {
   std::vector<std::int64_t> lengths = row.integers(key);
   if (lengths.size() != samples) {
     row.fail(key, fmt::format("{} lengths for {} samples", lengths.size(), samples));
   }
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    if (lengths[i] < 1 || lengths[i] > kLongestSample) {
-      row.fail(key, i, fmt::format("{} is outside 1..{}", lengths[i], kLongestSample));
-    }
-  }
+  check_lengths(row, key, lengths);
   return lengths;
 }
 
@@ -177,6 +186,14 @@ MicroBatch read_row(JsonReader row, const Plan& plan) {
     batch.targets = read_lengths(row, "target_lengths", batch.samples.size());
   }
   batch.offsets = read_offsets(row, batch.lengths);
+  if (row.has("sequences")) {
+    batch.sequences = row.integers("sequences");
+    check_lengths(row, "sequences", batch.sequences);
+    const std::int64_t tokens = batch_shape(batch.lengths).useful_tokens;
+    if (batch.shape().useful_tokens != tokens) {
+      row.fail("sequences", fmt::format("their sum is not that of the lengths ({})", tokens));
+    }
+  }
   const BatchShape shape = batch.shape();
   check_total(row, "max_length", shape.max_length);
   check_total(row, "useful_tokens", shape.useful_tokens);

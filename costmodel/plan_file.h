@@ -20,8 +20,14 @@ struct MicroBatch {
   /// Where each part starts in its sample; same order. Empty: whole samples.
   std::vector<std::int64_t> offsets = {};
   std::vector<std::int64_t> targets = {};  ///< Their second lengths; empty: there are none.
+  /// What attention runs over, where that is not the samples: rows packed with several, or merged
+  /// documents. Their lengths have the same sum.
+  std::vector<std::int64_t> sequences = {};
 
-  [[nodiscard]] BatchShape shape() const { return batch_shape(lengths); }
+  [[nodiscard]] const std::vector<std::int64_t>& attended() const {
+    return sequences.empty() ? lengths : sequences;
+  }
+  [[nodiscard]] BatchShape shape() const { return batch_shape(attended()); }
   bool operator==(const MicroBatch&) const = default;
 };
 

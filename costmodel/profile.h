@@ -85,6 +85,9 @@ struct Profile {
 /// Written to a temporary name and renamed. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);
 
+/// Whether attention's cost counts the empty blocks of a varlen grid.
+[[nodiscard]] bool prices_empty_blocks(const Profile& profile);
+
 /// Mean error of a shape that was never measured: roofline sums on A100, one model left out of the
 /// fit (NeuSight's labels).
 inline constexpr double kUnseenShapeError = 0.065;

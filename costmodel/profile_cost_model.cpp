@@ -36,6 +36,14 @@ std::string_view variable_name(const OpCost& cost, const Op& op) {
 
 }  // namespace
 
+bool prices_empty_blocks(const Profile& profile) {
+  return std::any_of(profile.ops.begin(), profile.ops.end(), [](const OpCost& cost) {
+    const auto& features = cost.features;
+    return cost.op_class == OpClass::Attention &&
+           std::find(features.begin(), features.end(), "empty_blocks") != features.end();
+  });
+}
+
 ProfileCostModel::ProfileCostModel(Profile profile, double max_extrapolation)
     : profile_(std::move(profile)), max_extrapolation_(max_extrapolation) {
   for (std::size_t i = 0; i < profile_.ops.size(); ++i) {

@@ -55,6 +55,33 @@ void fill(MicroBatch& batch, const std::vector<Piece>& pieces, const PolicyInput
   }
 }
 
+/// Full rows of a batch's tokens, and what is left.
+std::vector<std::int64_t> rows_of(const std::vector<std::int64_t>& lengths, std::int64_t row) {
+  const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(tokens / row), row);
+  if (tokens % row > 0) {
+    rows.push_back(tokens % row);
+  }
+  return rows;
+}
+
+/// MicroBatch::sequences of a batch of samples of these lengths.
+std::vector<std::int64_t> sequences_of(const Scenario& scenario,
+                                       const PolicySpec& policy,
+                                       const std::vector<std::int64_t>& lengths) {
+  if (policy.row_length > 0) {
+    return rows_of(lengths, policy.row_length);
+  }
+  std::vector<std::int64_t> sequences;
+  if (is_varlen(scenario)) {
+    const auto fitted = sequences_in_slots(lengths, scenario.varlen).value();
+    for (const Sequence& sequence : fitted) {
+      sequences.push_back(sequence.length);
+    }
+  }
+  return sequences.size() < lengths.size() ? sequences : std::vector<std::int64_t>();
+}
+
 /// Appends one optimizer step: `batches` [micro-batch][rank]. A rank that has run out of inputs
 /// inside join() gets an empty batch.
 void add_step(const Scenario& scenario,
@@ -79,7 +106,8 @@ void add_step(const Scenario& scenario,
       if (!joined(rank)) {
         fill(batch, batches[m][rank], data);
       }
-      shapes.push_back(batch.shape());
+      shapes.push_back(batch_shape(batch.lengths));
+      batch.sequences = sequences_of(scenario, policy, batch.lengths);
       made[rank].push_back(std::move(batch));
     }
     const auto scales = loss_scales(policy.weighting, shapes);
@@ -108,6 +136,17 @@ bool plans_by_time(const Scenario& scenario, const PolicySpec& policy) {
     return policy.parameters.text("cost") == "step_time";
   }
   return policy.kind == "planner" && (scenario.times || !scenario.profile.empty());
+}
+
+/// Lengths of the data set as they run: a varlen call cuts them, unless the policy does.
+std::vector<std::int64_t> run_lengths(const Scenario& scenario,
+                                      const PolicySpec& policy,
+                                      const std::vector<std::int64_t>& lengths) {
+  return named(policy, [&] {
+    return is_varlen(scenario) && !make_policy(policy).cuts()
+               ? cut_lengths(lengths, scenario.varlen)
+               : lengths;
+  });
 }
 
 /// What a policy sees of the scenario. Only a policy that plans by time has the profile read.
@@ -175,15 +214,27 @@ std::vector<std::int64_t> data_lengths(const Scenario& scenario, const PolicySpe
   return generate_lengths(policy.lengths ? *policy.lengths : scenario.lengths, scenario.samples);
 }
 
-TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy) {
-  const std::vector<std::int64_t> lengths = data_lengths(scenario, policy);
+EpochEffects plan_effects(const Scenario& of_all_policies, const PolicySpec& policy) {
+  const Scenario scenario = with_attention_of(policy, of_all_policies);
+  const std::vector<std::int64_t> all_lengths = data_lengths(scenario, policy);
+  const std::vector<std::int64_t> lengths = run_lengths(scenario, policy, all_lengths);
   const std::vector<std::int64_t> targets = data_targets(scenario, lengths);
   const PolicyInput input = policy_input(scenario, policy, lengths, targets);
-  return named(policy, [&] { return training_effects(make_policy(policy).epoch(input), input); });
+  return named(policy, [&] {
+    EpochPlan epoch = make_policy(policy).epoch(input);
+    EpochEffects effects;
+    if (is_varlen(scenario)) {
+      effects.varlen = fit_into_slots(epoch, all_lengths, scenario.varlen, scenario.model.causal);
+    }
+    effects.training = training_effects(epoch, input);
+    return effects;
+  });
 }
 
-Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
-  const std::vector<std::int64_t> lengths = data_lengths(scenario, policy);
+Plan make_plan(const Scenario& of_all_policies, const PolicySpec& policy) {
+  const Scenario scenario = with_attention_of(policy, of_all_policies);
+  const std::vector<std::int64_t> all_lengths = data_lengths(scenario, policy);
+  const std::vector<std::int64_t> lengths = run_lengths(scenario, policy, all_lengths);
   const BatchingPolicy planner = named(policy, [&] { return make_policy(policy); });
   if (!planner.cuts()) {
     for (const std::int64_t length : lengths) {
@@ -194,7 +245,12 @@ Plan make_plan(const Scenario& scenario, const PolicySpec& policy) {
   const PolicyInput input = policy_input(scenario, policy, lengths, targets);
   const auto micro_batches = static_cast<std::size_t>(scenario.ddp.accumulation_steps);
   const auto batches = named(policy, [&] {
-    return plan_steps(planner, input, scenario.steps * scenario.ddp.accumulation_steps);
+    return plan_steps(
+        planner, input, scenario.steps * scenario.ddp.accumulation_steps, [&](EpochPlan& epoch) {
+          if (is_varlen(scenario)) {
+            (void)fit_into_slots(epoch, all_lengths, scenario.varlen, scenario.model.causal);
+          }
+        });
   });
   for (const RankBatches& step : batches) {
     for (const auto& batch : step) {

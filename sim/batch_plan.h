@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "costmodel/plan_file.h"
 #include "sim/batching/training_effects.h"
+#include "sim/batching/varlen_epoch.h"
 #include "sim/scenario.h"
 
 namespace stepsim {
@@ -20,8 +23,13 @@ struct BucketLists {
 /// policy plans by time, a profile that is missing or lacks a cost.
 [[nodiscard]] Plan make_plan(const Scenario& scenario, const PolicySpec& policy);
 
-/// What the policy does to training in one epoch of the data. Raises InputError as make_plan().
-[[nodiscard]] TrainingEffects plan_effects(const Scenario& scenario, const PolicySpec& policy);
+/// What a policy does in one epoch of the data.
+struct EpochEffects {
+  TrainingEffects training;
+  std::optional<VarlenUse> varlen;  ///< With varlen attention.
+};
+/// Raises InputError as make_plan().
+[[nodiscard]] EpochEffects plan_effects(const Scenario& scenario, const PolicySpec& policy);
 
 /// Lengths of the data set this policy sees (its own, else the scenario's).
 [[nodiscard]] std::vector<std::int64_t> data_lengths(const Scenario& scenario,

@@ -101,7 +101,7 @@ std::vector<OpBlame> mean_ops(const Run& run) {
   for (const MicroBatch& batch : plan.micro_batches) {
     if (batch.step >= plan.warmup_steps) {
       const std::vector<double> one =
-          run.model().seconds_by_group(run.model().price(batch.shape()));
+          run.model().seconds_by_group(run.model().price(run.shape_of(batch)));
       seconds.resize(one.size());
       std::transform(one.begin(), one.end(), seconds.begin(), seconds.begin(), std::plus<>());
     }

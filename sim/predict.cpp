@@ -50,16 +50,18 @@ void add_communication(const StepTimeline& timeline, double steps, double& busy,
 }
 
 /// One rank's row: its micro-batches together.
-RankStepResult row_of(std::span<const MicroBatch> batches, const RankTimeline& times) {
+RankStepResult row_of(const Run& run,
+                      std::span<const MicroBatch> batches,
+                      const RankTimeline& times) {
   RankStepResult row;
   row.step = batches.front().step;
   row.rank = batches.front().rank;
   for (const MicroBatch& batch : batches) {
     const BatchShape shape = batch.shape();
-    row.samples += shape.samples;
+    row.samples += static_cast<std::int64_t>(batch.samples.size());
     row.max_length = std::max(row.max_length, shape.max_length);
     row.useful_tokens += shape.useful_tokens;
-    row.padded_tokens += shape.padded_tokens();
+    row.padded_tokens += run.model().input_tokens(shape);
   }
   row.start_ms = to_ms(times.start.time_since_epoch());
   row.data_ms = to_ms(times.data_end - times.start);
@@ -106,7 +108,7 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
     for (const RankTimeline& rank : timeline.ranks) {
       const std::span<const MicroBatch> batches(&run.plan().micro_batches[index], micro_batches);
       index += micro_batches;
-      RankStepResult row = row_of(batches, rank);
+      RankStepResult row = row_of(run, batches, rank);
       add_memory(memory, capacity, batches, row, prediction);
       prediction.steps.push_back(row);
     }
@@ -185,6 +187,24 @@ void add_noise(const Run& run, int runs, StepTimeSummary& times) {
            quantile(means, 0.95)};
 }
 
+void add_varlen_warning(const Run& run, Prediction& prediction) {
+  const bool known = prices_empty_blocks(run.profile());
+  const bool given = run.scenario().varlen.empty_block_seconds.has_value();
+  const auto& batches = run.plan().micro_batches;
+  const bool any = std::any_of(batches.begin(), batches.end(), [&](const MicroBatch& batch) {
+    return run.shape_of(batch).empty_blocks > 0;
+  });
+  if (any && !known && !given) {
+    prediction.warnings.emplace_back(
+        "the empty blocks of varlen attention's grid cost nothing here: neither the profile nor "
+        "varlen.empty_block says what one takes");
+  }
+  if (known && given) {
+    prediction.warnings.emplace_back(
+        "varlen.empty_block is not used: the profile prices empty blocks itself");
+  }
+}
+
 void add_warnings(const Run& run, Prediction& prediction) {
   std::string unseen;
   for (const ExtrapolationNote& note : run.model().notes()) {
@@ -200,6 +220,9 @@ void add_warnings(const Run& run, Prediction& prediction) {
     prediction.warnings.push_back(
         "priced by the general form of the class, since the profile never measured these sizes: " +
         unseen);
+  }
+  if (is_varlen(run.scenario())) {
+    add_varlen_warning(run, prediction);
   }
   if (!prediction.out_of_memory.empty()) {
     prediction.warnings.push_back("out of memory: " + prediction.out_of_memory);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/batching/training_effects.h"
+#include "sim/batching/varlen_epoch.h"
 #include "sim/ddp/step.h"
 
 namespace stepsim {
@@ -80,6 +81,7 @@ struct Prediction {
   std::vector<StepTimeline> timelines;          ///< [step], when asked for.
   std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.
+  std::optional<VarlenUse> varlen;              ///< Likewise, with varlen attention.
   std::vector<std::string> collective_sources;  ///< "all_reduce: measured table, 8 ranks", …
   std::vector<std::string> warnings;
   std::string out_of_memory;                ///< Empty, or which step and rank would not fit.

@@ -31,9 +31,11 @@ double sd_of_mean_absolute(double error) {
 
 PricedModel::PricedModel(const Scenario& scenario,
                          const CostModel& costs,
-                         const CollectivePricer& pricer)
+                         const CollectivePricer& pricer,
+                         double empty_block_seconds)
     : costs_(costs),
       pricer_(pricer),
+      empty_block_seconds_(empty_block_seconds),
       scenario_(scenario),
       ranks_(scenario.ranks),
       nodes_(nodes_of(scenario)),
@@ -82,7 +84,13 @@ double PricedModel::priced(const Op& op, const BatchShape& batch, std::size_t* g
     note.factor = std::max(note.factor, cost.extrapolation);
     note.unseen_shape = note.unseen_shape || cost.unseen_shape;
   }
-  return cost.seconds;
+  const bool has_grid = op.op_class == OpClass::Attention && op.varlen;
+  return cost.seconds +
+         (has_grid ? empty_block_seconds_ * feature_value("empty_blocks", op, batch) : 0);
+}
+
+std::int64_t PricedModel::input_tokens(const BatchShape& batch) const {
+  return is_varlen(scenario_) ? batch.useful_tokens : batch.padded_tokens();
 }
 
 const PricedBatch& PricedModel::price(const BatchShape& batch) {
@@ -91,7 +99,8 @@ const PricedBatch& PricedModel::price(const BatchShape& batch) {
     return found->second;
   }
   PricedBatch priced_batch;
-  priced_batch.collate = priced(collate_op(), batch, &collate_group_);
+  const BatchShape flat{1, batch.useful_tokens, batch.useful_tokens};
+  priced_batch.collate = priced(collate_op(), is_varlen(scenario_) ? flat : batch, &collate_group_);
   for (std::size_t i = 0; i < forward_.size(); ++i) {
     priced_batch.forward.push_back(priced(forward_[i], batch, &forward_group_[i]));
   }
@@ -243,7 +252,7 @@ MicroBatchWork PricedModel::micro_batch(const PricedBatch& batch,
   if (scenario_.host.copy_bytes_per_s > 0) {
     // Token ids and the mask, 8 bytes each.
     work.copy_input.launch = to_duration(launch_seconds_);
-    work.copy_input.work = to_duration(16 * static_cast<double>(shape.padded_tokens()) /
+    work.copy_input.work = to_duration(16 * static_cast<double>(input_tokens(shape)) /
                                        scenario_.host.copy_bytes_per_s);
   }
   return work;

@@ -53,7 +53,14 @@ struct CostFactors {
 /// The ops of a scenario's step with their prices, and their folding into the simulator's input.
 class PricedModel {
  public:
-  PricedModel(const Scenario& scenario, const CostModel& costs, const CollectivePricer& pricer);
+  /// `empty_block_seconds`: of one empty block of varlen attention, beside what `costs` says.
+  PricedModel(const Scenario& scenario,
+              const CostModel& costs,
+              const CollectivePricer& pricer,
+              double empty_block_seconds = 0);
+
+  /// Tokens that are loaded and embedded: the padded ones, with varlen attention the useful ones.
+  [[nodiscard]] std::int64_t input_tokens(const BatchShape& batch) const;
 
   /// Prices are kept by shape: variable-length plans repeat shapes often.
   const PricedBatch& price(const BatchShape& batch);
@@ -101,6 +108,7 @@ class PricedModel {
 
   const CostModel& costs_;
   const CollectivePricer& pricer_;
+  double empty_block_seconds_;
   const Scenario& scenario_;
   int ranks_;
   int nodes_;

@@ -88,6 +88,11 @@ double compute_seconds(const PricedBatch& batch) {
   return sum;
 }
 
+/// The scenario's, unless the profile prices empty blocks itself.
+double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
+  return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
+}
+
 EngineRules engine_rules(const Scenario& scenario, const SyncOptions& sync, bool record_spans) {
   EngineRules rules;
   rules.communicators = ddp_communicators(sync, scenario.ranks);
@@ -142,14 +147,15 @@ Run::Run(const Scenario& scenario,
          const PolicySpec& policy,
          const Profile& profile,
          const Counterfactual& counterfactual)
-    : scenario_(changed(scenario, counterfactual)),
+    : scenario_(changed(with_attention_of(policy, scenario), counterfactual)),
       profile_(profile),
       counterfactual_(counterfactual),
       plan_(make_plan(scenario_, policy)),
       costs_(cost_model(scenario_, profile_)),
       pricer_(std::make_unique<CollectivePricer>(
           profile_, scenario_.topology, pricer_limits(scenario_))),
-      model_(std::make_unique<PricedModel>(scenario_, *costs_, *pricer_)),
+      model_(std::make_unique<PricedModel>(
+          scenario_, *costs_, *pricer_, empty_block_seconds(scenario_, profile_))),
       plain_(is_plain(scenario_)) {
   const BucketLists lists = bucket_lists(scenario_);
   buckets_ = {lists.initial, lists.rebuilt};
@@ -161,7 +167,7 @@ Run::Run(const Scenario& scenario,
     rebuilt_ = model_->bucket_costs(lists.rebuilt);
   }
   for (const MicroBatch& batch : plan_.micro_batches) {
-    batches_.push_back(&model_->price(batch.shape()));
+    batches_.push_back(&model_->price(shape_of(batch)));
   }
   add_skew();
   balance();
@@ -172,6 +178,14 @@ Run::Run(const Scenario& scenario,
   all_reduce_spread_ =
       pricer_->spread(CollectiveKind::AllReduce, scenario_.ranks, nodes_of(scenario_));
   jitter_ = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
+}
+
+BatchShape Run::shape_of(const MicroBatch& batch) const {
+  BatchShape shape = batch_shape(batch.attended(), scenario_.model.window);
+  if (is_varlen(scenario_)) {
+    shape.empty_blocks = empty_blocks(batch.attended(), scenario_.varlen);
+  }
+  return shape;
 }
 
 /// Rank r has 1 + skew r / (ranks - 1) times the work of its batches.
@@ -313,14 +327,14 @@ RankWork StepPlayer::rank_work(int rank) {
   for (int m = 0; m < micro_batches; ++m) {
     const std::size_t batch =
         (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(m);
-    const BatchShape shape = run_.plan_.micro_batches[batch].shape();
+    const BatchShape shape = run_.shape_of(run_.plan_.micro_batches[batch]);
     MicroBatchWork one = run_.model_->micro_batch(
         *run_.batches_[batch], shape, factors_, work.factor * run_.batch_factor_[batch]);
     one.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
     add_op_jitter(one.forward);
     add_op_jitter(one.backward);
-    Duration load =
-        loader_.cost(static_cast<std::int64_t>(step_) * micro_batches + m, shape.padded_tokens());
+    Duration load = loader_.cost(static_cast<std::int64_t>(step_) * micro_batches + m,
+                                 run_.model_->input_tokens(shape));
     if (noise_ != nullptr && noise.loader_stall_probability > 0 &&
         noise_->uniform() < noise.loader_stall_probability) {
       load += noise.loader_stall;
@@ -360,7 +374,7 @@ StepTimeline StepPlayer::play_program() {
     const std::size_t per_step = at(scenario.ranks) * at(ddp.accumulation_steps);
     for (std::size_t i = 0; i < per_step; ++i) {
       const BatchShape shape = run_.plan_.micro_batches[at(step_) * per_step + i].shape();
-      rows += static_cast<double>(shape.padded_tokens());
+      rows += static_cast<double>(run_.model_->input_tokens(shape));
     }
     constexpr double kIndexBytes = 8;
     step.sparse_bytes =

@@ -45,6 +45,8 @@ class Run {
   [[nodiscard]] const Profile& profile() const { return profile_; }
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] PricedModel& model() const { return *model_; }
+  /// What a batch of the plan costs by.
+  [[nodiscard]] BatchShape shape_of(const MicroBatch& batch) const;
   /// Neither options nor noise need more than the max-plus recurrence.
   [[nodiscard]] bool plain() const { return plain_; }
 

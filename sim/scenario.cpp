@@ -42,6 +42,12 @@ int nodes_of(const Scenario& scenario) {
              : 1;
 }
 
+Scenario with_attention_of(const PolicySpec& policy, Scenario scenario) {
+  scenario.model.attention = policy.attention.value_or(scenario.model.attention);
+  scenario.varlen = policy.varlen.value_or(scenario.varlen);
+  return scenario;
+}
+
 const PolicySpec& find_policy(const Scenario& scenario, const std::string& name) {
   if (name.empty() && !scenario.policies.empty()) {
     return scenario.policies.front();

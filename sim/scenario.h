@@ -30,7 +30,8 @@ namespace stepsim {
 //                all_reduce = { sizes = ["1 MiB", …], times = ["0.118 ms", …] }
 //   [model]      preset = "gpt2-small" and any key that differs from it; or kind = "gpt2" with
 //                layers, hidden, heads, kv_heads, ffn, vocab, max_length, classes,
-//                tied_embeddings, causal, window, dtype, parameter_dtype, attention, name;
+//                tied_embeddings, causal, window, dtype, parameter_dtype, attention, name,
+//                varlen = { max_num_docs, max_seq_len, overflow, block_rows, empty_block };
 //                checkpointing, parameters (stated number, for published figures only)
 //   [ddp]        bucket_cap = "25 MiB", first_bucket_cap, bucket_caps, last_bucket_cap, torch,
 //                bucket_rule, overlap, gradient_as_bucket_view, set_to_none,
@@ -49,7 +50,7 @@ namespace stepsim {
 //                  cap,
 //                sampler = { kind = "python|distributed", shuffle, seed, drop_last }
 //   [[policy]]   name, kind and the kind's parameters (stepsim policies lists them),
-//                weighting = "none|sample|token", lengths
+//                weighting = "none|sample|token", lengths, attention, varlen, row_length
 //   [[published]] figure, value = "280 GB", source, note and the figure's conditions
 //
 // Sizes are texts with KiB, MiB, GiB or integers in bytes. Seeds that are left out are the
@@ -168,6 +169,7 @@ struct Scenario {
   bool gloo = false;
 
   TransformerConfig model;
+  VarlenCall varlen;                   ///< Where attention is varlen.
   std::int64_t stated_parameters = 0;  ///< For published figures; 0: counted from the tensors.
   DdpOptions ddp;
   Interference interference;
@@ -193,6 +195,10 @@ struct Scenario {
 /// Nodes that the ranks fill.
 [[nodiscard]] int nodes_of(const Scenario& scenario);
 
+[[nodiscard]] inline bool is_varlen(const Scenario& scenario) {
+  return scenario.model.attention == AttentionKind::Varlen;
+}
+
 /// Most steps and ranks of a scenario.
 inline constexpr int kMaxSteps = 1'000'000;
 inline constexpr int kMaxRanks = 65'536;
@@ -208,6 +214,9 @@ inline constexpr int kMaxRanks = 65'536;
 [[nodiscard]] Scenario parse_scenario(const std::string& text,
                                       const std::string& path,
                                       std::span<const std::string> overrides = {});
+
+/// The scenario with the policy's own attention in place of the model's.
+[[nodiscard]] Scenario with_attention_of(const PolicySpec& policy, Scenario scenario);
 
 /// The policy of that name; with an empty name the first one. Raises InputError.
 [[nodiscard]] const PolicySpec& find_policy(const Scenario& scenario, const std::string& name);

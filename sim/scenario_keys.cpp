@@ -43,11 +43,15 @@ std::vector<std::string> target_keys() {
   return keys;
 }
 
+std::vector<std::string> varlen_keys() {
+  return {"max_num_docs", "max_seq_len", "overflow", "block_rows", "empty_block"};
+}
+
 std::vector<std::string> policy_keys() {
   std::vector<std::string> keys = {"name", "kind"};
   const auto parameters = policy_parameter_names();
   keys.insert(keys.end(), parameters.begin(), parameters.end());
-  keys.insert(keys.end(), {"weighting", "lengths"});
+  keys.insert(keys.end(), {"weighting", "lengths", "attention", "varlen", "row_length"});
   return keys;
 }
 
@@ -77,7 +81,8 @@ const std::vector<TableKeys>& all_tables() {
       {"model", {"preset", "kind", "name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab",
                  "max_length", "classes", "tied_embeddings", "causal", "window", "dtype",
                  "parameter_dtype", "attention", "checkpointing", "parameters", "buffers", "block_elements",
-                 "sparse_embeddings"}},
+                 "sparse_embeddings", "varlen"}},
+      {"model.varlen", varlen_keys()},
       {"ddp", {"bucket_cap", "first_bucket_cap", "bucket_caps", "last_bucket_cap", "bucket_rule",
                "overlap", "torch", "gradient_as_bucket_view", "set_to_none",
                "find_unused_parameters", "unused_parameters", "static_graph", "broadcast_buffers",
@@ -108,6 +113,7 @@ const std::vector<TableKeys>& all_tables() {
       {"data.targets.mixture.log_normal", {"mu", "sigma", "min", "max"}},
       {"data.sampler", {"kind", "shuffle", "seed", "drop_last"}},
       {"policy", policy_keys()},
+      {"policy.varlen", varlen_keys()},
       {"policy.lengths", length_keys()},
       {"policy.lengths.log_normal", {"mu", "sigma", "min", "max"}},
       {"policy.lengths.mixture", mixture_keys()},

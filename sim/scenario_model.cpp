@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "costmodel/model_presets.h"
@@ -97,6 +99,29 @@ void check_model(const TomlReader& table, const TransformerConfig& model) {
 
 }  // namespace
 
+VarlenCall read_varlen(const TomlReader& owner, const VarlenCall& otherwise) {
+  VarlenCall call = otherwise;
+  if (!owner.has("varlen")) {
+    return call;
+  }
+  const TomlReader table = owner.table("varlen");
+  call.max_num_docs = table.integer_or("max_num_docs", call.max_num_docs, 1, kMaxSize);
+  call.max_seq_len = table.integer_or("max_seq_len", call.max_seq_len, 1, kMaxSampleLength);
+  call.block_rows = table.integer_or("block_rows", call.block_rows, 1, kMaxSize);
+  if (table.has("overflow")) {
+    const std::string name = read_choice(table, "overflow", "error", overflow_names());
+    const auto names = overflow_names();
+    call.overflow =
+        static_cast<Overflow>(std::find(names.begin(), names.end(), name) - names.begin());
+  }
+  if (table.has("empty_block")) {
+    call.empty_block_seconds = table.parsed("empty_block", [](const std::string& text) {
+      return parse_quantity(text, Dimension::Time).value;
+    });
+  }
+  return call;
+}
+
 void read_model(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "model");
   TransformerConfig model = start_of(table);
@@ -120,6 +145,7 @@ void read_model(const TomlReader& root, Scenario& scenario) {
         table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
   }
   check_model(table, model);
+  scenario.varlen = read_varlen(table, {});
   scenario.stated_parameters = table.integer_or("parameters", 0, 1);
   scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
   scenario.model = model;

@@ -78,6 +78,30 @@ PolicyParameters read_parameters(const TomlReader& table, const PolicyInfo& info
   return parameters;
 }
 
+/// The policy's own attention, and what only one kind of attention has.
+void read_attention(const TomlReader& table, const Scenario& scenario, PolicySpec& spec) {
+  const TransformerConfig& model = scenario.model;
+  if (table.has("attention")) {
+    spec.attention =
+        table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
+  }
+  const bool varlen = spec.attention.value_or(model.attention) == AttentionKind::Varlen;
+  if (table.has("varlen")) {
+    if (!varlen) {
+      table.fail("varlen", "only applies to attention = \"varlen\"");
+    }
+    spec.varlen = read_varlen(table, scenario.varlen);
+  }
+  if (table.has("row_length")) {
+    if (varlen) {
+      table.fail("row_length",
+                 "attention = \"varlen\" has no rows; expected \"dense\" or \"flash\"");
+    }
+    spec.row_length =
+        table.integer("row_length", 1, model.max_length > 0 ? model.max_length : kMaxSampleLength);
+  }
+}
+
 PolicySpec read_policy(const TomlReader& unnamed,
                        const TomlValue& value,
                        const Scenario& scenario) {
@@ -90,6 +114,7 @@ PolicySpec read_policy(const TomlReader& unnamed,
       table.parsed("kind", [](const std::string& kind) { return std::cref(policy_info(kind)); });
   spec.parameters = read_parameters(table, info);
   spec.weighting = read_choice(table, "weighting", "none", weightings());
+  read_attention(table, scenario, spec);
   if (table.has("lengths")) {
     spec.lengths = read_lengths(table.table("lengths"), scenario);
     if (scenario.samples == 0 && !has_own_count(*spec.lengths)) {
@@ -135,6 +160,14 @@ void read_policies(const TomlReader& root, Scenario& scenario) {
   const auto& all = scenario.policies;
   if (std::any_of(all.begin(), all.end(), takes_whole_samples)) {
     check_longest(root.table("data").table("lengths"), scenario.lengths, scenario);
+  }
+  const auto is_varlen = [&](const PolicySpec& policy) {
+    return policy.attention.value_or(scenario.model.attention) == AttentionKind::Varlen;
+  };
+  const TomlReader model = root.table("model");
+  if (model.has("varlen") &&
+      std::none_of(scenario.policies.begin(), scenario.policies.end(), is_varlen)) {
+    model.fail("varlen", "only applies to attention = \"varlen\", which no policy has");
   }
 }
 

@@ -37,6 +37,10 @@ void read_collectives(const TomlReader& root, Scenario& scenario);
 /// [model]: a preset with changes, or a family by its sizes.
 void read_model(const TomlReader& root, Scenario& scenario);
 
+/// A table `varlen`, of the model or of a policy; `otherwise` without the table, and for what it
+/// leaves out.
+[[nodiscard]] VarlenCall read_varlen(const TomlReader& owner, const VarlenCall& otherwise);
+
 /// [data], after [cluster] and [model].
 void read_data(const TomlReader& root, Scenario& scenario);
 

@@ -94,8 +94,8 @@ class LiveRank {
         }
       }
     }
-    static_cast<void>(backend_.time_step(most_tokens->lengths));
-    static_cast<void>(backend_.time_step(most_scores->lengths));
+    static_cast<void>(backend_.time_step(most_tokens->attended()));
+    static_cast<void>(backend_.time_step(most_scores->attended()));
     backend_.barrier();
   }
 
@@ -127,7 +127,7 @@ class LiveRank {
     const double start = cpu::clock_seconds();
     const double cpu_start = cpu::thread_cpu_seconds();
     const TrainerStep parts =
-        backend_.trainer().step(batch.lengths, batch.loss_scale, &reducer, nullptr);
+        backend_.trainer().step(batch.attended(), batch.loss_scale, &reducer, nullptr);
     const double end = cpu::clock_seconds();
     const double cpu_end = cpu::thread_cpu_seconds();
     if (!std::isfinite(parts.loss)) {

@@ -21,9 +21,11 @@ void check_epoch(const EpochBatches& epoch, const PolicyInput& input) {
 
 }  // namespace
 
-std::vector<std::vector<std::vector<Piece>>> plan_steps(const BatchingPolicy& policy,
-                                                        const PolicyInput& input,
-                                                        int steps) {
+std::vector<std::vector<std::vector<Piece>>> plan_steps(
+    const BatchingPolicy& policy,
+    const PolicyInput& input,
+    int steps,
+    const std::function<void(EpochPlan&)>& revise) {
   if (steps < 1) {
     throw InputError(fmt::format("steps: {} is below 1", steps));
   }
@@ -33,8 +35,11 @@ std::vector<std::vector<std::vector<Piece>>> plan_steps(const BatchingPolicy& po
                                  input.ranks,
                                  input.lengths.size()));
   }
-  const EpochPlan epoch = policy.epoch(input);
+  EpochPlan epoch = policy.epoch(input);
   check_epoch(epoch.batches, input);
+  if (revise) {
+    revise(epoch);
+  }
   std::vector<std::vector<std::vector<Piece>>> plan(static_cast<std::size_t>(steps));
   for (std::size_t step = 0; step < plan.size(); ++step) {
     for (const auto& batches : epoch.batches) {

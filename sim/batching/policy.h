@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "costmodel/batch_shape.h"
+#include "costmodel/transformer.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/piece.h"
 #include "sim/batching/policy_parameters.h"
 #include "sim/batching/sampler.h"
+#include "sim/batching/varlen.h"
 
 namespace stepsim {
 
@@ -24,6 +26,11 @@ struct PolicySpec {
   PolicyParameters parameters;          ///< Those the scenario gives.
   std::string weighting = "none";       ///< "none", "sample", "token": loss_scale of the plan.
   std::optional<LengthSource> lengths;  ///< In place of the scenario's (a uniform reference case).
+  std::optional<AttentionKind> attention;  ///< In place of the model's.
+  std::optional<VarlenCall> varlen;        ///< In place of the model's.
+  /// A batch's samples stand after one another, in rows of this many tokens that are attended as
+  /// one; 0: each sample is a row.
+  std::int64_t row_length = 0;
 };
 
 /// Nanoseconds that one rank computes on a batch of this shape.
@@ -100,12 +107,14 @@ class BatchingPolicy {
 ///
 /// Step t executes batch t modulo the rank's number of batches, as the token-skew lab does: a rank
 /// that has used its epoch up starts the same batches again, without a new shuffle and without
-/// waiting for the others.
+/// waiting for the others. `revise`, where given, changes the epoch before.
 /// Raises:
 ///     InputError: steps < 1, more ranks than samples, or a rank without a batch (drop_last).
-[[nodiscard]] std::vector<std::vector<std::vector<Piece>>> plan_steps(const BatchingPolicy& policy,
-                                                                      const PolicyInput& input,
-                                                                      int steps);
+[[nodiscard]] std::vector<std::vector<std::vector<Piece>>> plan_steps(
+    const BatchingPolicy& policy,
+    const PolicyInput& input,
+    int steps,
+    const std::function<void(EpochPlan&)>& revise = {});
 
 /// 64-bit FNV-1a of a plan as 16 hex digits: for every rank, for every batch: each id, then
 /// FFFFFFFF after each batch and FFFFFFFE after each rank; 32-bit words, low byte first. Where ids

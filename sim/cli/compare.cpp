@@ -34,7 +34,9 @@ int compare_command(const std::vector<std::string>& arguments) {
   std::vector<Prediction> predictions;
   for (const PolicySpec& policy : scenario.policies) {
     predictions.push_back(predict(scenario, policy, profile, {}));
-    predictions.back().training = plan_effects(scenario, policy);
+    const EpochEffects effects = plan_effects(scenario, policy);
+    predictions.back().training = effects.training;
+    predictions.back().varlen = effects.varlen;
   }
   print_text(common, compare_text(scenario, predictions));
   if (!common.json.empty()) {

@@ -9,6 +9,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/report/csv.h"
+#include "sim/report/varlen_report.h"
 
 namespace stepsim {
 
@@ -68,7 +69,7 @@ std::string plan_csv(const std::vector<Plan>& plans) {
                             csv_field(plan.policy),
                             rank,
                             batch.step,
-                            shape.samples,
+                            batch.samples.size(),
                             shape.useful_tokens,
                             shape.padded_tokens(),
                             shape.max_length,
@@ -79,6 +80,18 @@ std::string plan_csv(const std::vector<Plan>& plans) {
     }
   }
   return text;
+}
+
+/// How the planned policies' batches fit into a varlen call, where they use one.
+std::vector<NamedVarlenUse> varlen_uses(const Scenario& scenario, const std::vector<Plan>& plans) {
+  std::vector<NamedVarlenUse> uses;
+  for (const Plan& plan : plans) {
+    if (plan.model.attention == AttentionKind::Varlen) {
+      const PolicySpec& policy = find_policy(scenario, plan.policy);
+      uses.emplace_back(plan.policy, plan_effects(scenario, policy).varlen.value());
+    }
+  }
+  return uses;
 }
 
 }  // namespace
@@ -108,6 +121,9 @@ int plan_command(const std::vector<std::string>& arguments) {
     for (const PolicySpec& policy : scenario.policies) {
       plans.push_back(make_plan(scenario, policy));
     }
+  }
+  if (!parser.has("out") || parser.get<std::string>("out") != "-") {
+    print_text(common, varlen_text(varlen_uses(scenario, plans)));
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, plan_csv(plans));

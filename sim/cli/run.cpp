@@ -58,7 +58,10 @@ int run_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
   const Profile profile = scenario_profile(scenario);
-  const Prediction prediction = predict(scenario, policy, profile, {});
+  Prediction prediction = predict(scenario, policy, profile, {});
+  if (is_varlen(with_attention_of(policy, scenario))) {
+    prediction.varlen = plan_effects(scenario, policy).varlen;
+  }
   print_text(common, run_text(scenario, prediction));
   if (!common.json.empty()) {
     write_text_atomically(common.json, prediction_json({prediction}, true).dump(1) + "\n");

@@ -58,6 +58,23 @@ Json row_json(const RankStepResult& row) {
           {"peak_memory_mib", row.peak_memory_mib}};
 }
 
+Json varlen_json(const VarlenUse& use) {
+  return {{"max_num_docs", use.max_num_docs},
+          {"most_documents", use.most_documents},
+          {"batches", use.batches},
+          {"merged_batches", use.merged_batches},
+          {"merged_documents", use.merged_documents},
+          {"cross_document_tokens", use.cross_document_tokens},
+          {"discarded_batches", use.discarded_batches},
+          {"trailing_batches", use.trailing_batches},
+          {"lost_documents", use.lost_documents},
+          {"lost_tokens", use.lost_tokens},
+          {"cut_documents", use.cut_documents},
+          {"cut_tokens", use.cut_tokens},
+          {"empty_blocks_per_head", use.empty_blocks},
+          {"blocks_per_head", use.blocks}};
+}
+
 RankStepResult read_row(JsonReader row) {
   RankStepResult result;
   result.step = static_cast<int>(row.integer("step"));
@@ -145,6 +162,9 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
         entry["training"]["padded_target_tokens"] = effects.padded_target_tokens;
         entry["training"]["target_padding_ratio"] = *ratio;
       }
+    }
+    if (prediction.varlen) {
+      entry["varlen"] = varlen_json(*prediction.varlen);
     }
     entry["collective_sources"] = prediction.collective_sources;
     entry["warnings"] = prediction.warnings;

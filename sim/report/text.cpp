@@ -7,6 +7,7 @@
 
 #include "sim/metrics.h"
 #include "sim/report/table.h"
+#include "sim/report/varlen_report.h"
 
 namespace stepsim {
 
@@ -161,6 +162,16 @@ std::string training_text(const std::vector<const Prediction*>& ranked) {
          table.text();
 }
 
+std::string varlen_section(const std::vector<const Prediction*>& predictions) {
+  std::vector<NamedVarlenUse> uses;
+  for (const Prediction* prediction : predictions) {
+    if (prediction->varlen) {
+      uses.emplace_back(prediction->policy, *prediction->varlen);
+    }
+  }
+  return uses.empty() ? "" : "\n" + varlen_text(uses);
+}
+
 }  // namespace
 
 std::string run_text(const Scenario& scenario, const Prediction& prediction) {
@@ -232,7 +243,7 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction) {
                fmt::format("{:.1f}", average(&RankStepResult::useful_tokens)),
                fmt::format("{:.1f}", average(&RankStepResult::padded_tokens))});
   }
-  return text + table.text() + warnings_text({prediction});
+  return text + table.text() + varlen_section({&prediction}) + warnings_text({prediction});
 }
 
 std::string compare_text(const Scenario& scenario, const std::vector<Prediction>& predictions) {
@@ -274,7 +285,7 @@ std::string compare_text(const Scenario& scenario, const std::vector<Prediction>
     text += "* a reference case on data of its own: not a choice\n";
   }
   text += "\n" + recommendation(scenario, ranked);
-  return text + training_text(ranked) + warnings_text(predictions);
+  return text + training_text(ranked) + varlen_section(ranked) + warnings_text(predictions);
 }
 
 std::string validation_text(const Validation& validation, double bound) {

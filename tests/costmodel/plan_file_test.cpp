@@ -29,6 +29,10 @@ MicroBatch micro_batch(int step, int rank, int number, bool targets, Draw& draw)
       batch.targets.push_back(1 + draw.whole(255));
     }
   }
+  if (batch.lengths.size() > 2 && draw.whole(2) == 0) {
+    batch.sequences = {batch.lengths.front(), batch_shape(batch.lengths).useful_tokens};
+    batch.sequences.back() -= batch.sequences.front();
+  }
   batch.loss_scale = draw.real();
   for (std::size_t i = draw.coin() ? batch.samples.size() : 0; i > 0; --i) {
     batch.offsets.push_back(draw.whole(500));
@@ -158,6 +162,13 @@ TEST_CASE("what a plan states twice must agree") {
         "plan.jsonl:2: error: lengths: 2 lengths for 1 samples");
   CHECK(error_after("\"lengths\":[100,50]", "\"lengths\":[100,0]") ==
         "plan.jsonl:2: error: lengths[1]: 0 is outside 1..67108864");
+  CHECK(error_after("\"padded_tokens\":200", "\"padded_tokens\":200,\"sequences\":[100,51]") ==
+        "plan.jsonl:2: error: sequences: their sum is not that of the lengths (150)");
+  CHECK(error_after("\"padded_tokens\":200", "\"padded_tokens\":200,\"sequences\":[150,0]") ==
+        "plan.jsonl:2: error: sequences[1]: 0 is outside 1..67108864");
+  CHECK(error_after("\"max_length\":100,\"useful_tokens\":150,\"padded_tokens\":200",
+                    "\"max_length\":150,\"useful_tokens\":150,\"padded_tokens\":150,"
+                    "\"sequences\":[150]") == "");
 }
 
 TEST_CASE("second lengths stand in every row that holds samples, one a sample, or in none") {

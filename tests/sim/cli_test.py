@@ -127,6 +127,31 @@ def test_compare_counts_what_packing_crops_and_splits():
     assert "cropped tokens" not in run("compare", SKEW).stdout
 
 
+def test_varlen_reports_merged_documents_in_run_plan_and_compare():
+    scenario = str(ROOT / "scenarios" / "varlen_nanochat.toml")
+    policy = ("--policy", "varlen, 96 slots")
+    merge = ("--steps", "3", "--set", "policy.varlen, 96 slots.varlen={max_num_docs=40}")
+    head = "cross-document tokens"
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "plan.jsonl"
+        assert head in run("plan", scenario, *policy, *merge, "--out", str(out)).stdout
+        rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    merged = [row for row in rows[1:] if "sequences" in row]
+    assert merged
+    for row in merged:
+        assert len(row["sequences"]) == 40 and max(row["sequences"]) <= 2048
+        assert sum(row["sequences"]) == sum(row["lengths"]) == row["useful_tokens"]
+    lines = run("plan", scenario, *policy, *merge, "--out", "-").stdout.splitlines()
+    assert all(line.startswith("{") for line in lines)
+    text = run("run", scenario, *policy, *merge, "--json", "-").stdout
+    use = json.loads(text)["predictions"][0]["varlen"]
+    assert use["most_documents"] == 74 and use["merged_batches"] > 0
+    assert use["merged_documents"] > 0 and use["cross_document_tokens"] > 0
+    assert head in run("run", scenario, *policy, *merge).stdout
+    overflow = ("--set", "model.varlen.max_num_docs=40", "--set", "model.varlen.overflow=error")
+    assert "documents for max_num_docs = 40" in run("compare", scenario, *overflow, status=2).stderr
+
+
 def test_buckets_reproduces_every_reference_case():
     data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
     path = data / "ddp_buckets.json"

@@ -136,17 +136,27 @@ VarlenUse fit_into_slots(EpochPlan& epoch,
                          std::span<const std::int64_t> lengths,
                          const VarlenCall& call,
                          bool causal) {
+  const auto too_long = [&](std::int64_t length) {
+    return call.max_seq_len > 0 && length > call.max_seq_len;
+  };
   if (epoch.pieces.empty()) {
-    return fit_into_slots(epoch.batches, lengths, call, causal);
+    if (std::none_of(lengths.begin(), lengths.end(), too_long)) {
+      return fit_into_slots(epoch.batches, lengths, call, causal);
+    }
+    for (std::size_t sample = 0; sample < lengths.size(); ++sample) {
+      epoch.pieces.push_back({static_cast<std::int64_t>(sample), 0, lengths[sample]});
+    }
   }
-  std::vector<std::int64_t> whole;
+  std::vector<std::int64_t> uncut;
   for (Piece& piece : epoch.pieces) {
-    whole.push_back(piece.length);
-    if (call.max_seq_len > 0 && piece.length > call.max_seq_len) {
+    uncut.push_back(piece.length);
+    if (too_long(piece.length)) {
       if (call.overflow == Overflow::Error) {
+        const bool whole = piece.length == lengths[static_cast<std::size_t>(piece.sample)];
         throw InputError(
-            fmt::format("a piece of sample {} has {} tokens, above the max_seq_len of {} of the "
-                        "varlen call; overflow = \"merge\" or \"discard\" cuts it",
+            fmt::format("{}sample {} has {} tokens, above the max_seq_len of {} of the varlen "
+                        "call; overflow = \"merge\" or \"discard\" cuts it",
+                        whole ? "" : "a piece of ",
                         piece.sample,
                         piece.length,
                         call.max_seq_len));
@@ -154,7 +164,7 @@ VarlenUse fit_into_slots(EpochPlan& epoch,
       piece.length = call.max_seq_len;
     }
   }
-  return fit_into_slots(epoch.batches, whole, call, causal);
+  return fit_into_slots(epoch.batches, uncut, call, causal);
 }
 
 }  // namespace stepsim

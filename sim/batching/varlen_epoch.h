@@ -40,8 +40,7 @@ struct VarlenUse {
                                        const VarlenCall& call,
                                        bool causal);
 
-/// The same for an epoch that may hold pieces: `lengths` counts only where it does not. A piece
-/// above max_seq_len is cut to it.
+/// The same for an epoch that may hold pieces; those above max_seq_len are cut to it.
 [[nodiscard]] VarlenUse fit_into_slots(EpochPlan& epoch,
                                        std::span<const std::int64_t> lengths,
                                        const VarlenCall& call,

@@ -124,7 +124,9 @@ double feature_value(std::string_view feature,
     if (tile->is_waves() && processors <= 0) {
       throw InputError(fmt::format("the feature '{}' needs a number of processors", feature));
     }
-    return tile_feature_value(*tile, rows_of(op, batch), static_cast<double>(op.n), processors);
+    return tile_feature_value(
+        *tile,
+        {rows_of(op, batch), ratio_variable(op, batch), static_cast<double>(op.n), processors});
   }
   throw InputError(unknown_name("feature", feature, kFeatures));
 }

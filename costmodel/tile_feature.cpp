@@ -1,13 +1,20 @@
 #include "costmodel/tile_feature.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace stepsim {
 namespace {
 
-constexpr std::string_view kRowTiles = "row_tiles:";
-constexpr std::string_view kWaves = "waves:";
+using Kind = TileFeature::Kind;
+
+constexpr std::array<std::pair<std::string_view, Kind>, 4> kPrefixes = {
+    {{"row_tiles:", Kind::RowTiles},
+     {"waves:", Kind::Waves},
+     {"length_tiles:", Kind::LengthTiles},
+     {"length_tiles*length:", Kind::LengthTilesTimesLength}}};
 constexpr std::int64_t kMostSize = 65536;
 
 /// A whole number that fills all of the text.
@@ -22,26 +29,40 @@ std::optional<std::int64_t> parse_size(std::string_view text) {
 }  // namespace
 
 std::optional<TileFeature> parse_tile_feature(std::string_view name) {
-  if (name.substr(0, kRowTiles.size()) == kRowTiles) {
-    const auto rows = parse_size(name.substr(kRowTiles.size()));
-    return rows ? std::optional(TileFeature{*rows, 0}) : std::nullopt;
+  for (const auto& [prefix, kind] : kPrefixes) {
+    if (name.substr(0, prefix.size()) != prefix) {
+      continue;
+    }
+    const std::string_view sizes = name.substr(prefix.size());
+    if (kind != Kind::Waves) {
+      const auto rows = parse_size(sizes);
+      return rows ? std::optional(TileFeature{kind, *rows, 0}) : std::nullopt;
+    }
+    const std::size_t cross = sizes.find('x');
+    if (cross == std::string_view::npos) {
+      return std::nullopt;
+    }
+    const auto rows = parse_size(sizes.substr(0, cross));
+    const auto columns = parse_size(sizes.substr(cross + 1));
+    return rows && columns ? std::optional(TileFeature{kind, *rows, *columns}) : std::nullopt;
   }
-  const std::size_t cross = name.find('x');
-  if (name.substr(0, kWaves.size()) != kWaves || cross == std::string_view::npos) {
-    return std::nullopt;
-  }
-  const auto rows = parse_size(name.substr(kWaves.size(), cross - kWaves.size()));
-  const auto columns = parse_size(name.substr(cross + 1));
-  return rows && columns ? std::optional(TileFeature{*rows, *columns}) : std::nullopt;
+  return std::nullopt;
 }
 
-double tile_feature_value(const TileFeature& feature, double m, double n, std::int64_t processors) {
-  const double row_tiles = std::ceil(m / static_cast<double>(feature.rows));
-  if (!feature.is_waves()) {
-    return row_tiles;
+double tile_feature_value(const TileFeature& feature, const TiledWork& work) {
+  const auto tiles = [](double size, std::int64_t tile) {
+    return std::ceil(size / static_cast<double>(tile));
+  };
+  if (feature.kind == Kind::RowTiles) {
+    return tiles(work.rows, feature.rows);
   }
-  const double column_tiles = std::ceil(n / static_cast<double>(feature.columns));
-  return std::ceil(row_tiles * column_tiles / static_cast<double>(processors));
+  if (feature.kind == Kind::Waves) {
+    const double count = tiles(work.rows, feature.rows) * tiles(work.n, feature.columns);
+    return std::ceil(count / static_cast<double>(work.processors));
+  }
+  const double sequences = work.length > 0 ? work.rows / work.length : 0;
+  const double blocks = sequences * tiles(work.length, feature.rows);
+  return feature.kind == Kind::LengthTiles ? blocks : blocks * work.length;
 }
 
 }  // namespace stepsim

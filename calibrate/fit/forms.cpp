@@ -111,9 +111,11 @@ std::vector<std::string> wave_features() {
 void add_device_forms(const Op& op, std::int64_t processors, std::vector<Candidate>* candidates) {
   constexpr std::int64_t kSteps[] = {64, 128};
   if (op.op_class == OpClass::Attention) {
+    const std::vector<std::string> features = {
+        "1", "tokens", "tokens*length", "length_tiles:128", "length_tiles*length:128"};
+    candidates->push_back({CostForm::Features, features});
     for (const std::int64_t step : kSteps) {
-      candidates->push_back(
-          {CostForm::FeaturesRatio, {"1", "tokens", "tokens*length"}, false, step, 0});
+      candidates->push_back({CostForm::FeaturesRatio, features, false, step, 0});
     }
     return;
   }

@@ -12,8 +12,8 @@ namespace stepsim {
 namespace {
 
 /// Of the ridge, for each point.
-constexpr double kRidge = 0.004;
-constexpr int kRounds = 6;
+constexpr double kRidge = 0.0008;
+constexpr int kRounds = 8;
 /// Residuals of the logarithm below this count alike: the repeatability of a measurement.
 constexpr double kSmallResidual = 0.01;
 

@@ -22,6 +22,7 @@ class CachedAttention {
 
  private:
   std::vector<PrefillRow> rows_;
+  double largest_ = 0;  ///< Chunk and cached tokens together.
   std::vector<double> coefficients_;
   std::vector<double> weights_;  ///< [row]
 };

@@ -326,6 +326,14 @@ TEST_CASE("the ratio of fused attention is over the mean length") {
   CHECK(ratio_variable(op, two_samples()) == Approx(12500.0 / 150));
 }
 
+TEST_CASE("tiles of a length are rounded up for every sequence") {
+  const Op op = attention_op(OpClass::Attention, 4, 12);
+  const BatchShape batch{3, 130, 390, 3 * 130.0 * 130};
+  CHECK(feature_value("length_tiles:128", op, batch) == Approx(3 * 2));
+  CHECK(feature_value("length_tiles*length:128", op, batch) == Approx(3 * 2 * 130));
+  CHECK(feature_value("length_tiles:128", op, BatchShape{}) == 0);
+}
+
 TEST_CASE("the ratio of a GEMM to its roofline is clamped, and taken inside the measured box") {
   GemmRatio ratio{
       108, std::vector<double>(gemm_ratio_width(), 0.0), {64, 4096}, {64, 8192}, {64, 8192}};

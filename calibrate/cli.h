@@ -20,6 +20,7 @@ int fit_command(const std::vector<std::string>& arguments);
 int calibrate_command(const std::vector<std::string>& arguments);
 int check_command(const std::vector<std::string>& arguments);
 int live_command(const std::vector<std::string>& arguments);
+int import_command(const std::vector<std::string>& arguments);
 int devices_command(const std::vector<std::string>& arguments);
 
 }  // namespace stepsim

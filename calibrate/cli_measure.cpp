@@ -46,10 +46,13 @@ constexpr const char* kCalibrateUsage =
     "      --out here.json\n";
 
 constexpr const char* kFitUsage =
-    "usage: stepcal fit SAMPLES --out PROFILE [--monotone]\n\n"
-    "Fits the cost of every operation and collective, with errors on held-out measurements.\n\n"
-    "example:\n"
-    "  stepcal fit samples.jsonl --out here.json\n";
+    "usage: stepcal fit SAMPLES --out PROFILE [--base PROFILE] [--monotone]\n\n"
+    "Fits the cost of every operation and collective, with errors on held-out measurements.\n"
+    "Imported collectives (stepcal import) can be put into a profile that is there already.\n\n"
+    "examples:\n"
+    "  stepcal fit samples.jsonl --out here.json\n"
+    "  stepcal fit collectives.jsonl --base scenarios/profiles/h100_8x_published.json \\\n"
+    "      --out mine.json\n";
 
 void add_measure_options(OptionParser* parser) {
   parser->add()("plan",
@@ -233,7 +236,8 @@ void print_fit_warnings(const std::vector<std::string>& warnings) {
 void run_fit(const std::string& samples_path,
              const std::string& out,
              const std::string& command,
-             bool monotone = false) {
+             bool monotone = false,
+             std::optional<Profile> base = std::nullopt) {
   std::vector<std::string> warnings;
   const SampleSet samples = read_samples(samples_path, &warnings);
   for (const std::string& warning : warnings) {
@@ -245,6 +249,7 @@ void run_fit(const std::string& samples_path,
   options.command = command;
   options.date = date_now();
   options.monotone = monotone;
+  options.base = std::move(base);
   const FitResult result = fit_profile(samples, options);
   print_fit_warnings(result.warnings);
   write_profile(out, result.profile);
@@ -277,16 +282,20 @@ int fit_command(const std::vector<std::string>& arguments) {
   OptionParser parser("fit", kFitUsage);
   parser.add()("samples", po::value<std::string>(), "samples file of stepcal measure")(
       "out", po::value<std::string>(), "profile to write, or -")(
-      "monotone", po::bool_switch(), "costs never fall when a batch grows");
+      "monotone", po::bool_switch(), "costs never fall when a batch grows")(
+      "base", po::value<std::string>(), "profile to put imported collectives into");
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const std::string samples = parser.required("samples", "samples file");
+  const std::string out = parser.required("out", "profile to write (--out)");
   run_fit(samples,
-          parser.required("out", "profile to write (--out)"),
+          out,
           parser.command_line(),
-          parser.get<bool>("monotone"));
+          parser.get<bool>("monotone"),
+          parser.has("base") ? std::optional(read_profile(parser.get<std::string>("base")))
+                             : std::nullopt);
   return kDone;
 }
 

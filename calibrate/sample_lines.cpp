@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/sample_log.h"
+#include "costmodel/json_lines.h"
 
 namespace stepsim {
 namespace {
@@ -119,6 +120,23 @@ std::string all_reduce_line(int pass,
   std::string text = fmt::format(
       R"({{"kind":"all_reduce","pass":{},"ranks":{},"bytes":{},"us":)", pass, ranks, bytes);
   append_us(seconds, &text);
+  return text + "}";
+}
+
+std::string imported_line(const ImportedSize& size, const ImportedTime& time) {
+  const auto& [op, ranks, nodes, bytes] = size;
+  std::string text =
+      fmt::format(R"({{"kind":"collective","op":"{}","ranks":{},"nodes":{},"bytes":{})",
+                  op,
+                  ranks,
+                  nodes,
+                  bytes);
+  if (time.out_of_place_us) {
+    text += fmt::format(R"(,"out_of_place_us":{})", json_number(*time.out_of_place_us));
+  }
+  if (time.in_place_us) {
+    text += fmt::format(R"(,"in_place_us":{})", json_number(*time.in_place_us));
+  }
   return text + "}";
 }
 

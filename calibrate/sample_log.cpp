@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "costmodel/collective_cost.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
@@ -63,6 +64,14 @@ const Json& list_of(JsonReader& reader, const char* key) {
   return list;
 }
 
+/// Collective, ranks and nodes of an imported line.
+std::tuple<std::string, int, int> group_of(JsonReader& reader) {
+  constexpr int kMost = 1 << 24;
+  const std::string op(name_of(reader.parsed("op", parse_collective_kind)));
+  const int ranks = reader.integer_in("ranks", 2, kMost);
+  return {op, ranks, reader.integer_in("nodes", 1, ranks)};
+}
+
 }  // namespace
 
 void SampleLog::add(const Json& line, const std::string& file, int number) {
@@ -77,6 +86,10 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     add_step(reader);
   } else if (kind == "all_reduce") {
     add_all_reduce(reader);
+  } else if (kind == "import") {
+    add_import(reader, line);
+  } else if (kind == "collective") {
+    add_imported(reader);
   } else if (kind == "sentinel") {
     sentinels_.push_back({reader.number("step_us") * 1e-6, reader.number("at_seconds")});
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
@@ -84,7 +97,8 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     ended_.insert(static_cast<int>(reader.integer("pass")));
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
   } else {
-    const std::array<std::string, 5> known = {"pass", "step", "all_reduce", "sentinel", "pass_end"};
+    const std::array<std::string, 7> known = {
+        "pass", "step", "all_reduce", "sentinel", "pass_end", "import", "collective"};
     reader.fail("kind", unknown_name("kind of line", printable(kind), known));
   }
 }
@@ -154,12 +168,59 @@ void SampleLog::add_step(JsonReader& reader) {
 void SampleLog::add_all_reduce(JsonReader& reader) {
   const std::int64_t bytes = reader.integer("bytes");
   const int ranks = static_cast<int>(reader.integer("ranks"));
+  if (import_groups_.count({"all_reduce", ranks, 1}) > 0) {
+    reader.fail("ranks", fmt::format("an all_reduce of {} ranks is imported above", ranks));
+  }
   std::vector<double>& all = all_reduces_[{ranks, bytes}];
   for (const double seconds : seconds_of(reader, "us", list_of(reader, "us"))) {
     all.push_back(seconds);
     ++measurements_;
   }
   all_reduce_done_.emplace(static_cast<int>(reader.integer("pass")), bytes);
+}
+
+void SampleLog::add_import(JsonReader& reader, const Json& line) {
+  const auto group = group_of(reader);
+  const auto& [op, ranks, nodes] = group;
+  const bool measured =
+      op == "all_reduce" && nodes == 1 &&
+      std::any_of(all_reduces_.begin(), all_reduces_.end(), [ranks = ranks](const auto& entry) {
+        return entry.first.first == ranks;
+      });
+  if (measured || !import_groups_.insert(group).second) {
+    reader.fail("op",
+                fmt::format("a second {} of {} ranks on {} nodes; keep them in files of their own",
+                            op,
+                            ranks,
+                            nodes));
+  }
+  imports_.push_back(line);
+}
+
+void SampleLog::add_imported(JsonReader& reader) {
+  const auto group = group_of(reader);
+  if (import_groups_.count(group) == 0) {
+    reader.fail("op", "the line of this import is missing above");
+  }
+  const std::int64_t bytes = reader.integer("bytes");
+  if (bytes < 1) {
+    reader.fail("bytes", "must be 1 or more");
+  }
+  ImportedTime time;
+  for (const auto& [key, value] : {std::pair("out_of_place_us", &time.out_of_place_us),
+                                   std::pair("in_place_us", &time.in_place_us)}) {
+    if (reader.has(key)) {
+      *value = reader.number(key);
+      if (!(**value > 0)) {
+        reader.fail(key, "must be above 0");
+      }
+    }
+  }
+  if (!time.out_of_place_us && !time.in_place_us) {
+    reader.fail("bytes", "neither out_of_place_us nor in_place_us is there");
+  }
+  imported_[std::tuple_cat(group, std::tuple(bytes))].push_back(time);
+  ++measurements_;
 }
 
 const PointLog* SampleLog::find(const GridPoint& point) const {

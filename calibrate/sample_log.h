@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -41,6 +43,17 @@ struct StepOpKinds {
 [[nodiscard]] std::string sentinel_line(int pass, int rank, double at_seconds, double seconds);
 [[nodiscard]] std::string pass_end_line(int pass, double at_seconds);
 
+/// Collective, ranks, nodes, bytes.
+using ImportedSize = std::tuple<std::string, int, int, std::int64_t>;
+
+/// One row of an imported log; at least one of both is there.
+struct ImportedTime {
+  std::optional<double> out_of_place_us;
+  std::optional<double> in_place_us;
+};
+
+[[nodiscard]] std::string imported_line(const ImportedSize& size, const ImportedTime& time);
+
 /// Everything measured at one batch shape.
 struct PointLog {
   BatchShape batch;
@@ -67,6 +80,11 @@ class SampleLog {
       const {
     return all_reduces_;
   }
+  [[nodiscard]] const std::map<ImportedSize, std::vector<ImportedTime>>& imported() const {
+    return imported_;
+  }
+  /// Lines of kind "import": one for each collective of a log.
+  [[nodiscard]] const std::vector<Json>& imports() const { return imports_; }
   [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
   [[nodiscard]] double last_at_seconds() const { return last_at_; }
   [[nodiscard]] int measurements() const { return measurements_; }
@@ -79,6 +97,8 @@ class SampleLog {
   void add_pass(JsonReader& reader, const std::string& file, int number);
   void add_step(JsonReader& reader);
   void add_all_reduce(JsonReader& reader);
+  void add_import(JsonReader& reader, const Json& line);
+  void add_imported(JsonReader& reader);
   PointLog& point_of(const BatchShape& batch);
 
   std::vector<Op> ops_;
@@ -88,6 +108,9 @@ class SampleLog {
   std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> point_index_;
   std::map<std::pair<int, std::int64_t>, std::vector<double>> all_reduces_;
   std::set<std::pair<int, std::int64_t>> all_reduce_done_;  ///< (pass, bytes)
+  std::map<ImportedSize, std::vector<ImportedTime>> imported_;
+  std::vector<Json> imports_;
+  std::set<std::tuple<std::string, int, int>> import_groups_;  ///< Collective, ranks, nodes.
   std::vector<SentinelSample> sentinels_;
   std::set<int> ended_;
   double last_at_ = 0;

@@ -1,6 +1,7 @@
 #include "calibrate/samples.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "calibrate/sample_log.h"
@@ -32,6 +33,27 @@ OpSample op_sample(const SampleLog& log, std::size_t op, const PointLog& point, 
   return sample;
 }
 
+CollectiveSample imported_sample(const ImportedSize& size, const std::vector<ImportedTime>& times) {
+  std::vector<double> fastest;
+  std::vector<double> differences;
+  for (const ImportedTime& time : times) {
+    fastest.push_back(
+        std::min(time.out_of_place_us.value_or(HUGE_VAL), time.in_place_us.value_or(HUGE_VAL)));
+    if (time.out_of_place_us && time.in_place_us) {
+      differences.push_back(std::abs(*time.out_of_place_us - *time.in_place_us) / fastest.back());
+    }
+  }
+  const auto& [kind, ranks, nodes, bytes] = size;
+  return {kind,
+          ranks,
+          nodes,
+          bytes,
+          median(fastest) * 1e-6,
+          differences.empty() ? 0 : median(differences),
+          static_cast<int>(times.size()),
+          {}};
+}
+
 /// Text up to and with its last newline.
 std::string_view whole_lines(std::string_view text) {
   const std::size_t end = text.rfind('\n');
@@ -59,11 +81,14 @@ SampleFile read_sample_file(const std::string& path, std::vector<std::string>* w
     }
     JsonReader reader(line, path, number, "");
     reader.require_format("stepsim-samples/1");
-    file.plan = measure_plan_from_json(reader.get("plan"), path, number);
+    if (reader.has("plan")) {
+      file.plan = measure_plan_from_json(reader.get("plan"), path, number);
+    }
     file.header = line;
   }
   if (number == 0) {
-    throw InputError({path, 1, 0, ""}, "no whole line: not a samples file of stepcal measure");
+    throw InputError({path, 1, 0, ""},
+                     "no whole line: not a samples file of stepcal measure or import");
   }
   return file;
 }
@@ -87,15 +112,21 @@ SampleSet combine_samples(const SampleLog& log) {
     }
   }
   for (const auto& [size, seconds] : log.all_reduces()) {
+    const double mean = trimmed_mean(seconds, kSlowestLeftOut);
+    const double spread = quantile(seconds, 0.8) - quantile(seconds, 0.2);
     set.collectives.push_back({"all_reduce",
                                size.first,
+                               1,
                                size.second,
-                               trimmed_mean(seconds, kSlowestLeftOut),
-                               quantile(seconds, 0.2),
-                               quantile(seconds, 0.8),
+                               mean,
+                               mean > 0 ? spread / 2 / mean : 0,
                                static_cast<int>(seconds.size()),
                                seconds});
   }
+  for (const auto& [size, times] : log.imported()) {
+    set.collectives.push_back(imported_sample(size, times));
+  }
+  set.imports = log.imports();
   set.sentinels = log.sentinels();
   return set;
 }

@@ -27,14 +27,16 @@ struct OpSample {
 struct CollectiveSample {
   std::string kind = "all_reduce";
   int ranks = 0;
+  int nodes = 1;
   std::int64_t bytes = 0;
-  /// Mean over repetitions and passes without the slowest 1 %: between busy ranks the times have
-  /// two or three levels, and the mean of many steps holds the mean of them, not the middle one.
+  /// Measured here: mean over repetitions and passes without the slowest 1 %: between busy ranks
+  /// the times have two or three levels, and the mean of many steps holds the mean of them, not the
+  /// middle one. Imported: the faster of out-of-place and in-place, median over rows of this size.
   double seconds = 0;
-  double p20 = 0;
-  double p80 = 0;
+  /// Noise as a fraction. Measured here: half of p20 to p80; imported: |out-of-place - in-place|.
+  double noise = 0;
   int repetitions = 0;
-  std::vector<double> all_seconds;  ///< Every repetition.
+  std::vector<double> all_seconds;  ///< Every repetition; empty when imported.
 };
 
 /// The same small step again and again, to see the machine drift.
@@ -52,10 +54,11 @@ struct JitterSample {
 /// What a samples file holds, with repetitions already combined. (Named so because `Samples` is a
 /// counted type.)
 struct SampleSet {
-  Json header;  ///< As written: device, versions, date, command, and the measuring plan.
-  MeasurePlan plan;
+  Json header;       ///< As written: device, versions, date, command, and the measuring plan.
+  MeasurePlan plan;  ///< As by default when the file holds imports only.
   std::vector<OpSample> ops;  ///< By op, then batch shape, both in order of first appearance.
-  std::vector<CollectiveSample> collectives;  ///< By size.
+  std::vector<CollectiveSample> collectives;  ///< By collective, ranks, nodes and size.
+  std::vector<Json> imports;                  ///< What is known of each imported log.
   std::vector<SentinelSample> sentinels;
   std::vector<JitterSample> jitter;
 };

@@ -13,8 +13,9 @@ namespace stepsim {
 
 using Json = nlohmann::ordered_json;
 
-/// Whole file as text. Raises InputError: missing or unreadable ("-" reads standard input).
-[[nodiscard]] std::string read_text(const std::string& path);
+/// Whole file as text. Raises InputError: missing or unreadable ("-" reads standard input), or more
+/// than `most_bytes`.
+[[nodiscard]] std::string read_text(const std::string& path, std::size_t most_bytes = SIZE_MAX);
 
 /// Parses JSON; a syntax error becomes InputError with file:line:col and a caret. Duplicate keys,
 /// NaN, infinities, numbers beyond the range of a double and nesting deeper than 100 are refused.

@@ -93,7 +93,7 @@ void write_standard_output(std::string_view text) {
 
 }  // namespace
 
-std::string read_text(const std::string& path) {
+std::string read_text(const std::string& path, std::size_t most_bytes) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
   const auto cannot_read = [&path](int error) {
     return InputError(
@@ -112,6 +112,10 @@ std::string read_text(const std::string& path) {
       throw cannot_read(errno);
     }
     text.resize(size + static_cast<std::size_t>(count > 0 ? count : 0));
+    if (text.size() > most_bytes) {
+      throw InputError(
+          fmt::format("cannot read {}: larger than {} bytes", printable(path), most_bytes));
+    }
     if (count == 0) {
       return text;
     }

@@ -129,6 +129,11 @@ Profile scenario_profile(const Scenario& scenario) {
   Profile profile;
   if (scenario.times) {
     profile.name = "times of the scenario";
+    if (!scenario.profile.empty()) {
+      Profile named = read_profile(scenario.profile);
+      profile.name = std::move(named.name);
+      profile.collectives = std::move(named.collectives);
+    }
     profile.host_is_device = false;
   } else if (scenario.profile.empty()) {
     throw InputError(scenario.path +

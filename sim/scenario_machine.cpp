@@ -94,10 +94,7 @@ void read_noise(const TomlReader& table, NoiseOptions& noise) {
   }
 }
 
-void read_times(const TomlReader& table, const Scenario& scenario, MeasuredTimes& times) {
-  if (!scenario.profile.empty()) {
-    table.fail("gives the costs of the step; leave cluster.profile out");
-  }
+void read_times(const TomlReader& table, MeasuredTimes& times) {
   const auto required = [&](const char* key) {
     if (!table.has(key)) {
       table.fail(fmt::format("missing key {} (a time as \"82.5 ms\")", key));
@@ -137,7 +134,7 @@ void read_machine(const TomlReader& root, Scenario& scenario) {
   }
   if (root.has("times")) {
     scenario.times.emplace();
-    read_times(root.table("times"), scenario, *scenario.times);
+    read_times(root.table("times"), *scenario.times);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <span>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "calibrate/fit/holdout.h"
@@ -43,7 +45,7 @@ BandErrors band_errors(const Band& band, const Group& group, const CollectiveCos
     if (x < band.lo || x >= band.hi) {
       continue;
     }
-    spreads.push_back((group[i].p80 - group[i].p20) / 2 / group[i].seconds);
+    spreads.push_back(group[i].noise);
     if (i > 0 && i + 1 < group.size()) {
       const double predicted = without(cost.knots, i);
       sum.add(predicted, group[i].seconds);
@@ -96,7 +98,9 @@ std::vector<double> scatter(const Group& group) {
 
 CollectiveFit fit_group(const Group& group) {
   CollectiveFit fit;
+  fit.cost.kind = group.front().kind;
   fit.cost.ranks = group.front().ranks;
+  fit.cost.nodes = group.front().nodes;
   for (const CollectiveSample& sample : group) {
     fit.cost.knots.emplace_back(static_cast<double>(sample.bytes), sample.seconds);
   }
@@ -115,14 +119,14 @@ CollectiveFit fit_group(const Group& group) {
 }  // namespace
 
 std::vector<CollectiveFit> fit_collectives(const std::vector<CollectiveSample>& samples) {
-  std::map<int, Group> groups;
+  std::map<std::tuple<std::string, int, int>, Group> groups;
   for (const CollectiveSample& sample : samples) {
     if (sample.seconds > 0) {
-      groups[sample.ranks].push_back(sample);
+      groups[{sample.kind, sample.ranks, sample.nodes}].push_back(sample);
     }
   }
   std::vector<CollectiveFit> fits;
-  for (auto& [ranks, group] : groups) {
+  for (auto& [key, group] : groups) {
     std::sort(
         group.begin(), group.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
     fits.push_back(fit_group(group));

@@ -14,7 +14,7 @@ struct BandErrors {
   std::string band;            ///< "< 64 KiB", "64 KiB..16 MiB", "> 16 MiB"
   std::optional<double> mean;  ///< Mean |error| of each size predicted from its neighbours.
   std::optional<double> worst;
-  std::optional<double> spread;  ///< Noise floor: median of (p80 - p20) / 2 over the median time.
+  std::optional<double> spread;  ///< Noise floor: median of CollectiveSample::noise.
 };
 
 /// One table with the errors of its bands.
@@ -23,9 +23,9 @@ struct CollectiveFit {
   std::vector<BandErrors> bands;
 };
 
-/// Tables of the medians over size, linear between, one for each number of ranks. `errors.random`
-/// is the leave-one-out error over all inner sizes, `errors.beyond` the error of the largest size
-/// predicted by the line through the three below.
+/// Tables of the medians over size, linear between, one for each collective, number of
+/// ranks and nodes. `errors.random` is the leave-one-out error over all inner sizes, `errors.beyond`
+/// the error of the largest size predicted by the line through the three below.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

@@ -12,6 +12,7 @@
 #include "calibrate/fit/series.h"
 #include "calibrate/fit/warnings.h"
 #include "calibrate/statistics.h"
+#include "costmodel/collective_pricer.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
@@ -114,7 +115,9 @@ Json errors_json(const std::vector<CollectiveFit>& fits) {
   for (const CollectiveFit& fit : fits) {
     for (const BandErrors& band : fit.bands) {
       if (band.mean) {
-        list.push_back({{"ranks", fit.cost.ranks},
+        list.push_back({{"kind", fit.cost.kind},
+                        {"ranks", fit.cost.ranks},
+                        {"nodes", fit.cost.nodes},
                         {"band", band.band},
                         {"leave_one_out", *band.mean},
                         {"worst", *band.worst},
@@ -145,7 +148,36 @@ Json provenance(const SampleSet& samples, const FitOptions& options, const FitRe
       json[key] = value;
     }
   }
+  if (!samples.imports.empty()) {
+    json["imports"] = samples.imports;
+  }
   return json;
+}
+
+/// What was fitted of a machine whose steps were measured here.
+void set_machine(const SampleSet& samples, Profile& profile) {
+  profile.device = samples.header.value("device", std::string("unknown"));
+  profile.backend = samples.header.value("backend", samples.plan.device);
+  profile.host_is_device = profile.backend == "cpu";
+  profile.memory_capacity = Bytes(samples.header.value("memory_bytes_per_rank", std::int64_t{0}));
+  profile.noise = fit_noise(samples);
+}
+
+void fit_ops(const SampleSet& samples, bool monotone, FitResult& result) {
+  Profile& profile = result.profile;
+  const std::vector<Series> all = make_series(samples.ops);
+  const std::int64_t processors = processors_of(samples, all);
+  for (const Series& series : all) {
+    profile.ops.push_back(fit_best(series, processors, monotone));
+    for (std::string& warning : fit_warnings(series, profile.ops.back())) {
+      result.warnings.push_back(std::move(warning));
+    }
+  }
+  const std::size_t exact = profile.ops.size();
+  for (OpCost& cost : fit_general(all, processors)) {
+    profile.ops.push_back(std::move(cost));
+  }
+  result.rows = make_rows(profile.ops, exact, all);
 }
 
 }  // namespace
@@ -176,29 +208,26 @@ NoiseProfile fit_noise(const SampleSet& samples) {
 }
 
 FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
-  if (samples.ops.empty()) {
+  if (samples.ops.empty() && samples.imports.empty()) {
     throw InputError(options.samples_file +
                      ": error: holds no measured step yet; run stepcal measure to the end first");
   }
+  if (!samples.ops.empty() && options.base) {
+    throw InputError(options.samples_file +
+                     ": error: holds measured steps, which make a profile of their own; a base is "
+                     "for imported collectives");
+  }
   FitResult result;
   Profile& profile = result.profile;
-  const std::vector<Series> all = make_series(samples.ops);
-  const std::int64_t processors = processors_of(samples, all);
-  for (const Series& series : all) {
-    profile.ops.push_back(fit_best(series, processors, options.monotone));
-    for (std::string& warning : fit_warnings(series, profile.ops.back())) {
-      result.warnings.push_back(std::move(warning));
-    }
+  if (options.base) {
+    profile = *options.base;
+  } else {
+    set_machine(samples, profile);
+    fit_ops(samples, options.monotone, result);
   }
-  const std::size_t exact = profile.ops.size();
-  for (OpCost& cost : fit_general(all, processors)) {
-    profile.ops.push_back(std::move(cost));
-  }
-  result.rows = make_rows(profile.ops, exact, all);
   result.collectives = fit_collectives(samples.collectives);
   for (const CollectiveFit& fit : result.collectives) {
-    profile.collectives.push_back(fit.cost);
-    profile.collectives.back().dtype = Dtype::F32;
+    replace_table(profile, fit.cost);
   }
   for (const JitterSample& point : samples.jitter) {
     result.measurements += static_cast<int>(point.step_seconds.size());
@@ -207,11 +236,11 @@ FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
     result.measurements += sample.repetitions;
   }
   profile.name = options.name;
-  profile.device = samples.header.value("device", std::string("unknown"));
-  profile.backend = samples.plan.device;
-  profile.memory_capacity = Bytes(samples.header.value("memory_bytes_per_rank", std::int64_t{0}));
-  profile.noise = fit_noise(samples);
   profile.provenance = provenance(samples, options, result);
+  if (options.base) {
+    profile.provenance["base"] = {{"name", options.base->name},
+                                  {"provenance", options.base->provenance}};
+  }
   return result;
 }
 

@@ -11,12 +11,16 @@
 namespace stepsim {
 
 /// What is written into the profile beside the numbers.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct FitOptions {
   std::string name;          ///< Of the profile.
   std::string samples_file;  ///< As the user named it.
   std::string command;       ///< The command line that fits.
   std::string date;          ///< ISO 8601, UTC.
   bool monotone = false;     ///< Costs of measured sizes never fall when the batch grows.
+  /// What the profile starts from, when the samples are imports: its tables of the same collective,
+  /// ranks and nodes are replaced, all else is kept.
+  std::optional<Profile> base = std::nullopt;
 };
 
 /// All entries of one class and pass, for the report. Errors are means over the entries.
@@ -43,7 +47,7 @@ struct FitResult {
 };
 
 /// Fits every op, the general entries, the collectives and the noise. Raises InputError: the
-/// samples hold no step.
+/// samples hold neither a step nor an import, or steps beside a base.
 [[nodiscard]] FitResult fit_profile(const SampleSet& samples, const FitOptions& options);
 
 /// step_jitter: robust deviation of single steps from the median of their shape; drift: standard

@@ -58,8 +58,10 @@ void append_head(const char* title, std::string* text) {
 
 void append_collective(const CollectiveFit& fit, std::string* text) {
   fmt::format_to(std::back_inserter(*text),
-                 "\nall-reduce over {} ranks, {} sizes, {} .. {}: error left one out, in %\n",
+                 "\n{} over {} ranks{}, {} sizes, {} .. {}: error left one out, in %\n",
+                 fit.cost.kind == "all_reduce" ? "all-reduce" : fit.cost.kind,
                  fit.cost.ranks,
+                 fit.cost.nodes > 1 ? fmt::format(" on {} nodes", fit.cost.nodes) : "",
                  fit.cost.knots.size(),
                  format_duration(fit.cost.knots.front().second),
                  format_duration(fit.cost.knots.back().second));
@@ -80,14 +82,20 @@ void append_collective(const CollectiveFit& fit, std::string* text) {
 std::string fit_report(const FitResult& result) {
   const Profile& profile = result.profile;
   std::string text = fmt::format(
-      "profile {}: {}, {} measurements\n\n", profile.name, profile.device, result.measurements);
-  append_head("measured sizes (errors held out, in %)", &text);
-  append_rows(result.rows, false, &text);
-  text += "\n";
-  append_head("sizes never measured (block = one size left out)", &text);
-  append_rows(result.rows, true, &text);
+      "profile {}: {}, {} measurements\n", profile.name, profile.device, result.measurements);
+  if (!result.rows.empty()) {
+    text += "\n";
+    append_head("measured sizes (errors held out, in %)", &text);
+    append_rows(result.rows, false, &text);
+    text += "\n";
+    append_head("sizes never measured (block = one size left out)", &text);
+    append_rows(result.rows, true, &text);
+  }
   for (const CollectiveFit& fit : result.collectives) {
     append_collective(fit, &text);
+  }
+  if (result.rows.empty()) {
+    return text;
   }
   fmt::format_to(std::back_inserter(text),
                  "\nnoise: one step +-{:.1f} %, drift of the sentinel +-{:.1f} % (sentinel {})\n",

@@ -407,7 +407,7 @@ TEST_CASE("a collective's errors are those of each size predicted from its neigh
   std::vector<CollectiveSample> samples;
   for (const std::int64_t bytes : {1024, 2048, 4096, 8192, 16384}) {
     const double seconds = 1e-4 + static_cast<double>(bytes) * 1e-9;
-    samples.push_back({"all_reduce", 2, bytes, seconds, seconds, seconds, 5, {}});
+    samples.push_back({"all_reduce", 2, 1, bytes, seconds, 0, 5, {}});
   }
   std::vector<CollectiveFit> fits = fit_collectives(samples);
   REQUIRE(fits.size() == 1);
@@ -421,11 +421,11 @@ TEST_CASE("a collective's errors are those of each size predicted from its neigh
 
 TEST_CASE("the scatter of collectives is told by the size with most repetitions") {
   // Two levels, 1 ms and 5 ms, equally often: the mean is 3 ms, one third and five thirds of it.
-  CollectiveSample sample{"all_reduce", 2, 4096, 3e-3, 1e-3, 5e-3, 100, {}};
+  CollectiveSample sample{"all_reduce", 2, 1, 4096, 3e-3, 2.0 / 3, 100, {}};
   for (int i = 0; i < 100; ++i) {
     sample.all_seconds.push_back(i % 2 == 0 ? 1e-3 : 5e-3);
   }
-  CollectiveSample few{"all_reduce", 2, 1024, 1e-3, 1e-3, 1e-3, 1, {1e-3}};
+  CollectiveSample few{"all_reduce", 2, 1, 1024, 1e-3, 0, 1, {1e-3}};
   const std::vector<double> spread = fit_collectives({few, sample})[0].cost.spread;
   REQUIRE(spread.size() == 21);
   CHECK(spread.front() == doctest::Approx(1.0 / 3));

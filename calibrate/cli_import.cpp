@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "calibrate/cli.h"
+#include "calibrate/cli_options.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/import/import_samples.h"
+#include "calibrate/import/nccl_report.h"
+#include "costmodel/collective_cost.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepcal import nccl-tests FILE… [options]\n\n"
+    "Reads measurements made elsewhere: what all_reduce_perf and its kin print (every version "
+    "since\n"
+    "NCCL 1, rccl-tests, their JSON and CSV), with the labels of launchers and NCCL's own lines "
+    "in\n"
+    "between. Checks every row and the number of ranks, says what is wrong with a log, and turns\n"
+    "good ones into collective samples or a profile. No GPU is needed.\n"
+    "Exit status 2: a log was refused; nothing is written then but --json.\n\n"
+    "examples:\n"
+    "  stepcal import nccl-tests all_reduce.log\n"
+    "  stepcal import nccl-tests all_reduce.log --nodes 2 --out collectives.jsonl\n"
+    "  stepcal import nccl-tests all_reduce.log --base scenarios/profiles/h100_8x_published.json "
+    "\\\n"
+    "      --profile mine.json\n";
+
+NcclStatements statements_of(const OptionParser& parser) {
+  NcclStatements statements;
+  if (parser.has("op")) {
+    try {
+      statements.op = name_of(parse_collective_kind(parser.get<std::string>("op")));
+    } catch (const InputError& error) {
+      parser.fail(std::string("--op: ") + error.what());
+    }
+  }
+  for (const auto& [name, value] :
+       {std::pair("ranks", &statements.ranks), std::pair("nodes", &statements.nodes)}) {
+    if (parser.has(name)) {
+      *value = parser.get<int>(name);
+      if (**value < 1) {
+        parser.fail(fmt::format("--{}: at least 1", name));
+      }
+    }
+  }
+  if (statements.ranks && statements.nodes && *statements.nodes > *statements.ranks) {
+    parser.fail("--nodes: no more than --ranks");
+  }
+  static const std::vector<std::string> known = {
+      "wrong_values", "failed_footer", "too_few_sizes", "ends_small", "damaged_rows"};
+  for (const std::string& code : parser.list("accept")) {
+    if (std::find(known.begin(), known.end(), code) == known.end()) {
+      parser.fail("--accept: " + unknown_name("reason", code, known));
+    }
+    statements.accepted.insert(code);
+  }
+  return statements;
+}
+
+void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>& imports) {
+  const std::string out = parser.get<std::string>("profile");
+  FitOptions options;
+  options.name = std::filesystem::path(out).stem().string();
+  options.command = parser.command_line();
+  options.date = date_now();
+  if (parser.has("base")) {
+    options.base = read_profile(parser.get<std::string>("base"));
+  }
+  for (const NcclImport& import : imports) {
+    options.samples_file += (options.samples_file.empty() ? "" : ", ") + import.log.file;
+  }
+  const ImportOrigin origin = {
+      parser.has("device") ? parser.get<std::string>("device") : "", options.command, options.date};
+  const FitResult result = fit_profile(import_samples(imports, origin), options);
+  write_profile(out, result.profile);
+  if (out != "-") {
+    fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+               fit_report(result),
+               out,
+               shell_word(out));
+  }
+}
+
+/// "FILE: error: refused: …" for every refused log; false when there is none.
+bool say_refused(const std::vector<NcclImport>& imports) {
+  bool refused = false;
+  for (const NcclImport& import : imports) {
+    for (const std::string& reason : reasons_of(import, NcclVerdict::Refuse)) {
+      fmt::print(stderr, "{}: error: refused: {}\n", printable(import.log.file), reason);
+      refused = true;
+    }
+  }
+  return refused;
+}
+
+int import_nccl_tests_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("import nccl-tests", kUsage);
+  parser.add()("files", po::value<std::vector<std::string>>(), "logs; - reads standard input")(
+      "json", po::value<std::string>(), "rows and verdicts as JSON, to a file or -")(
+      "out", po::value<std::string>(), "samples file (JSONL), continued when it exists")(
+      "profile", po::value<std::string>(), "profile to write, or -")(
+      "base", po::value<std::string>(), "with --profile: the profile to put the collectives into")(
+      "op", po::value<std::string>(), "collective, where the log does not name it")(
+      "ranks", po::value<int>(), "ranks, where the log does not list them or contradicts itself")(
+      "nodes", po::value<int>(), "nodes, where the log does not list its hosts")(
+      "run", po::value<int>(), "the run to take of a file with several, from 1")(
+      "device", po::value<std::string>(), "what the GPUs are, where the log does not list them")(
+      "accept", po::value<std::vector<std::string>>()->composing(), "a reason to refuse, accepted");
+  parser.positional("files", -1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::vector<std::string> files = parser.list("files");
+  if (files.empty()) {
+    parser.fail("no log given; see: stepcal import nccl-tests --help");
+  }
+  if (parser.has("base") && !parser.has("profile")) {
+    parser.fail("--base goes with --profile");
+  }
+  const NcclStatements statements = statements_of(parser);
+  std::vector<NcclImport> imports;
+  for (const std::string& file : files) {
+    imports.push_back(import_nccl_tests(
+        file,
+        statements,
+        parser.has("run") ? std::optional(parser.get<int>("run")) : std::nullopt));
+  }
+  const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
+  if (!json.empty()) {
+    write_text_atomically(
+        json, nccl_json(imports).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+  const bool text_to_stdout =
+      json != "-" && !(parser.has("profile") && parser.get<std::string>("profile") == "-");
+  if (text_to_stdout) {
+    std::fputs(nccl_report(imports).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  if (say_refused(imports)) {
+    return kBadInput;
+  }
+  if (parser.has("out")) {
+    const std::string out = parser.get<std::string>("out");
+    write_import(out,
+                 imports,
+                 {parser.has("device") ? parser.get<std::string>("device") : "",
+                  parser.command_line(),
+                  date_now()});
+    if (text_to_stdout) {
+      fmt::print("next: stepcal fit {} --out PROFILE.json\n", shell_word(out));
+    }
+  }
+  if (parser.has("profile")) {
+    write_profile_of(parser, imports);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+int import_command(const std::vector<std::string>& arguments) {
+  const std::array<std::string, 1> known = {"nccl-tests"};
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    std::fputs(kUsage, stdout);
+    return arguments.empty() ? kBadInput : kDone;
+  }
+  if (arguments[0] == known[0]) {
+    return import_nccl_tests_command({arguments.begin() + 1, arguments.end()});
+  }
+  throw InputError("stepcal import: error: " +
+                   unknown_name("kind of measurement", printable(arguments[0]), known));
+}
+
+}  // namespace stepsim

@@ -1,0 +1,144 @@
+#include "calibrate/import/import_samples.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "calibrate/import/nccl_report.h"
+#include "calibrate/sample_log.h"
+#include "calibrate/sample_writer.h"
+#include "costmodel/collective_cost.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+bool has_price(const std::string& op) {
+  const auto names = collective_kind_names();
+  return std::find(names.begin(), names.end(), op) != names.end();
+}
+
+/// The names of the devices in the rank lines, each once: "NVIDIA H100 80GB HBM3".
+std::string devices_of(std::span<const NcclImport> imports) {
+  std::set<std::string> names;
+  for (const NcclImport& import : imports) {
+    for (const NcclSweep& sweep : import.sweeps) {
+      if (sweep.table.ranks) {
+        for (const NcclRank& rank : *sweep.table.ranks) {
+          names.insert(printable(rank.name));
+        }
+      }
+    }
+  }
+  std::string text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "" : ", ") + name;
+  }
+  return text.empty() ? "not stated in the log" : text;
+}
+
+Json import_json(const NcclImport& import, const NcclSweep& sweep) {
+  Json json = {{"kind", "import"},
+               {"op", sweep.op},
+               {"ranks", *sweep.ranks},
+               {"nodes", *sweep.nodes},
+               {"source", "nccl-tests"},
+               {"file", std::filesystem::path(import.log.file).filename().string()},
+               {"line", sweep.table.line},
+               {"type", sweep.used.front().type},
+               {"ranks_from", sweep.ranks_from},
+               {"device", devices_of(std::span(&import, 1))},
+               {"verdict", name_of(import.verdict())},
+               {"warnings", reasons_of(import, NcclVerdict::Warn)}};
+  const auto put = [&json](const char* key, const std::string& value) {
+    if (!value.empty()) {
+      json[key] = value;
+    }
+  };
+  put("nccl_version", import.log.nccl_version);
+  put("nccl_tests_version", import.log.tests_version);
+  put("measured_at", import.log.date);
+  return json;
+}
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<double> us_of(const std::optional<NcclBlock>& block) {
+  return block && block->time_us.value > 0 ? std::optional(block->time_us.value) : std::nullopt;
+}
+
+}  // namespace
+
+std::string import_header(std::span<const NcclImport> imports, const ImportOrigin& origin) {
+  return line_of({{"format", "stepsim-samples/1"},
+                  {"device", origin.device.empty() ? devices_of(imports) : origin.device},
+                  {"backend", "cuda"},
+                  {"imported_at", origin.date},
+                  {"command", origin.command}});
+}
+
+std::vector<std::string> import_lines(std::span<const NcclImport> imports,
+                                      std::vector<std::string>* passed_over) {
+  std::vector<std::string> lines;
+  for (const NcclImport& import : imports) {
+    for (const NcclSweep& sweep : import.sweeps) {
+      if (!has_price(sweep.op)) {
+        passed_over->push_back(fmt::format(
+            "{}: a profile has no place for {}", printable(import.log.file), printable(sweep.op)));
+        continue;
+      }
+      lines.push_back(line_of(import_json(import, sweep)));
+      for (const NcclRow& row : sweep.used) {
+        lines.push_back(imported_line({sweep.op, *sweep.ranks, *sweep.nodes, row.bytes},
+                                      {us_of(row.out_of_place), us_of(row.in_place)}));
+      }
+    }
+  }
+  return lines;
+}
+
+SampleSet import_samples(std::span<const NcclImport> imports, const ImportOrigin& origin) {
+  std::vector<std::string> passed_over;
+  SampleLog log;
+  int number = 1;
+  for (const std::string& line : import_lines(imports, &passed_over)) {
+    ++number;
+    log.add(parse_json(line, "import", number), "import", number);
+  }
+  SampleSet set = combine_samples(log);
+  set.header = parse_json(import_header(imports, origin), "import");
+  return set;
+}
+
+void write_import(const std::string& path,
+                  std::span<const NcclImport> imports,
+                  const ImportOrigin& origin) {
+  std::vector<std::string> passed_over;
+  const std::vector<std::string> lines = import_lines(imports, &passed_over);
+  std::uintmax_t keep = 0;
+  std::error_code ignored;
+  const bool is_there = std::filesystem::is_regular_file(path, ignored) &&
+                        std::filesystem::file_size(path, ignored) > 0;
+  SampleLog log;
+  if (is_there) {
+    SampleFile file = read_sample_file(path, nullptr);
+    keep = file.whole_bytes;
+    log = std::move(file.log);
+  }
+  for (const std::string& line : lines) {
+    log.add(parse_json(line, path), path, 0);  // Refuses what the file holds already.
+  }
+  SampleWriter writer(path, keep);
+  if (!is_there) {
+    writer.write(import_header(imports, origin));
+  }
+  for (const std::string& line : lines) {
+    writer.write(line);
+  }
+}
+
+}  // namespace stepsim

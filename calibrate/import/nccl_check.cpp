@@ -156,6 +156,10 @@ void Judge::find_nodes() {
                        kUsualRanksPerNode));
     }
   }
+  if (*sweep_->nodes > *sweep_->ranks) {
+    refuse_always("nodes_disagree",
+                  fmt::format("{} ranks do not fill {} nodes", *sweep_->ranks, *sweep_->nodes));
+  }
   if (shares_gpu(table_)) {
     warn("shared_gpu", "two ranks show the same bus id on one host: they share a GPU");
   }
@@ -223,7 +227,7 @@ void Judge::drop_damaged() {
 
 void Judge::choose_rows() {
   for (const NcclRow& row : table_.rows) {
-    if (row.bytes > 0 && row_seconds(row) > 0) {
+    if (row.bytes > 0 && row_seconds(row) > 0 && std::isfinite(row_seconds(row))) {
       sweep_->used.push_back(row);
     }
   }
@@ -267,7 +271,7 @@ void Judge::check_sizes() {
   constexpr std::int64_t kBandEnd = 128 * kMiB;
   constexpr std::int64_t kWidest = 4;
   for (auto it = std::next(sizes.begin()); it != sizes.end(); ++it) {
-    if (*it > kWidest * *std::prev(it) && *it > kMiB && *std::prev(it) < kBandEnd) {
+    if ((*it - 1) / kWidest >= *std::prev(it) && *it > kMiB && *std::prev(it) < kBandEnd) {
       warn("wide_steps",
            fmt::format("nothing between {} and {}", size_text(*std::prev(it)), size_text(*it)));
     }

@@ -93,6 +93,10 @@ void read_devices(JsonReader& config, NcclTable* table) {
   }
   const int per_process =
       config.integer_in("nthreads", 1, 1024) * config.integer_in("ngpus", 1, 1024);
+  if (ranks.empty() || ranks.size() > static_cast<std::size_t>(kMost) / 16 ||
+      per_process > kMost / static_cast<int>(ranks.size())) {
+    config.fail("devices", "must list one process or more, and no more ranks than there can be");
+  }
   table->stated_ranks = static_cast<int>(ranks.size()) * per_process;
   table->stated_nodes = static_cast<int>(hosts.size());
   table->ranks = std::make_shared<const std::vector<NcclRank>>(std::move(ranks));

@@ -29,13 +29,13 @@ std::string word_after(std::string_view text, std::string_view key) {
   return words.empty() ? "" : printable(words.front());
 }
 
-/// A small number, 0 or more; absent when `word` is none.
+/// A number of ranks or the like, 0 or more; absent when `word` is none.
 std::optional<int> small_number(std::string_view word) {
+  constexpr int kMost = 1 << 24;
   int value = 0;
   const auto end = std::from_chars(word.data(), word.data() + word.size(), value);
-  return end.ec == std::errc() && end.ptr == word.data() + word.size() && value >= 0
-             ? std::optional(value)
-             : std::nullopt;
+  const bool is_whole = end.ec == std::errc() && end.ptr == word.data() + word.size();
+  return is_whole && value >= 0 && value <= kMost ? std::optional(value) : std::nullopt;
 }
 
 /// "Rank 3 [Group 0] Pid 17 on host device 3 [id] NAME", anywhere in the line.

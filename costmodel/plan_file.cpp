@@ -194,6 +194,10 @@ MicroBatch read_row(JsonReader row, const Plan& plan) {
       row.fail("sequences", fmt::format("their sum is not that of the lengths ({})", tokens));
     }
   }
+  const std::int64_t padded = row.integer("max_length");
+  if (!batch.lengths.empty() && padded > batch.shape().max_length && padded <= kLongestSample) {
+    batch.padded_length = padded;
+  }
   const BatchShape shape = batch.shape();
   check_total(row, "max_length", shape.max_length);
   check_total(row, "useful_tokens", shape.useful_tokens);

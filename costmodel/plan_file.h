@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,11 +24,16 @@ struct MicroBatch {
   /// What attention runs over, where that is not the samples: rows packed with several, or merged
   /// documents. Their lengths have the same sum.
   std::vector<std::int64_t> sequences = {};
+  std::int64_t padded_length = 0;  ///< What each of them is padded to; 0: the longest.
 
   [[nodiscard]] const std::vector<std::int64_t>& attended() const {
     return sequences.empty() ? lengths : sequences;
   }
-  [[nodiscard]] BatchShape shape() const { return batch_shape(attended()); }
+  [[nodiscard]] BatchShape shape() const {
+    BatchShape shape = batch_shape(attended());
+    shape.max_length = std::max(shape.max_length, padded_length);
+    return shape;
+  }
   bool operator==(const MicroBatch&) const = default;
 };
 
@@ -49,10 +55,11 @@ struct Plan {
 };
 
 /// "format": "stepsim-plan/1" on the first line, then one micro-batch a line, by step, rank and
-/// micro_batch; a batch may be empty. Only a batch that holds a part of a sample has "offsets"; a
-/// plan with second lengths has "target_lengths" in every row that holds samples. What can be
-/// derived (totals, a bucket for each parameter, a batch for each step and rank) is checked. Raises
-/// InputError with file:line; EnvironmentFault when the file cannot be written.
+/// micro_batch; a batch may be empty. "max_length" is what the batch is padded to. Only a batch
+/// that holds a part of a sample has "offsets"; a plan with second lengths has "target_lengths" in
+/// every row that holds samples. What can be derived (totals, a bucket for each parameter, a batch
+/// for each step and rank) is checked. Raises InputError with file:line; EnvironmentFault when the
+/// file cannot be written.
 [[nodiscard]] Plan read_plan(const std::string& path);
 void write_plan(const std::string& path, const Plan& plan);
 

@@ -221,12 +221,14 @@ EpochEffects plan_effects(const Scenario& of_all_policies, const PolicySpec& pol
   const std::vector<std::int64_t> targets = data_targets(scenario, lengths);
   const PolicyInput input = policy_input(scenario, policy, lengths, targets);
   return named(policy, [&] {
-    EpochPlan epoch = make_policy(policy).epoch(input);
+    const BatchingPolicy planner = make_policy(policy);
+    EpochPlan epoch = planner.epoch(input);
     EpochEffects effects;
     if (is_varlen(scenario)) {
       effects.varlen = fit_into_slots(epoch, all_lengths, scenario.varlen, scenario.model.causal);
     }
-    effects.training = training_effects(epoch, input);
+    effects.training = training_effects(
+        epoch, input, [&planner](std::int64_t longest) { return planner.padded_length(longest); });
     return effects;
   });
 }
@@ -252,13 +254,6 @@ Plan make_plan(const Scenario& of_all_policies, const PolicySpec& policy) {
           }
         });
   });
-  for (const RankBatches& step : batches) {
-    for (const auto& batch : step) {
-      for (const Piece& piece : batch) {
-        check_length(scenario, policy, piece.length);
-      }
-    }
-  }
 
   Plan plan;
   plan.scenario = scenario.name;
@@ -279,6 +274,14 @@ Plan make_plan(const Scenario& of_all_policies, const PolicySpec& policy) {
              {batches.begin() + static_cast<std::ptrdiff_t>(first),
               batches.begin() + static_cast<std::ptrdiff_t>(first + micro_batches)},
              plan);
+  }
+  for (MicroBatch& batch : plan.micro_batches) {
+    const std::int64_t longest = batch.shape().max_length;
+    const std::int64_t padded = is_varlen(scenario)
+                                    ? longest
+                                    : named(policy, [&] { return planner.padded_length(longest); });
+    check_length(scenario, policy, padded);
+    batch.padded_length = padded > longest ? padded : 0;
   }
   return plan;
 }

@@ -51,7 +51,8 @@ std::vector<std::string> policy_keys() {
   std::vector<std::string> keys = {"name", "kind"};
   const auto parameters = policy_parameter_names();
   keys.insert(keys.end(), parameters.begin(), parameters.end());
-  keys.insert(keys.end(), {"weighting", "lengths", "attention", "varlen", "row_length"});
+  keys.insert(keys.end(),
+              {"weighting", "pad_to_multiple_of", "lengths", "attention", "varlen", "row_length"});
   return keys;
 }
 

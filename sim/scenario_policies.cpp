@@ -115,6 +115,7 @@ PolicySpec read_policy(const TomlReader& unnamed,
   spec.parameters = read_parameters(table, info);
   spec.weighting = read_choice(table, "weighting", "none", weightings());
   read_attention(table, scenario, spec);
+  spec.pad_to_multiple_of = table.integer_or("pad_to_multiple_of", 1, 1, kMaxSampleLength);
   if (table.has("lengths")) {
     spec.lengths = read_lengths(table.table("lengths"), scenario);
     if (scenario.samples == 0 && !has_own_count(*spec.lengths)) {

@@ -27,10 +27,14 @@ float RandomStream::uniform(float bound) {
 
 void collate(Batch& batch,
              std::span<const std::int64_t> lengths,
+             std::int64_t padded_length,
              TargetRange range,
              RandomStream& random) {
   batch.samples = static_cast<std::int64_t>(lengths.size());
-  batch.length = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  batch.length = 0;
+  for (const std::int64_t length : lengths) {
+    batch.length = std::max({batch.length, length, padded_length});
+  }
   batch.lengths.assign(lengths.begin(), lengths.end());
   const auto tokens = static_cast<std::size_t>(batch.tokens());
   batch.ids.assign(tokens, 0);

@@ -43,10 +43,11 @@ struct TargetRange {
   std::int64_t labels = 0;  ///< Classes of a sample's label.
 };
 
-/// Builds the batch as a data loader's collate function does: random ids, labels, padding, masks.
-/// Reuses the batch's memory.
+/// Builds the batch as a data loader's collate function does: random ids, labels, padding (to the
+/// longest sample, or to `padded_length` where that is more), masks. Reuses the batch's memory.
 void collate(Batch& batch,
              std::span<const std::int64_t> lengths,
+             std::int64_t padded_length,
              TargetRange range,
              RandomStream& random);
 

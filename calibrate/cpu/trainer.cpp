@@ -1,5 +1,7 @@
 #include "calibrate/cpu/trainer.h"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "calibrate/cpu/batch.h"
@@ -63,6 +65,7 @@ struct Trainer::State {
 
   void list_ops();
   void check_lengths(std::span<const std::int64_t> lengths) const;
+  void check_length(std::int64_t length) const;
   void forward(StepRun& run);
   void backward(StepRun& run);
   /// Waits for the buckets, copies them out and updates the weights.
@@ -109,10 +112,14 @@ void Trainer::State::check_lengths(std::span<const std::int64_t> lengths) const 
     throw InputError("a training step needs at least one sample");
   }
   for (const std::int64_t length : lengths) {
-    if (length < 1 || (config.max_length > 0 && length > config.max_length)) {
-      throw InputError(fmt::format(
-          "a sample of {} tokens: the model accepts 1 to {}", length, config.max_length));
-    }
+    check_length(length);
+  }
+}
+
+void Trainer::State::check_length(std::int64_t length) const {
+  if (length < 1 || (config.max_length > 0 && length > config.max_length)) {
+    throw InputError(
+        fmt::format("a sample of {} tokens: the model accepts 1 to {}", length, config.max_length));
   }
 }
 
@@ -176,15 +183,17 @@ void Trainer::seed_data(std::uint64_t seed) {
 TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
                           double loss_scale,
                           GradientReducer* reducer,
-                          OpTimer* timer) {
+                          OpTimer* timer,
+                          std::int64_t padded_length) {
   State& s = *state_;
   s.check_lengths(lengths);
+  s.check_length(std::max<std::int64_t>(1, padded_length));
   const cpu::FlushDenormals flush;
   StepRun run{reducer, timer};
   TrainerStep result;
   const double start = cpu::clock_seconds();
   s.batch.loss_scale = loss_scale;
-  cpu::collate(s.batch, lengths, target_range(s.config), s.random);
+  cpu::collate(s.batch, lengths, padded_length, target_range(s.config), s.random);
   s.buckets.start_step();
   run.op_done();
   const double data_end = cpu::clock_seconds();

@@ -62,12 +62,14 @@ class Trainer {
   /// Random token ids of the following steps. Ranks differ in their data, not in their weights.
   void seed_data(std::uint64_t seed);
 
-  /// One step on random token ids of these lengths. `reducer` and `timer` may be absent.
+  /// One step on random token ids of these lengths, padded to the longest or to `padded_length`
+  /// where that is more. `reducer` and `timer` may be absent.
   /// Raises InputError: no samples, or a length that the model does not accept.
   TrainerStep step(std::span<const std::int64_t> lengths,
                    double loss_scale,
                    GradientReducer* reducer,
-                   OpTimer* timer);
+                   OpTimer* timer,
+                   std::int64_t padded_length = 0);
 
   /// For tests: [parameter] weights and gradients after the last backward, and the loss of a
   /// forward pass on the batch of the last step with the current weights.

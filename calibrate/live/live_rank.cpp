@@ -94,8 +94,12 @@ class LiveRank {
         }
       }
     }
-    static_cast<void>(backend_.time_step(most_tokens->attended()));
-    static_cast<void>(backend_.time_step(most_scores->attended()));
+    for (const MicroBatch* batch : {most_tokens, most_scores}) {
+      static_cast<void>(backend_.time_step(
+          batch->padded_length > 0
+              ? std::vector<std::int64_t>(batch->attended().size(), batch->padded_length)
+              : batch->attended()));
+    }
     backend_.barrier();
   }
 
@@ -126,8 +130,8 @@ class LiveRank {
     reducer.start_step();
     const double start = cpu::clock_seconds();
     const double cpu_start = cpu::thread_cpu_seconds();
-    const TrainerStep parts =
-        backend_.trainer().step(batch.attended(), batch.loss_scale, &reducer, nullptr);
+    const TrainerStep parts = backend_.trainer().step(
+        batch.attended(), batch.loss_scale, &reducer, nullptr, batch.padded_length);
     const double end = cpu::clock_seconds();
     const double cpu_end = cpu::thread_cpu_seconds();
     if (!std::isfinite(parts.loss)) {

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/tensorflow.h"
 #include "sim/batching/policy_rows.h"
 
 namespace stepsim {
@@ -68,7 +70,10 @@ BatchingPolicy make_policy(const PolicySpec& spec) {
     row.check(parameters);
   }
   check_weighting(spec.weighting);
-  return {std::move(parameters), row.epoch};
+  if (spec.pad_to_multiple_of < 1) {
+    throw InputError(fmt::format("pad_to_multiple_of: {} is below 1", spec.pad_to_multiple_of));
+  }
+  return {std::move(parameters), row.epoch, spec.pad_to_multiple_of};
 }
 
 EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
@@ -82,6 +87,14 @@ EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
     return plan;
   }
   return {std::get<Whole>(form_)(parameters_, input), {}};
+}
+
+std::int64_t BatchingPolicy::padded_length(std::int64_t longest) const {
+  if (longest > 0 && parameters_.has("pad_to_bucket_boundary") &&
+      parameters_.flag("pad_to_bucket_boundary")) {
+    longest = bucket_padded_length({parameters_.integers("bucket_boundaries"), {}}, longest);
+  }
+  return padded_to_multiple(longest, pad_to_multiple_of_);
 }
 
 std::vector<Piece> EpochPlan::pieces_of(std::span<const std::int64_t> batch,

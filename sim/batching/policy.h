@@ -25,6 +25,7 @@ struct PolicySpec {
   std::string kind;                     ///< A row of policy_table(): "fixed", "token_budget", …
   PolicyParameters parameters;          ///< Those the scenario gives.
   std::string weighting = "none";       ///< "none", "sample", "token": loss_scale of the plan.
+  std::int64_t pad_to_multiple_of = 1;  ///< The padded length of each batch.
   std::optional<LengthSource> lengths;  ///< In place of the scenario's (a uniform reference case).
   std::optional<AttentionKind> attention;  ///< In place of the model's.
   std::optional<VarlenCall> varlen;        ///< In place of the model's.
@@ -87,20 +88,24 @@ class BatchingPolicy {
   using Cutting = EpochPlan (*)(const PolicyParameters&, const PolicyInput&);
   using Epoch = std::variant<Whole, Cutting>;
 
-  BatchingPolicy(PolicyParameters parameters, Epoch form)
-      : parameters_(std::move(parameters)), form_(form) {}
+  BatchingPolicy(PolicyParameters parameters, Epoch form, std::int64_t pad_to_multiple_of)
+      : parameters_(std::move(parameters)), form_(form), pad_to_multiple_of_(pad_to_multiple_of) {}
   /// Raises InputError: what the kind cannot plan; samples with second lengths that it would cut.
   [[nodiscard]] EpochPlan epoch(const PolicyInput& input) const;
   /// Whether it can cut samples: their lengths are then no limit on those of its batches.
   [[nodiscard]] bool cuts() const { return std::holds_alternative<Cutting>(form_); }
+  /// What a batch is padded to. Raises InputError: `longest` is in no bucket whose boundary counts.
+  [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;
 
  private:
   PolicyParameters parameters_;
   Epoch form_;
+  std::int64_t pad_to_multiple_of_;
 };
 
 /// Raises InputError: unknown kind (nearest named), a parameter that is missing, out of range or
-/// not taken by the kind, parameters that contradict each other, an unknown weighting.
+/// not taken by the kind, parameters that contradict each other, an unknown weighting, a multiple
+/// below 1.
 [[nodiscard]] BatchingPolicy make_policy(const PolicySpec& spec);
 
 /// [step][rank] samples, or parts of them, of the first `steps` steps of one epoch.

@@ -95,7 +95,9 @@ std::vector<PolicyRow> library_rows() {
       {{"tf_bucket_by_sequence_length",
         "each rank sorts its samples into buckets by length and emits a bucket when it holds its "
         "batch size",
-        {required_integers("bucket_boundaries"), required_integers("bucket_batch_sizes")},
+        {required_integers("bucket_boundaries"),
+         required_integers("bucket_batch_sizes"),
+         flag_or("pad_to_bucket_boundary", false)},
         "tf.data bucket_by_sequence_length"},
        tf_bucket_epoch,
        check_tf_bucket},

@@ -68,7 +68,10 @@ void add_sample(std::vector<Piece>::const_iterator begin,
   effects.split_samples += parts > 1 ? 1 : 0;
 }
 
-void add_uses(const EpochPlan& epoch, const PolicyInput& input, TrainingEffects& effects) {
+void add_uses(const EpochPlan& epoch,
+              const PolicyInput& input,
+              const PaddedLength& padded_length,
+              TrainingEffects& effects) {
   std::vector<Piece> uses;
   std::set<std::pair<std::size_t, std::int64_t>> shapes;
   for (const Batches& batches : epoch.batches) {
@@ -78,7 +81,7 @@ void add_uses(const EpochPlan& epoch, const PolicyInput& input, TrainingEffects&
         uses.push_back(piece);
         longest = std::max(longest, piece.length);
       }
-      shapes.emplace(batch.size(), longest);
+      shapes.emplace(batch.size(), padded_length ? padded_length(longest) : longest);
     }
   }
   std::sort(uses.begin(), uses.end(), [](const Piece& a, const Piece& b) {
@@ -171,7 +174,9 @@ std::optional<double> TrainingEffects::target_padding_ratio() const {
   return 1 - static_cast<double>(useful_target_tokens) / static_cast<double>(padded_target_tokens);
 }
 
-TrainingEffects training_effects(const EpochPlan& epoch, const PolicyInput& input) {
+TrainingEffects training_effects(const EpochPlan& epoch,
+                                 const PolicyInput& input,
+                                 const PaddedLength& padded_length) {
   TrainingEffects effects;
   effects.samples = static_cast<std::int64_t>(input.lengths.size());
   for (const Batches& batches : epoch.batches) {
@@ -180,7 +185,7 @@ TrainingEffects training_effects(const EpochPlan& epoch, const PolicyInput& inpu
     effects.fewest_steps = first ? steps : std::min(effects.fewest_steps, steps);
     effects.most_steps = std::max(effects.most_steps, steps);
   }
-  add_uses(epoch, input, effects);
+  add_uses(epoch, input, padded_length, effects);
   add_skew(epoch, input, effects);
   add_displacement(epoch, input, effects);
   if (!input.targets.empty()) {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
-#include <span>
 
 #include "sim/batching/policy.h"
 
@@ -28,8 +28,8 @@ struct TrainingEffects {
   /// Mean distance, as a share of the epoch, between when a sample is used and when the sampler's
   /// order alone would use it: 0 for random batches, about 1/3 for a full sort.
   double displacement = 0;
-  /// (samples, longest) of batches: what a compiler sees. A part of a sample counts as a sample
-  /// here and in sample_skew.
+  /// (samples, padded length) of batches: what a compiler sees. A part of a sample counts as a
+  /// sample here and in sample_skew.
   std::int64_t distinct_shapes = 0;
   std::int64_t useful_target_tokens = 0;  ///< Second lengths of all batches; 0: there are none.
   std::int64_t padded_target_tokens = 0;  ///< The same padded: samples * longest of each batch.
@@ -38,7 +38,13 @@ struct TrainingEffects {
   [[nodiscard]] std::optional<double> target_padding_ratio() const;
 };
 
-/// Effects of one epoch. Steps are those that every rank has.
-[[nodiscard]] TrainingEffects training_effects(const EpochPlan& epoch, const PolicyInput& input);
+/// What a batch with a longest sample is padded to.
+using PaddedLength = std::function<std::int64_t(std::int64_t)>;
+
+/// Effects of one epoch. Steps are those that every rank has; without `padded_length` a batch is
+/// padded to its longest sample.
+[[nodiscard]] TrainingEffects training_effects(const EpochPlan& epoch,
+                                               const PolicyInput& input,
+                                               const PaddedLength& padded_length = {});
 
 }  // namespace stepsim

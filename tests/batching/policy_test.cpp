@@ -130,6 +130,28 @@ TEST_CASE("a rank that has used its batches up starts them again") {
   CHECK(samples == expected);
 }
 
+TEST_CASE("a batch is padded to a multiple, or to the boundary of its bucket") {
+  PolicySpec padded = fixed(2);
+  CHECK(make_policy(padded).padded_length(13) == 13);
+  padded.pad_to_multiple_of = 8;
+  CHECK(make_policy(padded).padded_length(13) == 16);
+  CHECK(make_policy(padded).padded_length(16) == 16);
+  CHECK(make_policy(padded).padded_length(0) == 0);
+  padded.pad_to_multiple_of = 0;
+  CHECK_THROWS_WITH_AS((void)make_policy(padded), "pad_to_multiple_of: 0 is below 1", InputError);
+
+  PolicySpec buckets = spec("tf_bucket_by_sequence_length",
+                            {{"bucket_boundaries", Lengths{10, 20}},
+                             {"bucket_batch_sizes", Lengths{2, 2, 2}},
+                             {"pad_to_bucket_boundary", true}});
+  CHECK(make_policy(buckets).padded_length(9) == 9);
+  CHECK(make_policy(buckets).padded_length(10) == 19);
+  CHECK(make_policy(buckets).padded_length(0) == 0);
+  CHECK_THROWS_AS((void)make_policy(buckets).padded_length(20), InputError);
+  buckets.pad_to_multiple_of = 8;
+  CHECK(make_policy(buckets).padded_length(3) == 16);
+}
+
 TEST_CASE("a plan without a batch for every rank is bad input") {
   const auto policy = make_policy(fixed(4));
   const Lengths three = {1, 1, 1};

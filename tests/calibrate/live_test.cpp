@@ -52,6 +52,7 @@ Plan plan_of(const std::string& policy, int steps, int ranks, std::int64_t base)
       batch.rank = rank;
       batch.samples = {id, id + 1};
       batch.lengths = {base + rank, base + step % 30};
+      batch.padded_length = step % 2 == 0 ? 0 : base + 31;
       plan.micro_batches.push_back(batch);
       id += 2;
     }

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "calibrate/cpu/batch.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
@@ -166,6 +167,25 @@ TEST_CASE("the loss scale multiplies every gradient and leaves the loss as it is
   }
 }
 
+TEST_CASE("a batch is really padded beyond its longest sample, and learns the same") {
+  cpu::Batch batch;
+  cpu::RandomStream random(1);
+  cpu::collate(batch, std::vector<std::int64_t>{3, 5}, 8, {23, 5}, random);
+  CHECK(batch.tokens() == 16);
+  CHECK(std::count(batch.padding_bias.begin(), batch.padding_bias.end(), 0.0F) == 8);
+  cpu::collate(batch, std::vector<std::int64_t>{3, 5}, 4, {23, 5}, random);
+  CHECK(batch.tokens() == 10);
+  for (const TransformerConfig& config : every_family()) {
+    CAPTURE(config.name);
+    Trainer plain(config, 1, 3);
+    Trainer padded(config, 1, 3);
+    const std::vector<std::int64_t> lengths = {3, 5};
+    const double loss = plain.step(lengths, 1.0, nullptr, nullptr).loss;
+    CHECK(padded.step(lengths, 1.0, nullptr, nullptr, 16).loss ==
+          doctest::Approx(loss).epsilon(1e-5));
+  }
+}
+
 TEST_CASE("padded tokens get no gradient") {
   // Padding has token 0. Among 17 useful tokens of 23 kinds token 0 is often absent, and then its
   // row must stay without a gradient, although 15 padded tokens look it up.
@@ -304,6 +324,7 @@ TEST_CASE("what the CPU backend does not compute is refused with what to write i
   Trainer trainer(config, 1, 1);
   CHECK_THROWS_AS(trainer.step(std::vector<std::int64_t>{17}, 1, nullptr, nullptr), InputError);
   CHECK_THROWS_AS(trainer.step({}, 1, nullptr, nullptr), InputError);
+  CHECK_THROWS_AS(trainer.step(std::vector<std::int64_t>{4}, 1, nullptr, nullptr, 17), InputError);
 }
 
 TEST_CASE("the same seed gives the same losses and weights") {

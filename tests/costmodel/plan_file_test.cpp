@@ -34,6 +34,9 @@ MicroBatch micro_batch(int step, int rank, int number, bool targets, Draw& draw)
     batch.sequences.back() -= batch.sequences.front();
   }
   batch.loss_scale = draw.real();
+  if (!batch.lengths.empty() && draw.coin()) {
+    batch.padded_length = batch.shape().max_length + 1 + draw.whole(63);
+  }
   for (std::size_t i = draw.coin() ? batch.samples.size() : 0; i > 0; --i) {
     batch.offsets.push_back(draw.whole(500));
   }
@@ -149,6 +152,23 @@ TEST_CASE("only a batch that holds a part of a sample has offsets") {
   CHECK(error_of_offsets("[1073741725,0]") ==
         "plan.jsonl:2: error: offsets[0]: 1073741725 is outside 0..1073741724");
   CHECK(error_of_offsets("7") != "");
+}
+
+TEST_CASE("a batch can be padded beyond its longest sample") {
+  const std::string totals = R"("max_length":100,"useful_tokens":150,"padded_tokens":200)";
+  const std::string padded = R"("max_length":128,"useful_tokens":150,"padded_tokens":256)";
+  const std::string path = written("plan.jsonl", replaced(small_plan_text(), totals, padded));
+  const Plan plan = read_plan(path);
+  CHECK(plan.micro_batches[0].padded_length == 128);
+  CHECK(plan.micro_batches[0].shape().padded_tokens() == 256);
+  CHECK(plan.micro_batches[1].padded_length == 0);
+  const std::string again = fresh_folder() + "/plan.jsonl";
+  write_plan(again, plan);
+  CHECK(content(again) == content(path));
+  CHECK(error_after(totals, R"("max_length":128,"useful_tokens":150,"padded_tokens":200)") ==
+        "plan.jsonl:2: error: padded_tokens: 200 does not agree with the lengths (256)");
+  CHECK(error_after("\"max_length\":100", "\"max_length\":67108865") ==
+        "plan.jsonl:2: error: max_length: 67108865 does not agree with the lengths (100)");
 }
 
 TEST_CASE("what a plan states twice must agree") {

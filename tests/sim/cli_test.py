@@ -111,6 +111,29 @@ def test_a_policy_that_cuts_samples_takes_longer_ones_than_the_model():
     assert "rows" in message and "does not apply" in message, message
 
 
+def test_padding_to_a_multiple_is_in_the_plan_and_in_every_figure():
+    fixed = ["--policy", "variable_fixed", "--csv", "-"]
+    multiple = ["--set", "policy.variable_fixed.pad_to_multiple_of=64"]
+    plain = list(csv.DictReader(io.StringIO(run("plan", SKEW, *fixed).stdout)))
+    padded = list(csv.DictReader(io.StringIO(run("plan", SKEW, *fixed, *multiple).stdout)))
+    for before, after in zip(plain, padded):
+        expected = -(-int(before["max_length"]) // 64) * 64
+        assert int(after["max_length"]) == expected, (before, after)
+        assert int(after["padded_tokens"]) == expected * int(after["samples"])
+        assert after["lengths"] == before["lengths"]
+    results = []
+    for options in [[], multiple]:
+        done = json.loads(run("compare", SKEW, *options, "--json", "-").stdout)
+        results.append(done["predictions"][1])
+    before, after = results
+    assert after["summary"]["padding_ratio"] > before["summary"]["padding_ratio"]
+    assert after["summary"]["step_time_ms"]["mean"] > before["summary"]["step_time_ms"]["mean"]
+    assert after["training"]["distinct_shapes"] < before["training"]["distinct_shapes"]
+    wide = ["--set", "policy.variable_fixed.pad_to_multiple_of=1000"]
+    message = run("plan", SKEW, *fixed, *wide, status=2).stderr
+    assert "a sample is 1000 tokens long, but model" in message, message
+
+
 def test_compare_counts_what_packing_crops_and_splits():
     data = ["--set", "data.samples=2000", "--steps", "6"]
     done = json.loads(run("compare", PACKING, *data, "--json", "-").stdout)

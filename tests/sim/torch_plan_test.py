@@ -34,7 +34,15 @@ def plan_rows(scenario, policy, *options):
     return [json.loads(line) for line in open("plan.jsonl", encoding="utf-8")][1:]
 
 
-def check_loader(rows, ranks, steps):
+def padded(batch, multiple):
+    """A collate function with pad_to_multiple_of."""
+    import torch
+
+    rows = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True, padding_value=-1)
+    return torch.nn.functional.pad(rows, (0, -rows.shape[1] % multiple), value=-1)
+
+
+def check_loader(rows, ranks, steps, multiple=1):
     """The example's batches hold the planned tokens: 4096 * sample + place."""
     import torch
 
@@ -48,9 +56,7 @@ def check_loader(rows, ranks, steps):
         torch.distributed.get_rank = lambda rank=rank: rank
         names = {
             "dataset": data,
-            "pad": lambda batch: torch.nn.utils.rnn.pad_sequence(
-                batch, batch_first=True, padding_value=-1
-            ),
+            "pad": lambda batch: padded(batch, multiple),
         }
         exec(example(), names)  # pylint: disable=exec-used
         batches = list(names["loader"])
@@ -80,6 +86,8 @@ def test_the_example_of_the_readme():
             rows = plan_rows(SCENARIO, policy)
             assert not any("offsets" in row for row in rows), policy
             check_loader(rows, ranks=2, steps=12)
+        rows = plan_rows(SCENARIO, "bucketing", "--set", "policy.bucketing.pad_to_multiple_of=32")
+        check_loader(rows, ranks=2, steps=12, multiple=32)
 
 
 def test_the_example_of_the_readme_cuts_samples():

@@ -29,8 +29,9 @@ struct MicroBatch {
   [[nodiscard]] const std::vector<std::int64_t>& attended() const {
     return sequences.empty() ? lengths : sequences;
   }
-  [[nodiscard]] BatchShape shape() const {
-    BatchShape shape = batch_shape(attended());
+  /// `window`: of the model's attention, which its pairs are counted for.
+  [[nodiscard]] BatchShape shape(std::int64_t window = 0) const {
+    BatchShape shape = batch_shape(attended(), window);
     shape.max_length = std::max(shape.max_length, padded_length);
     return shape;
   }

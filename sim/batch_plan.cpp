@@ -1,5 +1,6 @@
 #include "sim/batch_plan.h"
 
+#include <chrono>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -174,6 +175,22 @@ std::vector<std::int64_t> data_targets(const Scenario& scenario,
   return generate_targets(*scenario.targets, lengths, scenario.samples == 0);
 }
 
+/// Uses of samples, or parts, that alone exceed the policy's token budget.
+std::int64_t over_budget(const BatchingPolicy& policy,
+                         const EpochPlan& epoch,
+                         const std::vector<std::int64_t>& lengths) {
+  const auto budget = policy.token_budget();
+  std::int64_t count = 0;
+  for (const Batches& batches : epoch.batches) {
+    for (const auto& batch : batches) {
+      for (const Piece& piece : epoch.pieces_of(batch, lengths)) {
+        count += budget && static_cast<double>(piece.length) > *budget ? 1 : 0;
+      }
+    }
+  }
+  return count;
+}
+
 /// Raises InputError: the model does not take that many tokens.
 void check_length(const Scenario& scenario, const PolicySpec& policy, std::int64_t length) {
   if (scenario.model.max_length > 0 && length > scenario.model.max_length) {
@@ -222,13 +239,17 @@ EpochEffects plan_effects(const Scenario& of_all_policies, const PolicySpec& pol
   const PolicyInput input = policy_input(scenario, policy, lengths, targets);
   return named(policy, [&] {
     const BatchingPolicy planner = make_policy(policy);
-    EpochPlan epoch = planner.epoch(input);
     EpochEffects effects;
+    const auto start = std::chrono::steady_clock::now();
+    EpochPlan epoch = planner.epoch(input);
+    effects.planning_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (is_varlen(scenario)) {
       effects.varlen = fit_into_slots(epoch, all_lengths, scenario.varlen, scenario.model.causal);
     }
     effects.training = training_effects(
         epoch, input, [&planner](std::int64_t longest) { return planner.padded_length(longest); });
+    effects.training.over_budget_samples = over_budget(planner, epoch, lengths);
     return effects;
   });
 }

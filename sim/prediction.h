@@ -82,6 +82,7 @@ struct Prediction {
   std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.
   std::optional<VarlenUse> varlen;              ///< Likewise, with varlen attention.
+  double planning_seconds = 0;                  ///< Likewise: what planning it took here.
   std::vector<std::string> collective_sources;  ///< "all_reduce: measured table, 8 ranks", …
   std::vector<std::string> warnings;
   std::string out_of_memory;                ///< Empty, or which step and rank would not fit.

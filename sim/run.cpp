@@ -186,7 +186,7 @@ Run::Run(const Scenario& scenario,
 }
 
 BatchShape Run::shape_of(const MicroBatch& batch) const {
-  BatchShape shape = batch_shape(batch.attended(), scenario_.model.window);
+  BatchShape shape = batch.shape(scenario_.model.window);
   if (is_varlen(scenario_)) {
     shape.empty_blocks = empty_blocks(batch.attended(), scenario_.varlen);
   }

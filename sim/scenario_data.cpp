@@ -177,6 +177,7 @@ SamplerSpec read_sampler(const TomlReader& data, const Scenario& scenario) {
   spec.seed =
       static_cast<std::uint64_t>(table.integer_or("seed", static_cast<std::int64_t>(spec.seed), 0));
   spec.drop_last = table.boolean_or("drop_last", spec.drop_last);
+  spec.set_epoch = table.boolean_or("set_epoch", spec.set_epoch);
   return spec;
 }
 

@@ -112,7 +112,7 @@ const std::vector<TableKeys>& all_tables() {
       {"data.targets.log_normal", {"mu", "sigma", "min", "max"}},
       {"data.targets.mixture", mixture_keys()},
       {"data.targets.mixture.log_normal", {"mu", "sigma", "min", "max"}},
-      {"data.sampler", {"kind", "shuffle", "seed", "drop_last"}},
+      {"data.sampler", {"kind", "shuffle", "seed", "drop_last", "set_epoch"}},
       {"policy", policy_keys()},
       {"policy.varlen", varlen_keys()},
       {"policy.lengths", length_keys()},

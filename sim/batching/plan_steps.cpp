@@ -9,12 +9,13 @@ namespace {
 void check_epoch(const EpochBatches& epoch, const PolicyInput& input) {
   for (std::size_t rank = 0; rank < epoch.size(); ++rank) {
     if (epoch[rank].empty()) {
-      throw InputError(
-          fmt::format("rank {} has no batch at all: {} samples over {} ranks{}",
-                      rank,
-                      input.lengths.size(),
-                      input.ranks,
-                      input.sampler.drop_last ? ", after drop_last left partial batches out" : ""));
+      throw InputError(fmt::format(
+          "rank {} has no batch at all: of {} samples over {} ranks the policy keeps too "
+          "few; they are longer than it takes, or do not fill a step{}",
+          rank,
+          input.lengths.size(),
+          input.ranks,
+          input.sampler.drop_last ? " (drop_last leaves partial batches out)" : ""));
     }
   }
 }
@@ -23,7 +24,7 @@ void check_epoch(const EpochBatches& epoch, const PolicyInput& input) {
 
 std::vector<std::vector<std::vector<Piece>>> plan_steps(
     const BatchingPolicy& policy,
-    const PolicyInput& input,
+    PolicyInput input,
     int steps,
     const std::function<void(EpochPlan&)>& revise) {
   if (steps < 1) {
@@ -35,15 +36,29 @@ std::vector<std::vector<std::vector<Piece>>> plan_steps(
                                  input.ranks,
                                  input.lengths.size()));
   }
-  EpochPlan epoch = policy.epoch(input);
-  check_epoch(epoch.batches, input);
-  if (revise) {
-    revise(epoch);
-  }
+  std::vector<EpochPlan> epochs;
+  const auto epoch_of = [&](std::size_t number) -> const EpochPlan& {
+    while (epochs.size() <= number) {
+      epochs.push_back(policy.epoch(input));
+      check_epoch(epochs.back().batches, input);
+      if (revise) {
+        revise(epochs.back());
+      }
+      ++input.epoch;
+    }
+    return epochs[number];
+  };
   std::vector<std::vector<std::vector<Piece>>> plan(static_cast<std::size_t>(steps));
-  for (std::size_t step = 0; step < plan.size(); ++step) {
-    for (const auto& batches : epoch.batches) {
-      plan[step].push_back(epoch.pieces_of(batches[step % batches.size()], input.lengths));
+  for (std::size_t rank = 0; rank < epoch_of(0).batches.size(); ++rank) {
+    std::size_t number = 0;
+    std::size_t next = 0;
+    for (auto& step : plan) {
+      if (next == epoch_of(number).batches[rank].size()) {
+        number += input.sampler.set_epoch ? 1 : 0;
+        next = 0;
+      }
+      const EpochPlan& epoch = epoch_of(number);
+      step.push_back(epoch.pieces_of(epoch.batches[rank][next++], input.lengths));
     }
   }
   return plan;

@@ -89,6 +89,19 @@ EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
   return {std::get<Whole>(form_)(parameters_, input), {}};
 }
 
+std::optional<double> BatchingPolicy::token_budget() const {
+  if (parameters_.has("batch_type") && parameters_.text("batch_type") == "tokens") {
+    return parameters_.number("batch_size");
+  }
+  for (const char* name :
+       {"max_tokens", "max_duration", "batch_bins", "capacity", "token_budget"}) {
+    if (parameters_.has(name)) {
+      return parameters_.number(name);
+    }
+  }
+  return std::nullopt;
+}
+
 std::int64_t BatchingPolicy::padded_length(std::int64_t longest) const {
   if (longest > 0 && parameters_.has("pad_to_bucket_boundary") &&
       parameters_.flag("pad_to_bucket_boundary")) {

@@ -94,6 +94,9 @@ class BatchingPolicy {
   [[nodiscard]] EpochPlan epoch(const PolicyInput& input) const;
   /// Whether it can cut samples: their lengths are then no limit on those of its batches.
   [[nodiscard]] bool cuts() const { return std::holds_alternative<Cutting>(form_); }
+  /// The most tokens that its parameters allow a batch, whichever way it counts them; nothing where
+  /// they do not.
+  [[nodiscard]] std::optional<double> token_budget() const;
   /// What a batch is padded to. Raises InputError: `longest` is in no bucket whose boundary counts.
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;
 
@@ -108,7 +111,7 @@ class BatchingPolicy {
 /// below 1.
 [[nodiscard]] BatchingPolicy make_policy(const PolicySpec& spec);
 
-/// [step][rank] samples, or parts of them, of the first `steps` steps of one epoch.
+/// [step][rank] samples, or parts of them, of the first `steps` steps.
 ///
 /// Step t executes batch t modulo the rank's number of batches, as the token-skew lab does: a rank
 /// that has used its epoch up starts the same batches again, without a new shuffle and without
@@ -117,7 +120,7 @@ class BatchingPolicy {
 ///     InputError: steps < 1, more ranks than samples, or a rank without a batch (drop_last).
 [[nodiscard]] std::vector<std::vector<std::vector<Piece>>> plan_steps(
     const BatchingPolicy& policy,
-    const PolicyInput& input,
+    PolicyInput input,
     int steps,
     const std::function<void(EpochPlan&)>& revise = {});
 

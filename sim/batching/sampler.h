@@ -19,6 +19,9 @@ struct SamplerSpec {
   /// Leaves the tail out that does not divide over the ranks; policies then also drop a rank's last
   /// batch when it is not full.
   bool drop_last = false;
+  /// A rank that has used its epoch up goes on with the next epoch's batches, as with
+  /// DistributedSampler.set_epoch; else it starts the same ones again.
+  bool set_epoch = false;
 };
 
 /// Makes an order divide over the ranks: repeats its own head (`pad`, the whole of it if need be),

@@ -37,6 +37,7 @@ int compare_command(const std::vector<std::string>& arguments) {
     const EpochEffects effects = plan_effects(scenario, policy);
     predictions.back().training = effects.training;
     predictions.back().varlen = effects.varlen;
+    predictions.back().planning_seconds = effects.planning_seconds;
   }
   print_text(common, compare_text(scenario, predictions));
   if (!common.json.empty()) {

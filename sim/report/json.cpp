@@ -151,12 +151,14 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
                            {"split_samples", effects.split_samples},
                            {"repeated_samples", effects.repeated_samples},
                            {"repeated_tokens", effects.repeated_tokens},
+                           {"over_budget_samples", effects.over_budget_samples},
                            {"fewest_steps", effects.fewest_steps},
                            {"most_steps", effects.most_steps},
                            {"sample_skew", effects.sample_skew},
                            {"token_skew", effects.token_skew},
                            {"displacement", effects.displacement},
-                           {"distinct_shapes", effects.distinct_shapes}};
+                           {"distinct_shapes", effects.distinct_shapes},
+                           {"planning_seconds", prediction.planning_seconds}};
       if (const auto ratio = effects.target_padding_ratio()) {
         entry["training"]["useful_target_tokens"] = effects.useful_target_tokens;
         entry["training"]["padded_target_tokens"] = effects.padded_target_tokens;

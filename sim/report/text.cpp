@@ -105,6 +105,20 @@ bool cuts_samples(const Prediction* prediction) {
          (prediction->training->cropped_tokens > 0 || prediction->training->split_samples > 0);
 }
 
+/// Which policy takes the host longest to plan; of policies with effects.
+std::string planning_text(const std::vector<const Prediction*>& ranked) {
+  const auto per_step = [](const Prediction* prediction) {
+    const auto steps = prediction->training ? prediction->training->most_steps : 0;
+    return steps > 0 ? prediction->planning_seconds / static_cast<double>(steps) * 1e3 : 0;
+  };
+  const Prediction* slowest = *std::max_element(
+      ranked.begin(), ranked.end(), [&](const Prediction* a, const Prediction* b) {
+        return per_step(a) < per_step(b);
+      });
+  return fmt::format(
+      "planning on this host: at most {:.2g} ms a step ({})\n", per_step(slowest), slowest->policy);
+}
+
 /// What the policies do to training, beside their speed; empty when that was not asked for. Columns
 /// about parts of samples are there where a policy cuts samples.
 std::string training_text(const std::vector<const Prediction*>& ranked) {
@@ -119,6 +133,12 @@ std::string training_text(const std::vector<const Prediction*>& ranked) {
   header.insert(header.end(), {"repeated", "sample skew", "token skew", "moved by", "shapes"});
   if (targets) {
     header.insert(header.end(), {"useful targets", "padded targets", "target padding"});
+  }
+  const bool over = std::any_of(ranked.begin(), ranked.end(), [](const Prediction* prediction) {
+    return prediction->training && prediction->training->over_budget_samples > 0;
+  });
+  if (over) {
+    header.push_back("over budget");
   }
   Table table(header);
   bool any = false;
@@ -151,6 +171,9 @@ std::string training_text(const std::vector<const Prediction*>& ranked) {
       row.push_back(std::to_string(effects.padded_target_tokens));
       row.push_back(ratio ? percent(*ratio) : "-");
     }
+    if (over) {
+      row.push_back(share(effects.over_budget_samples, effects.samples));
+    }
     table.add(std::move(row));
   }
   if (!any) {
@@ -159,7 +182,7 @@ std::string training_text(const std::vector<const Prediction*>& ranked) {
   return "\none epoch of training (skew: the largest rank over the mean; moved by: how far from "
          "the "
          "sampler's order, as a share of the epoch)\n\n" +
-         table.text();
+         table.text() + planning_text(ranked);
 }
 
 std::string varlen_section(const std::vector<const Prediction*>& predictions) {

@@ -130,6 +130,41 @@ TEST_CASE("a rank that has used its batches up starts them again") {
   CHECK(samples == expected);
 }
 
+TEST_CASE("with set_epoch a rank goes on with the batches of the next epoch") {
+  const Lengths lengths(12, 1);
+  PolicyInput input = in_order(lengths, 2);
+  input.sampler.shuffle = true;
+  const BatchingPolicy policy = make_policy(fixed(2));
+  const auto of_rank = [&](int epoch, std::size_t rank) {
+    PolicyInput later = input;
+    later.epoch = epoch;
+    return policy.epoch(later).batches[rank];
+  };
+  input.sampler.set_epoch = true;
+  const auto steps = plan_steps(policy, input, 7);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (std::size_t step = 0; step < steps.size(); ++step) {
+      std::vector<std::int64_t> samples;
+      for (const Piece& piece : steps[step][rank]) {
+        samples.push_back(piece.sample);
+      }
+      CHECK(samples == of_rank(static_cast<int>(step / 3), rank)[step % 3]);
+    }
+  }
+  CHECK(of_rank(0, 0) != of_rank(1, 0));
+}
+
+TEST_CASE("a policy knows its token budget by whatever name it has") {
+  CHECK(make_policy(token_budget(10)).token_budget() == 10);
+  CHECK(make_policy(spec("packed_bfd", {{"capacity", std::int64_t{7}}})).token_budget() == 7);
+  CHECK(make_policy(spec("lhotse_dynamic", {{"max_duration", 2.5}})).token_budget() == 2.5);
+  PolicySpec pool = spec("torchtext_pool", {{"batch_size", std::int64_t{9}}});
+  CHECK_FALSE(make_policy(pool).token_budget());
+  pool.parameters.set("batch_type", "tokens");
+  CHECK(make_policy(pool).token_budget() == 9);
+  CHECK_FALSE(make_policy(fixed(4)).token_budget());
+}
+
 TEST_CASE("a batch is padded to a multiple, or to the boundary of its bucket") {
   PolicySpec padded = fixed(2);
   CHECK(make_policy(padded).padded_length(13) == 13);
@@ -161,10 +196,12 @@ TEST_CASE("a plan without a batch for every rank is bad input") {
                        InputError);
   input.ranks = 1;
   input.sampler.drop_last = true;
-  CHECK_THROWS_WITH_AS((void)plan_steps(policy, input, 1),
-                       "rank 0 has no batch at all: 3 samples over 1 ranks, after drop_last left "
-                       "partial batches out",
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)plan_steps(policy, input, 1),
+      "rank 0 has no batch at all: of 3 samples over 1 ranks the policy keeps too "
+      "few; they are longer than it takes, or do not fill a step (drop_last leaves "
+      "partial batches out)",
+      InputError);
   CHECK_THROWS_WITH_AS((void)plan_steps(policy, input, 0), "steps: 0 is below 1", InputError);
   const Lengths none;
   CHECK_THROWS_AS((void)plan_steps(policy, in_order(none, 1), 1), InputError);

@@ -16,6 +16,7 @@
 #include "calibrate/measure.h"
 #include "calibrate/sample_log.h"
 #include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
 #include "costmodel/model_presets.h"
 #include "costmodel/parse_units.h"
 
@@ -46,11 +47,11 @@ constexpr const char* kCalibrateUsage =
     "      --out here.json\n";
 
 constexpr const char* kFitUsage =
-    "usage: stepcal fit SAMPLES --out PROFILE [--base PROFILE] [--monotone]\n\n"
+    "usage: stepcal fit SAMPLES --out PROFILE [--base PROFILE] [--monotone] [--report PLOT.svg]\n\n"
     "Fits the cost of every operation and collective, with errors on held-out measurements.\n"
     "Imported collectives (stepcal import) can be put into a profile that is there already.\n\n"
     "examples:\n"
-    "  stepcal fit samples.jsonl --out here.json\n"
+    "  stepcal fit samples.jsonl --out here.json --report residuals.svg\n"
     "  stepcal fit collectives.jsonl --base scenarios/profiles/h100_8x_published.json \\\n"
     "      --out mine.json\n";
 
@@ -237,7 +238,8 @@ void run_fit(const std::string& samples_path,
              const std::string& out,
              const std::string& command,
              bool monotone = false,
-             std::optional<Profile> base = std::nullopt) {
+             std::optional<Profile> base = std::nullopt,
+             const std::string& plot = "") {
   std::vector<std::string> warnings;
   const SampleSet samples = read_samples(samples_path, &warnings);
   for (const std::string& warning : warnings) {
@@ -252,6 +254,9 @@ void run_fit(const std::string& samples_path,
   options.base = std::move(base);
   const FitResult result = fit_profile(samples, options);
   print_fit_warnings(result.warnings);
+  if (!plot.empty()) {
+    write_text_atomically(plot, residual_plot(options.name, result.residuals));
+  }
   write_profile(out, result.profile);
   if (out != "-") {
     fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
@@ -283,6 +288,7 @@ int fit_command(const std::vector<std::string>& arguments) {
   parser.add()("samples", po::value<std::string>(), "samples file of stepcal measure")(
       "out", po::value<std::string>(), "profile to write, or -")(
       "monotone", po::bool_switch(), "costs never fall when a batch grows")(
+      "report", po::value<std::string>(), "also draw the errors at all points (SVG file)")(
       "base", po::value<std::string>(), "profile to put imported collectives into");
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
@@ -295,7 +301,8 @@ int fit_command(const std::vector<std::string>& arguments) {
           parser.command_line(),
           parser.get<bool>("monotone"),
           parser.has("base") ? std::optional(read_profile(parser.get<std::string>("base")))
-                             : std::nullopt);
+                             : std::nullopt,
+          parser.has("report") ? parser.get<std::string>("report") : "");
   return kDone;
 }
 

@@ -169,6 +169,9 @@ void fit_ops(const SampleSet& samples, bool monotone, FitResult& result) {
   const std::int64_t processors = processors_of(samples, all);
   for (const Series& series : all) {
     profile.ops.push_back(fit_best(series, processors, monotone));
+    for (Residual& residual : residuals_of(series, profile.ops.back())) {
+      result.residuals.push_back(std::move(residual));
+    }
     for (std::string& warning : fit_warnings(series, profile.ops.back())) {
       result.warnings.push_back(std::move(warning));
     }

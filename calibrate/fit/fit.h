@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "calibrate/fit/collectives.h"
+#include "calibrate/fit/residual_plot.h"
 #include "calibrate/samples.h"
 #include "costmodel/profile.h"
 
@@ -43,6 +44,7 @@ struct FitResult {
   std::vector<FitRow> rows;
   std::vector<CollectiveFit> collectives;
   int measurements = 0;               ///< Repetitions of steps and collectives.
+  std::vector<Residual> residuals;    ///< Of every measured size, at the points it was fitted to.
   std::vector<std::string> warnings;  ///< About samples no good fit can be made from.
 };
 

@@ -149,6 +149,9 @@ void Report::add(const std::string& path,
                  const std::string& split,
                  const Score& ours,
                  const std::string& form) {
+  if (ours.rows == 0) {
+    return;
+  }
   const Bar* best = nullptr;
   for (const Bar& bar : bars_) {
     if (ending_of(bar.file) == ending_of(path) && bar.group == group && bar.split == split &&

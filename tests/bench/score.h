@@ -50,7 +50,7 @@ class Report {
  public:
   explicit Report(std::vector<Bar> bars);
 
-  /// `path`: the table; its bars are those of the same ending.
+  /// `path`: the table; its bars are those of the same ending. A score without rows has no line.
   void add(const std::string& path,
            const std::string& group,
            const std::string& split,

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/fit/holdout.h"
+#include "calibrate/fit/residual_plot.h"
 #include "calibrate/fit/warnings.h"
 #include "costmodel/op_cost.h"
 #include "tests/calibrate/fake_backend.h"
@@ -95,6 +96,29 @@ TEST_CASE("samples that are all noise are warned about, and their fit stays insi
     CHECK(seconds > 0);
     CHECK(seconds <= most);
   }
+}
+
+TEST_CASE("the residual plot has a panel for each class and pass, and a dot for each point") {
+  const Series series = series_of(20, line);
+  std::vector<Residual> residuals = residuals_of(series, fit_best(series));
+  REQUIRE(residuals.size() == 20);
+  CHECK(residuals[3].panel == "gemm forward");
+  CHECK(residuals[3].size == 256);
+  CHECK(std::abs(residuals[3].error) < 1e-9);
+  residuals.push_back({"a & b", 10, 99});  // Far outside: drawn at the edge.
+  const std::string svg = residual_plot("x", residuals);
+  const auto count = [&svg](const std::string& text) {
+    int found = 0;
+    for (std::size_t at = svg.find(text); at != std::string::npos; at = svg.find(text, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  CHECK(count("<circle") == 21);
+  CHECK(count("gemm forward, 20 points") == 1);
+  CHECK(count("a &amp; b, 1 points") == 1);
+  CHECK(svg.find("nan") == std::string::npos);
+  CHECK(residual_plot("x", {}).find("</svg>") != std::string::npos);
 }
 
 TEST_CASE("monotone fits never fall, and keep what ascends") {

@@ -73,7 +73,7 @@ std::vector<std::pair<std::int64_t, Predicted>> predict_all_reduce(
       CollectiveSample sample;
       sample.ranks = rows[i].ranks;
       sample.bytes = rows[i].bytes;
-      sample.seconds = sample.p20 = sample.p80 = rows[i].seconds;
+      sample.seconds = rows[i].seconds;
       samples.push_back(sample);
     }
   }

@@ -27,11 +27,14 @@ const std::vector<std::int64_t>& lengths() {
   return kLengths;
 }
 
-void plan(benchmark::State& state, const PolicySpec& spec) {
+void plan(benchmark::State& state, const test::PolicyExample& example) {
   PolicyInput input;
   input.lengths = lengths();
   input.ranks = 8;
-  const BatchingPolicy policy = make_policy(spec);
+  if (example.targets) {
+    input.targets = lengths();
+  }
+  const BatchingPolicy policy = make_policy(example.spec);
   for (auto _ : state) {
     benchmark::DoNotOptimize(policy.epoch(input));
   }
@@ -41,7 +44,7 @@ void plan(benchmark::State& state, const PolicySpec& spec) {
 
 int main(int argc, char** argv) {
   for (const auto& example : test::policy_examples(16, kLongest)) {
-    benchmark::RegisterBenchmark(example.spec.name.c_str(), plan, example.spec)
+    benchmark::RegisterBenchmark(example.spec.name.c_str(), plan, example)
         ->Unit(benchmark::kMillisecond);
   }
   benchmark::Initialize(&argc, argv);

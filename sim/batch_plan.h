@@ -26,7 +26,7 @@ struct BucketLists {
 /// What a policy does in one epoch of the data.
 struct EpochEffects {
   TrainingEffects training;
-  double planning_seconds = 0;  ///< That planning the epoch took just now, pricing included.
+  double planning_seconds = 0;      ///< That planning the epoch took just now, pricing included.
   std::optional<VarlenUse> varlen;  ///< With varlen attention.
 };
 /// Raises InputError as make_plan().

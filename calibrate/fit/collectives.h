@@ -24,8 +24,8 @@ struct CollectiveFit {
 };
 
 /// Tables of the medians over size, linear between, one for each collective, number of
-/// ranks and nodes. `errors.random` is the leave-one-out error over all inner sizes, `errors.beyond`
-/// the error of the largest size predicted by the line through the three below.
+/// ranks and nodes. `errors.random` is the leave-one-out error over all inner sizes,
+/// `errors.beyond` the error of the largest size predicted by the line through the three below.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

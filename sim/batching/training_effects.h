@@ -21,8 +21,8 @@ struct TrainingEffects {
   std::int64_t repeated_tokens = 0;   ///< Uses beyond the first of each token.
   /// Uses of samples that alone exceed the token budget of a policy that runs them nevertheless.
   std::int64_t over_budget_samples = 0;
-  std::int64_t fewest_steps = 0;      ///< Batches of the rank with least.
-  std::int64_t most_steps = 0;  ///< Of the rank with most; ranks with fewer would have to wait.
+  std::int64_t fewest_steps = 0;  ///< Batches of the rank with least.
+  std::int64_t most_steps = 0;    ///< Of the rank with most; ranks with fewer would have to wait.
   /// Mean over steps of ranks * the largest rank's samples / all samples: 1 when every rank holds
   /// as many; what a mean loss over unequal ranks gets wrong without weighting.
   double sample_skew = 1;

@@ -27,6 +27,7 @@ std::vector<PolicyRow> balancing_rows() {
         {required_integer("global_batch"),
          integer_or("buffer", 64),
          optional_integer("b_max"),
+         optional_integer("max_tokens"),
          choice("cost", {"tokens", "tokens_sq", "quadratic", "step_time"}),
          optional_number("quadratic_tokens"),
          choice("tie_break", {"variance", "none", "min_sum", "leximax"})},

@@ -166,7 +166,7 @@ void add_dealt(std::int64_t batch, std::int64_t longest, std::vector<PolicyExamp
 }
 
 /// Any sample to any rank.
-void add_balanced(std::int64_t batch, std::vector<PolicyExample>& all) {
+void add_balanced(std::int64_t batch, std::int64_t longest, std::vector<PolicyExample>& all) {
   for (const std::string cost : {"tokens", "tokens_sq"}) {
     all.push_back(counted(
         repeating(dealt("min_max",
@@ -174,6 +174,11 @@ void add_balanced(std::int64_t batch, std::vector<PolicyExample>& all) {
                         false)),
         6 * batch));
   }
+  const PolicyExample within = repeating(
+      dealt("min_max",
+            {{"global_batch", 5 * batch}, {"buffer", 6 * batch}, {"max_tokens", batch * longest}},
+            false));
+  all.push_back(padded(counted(within, 6 * batch), batch * longest));
   all.push_back(repeating(dealt("batch_rebalance", {{"batch_size", batch}}, false)));
   all.push_back(repeating(dealt("karmarkar_karp", {{"batch_size", batch}}, false)));
   all.push_back(repeating(dealt("lpt", {{"batch_size", batch}}, false)));
@@ -267,7 +272,7 @@ std::vector<PolicyExample> policy_examples(std::int64_t batch, std::int64_t long
   std::vector<PolicyExample> all;
   add_rank_local(batch, longest, all);
   add_dealt(batch, longest, all);
-  add_balanced(batch, all);
+  add_balanced(batch, longest, all);
   add_packed(batch, longest, all);
   add_cutting(batch, longest, all);
   for (PolicyExample& one : all) {

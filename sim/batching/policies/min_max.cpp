@@ -40,14 +40,21 @@ class Queues {
     return static_cast<std::int64_t>(orders_[rank].size() - used_[rank]);
   }
 
+  /// Of up to `count` samples, as many as max_tokens allows.
   [[nodiscard]] PrefixCosts costs(std::size_t rank,
                                   std::int64_t count,
                                   std::span<const std::int64_t> lengths,
                                   const MinMaxBatching& options) const {
     Samples own;
+    std::int64_t longest = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       own.push_back(lengths[static_cast<std::size_t>(
           orders_[rank][used_[rank] + static_cast<std::size_t>(i)])]);
+      longest = std::max(longest, own.back());
+      if (options.max_tokens > 0 && std::ssize(own) * longest > options.max_tokens) {
+        own.pop_back();
+        break;
+      }
     }
     return prefix_costs(own, options);
   }
@@ -76,7 +83,7 @@ std::int64_t most_of_one_rank(const MinMaxBatching& options) {
   return std::min(options.buffer, options.b_max.value_or(options.buffer));
 }
 
-/// One step that takes `samples` of all ranks and leaves `kept` on each.
+/// One step that takes `samples` of all ranks, or what they hold, and leaves `kept` on each.
 void add_step(Queues& queues,
               std::int64_t samples,
               std::int64_t kept,
@@ -84,11 +91,13 @@ void add_step(Queues& queues,
               const MinMaxBatching& options,
               EpochBatches& result) {
   std::vector<PrefixCosts> costs;
+  std::int64_t held = 0;
   for (std::size_t rank = 0; rank < result.size(); ++rank) {
     const auto most = std::min(most_of_one_rank(options), queues.left(rank) - kept);
     costs.push_back(queues.costs(rank, most, lengths, options));
+    held += std::ssize(costs.back());
   }
-  const Allocation allocation = solve_min_max(costs, samples, options.tie_break);
+  const Allocation allocation = solve_min_max(costs, std::min(samples, held), options.tie_break);
   for (std::size_t rank = 0; rank < result.size(); ++rank) {
     result[rank].push_back(queues.take(rank, allocation.batch_sizes[rank]));
   }
@@ -111,22 +120,31 @@ Samples pool(const std::vector<Samples>& orders) {
   return all;
 }
 
-/// The steps of the samples that no longer fill every buffer.
+/// The steps of the samples that no longer fill every buffer. Fewer than the ranks are filled up
+/// with those of `head`, or left out where there are none.
 void add_tail(Samples rest,
+              const Samples& head,
               std::span<const std::int64_t> lengths,
               const MinMaxBatching& options,
               EpochBatches& result) {
   const std::size_t ranks = result.size();
   while (!rest.empty()) {
+    for (std::size_t i = 0; rest.size() < ranks; ++i) {
+      if (head.empty()) {
+        return;
+      }
+      rest.push_back(head[i % head.size()]);
+    }
     std::vector<Samples> shares(ranks);
     for (std::size_t i = 0; i < rest.size(); ++i) {
       shares[i % ranks].push_back(rest[i]);
     }
     const auto size = static_cast<std::int64_t>(rest.size());
     const std::int64_t later_steps = (size - 1) / options.global_batch;
-    Queues queues(shares);
     // Every rank keeps a sample for each later step.
-    add_step(queues, std::min(size, options.global_batch), later_steps, lengths, options, result);
+    const auto kept = std::min(later_steps, size / static_cast<std::int64_t>(ranks) - 1);
+    Queues queues(shares);
+    add_step(queues, std::min(size, options.global_batch), kept, lengths, options, result);
     queues.finish();
     rest = pool(shares);
   }
@@ -149,6 +167,7 @@ MinMaxBatching read(const PolicyParameters& parameters, const PolicyInput& input
   options.global_batch = parameters.integer("global_batch");
   options.buffer = parameters.integer("buffer");
   options.b_max = parameters.maybe_integer("b_max");
+  options.max_tokens = parameters.maybe_integer("max_tokens").value_or(0);
   options.tie_break = parse_tie_break(parameters.text("tie_break"));
   const std::string& cost = parameters.text("cost");
   if (cost == "tokens_sq") {
@@ -179,6 +198,14 @@ void check_ranks(const MinMaxBatching& options, const PolicyInput& input) {
         options.global_batch,
         input.ranks,
         most_of_one_rank(options)));
+  }
+  const std::int64_t longest = *std::max_element(input.lengths.begin(), input.lengths.end());
+  if (options.max_tokens > 0 && longest > options.max_tokens) {
+    throw InputError(
+        fmt::format("max_tokens: a sample of {} tokens does not fit into {}; cut the "
+                    "lengths with data.lengths.cap",
+                    longest,
+                    options.max_tokens));
   }
 }
 
@@ -211,15 +238,16 @@ EpochBatches min_max_epoch(const PolicyParameters& parameters, const PolicyInput
   for (auto& share : rank_shares(input)) {
     orders.push_back(std::move(share.samples));
   }
-  const Samples head = pool(orders);
+  Samples head = pool(orders);
   EpochBatches result = min_max_steps(orders, input.lengths, options);
   Samples rest = pool(orders);
   if (input.sampler.drop_last) {
     rest.resize(rest.size() - rest.size() % static_cast<std::size_t>(options.global_batch));
-  } else {
+    head.clear();
+  } else if (options.max_tokens == 0) {  // Else nobody knows yet which step is the last.
     fill_last_step(rest, head, options, orders.size());
   }
-  add_tail(std::move(rest), input.lengths, options, result);
+  add_tail(std::move(rest), head, input.lengths, options, result);
   return result;
 }
 

@@ -17,6 +17,7 @@ struct MinMaxBatching {
   std::int64_t global_batch = 1;      ///< Samples of all ranks in one step.
   std::int64_t buffer = 64;           ///< Samples each rank looks ahead (K).
   std::optional<std::int64_t> b_max;  ///< Most samples of one rank, from its memory.
+  std::int64_t max_tokens = 0;  ///< Most padded tokens of one rank, likewise; 0: no limit.
   Cost cost = Cost::Tokens;
   double quadratic_tokens = 0;  ///< QuadraticTokens: k (M + M^2 / quadratic_tokens).
   StepCost step_cost;           ///< StepTime.
@@ -34,11 +35,13 @@ struct MinMaxBatching {
 /// min_max_steps over the sampler's shares, then the tail: what is left of all ranks together is
 /// dealt out anew before each step, so that no sample is lost and all ranks have equal step counts.
 /// A last step of fewer samples than ranks is filled with the first samples of the epoch; drop_last
-/// leaves samples out that fill no global batch.
+/// leaves samples out that fill no global batch. Where max_tokens does not hold a global batch, the
+/// step takes what it holds, and there are more steps.
 ///
 /// Gradients need weighting = "sample": a rank's loss counts ranks * own / global batch.
 /// Raises InputError: fewer samples than ranks, a global batch below the ranks or above what their
-/// buffers (b_max) hold together; cost = "step_time" where no step cost is known.
+/// buffers (b_max) hold together; a sample longer than max_tokens; cost = "step_time" where no step
+/// cost is known.
 [[nodiscard]] EpochBatches min_max_epoch(const PolicyParameters& parameters,
                                          const PolicyInput& input);
 

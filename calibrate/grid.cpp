@@ -46,6 +46,11 @@ std::vector<GridLength> grid_lengths(const GridBox& box, int count, std::int64_t
   const std::vector<std::int64_t> ideal = geometric(lo, std::max(lo, hi), count);
   for (std::size_t i = 0; i < ideal.size(); ++i) {
     const bool inner = i > 0 && i + 1 < ideal.size();
+    // The longest of many data sets is a cap, and aligned: its neighbours are not.
+    if (i > 0 && !inner && !padded && hi % step == 0 && hi - step > lo) {
+      lengths.push_back({hi - kPast[i % kPast.size()], hi});
+      continue;
+    }
     const std::int64_t past = padded || !inner ? 0 : kPast[i % kPast.size()];
     const std::int64_t base = (ideal[i] - past + step / 2) / step * step;
     const std::int64_t length = inner ? std::clamp(base + past, lo, hi) : ideal[i];

@@ -52,8 +52,8 @@ struct GridDensity {
 ///
 /// Multiples of 16 run up to a third faster than other lengths (whole vectors and tiles), and few
 /// batches have them: inner lengths lie 1 to 15 past a multiple of 16, every remainder in turn, and
-/// only every fourth has a partner on it. When all lengths of the box are multiples of 8 or more
-/// (padding to a multiple), so are those of the grid.
+/// only every fourth has a partner on it, and the longest where that is one. When all lengths of
+/// the box are multiples of 8 or more (padding to a multiple), so are those of the grid.
 [[nodiscard]] std::vector<GridPoint> make_grid(const GridBox& box,
                                                const GridDensity& density,
                                                std::int64_t longest);

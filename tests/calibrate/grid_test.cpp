@@ -57,6 +57,20 @@ TEST_CASE("most lengths lie past a multiple of 16, by many different remainders,
   CHECK(aligned / static_cast<double>(lengths.size()) < 0.3);
 }
 
+TEST_CASE("a longest length on a multiple of 16 has a neighbour just below that is not") {
+  GridBox capped = kBox;
+  capped.max_length = 256;
+  std::set<std::int64_t> lengths;
+  for (const GridPoint& point : make_grid(capped, {}, 0)) {
+    lengths.insert(point.length);
+  }
+  REQUIRE(lengths.size() > 2);
+  CHECK(*lengths.rbegin() == 256);
+  const std::int64_t below = *std::next(lengths.rbegin());
+  CHECK(below > 256 - 16);
+  CHECK(below % 16 != 0);
+}
+
 TEST_CASE("when all batches are padded to a multiple, the grid is") {
   GridBox box = kBox;
   box.min_length = 40;

@@ -17,7 +17,7 @@ struct MinMaxBatching {
   std::int64_t global_batch = 1;      ///< Samples of all ranks in one step.
   std::int64_t buffer = 64;           ///< Samples each rank looks ahead (K).
   std::optional<std::int64_t> b_max;  ///< Most samples of one rank, from its memory.
-  std::int64_t max_tokens = 0;  ///< Most padded tokens of one rank, likewise; 0: no limit.
+  std::int64_t max_tokens = 0;        ///< Most padded tokens of one rank, likewise; 0: no limit.
   Cost cost = Cost::Tokens;
   double quadratic_tokens = 0;  ///< QuadraticTokens: k (M + M^2 / quadratic_tokens).
   StepCost step_cost;           ///< StepTime.

@@ -19,8 +19,29 @@ struct CollectiveTimes {
   double end = 0;      ///< The result is in place on this rank.
 };
 
-/// Where measurements come from: one rank of a group of processes that measure together, so that
-/// every time includes what the neighbours take (memory bandwidth, shared cores).
+/// One real training step of a rank. Seconds; start and end on a clock that all ranks of the host
+/// share (CLOCK_MONOTONIC).
+struct TrainedStep {
+  double start = 0;
+  double end = 0;
+  double data = 0;
+  double forward = 0;  ///< Zeroing the gradients included.
+  double backward = 0;
+  double wait = 0;        ///< Exposed communication: waiting for all-reduces after backward.
+  double optimizer = 0;   ///< Copy-out of gradients and AdamW.
+  double thread_cpu = 0;  ///< CPU time of the computing thread; 0 = not measured.
+  double loss = 0;        ///< Mean cross entropy, without the loss scale.
+  struct Bucket {
+    std::int64_t bytes = 0;
+    double launch = 0;  ///< From the start of the step.
+    double end = 0;
+  };
+  std::vector<Bucket> buckets;
+};
+
+/// Where measurements come from, and what a live run trains on: one rank of a group of processes
+/// that measure together, so that every time includes what the neighbours take (memory bandwidth,
+/// shared cores).
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -36,10 +57,22 @@ class Backend {
   /// One all-reduce of fp32. Whoever combines the ranks takes the longest (end - last arrival).
   [[nodiscard]] virtual CollectiveTimes time_all_reduce(Bytes bytes) = 0;
 
+  /// One DDP step on random data of these lengths, padded to the longest or to `padded_length`
+  /// where that is more, the gradients of each bucket all-reduced while the backward goes on.
+  /// Raises InputError: no samples, or a length that the model does not accept.
+  [[nodiscard]] virtual TrainedStep train_step(std::span<const std::int64_t> lengths,
+                                               double loss_scale,
+                                               std::int64_t padded_length) = 0;
+
+  /// Buckets of the following steps: parameter indices in launch order. Raises InputError: not
+  /// every parameter exactly once.
+  virtual void set_buckets(const std::vector<std::vector<int>>& buckets) = 0;
+
   /// Waits until every rank is here.
   virtual void barrier() = 0;
 
-  /// Device, library versions, threads.
+  /// Device, library versions, threads; "backend" (cpu, cuda), "device", and "collectives": the
+  /// library that reduces (gloo, nccl).
   [[nodiscard]] virtual Json description() const = 0;
 };
 

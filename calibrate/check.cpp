@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "calibrate/clock.h"
 #include "calibrate/measure_rank.h"
 #include "calibrate/sample_log.h"
 #include "calibrate/statistics.h"

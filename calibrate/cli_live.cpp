@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "calibrate/cli.h"
+#include "calibrate/cli_backend.h"
 #include "calibrate/cli_options.h"
 #include "calibrate/live/live.h"
 #include "calibrate/rank_processes.h"
@@ -178,6 +179,7 @@ int live_command(const std::vector<std::string>& arguments) {
   try {
     run_live(
         plans,
+        cpu_backend_factory(),
         options,
         [terminal](const LiveProgress& now) {
           if (terminal) {

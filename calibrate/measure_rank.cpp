@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
-#include <ctime>
 #include <iterator>
 #include <map>
 
 #include <fmt/core.h>
 
+#include "calibrate/clock.h"
 #include "calibrate/sample_log.h"
 #include "calibrate/statistics.h"
 
@@ -84,12 +84,6 @@ int collective_repetitions(std::int64_t bytes, bool is_bucket) {
     return 16;
   }
   return bytes <= kMiB ? 4 : (bytes <= 16 * kMiB ? 3 : 2);
-}
-
-double clock_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 double time_steps(Backend& backend, const std::vector<std::int64_t>& lengths, int repetitions) {

@@ -26,9 +26,6 @@ struct RankPass {
 /// ranks a single time says little, and few for what takes long.
 [[nodiscard]] int collective_repetitions(std::int64_t bytes, bool is_bucket);
 
-/// Seconds on CLOCK_MONOTONIC, which all processes of a host share.
-[[nodiscard]] double clock_seconds();
-
 /// Measures and hands every line for the samples file to `send`. A collective's line holds this
 /// rank's arrivals and ends only; the parent combines the ranks (AllReduceTimes).
 void measure_rank_pass(Backend& backend,

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "calibrate/random_stream.h"
 #include "costmodel/transformer.h"
 
 namespace stepsim::cpu {
@@ -23,18 +24,6 @@ struct Batch {
   double loss_scale = 1;
 
   [[nodiscard]] std::int64_t tokens() const { return samples * length; }
-};
-
-/// A stream of random numbers (SplitMix64), the same on every machine.
-class RandomStream {
- public:
-  explicit RandomStream(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next();
-  std::int32_t below(std::int64_t bound);  ///< In [0, bound), bound < 2^31.
-  float uniform(float bound);              ///< In [-bound, bound).
-
- private:
-  std::uint64_t state_;
 };
 
 /// What the model trains on.

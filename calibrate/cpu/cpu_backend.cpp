@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "calibrate/cpu/clock.h"
+#include "calibrate/clock.h"
 #include "calibrate/cpu/processor.h"
 
 namespace stepsim {
@@ -14,9 +14,9 @@ constexpr std::uint64_t kWeightSeed = 20240501;
 /// Takes the clock at the end of every op.
 class OpClock : public OpTimer {
  public:
-  explicit OpClock(std::size_t ops) : seconds_(ops, 0.0), last_(cpu::clock_seconds()) {}
+  explicit OpClock(std::size_t ops) : seconds_(ops, 0.0), last_(clock_seconds()) {}
   void op_done(std::size_t op_index) override {
-    const double now = cpu::clock_seconds();
+    const double now = clock_seconds();
     seconds_[op_index] = now - last_;
     last_ = now;
   }
@@ -47,6 +47,7 @@ Json cpu_description() {
   json["kernels"] = cpu::kernel_build();
   json["eigen"] = cpu::eigen_version();
   json["gloo"] = gloo_version();
+  json["collectives"] = "gloo";
   json["threads_per_rank"] = 1;
   return json;
 }
@@ -78,8 +79,32 @@ CollectiveTimes CpuBackend::time_all_reduce(Bytes bytes) {
   reducer_.wait(0);
   CollectiveTimes times;
   times.arrival = reducer_.times()[0].launch;
-  times.end = cpu::clock_seconds();
+  times.end = clock_seconds();
   return times;
+}
+
+TrainedStep CpuBackend::train_step(std::span<const std::int64_t> lengths,
+                                   double loss_scale,
+                                   std::int64_t padded_length) {
+  TrainedStep step;
+  reducer_.start_step();
+  step.start = clock_seconds();
+  const double cpu_start = thread_cpu_seconds();
+  const TrainerStep parts = trainer_.step(lengths, loss_scale, &reducer_, nullptr, padded_length);
+  step.end = clock_seconds();
+  step.thread_cpu = thread_cpu_seconds() - cpu_start;
+  step.data = parts.data;
+  step.forward = parts.forward;
+  step.backward = parts.backward;
+  step.wait = parts.wait;
+  step.optimizer = parts.optimizer;
+  step.loss = parts.loss;
+  for (const GlooReducer::Times& times : reducer_.times()) {
+    step.buckets.push_back({static_cast<std::int64_t>(times.bytes),
+                            times.launch - step.start,
+                            times.end - step.start});
+  }
+  return step;
 }
 
 void CpuBackend::barrier() {

@@ -19,8 +19,7 @@ namespace stepsim {
 /// What produced the numbers: processor, compiler and instructions of the kernels, Eigen, gloo.
 [[nodiscard]] Json cpu_description();
 
-/// One rank of the CPU backend: a trainer and the all-reduce of its buckets. The live run works
-/// through the same object, so that it runs what was measured.
+/// One rank of the CPU backend: a trainer and the all-reduce of its buckets.
 class CpuBackend : public Backend {
  public:
   /// `buckets` are parameter indices in launch order; empty = one bucket of all. `folder` is for
@@ -35,11 +34,14 @@ class CpuBackend : public Backend {
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
   /// Through the reducer's thread, as in a step.
   [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override;
+  [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
+                                       double loss_scale,
+                                       std::int64_t padded_length) override;
+  void set_buckets(const std::vector<std::vector<int>>& buckets) override {
+    trainer_.set_buckets(buckets);
+  }
   void barrier() override;
   [[nodiscard]] Json description() const override { return cpu_description(); }
-
-  [[nodiscard]] Trainer& trainer() { return trainer_; }
-  [[nodiscard]] GlooReducer& reducer() { return reducer_; }
 
  private:
   Trainer trainer_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "calibrate/cpu/clock.h"
+#include "calibrate/clock.h"
 
 namespace stepsim {
 
@@ -28,7 +28,7 @@ void GlooReducer::launch(std::size_t bucket, std::span<float> data) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     times_.resize(std::max(times_.size(), bucket + 1));
-    times_[bucket] = {cpu::clock_seconds(), 0, data.size_bytes()};
+    times_[bucket] = {clock_seconds(), 0, data.size_bytes()};
     jobs_.push_back({bucket, data});
   }
   launched_.notify_one();
@@ -69,7 +69,7 @@ void GlooReducer::work() {
       ended_.notify_all();
       return;
     }
-    times_[job.bucket].end = cpu::clock_seconds();
+    times_[job.bucket].end = clock_seconds();
     ++completed_;
     ended_.notify_all();
   }

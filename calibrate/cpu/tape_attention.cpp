@@ -1,4 +1,5 @@
 #include <cmath>
+#include <stdexcept>
 
 #include "calibrate/cpu/attention.h"
 #include "calibrate/cpu/tape.h"
@@ -19,16 +20,16 @@ AttentionShape shape_of(const TransformerConfig& config, const Batch& batch) {
   return shape;
 }
 
-ConstHeads read(const HeadsOf& heads) {
+ConstHeads read(const HeadsOf<Value>& heads) {
   return {heads.value->data.data() + heads.column, heads.value->width};
 }
 
-ConstHeads read_gradient(const HeadsOf& heads) {
+ConstHeads read_gradient(const HeadsOf<Value>& heads) {
   return {heads.value->gradient->data() + heads.column, heads.value->width};
 }
 
 /// q, k and v may be columns of one value: each writes its own part of the gradient.
-Heads write_gradient(const TapeContext& c, const HeadsOf& heads) {
+Heads write_gradient(const TapeContext& c, const HeadsOf<Value>& heads) {
   return {c.workspace.write_gradient(*heads.value).data + heads.column, heads.value->width};
 }
 
@@ -59,13 +60,11 @@ void fill_rotary_table(std::vector<float>& cosine,
 
 }  // namespace
 
-void Tape::rotary(const Op& op) {
+void Tape::rotary(const Op& op, const Part& q, const Part& k) {
   if (cosine_.empty()) {
     fill_rotary_table(cosine_, sine_, context_.config.max_length, context_.config.head_dim());
   }
   const TapeContext c = context_;
-  const HeadsOf q = q_;
-  const HeadsOf k = k_;
   on_forward([this, c, q, k] {
     rotate_both(c,
                 {q.value->data.data() + q.column, q.value->width},
@@ -79,12 +78,9 @@ void Tape::rotary(const Op& op) {
   });
 }
 
-void Tape::scores(const Op& op) {
+Value& Tape::scores(const Op& op, const Part& q, const Part& k) {
   Value& out = context_.workspace.make(Extent::Scores, context_.config.heads);
-  scores_ = &out;
   const TapeContext c = context_;
-  const HeadsOf q = q_;
-  const HeadsOf k = k_;
   on_forward([c, q, k, &out] {
     scores_forward(shape_of(c.config, c.batch), c.workspace.write(out), read(q), read(k));
   });
@@ -97,10 +93,11 @@ void Tape::scores(const Op& op) {
                     read(k));
     c.workspace.release_gradient(out);
   });
+  return out;
 }
 
-void Tape::softmax(const Op& op) {
-  Value& square = *scores_;  // In place: the backward needs the probabilities only.
+/// In place: the backward needs the probabilities only.
+void Tape::softmax(const Op& op, Value& square) {
   const TapeContext c = context_;
   on_forward([c, &square] {
     softmax_forward(
@@ -114,12 +111,10 @@ void Tape::softmax(const Op& op) {
   });
 }
 
-Value& Tape::context(const Op& op) {
+Value& Tape::context(const Op& op, Value& square, const Part& v) {
   const TransformerConfig& config = context_.config;
   Value& out = context_.workspace.make(Extent::Tokens, config.heads * config.head_dim());
-  Value& square = *scores_;
   const TapeContext c = context_;
-  const HeadsOf v = v_;
   on_forward([c, v, &square, &out] {
     context_forward(shape_of(c.config, c.batch),
                     {c.workspace.write(out), out.width},
@@ -136,6 +131,10 @@ Value& Tape::context(const Op& op) {
     c.workspace.release_gradient(out);
   });
   return out;
+}
+
+Value& Tape::attention(const Op& op, const Part& /*q*/, const Part& /*k*/, const Part& /*v*/) {
+  throw std::logic_error("the CPU backend has no fused attention: " + op.name);
 }
 
 }  // namespace stepsim::cpu

@@ -67,10 +67,10 @@ void linear_weight_gradient(const LinearWeights& w,
 
 }  // namespace
 
-Value& Tape::linear(const Op& op, Value& x, Extent extent) {
+Value& Tape::linear(const Op& op, Value& x, RowsOf rows) {
   const auto& list = parameters_of(op);
   const bool tied = list.empty();  // A tied head completes at the embedding.
-  const auto weight = static_cast<std::size_t>(tied ? embedding_table_ : list[0]);
+  const auto weight = static_cast<std::size_t>(tied ? embedding_table() : list[0]);
   const auto& shape = context_.parameters[weight].shape;
   const bool in_out = !tied && context_.config.family == ModelFamily::Gpt2 &&
                       shape == std::vector<std::int64_t>{op.k, op.n};
@@ -94,7 +94,8 @@ Value& Tape::linear(const Op& op, Value& x, Extent extent) {
     w.bias = context_.store.weights(bias);
     w.bias_gradient = context_.store.gradient(bias);
   }
-  Value& out = context_.workspace.make(extent, op.n);
+  Value& out =
+      context_.workspace.make(rows == RowsOf::Tokens ? Extent::Tokens : Extent::Samples, op.n);
   const TapeContext c = context_;
   on_forward([c, w, &x, &out] {
     linear_forward(w, c.workspace.write(out), x.data.data(), c.workspace.rows(out));

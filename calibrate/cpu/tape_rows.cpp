@@ -25,9 +25,22 @@ ActivationKind kind_of(ModelFamily family, bool head) {
   return ActivationKind::GeluErf;
 }
 
+std::vector<std::int32_t> Batch::*index_of(TokenIndex index) {
+  switch (index) {
+    case TokenIndex::Ids:
+      return &Batch::ids;
+    case TokenIndex::Positions:
+      return &Batch::positions;
+    case TokenIndex::Types:
+      return &Batch::types;
+  }
+  return &Batch::ids;
+}
+
 }  // namespace
 
-Value& Tape::lookup(const Op& op, const std::vector<std::int32_t> Batch::*index) {
+Value& Tape::lookup(const Op& op, TokenIndex token_index) {
+  const auto index = index_of(token_index);
   const auto table = static_cast<std::size_t>(parameters_of(op).at(0));
   constexpr float kEmbeddingBound = 0.05F;
   initialise(table, kEmbeddingBound, 0);

@@ -4,9 +4,9 @@
 
 #include <fmt/core.h>
 
+#include "calibrate/clock.h"
 #include "calibrate/cpu/batch.h"
 #include "calibrate/cpu/bucket_list.h"
-#include "calibrate/cpu/clock.h"
 #include "calibrate/cpu/parameter_store.h"
 #include "calibrate/cpu/processor.h"
 #include "calibrate/cpu/tape.h"
@@ -79,7 +79,7 @@ struct Trainer::State {
   cpu::Batch batch;
   cpu::Workspace workspace;
   cpu::Tape tape;
-  cpu::RandomStream random;
+  RandomStream random;
   cpu::BucketList buckets;
   std::vector<Op> ops;
 };
@@ -149,9 +149,9 @@ void Trainer::State::backward(StepRun& run) {
 void Trainer::State::finish(StepRun& run) {
   for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     if (run.reducer != nullptr) {
-      const double wait_start = cpu::clock_seconds();
+      const double wait_start = clock_seconds();
       run.reducer->wait(bucket);
-      run.wait += cpu::clock_seconds() - wait_start;
+      run.wait += clock_seconds() - wait_start;
     }
     buckets.copy_out(store, bucket);
     run.op_done();
@@ -177,7 +177,7 @@ void Trainer::set_buckets(const std::vector<std::vector<int>>& buckets) {
 }
 
 void Trainer::seed_data(std::uint64_t seed) {
-  state_->random = cpu::RandomStream(seed);
+  state_->random = RandomStream(seed);
 }
 
 TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
@@ -191,25 +191,25 @@ TrainerStep Trainer::step(std::span<const std::int64_t> lengths,
   const cpu::FlushDenormals flush;
   StepRun run{reducer, timer};
   TrainerStep result;
-  const double start = cpu::clock_seconds();
+  const double start = clock_seconds();
   s.batch.loss_scale = loss_scale;
   cpu::collate(s.batch, lengths, padded_length, target_range(s.config), s.random);
   s.buckets.start_step();
   run.op_done();
-  const double data_end = cpu::clock_seconds();
+  const double data_end = clock_seconds();
   s.store.zero_gradients();
   run.op_done();
   s.forward(run);
   result.loss = s.tape.loss();
-  const double forward_end = cpu::clock_seconds();
+  const double forward_end = clock_seconds();
   s.backward(run);
-  const double backward_end = cpu::clock_seconds();
+  const double backward_end = clock_seconds();
   s.finish(run);
   result.data = data_end - start;
   result.forward = forward_end - data_end;
   result.backward = backward_end - forward_end;
   result.wait = run.wait;
-  result.optimizer = cpu::clock_seconds() - backward_end - run.wait;
+  result.optimizer = clock_seconds() - backward_end - run.wait;
   return result;
 }
 

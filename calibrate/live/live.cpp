@@ -7,7 +7,6 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/cpu/cpu_backend.h"
 #include "calibrate/live/live_rank.h"
 #include "calibrate/live/schedule.h"
 #include "calibrate/live/start_time.h"
@@ -23,12 +22,9 @@ RunRecord header_of(const Plan& plan, const LiveOptions& options) {
   record.scenario = plan.scenario;
   record.policy = plan.policy;
   record.world_size = plan.ranks;
-  record.backend = "gloo";
-  record.device = processor_name();
   record.started_at = utc_now();
   record.warmup_steps = plan.warmup_steps;
   record.repeats = options.repeats;
-  record.versions = cpu_description();
   return record;
 }
 
@@ -45,6 +41,10 @@ class Collector {
   void add(int rank,
            const std::string& text,
            const std::function<void(const LiveProgress&)>& on_progress) {
+    if (text.front() == '{') {
+      describe(parse_json(text, "a rank's description"));
+      return;
+    }
     LiveLine line = parse_line(text);
     if (line.is_sentinel) {
       sentinels_[line.plan].push_back(line.sentinel_ms);
@@ -68,6 +68,14 @@ class Collector {
   }
 
  private:
+  void describe(const Json& description) {
+    for (RunRecord& record : records_) {
+      record.backend = description.value("collectives", std::string());
+      record.device = description.value("device", std::string("unknown device"));
+      record.versions = description;
+    }
+  }
+
   [[nodiscard]] std::vector<double> mean_sentinels() const {
     std::vector<double> means;  // By round.
     for (const auto& [round, times] : sentinels_) {
@@ -100,6 +108,7 @@ class Collector {
 }  // namespace
 
 void run_live(const std::vector<Plan>& plans,
+              const BackendFactory& factory,
               const LiveOptions& options,
               const std::function<void(const LiveProgress&)>& on_progress,
               std::vector<RunRecord>& records) {
@@ -112,7 +121,7 @@ void run_live(const std::vector<Plan>& plans,
   try {
     run_ranks(
         plans[0].ranks,
-        [&](const RankContext& context) { run_live_rank(context, plans, options); },
+        [&](const RankContext& context) { run_live_rank(context, factory, plans, options); },
         [&](int rank, const std::string& line) { collector.add(rank, line, on_progress); });
   } catch (...) {
     records = collector.take();

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/measure.h"
 #include "costmodel/plan_file.h"
 #include "costmodel/run_record.h"
 
@@ -22,7 +23,7 @@ struct LiveProgress {
   int steps_total = 0;
 };
 
-/// Executes plans as real DDP steps on the CPU: one process a rank, gloo between them.
+/// Executes plans as real DDP steps: one process a rank, each with a backend of `factory`.
 ///
 /// The plans take turns, `block` steps each, in an order that rotates, so that the drift of the
 /// machine is the same for all of them. After every round, the calibration's sentinel step is
@@ -35,6 +36,7 @@ struct LiveProgress {
 /// Raises: InputError (plans of different models or ranks, several micro-batches in a step),
 /// EnvironmentFault, Interrupted.
 void run_live(const std::vector<Plan>& plans,
+              const BackendFactory& factory,
               const LiveOptions& options,
               const std::function<void(const LiveProgress&)>& on_progress,
               std::vector<RunRecord>& records);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <thread>
 
 #include <fmt/core.h>
 
-#include "calibrate/cpu/clock.h"
-#include "calibrate/cpu/cpu_backend.h"
 #include "calibrate/live/schedule.h"
 #include "calibrate/live/step_line.h"
 #include "calibrate/measure_rank.h"
@@ -23,38 +22,46 @@ constexpr int kSentinelRepetitions = 3;
 /// While the parent reads what the ranks sent, they sleep, so that it takes no time from a step.
 constexpr auto kReadingPause = std::chrono::milliseconds(2);
 
-StepRecord record_of(const BatchShape& shape, const TrainerStep& parts) {
+StepRecord record_of(const BatchShape& shape, const TrainedStep& trained) {
   StepRecord record;
   record.samples = shape.samples;
   record.max_length = shape.max_length;
   record.useful_tokens = shape.useful_tokens;
   record.padded_tokens = shape.padded_tokens();
-  record.data_ms = parts.data * 1e3;
-  record.forward_ms = parts.forward * 1e3;
-  record.backward_ms = parts.backward * 1e3;
-  record.wait_ms = parts.wait * 1e3;
-  record.optimizer_ms = parts.optimizer * 1e3;
-  record.loss = parts.loss;
+  record.start_ms = trained.start * 1e3;
+  record.data_ms = trained.data * 1e3;
+  record.forward_ms = trained.forward * 1e3;
+  record.backward_ms = trained.backward * 1e3;
+  record.wait_ms = trained.wait * 1e3;
+  record.optimizer_ms = trained.optimizer * 1e3;
+  record.step_ms = (trained.end - trained.start) * 1e3;
+  record.thread_cpu_ms = trained.thread_cpu * 1e3;
+  record.loss = trained.loss;
+  for (const TrainedStep::Bucket& bucket : trained.buckets) {
+    record.buckets.push_back({bucket.bytes, bucket.launch * 1e3, bucket.end * 1e3});
+  }
   return record;
 }
 
 class LiveRank {
  public:
-  LiveRank(const RankContext& context, const std::vector<Plan>& plans, const LiveOptions& options)
+  LiveRank(const RankContext& context,
+           const BackendFactory& factory,
+           const std::vector<Plan>& plans,
+           const LiveOptions& options)
       : context_(context),
         plans_(plans),
         options_(options),
-        backend_(plans[0].model,
-                 plans[0].initial_buckets,
-                 context.rank(),
-                 context.ranks(),
-                 context.folder()) {
+        backend_(factory(context, plans[0].model, plans[0].initial_buckets)) {
     for (const Plan& plan : plans) {
       batches_.push_back(batches_of(plan, context.rank()));
     }
   }
 
   void run() {
+    if (context_.rank() == 0) {
+      context_.send(backend_->description().dump());
+    }
     touch_memory();
     warm_up();
     std::vector<int> steps;
@@ -95,12 +102,12 @@ class LiveRank {
       }
     }
     for (const MicroBatch* batch : {most_tokens, most_scores}) {
-      static_cast<void>(backend_.time_step(
+      static_cast<void>(backend_->time_step(
           batch->padded_length > 0
               ? std::vector<std::int64_t>(batch->attended().size(), batch->padded_length)
               : batch->attended()));
     }
-    backend_.barrier();
+    backend_->barrier();
   }
 
   void warm_up() {
@@ -114,27 +121,21 @@ class LiveRank {
         static_cast<void>(timed_step(plan, step, 0));
       }
     }
-    backend_.barrier();
+    backend_->barrier();
   }
 
   void use_buckets(const std::vector<std::vector<int>>& buckets) {
     if (buckets != buckets_) {
-      backend_.trainer().set_buckets(buckets);
+      backend_->set_buckets(buckets);
       buckets_ = buckets;
     }
   }
 
   LiveLine timed_step(std::size_t plan, int step, int repeat) {
     const MicroBatch& batch = *batches_[plan][static_cast<std::size_t>(step)];
-    GlooReducer& reducer = backend_.reducer();
-    reducer.start_step();
-    const double start = cpu::clock_seconds();
-    const double cpu_start = cpu::thread_cpu_seconds();
-    const TrainerStep parts = backend_.trainer().step(
-        batch.attended(), batch.loss_scale, &reducer, nullptr, batch.padded_length);
-    const double end = cpu::clock_seconds();
-    const double cpu_end = cpu::thread_cpu_seconds();
-    if (!std::isfinite(parts.loss)) {
+    const TrainedStep trained =
+        backend_->train_step(batch.attended(), batch.loss_scale, batch.padded_length);
+    if (!std::isfinite(trained.loss)) {
       throw EnvironmentFault(
           fmt::format("the loss of step {} (policy {}, rank {}) is not a number any more: times "
                       "from here on would be those of a broken model",
@@ -144,18 +145,10 @@ class LiveRank {
     }
     LiveLine line;
     line.plan = static_cast<int>(plan);
-    line.step = record_of(batch.shape(), parts);
+    line.step = record_of(batch.shape(), trained);
     line.step.repeat = repeat;
     line.step.step = step;
     line.step.rank = context_.rank();
-    line.step.start_ms = start * 1e3;
-    line.step.step_ms = (end - start) * 1e3;
-    line.step.thread_cpu_ms = (cpu_end - cpu_start) * 1e3;
-    for (const GlooReducer::Times& times : reducer.times()) {
-      line.step.buckets.push_back({static_cast<std::int64_t>(times.bytes),
-                                   (times.launch - start) * 1e3,
-                                   (times.end - start) * 1e3});
-    }
     return line;
   }
 
@@ -164,21 +157,21 @@ class LiveRank {
     sentinel.is_sentinel = true;
     sentinel.plan = round;
     sentinel.sentinel_ms =
-        1e3 * time_steps(backend_, sentinel_lengths(plans_[0].model), kSentinelRepetitions);
+        1e3 * time_steps(*backend_, sentinel_lengths(plans_[0].model), kSentinelRepetitions);
     lines_.push_back(format_line(sentinel));
-    backend_.barrier();
+    backend_->barrier();
     for (const std::string& line : lines_) {
       context_.send(line);
     }
     lines_.clear();
     std::this_thread::sleep_for(kReadingPause);
-    backend_.barrier();
+    backend_->barrier();
   }
 
   const RankContext& context_;
   const std::vector<Plan>& plans_;
   const LiveOptions& options_;
-  CpuBackend backend_;
+  std::unique_ptr<Backend> backend_;
   std::vector<std::vector<const MicroBatch*>> batches_;  ///< [plan][step]
   std::vector<std::vector<int>> buckets_;                ///< In use since the first step.
   std::vector<std::string> lines_;
@@ -187,9 +180,10 @@ class LiveRank {
 }  // namespace
 
 void run_live_rank(const RankContext& context,
+                   const BackendFactory& factory,
                    const std::vector<Plan>& plans,
                    const LiveOptions& options) {
-  LiveRank(context, plans, options).run();
+  LiveRank(context, factory, plans, options).run();
 }
 
 }  // namespace stepsim

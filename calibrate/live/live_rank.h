@@ -3,13 +3,15 @@
 #include <vector>
 
 #include "calibrate/live/live.h"
-#include "calibrate/rank_processes.h"
+#include "calibrate/measure.h"
 
 namespace stepsim {
 
 /// One rank of a live run: runs its share of all plans and sends a line for every step and
-/// sentinel (see step_line.h). The plans have been checked.
+/// sentinel (see step_line.h); rank 0 first sends the backend's description as JSON. The plans have
+/// been checked.
 void run_live_rank(const RankContext& context,
+                   const BackendFactory& factory,
                    const std::vector<Plan>& plans,
                    const LiveOptions& options);
 

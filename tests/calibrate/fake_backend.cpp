@@ -60,6 +60,21 @@ class FakeBackend : public Backend {
     return {clock_, clock_ + planted_all_reduce_seconds(bytes.value()) * machine_.slowdown};
   }
 
+  [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
+                                       double /*loss_scale*/,
+                                       std::int64_t /*padded_length*/) override {
+    TrainedStep step;
+    step.start = clock_;
+    for (const double seconds : time_step(lengths)) {
+      step.forward += seconds;
+    }
+    clock_ += step.forward;
+    step.end = clock_;
+    return step;
+  }
+
+  void set_buckets(const std::vector<std::vector<int>>& /*buckets*/) override {}
+
   void barrier() override {}
 
   [[nodiscard]] Json description() const override { return {{"device", machine_.device}}; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "calibrate/cpu/cpu_backend.h"
+#include "calibrate/cpu/gloo_group.h"
+#include "calibrate/cpu/gloo_reducer.h"
 #include "calibrate/live/schedule.h"
 #include "calibrate/live/step_line.h"
 #include "calibrate/rank_processes.h"
@@ -30,6 +33,13 @@ TransformerConfig small_model() {
   config.max_length = 64;
   config.classes = 4;
   return config;
+}
+
+std::unique_ptr<Backend> cpu_backend(const RankContext& context,
+                                     const TransformerConfig& model,
+                                     const std::vector<std::vector<int>>& buckets) {
+  return std::make_unique<CpuBackend>(
+      model, buckets, context.rank(), context.ranks(), context.folder());
 }
 
 /// Lengths depend on step, rank and `base`; two buckets from the second step on.
@@ -110,6 +120,7 @@ TEST_CASE("a live run records every step of every rank, repeat and plan, with co
   std::vector<RunRecord> records;
   run_live(
       plans,
+      cpu_backend,
       options,
       [&](const LiveProgress& p) { progressed = p.steps_done * 100 + p.steps_total; },
       records);
@@ -150,7 +161,7 @@ TEST_CASE("a live run records every step of every rank, repeat and plan, with co
 
 TEST_CASE("no rank's bucket ends before the last rank has launched it, on the common clock") {
   std::vector<RunRecord> records;
-  run_live({plan_of("a", 4, 2, 30)}, LiveOptions{}, kNoProgress, records);
+  run_live({plan_of("a", 4, 2, 30)}, cpu_backend, LiveOptions{}, kNoProgress, records);
   const auto& steps = records.at(0).steps;
   REQUIRE(steps.size() == 8);
   for (std::size_t i = 0; i < steps.size(); i += 2) {
@@ -173,16 +184,18 @@ TEST_CASE("ranks that train on different data keep the same weights") {
   run_ranks(
       2,
       [&](const RankContext& context) {
-        CpuBackend backend(
-            plan.model, plan.buckets, context.rank(), context.ranks(), context.folder());
+        Trainer trainer(plan.model, context.ranks(), 1);
+        trainer.set_buckets(plan.buckets);
+        GlooGroup group(context.rank(), context.ranks(), context.folder());
+        GlooReducer reducer(group);
         for (int step = 0; step < 5; ++step) {
-          backend.reducer().start_step();
+          reducer.start_step();
           const std::vector<std::int64_t> lengths = {10 + 20 * context.rank(), 7 + step};
-          backend.trainer().step(lengths, 1.0, &backend.reducer(), nullptr);
+          trainer.step(lengths, 1.0, &reducer, nullptr);
         }
         double sum = 0;
         for (std::size_t p = 0; p < parameters(plan.model).size(); ++p) {
-          for (const float w : backend.trainer().weights(p)) {
+          for (const float w : trainer.weights(p)) {
             sum = 1.0000001 * sum + static_cast<double>(w);
           }
         }
@@ -202,8 +215,9 @@ TEST_CASE("an interrupted live run keeps the steps that all ranks have finished"
       std::raise(SIGINT);
     }
   };
-  CHECK_THROWS_AS(run_live({plan_of("a", 2000, 2, 20)}, options, stop_at_third, records),
-                  Interrupted);
+  CHECK_THROWS_AS(
+      run_live({plan_of("a", 2000, 2, 20)}, cpu_backend, options, stop_at_third, records),
+      Interrupted);
   REQUIRE(records.size() == 1);
   const auto& steps = records[0].steps;
   CHECK(steps.size() >= 4);

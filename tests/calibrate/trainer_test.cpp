@@ -169,7 +169,7 @@ TEST_CASE("the loss scale multiplies every gradient and leaves the loss as it is
 
 TEST_CASE("a batch is really padded beyond its longest sample, and learns the same") {
   cpu::Batch batch;
-  cpu::RandomStream random(1);
+  RandomStream random(1);
   cpu::collate(batch, std::vector<std::int64_t>{3, 5}, 8, {23, 5}, random);
   CHECK(batch.tokens() == 16);
   CHECK(std::count(batch.padding_bias.begin(), batch.padding_bias.end(), 0.0F) == 8);

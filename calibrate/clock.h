@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-namespace stepsim::cpu {
+namespace stepsim {
 
 /// Seconds on CLOCK_MONOTONIC: one clock for all processes of a host.
 inline double clock_seconds() {
@@ -18,4 +18,4 @@ inline double thread_cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-}  // namespace stepsim::cpu
+}  // namespace stepsim

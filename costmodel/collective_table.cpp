@@ -1,7 +1,6 @@
 #include "costmodel/collective_table.h"
 
 #include <algorithm>
-#include <span>
 
 #include <fmt/core.h>
 
@@ -13,6 +12,9 @@ namespace stepsim {
 namespace {
 
 constexpr double kFlatFloorBytes = 32 * 1024;
+/// The tail is drawn from the knots of the last octave, at least three: with sizes a factor 2 apart
+/// the last three, with dense ones more, since neighbours differ by noise only.
+constexpr double kTailWindow = 2;
 constexpr std::size_t kTailKnots = 3;
 
 std::string bytes_text(double bytes) {
@@ -65,8 +67,7 @@ Cost table_cost(const CollectiveCost& table,
   }
   cost.extrapolation = x / last_bytes;
   refuse_beyond(table, bytes, cost.extrapolation, max_extrapolation, profile);
-  const auto tail = std::span(table.knots).last(std::min(kTailKnots, table.knots.size()));
-  const double slope = tail.size() > 1 ? relative_slope(tail) : last_seconds / last_bytes;
+  const double slope = tail_slope(table.knots, kTailWindow, kTailKnots);
   cost.seconds = last_seconds + slope * (x - last_bytes);
   cost.relative_error =
       std::max(table.errors.beyond.value_or(0), cost.relative_error) * cost.extrapolation;

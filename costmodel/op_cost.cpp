@@ -59,6 +59,19 @@ double roofline_ratio(const GemmRatio& ratio, const Op& op, const BatchShape& ba
                     static_cast<double>(op.k));
 }
 
+/// The slope b of b x with the least squared relative residuals.
+double proportional_slope(std::span<const std::pair<double, double>> knots) {
+  double sum = 0;
+  double squares = 0;
+  for (const auto& [x, seconds] : knots) {
+    if (seconds > 0) {
+      sum += x / seconds;
+      squares += x / seconds * (x / seconds);
+    }
+  }
+  return squares > 0 ? sum / squares : 0;
+}
+
 /// The variable whose measured range the file states.
 double range_variable(const OpCost& cost, const Op& op, const BatchShape& batch) {
   return cost.form == CostForm::PerSampleTable ? static_cast<double>(batch.max_length)
@@ -178,7 +191,7 @@ double relative_slope(std::span<const std::pair<double, double>> knots) {
   return xx > 0 ? std::max(xt / xx, 0.0) : 0.0;
 }
 
-double tail_slope(const Knots& knots) {
+double tail_slope(const Knots& knots, double window, std::size_t fewest) {
   if (knots.empty()) {
     return 0;
   }
@@ -186,11 +199,14 @@ double tail_slope(const Knots& knots) {
   if (knots.size() == 1) {
     return last_x > 0 ? knots.back().second / last_x : 0;
   }
-  std::size_t first = knots.size() - 2;
-  while (first > 0 && knots[first - 1].first >= last_x / 4) {
+  std::size_t first = knots.size() - std::min(fewest, knots.size());
+  while (first > 0 && knots[first - 1].first >= last_x / window) {
     --first;
   }
-  return relative_slope(std::span(knots).subspan(first));
+  const auto tail = std::span(knots).subspan(first);
+  // The line through the origin is the best one whenever the best without bounds starts below it;
+  // the steeper of the two slopes belongs to that one.
+  return std::min(relative_slope(tail), proportional_slope(tail));
 }
 
 double shared_error(const FitErrors& errors, int samples) {

@@ -73,13 +73,15 @@ namespace stepsim {
 /// Linear interpolation over ascending knots; clamped below, last slope beyond.
 [[nodiscard]] double interpolate(const std::vector<std::pair<double, double>>& knots, double x);
 
-/// Seconds per unit beyond the last knot: slope of the line a + b x with the least squared relative
-/// residuals through the knots with x >= x_last / 4 (at least the last two), not below zero. One
-/// single knot: proportional to x.
-[[nodiscard]] double tail_slope(const std::vector<std::pair<double, double>>& knots);
+/// Seconds per unit beyond the last knot: slope of the line a + b x, neither negative, with the
+/// least squared relative residuals through the knots with x >= x_last / `window` (at least the
+/// last `fewest`). One single knot: proportional to x.
+[[nodiscard]] double tail_slope(const std::vector<std::pair<double, double>>& knots,
+                                double window = 4,
+                                std::size_t fewest = 2);
 
-/// The slope of that line through these knots; knots of zero seconds have no relative residual and
-/// are left out; 0 with fewer than two knots left.
+/// The slope of such a line whose a may be negative; knots of zero seconds have no relative
+/// residual and are left out; 0 with fewer than two knots left.
 [[nodiscard]] double relative_slope(std::span<const std::pair<double, double>> knots);
 
 }  // namespace stepsim

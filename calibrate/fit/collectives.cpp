@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "calibrate/fit/holdout.h"
-#include "calibrate/fit/nnls.h"
 #include "calibrate/statistics.h"
+#include "costmodel/collective_table.h"
 #include "costmodel/op_cost.h"
 
 namespace stepsim {
@@ -20,6 +20,8 @@ using Group = std::vector<CollectiveSample>;
 
 constexpr double kKiB = 1024;
 constexpr double kMiB = 1024 * kKiB;
+/// A tail is drawn from three sizes at least.
+constexpr std::size_t kFewestBelow = 3;
 
 struct Band {
   const char* name;
@@ -62,19 +64,22 @@ BandErrors band_errors(const Band& band, const Group& group, const CollectiveCos
   return errors;
 }
 
-/// |Error| of the largest size, predicted by a relative line through the three sizes before it.
-std::optional<double> beyond_error(const std::vector<std::pair<double, double>>& knots) {
-  if (knots.size() < 4) {
+/// Mean |error| of the sizes above half the largest, which the table of the others predicts.
+std::optional<double> beyond_error(const CollectiveCost& cost) {
+  const double half = cost.knots.back().first / 2;
+  CollectiveCost lower = cost;
+  std::erase_if(lower.knots, [half](const auto& knot) { return knot.first > half; });
+  if (lower.knots.size() < kFewestBelow) {
     return std::nullopt;
   }
-  std::vector<std::vector<double>> rows;
-  std::vector<double> seconds;
-  for (std::size_t i = knots.size() - 4; i + 1 < knots.size(); ++i) {
-    rows.push_back({1, knots[i].first});
-    seconds.push_back(knots[i].second);
+  ErrorSum sum;
+  for (auto knot = cost.knots.begin() + static_cast<std::ptrdiff_t>(lower.knots.size());
+       knot != cost.knots.end();
+       ++knot) {
+    const Bytes bytes(static_cast<std::int64_t>(knot->first));
+    sum.add(table_cost(lower, bytes, HUGE_VAL, "").seconds, knot->second);
   }
-  const double predicted = dot(relative_nnls(rows, seconds), {1, knots.back().first});
-  return std::abs(predicted / knots.back().second - 1);
+  return sum.mean();
 }
 
 /// Quantiles of single times over their mean, of the size with most repetitions.
@@ -108,7 +113,7 @@ CollectiveFit fit_group(const Group& group) {
   for (std::size_t i = 1; i + 1 < group.size(); ++i) {
     all.add(without(fit.cost.knots, i), group[i].seconds);
   }
-  fit.cost.errors = {all.mean(), std::nullopt, beyond_error(fit.cost.knots), all.bias()};
+  fit.cost.errors = {all.mean(), std::nullopt, beyond_error(fit.cost), all.bias()};
   fit.cost.spread = scatter(group);
   for (const Band& band : kBands) {
     fit.bands.push_back(band_errors(band, group, fit.cost));

@@ -23,9 +23,9 @@ struct CollectiveFit {
   std::vector<BandErrors> bands;
 };
 
-/// Tables of the medians over size, linear between, one for each collective, number of
-/// ranks and nodes. `errors.random` is the leave-one-out error over all inner sizes,
-/// `errors.beyond` the error of the largest size predicted by the line through the three below.
+/// Tables of the medians over size, linear between, one for each collective, number of ranks and
+/// nodes. `errors.random` is the leave-one-out error over all inner sizes, `errors.beyond` that of
+/// the sizes above half the largest, predicted by table_cost() from the others.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

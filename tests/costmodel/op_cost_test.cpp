@@ -213,38 +213,48 @@ TEST_CASE("the slope of the tail is that of the line the tail was drawn from") {
   }
   CHECK(tail_slope(knots) == Approx(3));
   // Just inside and just outside of a quarter.
-  const std::vector<std::pair<double, double>> bent = {{24, 30}, {25, 10}, {60, 30}, {100, 40}};
+  const std::vector<std::pair<double, double>> bent = {{24, 60}, {25, 20}, {60, 30}, {100, 40}};
   CHECK(tail_slope(bent) == relative_slope(std::span(bent).subspan(1)));
   CHECK(tail_slope(bent) != Approx(relative_slope(bent)));
   CHECK(tail_slope(bent) != Approx(relative_slope(std::span(bent).subspan(2))));
   CHECK(tail_slope({{10, 5}}) == Approx(0.5));
   CHECK(tail_slope({{10, 5}, {100, 4}}) == 0);
   CHECK(tail_slope({{1, 5}, {100, 203}}) == Approx(2));
+  CHECK(tail_slope(bent, 100, 1) == relative_slope(bent));
+  CHECK(tail_slope(bent, 1, 3) == tail_slope(bent));
 }
 
-TEST_CASE("the slope of the tail weighs relative errors") {
-  // Brute force over a and b for the same three knots.
-  const std::vector<std::pair<double, double>> knots = {{50, 10}, {75, 20}, {100, 22}};
-  const auto loss = [&knots](double a, double b) {
-    double sum = 0;
-    for (const auto& [x, t] : knots) {
-      sum += ((a + b * x) / t - 1) * ((a + b * x) / t - 1);
-    }
-    return sum;
-  };
-  double best = 1e9;
-  double slope = 0;
-  for (int i = 0; i <= 1000; ++i) {
-    for (int j = 0; j <= 1000; ++j) {
-      const double a = -20 + 0.04 * i;
-      const double b = 0.0006 * j;
-      if (loss(a, b) < best) {
-        best = loss(a, b);
-        slope = b;
+TEST_CASE("the slope of the tail weighs relative errors and starts at zero or above") {
+  // Brute force over a >= 0 and b >= 0; the best line through the second knots starts below zero.
+  using Knots = std::vector<std::pair<double, double>>;
+  for (const Knots& knots :
+       {Knots{{50, 10}, {75, 16}, {100, 15}}, Knots{{50, 10}, {75, 20}, {100, 22}}}) {
+    const auto loss = [&knots](double a, double b) {
+      double sum = 0;
+      for (const auto& [x, t] : knots) {
+        sum += ((a + b * x) / t - 1) * ((a + b * x) / t - 1);
+      }
+      return sum;
+    };
+    double best = 1e9;
+    double slope = 0;
+    for (int i = 0; i <= 1000; ++i) {
+      for (int j = 0; j <= 1000; ++j) {
+        const double a = 0.02 * i;
+        const double b = 0.0006 * j;
+        if (loss(a, b) < best) {
+          best = loss(a, b);
+          slope = b;
+        }
       }
     }
+    CAPTURE(slope);
+    CHECK(tail_slope(knots) == Approx(slope).epsilon(0.02));
   }
-  CHECK(tail_slope(knots) == Approx(slope).epsilon(0.02));
+  CHECK(tail_slope({{50, 10}, {75, 16}, {100, 15}}) ==
+        relative_slope(Knots{{50, 10}, {75, 16}, {100, 15}}));
+  CHECK(tail_slope({{50, 10}, {75, 20}, {100, 22}}) <
+        relative_slope(Knots{{50, 10}, {75, 20}, {100, 22}}));
 }
 
 TEST_CASE("a table goes on from its last knot and says how far outside it is") {

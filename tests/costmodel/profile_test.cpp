@@ -365,4 +365,12 @@ TEST_CASE("an all-reduce is read off its table, and on from it with the last slo
   table.knots = {{512, 9e-5}, {1024, 1e-5}, {2048, 3e-5}, {4096, 3.5e-5}};
   CHECK(cost(8192).seconds ==
         Approx(3.5e-5 + 4096 * relative_slope(std::span(table.knots).subspan(1))));
+  // Dense sizes: the last octave, here 1e-5 s + bytes * 5e-9 s, not what the last three happen to
+  // be.
+  table.knots = {{1024, 9e-5}};
+  for (double bytes = 2048; bytes < 4096; bytes += 128) {
+    table.knots.emplace_back(bytes, 1e-5 + bytes * 5e-9);
+  }
+  table.knots.emplace_back(4096, 3.2e-5);
+  CHECK(cost(8192).seconds == Approx(3.2e-5 + 4096 * 5e-9).epsilon(0.02));
 }

@@ -25,7 +25,8 @@ struct DenseAttention {
 };
 
 /// Contiguous copies of the step's heads, [sample][head][position][head_dim]; the forward fills
-/// them, the backward reads them. `scratch` is for gradients, two copies long.
+/// them, the backward reads them. `scratch` is for the products before
+/// they are merged, two copies long.
 struct DenseCopies {
   Array q, k, v;
   Array scratch;

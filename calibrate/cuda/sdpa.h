@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "calibrate/cuda/device.h"
@@ -17,7 +18,7 @@ struct SdpaShape {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   bool causal = false;
-  std::int64_t window = 0;     ///< A query sees itself and window - 1 keys before it; 0 = all.
+  std::int64_t window = 0;     ///< |query - key| < window, both sides unless causal; 0 = all.
   bool masked = false;         ///< Padded with useful lengths: keys past them are masked.
   bool packed = false;         ///< Token after token without padding (varlen, cu_seqlens).
   std::int64_t q_stride = 0;   ///< Elements from a token of q to the next; likewise below.
@@ -35,17 +36,18 @@ struct SdpaSequences {
 
 struct SdpaForward {
   ConstArray q, k, v;
-  Array o;
+  Array o;                      ///< On padding: zero, or what was there.
   float* statistics = nullptr;  ///< One a query row and head; samples * heads * length floats.
 };
 struct SdpaBackward {
   ConstArray q, k, v, o, d_o;
   const float* statistics = nullptr;
-  Array dq, dk, dv;
+  Array dq, dk, dv;  ///< On padding: zero, or what was there.
 };
 
 /// Fused attention by cuDNN on the current device; scale 1/sqrt(head_dim). Plans are built on first
-/// use (up to seconds each; see prepare()) and kept by shape. One thread and one stream at a time.
+/// use (see prepare()) and kept by shape. A packed call is two launches: its offsets are scaled to
+/// elements first. One thread and one stream at a time.
 class Sdpa {
  public:
   Sdpa();
@@ -56,6 +58,9 @@ class Sdpa {
   /// Builds what this shape needs. Raises EnvironmentFault: cuDNN has no kernel for it, naming the
   /// shape (head_dim that is no multiple of 8, fp32, …).
   void prepare(const SdpaShape& shape);
+  /// The same for many shapes on all cores: about 0.6 s of a core for each. What could be built
+  /// stays when it raises the first shape's fault.
+  void prepare(std::span<const SdpaShape> shapes);
   void forward(const Stream& stream,
                const SdpaShape& shape,
                const SdpaSequences& sequences,

@@ -160,6 +160,12 @@ void Sdpa::prepare(const SdpaShape& shape) {
   }
 }
 
+void Sdpa::prepare(std::span<const SdpaShape> shapes) {
+  for (const SdpaShape& shape : shapes) {
+    prepare(shape);
+  }
+}
+
 void Sdpa::forward(const Stream& /*stream*/,
                    const SdpaShape& shape,
                    const SdpaSequences& sequences,

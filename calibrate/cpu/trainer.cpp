@@ -11,6 +11,7 @@
 #include "calibrate/cpu/processor.h"
 #include "calibrate/cpu/tape.h"
 #include "calibrate/cpu/workspace.h"
+#include "calibrate/training_ops.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
@@ -63,7 +64,6 @@ struct Trainer::State {
         tape({config, params, store, batch, workspace, seed}, step_list),
         random(seed) {}
 
-  void list_ops();
   void check_lengths(std::span<const std::int64_t> lengths) const;
   void check_length(std::int64_t length) const;
   void forward(StepRun& run);
@@ -83,29 +83,6 @@ struct Trainer::State {
   cpu::BucketList buckets;
   std::vector<Op> ops;
 };
-
-void Trainer::State::list_ops() {
-  std::int64_t elements = 0;
-  for (const Parameter& parameter : params) {
-    elements += parameter.elements();
-  }
-  ops.clear();
-  ops.push_back(collate_op());
-  ops.push_back(elements_op(OpClass::ZeroGradient, elements, Dtype::F32));
-  ops.insert(ops.end(), step_list.forward.begin(), step_list.forward.end());
-  for (const Op& op : step_list.backward) {
-    ops.push_back(op);
-    for (const int parameter : op.completes) {
-      ops.push_back(elements_op(OpClass::GradientCopyIn,
-                                params[static_cast<std::size_t>(parameter)].elements(),
-                                Dtype::F32));
-    }
-  }
-  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-    ops.push_back(elements_op(OpClass::GradientCopyOut, buckets.elements(bucket), Dtype::F32));
-  }
-  ops.push_back(elements_op(OpClass::Optimizer, elements, Dtype::F32));
-}
 
 void Trainer::State::check_lengths(std::span<const std::int64_t> lengths) const {
   if (lengths.empty()) {
@@ -173,7 +150,7 @@ const std::vector<Op>& Trainer::ops() const {
 
 void Trainer::set_buckets(const std::vector<std::vector<int>>& buckets) {
   state_->buckets.assign(buckets, state_->store);
-  state_->list_ops();
+  state_->ops = training_ops(state_->config, buckets);
 }
 
 void Trainer::seed_data(std::uint64_t seed) {

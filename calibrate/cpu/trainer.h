@@ -50,9 +50,7 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Ops of a step in execution order: collate, zero_gradient (all elements), step_ops forward,
-  /// step_ops backward with a GradientCopyIn (one a parameter, n = its elements) right after the op
-  /// that completes it, GradientCopyOut (one a bucket, in order), optimizer (all elements).
+  /// See training_ops().
   [[nodiscard]] const std::vector<Op>& ops() const;
 
   /// Bucket lists in launch order (parameter indices); from the next step on. Until then: one

@@ -2,37 +2,12 @@
 
 #include <algorithm>
 
+#include "calibrate/training_ops.h"
 #include "costmodel/model_presets.h"
 #include "costmodel/op_cost.h"
 
 namespace stepsim::test {
 namespace {
-
-std::vector<Op> step_list(const TransformerConfig& model,
-                          const std::vector<std::vector<int>>& buckets) {
-  const StepOps step = step_ops(model);
-  const std::vector<Parameter> tensors = parameters(model);
-  const std::int64_t all = parameter_count(model);
-  std::vector<Op> ops = {collate_op(), elements_op(OpClass::ZeroGradient, all, model.dtype)};
-  ops.insert(ops.end(), step.forward.begin(), step.forward.end());
-  for (const Op& op : step.backward) {
-    ops.push_back(op);
-    for (const int index : op.completes) {
-      ops.push_back(elements_op(OpClass::GradientCopyIn,
-                                tensors[static_cast<std::size_t>(index)].elements(),
-                                model.dtype));
-    }
-  }
-  for (const auto& bucket : buckets) {
-    std::int64_t elements = 0;
-    for (const int index : bucket) {
-      elements += tensors[static_cast<std::size_t>(index)].elements();
-    }
-    ops.push_back(elements_op(OpClass::GradientCopyOut, elements, model.dtype));
-  }
-  ops.push_back(elements_op(OpClass::Optimizer, all, model.dtype));
-  return ops;
-}
 
 class FakeBackend : public Backend {
  public:
@@ -41,7 +16,7 @@ class FakeBackend : public Backend {
               const std::vector<std::vector<int>>& buckets,
               int rank)
       : machine_(machine),
-        ops_(step_list(model, buckets)),
+        ops_(training_ops(model, buckets)),
         noise_(static_cast<std::uint64_t>(rank) + 7) {}
 
   [[nodiscard]] const std::vector<Op>& ops() const override { return ops_; }

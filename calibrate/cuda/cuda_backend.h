@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/backend.h"
+#include "calibrate/cuda/nccl_group.h"
+#include "calibrate/cuda/nccl_reducer.h"
+#include "calibrate/cuda/op_clock.h"
+#include "calibrate/cuda/trainer.h"
+
+namespace stepsim::cuda {
+
+/// Which device a rank works on, and with whom.
+struct RankPlace {
+  int device = 0;
+  int rank = 0;
+  int ranks = 1;
+  std::string unique_id;  ///< Of nccl_unique_id(), the same on all ranks.
+};
+
+/// Makes the rank's device the process's, before anything is allocated on it.
+struct DeviceChoice {
+  explicit DeviceChoice(int device) { use_device(device); }
+};
+
+/// One rank of the CUDA backend: a trainer on its own device and the all-reduce of its buckets by
+/// NCCL. A live step ends when the device is done with it, as in a loop that reads the loss.
+class CudaBackend : public Backend {
+ public:
+  /// `buckets` are parameter indices in launch order; empty = one bucket of all.
+  /// Raises InputError (model, buckets), EnvironmentFault.
+  CudaBackend(const TransformerConfig& model,
+              const std::vector<std::vector<int>>& buckets,
+              const RankPlace& place);
+
+  [[nodiscard]] const std::vector<Op>& ops() const override { return trainer_.ops(); }
+  /// Two steps: one with an event behind every op, one with events at whole chunks only, by whose
+  /// times the first one's are scaled.
+  [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
+  [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override;
+  [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
+                                       double loss_scale,
+                                       std::int64_t padded_length) override;
+  void set_buckets(const std::vector<std::vector<int>>& buckets) override;
+  void barrier() override;
+  [[nodiscard]] Json description() const override;
+
+ private:
+  DeviceChoice device_;
+  Trainer trainer_;
+  NcclGroup group_;
+  NcclReducer reducer_;
+  OpClock clock_;
+  Dtype gradient_dtype_;
+  DeviceBuffer message_;  ///< What time_all_reduce() reduces; zeros stay zeros.
+  DeviceBuffer token_;    ///< One float that a barrier reduces.
+};
+
+}  // namespace stepsim::cuda

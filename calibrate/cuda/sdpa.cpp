@@ -11,63 +11,12 @@
 #include <vector>
 
 #include "calibrate/cuda/check_cuda.h"
-#include "calibrate/cuda/cudnn_plan.h"
-#include "calibrate/cuda/sdpa_graph.h"
 #include "calibrate/cuda/sdpa_offsets.h"
+#include "calibrate/cuda/sdpa_passes.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim::cuda {
 namespace {
-
-/// One direction's compiled kernels, with the descriptors they were made of.
-struct Pass {
-  CudnnGraph graph;
-  CudnnEngine engine;
-  CudnnDescriptor plan;
-  std::vector<std::pair<std::int64_t, GraphRole>> bound;  ///< Tensors that the caller binds.
-};
-
-struct Passes {
-  Pass forward;
-  Pass backward;
-};
-
-EnvironmentFault no_kernel(const SdpaShape& shape, const std::string& why) {
-  return EnvironmentFault("cuDNN has no fused attention kernel for " + describe(shape) + why);
-}
-
-std::vector<std::pair<std::int64_t, GraphRole>> bound_tensors(const SdpaGraph& graph) {
-  std::vector<std::pair<std::int64_t, GraphRole>> bound;
-  for (const GraphTensor& tensor : graph.tensors) {
-    if (tensor.role != GraphRole::Inner) {
-      bound.emplace_back(tensor.id, tensor.role);
-    }
-  }
-  return bound;
-}
-
-/// The first engine that compiles.
-Pass make_pass(const SdpaGraph& graph, const SdpaShape& shape, const CudnnDescriptor& device) {
-  CudnnGraph described(graph);
-  std::string why;
-  for (CudnnEngine& engine : described.engines(device)) {
-    try {
-      CudnnDescriptor plan = execution_plan(engine, device);
-      return {std::move(described), std::move(engine), std::move(plan), bound_tensors(graph)};
-    } catch (const EnvironmentFault& fault) {
-      why = std::string(": ") + fault.what();
-    }
-  }
-  throw no_kernel(shape, why);
-}
-
-Passes make_passes(const SdpaShape& shape, const CudnnDescriptor& device) {
-  if (shape.dtype != Dtype::Bf16 && shape.dtype != Dtype::F16) {
-    throw no_kernel(shape, "");
-  }
-  return {make_pass(sdpa_forward_graph(shape), shape, device),
-          make_pass(sdpa_backward_graph(shape), shape, device)};
-}
 
 class Handle {
  public:
@@ -103,7 +52,7 @@ struct Scratch {
   std::int64_t bytes = 0;
 };
 
-Scratch scratch_of(const SdpaShape& shape, const Passes& passes) {
+Scratch scratch_of(const SdpaShape& shape, const SdpaPasses& passes) {
   Scratch scratch;
   const auto place = [&](std::int64_t& at, std::int64_t bytes) {
     at = scratch.bytes;
@@ -145,7 +94,7 @@ struct Scalars {
 
 void execute(const Library& library,
              const Stream& stream,
-             const Pass& pass,
+             const SdpaPass& pass,
              const Bindings& bindings,
              void* workspace) {
   std::vector<std::int64_t> ids;
@@ -170,7 +119,7 @@ void execute(const Library& library,
 
 struct Sdpa::State {
   std::optional<Library> library;  ///< Made when first needed.
-  std::map<SdpaShape, Passes> passes;
+  std::map<SdpaShape, SdpaPasses> passes;
   DeviceBuffer workspace;
 
   const Library& loaded() {
@@ -180,7 +129,7 @@ struct Sdpa::State {
     return *library;
   }
   void prepare(std::span<const SdpaShape> shapes);
-  const Passes& passes_of(const SdpaShape& shape) {
+  const SdpaPasses& passes_of(const SdpaShape& shape) {
     if (!passes.contains(shape)) {
       prepare({&shape, 1});
     }
@@ -202,7 +151,7 @@ void Sdpa::State::prepare(std::span<const SdpaShape> shapes) {
       missing.push_back(shape);
     }
   }
-  std::vector<std::optional<Passes>> built(missing.size());
+  std::vector<std::optional<SdpaPasses>> built(missing.size());
   std::vector<std::exception_ptr> faults(missing.size());
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
@@ -211,7 +160,7 @@ void Sdpa::State::prepare(std::span<const SdpaShape> shapes) {
     for (std::size_t i = next++; i < missing.size(); i = next++) {
       try {
         use_device(device);
-        built[i].emplace(make_passes(missing[i], cudnn.device));
+        built[i].emplace(sdpa_passes(missing[i], cudnn.device));
       } catch (...) {
         faults[i] = std::current_exception();
       }
@@ -242,7 +191,7 @@ void Sdpa::State::run(const Stream& stream,
                       const SdpaSequences& sequences,
                       bool is_forward,
                       Bindings& bindings) {
-  const Passes& both = passes_of(shape);
+  const SdpaPasses& both = passes_of(shape);
   const Scratch scratch = scratch_of(shape, both);
   workspace.reserve(static_cast<std::size_t>(scratch.bytes));
   auto* const base = workspace.as<std::byte>();

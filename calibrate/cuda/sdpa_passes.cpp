@@ -1,0 +1,49 @@
+#include "calibrate/cuda/sdpa_passes.h"
+
+#include <string>
+
+#include "costmodel/input_error.h"
+
+namespace stepsim::cuda {
+namespace {
+
+EnvironmentFault no_kernel(const SdpaShape& shape, const std::string& why) {
+  return EnvironmentFault("cuDNN has no fused attention kernel for " + describe(shape) + why);
+}
+
+std::vector<std::pair<std::int64_t, GraphRole>> bound_tensors(const SdpaGraph& graph) {
+  std::vector<std::pair<std::int64_t, GraphRole>> bound;
+  for (const GraphTensor& tensor : graph.tensors) {
+    if (tensor.role != GraphRole::Inner) {
+      bound.emplace_back(tensor.id, tensor.role);
+    }
+  }
+  return bound;
+}
+
+/// The first engine that compiles.
+SdpaPass make_pass(const SdpaGraph& graph, const SdpaShape& shape, const CudnnDescriptor& device) {
+  CudnnGraph described(graph);
+  std::string why;
+  for (CudnnEngine& engine : described.engines(device)) {
+    try {
+      CudnnDescriptor plan = execution_plan(engine, device);
+      return {std::move(described), std::move(engine), std::move(plan), bound_tensors(graph)};
+    } catch (const EnvironmentFault& fault) {
+      why = std::string(": ") + fault.what();
+    }
+  }
+  throw no_kernel(shape, why);
+}
+
+}  // namespace
+
+SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnDescriptor& device) {
+  if (shape.dtype != Dtype::Bf16 && shape.dtype != Dtype::F16) {
+    throw no_kernel(shape, "");
+  }
+  return {make_pass(sdpa_forward_graph(shape), shape, device),
+          make_pass(sdpa_backward_graph(shape), shape, device)};
+}
+
+}  // namespace stepsim::cuda

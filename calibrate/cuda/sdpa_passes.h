@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "calibrate/cuda/cudnn_plan.h"
+#include "calibrate/cuda/sdpa_graph.h"
+
+namespace stepsim::cuda {
+
+/// One direction's compiled kernels, with the descriptors they were made of.
+struct SdpaPass {
+  CudnnGraph graph;
+  CudnnEngine engine;
+  CudnnDescriptor plan;
+  std::vector<std::pair<std::int64_t, GraphRole>> bound;  ///< Tensors that the caller binds.
+};
+
+struct SdpaPasses {
+  SdpaPass forward;
+  SdpaPass backward;
+};
+
+/// Compiles both directions. Raises EnvironmentFault, naming the shape: cuDNN has no kernel for it.
+[[nodiscard]] SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnDescriptor& device);
+
+}  // namespace stepsim::cuda

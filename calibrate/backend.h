@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/batch_shape.h"
@@ -17,6 +19,14 @@ namespace stepsim {
 struct CollectiveTimes {
   double arrival = 0;  ///< Just before the call.
   double end = 0;      ///< The result is in place on this rank.
+};
+
+/// What the host needs to keep a device busy.
+struct HostCosts {
+  double launch_seconds = 0;        ///< Host time to launch one op of the step.
+  double kernel_floor_seconds = 0;  ///< Device time of a kernel that does nothing.
+  int queue_depth = 0;  ///< Launches that wait in the driver before the host has to; 0 = unknown.
+  std::vector<std::pair<std::int64_t, double>> host_to_device;  ///< Bytes, seconds of a copy.
 };
 
 /// One real training step of a rank. Seconds; start and end on a clock that all ranks of the host
@@ -70,6 +80,9 @@ class Backend {
 
   /// Waits until every rank is here.
   virtual void barrier() = 0;
+
+  /// Nothing where the host computes itself.
+  [[nodiscard]] virtual std::optional<HostCosts> host_costs() { return std::nullopt; }
 
   /// Device, library versions, threads; "backend" (cpu, cuda), "device", and "collectives": the
   /// library that reduces (gloo, nccl).

@@ -51,7 +51,7 @@ class Measurement {
     if (plan_.points.empty()) {
       throw InputError("no batch shape lies in the range to measure");
     }
-    const Json header = samples_header(request_, plan_, answer.description);
+    const Json header = samples_header(request_, plan_, answer);
     std::error_code ignored;
     const bool is_file = std::filesystem::is_regular_file(request_.out, ignored);
     if (!is_file || std::filesystem::file_size(request_.out, ignored) == 0) {

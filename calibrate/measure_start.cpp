@@ -9,6 +9,23 @@
 #include "costmodel/input_error.h"
 
 namespace stepsim {
+namespace {
+
+Json host_json(const std::optional<HostCosts>& costs) {
+  if (!costs) {
+    return nullptr;
+  }
+  Json copies = Json::array();
+  for (const auto& [bytes, seconds] : costs->host_to_device) {
+    copies.push_back({{"bytes", bytes}, {"us", seconds * 1e6}});
+  }
+  return {{"launch_us", costs->launch_seconds * 1e6},
+          {"kernel_floor_us", costs->kernel_floor_seconds * 1e6},
+          {"queue_depth", costs->queue_depth},
+          {"host_to_device", copies}};
+}
+
+}  // namespace
 
 Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
   const std::vector<std::int64_t> large = sentinel_lengths(request.model);
@@ -18,9 +35,10 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
       request.ranks,
       [&](const RankContext& context) {
         const std::unique_ptr<Backend> backend = factory(context, request.model, request.buckets);
-        const Json line = {{"description", backend->description()},
-                           {"large", time_steps(*backend, large, 2)},
-                           {"small", time_steps(*backend, small, 2)}};
+        Json line = {{"large", time_steps(*backend, large, 2)},
+                     {"small", time_steps(*backend, small, 2)}};
+        line["host"] = host_json(backend->host_costs());
+        line["description"] = backend->description();
         context.send(line.dump());
       },
       [&](int rank, const std::string& line) {
@@ -34,6 +52,7 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
   };
   Probe result;
   result.description = answer.at("description");
+  result.host = answer.at("host");
   const double difference = answer.at("large").get<double>() - answer.at("small").get<double>();
   StepEstimate& estimate = result.estimate;
   estimate.seconds_per_flop = std::max(0.0, difference) / (flops(large) - flops(small));
@@ -42,18 +61,26 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
   return result;
 }
 
-Json samples_header(const MeasureRequest& request,
-                    const MeasurePlan& plan,
-                    const Json& description) {
-  const auto memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  return {{"format", "stepsim-samples/1"},
-          {"device", description.value("device", std::string("unknown device"))},
-          {"versions", description},
-          {"memory_bytes_per_rank", memory / request.ranks},
-          {"started_at", request.date},
-          {"command", request.command},
-          {"sentinel_lengths", sentinel_lengths(request.model)},
-          {"plan", plan_json(plan)}};
+Json samples_header(const MeasureRequest& request, const MeasurePlan& plan, const Probe& probe) {
+  const auto host_memory =
+      static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const Json& description = probe.description;
+  Json header = {
+      {"format", "stepsim-samples/1"},
+      {"device", description.value("device", std::string("unknown device"))},
+      {"versions", description},
+      {"memory_bytes_per_rank", description.value("memory_bytes", host_memory / request.ranks)},
+      {"started_at", request.date},
+      {"command", request.command},
+      {"sentinel_lengths", sentinel_lengths(request.model)},
+      {"plan", plan_json(plan)}};
+  if (description.contains("multiprocessors")) {
+    header["multiprocessors"] = description.at("multiprocessors");
+  }
+  if (!probe.host.is_null()) {
+    header["host"] = probe.host;
+  }
+  return header;
 }
 
 void require_same_request(const SampleFile& file,

@@ -11,6 +11,7 @@ namespace stepsim {
 struct Probe {
   Json description;
   StepEstimate estimate;
+  Json host;  ///< Costs of the host, null where it computes itself.
 };
 
 /// Starts the ranks once, times two steps and asks for the description.
@@ -19,7 +20,7 @@ struct Probe {
 /// First line of a samples file.
 [[nodiscard]] Json samples_header(const MeasureRequest& request,
                                   const MeasurePlan& plan,
-                                  const Json& description);
+                                  const Probe& probe);
 
 /// Refuses to mix what was measured for another request or on another device: InputError.
 void require_same_request(const SampleFile& file,

@@ -1,11 +1,17 @@
 #include "calibrate/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
 
 #include <fmt/core.h>
 
 #include "calibrate/clock.h"
 #include "calibrate/cuda/gemm.h"
+#include "calibrate/cuda/host_costs.h"
+#include "calibrate/cuda/kernels.h"
 #include "calibrate/cuda/parameter_store.h"
 #include "calibrate/cuda/sdpa.h"
 
@@ -13,6 +19,9 @@ namespace stepsim::cuda {
 namespace {
 
 constexpr std::uint64_t kWeightSeed = 20240501;
+constexpr int kMostThrottled = 5;
+constexpr auto kCoolDown = std::chrono::milliseconds(500);
+constexpr double kLongestHold = 0.2;
 
 }  // namespace
 
@@ -20,12 +29,17 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
                          const std::vector<std::vector<int>>& buckets,
                          const RankPlace& place)
     : device_(place.device),
+      info_(device_info()),
+      monitor_(info_.bus_id),
       trainer_(model, place.ranks, kWeightSeed),
       group_(place.rank, place.ranks, place.unique_id),
       reducer_(group_),
       clock_(trainer_.stream(), trainer_.ops().size()),
+      attention_(model.attention == AttentionKind::Dense ? "cuBLASLt products and our softmax"
+                                                         : "cuDNN"),
       gradient_dtype_(stored_as(model.parameter_dtype)),
-      token_(sizeof(float)) {
+      token_(sizeof(float)),
+      hold_(sizeof(std::uint32_t)) {
   if (!buckets.empty()) {
     set_buckets(buckets);
   }
@@ -39,12 +53,47 @@ void CudaBackend::set_buckets(const std::vector<std::vector<int>>& buckets) {
 }
 
 std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths) {
+  std::vector<double> seconds = time_once(lengths);
+  for (int again = 0; again < kMostThrottled && throttled(); ++again) {
+    std::this_thread::sleep_for(kCoolDown);
+    seconds = time_once(lengths);
+  }
+  return seconds;
+}
+
+bool CudaBackend::throttled() const {
+  const std::optional<DeviceState> state = monitor_.state();
+  return state && state->throttled;
+}
+
+std::vector<double> CudaBackend::time_once(std::span<const std::int64_t> lengths) {
   clock_.start(OpClock::Marks::Ops);
   trainer_.step(lengths, 1.0, nullptr, &clock_);
   std::vector<double> ops = clock_.op_seconds();
   clock_.start(OpClock::Marks::Chunks);
   trainer_.step(lengths, 1.0, nullptr, &clock_);
   return OpClock::scaled(std::move(ops), clock_.chunk_seconds());
+}
+
+CollectiveTimes CudaBackend::time_all_reduce(Bytes bytes) {
+  const std::int64_t elements = bytes.value() / element_size(gradient_dtype_);
+  const auto size = static_cast<std::size_t>(bytes.value());
+  if (message_.bytes() < size) {
+    message_.reserve(size);
+    set_zero(reducer_.stream(), message_.data(), size);
+  }
+  // Not 0 once the host has put everything into the stream; the one-element sum lines the ranks up.
+  auto* released = hold_.as<std::uint32_t>();
+  *released = 0;
+  hold_stream(reducer_.stream(), released, kLongestHold);
+  group_.all_reduce(reducer_.stream(), {token_.data(), Dtype::F32}, 1);
+  begin_.record(reducer_.stream());
+  group_.all_reduce(reducer_.stream(), {message_.data(), gradient_dtype_}, elements);
+  end_.record(reducer_.stream());
+  std::atomic_ref<std::uint32_t>(*released).store(1);
+  reducer_.stream().synchronize();
+  // Clocks of several hosts cannot be compared: every rank arrives at 0.
+  return {0, seconds_between(begin_, end_)};
 }
 
 TrainedStep CudaBackend::train_step(std::span<const std::int64_t> lengths,
@@ -72,6 +121,35 @@ TrainedStep CudaBackend::train_step(std::span<const std::int64_t> lengths,
 void CudaBackend::barrier() {
   group_.all_reduce(reducer_.stream(), {token_.data(), Dtype::F32}, 1);
   reducer_.stream().synchronize();
+}
+
+Json CudaBackend::description() const {
+  Json json;
+  json["backend"] = "cuda";
+  json["device"] = info_.name;
+  json["multiprocessors"] = info_.multiprocessors;
+  json["compute_capability"] = fmt::format("{}.{}", info_.compute_major, info_.compute_minor);
+  json["memory_bytes"] = info_.memory_bytes;
+  json["l2_bytes"] = info_.l2_bytes;
+  json["driver"] = monitor_.driver_version();
+  json["cublas"] = cublas_version();
+  json["cublas_workspace_bytes"] = trainer_.gemm_workspace_bytes();
+  json["cudnn"] = cudnn_version();
+  json["nccl"] = nccl_version();
+  json["collectives"] = "nccl";
+  json["attention"] = attention_;
+  if (const std::optional<DeviceState> state = monitor_.state()) {
+    json["sm_clock_mhz"] = state->sm_clock_mhz;
+    json["max_sm_clock_mhz"] = state->max_sm_clock_mhz;
+    json["memory_clock_mhz"] = state->memory_clock_mhz;
+    json["temperature_celsius"] = state->temperature_celsius;
+    json["power_watts"] = state->power_watts;
+  }
+  return json;
+}
+
+std::optional<HostCosts> CudaBackend::host_costs() {
+  return measure_host_costs(trainer_);
 }
 
 }  // namespace stepsim::cuda

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "calibrate/backend.h"
+#include "calibrate/cuda/device_monitor.h"
 #include "calibrate/cuda/nccl_group.h"
 #include "calibrate/cuda/nccl_reducer.h"
 #include "calibrate/cuda/op_clock.h"
@@ -38,7 +39,7 @@ class CudaBackend : public Backend {
 
   [[nodiscard]] const std::vector<Op>& ops() const override { return trainer_.ops(); }
   /// Two steps: one with an event behind every op, one with events at whole chunks only, by whose
-  /// times the first one's are scaled.
+  /// times the first one's are scaled. Again, a few times at most, while heat holds the clock down.
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
   [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override;
   [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
@@ -47,16 +48,26 @@ class CudaBackend : public Backend {
   void set_buckets(const std::vector<std::vector<int>>& buckets) override;
   void barrier() override;
   [[nodiscard]] Json description() const override;
+  [[nodiscard]] std::optional<HostCosts> host_costs() override;
 
  private:
+  [[nodiscard]] std::vector<double> time_once(std::span<const std::int64_t> lengths);
+  [[nodiscard]] bool throttled() const;
+
   DeviceChoice device_;
+  DeviceInfo info_;
+  DeviceMonitor monitor_;
   Trainer trainer_;
   NcclGroup group_;
   NcclReducer reducer_;
   OpClock clock_;
+  std::string attention_;  ///< Which kernels compute the model's attention, for the record.
   Dtype gradient_dtype_;
   DeviceBuffer message_;  ///< What time_all_reduce() reduces; zeros stay zeros.
   DeviceBuffer token_;    ///< One float that a barrier reduces.
+  HostBuffer hold_;       ///< Flag of a held stream.
+  Event begin_;
+  Event end_;
 };
 
 }  // namespace stepsim::cuda

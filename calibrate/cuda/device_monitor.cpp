@@ -1,6 +1,5 @@
 #include "calibrate/cuda/device_monitor.h"
 
-
 #include <array>
 #include <utility>
 

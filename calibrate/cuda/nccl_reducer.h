@@ -5,8 +5,8 @@
 
 namespace stepsim::cuda {
 
-/// All-reduces buckets in a stream of its own while the compute stream goes on, one after the other,
-/// as DDP's process group does.
+/// All-reduces buckets in a stream of its own while the compute stream goes on, one after the
+/// other, as DDP's process group does.
 class NcclReducer : public GradientReducer {
  public:
   explicit NcclReducer(NcclGroup& group) : group_(group), stream_(Stream::Priority::High) {}

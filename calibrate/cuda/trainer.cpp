@@ -234,6 +234,10 @@ const Stream& Trainer::stream() const {
   return state_->stream;
 }
 
+std::int64_t Trainer::gemm_workspace_bytes() const {
+  return state_->gemm.workspace_bytes();
+}
+
 const Event& Trainer::step_start() const {
   return state_->marks.start;
 }

@@ -61,6 +61,7 @@ class Trainer {
                    std::int64_t padded_length = 0);
 
   [[nodiscard]] const Stream& stream() const;
+  [[nodiscard]] std::int64_t gemm_workspace_bytes() const;
   /// Where the last step began in the stream.
   [[nodiscard]] const Event& step_start() const;
 

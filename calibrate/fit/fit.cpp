@@ -160,6 +160,9 @@ void set_machine(const SampleSet& samples, Profile& profile) {
   profile.backend = samples.header.value("backend", samples.plan.device);
   profile.host_is_device = profile.backend == "cpu";
   profile.memory_capacity = Bytes(samples.header.value("memory_bytes_per_rank", std::int64_t{0}));
+  if (samples.header.contains("host")) {
+    profile.launch_seconds = samples.header.at("host").value("launch_us", 0.0) * 1e-6;
+  }
   profile.noise = fit_noise(samples);
 }
 

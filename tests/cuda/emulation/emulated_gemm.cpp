@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "calibrate/cuda/gemm.h"
-#include "tests/cuda/emulation/host_array.h"
+#include "tests/cuda/host_array.h"
 
 namespace stepsim::cuda {
 namespace {

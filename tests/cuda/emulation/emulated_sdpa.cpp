@@ -6,7 +6,7 @@
 #include "calibrate/cuda/sdpa.h"
 #include "calibrate/cuda/sdpa_graph.h"
 #include "costmodel/input_error.h"
-#include "tests/cuda/emulation/host_array.h"
+#include "tests/cuda/host_array.h"
 
 namespace stepsim::cuda {
 namespace {

@@ -1,0 +1,239 @@
+#include "calibrate/cuda/sdpa.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/input_error.h"
+#include "tests/cuda/plain_attention.h"
+#include "tests/gpu/device_array.h"
+
+using namespace stepsim;
+using namespace stepsim::cuda;
+
+namespace {
+
+/// q, k, v side by side in one row a token, as a fused projection writes them.
+class FusedRows {
+ public:
+  explicit FusedRows(const PlainAttention& problem)
+      : shape_(problem.shape), rows_(problem.rows()), width_(shape_.q_stride) {}
+
+  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(rows_ * width_); }
+  [[nodiscard]] std::int64_t k() const { return shape_.heads * shape_.head_dim; }
+  [[nodiscard]] std::int64_t v() const { return k() + shape_.kv_heads * shape_.head_dim; }
+
+  [[nodiscard]] std::vector<double> join(const PlainAttention& problem) const {
+    std::vector<double> rows(size());
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const std::int64_t at = row * width_;
+      for (std::int64_t i = 0; i < k(); ++i) {
+        rows[at + i] = problem.q[at + i];
+      }
+      for (std::int64_t i = 0; i < v() - k(); ++i) {
+        rows[at + k() + i] = problem.k[at + i];
+        rows[at + v() + i] = problem.v[at + i];
+      }
+    }
+    return rows;
+  }
+
+ private:
+  SdpaShape shape_;
+  std::int64_t rows_;
+  std::int64_t width_;
+};
+
+/// Worst error in bounds: `factor` times the size of each element's terms. `columns` of a row are
+/// compared, `column` of `actual` with column 0 of `expected`. Padding must be zero.
+double worst(const PlainAttention& problem,
+             const std::vector<double>& actual,
+             std::int64_t column,
+             const std::vector<double>& expected,
+             const std::vector<double>& sizes,
+             std::int64_t stride,
+             std::int64_t columns,
+             double factor) {
+  double largest = 0;
+  for (std::size_t sample = 0; sample < problem.lengths.size(); ++sample) {
+    for (std::int64_t row = problem.offsets[sample]; row < problem.offsets[sample + 1]; ++row) {
+      for (std::int64_t i = 0; i < columns; ++i) {
+        const double apart =
+            std::abs(actual[row * stride + column + i] - expected[row * stride + i]);
+        const double bound = factor * sizes[row * stride + i];
+        if (!(apart <= bound)) {
+          largest = std::max(largest, std::isnan(apart) || bound == 0 ? INFINITY : apart / bound);
+        }
+      }
+    }
+  }
+  return largest;
+}
+
+/// Scores are sums of head_dim products below 1 in fp32, times the scale; the statistic adds a few
+/// approximate functions.
+double statistic_bound(const SdpaShape& shape) {
+  const auto dim = static_cast<double>(shape.head_dim);
+  return (dim + 8) * unit_roundoff(Dtype::F32) * std::max(8.0, std::sqrt(dim));
+}
+
+void check_statistics(const PlainAttention& problem,
+                      const PlainResults& expected,
+                      const std::vector<double>& statistics) {
+  const SdpaShape& shape = problem.shape;
+  double largest = 0;
+  for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
+    const std::int64_t first = problem.offsets[static_cast<std::size_t>(sample)];
+    for (std::int64_t row = 0; row < problem.lengths[static_cast<std::size_t>(sample)]; ++row) {
+      for (std::int64_t head = 0; head < shape.heads; ++head) {
+        const std::int64_t at = shape.packed ? (first + row) * shape.heads + head
+                                             : (sample * shape.heads + head) * shape.length + row;
+        const double apart =
+            std::abs(statistics[at] - expected.statistics[(first + row) * shape.heads + head]);
+        largest = apart <= largest ? largest : apart;
+        CHECK_FALSE(std::isnan(apart));
+      }
+    }
+  }
+  CHECK(largest <= statistic_bound(shape));
+}
+
+/// Forward and backward against the formula.
+///
+/// Each term is rounded once to 16 bits (a probability, or a score's gradient), gradients of
+/// grouped heads once more, and the result once; half a rounding is left for fp32 sums and
+/// approximate exponentials.
+void check(Sdpa& sdpa, const Stream& stream, const PlainAttention& problem) {
+  const SdpaShape& shape = problem.shape;
+  const FusedRows fused(problem);
+  const auto o_size = problem.d_o.size();
+  const DeviceArray qkv(stream, shape.dtype, fused.join(problem));
+  const DeviceArray d_o(stream, shape.dtype, problem.d_o);
+  const DeviceArray o(stream, shape.dtype, std::vector<double>(o_size));
+  const DeviceArray dqkv(stream, shape.dtype, std::vector<double>(fused.size()));
+  const DeviceArray statistics(
+      Dtype::F32, static_cast<std::size_t>(shape.samples * shape.heads * shape.length));
+  const DeviceBuffer lengths = device_integers(stream, problem.lengths);
+  const DeviceBuffer offsets = device_integers(stream, problem.offsets);
+  const SdpaSequences sequences{
+      .lengths = shape.masked || shape.packed ? lengths.as<std::int32_t>() : nullptr,
+      .offsets = shape.packed ? offsets.as<std::int32_t>() : nullptr};
+  auto* const saved = static_cast<float*>(statistics.array().data);
+  const Array q = qkv.array();
+  const Array dq = dqkv.array();
+  sdpa.forward(stream, shape, sequences, {q, q.at(fused.k()), q.at(fused.v()), o.array(), saved});
+  sdpa.backward(stream,
+                shape,
+                sequences,
+                {q,
+                 q.at(fused.k()),
+                 q.at(fused.v()),
+                 o.array(),
+                 d_o.array(),
+                 saved,
+                 dq,
+                 dq.at(fused.k()),
+                 dq.at(fused.v())});
+  const PlainResults expected = attend(problem);
+  const double u = unit_roundoff(shape.dtype);
+  const std::int64_t kv_width = shape.kv_heads * shape.head_dim;
+  check_statistics(problem, expected, statistics.read(stream));
+  CHECK(worst(problem,
+              o.read(stream),
+              0,
+              expected.o,
+              expected.sizes.o,
+              shape.o_stride,
+              fused.k(),
+              2.5 * u) <= 1);
+  const std::vector<double> gradients = dqkv.read(stream);
+  const std::int64_t stride = shape.q_stride;
+  CHECK(worst(problem, gradients, 0, expected.dq, expected.sizes.dq, stride, fused.k(), 2.5 * u) <=
+        1);
+  CHECK(worst(problem,
+              gradients,
+              fused.k(),
+              expected.dk,
+              expected.sizes.dk,
+              stride,
+              kv_width,
+              3.5 * u) <= 1);
+  CHECK(worst(problem,
+              gradients,
+              fused.v(),
+              expected.dv,
+              expected.sizes.dv,
+              stride,
+              kv_width,
+              3.5 * u) <= 1);
+}
+
+bool emulated() {
+  return cudnn_version() == "emulated";
+}
+
+}  // namespace
+
+TEST_CASE("fused attention, forward and backward, of every kind") {
+  const Stream stream;
+  Sdpa sdpa;
+  const std::int64_t length = emulated() ? 19 : 200;
+  for (const Dtype dtype : {Dtype::Bf16, Dtype::F16}) {
+    for (const std::int64_t kv_heads : {4, 2, 1}) {
+      for (const bool causal : {false, true}) {
+        for (const std::int64_t window : {std::int64_t{0}, length / 4}) {
+          for (int padding = 0; padding < 3; ++padding) {
+            SdpaShape kind{.dtype = dtype,
+                           .samples = 3,
+                           .length = length,
+                           .heads = 4,
+                           .kv_heads = kv_heads,
+                           .head_dim = 64};
+            kind.causal = causal;
+            kind.window = window;
+            kind.masked = padding == 1;
+            kind.packed = padding == 2;
+            const auto longest = static_cast<std::int32_t>(length);
+            CAPTURE(kv_heads);
+            CAPTURE(causal);
+            CAPTURE(window);
+            CAPTURE(padding);
+            check(sdpa, stream, plain_attention(kind, {longest, 1, longest / 2}, 3));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("fused attention over head dimensions") {
+  const Stream stream;
+  Sdpa sdpa;
+  for (const std::int64_t head_dim : {8, 40, 80, 128}) {
+    SdpaShape kind{.dtype = Dtype::Bf16,
+                   .samples = 2,
+                   .length = emulated() ? 9 : 130,
+                   .heads = 2,
+                   .kv_heads = 2,
+                   .head_dim = head_dim};
+    kind.causal = true;
+    CAPTURE(head_dim);
+    check(sdpa, stream, plain_attention(kind, {}, 4));
+  }
+}
+
+TEST_CASE("shapes without a fused kernel are refused by name") {
+  Sdpa sdpa;
+  SdpaShape shape{.dtype = Dtype::Bf16,
+                  .samples = 2,
+                  .length = 64,
+                  .heads = 2,
+                  .kv_heads = 2,
+                  .head_dim = 60,
+                  .q_stride = 360,
+                  .kv_stride = 360,
+                  .o_stride = 120};
+  CHECK_THROWS_WITH_AS(sdpa.prepare(shape),
+                       doctest::Contains("2 x 64 tokens, 2 heads (2 kv) of 60"),
+                       EnvironmentFault);
+}

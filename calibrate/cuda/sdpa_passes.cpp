@@ -7,8 +7,8 @@
 namespace stepsim::cuda {
 namespace {
 
-EnvironmentFault no_kernel(const SdpaShape& shape, const std::string& why) {
-  return EnvironmentFault("cuDNN has no fused attention kernel for " + describe(shape) + why);
+EnvironmentFault no_kernel(const SdpaShape& shape) {
+  return EnvironmentFault("cuDNN has no fused attention kernel for " + describe(shape));
 }
 
 std::vector<std::pair<std::int64_t, GraphRole>> bound_tensors(const SdpaGraph& graph) {
@@ -30,20 +30,25 @@ SdpaPass make_pass(const SdpaGraph& graph, const SdpaShape& shape, const CudnnDe
       CudnnDescriptor plan = execution_plan(engine, device);
       return {std::move(described), std::move(engine), std::move(plan), bound_tensors(graph)};
     } catch (const EnvironmentFault& fault) {
-      why = std::string(": ") + fault.what();
+      why = fault.what();
     }
   }
-  throw no_kernel(shape, why);
+  if (why.empty()) {
+    throw no_kernel(shape);
+  }
+  throw EnvironmentFault("cuDNN could not compile fused attention for " + describe(shape) + ": " +
+                         why);
 }
 
 }  // namespace
 
 SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnDescriptor& device) {
   if (shape.dtype != Dtype::Bf16 && shape.dtype != Dtype::F16) {
-    throw no_kernel(shape, "");
+    throw no_kernel(shape);
   }
-  return {make_pass(sdpa_forward_graph(shape), shape, device),
-          make_pass(sdpa_backward_graph(shape), shape, device)};
+  // The backward first: it has the fewer kernels, and a refusal then costs no compilation.
+  SdpaPass backward = make_pass(sdpa_backward_graph(shape), shape, device);
+  return {make_pass(sdpa_forward_graph(shape), shape, device), std::move(backward)};
 }
 
 }  // namespace stepsim::cuda

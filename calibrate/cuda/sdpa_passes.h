@@ -22,7 +22,8 @@ struct SdpaPasses {
   SdpaPass backward;
 };
 
-/// Compiles both directions. Raises EnvironmentFault, naming the shape: cuDNN has no kernel for it.
+/// Compiles both directions. Raises EnvironmentFault, naming the shape: cuDNN has no kernel for it,
+/// or could not compile one.
 [[nodiscard]] SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnDescriptor& device);
 
 }  // namespace stepsim::cuda

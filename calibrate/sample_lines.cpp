@@ -140,6 +140,24 @@ std::string imported_line(const ImportedSize& size, const ImportedTime& time) {
   return text + "}";
 }
 
+std::string overlap_line(int pass, const OverlapSample& sample) {
+  std::string text =
+      fmt::format(R"({{"kind":"overlap","pass":{},"channels":{},"collective_bytes":{},)"
+                  R"("collective_alone_us":{:.3f},"collective_beside_us":{:.3f},"compute":"{}")",
+                  pass,
+                  sample.channels,
+                  sample.collective_bytes,
+                  sample.collective_alone * 1e6,
+                  sample.collective_beside * 1e6,
+                  sample.compute);
+  if (sample.compute_blocks > 0) {
+    text += fmt::format(R"(,"compute_blocks":{})", sample.compute_blocks);
+  }
+  return text + fmt::format(R"(,"compute_alone_us":{:.3f},"compute_beside_us":{:.3f}}})",
+                            sample.compute_alone * 1e6,
+                            sample.compute_beside * 1e6);
+}
+
 std::string sentinel_line(int pass, int rank, double at_seconds, double seconds) {
   return fmt::format(
       R"({{"kind":"sentinel","pass":{},"rank":{},"at_seconds":{:.3f},"step_us":{:.2f}}})",

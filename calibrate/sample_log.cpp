@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include <fmt/core.h>
 
@@ -90,6 +91,8 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     add_import(reader, line);
   } else if (kind == "collective") {
     add_imported(reader);
+  } else if (kind == "overlap") {
+    add_overlap(reader);
   } else if (kind == "sentinel") {
     sentinels_.push_back({reader.number("step_us") * 1e-6, reader.number("at_seconds")});
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
@@ -97,8 +100,8 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     ended_.insert(static_cast<int>(reader.integer("pass")));
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
   } else {
-    const std::array<std::string, 7> known = {
-        "pass", "step", "all_reduce", "sentinel", "pass_end", "import", "collective"};
+    const std::array<std::string, 8> known = {
+        "pass", "step", "all_reduce", "sentinel", "pass_end", "import", "collective", "overlap"};
     reader.fail("kind", unknown_name("kind of line", printable(kind), known));
   }
 }
@@ -220,6 +223,35 @@ void SampleLog::add_imported(JsonReader& reader) {
     reader.fail("bytes", "neither out_of_place_us nor in_place_us is there");
   }
   imported_[std::tuple_cat(group, std::tuple(bytes))].push_back(time);
+  ++measurements_;
+}
+
+void SampleLog::add_overlap(JsonReader& reader) {
+  constexpr int kMostChannels = 1 << 16;
+  static const std::array<std::string, 3> kWork = {"gemm", "attention", "memory"};
+  OverlapSample sample;
+  sample.channels = reader.integer_in("channels", 1, kMostChannels);
+  sample.collective_bytes = reader.integer("collective_bytes");
+  if (sample.collective_bytes < 1) {
+    reader.fail("collective_bytes", "must be 1 or more");
+  }
+  sample.compute = reader.text("compute");
+  if (std::find(kWork.begin(), kWork.end(), sample.compute) == kWork.end()) {
+    reader.fail("compute", unknown_name("compute", printable(sample.compute), kWork));
+  }
+  if (reader.has("compute_blocks")) {
+    sample.compute_blocks = reader.integer_in("compute_blocks", 1, std::numeric_limits<int>::max());
+  }
+  for (const auto& [key, seconds] : {std::pair("collective_alone_us", &sample.collective_alone),
+                                     std::pair("collective_beside_us", &sample.collective_beside),
+                                     std::pair("compute_alone_us", &sample.compute_alone),
+                                     std::pair("compute_beside_us", &sample.compute_beside)}) {
+    *seconds = reader.number(key) * 1e-6;
+    if (!(*seconds > 0)) {
+      reader.fail(key, "must be above 0");
+    }
+  }
+  overlaps_.push_back(std::move(sample));
   ++measurements_;
 }
 

@@ -54,6 +54,11 @@ struct ImportedTime {
 
 [[nodiscard]] std::string imported_line(const ImportedSize& size, const ImportedTime& time);
 
+/// {"kind":"overlap","pass","channels","collective_bytes","collective_alone_us",
+/// "collective_beside_us","compute","compute_blocks"?,"compute_alone_us","compute_beside_us"}: an
+/// OverlapSample. Times are medians over repetitions; a repeated line is another sample.
+[[nodiscard]] std::string overlap_line(int pass, const OverlapSample& sample);
+
 /// Everything measured at one batch shape.
 struct PointLog {
   BatchShape batch;
@@ -85,6 +90,7 @@ class SampleLog {
   }
   /// Lines of kind "import": one for each collective of a log.
   [[nodiscard]] const std::vector<Json>& imports() const { return imports_; }
+  [[nodiscard]] const std::vector<OverlapSample>& overlaps() const { return overlaps_; }
   [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
   [[nodiscard]] double last_at_seconds() const { return last_at_; }
   [[nodiscard]] int measurements() const { return measurements_; }
@@ -99,6 +105,7 @@ class SampleLog {
   void add_all_reduce(JsonReader& reader);
   void add_import(JsonReader& reader, const Json& line);
   void add_imported(JsonReader& reader);
+  void add_overlap(JsonReader& reader);
   PointLog& point_of(const BatchShape& batch);
 
   std::vector<Op> ops_;
@@ -111,6 +118,7 @@ class SampleLog {
   std::map<ImportedSize, std::vector<ImportedTime>> imported_;
   std::vector<Json> imports_;
   std::set<std::tuple<std::string, int, int>> import_groups_;  ///< Collective, ranks, nodes.
+  std::vector<OverlapSample> overlaps_;
   std::vector<SentinelSample> sentinels_;
   std::set<int> ended_;
   double last_at_ = 0;

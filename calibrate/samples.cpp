@@ -127,6 +127,7 @@ SampleSet combine_samples(const SampleLog& log) {
     set.collectives.push_back(imported_sample(size, times));
   }
   set.imports = log.imports();
+  set.overlaps = log.overlaps();
   set.sentinels = log.sentinels();
   return set;
 }

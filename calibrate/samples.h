@@ -39,6 +39,19 @@ struct CollectiveSample {
   std::vector<double> all_seconds;  ///< Every repetition; empty when imported.
 };
 
+/// A collective and compute that ran side by side, each again and again until the other had ended,
+/// and each of them alone. A collective is resident while it runs, whatever moves the bytes.
+struct OverlapSample {
+  int channels = 0;  ///< Multiprocessors that the collective held.
+  std::int64_t collective_bytes = 0;
+  double collective_alone = 0;   ///< Seconds of one collective.
+  double collective_beside = 0;  ///< The same beside the compute.
+  std::string compute;           ///< "gemm", "attention" or "memory": what limits it.
+  int compute_blocks = 0;        ///< Thread blocks of one run; 0 = unknown.
+  double compute_alone = 0;      ///< Seconds of one run.
+  double compute_beside = 0;     ///< The same beside the collective.
+};
+
 /// The same small step again and again, to see the machine drift.
 struct SentinelSample {
   double seconds = 0;
@@ -59,6 +72,7 @@ struct SampleSet {
   std::vector<OpSample> ops;  ///< By op, then batch shape, both in order of first appearance.
   std::vector<CollectiveSample> collectives;  ///< By collective, ranks, nodes and size.
   std::vector<Json> imports;                  ///< What is known of each imported log.
+  std::vector<OverlapSample> overlaps;
   std::vector<SentinelSample> sentinels;
   std::vector<JitterSample> jitter;
 };

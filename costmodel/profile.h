@@ -12,6 +12,7 @@
 #include "costmodel/cost_model.h"
 #include "costmodel/fit_errors.h"
 #include "costmodel/gemm_ratio.h"
+#include "costmodel/interference.h"
 
 namespace stepsim {
 
@@ -57,6 +58,21 @@ struct NoiseProfile {
   bool operator==(const NoiseProfile&) const = default;
 };
 
+/// What overlapped measurements say about interference.
+struct InterferenceProfile {
+  using Interval = std::pair<double, double>;
+
+  Interference value;
+  /// 90 % intervals of the members of `value`; absent where one sample or none tells.
+  std::optional<Interval> compute;
+  std::optional<Interval> transfer;
+  std::optional<Interval> memory_share;
+  int samples = 0;
+  FitErrors errors;  ///< Of times beside each other; `random`: each sample left out.
+
+  bool operator==(const InterferenceProfile&) const = default;
+};
+
 /// The calibration of one machine: what `stepcal fit` writes and `stepsim` reads.
 // NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct Profile {
@@ -70,6 +86,7 @@ struct Profile {
   double launch_seconds = 0;
   bool host_is_device = true;
   NoiseProfile noise;
+  std::optional<InterferenceProfile> interference;  ///< Absent: not measured.
 
   bool operator==(const Profile&) const = default;
 };

@@ -265,6 +265,45 @@ void read_machine(JsonReader& root, Profile& profile) {
   }
 }
 
+std::optional<InterferenceProfile::Interval> read_interval(JsonReader& reader,
+                                                           std::string_view key) {
+  if (!reader.has(key)) {
+    return std::nullopt;
+  }
+  const auto interval = reader.numbers(key);
+  if (interval.size() != 2 || interval[0] < 0 || interval[0] > interval[1]) {
+    reader.fail(key, "expected [lo, hi] with 0 <= lo <= hi");
+  }
+  return std::pair(interval[0], interval[1]);
+}
+
+/// The ranges are those of a scenario's [interference].
+InterferenceProfile read_interference(JsonReader reader) {
+  constexpr double kMostFactor = 100;
+  InterferenceProfile result;
+  Interference& value = result.value;
+  for (const auto& [key, member] : {std::pair("compute", &value.compute),
+                                    std::pair("transfer", &value.transfer),
+                                    std::pair("limit", &value.limit)}) {
+    *member = not_negative(reader, key);
+    if (*member > kMostFactor) {
+      reader.fail(key, fmt::format("{} is out of range; expected 0 .. {}", *member, kMostFactor));
+    }
+  }
+  value.memory_share = not_negative(reader, "memory_share");
+  if (value.memory_share >= 1) {
+    reader.fail("memory_share", "expected less than 1");
+  }
+  value.multiprocessors = reader.integer_in("multiprocessors", 0, 1 << 16);
+  value.max_channels = reader.integer_in("max_channels", 1, 64);
+  result.compute = read_interval(reader, "compute_interval90");
+  result.transfer = read_interval(reader, "transfer_interval90");
+  result.memory_share = read_interval(reader, "memory_share_interval90");
+  result.samples = reader.has("samples") ? reader.integer_in("samples", 0, kMost) : 0;
+  result.errors = read_errors(reader);
+  return result;
+}
+
 }  // namespace
 
 std::string_view name_of(CostForm form) {
@@ -316,6 +355,9 @@ Profile read_profile(const std::string& path) {
     profile.provenance = root.get("provenance");
   }
   read_machine(root, profile);
+  if (root.has("interference")) {
+    profile.interference = read_interference(root.object("interference"));
+  }
   read_ops(root, profile);
   read_collectives(root, profile);
   return profile;

@@ -121,6 +121,28 @@ Json collective_json(const CollectiveCost& cost) {
   return json;
 }
 
+Json interference_json(const InterferenceProfile& interference) {
+  const Interference& value = interference.value;
+  Json json;
+  const auto put = [&json](const std::string& key,
+                           double number,
+                           const std::optional<InterferenceProfile::Interval>& interval) {
+    json[key] = finite(number);
+    if (interval) {
+      json[key + "_interval90"] = range_json(*interval);
+    }
+  };
+  put("compute", value.compute, interference.compute);
+  put("transfer", value.transfer, interference.transfer);
+  put("memory_share", value.memory_share, interference.memory_share);
+  json["multiprocessors"] = value.multiprocessors;
+  json["max_channels"] = value.max_channels;
+  json["limit"] = finite(value.limit);
+  json["samples"] = interference.samples;
+  json["errors"] = errors_json(interference.errors);
+  return json;
+}
+
 std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -155,6 +177,9 @@ void write_profile(const std::string& path, const Profile& profile) {
   member("memory_capacity_bytes", fmt::format("{}", profile.memory_capacity.value()));
   member("host", line(host));
   member("noise", line(noise));
+  if (profile.interference) {
+    member("interference", line(interference_json(*profile.interference)));
+  }
   member("ops", list_text(profile.ops, op_json));
   member("collectives", list_text(profile.collectives, collective_json), true);
   write_text_atomically(path, text + "}\n");

@@ -205,6 +205,27 @@ void add_varlen_warning(const Run& run, Prediction& prediction) {
   }
 }
 
+/// Says where interference comes from when the scenario does not state it.
+void add_interference_note(const Run& run, Prediction& prediction) {
+  const auto& measured = run.profile().interference;
+  if (!measured || run.scenario().interference_given || !run.scenario().interference.active()) {
+    return;
+  }
+  const Interference& value = measured->value;
+  std::string text = fmt::format(
+      "interference is the profile's, from {} measurements: compute +{:.1f} %, transfers +{:.1f} %",
+      measured->samples,
+      value.compute * 100,
+      value.transfer * 100);
+  if (value.memory_share > 0) {
+    text += fmt::format(", {:.1f} % of the memory bandwidth", value.memory_share * 100);
+  }
+  if (value.multiprocessors > 0) {
+    text += fmt::format(", waves over {} multiprocessors", value.multiprocessors);
+  }
+  prediction.warnings.push_back(text + "; [interference] in the scenario takes its place");
+}
+
 void add_warnings(const Run& run, Prediction& prediction) {
   std::string unseen;
   for (const ExtrapolationNote& note : run.model().notes()) {
@@ -224,6 +245,7 @@ void add_warnings(const Run& run, Prediction& prediction) {
   if (is_varlen(run.scenario())) {
     add_varlen_warning(run, prediction);
   }
+  add_interference_note(run, prediction);
   if (!prediction.out_of_memory.empty()) {
     prediction.warnings.push_back("out of memory: " + prediction.out_of_memory);
   }

@@ -61,6 +61,14 @@ SyncOptions sync_options(const Scenario& scenario, bool host_is_device) {
   return sync;
 }
 
+/// With the interference that the profile measured, unless the scenario states its own.
+Scenario with_interference_of(const Profile& profile, Scenario scenario) {
+  if (profile.interference && !scenario.interference_given) {
+    scenario.interference = profile.interference->value;
+  }
+  return scenario;
+}
+
 Scenario changed(Scenario scenario, const Counterfactual& counterfactual) {
   if (counterfactual.no_interference) {
     scenario.interference = {};
@@ -152,7 +160,8 @@ Run::Run(const Scenario& scenario,
          const PolicySpec& policy,
          const Profile& profile,
          const Counterfactual& counterfactual)
-    : scenario_(changed(with_attention_of(policy, scenario), counterfactual)),
+    : scenario_(changed(with_interference_of(profile, with_attention_of(policy, scenario)),
+                        counterfactual)),
       profile_(profile),
       counterfactual_(counterfactual),
       plan_(make_plan(scenario_, policy)),

@@ -173,6 +173,7 @@ struct Scenario {
   std::int64_t stated_parameters = 0;  ///< For published figures; 0: counted from the tensors.
   DdpOptions ddp;
   Interference interference;
+  bool interference_given = false;  ///< Else the profile's takes its place, if it has one.
   HostOptions host;
   LoaderOptions loader;
   NoiseOptions noise;

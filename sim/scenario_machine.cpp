@@ -125,6 +125,7 @@ Duration read_duration_or(const TomlReader& table, const std::string& key, Durat
 void read_machine(const TomlReader& root, Scenario& scenario) {
   if (root.has("interference")) {
     read_interference(root.table("interference"), scenario.interference);
+    scenario.interference_given = true;
   }
   if (root.has("host")) {
     read_host(root.table("host"), scenario.host);

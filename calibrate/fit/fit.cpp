@@ -9,6 +9,7 @@
 
 #include "calibrate/fit/general.h"
 #include "calibrate/fit/holdout.h"
+#include "calibrate/fit/interference_fit.h"
 #include "calibrate/fit/series.h"
 #include "calibrate/fit/warnings.h"
 #include "calibrate/statistics.h"
@@ -128,10 +129,15 @@ Json errors_json(const std::vector<CollectiveFit>& fits) {
   return list;
 }
 
-/// As the header of the samples states it, else as the GEMMs of a GPU show it; 0 on a CPU.
+/// As the header of the samples states it; 0 = it does not.
+std::int64_t stated_processors(const SampleSet& samples) {
+  return samples.header.value("multiprocessors", std::int64_t{0});
+}
+
+/// As stated, else as the GEMMs of a GPU show it; 0 on a CPU.
 std::int64_t processors_of(const SampleSet& samples, const std::vector<Series>& all) {
   if (samples.header.contains("multiprocessors")) {
-    return samples.header.value("multiprocessors", std::int64_t{0});
+    return stated_processors(samples);
   }
   return samples.plan.device == "cpu" ? 0 : find_processors(all);
 }
@@ -214,14 +220,14 @@ NoiseProfile fit_noise(const SampleSet& samples) {
 }
 
 FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
-  if (samples.ops.empty() && samples.imports.empty()) {
+  if (samples.ops.empty() && samples.imports.empty() && samples.overlaps.empty()) {
     throw InputError(options.samples_file +
                      ": error: holds no measured step yet; run stepcal measure to the end first");
   }
   if (!samples.ops.empty() && options.base) {
     throw InputError(options.samples_file +
                      ": error: holds measured steps, which make a profile of their own; a base is "
-                     "for imported collectives");
+                     "for imported collectives and overlaps");
   }
   FitResult result;
   Profile& profile = result.profile;
@@ -235,12 +241,17 @@ FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
   for (const CollectiveFit& fit : result.collectives) {
     replace_table(profile, fit.cost);
   }
+  if (auto interference = fit_interference(
+          samples.overlaps, static_cast<int>(stated_processors(samples)), &result.warnings)) {
+    profile.interference = std::move(interference);
+  }
   for (const JitterSample& point : samples.jitter) {
     result.measurements += static_cast<int>(point.step_seconds.size());
   }
   for (const CollectiveSample& sample : samples.collectives) {
     result.measurements += sample.repetitions;
   }
+  result.measurements += static_cast<int>(samples.overlaps.size());
   profile.name = options.name;
   profile.provenance = provenance(samples, options, result);
   if (options.base) {

@@ -56,6 +56,36 @@ void append_head(const char* title, std::string* text) {
                  "bias");
 }
 
+void append_interference(const InterferenceProfile& interference, std::string* text) {
+  const auto put = [text](const char* name,
+                          double value,
+                          const std::optional<InterferenceProfile::Interval>& interval) {
+    fmt::format_to(std::back_inserter(*text), "  {:<32} {:>6.1f} %", name, value * 100);
+    if (interval) {
+      fmt::format_to(std::back_inserter(*text),
+                     "   (90 %: {:.1f} .. {:.1f})",
+                     interval->first * 100,
+                     interval->second * 100);
+    }
+    text->push_back('\n');
+  };
+  const Interference& value = interference.value;
+  fmt::format_to(std::back_inserter(*text),
+                 "\ninterference, {} measurements side by side, error left one out {} %\n",
+                 interference.samples,
+                 percent(interference.errors.random));
+  put("compute beside a collective +", value.compute, interference.compute);
+  put("a transfer beside compute +", value.transfer, interference.transfer);
+  put("memory bandwidth that it takes", value.memory_share, interference.memory_share);
+  if (value.multiprocessors > 0) {
+    fmt::format_to(std::back_inserter(*text),
+                   "  waves over {} multiprocessors less at most {}, limit {:.0f} %\n",
+                   value.multiprocessors,
+                   value.max_channels,
+                   value.limit * 100);
+  }
+}
+
 void append_collective(const CollectiveFit& fit, std::string* text) {
   fmt::format_to(std::back_inserter(*text),
                  "\n{} over {} ranks{}, {} sizes, {} .. {}: error left one out, in %\n",
@@ -93,6 +123,9 @@ std::string fit_report(const FitResult& result) {
   }
   for (const CollectiveFit& fit : result.collectives) {
     append_collective(fit, &text);
+  }
+  if (profile.interference && profile.interference->samples > 0) {
+    append_interference(*profile.interference, &text);
   }
   if (result.rows.empty()) {
     return text;

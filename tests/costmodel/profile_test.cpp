@@ -108,6 +108,18 @@ Profile random_profile(std::uint64_t seed) {
   profile.launch_seconds = draw.real();
   profile.host_is_device = draw.coin();
   profile.noise = {draw.real(), draw.real(), draw.real()};
+  if (draw.coin()) {
+    InterferenceProfile& interference = profile.interference.emplace();
+    interference.value.compute = 1 / (1 + draw.real());
+    interference.value.transfer = 1 / (1 + draw.real());
+    interference.value.memory_share = 0.25;
+    interference.value.multiprocessors = draw.whole(200);
+    interference.value.max_channels = 1 + draw.whole(60);
+    interference.value.limit = 1 / (1 + draw.real());
+    interference.transfer = {0, draw.real()};
+    interference.samples = draw.whole(100);
+    interference.errors.random = maybe(draw);
+  }
   return profile;
 }
 
@@ -213,6 +225,33 @@ TEST_CASE("a profile of version 2 is checked: tiles, processors, weights") {
   profile.ops[0].features = {"1", "flops"};
   profile.ops[0].gemm_ratio = {108, {1, 2}, {1, 2}, {1, 2}, {1, 2}};
   CHECK(error_with("x", "x").find("2 weights for 135 features") != std::string::npos);
+}
+
+TEST_CASE("the interference of a profile is checked") {
+  const std::string good =
+      R"("interference": {"compute": 0.1, "transfer": 0.2, "memory_share": 0.3,
+      "compute_interval90": [0.05, 0.15],
+      "multiprocessors": 132, "max_channels": 24, "limit": 0.4},
+      "ops": [)";
+  const Profile profile =
+      read_profile(written("profile.json", replaced(kSmall, "\"ops\": [", good)));
+  REQUIRE(profile.interference);
+  CHECK(profile.interference->value.memory_share == 0.3);
+  CHECK(profile.interference->compute == std::pair(0.05, 0.15));
+  CHECK_FALSE(profile.interference->transfer);
+  const auto error_with = [&](const std::string& from, const std::string& to) {
+    return error_after("\"ops\": [", replaced(good, from, to));
+  };
+  CHECK(error_with("0.3", "1") ==
+        "profile.json:5: error: interference.memory_share: expected less than 1");
+  CHECK(error_with("0.1,", "-0.1,") ==
+        "profile.json:5: error: interference.compute: -0.1 is negative");
+  CHECK(error_with("0.2,", "200,") ==
+        "profile.json:5: error: interference.transfer: 200 is out of range; expected 0 .. 100");
+  CHECK(error_with("[0.05, 0.15]", "[0.15, 0.05]") ==
+        "profile.json:6: error: interference.compute_interval90: expected [lo, hi] with 0 <= lo <= "
+        "hi");
+  CHECK(error_with("24", "65").find("interference.max_channels") != std::string::npos);
 }
 
 TEST_CASE("a bad profile is refused by line and key") {

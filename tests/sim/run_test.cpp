@@ -1,4 +1,5 @@
 // Whole runs of scenarios beyond the plain recurrence: each figure is worked out by hand.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -60,6 +61,33 @@ const std::string kEngine = "host.queue_depth=1000000";
 TEST_CASE("run: an all-reduce of 4 MB at 4 GB/s hides behind 2 ms of backward but for the last") {
   CHECK(step_ms({}) == doctest::Approx(10 + 20 + 1 + 5));
   CHECK(step_ms({kEngine}) == doctest::Approx(36));
+}
+
+TEST_CASE("run: the profile's interference holds unless the scenario states its own") {
+  const auto predicted = [](const std::vector<std::string>& overrides) {
+    const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+    Profile profile = scenario_profile(scenario);
+    profile.interference.emplace().value.compute = 0.1;
+    profile.interference->value.transfer = 0.5;
+    profile.interference->samples = 12;
+    PredictOptions options;
+    options.noise_runs = 0;
+    return predict(scenario, scenario.policies.front(), profile, options);
+  };
+  const std::string note =
+      "interference is the profile's, from 12 measurements: compute +10.0 %, transfers +50.0 %; "
+      "[interference] in the scenario takes its place";
+  const Prediction measured = predicted({});
+  CHECK(measured.summary.step_time_ms.mean ==
+        doctest::Approx(step_ms({"interference.compute=0.1", "interference.transfer=0.5"})));
+  CHECK(measured.summary.step_time_ms.mean > step_ms({}));
+  CHECK(std::count(measured.warnings.begin(), measured.warnings.end(), note) == 1);
+  for (const char* own : {"interference.compute=0", "interference={}"}) {
+    CAPTURE(own);
+    const Prediction stated = predicted({own});
+    CHECK(stated.summary.step_time_ms.mean == step_ms({}));
+    CHECK(std::count(stated.warnings.begin(), stated.warnings.end(), note) == 0);
+  }
 }
 
 TEST_CASE("run: the engine and the recurrence give the same steps") {

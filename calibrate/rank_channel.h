@@ -24,6 +24,7 @@ inline constexpr char kLine = 'L';
 inline constexpr char kInputError = 'I';
 inline constexpr char kFault = 'E';
 inline constexpr char kDone = 'D';
+inline constexpr char kBroadcast = 'B';
 inline constexpr char kNewline = '\x1e';  // Stands for a line break inside an error message.
 
 /// Exit status of a rank that has told its error.
@@ -40,7 +41,7 @@ inline void write_all(int fd, std::string_view text) {
       continue;
     }
     if (written < 0) {
-      throw EnvironmentFault("cannot send results to the parent process: " + errno_text());
+      throw EnvironmentFault("cannot send to another process: " + errno_text());
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -49,6 +50,26 @@ inline void write_all(int fd, std::string_view text) {
 inline void send_message(int fd, char kind, std::string text) {
   std::replace(text.begin(), text.end(), '\n', kNewline);
   write_all(fd, std::string(1, kind) + text + "\n");
+}
+
+/// The next message, its kind first, its line breaks restored. It is read byte by byte, so that
+/// nothing behind it is taken.
+inline std::string receive_message(int fd) {
+  std::string text;
+  for (char byte = 0;;) {
+    const ssize_t got = ::read(fd, &byte, 1);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      throw EnvironmentFault("the parent process is gone");
+    }
+    if (byte == '\n') {
+      std::replace(text.begin(), text.end(), kNewline, '\n');
+      return text;
+    }
+    text += byte;
+  }
 }
 
 /// A pipe whose ends close themselves.
@@ -92,7 +113,8 @@ inline void on_signal(int /*signal*/) {
   errno = saved;
 }
 
-/// SIGINT and SIGTERM go to a pipe while it lives, so that the parent's poll wakes up.
+/// SIGINT and SIGTERM go to a pipe while it lives, so that the parent's poll wakes up; writing to a
+/// rank that is gone is an error and no signal.
 class SignalsToPipe {
  public:
   SignalsToPipe() {
@@ -102,10 +124,13 @@ class SignalsToPipe {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, &interrupt_before_);
     sigaction(SIGTERM, &action, &terminate_before_);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, &lost_pipe_before_);
   }
   ~SignalsToPipe() {
     sigaction(SIGINT, &interrupt_before_, nullptr);
     sigaction(SIGTERM, &terminate_before_, nullptr);
+    sigaction(SIGPIPE, &lost_pipe_before_, nullptr);
     signal_pipe = -1;
   }
   SignalsToPipe(const SignalsToPipe&) = delete;
@@ -116,6 +141,7 @@ class SignalsToPipe {
   Pipe pipe_;
   struct sigaction interrupt_before_ {};
   struct sigaction terminate_before_ {};
+  struct sigaction lost_pipe_before_ {};
 };
 
 class RendezvousFolder {

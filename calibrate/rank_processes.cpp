@@ -37,7 +37,8 @@ struct Failure {
 
 struct Rank {
   pid_t pid = -1;  ///< -1: not started, or reaped.
-  Pipe pipe;
+  Pipe pipe;       ///< To the parent.
+  Pipe answers;    ///< From the parent.
   bool open = true;
   bool done = false;
   bool told = false;  ///< Has told its error.
@@ -93,18 +94,24 @@ class RankGroup {
       if (pid == 0) {
         for (Rank& other : ranks_) {
           other.pipe.close_reader();
+          other.answers.close_writer();
           if (&other != &ranks_[i]) {
             other.pipe.close_writer();
+            other.answers.close_reader();
           }
         }
+        const auto rank = static_cast<int>(i);
         const int writer = ranks_[i].pipe.writer();
-        run_child(RankContext(static_cast<int>(i), static_cast<int>(ranks_.size()), folder, writer),
+        run_child(RankContext({rank, static_cast<int>(ranks_.size()), rank, 1, folder},
+                              writer,
+                              ranks_[i].answers.reader()),
                   parent,
                   writer,
                   body);
       }
       ranks_[i].pid = pid;
       ranks_[i].pipe.close_writer();
+      ranks_[i].answers.close_reader();
     }
   }
 
@@ -185,11 +192,24 @@ class RankGroup {
     std::replace(text.begin(), text.end(), kNewline, '\n');
     if (kind == kLine) {
       on_line_(static_cast<int>(i), text);
+    } else if (kind == kBroadcast) {
+      broadcast(text);
     } else if (kind == kDone) {
       ranks_[i].done = true;
     } else {
       ranks_[i].told = true;
       fail({kind == kInputError ? Failure::BadInput : Failure::Fault, text});
+    }
+  }
+
+  /// Passes rank 0's text on to all others.
+  void broadcast(const std::string& text) {
+    for (std::size_t i = 1; i < ranks_.size(); ++i) {
+      try {
+        send_message(ranks_[i].answers.writer(), kBroadcast, text);
+      } catch (const EnvironmentFault&) {
+        // That rank has ended; why is told when it is reaped.
+      }
     }
   }
 
@@ -260,7 +280,15 @@ class RankGroup {
 }  // namespace
 
 void RankContext::send(const std::string& line) const {
-  send_message(pipe_, kLine, line);
+  send_message(to_parent_, kLine, line);
+}
+
+std::string RankContext::broadcast(const std::string& from_rank_0) const {
+  if (seat_.rank > 0) {
+    return receive_message(from_parent_).substr(1);
+  }
+  send_message(to_parent_, kBroadcast, from_rank_0);
+  return from_rank_0;
 }
 
 void run_ranks(int ranks,

@@ -5,22 +5,35 @@
 
 namespace stepsim {
 
-/// What a forked rank gets: its number, and a channel to the parent.
+/// Where a rank stands among the others.
+struct RankSeat {
+  int rank = 0;
+  int ranks = 1;
+  int local_rank = 0;  ///< Among the ranks of this machine: which of its devices is this rank's.
+  int nodes = 1;       ///< Machines of all ranks.
+  std::string folder;  ///< Shared by the ranks of a machine, for rendezvous.
+};
+
+/// What a forked rank gets: its seat, and pipes to and from the parent.
 class RankContext {
  public:
-  RankContext(int rank, int ranks, std::string folder, int pipe)
-      : rank_(rank), ranks_(ranks), folder_(std::move(folder)), pipe_(pipe) {}
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int ranks() const { return ranks_; }
-  [[nodiscard]] const std::string& folder() const { return folder_; }  ///< Shared, for rendezvous.
+  RankContext(RankSeat seat, int to_parent, int from_parent)
+      : seat_(std::move(seat)), to_parent_(to_parent), from_parent_(from_parent) {}
+  [[nodiscard]] int rank() const { return seat_.rank; }
+  [[nodiscard]] int ranks() const { return seat_.ranks; }
+  [[nodiscard]] int local_rank() const { return seat_.local_rank; }
+  [[nodiscard]] int nodes() const { return seat_.nodes; }
+  [[nodiscard]] const std::string& folder() const { return seat_.folder; }
   /// Sends one line to the parent (no newline inside).
   void send(const std::string& line) const;
+  /// Returns rank 0's text on every rank; the others wait for it. Called by all ranks in the same
+  /// order. For short texts: what no rank has read yet must fit into a pipe (64 KiB).
+  [[nodiscard]] std::string broadcast(const std::string& from_rank_0) const;
 
  private:
-  int rank_;
-  int ranks_;
-  std::string folder_;
-  int pipe_;
+  RankSeat seat_;
+  int to_parent_;
+  int from_parent_;
 };
 
 /// Forks `ranks` processes on this machine, runs `body` in each, and hands the parent every line

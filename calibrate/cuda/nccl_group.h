@@ -8,7 +8,8 @@
 
 namespace stepsim::cuda {
 
-/// A name for a group that is about to form, made by rank 0 and given to all others.
+/// A name for a group that is about to form, made by rank 0 and given to all others: one line of
+/// text.
 [[nodiscard]] std::string nccl_unique_id();
 
 /// An NCCL communicator over the current device of each rank's process. Operations are put into a
@@ -18,6 +19,9 @@ class NcclGroup {
   /// Blocks until all ranks are here. Raises EnvironmentFault with NCCL's own reason: two ranks on
   /// one device, …
   NcclGroup(int rank, int ranks, const std::string& unique_id);
+  /// A second group of the same ranks, made by all of them at once, whose collectives take
+  /// `channels` thread blocks (NCCL's CTAs). NCCL takes fewer for small messages.
+  NcclGroup(const NcclGroup& parent, int channels);
   ~NcclGroup();
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;

@@ -102,6 +102,41 @@ TEST_CASE("lines sent before a termination signal are kept") {
   CHECK(lines == std::vector<std::string>{"before", "stop me"});
 }
 
+TEST_CASE("what rank 0 broadcasts reaches every rank, in order") {
+  const std::string many_lines = "one\ntwo\n" + std::string(20000, 'x');
+  int right = 0;
+  run_ranks(
+      3,
+      [&](const RankContext& context) {
+        const std::string mine = context.rank() == 0 ? many_lines : "not this";
+        const bool first = context.broadcast(mine) == many_lines;
+        const bool second = context.broadcast(context.rank() == 0 ? "" : "nor this").empty();
+        const bool seated = context.local_rank() == context.rank() && context.nodes() == 1;
+        context.send(first && second && seated ? "right" : "wrong");
+      },
+      [&](int, const std::string& line) { right += line == "right" ? 1 : 0; });
+  CHECK(right == 3);
+}
+
+TEST_CASE("a broadcast that rank 0 never sends ends with rank 0") {
+  const auto body = [](const RankContext& context) {
+    if (context.rank() == 0) {
+      throw EnvironmentFault("no id");
+    }
+    static_cast<void>(context.broadcast(""));
+  };
+  CHECK(error_of<EnvironmentFault>(3, body) == "no id");
+  const auto gone = [](const RankContext& context) {
+    if (context.rank() == 0) {
+      ::usleep(50000);
+      static_cast<void>(context.broadcast(std::string(100, 'x')));
+      ::sleep(60);
+    }
+    ::_exit(7);
+  };
+  CHECK(error_of<EnvironmentFault>(2, gone) == "rank 1 of 2 ended early with status 7");
+}
+
 TEST_CASE("an exception of the receiver stops the ranks and passes on") {
   const auto body = [](const RankContext& context) {
     context.send("x");

@@ -6,7 +6,7 @@
 
 #include "calibrate/cuda/nccl_group.h"
 #include "calibrate/rank_processes.h"
-#include "tests/cuda/emulation/host_array.h"
+#include "tests/cuda/host_array.h"
 
 // The collectives of the emulated device, between processes.
 

@@ -16,7 +16,7 @@
 
 #include "calibrate/cuda/nccl_group.h"
 #include "costmodel/input_error.h"
-#include "tests/cuda/emulation/host_array.h"
+#include "tests/cuda/host_array.h"
 
 namespace stepsim::cuda {
 namespace {

@@ -59,7 +59,8 @@ struct SequenceRows {
   const std::int32_t* lengths = nullptr;  ///< [samples] useful tokens.
 };
 
-/// out[sample] = mean over the useful tokens (`mean`), or the first token.
+/// out[sample] = mean over the useful tokens (`mean`), or the first token; 0 for a sample without
+/// useful tokens.
 void pool_forward(const Stream& stream,
                   Array out,
                   ConstArray x,
@@ -261,8 +262,9 @@ void launch_nothing(const Stream& stream);
 void flush_cache(const Stream& stream, void* buffer, std::int64_t bytes);
 /// Keeps `channels` blocks of 512 threads resident, as a collective does: first `wait` seconds
 /// spinning (peers have not come), then for `transfer` seconds moving memory of `buffer` at
-/// `bytes_per_second` (0 = none; as fast as these blocks can at most). Stands in for NCCL on one
-/// card.
+/// `bytes_per_second` (0 = none; as fast as these blocks can at most). Every byte is read and
+/// written once and counts once; the buffer then holds at least 128 KiB a channel. Stands in for
+/// NCCL on one card.
 void stand_in_collective(const Stream& stream,
                          int channels,
                          double wait,

@@ -92,12 +92,12 @@ void with_type(Dtype dtype, const Body& body) {
   throw InputError("the CUDA kernels take f32, bf16 and f16, not " + std::string(name_of(dtype)));
 }
 
-/// Raises InputError unless all arrays of a kernel have one dtype; null is no array.
+/// Raises InputError unless all arrays of a kernel are stored as `dtype`; null is no array.
 template <typename... Arrays>
 void expect_dtype(Dtype dtype, const Arrays&... arrays) {
-  const auto differs = [dtype](const ConstArray& array) {
-    return array.data != nullptr && element_size(array.dtype) != element_size(dtype) &&
-           array.dtype != dtype;
+  const auto stored = [](Dtype type) { return type == Dtype::Tf32 ? Dtype::F32 : type; };
+  const auto differs = [&](const ConstArray& array) {
+    return array.data != nullptr && stored(array.dtype) != stored(dtype);
   };
   if ((differs(arrays) || ...)) {
     throw InputError("the arrays of a CUDA kernel differ in dtype");

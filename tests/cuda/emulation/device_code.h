@@ -76,6 +76,17 @@ inline __half atomicAdd(__half* to, __half value) {
   return before;
 }
 
+inline __nv_bfloat162 atomicAdd(__nv_bfloat162* to, __nv_bfloat162 value) {
+  return {atomicAdd(&to->x, value.x), atomicAdd(&to->y, value.y)};
+}
+
+inline __half2 atomicAdd(__half2* to, __half2 value) {
+  return {atomicAdd(&to->x, value.x), atomicAdd(&to->y, value.y)};
+}
+
+using std::max;
+using std::min;
+
 inline float rsqrtf(float x) {
   return 1.0F / std::sqrt(x);
 }

@@ -119,7 +119,6 @@ void add_device_forms(const Op& op, std::int64_t processors, std::vector<Candida
     }
     return;
   }
-  candidates->push_back({CostForm::Table, {}, true, 0, 0});
   if (op.op_class != OpClass::Gemm) {
     candidates->push_back({CostForm::FeaturesRatio, {"1", "tokens"}, false, 0, 0});
     return;
@@ -156,7 +155,9 @@ std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
     }
     return candidates;
   }
-  candidates.push_back({CostForm::Table, {}});
+  // A device works in tiles: sizes next to each other stand on either side of a step, and their mean
+  // on neither. On a CPU they differ by noise.
+  candidates.push_back({CostForm::Table, {}, processors > 0});
   if (op.rows == Rows::Samples) {
     candidates.push_back({CostForm::Features, {"1", "samples"}});
     return candidates;

@@ -403,6 +403,23 @@ TEST_CASE("a class with one series of few points gets no general entry") {
   CHECK(fit_general(make_series(samples)).size() == 1);
 }
 
+TEST_CASE("a device's table keeps both sides of a step, a CPU's smooths neighbours") {
+  Op op = gemm(144, 48);
+  std::vector<SeriesPoint> points;
+  for (const std::int64_t tokens : {512, 1024, 1028, 2048, 2052, 4096}) {
+    const auto tiles = static_cast<double>((tokens + 127) / 128);
+    points.push_back({{1, tokens, tokens, static_cast<double>(tokens * tokens)}, tiles * 1e-5});
+  }
+  const auto seconds = [&](std::int64_t processors, std::int64_t tokens) {
+    const OpCost table = fit_form(candidates_for(op, processors).front(), op, points);
+    CHECK(table.form == CostForm::Table);
+    return evaluate(table, op, {1, tokens, tokens, 0}).seconds;
+  };
+  CHECK(seconds(108, 1024) == doctest::Approx(8e-5));
+  CHECK(seconds(108, 1028) == doctest::Approx(9e-5));
+  CHECK(seconds(0, 1026) == doctest::Approx(8.5e-5));
+}
+
 TEST_CASE("a collective's errors are those of each size predicted from its neighbours") {
   std::vector<CollectiveSample> samples;
   for (const std::int64_t bytes : {1024, 2048, 4096, 8192, 16384}) {

@@ -5,8 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/input_error.h"
-#include "tests/cuda/plain_attention.h"
-#include "tests/gpu/device_array.h"
+#include "tests/gpu/attention_check.h"
 
 using namespace stepsim;
 using namespace stepsim::cuda;
@@ -43,32 +42,6 @@ class FusedRows {
   std::int64_t rows_;
   std::int64_t width_;
 };
-
-/// Worst error in bounds: `factor` times the size of each element's terms. `columns` of a row are
-/// compared, `column` of `actual` with column 0 of `expected`. Padding must be zero.
-double worst(const PlainAttention& problem,
-             const std::vector<double>& actual,
-             std::int64_t column,
-             const std::vector<double>& expected,
-             const std::vector<double>& sizes,
-             std::int64_t stride,
-             std::int64_t columns,
-             double factor) {
-  double largest = 0;
-  for (std::size_t sample = 0; sample < problem.lengths.size(); ++sample) {
-    for (std::int64_t row = problem.offsets[sample]; row < problem.offsets[sample + 1]; ++row) {
-      for (std::int64_t i = 0; i < columns; ++i) {
-        const double apart =
-            std::abs(actual[row * stride + column + i] - expected[row * stride + i]);
-        const double bound = factor * sizes[row * stride + i];
-        if (!(apart <= bound)) {
-          largest = std::max(largest, std::isnan(apart) || bound == 0 ? INFINITY : apart / bound);
-        }
-      }
-    }
-  }
-  return largest;
-}
 
 /// Scores are sums of head_dim products below 1 in fp32, times the scale; the statistic adds a few
 /// approximate functions.
@@ -139,6 +112,7 @@ void check(Sdpa& sdpa, const Stream& stream, const PlainAttention& problem) {
   const std::int64_t kv_width = shape.kv_heads * shape.head_dim;
   check_statistics(problem, expected, statistics.read(stream));
   CHECK(worst(problem,
+              Compared::Stored,
               o.read(stream),
               0,
               expected.o,
@@ -148,9 +122,17 @@ void check(Sdpa& sdpa, const Stream& stream, const PlainAttention& problem) {
               2.5 * u) <= 1);
   const std::vector<double> gradients = dqkv.read(stream);
   const std::int64_t stride = shape.q_stride;
-  CHECK(worst(problem, gradients, 0, expected.dq, expected.sizes.dq, stride, fused.k(), 2.5 * u) <=
-        1);
   CHECK(worst(problem,
+              Compared::Stored,
+              gradients,
+              0,
+              expected.dq,
+              expected.sizes.dq,
+              stride,
+              fused.k(),
+              2.5 * u) <= 1);
+  CHECK(worst(problem,
+              Compared::Stored,
               gradients,
               fused.k(),
               expected.dk,
@@ -159,6 +141,7 @@ void check(Sdpa& sdpa, const Stream& stream, const PlainAttention& problem) {
               kv_width,
               3.5 * u) <= 1);
   CHECK(worst(problem,
+              Compared::Stored,
               gradients,
               fused.v(),
               expected.dv,

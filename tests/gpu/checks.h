@@ -97,8 +97,8 @@ struct Shape {
   std::int64_t width;
   [[nodiscard]] std::int64_t count() const { return rows * width; }
 };
-/// Odd and usual widths, single and many rows.
-[[nodiscard]] std::vector<Shape> shapes();
+/// Odd and usual widths up to `widest`, single and many rows.
+[[nodiscard]] std::vector<Shape> shapes(std::int64_t widest = 50257);
 /// Counts of elements, with and without a remainder of packs.
 [[nodiscard]] std::vector<std::int64_t> counts();
 

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/cuda/kernels.h"
+#include "costmodel/input_error.h"
+#include "tests/gpu/checks.h"
+
+namespace stepsim::cuda::test {
+namespace {
+
+/// Seconds that the device takes for `work`.
+template <typename Work>
+double device_seconds(const Work& work) {
+  const Event from;
+  const Event to;
+  from.record(stream());
+  work();
+  to.record(stream());
+  to.synchronize();
+  return seconds_between(from, to);
+}
+
+/// A buffer of 32-bit words on the device, counting up from 0.
+class Words {
+ public:
+  explicit Words(std::size_t count) : values_(count), buffer_(count * 4) {
+    for (std::size_t i = 0; i < count; ++i) {
+      values_[i] = static_cast<std::uint32_t>(i);
+    }
+    copy_to_device(stream(), buffer_.data(), values_.data(), buffer_.bytes());
+    stream().synchronize();
+  }
+  [[nodiscard]] void* data() const { return buffer_.data(); }
+  [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(buffer_.bytes()); }
+  [[nodiscard]] const std::vector<std::uint32_t>& values() const { return values_; }
+  [[nodiscard]] std::vector<std::uint32_t> read() const {
+    std::vector<std::uint32_t> result(values_.size());
+    copy_to_host(stream(), result.data(), buffer_.data(), buffer_.bytes());
+    stream().synchronize();
+    return result;
+  }
+
+ private:
+  std::vector<std::uint32_t> values_;
+  DeviceBuffer buffer_;
+};
+
+}  // namespace
+
+TEST_CASE("cuda: a held stream goes on when the flag is set, or the time is over") {
+  HostBuffer flag(sizeof(std::uint32_t));
+  *flag.as<std::uint32_t>() = 0;
+  const double over =
+      device_seconds([&] { hold_stream(stream(), flag.as<std::uint32_t>(), 0.02); });
+  CHECK(over < 1);
+  if (!emulated()) {
+    CHECK(over >= 0.02);
+  }
+  const double set = device_seconds([&] {
+    hold_stream(stream(), flag.as<std::uint32_t>(), 30);
+    *flag.as<volatile std::uint32_t>() = 1;
+  });
+  CHECK(set < 5);
+}
+
+TEST_CASE("cuda: an empty launch, and a buffer read and written") {
+  launch_nothing(stream());
+  const Words words(4 * 5001);
+  flush_cache(stream(), words.data(), words.bytes());
+  const std::vector<std::uint32_t> after = words.read();
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    wrong += after[i] == words.values()[i] + (i % 4 == 0 ? 1 : 0) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("cuda: the stand-in for a collective waits, transfers and ends in time") {
+  constexpr int kChannels = 2;
+  const Words words(kChannels * 3 * 128 * 1024 / 4);
+  const double idle = device_seconds([&] {
+    stand_in_collective(stream(), kChannels, 0.004, 0.006, words.data(), words.bytes(), 0);
+  });
+  CHECK(idle >= 0.01 * (emulated() ? kChannels : 1));
+  CHECK(idle < 1);
+  CHECK(words.read() == words.values());
+
+  // 50 MB/s for 10 ms is 500 kB: the three rounds of each channel's part, and again from its start.
+  const double busy = device_seconds([&] {
+    stand_in_collective(stream(), kChannels, 0.001, 0.01, words.data(), words.bytes(), 50e6);
+  });
+  CHECK(busy >= 0.011);
+  CHECK(busy < 1);
+  const std::vector<std::uint32_t> after = words.read();
+  const auto half = after.begin() + static_cast<std::ptrdiff_t>(after.size() / 2);
+  CHECK(std::equal(after.begin(), half, words.values().begin()));
+  CHECK(std::equal(after.begin(), half, half));
+  CHECK_THROWS_AS(stand_in_collective(stream(), 2, 0, 0, words.data(), 100, 1e9), InputError);
+  CHECK_THROWS_AS(stand_in_collective(stream(), 0, 0, 0, words.data(), 100, 0), InputError);
+}
+
+}  // namespace stepsim::cuda::test

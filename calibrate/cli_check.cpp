@@ -27,7 +27,7 @@ int check_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   const Profile profile = read_profile(parser.required("profile", "profile (--profile)"));
-  const CheckResult result = check_profile(profile, cpu_backend_factory());
+  const CheckResult result = check_profile(profile, backend_factory(profile.backend));
   std::fputs(check_report(profile, result).c_str(), stdout);
   return result.fits() ? kDone : kAnswerIsNo;
 }

@@ -157,7 +157,7 @@ int live_command(const std::vector<std::string>& arguments) {
   parser.add()("plan", po::value<std::vector<std::string>>(), "FILE…: plans (also without --plan)")(
       "out-dir", po::value<std::string>(), "FOLDER: a record for each plan, named like the plan")(
       "out", po::value<std::vector<std::string>>()->multitoken(), "FILE…: one for each plan")(
-      "device", po::value<std::string>()->default_value("cpu"), "cpu")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu, cuda or cuda:NUMBER")(
       "block",
       po::value<int>()->default_value(4),
       "steps of a plan before the next takes its turn")(
@@ -166,7 +166,7 @@ int live_command(const std::vector<std::string>& arguments) {
   if (!parser.parse(arguments)) {
     return kDone;
   }
-  require_cpu(parser);
+  const BackendFactory factory = backend_factory(parser.get<std::string>("device"));
   LiveOptions options = live_options(parser);
   std::vector<Plan> plans;
   for (const std::string& path : options.plans) {
@@ -179,7 +179,7 @@ int live_command(const std::vector<std::string>& arguments) {
   try {
     run_live(
         plans,
-        cpu_backend_factory(),
+        factory,
         options,
         [terminal](const LiveProgress& now) {
           if (terminal) {

@@ -62,17 +62,23 @@ void add_measure_options(OptionParser* parser) {
       "model", po::value<std::string>(), "model preset, in place of plans")(
       "max-length", po::value<std::int64_t>(), "with --model: longest padded length")(
       "max-tokens", po::value<std::int64_t>(), "with --model: most padded tokens of a batch")(
-      "ranks", po::value<int>()->default_value(2), "with --model: processes that train together")(
+      "dtype", po::value<std::string>(), "with --model: f32, tf32, bf16, f16 of the computation")(
+      "attention", po::value<std::string>(), "with --model: dense, flash, varlen")(
+      "ranks",
+      po::value<int>(),
+      "processes that train together (default: the plans', with --model 2 on cpu and 1 on cuda)")(
       "bucket-cap",
       po::value<std::string>()->default_value("25 MiB"),
       "with --model: gradient buckets to all-reduce")(
-      "device", po::value<std::string>()->default_value("cpu"), "cpu")(
-      "budget", po::value<double>()->default_value(60), "seconds to spend on measuring")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu, cuda or cuda:NUMBER")(
+      "budget",
+      po::value<std::string>()->default_value("60 s"),
+      "time to spend on measuring: seconds, \"90 s\", \"5 min\"")(
       "seed", po::value<std::uint64_t>()->default_value(0), "of the order of measurements");
 }
 
 void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
-  for (const char* name : {"max-length", "max-tokens"}) {
+  for (const char* name : {"max-length", "max-tokens", "dtype", "attention"}) {
     if (parser.has(name)) {
       parser.fail(fmt::format("--{} goes with --model; plans say it themselves", name));
     }
@@ -83,7 +89,7 @@ void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
   }
   request->box = box_of_plans(plans);
   request->model = plans.front().model;
-  request->ranks = plans.front().ranks;
+  request->ranks = parser.has("ranks") ? parser.get<int>("ranks") : plans.front().ranks;
   request->buckets = plans.front().buckets;
 }
 
@@ -92,10 +98,14 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
     parser.fail("give --plan FILE…, or --model NAME with --max-length and --max-tokens");
   }
   request->model = model_preset(parser.get<std::string>("model"));
-  request->ranks = parser.get<int>("ranks");
-  if (request->ranks < 1 || request->ranks > 64) {
-    parser.fail("--ranks: 1 to 64 processes on one machine");
+  if (parser.has("dtype")) {
+    request->model.dtype = parse_dtype(parser.get<std::string>("dtype"));
   }
+  if (parser.has("attention")) {
+    request->model.attention = parse_attention(parser.get<std::string>("attention"));
+  }
+  request->ranks =
+      parser.has("ranks") ? parser.get<int>("ranks") : (request->device == "cpu" ? 2 : 1);
   request->box = box_of_limits(request->model,
                                parser.get<std::int64_t>("max-length"),
                                parser.get<std::int64_t>("max-tokens"));
@@ -104,9 +114,20 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
       buckets_by_cap(request->model, first, parse_bytes(parser.get<std::string>("bucket-cap")));
 }
 
+/// "90" and "90 s" alike.
+double parse_budget(const OptionParser& parser) {
+  const std::string text = parser.get<std::string>("budget");
+  const bool is_number = text.find_first_not_of("0123456789.") == std::string::npos;
+  const double seconds = to_seconds(parse_duration(is_number ? text + " s" : text));
+  if (!(seconds > 0)) {
+    parser.fail("--budget: a time above 0, like \"90 s\" or \"5 min\"");
+  }
+  return seconds;
+}
+
 MeasureRequest make_request(const OptionParser& parser, const std::string& samples) {
-  require_cpu(parser);
   MeasureRequest request;
+  request.device = device_kind(parser.get<std::string>("device"));
   if (parser.has("plan")) {
     if (parser.has("model")) {
       parser.fail("give either --plan or --model");
@@ -115,10 +136,10 @@ MeasureRequest make_request(const OptionParser& parser, const std::string& sampl
   } else {
     request_from_model(parser, &request);
   }
-  request.budget_seconds = parser.get<double>("budget");
-  if (!(request.budget_seconds > 0) || !std::isfinite(request.budget_seconds)) {
-    parser.fail("--budget: a number of seconds above 0");
+  if (request.ranks < 1 || request.ranks > 64) {
+    parser.fail("--ranks: 1 to 64 processes on one machine");
   }
+  request.budget_seconds = parse_budget(parser);
   request.seed = parser.get<std::uint64_t>("seed");
   request.out = samples;
   request.command = parser.command_line();
@@ -191,7 +212,7 @@ void warn_when_busy() {
 }
 
 /// False when interrupted, which is said.
-bool run_measure(const MeasureRequest& request) {
+bool run_measure(const MeasureRequest& request, const std::string& device) {
   warn_when_busy();
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   MeasureHooks hooks;
@@ -208,7 +229,7 @@ bool run_measure(const MeasureRequest& request) {
     }
   };
   try {
-    const int measurements = measure(request, cpu_backend_factory(), hooks);
+    const int measurements = measure(request, backend_factory(device), hooks);
     end_line();
     fmt::print("{} measurements in {}\n", measurements, request.out);
     return true;
@@ -276,7 +297,7 @@ int measure_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   const std::string out = parser.required("out", "samples file (--out)");
-  if (!run_measure(make_request(parser, out))) {
+  if (!run_measure(make_request(parser, out), parser.get<std::string>("device"))) {
     return kInterrupted;
   }
   fmt::print("next: stepcal fit {} --out PROFILE.json\n", shell_word(out));
@@ -320,7 +341,7 @@ int calibrate_command(const std::vector<std::string>& arguments) {
   const std::string samples = parser.has("samples") ? parser.get<std::string>("samples")
                               : out == "-"          ? "stepcal.samples.jsonl"
                                                     : out + ".samples.jsonl";
-  if (!run_measure(make_request(parser, samples))) {
+  if (!run_measure(make_request(parser, samples), parser.get<std::string>("device"))) {
     return kInterrupted;
   }
   std::fflush(stdout);

@@ -73,17 +73,6 @@ void OptionParser::fail(const std::string& message) const {
   throw InputError("stepcal " + command_ + ": error: " + message);
 }
 
-void require_cpu(const OptionParser& parser) {
-  const std::string device = parser.get<std::string>("device");
-  if (device == "cuda") {
-    parser.fail("--device cuda: this version measures on the CPU only; use --device cpu");
-  }
-  if (device != "cpu") {
-    const std::array<std::string, 1> known = {"cpu"};
-    parser.fail(unknown_name("device", printable(device), known));
-  }
-}
-
 std::string date_now() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};

@@ -42,9 +42,6 @@ class OptionParser {
   boost::program_options::variables_map values_;
 };
 
-/// Refuses every device but the CPU. Raises InputError.
-void require_cpu(const OptionParser& parser);
-
 /// Now, ISO 8601 in UTC.
 [[nodiscard]] std::string date_now();
 

@@ -20,7 +20,8 @@ constexpr std::array<Unit, 6> kByteUnits = {{{"", 1},
                                              {"MiB", 1048576},
                                              {"GiB", 1073741824},
                                              {"TiB", 1099511627776}}};
-constexpr std::array<Unit, 4> kTimeUnits = {{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+constexpr std::array<Unit, 5> kTimeUnits = {
+    {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}}};
 
 constexpr std::array<Unit, 12> kBandwidthUnits = {{{"B/s", 1},
                                                    {"kB/s", 1e3},

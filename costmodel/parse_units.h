@@ -11,7 +11,7 @@ namespace stepsim {
 /// Raises InputError (message only; the caller knows the place).
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
 
-/// "3 ms", "20us", "1.5 s", "100 ns".
+/// "3 ms", "20us", "1.5 s", "100 ns", "5 min".
 [[nodiscard]] Duration parse_duration(std::string_view text);
 
 /// Bytes per second: "150 GB/s", "100 Gbit/s", "12.5 GiB/s"; kB, MB, GB, TB are powers of ten, KiB,

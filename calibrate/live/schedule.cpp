@@ -85,7 +85,7 @@ void check_live_plans(const std::vector<Plan>& plans, const std::vector<std::str
                       plans[0].ranks));
     }
     if (plan.optimizer != "adamw") {
-      throw InputError(fmt::format("{}: optimizer '{}'; a live run on the CPU uses 'adamw'",
+      throw InputError(fmt::format("{}: optimizer '{}'; a live run uses 'adamw'",
                                    name,
                                    printable(plan.optimizer)));
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "costmodel/batch_shape.h"
+#include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
 #include "costmodel/transformer.h"
 
@@ -49,6 +50,27 @@ struct TrainedStep {
   std::vector<Bucket> buckets;
 };
 
+/// What one rank trains on in a step: samples of these lengths, padded to the longest or to
+/// `padded_length` where that is more.
+struct StepBatch {
+  std::vector<std::int64_t> lengths;
+  std::int64_t padded_length = 0;
+};
+
+/// A kernel in the place of a collective: it occupies the device, waiting for peers and then
+/// transferring, both in seconds.
+struct StandIn {
+  double wait = 0;
+  double transfer = 0;
+};
+
+/// How a collective occupies a device. Source: NVIDIA/nccl#689, one block a channel of 512 threads;
+/// an all-reduce moves 2 to 3 times its size through each device's memory.
+struct StandInShape {
+  int channels = 16;
+  double traffic = 2.5;  ///< Bytes moved through memory for each byte of the bucket.
+};
+
 /// Where measurements come from, and what a live run trains on: one rank of a group of processes
 /// that measure together, so that every time includes what the neighbours take (memory bandwidth,
 /// shared cores).
@@ -67,12 +89,25 @@ class Backend {
   /// One all-reduce of fp32. Whoever combines the ranks takes the longest (end - last arrival).
   [[nodiscard]] virtual CollectiveTimes time_all_reduce(Bytes bytes) = 0;
 
+  /// Builds what steps of these batches need and what takes long, before they are timed.
+  virtual void prepare(std::span<const StepBatch> /*batches*/) {}
+
   /// One DDP step on random data of these lengths, padded to the longest or to `padded_length`
   /// where that is more, the gradients of each bucket all-reduced while the backward goes on.
   /// Raises InputError: no samples, or a length that the model does not accept.
   [[nodiscard]] virtual TrainedStep train_step(std::span<const std::int64_t> lengths,
                                                double loss_scale,
                                                std::int64_t padded_length) = 0;
+
+  /// As train_step() on one device that plays one of several ranks: with a stand-in in the place of
+  /// each bucket's collective, in launch order, or without any.
+  /// Raises InputError: the backend has no stand-in.
+  [[nodiscard]] virtual TrainedStep emulate_step(std::span<const std::int64_t> /*lengths*/,
+                                                 double /*loss_scale*/,
+                                                 std::int64_t /*padded_length*/,
+                                                 std::span<const StandIn> /*collectives*/) {
+    throw InputError("ranks can be emulated on a CUDA device only; use --device cuda");
+  }
 
   /// Buckets of the following steps: parameter indices in launch order. Raises InputError: not
   /// every parameter exactly once.

@@ -31,14 +31,16 @@ int device_of(const RankContext& context, int first_device) {
 
 }  // namespace
 
-BackendFactory cuda_backend_factory(int first_device) {
-  return [first_device](const RankContext& context,
-                        const TransformerConfig& model,
-                        const std::vector<std::vector<int>>& buckets) -> std::unique_ptr<Backend> {
+BackendFactory cuda_backend_factory(int first_device, const StandInShape& stand_in) {
+  return [first_device, stand_in](
+             const RankContext& context,
+             const TransformerConfig& model,
+             const std::vector<std::vector<int>>& buckets) -> std::unique_ptr<Backend> {
     cuda::RankPlace place;
     place.device = device_of(context, first_device);
     place.rank = context.rank();
     place.ranks = context.ranks();
+    place.stand_in = stand_in;
     place.unique_id = context.broadcast(context.rank() == 0 ? cuda::nccl_unique_id() : "");
     return std::make_unique<cuda::CudaBackend>(model, buckets, place);
   };

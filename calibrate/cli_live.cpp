@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -14,7 +15,9 @@
 #include "calibrate/live/live.h"
 #include "calibrate/rank_processes.h"
 #include "calibrate/statistics.h"
+#include "costmodel/collective_pricer.h"
 #include "costmodel/input_error.h"
+#include "costmodel/profile.h"
 
 namespace stepsim {
 namespace {
@@ -115,6 +118,11 @@ void print_summary(const std::vector<RunRecord>& records, const std::vector<std:
     }
     files += " " + shell_word(outputs[i]);
   }
+  if (!records.empty() && records[0].backend == "emulated") {
+    fmt::print(
+        "\nEMULATED: one device played all ranks in turn; transfers are {}'s, not measured here\n",
+        records[0].versions.at("emulation").at("collectives").get<std::string>());
+  }
   fmt::print("\nwrote{}\nnext: stepsim validate SCENARIO.toml --profile PROFILE.json --live{}\n",
              files,
              files);
@@ -130,6 +138,38 @@ std::size_t write_records(const std::vector<RunRecord>& records,
     }
   }
   return steps;
+}
+
+StandInShape stand_in_shape(const OptionParser& parser) {
+  StandInShape shape;
+  shape.channels = parser.get<int>("channels");
+  shape.traffic = parser.get<double>("traffic");
+  if (shape.channels < 1 || shape.channels > 64 || !(shape.traffic >= 0 && shape.traffic <= 16)) {
+    parser.fail("--channels: 1 to 64; --traffic: 0 to 16 times the size of a bucket");
+  }
+  return shape;
+}
+
+/// Transfers of emulated ranks: from a profile's table for as many ranks on one node.
+void set_emulation(const OptionParser& parser,
+                   const std::vector<Plan>& plans,
+                   LiveOptions* options) {
+  const int ranks = parser.get<int>("emulate-ranks");
+  if (ranks != plans.front().ranks) {
+    parser.fail(
+        fmt::format("--emulate-ranks {}: the plans have {} ranks", ranks, plans.front().ranks));
+  }
+  const Profile profile = read_profile(
+      parser.required("collectives", "profile with the emulated all-reduce times (--collectives)"));
+  const auto pricer = std::make_shared<CollectivePricer>(profile);
+  options->emulated_transfer = [pricer, ranks](std::int64_t bytes) {
+    return pricer->price(CollectiveKind::AllReduce, Bytes(bytes), ranks, 1).cost.seconds;
+  };
+  const StandInShape shape = stand_in_shape(parser);
+  options->emulation = {{"ranks", ranks},
+                        {"collectives", profile.name},
+                        {"channels", shape.channels},
+                        {"traffic", shape.traffic}};
 }
 
 LiveOptions live_options(const OptionParser& parser) {
@@ -158,6 +198,19 @@ int live_command(const std::vector<std::string>& arguments) {
       "out-dir", po::value<std::string>(), "FOLDER: a record for each plan, named like the plan")(
       "out", po::value<std::vector<std::string>>()->multitoken(), "FILE…: one for each plan")(
       "device", po::value<std::string>()->default_value("cpu"), "cpu, cuda or cuda:NUMBER")(
+      "emulate-ranks",
+      po::value<int>(),
+      "N: one CUDA device plays all N ranks of the plans in turn, with a stand-in kernel in the "
+      "place of each collective")(
+      "collectives",
+      po::value<std::string>(),
+      "with --emulate-ranks: profile with the all-reduce times to stand in for")(
+      "channels",
+      po::value<int>()->default_value(16),
+      "with --emulate-ranks: multiprocessors that a stand-in holds")(
+      "traffic",
+      po::value<double>()->default_value(2.5),
+      "with --emulate-ranks: bytes a stand-in moves through memory for each byte of its bucket")(
       "block",
       po::value<int>()->default_value(4),
       "steps of a plan before the next takes its turn")(
@@ -166,13 +219,17 @@ int live_command(const std::vector<std::string>& arguments) {
   if (!parser.parse(arguments)) {
     return kDone;
   }
-  const BackendFactory factory = backend_factory(parser.get<std::string>("device"));
+  const BackendFactory factory =
+      backend_factory(parser.get<std::string>("device"), stand_in_shape(parser));
   LiveOptions options = live_options(parser);
   std::vector<Plan> plans;
   for (const std::string& path : options.plans) {
     plans.push_back(read_plan(path));
   }
   options.outputs = choose_outputs(parser, options.plans);
+  if (parser.has("emulate-ranks")) {
+    set_emulation(parser, plans, &options);
+  }
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   const auto end_line = [terminal] { std::fputs(terminal ? "\r\033[K" : "", stderr); };
   std::vector<RunRecord> records;

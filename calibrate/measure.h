@@ -67,6 +67,8 @@ int measure(const MeasureRequest& request,
 /// Seconds of one step, from two steps timed before the start: a line in the floating-point
 /// operations through both.
 struct StepEstimate {
+  double start_seconds = 0;    ///< Of the processes, at the start of a pass.
+  double prepare_seconds = 0;  ///< Of Backend::prepare() for one batch shape.
   double fixed_seconds = 0;
   double seconds_per_flop = 0;
   [[nodiscard]] double step(const TransformerConfig& model, const GridPoint& point) const;

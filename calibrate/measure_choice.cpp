@@ -14,7 +14,7 @@ constexpr int kMostPasses = 40;
 // An all-reduce between busy ranks through the loopback device, roughly.
 constexpr double kReduceLatency = 2e-3;
 constexpr double kReduceSecondsPerByte = 1e-9;
-constexpr double kStartSeconds = 0.5;  ///< Processes, rendezvous, allocation.
+constexpr double kForkSeconds = 0.3;  ///< Processes and their end.
 
 std::int64_t gradient_bytes(const TransformerConfig& model) {
   std::int64_t total = 0;
@@ -61,7 +61,9 @@ double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
         plan.ranks > 1 ? kReduceLatency + static_cast<double>(bytes) * kReduceSecondsPerByte : 0;
   }
   const double rounds = 1 + plan.repetitions;
-  return kStartSeconds + (steps + reduce * static_cast<double>(plan.points.size())) * rounds +
+  const double start = kForkSeconds + estimate.start_seconds +
+                       estimate.prepare_seconds * static_cast<double>(plan.points.size());
+  return start + (steps + reduce * static_cast<double>(plan.points.size())) * rounds +
          sentinels * 4 * estimate.step(plan.model, small) +
          collective_seconds(plan, estimate.step(plan.model, small));
 }

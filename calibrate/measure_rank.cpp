@@ -112,6 +112,11 @@ void measure_rank_pass(Backend& backend,
   if (pass.rank == 0) {
     send(pass_line(pass.pass, kinds));
   }
+  std::vector<StepBatch> batches;
+  for (const GridPoint& point : pass.points) {
+    batches.push_back({point_lengths(point), 0});
+  }
+  backend.prepare(batches);
   // As a training run does it: another shape every step, and the gradients reduced in between. The
   // same shape again and again would find warmer caches, and idle neighbours, than a run ever does.
   BucketTimes bucket_times;

@@ -1,11 +1,14 @@
 #include "calibrate/measure_start.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include "calibrate/clock.h"
 #include "calibrate/measure_rank.h"
+#include "calibrate/statistics.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
@@ -25,6 +28,41 @@ Json host_json(const std::optional<HostCosts>& costs) {
           {"host_to_device", copies}};
 }
 
+/// Median seconds of a whole measured step: at least its ops, and all it does around them.
+double wall_seconds(Backend& backend, const std::vector<std::int64_t>& lengths) {
+  constexpr int kRepetitions = 2;
+  std::vector<double> seconds;
+  for (int i = -1; i < kRepetitions; ++i) {
+    backend.barrier();
+    const double start = clock_seconds();
+    const std::vector<double> ops = backend.time_step(lengths);
+    if (i >= 0) {
+      seconds.push_back(
+          std::max(clock_seconds() - start, std::accumulate(ops.begin(), ops.end(), 0.0)));
+    }
+  }
+  return median(seconds);
+}
+
+Json probe_rank(const RankContext& context,
+                const MeasureRequest& request,
+                const BackendFactory& factory,
+                const std::vector<std::int64_t>& small,
+                const std::vector<std::int64_t>& large) {
+  const double start = clock_seconds();
+  const std::unique_ptr<Backend> backend = factory(context, request.model, request.buckets);
+  const double ready = clock_seconds();
+  const std::vector<StepBatch> batches = {{small, 0}, {large, 0}};
+  backend->prepare(batches);
+  Json line = {{"start", ready - start},
+               {"prepare", (clock_seconds() - ready) / static_cast<double>(batches.size())},
+               {"large", wall_seconds(*backend, large)},
+               {"small", wall_seconds(*backend, small)}};
+  line["host"] = host_json(backend->host_costs());
+  line["description"] = backend->description();
+  return line;
+}
+
 }  // namespace
 
 Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
@@ -34,12 +72,7 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
   run_ranks(
       request.ranks,
       [&](const RankContext& context) {
-        const std::unique_ptr<Backend> backend = factory(context, request.model, request.buckets);
-        Json line = {{"large", time_steps(*backend, large, 2)},
-                     {"small", time_steps(*backend, small, 2)}};
-        line["host"] = host_json(backend->host_costs());
-        line["description"] = backend->description();
-        context.send(line.dump());
+        context.send(probe_rank(context, request, factory, small, large).dump());
       },
       [&](int rank, const std::string& line) {
         if (rank == 0) {
@@ -50,14 +83,17 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
     return training_flops(
         request.model, static_cast<std::int64_t>(lengths.size()), lengths.front());
   };
+  const auto seconds = [&answer](const char* key) { return answer.at(key).get<double>(); };
   Probe result;
   result.description = answer.at("description");
   result.host = answer.at("host");
-  const double difference = answer.at("large").get<double>() - answer.at("small").get<double>();
   StepEstimate& estimate = result.estimate;
-  estimate.seconds_per_flop = std::max(0.0, difference) / (flops(large) - flops(small));
+  estimate.start_seconds = seconds("start");
+  estimate.prepare_seconds = seconds("prepare");
+  estimate.seconds_per_flop =
+      std::max(0.0, seconds("large") - seconds("small")) / (flops(large) - flops(small));
   estimate.fixed_seconds =
-      std::max(0.0, answer.at("small").get<double>() - estimate.seconds_per_flop * flops(small));
+      std::max(0.0, seconds("small") - estimate.seconds_per_flop * flops(small));
   return result;
 }
 

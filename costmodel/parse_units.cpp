@@ -91,9 +91,9 @@ Duration parse_duration(std::string_view text) {
     }
   }
   if (unit.empty()) {
-    throw InputError(fmt::format("'{}' has no unit; use ns, us, ms or s", printable(text)));
+    throw InputError(fmt::format("'{}' has no unit; use ns, us, ms, s or min", printable(text)));
   }
-  throw InputError(fmt::format("unknown unit '{}'; use ns, us, ms or s", printable(unit)));
+  throw InputError(fmt::format("unknown unit '{}'; use ns, us, ms, s or min", printable(unit)));
 }
 
 double parse_bandwidth(std::string_view text) {

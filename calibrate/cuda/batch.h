@@ -9,6 +9,20 @@
 
 namespace stepsim::cuda {
 
+/// How large a batch is.
+struct BatchSize {
+  std::int64_t samples = 0;
+  std::int64_t length = 0;  ///< Padded, or the longest when packed.
+  std::int64_t rows = 0;    ///< Padding included, where there is any.
+  std::int64_t useful_tokens = 0;
+  bool packed = false;
+  [[nodiscard]] bool has_padding() const { return useful_tokens < rows; }
+};
+/// Padded to the longest or to `padded_length` where that is more; or packed, without padding.
+[[nodiscard]] BatchSize batch_size(std::span<const std::int64_t> lengths,
+                                   std::int64_t padded_length,
+                                   bool packed);
+
 /// A batch of random tokens on the device. Rows are [sample * length + position], or without
 /// padding one document after the other when packed.
 class Batch {
@@ -31,12 +45,7 @@ class Batch {
   void set_loss_scale(double scale) { loss_scale_ = scale; }
   [[nodiscard]] double loss_scale() const { return loss_scale_; }
 
-  [[nodiscard]] std::int64_t samples() const { return samples_; }
-  [[nodiscard]] std::int64_t length() const { return length_; }  ///< Padded, or the longest.
-  [[nodiscard]] std::int64_t rows() const { return rows_; }
-  [[nodiscard]] std::int64_t useful_tokens() const { return useful_tokens_; }
-  [[nodiscard]] bool packed() const { return packed_; }
-  [[nodiscard]] bool has_padding() const { return useful_tokens_ < rows_; }
+  [[nodiscard]] const BatchSize& size() const { return size_; }
 
   // Device arrays.
   [[nodiscard]] const std::int32_t* ids() const { return ids_; }              ///< [row]
@@ -50,17 +59,13 @@ class Batch {
   [[nodiscard]] const std::int32_t* offsets() const { return offsets_; }
 
   [[nodiscard]] SequenceRows sequences() const {
-    return {samples_, length_, packed_ ? offsets_ : nullptr, lengths_};
+    return {size_.samples, size_.length, size_.packed ? offsets_ : nullptr, lengths_};
   }
 
  private:
   void place_arrays();
 
-  std::int64_t samples_ = 0;
-  std::int64_t length_ = 0;
-  std::int64_t rows_ = 0;
-  std::int64_t useful_tokens_ = 0;
-  bool packed_ = false;
+  BatchSize size_;
   double loss_scale_ = 1;
   HostBuffer staging_;  ///< All arrays, one behind the other.
   DeviceBuffer memory_;

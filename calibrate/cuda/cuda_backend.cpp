@@ -34,6 +34,7 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
       trainer_(model, place.ranks, kWeightSeed),
       group_(place.rank, place.ranks, place.unique_id),
       reducer_(group_),
+      stand_in_shape_(place.stand_in),
       clock_(trainer_.stream(), trainer_.ops().size()),
       attention_(model.attention == AttentionKind::Dense ? "cuBLASLt products and our softmax"
                                                          : "cuDNN"),
@@ -96,14 +97,15 @@ CollectiveTimes CudaBackend::time_all_reduce(Bytes bytes) {
   return {0, seconds_between(begin_, end_)};
 }
 
-TrainedStep CudaBackend::train_step(std::span<const std::int64_t> lengths,
-                                    double loss_scale,
-                                    std::int64_t padded_length) {
+TrainedStep CudaBackend::run_step(std::span<const std::int64_t> lengths,
+                                  double loss_scale,
+                                  std::int64_t padded_length,
+                                  GradientReducer& reducer,
+                                  const BucketMarks& marks) {
   TrainedStep step;
-  reducer_.start_step();
   step.start = clock_seconds();
   const double cpu_start = thread_cpu_seconds();
-  const TrainerStep parts = trainer_.step(lengths, loss_scale, &reducer_, nullptr, padded_length);
+  const TrainerStep parts = trainer_.step(lengths, loss_scale, &reducer, nullptr, padded_length);
   step.end = clock_seconds();
   step.thread_cpu = thread_cpu_seconds() - cpu_start;
   step.data = parts.data;
@@ -112,10 +114,28 @@ TrainedStep CudaBackend::train_step(std::span<const std::int64_t> lengths,
   step.wait = parts.wait;
   step.optimizer = parts.optimizer;
   step.loss = parts.loss;
-  for (const BucketTime& bucket : reducer_.marks().times(trainer_.step_start())) {
+  for (const BucketTime& bucket : marks.times(trainer_.step_start())) {
     step.buckets.push_back({bucket.bytes, bucket.launch, bucket.end});
   }
   return step;
+}
+
+TrainedStep CudaBackend::train_step(std::span<const std::int64_t> lengths,
+                                    double loss_scale,
+                                    std::int64_t padded_length) {
+  reducer_.start_step();
+  return run_step(lengths, loss_scale, padded_length, reducer_, reducer_.marks());
+}
+
+TrainedStep CudaBackend::emulate_step(std::span<const std::int64_t> lengths,
+                                      double loss_scale,
+                                      std::int64_t padded_length,
+                                      std::span<const StandIn> collectives) {
+  if (!stand_in_) {
+    stand_in_.emplace(stand_in_shape_);
+  }
+  stand_in_->start_step(collectives);
+  return run_step(lengths, loss_scale, padded_length, *stand_in_, stand_in_->marks());
 }
 
 void CudaBackend::barrier() {

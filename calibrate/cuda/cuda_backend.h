@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "calibrate/cuda/nccl_group.h"
 #include "calibrate/cuda/nccl_reducer.h"
 #include "calibrate/cuda/op_clock.h"
+#include "calibrate/cuda/stand_in_reducer.h"
 #include "calibrate/cuda/trainer.h"
 
 namespace stepsim::cuda {
@@ -20,6 +22,7 @@ struct RankPlace {
   int rank = 0;
   int ranks = 1;
   std::string unique_id;  ///< Of nccl_unique_id(), the same on all ranks.
+  StandInShape stand_in;  ///< Of emulated ranks.
 };
 
 /// Makes the rank's device the process's, before anything is allocated on it.
@@ -41,10 +44,15 @@ class CudaBackend : public Backend {
   /// Two steps: one with an event behind every op, one with events at whole chunks only, by whose
   /// times the first one's are scaled. Again, a few times at most, while heat holds the clock down.
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
+  void prepare(std::span<const StepBatch> batches) override { trainer_.prepare(batches); }
   [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override;
   [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
                                        double loss_scale,
                                        std::int64_t padded_length) override;
+  [[nodiscard]] TrainedStep emulate_step(std::span<const std::int64_t> lengths,
+                                         double loss_scale,
+                                         std::int64_t padded_length,
+                                         std::span<const StandIn> collectives) override;
   void set_buckets(const std::vector<std::vector<int>>& buckets) override;
   void barrier() override;
   [[nodiscard]] Json description() const override;
@@ -53,6 +61,11 @@ class CudaBackend : public Backend {
  private:
   [[nodiscard]] std::vector<double> time_once(std::span<const std::int64_t> lengths);
   [[nodiscard]] bool throttled() const;
+  [[nodiscard]] TrainedStep run_step(std::span<const std::int64_t> lengths,
+                                     double loss_scale,
+                                     std::int64_t padded_length,
+                                     GradientReducer& reducer,
+                                     const BucketMarks& marks);
 
   DeviceChoice device_;
   DeviceInfo info_;
@@ -60,6 +73,8 @@ class CudaBackend : public Backend {
   Trainer trainer_;
   NcclGroup group_;
   NcclReducer reducer_;
+  StandInShape stand_in_shape_;
+  std::optional<StandInReducer> stand_in_;  ///< Once a step was emulated.
   OpClock clock_;
   std::string attention_;  ///< Which kernels compute the model's attention, for the record.
   Dtype gradient_dtype_;

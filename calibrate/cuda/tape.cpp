@@ -24,8 +24,9 @@ void Tape::fetch_loss() {
 }
 
 double Tape::loss() const {
-  const std::int64_t targets =
-      loss_extent_ == Extent::Samples ? context_.batch.samples() : context_.batch.useful_tokens();
+  const std::int64_t targets = loss_extent_ == Extent::Samples
+                                   ? context_.batch.size().samples
+                                   : context_.batch.size().useful_tokens;
   return static_cast<double>(*fetched_loss_.as<float>()) / static_cast<double>(targets);
 }
 

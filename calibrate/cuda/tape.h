@@ -43,6 +43,9 @@ class Tape : public StepTape<Value> {
   /// Mean cross entropy that was fetched, without the loss scale; the copy must be done.
   [[nodiscard]] double loss() const;
 
+  /// The problem that fused attention solves for a batch of this size.
+  [[nodiscard]] SdpaShape sdpa_shape(const BatchSize& size) const;
+
  private:
   [[nodiscard]] Dtype dtype() const { return stored_as(config().dtype); }
   void initialise(std::size_t parameter, float bound, float center);
@@ -77,6 +80,7 @@ class Tape : public StepTape<Value> {
 
   TapeContext context_;
   std::map<const Value*, HeadCopies> copies_of_;  ///< By score matrix.
+  SdpaShape sdpa_form_;                           ///< Without a batch's size.
   Extent loss_extent_ = Extent::Tokens;
   DeviceBuffer loss_sum_;
   HostBuffer fetched_loss_;

@@ -31,28 +31,6 @@ std::vector<float> rotary_angles(std::int64_t positions, std::int64_t head_dim) 
   return table;
 }
 
-SdpaShape sdpa_shape(const TapeContext& c,
-                     const HeadsOf<Value>& q,
-                     const HeadsOf<Value>& k,
-                     const Value& out) {
-  const TransformerConfig& config = c.config;
-  SdpaShape shape;
-  shape.dtype = config.dtype;
-  shape.samples = c.batch.samples();
-  shape.length = c.batch.length();
-  shape.heads = config.heads;
-  shape.kv_heads = config.kv_heads;
-  shape.head_dim = config.head_dim();
-  shape.causal = config.causal;
-  shape.window = config.window;
-  shape.packed = c.batch.packed();
-  shape.masked = !shape.packed && !config.causal && c.batch.has_padding();
-  shape.q_stride = q.value->width;
-  shape.kv_stride = k.value->width;
-  shape.o_stride = out.width;
-  return shape;
-}
-
 }  // namespace
 
 void Tape::rotary(const Op& op, const Part& q, const Part& k) {
@@ -74,7 +52,7 @@ void Tape::rotary(const Op& op, const Part& q, const Part& k) {
            heads,
            c.config.head_dim(),
            c.batch.positions(),
-           c.batch.rows(),
+           c.batch.size().rows,
            cosine,
            sine,
            inverse);
@@ -92,12 +70,12 @@ void Tape::rotary(const Op& op, const Part& q, const Part& k) {
 DenseAttention Tape::dense_shape() const {
   const Batch& batch = context_.batch;
   DenseAttention shape;
-  shape.samples = batch.samples();
-  shape.length = batch.length();
+  shape.samples = batch.size().samples;
+  shape.length = batch.size().length;
   shape.heads = config().heads;
   shape.kv_heads = config().kv_heads;
   shape.head_dim = config().head_dim();
-  shape.mask.lengths = batch.has_padding() ? batch.lengths() : nullptr;
+  shape.mask.lengths = batch.size().has_padding() ? batch.lengths() : nullptr;
   shape.mask.causal = config().causal;
   shape.mask.window = config().window;
   shape.tf32 = config().dtype == Dtype::Tf32;
@@ -180,22 +158,40 @@ Value& Tape::context(const Op& op, Value& square, const Part& v) {
   return out;
 }
 
+SdpaShape Tape::sdpa_shape(const BatchSize& size) const {
+  SdpaShape shape = sdpa_form_;
+  shape.samples = size.samples;
+  shape.length = size.length;
+  shape.packed = size.packed;
+  shape.masked = !size.packed && !config().causal && size.has_padding();
+  return shape;
+}
+
 Value& Tape::attention(const Op& op, const Part& q, const Part& k, const Part& v) {
   Value& out =
       context_.workspace.make(Extent::Tokens, config().heads * config().head_dim(), dtype());
   Value& statistics = context_.workspace.make(Extent::Padded, config().heads, Dtype::F32);
   const TapeContext& c = context_;
+  sdpa_form_.dtype = config().dtype;
+  sdpa_form_.heads = config().heads;
+  sdpa_form_.kv_heads = config().kv_heads;
+  sdpa_form_.head_dim = config().head_dim();
+  sdpa_form_.causal = config().causal;
+  sdpa_form_.window = config().window;
+  sdpa_form_.q_stride = q.value->width;
+  sdpa_form_.kv_stride = k.value->width;
+  sdpa_form_.o_stride = out.width;
   const auto sequences = [&c] { return SdpaSequences{c.batch.lengths(), c.batch.offsets()}; };
-  on_forward([&c, sequences, q, k, v, &out, &statistics] {
+  on_forward([this, &c, sequences, q, k, v, &out, &statistics] {
     SdpaForward arrays;
     arrays.q = read(q).array;
     arrays.k = read(k).array;
     arrays.v = read(v).array;
     arrays.o = c.workspace.write(out);
     arrays.statistics = static_cast<float*>(c.workspace.write(statistics).data);
-    c.sdpa.forward(c.stream, sdpa_shape(c, q, k, out), sequences(), arrays);
+    c.sdpa.forward(c.stream, sdpa_shape(c.batch.size()), sequences(), arrays);
   });
-  on_backward(op, Pass::Backward, [&c, sequences, q, k, v, &out, &statistics] {
+  on_backward(op, Pass::Backward, [this, &c, sequences, q, k, v, &out, &statistics] {
     SdpaBackward arrays;
     arrays.q = read(q).array;
     arrays.k = read(k).array;
@@ -206,7 +202,7 @@ Value& Tape::attention(const Op& op, const Part& q, const Part& k, const Part& v
     arrays.dq = write_gradient(c, q).array;
     arrays.dk = write_gradient(c, k).array;
     arrays.dv = write_gradient(c, v).array;
-    c.sdpa.backward(c.stream, sdpa_shape(c, q, k, out), sequences(), arrays);
+    c.sdpa.backward(c.stream, sdpa_shape(c.batch.size()), sequences(), arrays);
     c.workspace.release_gradient(out);
   });
   return out;

@@ -46,7 +46,7 @@ Value& Tape::lookup(const Op& op, TokenIndex index) {
                 c.workspace.write(out),
                 c.store.weights(table),
                 index_of(c.batch, index),
-                c.batch.rows(),
+                c.batch.size().rows,
                 out.width);
   });
   on_backward(op, Pass::Backward, [&c, index, table, &out] {
@@ -54,7 +54,7 @@ Value& Tape::lookup(const Op& op, TokenIndex index) {
                      c.store.gradient(table),
                      out.gradient_array(),
                      index_of(c.batch, index),
-                     c.batch.rows(),
+                     c.batch.size().rows,
                      out.width);
     c.workspace.release_gradient(out);
   });
@@ -212,7 +212,7 @@ void Tape::loss(const Op& op, Value& logits) {
     sum_floats(c.stream, loss_sum_.as<float>(), each, c.workspace.rows(logits));
   });
   on_backward(op, Pass::Backward, [&c, targets, by_sample, &logits, &saved] {
-    const std::int64_t count = by_sample ? c.batch.samples() : c.batch.useful_tokens();
+    const std::int64_t count = by_sample ? c.batch.size().samples : c.batch.size().useful_tokens;
     cross_entropy_backward(c.stream,
                            c.workspace.write_gradient(logits).array,
                            logits.array(),

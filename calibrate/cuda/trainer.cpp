@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -195,6 +196,21 @@ void Trainer::set_buckets(const std::vector<std::vector<int>>& buckets) {
 
 void Trainer::seed_data(std::uint64_t seed) {
   state_->random = RandomStream(seed);
+}
+
+void Trainer::prepare(std::span<const StepBatch> batches) {
+  State& s = *state_;
+  if (s.config.attention == AttentionKind::Dense) {
+    return;
+  }
+  std::set<SdpaShape> shapes;
+  for (const StepBatch& batch : batches) {
+    s.check_lengths(batch.lengths, batch.padded_length);
+    const bool packed = s.config.attention == AttentionKind::Varlen;
+    const BatchSize size = batch_size(batch.lengths, batch.padded_length, packed);
+    shapes.insert(s.tape.sdpa_shape(size));
+  }
+  s.sdpa.prepare(std::vector<SdpaShape>(shapes.begin(), shapes.end()));
 }
 
 TrainerStep Trainer::step(std::span<const std::int64_t> lengths,

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "calibrate/backend.h"
 #include "calibrate/cuda/device.h"
 #include "calibrate/cuda/reducer.h"
 #include "costmodel/transformer.h"
@@ -49,6 +50,9 @@ class Trainer {
 
   /// Random token ids of the following steps. Ranks differ in their data, not in their weights.
   void seed_data(std::uint64_t seed);
+
+  /// Builds the plans of fused attention for these batches, on all cores.
+  void prepare(std::span<const StepBatch> batches);
 
   /// One step on random token ids of these lengths: padded to the longest or to `padded_length`
   /// where that is more, or without padding for varlen attention. Returns when the device is done.

@@ -20,13 +20,13 @@ Value& Workspace::make(Extent extent, std::int64_t width, Dtype dtype) {
 std::int64_t Workspace::rows(const Value& value) const {
   switch (value.extent) {
     case Extent::Tokens:
-      return batch_.rows();
+      return batch_.size().rows;
     case Extent::Samples:
-      return batch_.samples();
+      return batch_.size().samples;
     case Extent::Padded:
-      return batch_.samples() * batch_.length();
+      return batch_.size().samples * batch_.size().length;
     case Extent::Scores:
-      return batch_.rows() * batch_.length();
+      return batch_.size().rows * batch_.size().length;
   }
   return 0;
 }

@@ -31,16 +31,17 @@ RunRecord header_of(const Plan& plan, const LiveOptions& options) {
 /// Puts the lines of all ranks together.
 class Collector {
  public:
-  Collector(const std::vector<Plan>& plans, const LiveOptions& options) : ranks_(plans[0].ranks) {
+  Collector(const std::vector<Plan>& plans, const LiveOptions& options)
+      : ranks_(plans[0].ranks),
+        is_emulated_(options.emulated_transfer != nullptr),
+        emulation_(options.emulation) {
     for (const Plan& plan : plans) {
       records_.push_back(header_of(plan, options));
       progress_.steps_total += plan.steps * options.repeats;
     }
   }
 
-  void add(int rank,
-           const std::string& text,
-           const std::function<void(const LiveProgress&)>& on_progress) {
+  void add(const std::string& text, const std::function<void(const LiveProgress&)>& on_progress) {
     if (text.front() == '{') {
       describe(parse_json(text, "a rank's description"));
       return;
@@ -50,8 +51,9 @@ class Collector {
       sentinels_[line.plan].push_back(line.sentinel_ms);
       return;
     }
+    const bool is_first = line.step.rank == 0;
     records_.at(static_cast<std::size_t>(line.plan)).steps.push_back(std::move(line.step));
-    if (rank == 0) {
+    if (is_first) {
       ++progress_.steps_done;
       on_progress(progress_);
     }
@@ -70,17 +72,20 @@ class Collector {
  private:
   void describe(const Json& description) {
     for (RunRecord& record : records_) {
-      record.backend = description.value("collectives", std::string());
+      record.backend = is_emulated_ ? "emulated" : description.value("collectives", std::string());
       record.device = description.value("device", std::string("unknown device"));
       record.versions = description;
+      if (is_emulated_) {
+        record.versions["emulation"] = emulation_;
+      }
     }
   }
 
   [[nodiscard]] std::vector<double> mean_sentinels() const {
     std::vector<double> means;  // By round.
     for (const auto& [round, times] : sentinels_) {
-      if (times.size() == static_cast<std::size_t>(ranks_)) {
-        means.push_back(std::accumulate(times.begin(), times.end(), 0.0) / ranks_);
+      if (times.size() == static_cast<std::size_t>(processes())) {
+        means.push_back(std::accumulate(times.begin(), times.end(), 0.0) / processes());
       }
     }
     return means;
@@ -99,7 +104,11 @@ class Collector {
     });
   }
 
+  [[nodiscard]] int processes() const { return is_emulated_ ? 1 : ranks_; }
+
   int ranks_;
+  bool is_emulated_;
+  Json emulation_;
   std::vector<RunRecord> records_;
   std::map<int, std::vector<double>> sentinels_;  ///< [round] of the ranks, ms.
   LiveProgress progress_;
@@ -120,9 +129,9 @@ void run_live(const std::vector<Plan>& plans,
   Collector collector(plans, options);
   try {
     run_ranks(
-        plans[0].ranks,
+        options.emulated_transfer ? 1 : plans[0].ranks,
         [&](const RankContext& context) { run_live_rank(context, factory, plans, options); },
-        [&](int rank, const std::string& line) { collector.add(rank, line, on_progress); });
+        [&](int /*rank*/, const std::string& line) { collector.add(line, on_progress); });
   } catch (...) {
     records = collector.take();
     throw;

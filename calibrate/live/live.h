@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/live/emulated_ranks.h"
 #include "calibrate/measure.h"
 #include "costmodel/plan_file.h"
 #include "costmodel/run_record.h"
@@ -15,6 +16,9 @@ struct LiveOptions {
   std::vector<std::string> outputs;  ///< Where the caller writes the records.
   int block = 4;    ///< Steps of one plan in a row, before the next plan takes its turn.
   int repeats = 1;  ///< Passes over all plans.
+  /// Not empty: one process plays all ranks in turn (EmulatedRanks), with these transfer times.
+  TransferTime emulated_transfer = nullptr;
+  Json emulation;  ///< What the records say of that.
 };
 
 /// How far a live run is.

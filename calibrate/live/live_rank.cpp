@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <fmt/core.h>
 
+#include "calibrate/live/emulated_ranks.h"
 #include "calibrate/live/schedule.h"
 #include "calibrate/live/step_line.h"
 #include "calibrate/measure_rank.h"
@@ -53,8 +55,19 @@ class LiveRank {
         plans_(plans),
         options_(options),
         backend_(factory(context, plans[0].model, plans[0].initial_buckets)) {
+    if (options.emulated_transfer) {
+      emulated_.emplace(*backend_, plans[0].ranks, options.emulated_transfer);
+    }
+    const int first = emulated_ ? 0 : context.rank();
+    const int end = emulated_ ? plans[0].ranks : first + 1;
     for (const Plan& plan : plans) {
-      batches_.push_back(batches_of(plan, context.rank()));
+      auto& of_step = batches_.emplace_back(static_cast<std::size_t>(plan.steps));
+      for (int rank = first; rank < end; ++rank) {
+        const std::vector<const MicroBatch*> batches = batches_of(plan, rank);
+        for (std::size_t step = 0; step < of_step.size(); ++step) {
+          of_step[step].push_back(batches[step]);
+        }
+      }
     }
   }
 
@@ -74,7 +87,9 @@ class LiveRank {
         for (const Block& block : round) {
           use_buckets(plans_[block.plan].buckets);
           for (int step = block.begin; step < block.end; ++step) {
-            lines_.push_back(format_line(timed_step(block.plan, step, repeat)));
+            for (const LiveLine& line : timed_step(block.plan, step, repeat)) {
+              lines_.push_back(format_line(line));
+            }
           }
         }
         finish_round(round_number++);
@@ -83,24 +98,30 @@ class LiveRank {
   }
 
  private:
-  /// The largest batches once, without communication: a step that grows a buffer is a slow step.
+  /// What takes long is built, and the largest batches run once, without communication: a step that
+  /// builds something or grows a buffer is a slow step.
   void touch_memory() {
-    const MicroBatch* most_tokens = batches_[0][0];
-    const MicroBatch* most_scores = batches_[0][0];
+    std::vector<StepBatch> all;
+    const MicroBatch* most_tokens = batches_[0][0][0];
+    const MicroBatch* most_scores = batches_[0][0][0];
     const auto scores = [](const MicroBatch& batch) {
       const BatchShape shape = batch.shape();
       return shape.padded_tokens() * shape.max_length;
     };
-    for (const auto& batches : batches_) {
-      for (const MicroBatch* batch : batches) {
-        if (batch->shape().padded_tokens() > most_tokens->shape().padded_tokens()) {
-          most_tokens = batch;
-        }
-        if (scores(*batch) > scores(*most_scores)) {
-          most_scores = batch;
+    for (const auto& steps : batches_) {
+      for (const auto& ranks : steps) {
+        for (const MicroBatch* batch : ranks) {
+          all.push_back({batch->attended(), batch->padded_length});
+          if (batch->shape().padded_tokens() > most_tokens->shape().padded_tokens()) {
+            most_tokens = batch;
+          }
+          if (scores(*batch) > scores(*most_scores)) {
+            most_scores = batch;
+          }
         }
       }
     }
+    backend_->prepare(all);
     for (const MicroBatch* batch : {most_tokens, most_scores}) {
       static_cast<void>(backend_->time_step(
           batch->padded_length > 0
@@ -131,25 +152,36 @@ class LiveRank {
     }
   }
 
-  LiveLine timed_step(std::size_t plan, int step, int repeat) {
-    const MicroBatch& batch = *batches_[plan][static_cast<std::size_t>(step)];
-    const TrainedStep trained =
-        backend_->train_step(batch.attended(), batch.loss_scale, batch.padded_length);
+  /// One step of this process's ranks.
+  std::vector<LiveLine> timed_step(std::size_t plan, int step, int repeat) {
+    const auto& batches = batches_[plan][static_cast<std::size_t>(step)];
+    const MicroBatch& first = *batches[0];
+    const std::vector<TrainedStep> trained =
+        emulated_ ? emulated_->train_step(batches)
+                  : std::vector<TrainedStep>{backend_->train_step(
+                        first.attended(), first.loss_scale, first.padded_length)};
+    std::vector<LiveLine> lines;
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+      require_sound(trained[i], plan, *batches[i]);
+      LiveLine& line = lines.emplace_back();
+      line.plan = static_cast<int>(plan);
+      line.step = record_of(batches[i]->shape(), trained[i]);
+      line.step.repeat = repeat;
+      line.step.step = step;
+      line.step.rank = batches[i]->rank;
+    }
+    return lines;
+  }
+
+  void require_sound(const TrainedStep& trained, std::size_t plan, const MicroBatch& batch) const {
     if (!std::isfinite(trained.loss)) {
       throw EnvironmentFault(
           fmt::format("the loss of step {} (policy {}, rank {}) is not a number any more: times "
                       "from here on would be those of a broken model",
-                      step,
+                      batch.step,
                       plans_[plan].policy,
-                      context_.rank()));
+                      batch.rank));
     }
-    LiveLine line;
-    line.plan = static_cast<int>(plan);
-    line.step = record_of(batch.shape(), trained);
-    line.step.repeat = repeat;
-    line.step.step = step;
-    line.step.rank = context_.rank();
-    return line;
   }
 
   void finish_round(int round) {
@@ -172,8 +204,10 @@ class LiveRank {
   const std::vector<Plan>& plans_;
   const LiveOptions& options_;
   std::unique_ptr<Backend> backend_;
-  std::vector<std::vector<const MicroBatch*>> batches_;  ///< [plan][step]
-  std::vector<std::vector<int>> buckets_;                ///< In use since the first step.
+  std::optional<EmulatedRanks> emulated_;
+  /// [plan][step] of this process's ranks.
+  std::vector<std::vector<std::vector<const MicroBatch*>>> batches_;
+  std::vector<std::vector<int>> buckets_;  ///< In use since the first step.
   std::vector<std::string> lines_;
 };
 

@@ -85,9 +85,8 @@ void check_live_plans(const std::vector<Plan>& plans, const std::vector<std::str
                       plans[0].ranks));
     }
     if (plan.optimizer != "adamw") {
-      throw InputError(fmt::format("{}: optimizer '{}'; a live run uses 'adamw'",
-                                   name,
-                                   printable(plan.optimizer)));
+      throw InputError(fmt::format(
+          "{}: optimizer '{}'; a live run uses 'adamw'", name, printable(plan.optimizer)));
     }
     if (plan.steps < 1) {
       throw InputError(fmt::format("{}: it has no steps", name));

@@ -25,6 +25,27 @@ struct FakeMachine {
 
 [[nodiscard]] BackendFactory fake_factory(const FakeMachine& machine);
 
+/// A backend that does nothing, for tests that fill in one function.
+class IdleBackend : public Backend {
+ public:
+  [[nodiscard]] const std::vector<Op>& ops() const override { return ops_; }
+  [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> /*lengths*/) override {
+    return {};
+  }
+  [[nodiscard]] CollectiveTimes time_all_reduce(Bytes /*bytes*/) override { return {}; }
+  [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> /*lengths*/,
+                                       double /*loss_scale*/,
+                                       std::int64_t /*padded_length*/) override {
+    return {};
+  }
+  void set_buckets(const std::vector<std::vector<int>>& /*buckets*/) override {}
+  void barrier() override {}
+  [[nodiscard]] Json description() const override { return {{"device", "idle"}}; }
+
+ private:
+  std::vector<Op> ops_;
+};
+
 /// A small model, and a request to measure it on two fake ranks.
 [[nodiscard]] TransformerConfig small_model();
 [[nodiscard]] MeasureRequest small_request(const std::string& samples_file);

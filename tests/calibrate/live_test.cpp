@@ -249,8 +249,7 @@ TEST_CASE("plans that cannot share a live run are refused with the reason") {
   CHECK(input_error_of({incomplete}) == "a.jsonl: step 1 of rank 1 has no samples");
   Plan momentum = good;
   momentum.optimizer = "sgd";
-  CHECK(input_error_of({momentum}) ==
-        "a.jsonl: optimizer 'sgd'; a live run on the CPU uses 'adamw'");
+  CHECK(input_error_of({momentum}) == "a.jsonl: optimizer 'sgd'; a live run uses 'adamw'");
 }
 
 }  // namespace stepsim

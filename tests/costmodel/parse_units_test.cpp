@@ -30,9 +30,10 @@ TEST_CASE("times need a unit") {
   CHECK(parse_duration("20us") == Duration(20000));
   CHECK(parse_duration("1.5 s") == Duration(1500000000));
   CHECK(parse_duration("100 ns") == Duration(100));
-  CHECK(error_of([] { (void)parse_duration("3"); }) == "'3' has no unit; use ns, us, ms or s");
-  CHECK(error_of([] { (void)parse_duration("3 min"); }) ==
-        "unknown unit 'min'; use ns, us, ms or s");
+  CHECK(parse_duration("5 min") == Duration(300000000000));
+  CHECK(error_of([] { (void)parse_duration("3"); }) == "'3' has no unit; use ns, us, ms, s or min");
+  CHECK(error_of([] { (void)parse_duration("3 h"); }) ==
+        "unknown unit 'h'; use ns, us, ms, s or min");
   CHECK(error_of([] { (void)parse_duration("1e11 s"); }) == "'1e11 s' is beyond 292 years");
 }
 

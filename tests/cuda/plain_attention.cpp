@@ -2,28 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
-#include "tests/cuda/host_array.h"
+#include "tests/gpu/checks.h"
 
 namespace stepsim::cuda {
 namespace {
 
-double rounded(double value, Dtype dtype) {
-  switch (dtype) {
-    case Dtype::Bf16:
-      return __bfloat162float(__double2bfloat16(value));
-    case Dtype::F16:
-      return __half2float(__double2half(value));
-    default:
-      return static_cast<float>(value);
-  }
-}
-
-std::vector<double> random_features(std::int64_t count, Dtype dtype, std::mt19937_64& random) {
-  std::vector<double> features(static_cast<std::size_t>(count));
+std::vector<double> random_features(std::int64_t count, Dtype dtype, std::uint64_t seed) {
+  std::vector<double> features = test::numbers(count, seed);
   for (double& feature : features) {
-    feature = rounded(static_cast<double>(random() >> 11) * 0x1p-52 - 1.0, dtype);
+    feature = test::rounded(dtype, feature);
   }
   return features;
 }
@@ -140,11 +128,10 @@ PlainAttention plain_attention(SdpaShape shape,
     problem.lengths.push_back(useful);
     problem.offsets.push_back(problem.offsets.back() + (shape.packed ? useful : padded));
   }
-  std::mt19937_64 random(seed);
-  problem.q = random_features(problem.rows() * shape.q_stride, shape.dtype, random);
-  problem.k = random_features(problem.rows() * shape.kv_stride, shape.dtype, random);
-  problem.v = random_features(problem.rows() * shape.kv_stride, shape.dtype, random);
-  problem.d_o = random_features(problem.rows() * shape.o_stride, shape.dtype, random);
+  problem.q = random_features(problem.rows() * shape.q_stride, shape.dtype, 4 * seed + 0);
+  problem.k = random_features(problem.rows() * shape.kv_stride, shape.dtype, 4 * seed + 1);
+  problem.v = random_features(problem.rows() * shape.kv_stride, shape.dtype, 4 * seed + 2);
+  problem.d_o = random_features(problem.rows() * shape.o_stride, shape.dtype, 4 * seed + 3);
   return problem;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/cuda/plain_attention.h"
-#include "tests/gpu/device_array.h"
+#include "tests/gpu/checks.h"
 
 namespace stepsim::cuda {
 

@@ -8,20 +8,23 @@
 
 using namespace stepsim;
 using namespace stepsim::cuda;
+using test::DeviceArray;
+using test::DeviceInts;
+using test::stream;
 
 namespace {
 
 /// Arrays of one problem on the device.
 struct DenseArrays {
-  DenseArrays(const Stream& stream, const PlainAttention& problem)
-      : q(stream, problem.shape.dtype, problem.q),
-        k(stream, problem.shape.dtype, problem.k),
-        v(stream, problem.shape.dtype, problem.v),
-        d_o(stream, problem.shape.dtype, problem.d_o),
-        o(stream, problem.shape.dtype, std::vector<double>(problem.d_o.size())),
-        dq(stream, problem.shape.dtype, std::vector<double>(problem.q.size())),
-        dk(stream, problem.shape.dtype, std::vector<double>(problem.k.size())),
-        dv(stream, problem.shape.dtype, std::vector<double>(problem.v.size())) {}
+  explicit DenseArrays(const PlainAttention& problem)
+      : q(problem.shape.dtype, problem.q),
+        k(problem.shape.dtype, problem.k),
+        v(problem.shape.dtype, problem.v),
+        d_o(problem.shape.dtype, problem.d_o),
+        o(problem.shape.dtype, std::vector<double>(problem.d_o.size())),
+        dq(problem.shape.dtype, std::vector<double>(problem.q.size())),
+        dk(problem.shape.dtype, std::vector<double>(problem.k.size())),
+        dv(problem.shape.dtype, std::vector<double>(problem.v.size())) {}
 
   DeviceArray q, k, v, d_o, o, dq, dk, dv;
 };
@@ -39,13 +42,12 @@ DenseAttention dense_of(const PlainAttention& problem, const std::int32_t* lengt
 }
 
 /// o, and dq, dk, dv from d_o. The gradient of padding rows of d_o must be zero.
-void attend_on_device(const Stream& stream,
-                      Gemm& gemm,
+void attend_on_device(Gemm& gemm,
                       const DenseAttention& dense,
                       const SdpaShape& shape,
                       const DenseArrays& arrays) {
-  const auto head_elements = static_cast<std::size_t>(dense.head_elements());
-  const auto score_elements = static_cast<std::size_t>(dense.score_elements());
+  const std::int64_t head_elements = dense.head_elements();
+  const std::int64_t score_elements = dense.score_elements();
   const DeviceArray q_copy(shape.dtype, head_elements);
   const DeviceArray k_copy(shape.dtype, head_elements);
   const DeviceArray v_copy(shape.dtype, head_elements);
@@ -53,22 +55,22 @@ void attend_on_device(const Stream& stream,
   const DeviceArray p(shape.dtype, score_elements);
   const DeviceArray dp(shape.dtype, score_elements);
   const DenseCopies copies{q_copy.array(), k_copy.array(), v_copy.array(), scratch.array()};
-  dense_scores_forward(stream,
+  dense_scores_forward(stream(),
                        gemm,
                        dense,
                        p.array(),
                        copies,
                        {arrays.q.array(), shape.q_stride},
                        {arrays.k.array(), shape.kv_stride});
-  dense_softmax_forward(stream, dense, p.array());
-  dense_context_forward(stream,
+  dense_softmax_forward(stream(), dense, p.array());
+  dense_context_forward(stream(),
                         gemm,
                         dense,
                         {arrays.o.array(), shape.o_stride},
                         copies,
                         p.array(),
                         {arrays.v.array(), shape.kv_stride});
-  dense_context_backward(stream,
+  dense_context_backward(stream(),
                          gemm,
                          dense,
                          dp.array(),
@@ -76,15 +78,14 @@ void attend_on_device(const Stream& stream,
                          {arrays.dv.array(), shape.kv_stride},
                          {arrays.d_o.array(), shape.o_stride},
                          p.array());
-  dense_softmax_backward(stream, dense, dp.array(), p.array());
-  dense_scores_backward(stream,
+  dense_softmax_backward(stream(), dense, dp.array(), p.array());
+  dense_scores_backward(stream(),
                         gemm,
                         dense,
                         dp.array(),
                         copies,
                         {arrays.dq.array(), shape.q_stride},
                         {arrays.dk.array(), shape.kv_stride});
-  stream.synchronize();
 }
 
 /// No loss reads the padding: its gradient is zero.
@@ -103,23 +104,23 @@ void clear_padding(PlainAttention& problem) {
 /// by the error of the exponent; a gradient dp, its sum with p, and the score's gradient; grouped
 /// heads' partial sums; the result. fp32 adds those of the sums.
 double factor_of(const SdpaShape& shape, const PlainResults& expected) {
-  const double u = unit_roundoff(shape.dtype);
+  const double u = test::unit_roundoff(shape.dtype);
   const double sums =
-      static_cast<double>(2 * shape.length + 2 * shape.head_dim) * unit_roundoff(Dtype::F32);
+      static_cast<double>(2 * shape.length + 2 * shape.head_dim) * test::kRoundoff32;
   return (expected.largest_score + 6) * u + sums;
 }
 
-void check(Gemm& gemm, const Stream& stream, SdpaShape kind) {
+void check(Gemm& gemm, SdpaShape kind) {
   PlainAttention problem = plain_attention(
       kind,
       {static_cast<std::int32_t>(kind.length), 1, static_cast<std::int32_t>(kind.length / 2)},
       6);
   clear_padding(problem);
   const SdpaShape& shape = problem.shape;
-  const DenseArrays arrays(stream, problem);
-  const DeviceBuffer lengths = device_integers(stream, problem.lengths);
-  const DenseAttention dense = dense_of(problem, lengths.as<std::int32_t>());
-  attend_on_device(stream, gemm, dense, shape, arrays);
+  const DenseArrays arrays(problem);
+  const DeviceInts lengths(problem.lengths);
+  const DenseAttention dense = dense_of(problem, lengths.data());
+  attend_on_device(gemm, dense, shape, arrays);
   const PlainResults expected = attend(problem);
   const double factor = factor_of(shape, expected);
   const std::int64_t q_width = shape.heads * shape.head_dim;
@@ -129,8 +130,7 @@ void check(Gemm& gemm, const Stream& stream, SdpaShape kind) {
                        const std::vector<double>& sizes,
                        std::int64_t stride,
                        std::int64_t width) {
-    return worst(
-        problem, Compared::Useful, array.read(stream), 0, values, sizes, stride, width, factor);
+    return worst(problem, Compared::Useful, array.read(), 0, values, sizes, stride, width, factor);
   };
   const auto& sizes = expected.sizes;
   CHECK(off(arrays.o, expected.o, sizes.o, shape.o_stride, q_width) <= 1);
@@ -142,7 +142,6 @@ void check(Gemm& gemm, const Stream& stream, SdpaShape kind) {
 }  // namespace
 
 TEST_CASE("unfused attention, forward and backward, of every kind") {
-  const Stream stream;
   Gemm gemm;
   for (const Dtype dtype : {Dtype::F32, Dtype::Bf16, Dtype::F16}) {
     for (const std::int64_t kv_heads : {4, 2, 1}) {
@@ -159,7 +158,7 @@ TEST_CASE("unfused attention, forward and backward, of every kind") {
         CAPTURE(name_of(dtype));
         CAPTURE(kv_heads);
         CAPTURE(options);
-        check(gemm, stream, kind);
+        check(gemm, kind);
       }
     }
   }

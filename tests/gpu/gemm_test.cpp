@@ -1,14 +1,16 @@
 #include "calibrate/cuda/gemm.h"
 
+#include <algorithm>
 #include <cmath>
-#include <random>
 
 #include <doctest/doctest.h>
 
-#include "tests/gpu/device_array.h"
+#include "tests/gpu/checks.h"
 
 using namespace stepsim;
 using namespace stepsim::cuda;
+using test::DeviceArray;
+using test::stream;
 
 namespace {
 
@@ -17,51 +19,46 @@ struct Dtypes {
   Dtype result;
 };
 
-std::vector<double> random_values(std::int64_t count, Dtype dtype, std::mt19937_64& random) {
-  std::vector<double> values(static_cast<std::size_t>(count));
-  std::vector<std::byte> one(8);
-  for (double& value : values) {
-    store({one.data(), dtype}, 0, static_cast<double>(random() >> 11) * 0x1p-52 - 1.0);
-    value = load({one.data(), dtype}, 0);
-  }
-  return values;
+std::int64_t rows_of_a(const GemmCall& call) {
+  return call.transpose_a ? call.k : call.m;
 }
 
-/// A product with its operands on the host.
+std::int64_t rows_of_b(const GemmCall& call) {
+  return call.transpose_b ? call.n : call.k;
+}
+
+/// `gap` unused elements after every row, and 3 gaps after every product of the batch.
+GemmCall with_gaps(GemmCall call, int gap) {
+  call.lda = (call.transpose_a ? call.m : call.k) + gap;
+  call.ldb = (call.transpose_b ? call.k : call.n) + gap;
+  call.ldc = call.n + gap;
+  call.stride_a = rows_of_a(call) * call.lda + 3 * gap;
+  call.stride_b = rows_of_b(call) * call.ldb + 3 * gap;
+  call.stride_c = call.m * call.ldc + 3 * gap;
+  return call;
+}
+
+/// A product and its operands on the device.
 struct Problem {
+  Problem(const GemmCall& shape, Dtypes types)
+      : dtypes(types),
+        call(shape),
+        a(stored(types.operands), test::numbers(call.batch * call.stride_a + call.lda, 1)),
+        b(stored(types.operands), test::numbers(call.batch * call.stride_b + call.ldb, 2)),
+        c(types.result, test::numbers(call.batch * call.stride_c + call.ldc, 3)),
+        bias(types.result, test::numbers(call.n, 4)) {
+    call.tf32 = types.operands == Dtype::Tf32;
+    call.a = a.array();
+    call.b = b.array();
+    call.c = c.array();
+  }
+
+  static Dtype stored(Dtype dtype) { return dtype == Dtype::Tf32 ? Dtype::F32 : dtype; }
+
+  Dtypes dtypes;
   GemmCall call;
-  std::vector<double> a, b, c, bias;
+  DeviceArray a, b, c, bias;
 };
-
-std::int64_t extent(std::int64_t rows, std::int64_t leading, std::int64_t stride, std::int64_t n) {
-  return rows * leading + (n - 1) * stride;
-}
-
-/// `gap` unused elements after every row and 3 after every product of the batch.
-Problem make_problem(
-    std::int64_t m, std::int64_t n, std::int64_t k, GemmCall options, Dtypes dtypes, int gap) {
-  Problem problem{std::move(options), {}, {}, {}, {}};
-  GemmCall& call = problem.call;
-  call.m = m;
-  call.n = n;
-  call.k = k;
-  call.tf32 = dtypes.operands == Dtype::Tf32;
-  const std::int64_t a_rows = call.transpose_a ? k : m;
-  const std::int64_t b_rows = call.transpose_b ? n : k;
-  call.lda = (call.transpose_a ? m : k) + gap;
-  call.ldb = (call.transpose_b ? k : n) + gap;
-  call.ldc = n + gap;
-  call.stride_a = a_rows * call.lda + 3 * gap;
-  call.stride_b = b_rows * call.ldb + 3 * gap;
-  call.stride_c = m * call.ldc + 3 * gap;
-  std::mt19937_64 random(17);
-  const Dtype operands = dtypes.operands == Dtype::Tf32 ? Dtype::F32 : dtypes.operands;
-  problem.a = random_values(extent(a_rows, call.lda, call.stride_a, call.batch), operands, random);
-  problem.b = random_values(extent(b_rows, call.ldb, call.stride_b, call.batch), operands, random);
-  problem.c = random_values(extent(m, call.ldc, call.stride_c, call.batch), dtypes.result, random);
-  problem.bias = random_values(n, dtypes.result, random);
-  return problem;
-}
 
 /// Element (row, column) of a product, and the sum of its terms' magnitudes.
 struct Element {
@@ -73,8 +70,7 @@ struct Element {
   }
 };
 
-Element product_at(
-    const Problem& problem, bool biased, std::int64_t i, std::int64_t row, std::int64_t column) {
+Element product_at(const Problem& problem, std::int64_t i, std::int64_t row, std::int64_t column) {
   const GemmCall& call = problem.call;
   Element element;
   for (std::int64_t k = 0; k < call.k; ++k) {
@@ -82,50 +78,43 @@ Element product_at(
     const std::int64_t b = call.transpose_b ? column * call.ldb + k : k * call.ldb + column;
     element.add(problem.a[i * call.stride_a + a] * problem.b[i * call.stride_b + b]);
   }
-  element.add(call.beta * problem.c[i * call.stride_c + row * call.ldc + column]);
-  element.add(biased ? problem.bias[column] : 0.0);
+  if (call.beta != 0) {
+    element.add(call.beta * problem.c[i * call.stride_c + row * call.ldc + column]);
+  }
+  if (call.bias.data != nullptr) {
+    element.add(problem.bias[column]);
+  }
   return element;
 }
 
-/// Roundings: one of each operand through TF32, one of each addition in fp32, two of the result
-/// (a kernel may round once before it adds C).
-double bound(const Problem& problem, Dtypes dtypes, const Element& element) {
-  const double operands =
-      dtypes.operands == Dtype::Tf32 ? 4 * unit_roundoff(Dtype::Tf32) : 0.0;  // May truncate.
-  const double sums = static_cast<double>(problem.call.k + 2) * unit_roundoff(Dtype::F32);
-  return (operands + sums) * element.size + 2 * unit_roundoff(dtypes.result) * element.size;
+/// Of the sum of magnitudes: one rounding of each operand to TF32 (or a truncation, twice that),
+/// one of each addition in fp32, two of the result (a kernel may round before it adds C).
+double bound(const Problem& problem, const Element& element) {
+  constexpr double kTruncatedToTf32 = 0x1p-10;
+  const double operands = problem.call.tf32 ? 2 * kTruncatedToTf32 : 0.0;
+  const double sums = static_cast<double>(problem.call.k + 2) * test::kRoundoff32;
+  return (operands + sums + 2 * test::unit_roundoff(problem.dtypes.result)) * element.size;
 }
 
-void check(Gemm& gemm, const Stream& stream, Problem& problem, Dtypes dtypes, bool biased) {
-  const Dtype operands = dtypes.operands == Dtype::Tf32 ? Dtype::F32 : dtypes.operands;
-  const DeviceArray a(stream, operands, problem.a);
-  const DeviceArray b(stream, operands, problem.b);
-  const DeviceArray c(stream, dtypes.result, problem.c);
-  const DeviceArray bias(stream, dtypes.result, problem.bias);
-  GemmCall& call = problem.call;
-  call.a = a.array();
-  call.b = b.array();
-  call.c = c.array();
-  if (biased) {
-    call.bias = bias.array();
-  }
-  gemm.run(stream, call);
-  std::vector<double> result = c.read(stream);
+void check(Gemm& gemm, const Problem& problem) {
+  const GemmCall& call = problem.call;
+  gemm.run(stream(), call);
+  std::vector<double> result = problem.c.read();
   double worst = 0;  // In bounds.
   for (std::int64_t i = 0; i < call.batch; ++i) {
     for (std::int64_t row = 0; row < call.m; ++row) {
       for (std::int64_t column = 0; column < call.n; ++column) {
-        const auto at = static_cast<std::size_t>(i * call.stride_c + row * call.ldc + column);
-        const Element expected = product_at(problem, biased, i, row, column);
-        const double apart =
-            std::abs(result[at] - expected.value) / bound(problem, dtypes, expected);
+        const std::int64_t at = i * call.stride_c + row * call.ldc + column;
+        const Element expected = product_at(problem, i, row, column);
+        double& value = result[static_cast<std::size_t>(at)];
+        const double apart = std::abs(value - expected.value) / bound(problem, expected);
         worst = std::isnan(apart) ? INFINITY : std::max(worst, apart);
-        result[at] = problem.c[at];
+        value = problem.c[at];
       }
     }
   }
   CHECK(worst <= 1);
-  CHECK(result == problem.c);  // Nothing between the rows was touched.
+  CHECK(result == problem.c.values());  // Nothing between the rows was touched.
 }
 
 constexpr Dtypes kDtypes[] = {{Dtype::F32, Dtype::F32},
@@ -138,7 +127,6 @@ constexpr Dtypes kDtypes[] = {{Dtype::F32, Dtype::F32},
 }  // namespace
 
 TEST_CASE("products in every dtype, layout and epilogue") {
-  const Stream stream;
   Gemm gemm;
   const std::int64_t sizes[][3] = {{1, 8, 16}, {40, 24, 56}, {33, 17, 65}, {130, 72, 256}};
   for (const auto& [m, n, k] : sizes) {
@@ -146,18 +134,23 @@ TEST_CASE("products in every dtype, layout and epilogue") {
       for (int layout = 0; layout < 4; ++layout) {
         for (int option = 0; option < 4; ++option) {
           GemmCall call;
+          call.m = m;
+          call.n = n;
+          call.k = k;
           call.transpose_a = layout % 2 == 1;
           call.transpose_b = layout / 2 == 1;
           call.beta = option % 2 == 1 ? 1.0F : 0.0F;
           call.batch = option == 3 ? 3 : 1;
-          const bool biased = option == 2;
-          Problem problem = make_problem(m, n, k, call, dtypes, option == 0 ? 0 : 8);
+          Problem problem(with_gaps(call, option == 0 ? 0 : 8), dtypes);
+          if (option == 2) {
+            problem.call.bias = problem.bias.array();
+          }
           CAPTURE(m);
           CAPTURE(name_of(dtypes.operands));
           CAPTURE(name_of(dtypes.result));
           CAPTURE(layout);
           CAPTURE(option);
-          check(gemm, stream, problem, dtypes, biased);
+          check(gemm, problem);
         }
       }
     }
@@ -165,19 +158,14 @@ TEST_CASE("products in every dtype, layout and epilogue") {
 }
 
 TEST_CASE("what a beta of 0 overwrites is not read") {
-  const Stream stream;
   Gemm gemm;
-  const Dtypes dtypes{Dtype::F32, Dtype::F32};
-  Problem problem = make_problem(16, 16, 16, {}, dtypes, 0);
-  const std::vector<double> nothing(problem.c.size(), NAN);
-  const DeviceArray a(stream, Dtype::F32, problem.a);
-  const DeviceArray b(stream, Dtype::F32, problem.b);
-  const DeviceArray c(stream, Dtype::F32, nothing);
-  problem.call.a = a.array();
-  problem.call.b = b.array();
-  problem.call.c = c.array();
-  gemm.run(stream, problem.call);
-  for (const double value : c.read(stream)) {
+  GemmCall call;
+  call.m = call.n = call.k = 16;
+  Problem problem(with_gaps(call, 0), {Dtype::F32, Dtype::F32});
+  const DeviceArray nothing(Dtype::F32, 16 * 16);  // Not-a-number.
+  problem.call.c = nothing.array();
+  gemm.run(stream(), problem.call);
+  for (const double value : nothing.read()) {
     CHECK(std::isfinite(value));
   }
 }

@@ -9,6 +9,10 @@
 
 using namespace stepsim;
 using namespace stepsim::cuda;
+using test::DeviceArray;
+using test::DeviceInts;
+using test::emulated;
+using test::stream;
 
 namespace {
 
@@ -47,7 +51,7 @@ class FusedRows {
 /// approximate functions.
 double statistic_bound(const SdpaShape& shape) {
   const auto dim = static_cast<double>(shape.head_dim);
-  return (dim + 8) * unit_roundoff(Dtype::F32) * std::max(8.0, std::sqrt(dim));
+  return (dim + 8) * test::kRoundoff32 * std::max(8.0, std::sqrt(dim));
 }
 
 void check_statistics(const PlainAttention& problem,
@@ -76,26 +80,24 @@ void check_statistics(const PlainAttention& problem,
 /// Each term is rounded once to 16 bits (a probability, or a score's gradient), gradients of
 /// grouped heads once more, and the result once; half a rounding is left for fp32 sums and
 /// approximate exponentials.
-void check(Sdpa& sdpa, const Stream& stream, const PlainAttention& problem) {
+void check(Sdpa& sdpa, const PlainAttention& problem) {
   const SdpaShape& shape = problem.shape;
   const FusedRows fused(problem);
   const auto o_size = problem.d_o.size();
-  const DeviceArray qkv(stream, shape.dtype, fused.join(problem));
-  const DeviceArray d_o(stream, shape.dtype, problem.d_o);
-  const DeviceArray o(stream, shape.dtype, std::vector<double>(o_size));
-  const DeviceArray dqkv(stream, shape.dtype, std::vector<double>(fused.size()));
-  const DeviceArray statistics(
-      Dtype::F32, static_cast<std::size_t>(shape.samples * shape.heads * shape.length));
-  const DeviceBuffer lengths = device_integers(stream, problem.lengths);
-  const DeviceBuffer offsets = device_integers(stream, problem.offsets);
-  const SdpaSequences sequences{
-      .lengths = shape.masked || shape.packed ? lengths.as<std::int32_t>() : nullptr,
-      .offsets = shape.packed ? offsets.as<std::int32_t>() : nullptr};
-  auto* const saved = static_cast<float*>(statistics.array().data);
+  const DeviceArray qkv(shape.dtype, fused.join(problem));
+  const DeviceArray d_o(shape.dtype, problem.d_o);
+  const DeviceArray o(shape.dtype, std::vector<double>(o_size));
+  const DeviceArray dqkv(shape.dtype, std::vector<double>(fused.size()));
+  const DeviceArray statistics(Dtype::F32, shape.samples * shape.heads * shape.length);
+  const DeviceInts lengths(problem.lengths);
+  const DeviceInts offsets(problem.offsets);
+  const SdpaSequences sequences{.lengths = shape.masked || shape.packed ? lengths.data() : nullptr,
+                                .offsets = shape.packed ? offsets.data() : nullptr};
+  float* const saved = statistics.floats();
   const Array q = qkv.array();
   const Array dq = dqkv.array();
-  sdpa.forward(stream, shape, sequences, {q, q.at(fused.k()), q.at(fused.v()), o.array(), saved});
-  sdpa.backward(stream,
+  sdpa.forward(stream(), shape, sequences, {q, q.at(fused.k()), q.at(fused.v()), o.array(), saved});
+  sdpa.backward(stream(),
                 shape,
                 sequences,
                 {q,
@@ -108,19 +110,19 @@ void check(Sdpa& sdpa, const Stream& stream, const PlainAttention& problem) {
                  dq.at(fused.k()),
                  dq.at(fused.v())});
   const PlainResults expected = attend(problem);
-  const double u = unit_roundoff(shape.dtype);
+  const double u = test::unit_roundoff(shape.dtype);
   const std::int64_t kv_width = shape.kv_heads * shape.head_dim;
-  check_statistics(problem, expected, statistics.read(stream));
+  check_statistics(problem, expected, statistics.read());
   CHECK(worst(problem,
               Compared::Stored,
-              o.read(stream),
+              o.read(),
               0,
               expected.o,
               expected.sizes.o,
               shape.o_stride,
               fused.k(),
               2.5 * u) <= 1);
-  const std::vector<double> gradients = dqkv.read(stream);
+  const std::vector<double> gradients = dqkv.read();
   const std::int64_t stride = shape.q_stride;
   CHECK(worst(problem,
               Compared::Stored,
@@ -151,14 +153,9 @@ void check(Sdpa& sdpa, const Stream& stream, const PlainAttention& problem) {
               3.5 * u) <= 1);
 }
 
-bool emulated() {
-  return cudnn_version() == "emulated";
-}
-
 }  // namespace
 
 TEST_CASE("fused attention, forward and backward, of every kind") {
-  const Stream stream;
   Sdpa sdpa;
   const std::int64_t length = emulated() ? 19 : 200;
   for (const Dtype dtype : {Dtype::Bf16, Dtype::F16}) {
@@ -181,7 +178,7 @@ TEST_CASE("fused attention, forward and backward, of every kind") {
             CAPTURE(causal);
             CAPTURE(window);
             CAPTURE(padding);
-            check(sdpa, stream, plain_attention(kind, {longest, 1, longest / 2}, 3));
+            check(sdpa, plain_attention(kind, {longest, 1, longest / 2}, 3));
           }
         }
       }
@@ -190,7 +187,6 @@ TEST_CASE("fused attention, forward and backward, of every kind") {
 }
 
 TEST_CASE("fused attention over head dimensions") {
-  const Stream stream;
   Sdpa sdpa;
   for (const std::int64_t head_dim : {8, 40, 80, 128}) {
     SdpaShape kind{.dtype = Dtype::Bf16,
@@ -201,7 +197,7 @@ TEST_CASE("fused attention over head dimensions") {
                    .head_dim = head_dim};
     kind.causal = true;
     CAPTURE(head_dim);
-    check(sdpa, stream, plain_attention(kind, {}, 4));
+    check(sdpa, plain_attention(kind, {}, 4));
   }
 }
 

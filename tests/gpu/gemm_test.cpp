@@ -1,6 +1,7 @@
 #include "calibrate/cuda/gemm.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -128,15 +129,16 @@ constexpr Dtypes kDtypes[] = {{Dtype::F32, Dtype::F32},
 
 TEST_CASE("products in every dtype, layout and epilogue") {
   Gemm gemm;
-  const std::int64_t sizes[][3] = {{1, 8, 16}, {40, 24, 56}, {33, 17, 65}, {130, 72, 256}};
-  for (const auto& [m, n, k] : sizes) {
+  const std::array<std::int64_t, 3> sizes[] = {
+      {1, 8, 16}, {40, 24, 56}, {33, 17, 65}, {130, 72, 256}};
+  for (const auto& size : sizes) {
     for (const Dtypes dtypes : kDtypes) {
       for (int layout = 0; layout < 4; ++layout) {
         for (int option = 0; option < 4; ++option) {
           GemmCall call;
-          call.m = m;
-          call.n = n;
-          call.k = k;
+          call.m = size[0];
+          call.n = size[1];
+          call.k = size[2];
           call.transpose_a = layout % 2 == 1;
           call.transpose_b = layout / 2 == 1;
           call.beta = option % 2 == 1 ? 1.0F : 0.0F;
@@ -145,7 +147,7 @@ TEST_CASE("products in every dtype, layout and epilogue") {
           if (option == 2) {
             problem.call.bias = problem.bias.array();
           }
-          CAPTURE(m);
+          CAPTURE(call.m);
           CAPTURE(name_of(dtypes.operands));
           CAPTURE(name_of(dtypes.result));
           CAPTURE(layout);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "calibrate/cuda/sdpa_graph.h"
 #include "costmodel/input_error.h"
 #include "tests/gpu/attention_check.h"
 
@@ -153,52 +154,76 @@ void check(Sdpa& sdpa, const PlainAttention& problem) {
               3.5 * u) <= 1);
 }
 
-}  // namespace
-
-TEST_CASE("fused attention, forward and backward, of every kind") {
-  Sdpa sdpa;
-  const std::int64_t length = emulated() ? 19 : 200;
+/// Dtypes, grouped heads, masks and paddings, in all combinations.
+std::vector<SdpaShape> kinds(std::int64_t length) {
+  std::vector<SdpaShape> shapes;
   for (const Dtype dtype : {Dtype::Bf16, Dtype::F16}) {
     for (const std::int64_t kv_heads : {4, 2, 1}) {
-      for (const bool causal : {false, true}) {
-        for (const std::int64_t window : {std::int64_t{0}, length / 4}) {
-          for (int padding = 0; padding < 3; ++padding) {
-            SdpaShape kind{.dtype = dtype,
-                           .samples = 3,
-                           .length = length,
-                           .heads = 4,
-                           .kv_heads = kv_heads,
-                           .head_dim = 64};
-            kind.causal = causal;
-            kind.window = window;
-            kind.masked = padding == 1;
-            kind.packed = padding == 2;
-            const auto longest = static_cast<std::int32_t>(length);
-            CAPTURE(kv_heads);
-            CAPTURE(causal);
-            CAPTURE(window);
-            CAPTURE(padding);
-            check(sdpa, plain_attention(kind, {longest, 1, longest / 2}, 3));
-          }
+      for (int visible = 0; visible < 4; ++visible) {
+        for (int padding = 0; padding < 3; ++padding) {
+          SdpaShape shape;
+          shape.dtype = dtype;
+          shape.samples = 3;
+          shape.length = length;
+          shape.heads = 4;
+          shape.kv_heads = kv_heads;
+          shape.head_dim = 64;
+          shape.causal = visible % 2 == 1;
+          shape.window = visible / 2 == 1 ? length / 4 : 0;
+          shape.masked = padding == 1;
+          shape.packed = padding == 2;
+          shapes.push_back(shape);
         }
       }
     }
   }
+  return shapes;
 }
 
-TEST_CASE("fused attention over head dimensions") {
-  Sdpa sdpa;
+/// Head dimensions, and a length of many tiles.
+std::vector<SdpaShape> sizes() {
+  std::vector<SdpaShape> shapes;
   for (const std::int64_t head_dim : {8, 40, 80, 128}) {
-    SdpaShape kind{.dtype = Dtype::Bf16,
-                   .samples = 2,
-                   .length = emulated() ? 9 : 130,
-                   .heads = 2,
-                   .kv_heads = 2,
-                   .head_dim = head_dim};
-    kind.causal = true;
-    CAPTURE(head_dim);
-    check(sdpa, plain_attention(kind, {}, 4));
+    SdpaShape shape;
+    shape.samples = 2;
+    shape.length = emulated() ? 9 : 130;
+    shape.heads = 2;
+    shape.kv_heads = 2;
+    shape.head_dim = head_dim;
+    shape.causal = true;
+    shapes.push_back(shape);
   }
+  if (!emulated()) {
+    shapes.back().length = 1100;
+  }
+  return shapes;
+}
+
+/// Compiles the kernels of all shapes side by side, then checks them.
+void check_all(const std::vector<SdpaShape>& shapes) {
+  std::vector<PlainAttention> problems;
+  std::vector<SdpaShape> with_strides;
+  for (const SdpaShape& shape : shapes) {
+    const auto longest = static_cast<std::int32_t>(shape.length);
+    problems.push_back(plain_attention(shape, {longest, 1, longest / 2}, 3));
+    with_strides.push_back(problems.back().shape);
+  }
+  Sdpa sdpa;
+  sdpa.prepare(with_strides);
+  for (const PlainAttention& problem : problems) {
+    CAPTURE(describe(problem.shape));
+    check(sdpa, problem);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("fused attention, forward and backward, of every kind") {
+  check_all(kinds(emulated() ? 19 : 200));
+}
+
+TEST_CASE("fused attention over head dimensions and lengths") {
+  check_all(sizes());
 }
 
 TEST_CASE("shapes without a fused kernel are refused by name") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/ratio_form.h"
@@ -155,8 +156,8 @@ std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
     }
     return candidates;
   }
-  // A device works in tiles: sizes next to each other stand on either side of a step, and their mean
-  // on neither. On a CPU they differ by noise.
+  // A device works in tiles: sizes next to each other stand on either side of a step, and their
+  // mean on neither. On a CPU they differ by noise.
   candidates.push_back({CostForm::Table, {}, processors > 0});
   if (op.rows == Rows::Samples) {
     candidates.push_back({CostForm::Features, {"1", "samples"}});
@@ -216,6 +217,29 @@ std::vector<std::pair<double, double>> make_knots(std::vector<std::pair<double, 
     knots = merge_close(distinct, close);
   }
   return knots;
+}
+
+std::vector<std::pair<double, double>> prune_knots(
+    const std::vector<std::pair<double, double>>& knots, double tolerance) {
+  Knots kept = {knots.front()};
+  std::size_t start = 0;
+  for (std::size_t end = 2; end < knots.size(); ++end) {
+    const Knots line = {knots[start], knots[end]};
+    const bool straight =
+        std::all_of(knots.begin() + static_cast<std::ptrdiff_t>(start) + 1,
+                    knots.begin() + static_cast<std::ptrdiff_t>(end),
+                    [&](const auto& knot) {
+                      return std::abs(interpolate(line, knot.first) / knot.second - 1) < tolerance;
+                    });
+    if (!straight) {
+      start = end - 1;
+      kept.push_back(knots[start]);
+    }
+  }
+  if (knots.size() > 1) {
+    kept.push_back(knots.back());
+  }
+  return kept;
 }
 
 OpCost fit_form(const Candidate& candidate, const Op& op, std::span<const SeriesPoint> points) {

@@ -53,4 +53,9 @@ void make_monotone(std::vector<std::pair<double, double>>* knots);
 [[nodiscard]] std::vector<std::pair<double, double>> make_knots(
     std::vector<std::pair<double, double>> pairs);
 
+/// Leaves out the knots that the line between those kept gives to a fraction `tolerance` of their
+/// value; the first and last stay. Not empty.
+[[nodiscard]] std::vector<std::pair<double, double>> prune_knots(
+    const std::vector<std::pair<double, double>>& knots, double tolerance);
+
 }  // namespace stepsim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "calibrate/fit/forms.h"
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/smoother.h"
 #include "costmodel/op_cost.h"
@@ -75,29 +76,6 @@ std::vector<double> knot_places(const std::vector<double>& x, std::int64_t step)
   return places;
 }
 
-/// Leaves out knots that the line between those kept gives to kPrune of their value.
-Knots pruned(const Knots& knots) {
-  Knots kept = {knots.front()};
-  std::size_t start = 0;
-  for (std::size_t end = 2; end < knots.size(); ++end) {
-    const Knots line = {knots[start], knots[end]};
-    const bool straight =
-        std::all_of(knots.begin() + static_cast<std::ptrdiff_t>(start) + 1,
-                    knots.begin() + static_cast<std::ptrdiff_t>(end),
-                    [&line](const auto& knot) {
-                      return std::abs(interpolate(line, knot.first) / knot.second - 1) < kPrune;
-                    });
-    if (!straight) {
-      start = end - 1;
-      kept.push_back(knots[start]);
-    }
-  }
-  if (knots.size() > 1) {
-    kept.push_back(knots.back());
-  }
-  return kept;
-}
-
 }  // namespace
 
 void fit_ratio_form(const std::vector<std::string>& features,
@@ -132,7 +110,7 @@ void fit_ratio_form(const std::vector<std::string>& features,
       ++count;
     }
   }
-  cost->knots = pruned(knots);
+  cost->knots = prune_knots(knots, kPrune);
   cost->knots.emplace_back(x.back() + 1, upper / count);
 }
 

@@ -403,6 +403,18 @@ TEST_CASE("a class with one series of few points gets no general entry") {
   CHECK(fit_general(make_series(samples)).size() == 1);
 }
 
+TEST_CASE("knots that the others give are left out, to a tolerance") {
+  using Knots = std::vector<std::pair<double, double>>;
+  const Knots knots = {{0, 1}, {1, 2}, {2, 3.01}, {3, 4}, {4, 3}};
+  CHECK(prune_knots(knots, 0.01) == Knots{{0, 1}, {3, 4}, {4, 3}});
+  CHECK(prune_knots(knots, 0.001) == knots);
+  CHECK(prune_knots({{1, 2}}, 0.1) == Knots{{1, 2}});
+  const Knots dense = prune_knots(knots, 0.01);
+  for (const auto& [x, value] : knots) {
+    CHECK(interpolate(dense, x) == doctest::Approx(value).epsilon(0.01));
+  }
+}
+
 TEST_CASE("a device's table keeps both sides of a step, a CPU's smooths neighbours") {
   Op op = gemm(144, 48);
   std::vector<SeriesPoint> points;

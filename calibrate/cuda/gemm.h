@@ -31,9 +31,11 @@ struct GemmCall {
   ConstArray bias;  ///< [n], of C's dtype, added to every row; null data = none.
 };
 
-/// Matrix products by cuBLASLt on the current device, with fp32 accumulation. Plans (layouts and
-/// the first heuristic result) are kept by shape. One thread and one stream at a time. Source of
-/// the layouts: cublasLt is column-major; a row-major R x C matrix is a column-major C x R one.
+/// Matrix products by cuBLASLt on the current device, with fp32 accumulation; a product
+/// that is split along k may add its parts in the dtype of c, as PyTorch's defaults let it. Plans
+/// (layouts and the first heuristic result) are kept by shape. One thread and one stream at a time.
+/// Source of the layouts: cublasLt is column-major; a row-major R x C matrix is a column-major C x
+/// R one.
 class Gemm {
  public:
   /// `workspace_bytes` changes which kernels are chosen; 0 = PyTorch's default for the device: 32

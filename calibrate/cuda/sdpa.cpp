@@ -115,11 +115,28 @@ void execute(const Library& library,
               "cudnnBackendExecute");
 }
 
+/// work(0) … work(count - 1) on all cores.
+template <typename Work>
+void in_threads(std::size_t count, const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      work(i);
+    }
+  };
+  std::vector<std::jthread> threads;
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  for (std::size_t i = 1; i < std::min(cores, count); ++i) {
+    threads.emplace_back(take);
+  }
+  take();
+}
+
 }  // namespace
 
 struct Sdpa::State {
-  std::optional<Library> library;  ///< Made when first needed.
-  std::map<SdpaShape, SdpaPasses> passes;
+  std::optional<Library> library;          ///< Made when first needed.
+  std::map<SdpaShape, SdpaPasses> passes;  ///< By compiled shape.
   DeviceBuffer workspace;
 
   const Library& loaded() {
@@ -128,12 +145,14 @@ struct Sdpa::State {
     }
     return *library;
   }
+  /// Compiled shapes of these that are not there yet, each once.
+  [[nodiscard]] std::vector<SdpaShape> missing(std::span<const SdpaShape> shapes) const;
   void prepare(std::span<const SdpaShape> shapes);
-  const SdpaPasses& passes_of(const SdpaShape& shape) {
-    if (!passes.contains(shape)) {
-      prepare({&shape, 1});
+  const SdpaPasses& passes_of(const SdpaShape& compiled) {
+    if (!passes.contains(compiled)) {
+      prepare({&compiled, 1});
     }
-    return passes.at(shape);
+    return passes.at(compiled);
   }
   void run(const Stream& stream,
            const SdpaShape& shape,
@@ -142,41 +161,38 @@ struct Sdpa::State {
            Bindings& bindings);
 };
 
+std::vector<SdpaShape> Sdpa::State::missing(std::span<const SdpaShape> shapes) const {
+  std::vector<SdpaShape> result;
+  for (const SdpaShape& shape : shapes) {
+    const SdpaShape compiled = compiled_shape(shape);
+    if (!passes.contains(compiled)) {
+      result.push_back(compiled);
+    }
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
 /// Compiles in threads, which share nothing but the device's description.
 void Sdpa::State::prepare(std::span<const SdpaShape> shapes) {
   const Library& cudnn = loaded();
-  std::vector<SdpaShape> missing;
-  for (const SdpaShape& shape : shapes) {
-    if (!passes.contains(shape)) {
-      missing.push_back(shape);
-    }
-  }
-  std::vector<std::optional<SdpaPasses>> built(missing.size());
-  std::vector<std::exception_ptr> faults(missing.size());
+  const std::vector<SdpaShape> wanted = missing(shapes);
+  std::vector<std::optional<SdpaPasses>> built(wanted.size());
+  std::vector<std::exception_ptr> faults(wanted.size());
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < missing.size(); i = next++) {
-      try {
-        use_device(device);
-        built[i].emplace(sdpa_passes(missing[i], cudnn.device));
-      } catch (...) {
-        faults[i] = std::current_exception();
-      }
+  in_threads(wanted.size(), [&](std::size_t i) {
+    try {
+      use_device(device);
+      built[i].emplace(sdpa_passes(wanted[i], cudnn.device));
+    } catch (...) {
+      faults[i] = std::current_exception();
     }
-  };
-  {
-    std::vector<std::jthread> threads;
-    const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-    for (std::size_t i = 1; i < std::min(cores, missing.size()); ++i) {
-      threads.emplace_back(work);
-    }
-    work();
-  }
-  for (std::size_t i = 0; i < missing.size(); ++i) {
+  });
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (built[i]) {
-      passes.emplace(missing[i], std::move(*built[i]));
+      passes.emplace(wanted[i], std::move(*built[i]));
     }
   }
   for (const std::exception_ptr& fault : faults) {
@@ -191,8 +207,9 @@ void Sdpa::State::run(const Stream& stream,
                       const SdpaSequences& sequences,
                       bool is_forward,
                       Bindings& bindings) {
-  const SdpaPasses& both = passes_of(shape);
-  const Scratch scratch = scratch_of(shape, both);
+  const SdpaShape compiled = compiled_shape(shape);
+  const SdpaPasses& both = passes_of(compiled);
+  const Scratch scratch = scratch_of(compiled, both);
   workspace.reserve(static_cast<std::size_t>(scratch.bytes));
   auto* const base = workspace.as<std::byte>();
   bindings[GraphRole::SoftmaxSum] = base + scratch.softmax_sum;
@@ -221,7 +238,7 @@ Sdpa::Sdpa() : state_(std::make_unique<State>()) {}
 Sdpa::~Sdpa() = default;
 
 void Sdpa::prepare(const SdpaShape& shape) {
-  state_->passes_of(shape);
+  state_->prepare({&shape, 1});
 }
 
 void Sdpa::prepare(std::span<const SdpaShape> shapes) {

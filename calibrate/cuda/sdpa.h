@@ -59,7 +59,7 @@ class Sdpa {
   /// shape (head_dim that is no multiple of 8, fp32, …).
   void prepare(const SdpaShape& shape);
   /// The same for many shapes on all cores: about 0.6 s of a core for each. What could be built
-  /// stays when it raises the first shape's fault.
+  /// stays when it raises a shape's fault.
   void prepare(std::span<const SdpaShape> shapes);
   void forward(const Stream& stream,
                const SdpaShape& shape,

@@ -42,6 +42,14 @@ SdpaPass make_pass(const SdpaGraph& graph, const SdpaShape& shape, const CudnnDe
 
 }  // namespace
 
+SdpaShape compiled_shape(SdpaShape shape) {
+  constexpr std::int64_t kTile = 64;
+  if (shape.packed) {
+    shape.length = (shape.length + kTile - 1) / kTile * kTile;
+  }
+  return shape;
+}
+
 SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnDescriptor& device) {
   if (shape.dtype != Dtype::Bf16 && shape.dtype != Dtype::F16) {
     throw no_kernel(shape);

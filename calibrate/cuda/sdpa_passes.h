@@ -22,6 +22,11 @@ struct SdpaPasses {
   SdpaPass backward;
 };
 
+/// The shape whose kernels serve `shape`. The longest packed sequence is rounded up to 64 tokens,
+/// so that batches share kernels: packed arrays do not depend on it, and the number of tiles of 64
+/// or 128 rows stays the same.
+[[nodiscard]] SdpaShape compiled_shape(SdpaShape shape);
+
 /// Compiles both directions. Raises EnvironmentFault, naming the shape: cuDNN has no kernel for it,
 /// or could not compile one.
 [[nodiscard]] SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnDescriptor& device);

@@ -193,3 +193,14 @@ TEST_CASE("shapes that cuDNN has no kernel for are refused by name, before anyth
                        doctest::Contains("no fused attention kernel for f32"),
                        EnvironmentFault);
 }
+
+TEST_CASE("packed batches share kernels up to 64 tokens apart") {
+  SdpaShape shape = shape_of(65, 64);
+  CHECK(compiled_shape(shape) == shape);
+  shape.packed = true;
+  CHECK(compiled_shape(shape).length == 128);
+  shape.length = 128;
+  CHECK(compiled_shape(shape) == shape);
+  shape.length = 129;
+  CHECK(compiled_shape(shape).length == 192);
+}

@@ -9,17 +9,19 @@
 #include <vector>
 
 #include "costmodel/batch_shape.h"
+#include "costmodel/collective_cost.h"
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
 #include "costmodel/transformer.h"
 
 namespace stepsim {
 
-/// One rank's part in one collective, in seconds on a clock that all ranks of the host share
-/// (CLOCK_MONOTONIC).
+/// One rank's part in a collective, or in several back to back. Seconds on a clock that all ranks
+/// of the host share (CLOCK_MONOTONIC); where they do not share one, the arrival is 0 and the end
+/// what this rank's own clock took.
 struct CollectiveTimes {
-  double arrival = 0;  ///< Just before the call.
-  double end = 0;      ///< The result is in place on this rank.
+  double arrival = 0;  ///< Just before the first call.
+  double end = 0;      ///< The last result is in place on this rank.
 };
 
 /// What the host needs to keep a device busy.
@@ -86,8 +88,14 @@ class Backend {
   /// that it finds its inputs where a real step leaves them. Seconds, in the order of ops().
   [[nodiscard]] virtual std::vector<double> time_step(std::span<const std::int64_t> lengths) = 0;
 
-  /// One all-reduce of fp32. Whoever combines the ranks takes the longest (end - last arrival).
-  [[nodiscard]] virtual CollectiveTimes time_all_reduce(Bytes bytes) = 0;
+  /// What time_collective() can time.
+  [[nodiscard]] virtual std::vector<CollectiveKind> collectives() const = 0;
+
+  /// `calls` collectives of `bytes` (the whole buffer) each, back to back. Whoever combines the
+  /// ranks takes last end - last arrival, over `calls`.
+  [[nodiscard]] virtual CollectiveTimes time_collective(CollectiveKind kind,
+                                                        Bytes bytes,
+                                                        int calls) = 0;
 
   /// Builds what steps of these batches need and what takes long, before they are timed.
   virtual void prepare(std::span<const StepBatch> /*batches*/) {}

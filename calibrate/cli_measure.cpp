@@ -155,7 +155,7 @@ std::string clock_text(double seconds) {
 void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
   fmt::print(
       "{}{} on {} rank{} ({}): {} batch shapes (length {}..{}, {}..{} samples, up to {} tokens), "
-      "{} all-reduce sizes,\nup to {} passes of {} repetitions; about {:.0f} s{}\n",
+      "{} sizes of collectives,\nup to {} passes of {} repetitions; about {:.0f} s{}\n",
       resumed ? "going on with " : "measuring ",
       plan.model.name,
       plan.ranks,
@@ -167,7 +167,7 @@ void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
       plan.box.min_samples,
       plan.box.max_samples,
       plan.box.max_tokens,
-      plan.all_reduce_bytes.size(),
+      plan.collective_bytes.size(),
       plan.passes,
       plan.repetitions,
       estimate,

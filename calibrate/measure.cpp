@@ -105,9 +105,9 @@ class Measurement {
         task.points.push_back(point);
       }
     }
-    for (const std::int64_t bytes : all_reduces_of_pass(plan_, pass)) {
-      if (!log_.has_all_reduce(bytes, pass)) {
-        task.all_reduce_bytes.push_back(bytes);
+    for (const CollectiveTask& collective : collectives_of_pass(plan_, pass)) {
+      if (!log_.has_collective(collective, pass)) {
+        task.collectives.push_back(collective);
       }
     }
     return task;
@@ -134,9 +134,9 @@ class Measurement {
     pass_ = pass;
     done_ = 0;
     total_ = static_cast<int>(task.points.size() * static_cast<std::size_t>(task.repetitions) +
-                              task.all_reduce_bytes.size());
+                              task.collectives.size());
     early_.emplace();
-    all_reduces_.clear();
+    collectives_.clear();
     const std::vector<std::vector<int>> buckets = buckets_of_pass(plan_, pass);
     run_ranks(
         plan_.ranks,
@@ -157,8 +157,8 @@ class Measurement {
   void take(const std::string& line) {
     const Json json = parse_json(line, "a rank's measurement");
     const std::string kind = json.at("kind").get<std::string>();
-    if (kind == "all_reduce_times") {
-      take_all_reduce(json);
+    if (kind == "rank_times") {
+      take_collective(rank_times_from_json(json));
       return;
     }
     if (kind == "step" && early_.has_value()) {
@@ -177,15 +177,12 @@ class Measurement {
     }
   }
 
-  void take_all_reduce(const Json& json) {
-    AllReduceTimes times;
-    times.bytes = json.at("bytes").get<std::int64_t>();
-    times.arrival = json.at("arrival_seconds").get<std::vector<double>>();
-    times.end = json.at("end_seconds").get<std::vector<double>>();
-    std::vector<AllReduceTimes>& ranks = all_reduces_[times.bytes];
+  void take_collective(RankTimes times) {
+    std::vector<RankTimes>& ranks = collectives_[times.task];
     ranks.push_back(std::move(times));
     if (ranks.size() == static_cast<std::size_t>(plan_.ranks)) {
-      keep(all_reduce_line(pass_, plan_.ranks, ranks.front().bytes, combine_all_reduce(ranks)));
+      keep(collective_line(
+          pass_, plan_.ranks, plan_.nodes, ranks.front().task, combine_ranks(ranks)));
       ranks.clear();
       progress();
     }
@@ -222,7 +219,7 @@ class Measurement {
   SampleLog log_;
   std::optional<SampleWriter> writer_;
   std::optional<std::vector<std::string>> early_;  ///< Steps that came before the list of ops.
-  std::map<std::int64_t, std::vector<AllReduceTimes>> all_reduces_;  ///< Ranks heard so far.
+  std::map<CollectiveTask, std::vector<RankTimes>> collectives_;  ///< Ranks heard so far.
   bool resumed_ = false;
   double clock_offset_ = 0;
   double pace_ = 1;  ///< Time of the last pass over its estimate.

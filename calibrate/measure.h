@@ -64,14 +64,18 @@ int measure(const MeasureRequest& request,
             const BackendFactory& factory,
             const MeasureHooks& hooks);
 
-/// Seconds of one step, from two steps timed before the start: a line in the floating-point
-/// operations through both.
+/// How fast the machine is, from two steps timed before the start (a line in the floating-point
+/// operations through both) and two sizes of an all-reduce behind a step.
 struct StepEstimate {
   double start_seconds = 0;    ///< Of the processes, at the start of a pass.
   double prepare_seconds = 0;  ///< Of Backend::prepare() for one batch shape.
   double fixed_seconds = 0;
   double seconds_per_flop = 0;
+  double collective_latency = 2e-3;
+  double collective_seconds_per_byte = 1e-9;
+  std::vector<CollectiveKind> collectives = {CollectiveKind::AllReduce};  ///< It can time these.
   [[nodiscard]] double step(const TransformerConfig& model, const GridPoint& point) const;
+  [[nodiscard]] double collective(std::int64_t bytes) const;  ///< One call.
 };
 
 /// Grid, passes and repetitions that fit the budget, as fine as possible.
@@ -84,9 +88,10 @@ struct StepEstimate {
 /// so that the copies out of buckets are measured at several sizes.
 [[nodiscard]] std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass);
 
-/// Sizes to all-reduce in pass `pass`: those beyond four times all gradients take long and matter
-/// little to this model, so that every third pass has them.
-[[nodiscard]] std::vector<std::int64_t> all_reduces_of_pass(const MeasurePlan& plan, int pass);
+/// Collectives of pass `pass`. Every third pass has all of them, those between only single
+/// all-reduces of up to four times all gradients: what is larger takes long and matters little to
+/// this model. Calls back to back end at 16 MiB: beyond, they differ from single ones by nothing.
+[[nodiscard]] std::vector<CollectiveTask> collectives_of_pass(const MeasurePlan& plan, int pass);
 
 /// The grid points in the order of pass `pass`, shuffled by the plan's seed.
 [[nodiscard]] std::vector<GridPoint> order_of_pass(const MeasurePlan& plan, int pass);

@@ -11,9 +11,6 @@ namespace {
 
 constexpr int kFewestPasses = 3;  ///< Below that a median over passes means nothing.
 constexpr int kMostPasses = 40;
-// An all-reduce between busy ranks through the loopback device, roughly.
-constexpr double kReduceLatency = 2e-3;
-constexpr double kReduceSecondsPerByte = 1e-9;
 constexpr double kForkSeconds = 0.3;  ///< Processes and their end.
 
 std::int64_t gradient_bytes(const TransformerConfig& model) {
@@ -25,17 +22,17 @@ std::int64_t gradient_bytes(const TransformerConfig& model) {
 }
 
 /// Of an average pass; behind a step each time.
-double collective_seconds(const MeasurePlan& plan, double step_seconds) {
+double collective_seconds(const MeasurePlan& plan,
+                          const StepEstimate& estimate,
+                          double step_seconds) {
   constexpr int kWarmUps = 2;
   const std::vector<std::int64_t> buckets = bucket_bytes(plan.model, plan.buckets);
   double seconds = 0;
   for (int pass = 0; pass < 3; ++pass) {
-    for (const std::int64_t bytes : all_reduces_of_pass(plan, pass)) {
-      const bool is_bucket = std::find(buckets.begin(), buckets.end(), bytes) != buckets.end();
-      const double repetitions = kWarmUps + collective_repetitions(bytes, is_bucket);
-      seconds +=
-          repetitions *
-          (step_seconds + kReduceLatency + static_cast<double>(bytes) * kReduceSecondsPerByte) / 3;
+    for (const CollectiveTask& task : collectives_of_pass(plan, pass)) {
+      const double repetitions = kWarmUps + collective_repetitions(task, buckets);
+      const double each = estimate.collective(task.bytes) * collective_calls(task);
+      seconds += repetitions * (step_seconds + each) / 3;
     }
   }
   return seconds;
@@ -45,6 +42,10 @@ double collective_seconds(const MeasurePlan& plan, double step_seconds) {
 
 double StepEstimate::step(const TransformerConfig& model, const GridPoint& point) const {
   return fixed_seconds + seconds_per_flop * training_flops(model, point.samples, point.length);
+}
+
+double StepEstimate::collective(std::int64_t bytes) const {
+  return collective_latency + static_cast<double>(bytes) * collective_seconds_per_byte;
 }
 
 double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
@@ -57,15 +58,14 @@ double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
   const double sentinels = 1 + std::ceil(static_cast<double>(plan.points.size()) / 10);
   double reduce = 0;
   for (const std::int64_t bytes : bucket_bytes(plan.model, plan.buckets)) {
-    reduce +=
-        plan.ranks > 1 ? kReduceLatency + static_cast<double>(bytes) * kReduceSecondsPerByte : 0;
+    reduce += plan.ranks > 1 ? estimate.collective(bytes) : 0;
   }
   const double rounds = 1 + plan.repetitions;
   const double start = kForkSeconds + estimate.start_seconds +
                        estimate.prepare_seconds * static_cast<double>(plan.points.size());
   return start + (steps + reduce * static_cast<double>(plan.points.size())) * rounds +
          sentinels * 4 * estimate.step(plan.model, small) +
-         collective_seconds(plan, estimate.step(plan.model, small));
+         collective_seconds(plan, estimate, estimate.step(plan.model, small));
 }
 
 MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estimate) {
@@ -77,7 +77,8 @@ MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estim
   plan.budget_seconds = request.budget_seconds;
   plan.box = request.box;
   plan.buckets = request.buckets;
-  plan.all_reduce_bytes = all_reduce_sizes(request.model, request.buckets, request.ranks);
+  plan.collectives = estimate.collectives;
+  plan.collective_bytes = collective_sizes(request.model, request.buckets, request.ranks);
   constexpr std::array<GridDensity, 7> kDensities = {
       {{11, 5}, {9, 5}, {8, 4}, {7, 3}, {6, 3}, {5, 2}, {4, 2}}};
   for (const GridDensity& density : kDensities) {
@@ -105,15 +106,22 @@ std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass)
   return buckets_by_cap(plan.model, cap, cap);
 }
 
-std::vector<std::int64_t> all_reduces_of_pass(const MeasurePlan& plan, int pass) {
+std::vector<CollectiveTask> collectives_of_pass(const MeasurePlan& plan, int pass) {
+  constexpr std::int64_t kMostPipelined = std::int64_t{16} << 20U;
+  const bool all = pass % 3 == 0;
   const std::int64_t most = 4 * gradient_bytes(plan.model);
-  std::vector<std::int64_t> sizes;
-  for (const std::int64_t bytes : plan.all_reduce_bytes) {
-    if (pass % 3 == 0 || bytes <= most) {
-      sizes.push_back(bytes);
+  std::vector<CollectiveTask> tasks;
+  for (const CollectiveKind kind : plan.collectives) {
+    for (const std::int64_t bytes : plan.collective_bytes) {
+      if (all || (kind == CollectiveKind::AllReduce && bytes <= most)) {
+        tasks.push_back({kind, bytes, false});
+      }
+      if (all && bytes <= kMostPipelined) {
+        tasks.push_back({kind, bytes, true});
+      }
     }
   }
-  return sizes;
+  return tasks;
 }
 
 std::vector<GridPoint> order_of_pass(const MeasurePlan& plan, int pass) {

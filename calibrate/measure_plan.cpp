@@ -9,7 +9,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::int64_t kSmallest = 1024;
-constexpr std::int64_t kLargest = std::int64_t{64} << 20U;
+constexpr std::int64_t kAtLeastTo = std::int64_t{64} << 20U;
 
 GridBox box_from_json(const Json& json, const std::string& file, int line) {
   JsonReader reader(json, file, line, "plan.box");
@@ -42,8 +42,13 @@ Json plan_json(const MeasurePlan& plan) {
   for (const GridPoint& point : plan.points) {
     points.push_back({point.samples, point.length});
   }
+  Json collectives = Json::array();
+  for (const CollectiveKind kind : plan.collectives) {
+    collectives.push_back(name_of(kind));
+  }
   return {{"model", to_json(plan.model)},
           {"ranks", plan.ranks},
+          {"nodes", plan.nodes},
           {"device", plan.device},
           {"seed", plan.seed},
           {"budget_seconds", plan.budget_seconds},
@@ -59,7 +64,8 @@ Json plan_json(const MeasurePlan& plan) {
           {"passes", plan.passes},
           {"repetitions", plan.repetitions},
           {"target", plan.target},
-          {"all_reduce_bytes", plan.all_reduce_bytes},
+          {"collectives", collectives},
+          {"collective_bytes", plan.collective_bytes},
           {"buckets", plan.buckets}};
 }
 
@@ -69,6 +75,7 @@ MeasurePlan measure_plan_from_json(const Json& json, const std::string& file, in
   JsonReader model(reader.get("model"), file, line, "plan.model");
   plan.model = transformer_from_json(model);
   plan.ranks = static_cast<int>(reader.integer("ranks"));
+  plan.nodes = static_cast<int>(reader.integer_or("nodes", 1));
   plan.device = reader.text("device");
   plan.seed = static_cast<std::uint64_t>(reader.integer("seed"));
   plan.budget_seconds = reader.number("budget_seconds");
@@ -83,9 +90,20 @@ MeasurePlan measure_plan_from_json(const Json& json, const std::string& file, in
     }
     return points;
   });
-  plan.all_reduce_bytes = member(reader, "all_reduce_bytes", [](const Json& value) {
-    return value.get<std::vector<std::int64_t>>();
-  });
+  plan.collectives = {CollectiveKind::AllReduce};
+  if (reader.has("collectives")) {
+    plan.collectives = member(reader, "collectives", [](const Json& value) {
+      std::vector<CollectiveKind> kinds;
+      for (const auto& name : value.get<std::vector<std::string>>()) {
+        kinds.push_back(parse_collective_kind(name));
+      }
+      return kinds;
+    });
+  }
+  const char* const sizes = reader.has("all_reduce_bytes") ? "all_reduce_bytes"  // Until 0.1.
+                                                           : "collective_bytes";
+  plan.collective_bytes = member(
+      reader, sizes, [](const Json& value) { return value.get<std::vector<std::int64_t>>(); });
   plan.buckets = member(reader, "buckets", [](const Json& value) {
     return value.get<std::vector<std::vector<int>>>();
   });
@@ -131,18 +149,17 @@ std::vector<std::int64_t> bucket_bytes(const TransformerConfig& model,
   return sizes;
 }
 
-std::vector<std::int64_t> all_reduce_sizes(const TransformerConfig& model,
+std::vector<std::int64_t> collective_sizes(const TransformerConfig& model,
                                            const std::vector<std::vector<int>>& buckets,
                                            int ranks) {
-  std::vector<std::int64_t> sizes;
   if (ranks < 2) {
-    return sizes;
+    return {};
   }
-  for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
+  std::vector<std::int64_t> sizes = bucket_bytes(model, buckets);
+  const std::int64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  for (std::int64_t bytes = kSmallest; bytes <= kAtLeastTo || bytes / 2 < largest; bytes *= 2) {
     sizes.push_back(bytes);
   }
-  const std::vector<std::int64_t> own = bucket_bytes(model, buckets);
-  sizes.insert(sizes.end(), own.begin(), own.end());
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;

@@ -17,6 +17,7 @@ namespace {
 constexpr int kSentinelRepetitions = 3;
 constexpr std::size_t kPointsPerSentinel = 10;
 constexpr int kCollectiveWarmUps = 2;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 /// [kind] Mean time over a kind's occurrences in the step.
 std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<double>& seconds) {
@@ -30,20 +31,17 @@ std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<dou
   return sums;
 }
 
-bool is_bucket(const RankPass& pass, std::int64_t bytes) {
-  return std::find(pass.bucket_bytes.begin(), pass.bucket_bytes.end(), bytes) !=
-         pass.bucket_bytes.end();
-}
-
 /// Times of the job's own buckets, reduced behind every measured step.
-using BucketTimes = std::map<std::int64_t, AllReduceTimes>;
+using BucketTimes = std::map<CollectiveTask, RankTimes>;
 
 void reduce_buckets(Backend& backend, const RankPass& pass, BucketTimes* times) {
   for (const std::int64_t bytes : pass.bucket_bytes) {
-    const CollectiveTimes once = backend.time_all_reduce(Bytes(bytes));
+    const CollectiveTimes once =
+        backend.time_collective(CollectiveKind::AllReduce, Bytes(bytes), 1);
     if (times != nullptr) {
-      AllReduceTimes& all = (*times)[bytes];
-      all.bytes = bytes;
+      const CollectiveTask task{CollectiveKind::AllReduce, bytes, false};
+      RankTimes& all = (*times)[task];
+      all.task = task;
       all.arrival.push_back(once.arrival);
       all.end.push_back(once.end);
     }
@@ -52,14 +50,15 @@ void reduce_buckets(Backend& backend, const RankPass& pass, BucketTimes* times) 
 
 /// Each behind a training step and before the next one, as in use: between busy ranks the transfer
 /// has to wait for a core now and then, and can take several times as long as between idle ones.
-AllReduceTimes measure_all_reduce(Backend& backend, const RankPass& pass, std::int64_t bytes) {
-  AllReduceTimes times;
-  times.bytes = bytes;
+RankTimes measure_collective(Backend& backend, const RankPass& pass, const CollectiveTask& task) {
+  RankTimes times;
+  times.task = task;
   backend.barrier();
-  const int repetitions = collective_repetitions(bytes, is_bucket(pass, bytes));
+  const int repetitions = collective_repetitions(task, pass.bucket_bytes);
   for (int i = -kCollectiveWarmUps; i < repetitions; ++i) {
     static_cast<void>(backend.time_step(pass.sentinel));
-    const CollectiveTimes once = backend.time_all_reduce(Bytes(bytes));
+    const CollectiveTimes once =
+        backend.time_collective(task.kind, Bytes(task.bytes), collective_calls(task));
     if (i >= 0) {
       times.arrival.push_back(once.arrival);
       times.end.push_back(once.end);
@@ -78,12 +77,17 @@ void append_list(const char* key, const std::vector<double>& seconds, std::strin
 
 }  // namespace
 
-int collective_repetitions(std::int64_t bytes, bool is_bucket) {
-  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-  if (is_bucket) {
+int collective_repetitions(const CollectiveTask& task,
+                           const std::vector<std::int64_t>& bucket_bytes) {
+  if (task.kind == CollectiveKind::AllReduce && !task.pipelined &&
+      std::find(bucket_bytes.begin(), bucket_bytes.end(), task.bytes) != bucket_bytes.end()) {
     return 16;
   }
-  return bytes <= kMiB ? 4 : (bytes <= 16 * kMiB ? 3 : 2);
+  return task.bytes <= kMiB ? 4 : (task.bytes <= 16 * kMiB ? 3 : 2);
+}
+
+int collective_calls(const CollectiveTask& task) {
+  return !task.pipelined ? 1 : (task.bytes < kMiB ? 20 : 5);
 }
 
 double time_steps(Backend& backend, const std::vector<std::int64_t>& lengths, int repetitions) {
@@ -137,32 +141,44 @@ void measure_rank_pass(Backend& backend,
       }
     }
   }
-  for (const std::int64_t bytes : pass.all_reduce_bytes) {
-    const auto own = bucket_times.find(bytes);
-    send(all_reduce_times_line(
-        own != bucket_times.end() ? own->second : measure_all_reduce(backend, pass, bytes)));
+  for (const CollectiveTask& task : pass.collectives) {
+    const auto own = bucket_times.find(task);
+    send(rank_times_line(own != bucket_times.end() ? own->second
+                                                   : measure_collective(backend, pass, task)));
   }
   sentinel();
 }
 
-std::string all_reduce_times_line(const AllReduceTimes& times) {
-  std::string text = fmt::format(R"({{"kind":"all_reduce_times","bytes":{})", times.bytes);
+std::string rank_times_line(const RankTimes& times) {
+  std::string text = fmt::format(R"({{"kind":"rank_times","op":"{}","bytes":{},"pipelined":{})",
+                                 name_of(times.task.kind),
+                                 times.task.bytes,
+                                 times.task.pipelined);
   append_list("arrival_seconds", times.arrival, &text);
   append_list("end_seconds", times.end, &text);
   return text + "}";
 }
 
-std::vector<double> combine_all_reduce(const std::vector<AllReduceTimes>& ranks) {
+RankTimes rank_times_from_json(const Json& line) {
+  return {{parse_collective_kind(line.at("op").get<std::string>()),
+           line.at("bytes").get<std::int64_t>(),
+           line.at("pipelined").get<bool>()},
+          line.at("arrival_seconds").get<std::vector<double>>(),
+          line.at("end_seconds").get<std::vector<double>>()};
+}
+
+std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks) {
+  const int calls = collective_calls(ranks.front().task);
   std::vector<double> seconds;
   for (std::size_t i = 0; i < ranks.front().arrival.size(); ++i) {
     double arrival = ranks.front().arrival[i];
     double end = ranks.front().end[i];
-    for (const AllReduceTimes& times : ranks) {
-      assert(times.bytes == ranks.front().bytes && times.end.size() > i);
+    for (const RankTimes& times : ranks) {
+      assert(times.task == ranks.front().task && times.end.size() > i);
       arrival = std::max(arrival, times.arrival[i]);
       end = std::max(end, times.end[i]);
     }
-    seconds.push_back(std::max(0.0, end - arrival));
+    seconds.push_back(std::max(0.0, end - arrival) / calls);
   }
   return seconds;
 }

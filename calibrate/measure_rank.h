@@ -16,18 +16,24 @@ struct RankPass {
   int ranks = 1;
   int repetitions = 3;
   std::vector<GridPoint> points;  ///< Still to measure, the same on all ranks.
-  std::vector<std::int64_t> all_reduce_bytes;
+  std::vector<CollectiveTask> collectives;
   std::vector<std::int64_t> bucket_bytes;  ///< Sizes that the job itself reduces.
   std::vector<std::int64_t> sentinel;      ///< Lengths.
   double clock_offset = 0;                 ///< Added to clock_seconds() to get `at_seconds`.
 };
 
-/// Times a size is all-reduced in one pass: most for the job's own buckets, since between busy
-/// ranks a single time says little, and few for what takes long.
-[[nodiscard]] int collective_repetitions(std::int64_t bytes, bool is_bucket);
+/// Times a collective is measured in one pass: most for the all-reduces of the job's own buckets
+/// (`bucket_bytes`), since between busy ranks a single time says little, and few for what takes
+/// long.
+[[nodiscard]] int collective_repetitions(const CollectiveTask& task,
+                                         const std::vector<std::int64_t>& bucket_bytes);
+
+/// Calls back to back in one measurement: 1, or of a pipelined task 20 (what nccl-tests does unless
+/// told otherwise), from 1 MiB on 5.
+[[nodiscard]] int collective_calls(const CollectiveTask& task);
 
 /// Measures and hands every line for the samples file to `send`. A collective's line holds this
-/// rank's arrivals and ends only; the parent combines the ranks (AllReduceTimes).
+/// rank's arrivals and ends only; the parent combines the ranks (RankTimes).
 void measure_rank_pass(Backend& backend,
                        const RankPass& pass,
                        const std::function<void(const std::string& line)>& send);
@@ -38,15 +44,18 @@ void measure_rank_pass(Backend& backend,
                                 const std::vector<std::int64_t>& lengths,
                                 int repetitions);
 
-/// What one rank says of a collective: [repetition] arrival and end, seconds on the common clock.
-struct AllReduceTimes {
-  std::int64_t bytes = 0;
+/// What one rank says of a collective: [repetition] arrival and end, as in CollectiveTimes.
+struct RankTimes {
+  CollectiveTask task;
   std::vector<double> arrival;
   std::vector<double> end;
 };
-[[nodiscard]] std::string all_reduce_times_line(const AllReduceTimes& times);
+/// A line of kind "rank_times", and back.
+[[nodiscard]] std::string rank_times_line(const RankTimes& times);
+[[nodiscard]] RankTimes rank_times_from_json(const Json& line);
 
-/// [repetition] From the last arrival to the last end. `ranks` must agree in bytes and repetitions.
-[[nodiscard]] std::vector<double> combine_all_reduce(const std::vector<AllReduceTimes>& ranks);
+/// [repetition] Seconds of one call: from the last arrival to the last end, over the calls. `ranks`
+/// must agree in task and repetitions.
+[[nodiscard]] std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks);
 
 }  // namespace stepsim

@@ -14,6 +14,33 @@
 namespace stepsim {
 namespace {
 
+constexpr std::int64_t kSmallBytes = 1024;
+constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20U;
+
+std::vector<std::string> kind_names(const std::vector<CollectiveKind>& kinds) {
+  std::vector<std::string> names;
+  for (const CollectiveKind kind : kinds) {
+    names.emplace_back(name_of(kind));
+  }
+  return names;
+}
+
+/// Median seconds on this rank, behind a step each time: as measuring does it, waiting for the
+/// other ranks included.
+double time_all_reduce(Backend& backend,
+                       const std::vector<std::int64_t>& lengths,
+                       std::int64_t bytes) {
+  constexpr int kRepetitions = 5;
+  std::vector<double> seconds;
+  for (int i = 0; i < kRepetitions; ++i) {
+    static_cast<void>(backend.time_step(lengths));
+    const CollectiveTimes times =
+        backend.time_collective(CollectiveKind::AllReduce, Bytes(bytes), 1);
+    seconds.push_back(times.end - times.arrival);
+  }
+  return median(seconds);
+}
+
 Json host_json(const std::optional<HostCosts>& costs) {
   if (!costs) {
     return nullptr;
@@ -57,7 +84,10 @@ Json probe_rank(const RankContext& context,
   Json line = {{"start", ready - start},
                {"prepare", (clock_seconds() - ready) / static_cast<double>(batches.size())},
                {"large", wall_seconds(*backend, large)},
-               {"small", wall_seconds(*backend, small)}};
+               {"small", wall_seconds(*backend, small)},
+               {"collectives", kind_names(backend->collectives())},
+               {"small_reduce", time_all_reduce(*backend, large, kSmallBytes)},
+               {"large_reduce", time_all_reduce(*backend, large, kLargeBytes)}};
   line["host"] = host_json(backend->host_costs());
   line["description"] = backend->description();
   return line;
@@ -94,6 +124,14 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
       std::max(0.0, seconds("large") - seconds("small")) / (flops(large) - flops(small));
   estimate.fixed_seconds =
       std::max(0.0, seconds("small") - estimate.seconds_per_flop * flops(small));
+  estimate.collective_latency = seconds("small_reduce");
+  estimate.collective_seconds_per_byte =
+      std::max(0.0, seconds("large_reduce") - seconds("small_reduce")) /
+      static_cast<double>(kLargeBytes - kSmallBytes);
+  estimate.collectives.clear();
+  for (const auto& name : answer.at("collectives")) {
+    estimate.collectives.push_back(parse_collective_kind(name.get<std::string>()));
+  }
   return result;
 }
 

@@ -113,12 +113,20 @@ std::string step_line(int pass,
   return text + "]}";
 }
 
-std::string all_reduce_line(int pass,
+std::string collective_line(int pass,
                             int ranks,
-                            std::int64_t bytes,
+                            int nodes,
+                            const CollectiveTask& task,
                             const std::vector<double>& seconds) {
-  std::string text = fmt::format(
-      R"({{"kind":"all_reduce","pass":{},"ranks":{},"bytes":{},"us":)", pass, ranks, bytes);
+  std::string text =
+      fmt::format(R"({{"kind":"collective","pass":{},"op":"{}","ranks":{},"nodes":{},"bytes":{},)"
+                  R"("pipelined":{},"us":)",
+                  pass,
+                  name_of(task.kind),
+                  ranks,
+                  nodes,
+                  task.bytes,
+                  task.pipelined);
   append_us(seconds, &text);
   return text + "}";
 }

@@ -65,11 +65,12 @@ const Json& list_of(JsonReader& reader, const char* key) {
   return list;
 }
 
-/// Collective, ranks and nodes of an imported line.
+constexpr int kMostRanks = 1 << 24;
+
+/// Collective, ranks and nodes of a line.
 std::tuple<std::string, int, int> group_of(JsonReader& reader) {
-  constexpr int kMost = 1 << 24;
   const std::string op(name_of(reader.parsed("op", parse_collective_kind)));
-  const int ranks = reader.integer_in("ranks", 2, kMost);
+  const int ranks = reader.integer_in("ranks", 2, kMostRanks);
   return {op, ranks, reader.integer_in("nodes", 1, ranks)};
 }
 
@@ -85,8 +86,8 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     add_pass(reader, file, number);
   } else if (kind == "step") {
     add_step(reader);
-  } else if (kind == "all_reduce") {
-    add_all_reduce(reader);
+  } else if (kind == "all_reduce" || (kind == "collective" && reader.has("us"))) {
+    add_measured(reader, kind);
   } else if (kind == "import") {
     add_import(reader, line);
   } else if (kind == "collective") {
@@ -168,27 +169,36 @@ void SampleLog::add_step(JsonReader& reader) {
   last_at_ = std::max(last_at_, reader.number("at_seconds"));
 }
 
-void SampleLog::add_all_reduce(JsonReader& reader) {
-  const std::int64_t bytes = reader.integer("bytes");
-  const int ranks = static_cast<int>(reader.integer("ranks"));
-  if (import_groups_.count({"all_reduce", ranks, 1}) > 0) {
-    reader.fail("ranks", fmt::format("an all_reduce of {} ranks is imported above", ranks));
+void SampleLog::add_measured(JsonReader& reader, const std::string& kind) {
+  // Lines of kind "all_reduce" are of stepcal 0.1 and from one machine.
+  const auto group = kind == "all_reduce"
+                         ? std::tuple(kind, reader.integer_in("ranks", 1, kMostRanks), 1)
+                         : group_of(reader);
+  if (import_groups_.count(group) > 0) {
+    const auto& [op, ranks, nodes] = group;
+    reader.fail("ranks",
+                fmt::format("{} of {} ranks on {} nodes is imported above", op, ranks, nodes));
   }
-  std::vector<double>& all = all_reduces_[{ranks, bytes}];
+  CollectiveTask task;
+  task.kind = parse_collective_kind(std::get<0>(group));
+  task.bytes = reader.integer("bytes");
+  task.pipelined = reader.boolean_or("pipelined", false);
+  std::vector<double>& all =
+      measured_[{std::tuple_cat(group, std::tuple(task.bytes)), task.pipelined}];
   for (const double seconds : seconds_of(reader, "us", list_of(reader, "us"))) {
     all.push_back(seconds);
     ++measurements_;
   }
-  all_reduce_done_.emplace(static_cast<int>(reader.integer("pass")), bytes);
+  collectives_done_.emplace(static_cast<int>(reader.integer("pass")), task);
 }
 
 void SampleLog::add_import(JsonReader& reader, const Json& line) {
   const auto group = group_of(reader);
   const auto& [op, ranks, nodes] = group;
   const bool measured =
-      op == "all_reduce" && nodes == 1 &&
-      std::any_of(all_reduces_.begin(), all_reduces_.end(), [ranks = ranks](const auto& entry) {
-        return entry.first.first == ranks;
+      std::any_of(measured_.begin(), measured_.end(), [&group](const auto& entry) {
+        const auto& [one_op, one_ranks, one_nodes, bytes] = entry.first.first;
+        return std::tuple(one_op, one_ranks, one_nodes) == group;
       });
   if (measured || !import_groups_.insert(group).second) {
     reader.fail("op",
@@ -270,8 +280,8 @@ bool SampleLog::has_all_ranks(const GridPoint& point, int pass, int ranks) const
          place->second.size() >= static_cast<std::size_t>(ranks);
 }
 
-bool SampleLog::has_all_reduce(std::int64_t bytes, int pass) const {
-  return all_reduce_done_.count({pass, bytes}) > 0;
+bool SampleLog::has_collective(const CollectiveTask& task, int pass) const {
+  return collectives_done_.count({pass, task}) > 0;
 }
 
 }  // namespace stepsim

@@ -36,15 +36,16 @@ struct StepOpKinds {
                                     double at_seconds,
                                     const BatchShape& batch,
                                     const std::vector<std::vector<double>>& op_seconds);
-[[nodiscard]] std::string all_reduce_line(int pass,
-                                          int ranks,
-                                          std::int64_t bytes,
-                                          const std::vector<double>& seconds);
+/// `seconds`: [repetition] of one call.
+[[nodiscard]] std::string collective_line(
+    int pass, int ranks, int nodes, const CollectiveTask& task, const std::vector<double>& seconds);
 [[nodiscard]] std::string sentinel_line(int pass, int rank, double at_seconds, double seconds);
 [[nodiscard]] std::string pass_end_line(int pass, double at_seconds);
 
 /// Collective, ranks, nodes, bytes.
 using ImportedSize = std::tuple<std::string, int, int, std::int64_t>;
+/// The same of what was measured here, and whether the calls went back to back.
+using MeasuredSize = std::pair<ImportedSize, bool>;
 
 /// One row of an imported log; at least one of both is there.
 struct ImportedTime {
@@ -78,12 +79,11 @@ class SampleLog {
   [[nodiscard]] const std::vector<PointLog>& points() const { return points_; }
   [[nodiscard]] const PointLog* find(const GridPoint& point) const;
   [[nodiscard]] bool has_all_ranks(const GridPoint& point, int pass, int ranks) const;
-  [[nodiscard]] bool has_all_reduce(std::int64_t bytes, int pass) const;
+  [[nodiscard]] bool has_collective(const CollectiveTask& task, int pass) const;
   [[nodiscard]] bool pass_ended(int pass) const { return ended_.count(pass) > 0; }
-  /// By (ranks, bytes): every repetition.
-  [[nodiscard]] const std::map<std::pair<int, std::int64_t>, std::vector<double>>& all_reduces()
-      const {
-    return all_reduces_;
+  /// Measured here: every repetition.
+  [[nodiscard]] const std::map<MeasuredSize, std::vector<double>>& measured() const {
+    return measured_;
   }
   [[nodiscard]] const std::map<ImportedSize, std::vector<ImportedTime>>& imported() const {
     return imported_;
@@ -102,7 +102,7 @@ class SampleLog {
   };
   void add_pass(JsonReader& reader, const std::string& file, int number);
   void add_step(JsonReader& reader);
-  void add_all_reduce(JsonReader& reader);
+  void add_measured(JsonReader& reader, const std::string& kind);
   void add_import(JsonReader& reader, const Json& line);
   void add_imported(JsonReader& reader);
   void add_overlap(JsonReader& reader);
@@ -113,8 +113,8 @@ class SampleLog {
   std::map<int, PassOps> passes_;
   std::vector<PointLog> points_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> point_index_;
-  std::map<std::pair<int, std::int64_t>, std::vector<double>> all_reduces_;
-  std::set<std::pair<int, std::int64_t>> all_reduce_done_;  ///< (pass, bytes)
+  std::map<MeasuredSize, std::vector<double>> measured_;
+  std::set<std::pair<int, CollectiveTask>> collectives_done_;  ///< By pass.
   std::map<ImportedSize, std::vector<ImportedTime>> imported_;
   std::vector<Json> imports_;
   std::set<std::tuple<std::string, int, int>> import_groups_;  ///< Collective, ranks, nodes.

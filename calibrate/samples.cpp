@@ -51,7 +51,8 @@ CollectiveSample imported_sample(const ImportedSize& size, const std::vector<Imp
           median(fastest) * 1e-6,
           differences.empty() ? 0 : median(differences),
           static_cast<int>(times.size()),
-          {}};
+          {},
+          false};
 }
 
 /// Text up to and with its last newline.
@@ -111,17 +112,19 @@ SampleSet combine_samples(const SampleLog& log) {
       }
     }
   }
-  for (const auto& [size, seconds] : log.all_reduces()) {
+  for (const auto& [measured, seconds] : log.measured()) {
+    const auto& [kind, ranks, nodes, bytes] = measured.first;
     const double mean = trimmed_mean(seconds, kSlowestLeftOut);
     const double spread = quantile(seconds, 0.8) - quantile(seconds, 0.2);
-    set.collectives.push_back({"all_reduce",
-                               size.first,
-                               1,
-                               size.second,
+    set.collectives.push_back({kind,
+                               ranks,
+                               nodes,
+                               bytes,
                                mean,
                                mean > 0 ? spread / 2 / mean : 0,
                                static_cast<int>(seconds.size()),
-                               seconds});
+                               seconds,
+                               measured.second});
   }
   for (const auto& [size, times] : log.imported()) {
     set.collectives.push_back(imported_sample(size, times));

@@ -37,6 +37,7 @@ struct CollectiveSample {
   double noise = 0;
   int repetitions = 0;
   std::vector<double> all_seconds;  ///< Every repetition; empty when imported.
+  bool pipelined = false;           ///< One of calls back to back, and no call by itself.
 };
 
 /// A collective and compute that ran side by side, each again and again until the other had ended,

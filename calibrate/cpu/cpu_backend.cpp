@@ -70,13 +70,16 @@ std::vector<double> CpuBackend::time_step(std::span<const std::int64_t> lengths)
   return clock.take();
 }
 
-CollectiveTimes CpuBackend::time_all_reduce(Bytes bytes) {
+CollectiveTimes CpuBackend::time_collective(CollectiveKind /*kind*/, Bytes bytes, int calls) {
   const auto count = static_cast<std::size_t>(bytes.value()) / sizeof(float);
   // Zeros stay zeros when they are summed again and again.
   message_.resize(std::max(message_.size(), count));
   reducer_.start_step();
-  reducer_.launch(0, {message_.data(), count});
-  reducer_.wait(0);
+  const auto last = static_cast<std::size_t>(calls) - 1;
+  for (std::size_t call = 0; call <= last; ++call) {
+    reducer_.launch(call, {message_.data(), count});
+  }
+  reducer_.wait(last);
   CollectiveTimes times;
   times.arrival = reducer_.times()[0].launch;
   times.end = clock_seconds();

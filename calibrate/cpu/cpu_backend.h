@@ -32,8 +32,14 @@ class CpuBackend : public Backend {
 
   [[nodiscard]] const std::vector<Op>& ops() const override { return trainer_.ops(); }
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
-  /// Through the reducer's thread, as in a step.
-  [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override;
+  /// gloo's all-reduce only.
+  [[nodiscard]] std::vector<CollectiveKind> collectives() const override {
+    return {CollectiveKind::AllReduce};
+  }
+  /// Through the reducer's thread, as in a step; fp32.
+  [[nodiscard]] CollectiveTimes time_collective(CollectiveKind kind,
+                                                Bytes bytes,
+                                                int calls) override;
   [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
                                        double loss_scale,
                                        std::int64_t padded_length) override;

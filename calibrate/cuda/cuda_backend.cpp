@@ -1,7 +1,6 @@
 #include "calibrate/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -11,7 +10,6 @@
 #include "calibrate/clock.h"
 #include "calibrate/cuda/gemm.h"
 #include "calibrate/cuda/host_costs.h"
-#include "calibrate/cuda/kernels.h"
 #include "calibrate/cuda/parameter_store.h"
 #include "calibrate/cuda/sdpa.h"
 
@@ -21,7 +19,6 @@ namespace {
 constexpr std::uint64_t kWeightSeed = 20240501;
 constexpr int kMostThrottled = 5;
 constexpr auto kCoolDown = std::chrono::milliseconds(500);
-constexpr double kLongestHold = 0.2;
 
 }  // namespace
 
@@ -39,13 +36,11 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
       attention_(model.attention == AttentionKind::Dense ? "cuBLASLt products and our softmax"
                                                          : "cuDNN"),
       gradient_dtype_(stored_as(model.parameter_dtype)),
-      token_(sizeof(float)),
-      hold_(sizeof(std::uint32_t)) {
+      collective_timer_(group_, reducer_.stream()) {
   if (!buckets.empty()) {
     set_buckets(buckets);
   }
   trainer_.seed_data(kWeightSeed + 1 + static_cast<std::uint64_t>(place.rank));
-  set_zero(reducer_.stream(), token_.data(), sizeof(float));
 }
 
 void CudaBackend::set_buckets(const std::vector<std::vector<int>>& buckets) {
@@ -76,25 +71,8 @@ std::vector<double> CudaBackend::time_once(std::span<const std::int64_t> lengths
   return OpClock::scaled(std::move(ops), clock_.chunk_seconds());
 }
 
-CollectiveTimes CudaBackend::time_all_reduce(Bytes bytes) {
-  const std::int64_t elements = bytes.value() / element_size(gradient_dtype_);
-  const auto size = static_cast<std::size_t>(bytes.value());
-  if (message_.bytes() < size) {
-    message_.reserve(size);
-    set_zero(reducer_.stream(), message_.data(), size);
-  }
-  // Not 0 once the host has put everything into the stream; the one-element sum lines the ranks up.
-  auto* released = hold_.as<std::uint32_t>();
-  *released = 0;
-  hold_stream(reducer_.stream(), released, kLongestHold);
-  group_.all_reduce(reducer_.stream(), {token_.data(), Dtype::F32}, 1);
-  begin_.record(reducer_.stream());
-  group_.all_reduce(reducer_.stream(), {message_.data(), gradient_dtype_}, elements);
-  end_.record(reducer_.stream());
-  std::atomic_ref<std::uint32_t>(*released).store(1);
-  reducer_.stream().synchronize();
-  // Clocks of several hosts cannot be compared: every rank arrives at 0.
-  return {0, seconds_between(begin_, end_)};
+CollectiveTimes CudaBackend::time_collective(CollectiveKind kind, Bytes bytes, int calls) {
+  return {0, collective_timer_.seconds(kind, gradient_dtype_, bytes.value(), calls)};
 }
 
 TrainedStep CudaBackend::run_step(std::span<const std::int64_t> lengths,
@@ -139,8 +117,7 @@ TrainedStep CudaBackend::emulate_step(std::span<const std::int64_t> lengths,
 }
 
 void CudaBackend::barrier() {
-  group_.all_reduce(reducer_.stream(), {token_.data(), Dtype::F32}, 1);
-  reducer_.stream().synchronize();
+  collective_timer_.barrier();
 }
 
 Json CudaBackend::description() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calibrate/backend.h"
+#include "calibrate/cuda/collective_timer.h"
 #include "calibrate/cuda/device_monitor.h"
 #include "calibrate/cuda/nccl_group.h"
 #include "calibrate/cuda/nccl_reducer.h"
@@ -45,7 +46,13 @@ class CudaBackend : public Backend {
   /// times the first one's are scaled. Again, a few times at most, while heat holds the clock down.
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
   void prepare(std::span<const StepBatch> batches) override { trainer_.prepare(batches); }
-  [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override;
+  [[nodiscard]] std::vector<CollectiveKind> collectives() const override {
+    return cuda_collectives();
+  }
+  /// In the dtype of the gradients, by the device's clock (CollectiveTimer).
+  [[nodiscard]] CollectiveTimes time_collective(CollectiveKind kind,
+                                                Bytes bytes,
+                                                int calls) override;
   [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
                                        double loss_scale,
                                        std::int64_t padded_length) override;
@@ -78,11 +85,7 @@ class CudaBackend : public Backend {
   OpClock clock_;
   std::string attention_;  ///< Which kernels compute the model's attention, for the record.
   Dtype gradient_dtype_;
-  DeviceBuffer message_;  ///< What time_all_reduce() reduces; zeros stay zeros.
-  DeviceBuffer token_;    ///< One float that a barrier reduces.
-  HostBuffer hold_;       ///< Flag of a held stream.
-  Event begin_;
-  Event end_;
+  CollectiveTimer collective_timer_;
 };
 
 }  // namespace stepsim::cuda

@@ -106,8 +106,10 @@ CollectiveFit fit_group(const Group& group) {
   fit.cost.kind = group.front().kind;
   fit.cost.ranks = group.front().ranks;
   fit.cost.nodes = group.front().nodes;
+  fit.floor = group.front().seconds;
   for (const CollectiveSample& sample : group) {
     fit.cost.knots.emplace_back(static_cast<double>(sample.bytes), sample.seconds);
+    fit.floor = std::min(fit.floor, sample.seconds);
   }
   ErrorSum all;
   for (std::size_t i = 1; i + 1 < group.size(); ++i) {
@@ -124,10 +126,16 @@ CollectiveFit fit_group(const Group& group) {
 }  // namespace
 
 std::vector<CollectiveFit> fit_collectives(const std::vector<CollectiveSample>& samples) {
-  std::map<std::tuple<std::string, int, int>, Group> groups;
+  using Key = std::tuple<std::string, int, int>;
+  std::map<Key, Group> groups;
+  std::map<Key, double> pipelined_floors;
   for (const CollectiveSample& sample : samples) {
-    if (sample.seconds > 0) {
-      groups[{sample.kind, sample.ranks, sample.nodes}].push_back(sample);
+    const Key key(sample.kind, sample.ranks, sample.nodes);
+    if (sample.seconds > 0 && sample.pipelined) {
+      const double floor = pipelined_floors.emplace(key, sample.seconds).first->second;
+      pipelined_floors[key] = std::min(floor, sample.seconds);
+    } else if (sample.seconds > 0) {
+      groups[key].push_back(sample);
     }
   }
   std::vector<CollectiveFit> fits;
@@ -135,6 +143,9 @@ std::vector<CollectiveFit> fit_collectives(const std::vector<CollectiveSample>& 
     std::sort(
         group.begin(), group.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
     fits.push_back(fit_group(group));
+    if (pipelined_floors.count(key) > 0) {
+      fits.back().pipelined_floor = pipelined_floors[key];
+    }
   }
   return fits;
 }

@@ -21,11 +21,14 @@ struct BandErrors {
 struct CollectiveFit {
   CollectiveCost cost;
   std::vector<BandErrors> bands;
+  double floor = 0;                       ///< Seconds of the fastest size, called by itself.
+  std::optional<double> pipelined_floor;  ///< The same of calls back to back, where measured.
 };
 
-/// Tables of the medians over size, linear between, one for each collective, number of ranks and
-/// nodes. `errors.random` is the leave-one-out error over all inner sizes, `errors.beyond` that of
-/// the sizes above half the largest, predicted by table_cost() from the others.
+/// Tables of the times of single calls over size, linear between, one for each collective, number
+/// of ranks and nodes. `errors.random` is the leave-one-out error over all inner sizes,
+/// `errors.beyond` that of the sizes above half the largest, predicted by table_cost() from the
+/// others.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

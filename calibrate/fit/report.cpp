@@ -95,6 +95,12 @@ void append_collective(const CollectiveFit& fit, std::string* text) {
                  fit.cost.knots.size(),
                  format_duration(fit.cost.knots.front().second),
                  format_duration(fit.cost.knots.back().second));
+  if (fit.pipelined_floor) {
+    fmt::format_to(std::back_inserter(*text),
+                   "  floor: {} by itself, {} back to back\n",
+                   format_duration(fit.floor),
+                   format_duration(*fit.pipelined_floor));
+  }
   for (const BandErrors& band : fit.bands) {
     if (band.mean) {
       fmt::format_to(std::back_inserter(*text),

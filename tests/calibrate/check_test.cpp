@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include "calibrate/fit/fit.h"
@@ -12,6 +13,7 @@
 #include "calibrate/samples.h"
 #include "costmodel/collective_pricer.h"
 #include "costmodel/input_error.h"
+#include "costmodel/parse_units.h"
 #include "tests/calibrate/fake_backend.h"
 #include "tests/test_data.h"
 
@@ -60,9 +62,32 @@ TEST_CASE("measured and fitted, the profile prices every step as the machine cha
         doctest::Approx(test::planted_seconds(copy, {})).epsilon(0.01));
   const CollectivePricer pricer(costs.profile());
   CHECK(pricer.price(CollectiveKind::AllReduce, Bytes(300000), 2, 1).cost.seconds ==
-        doctest::Approx(test::planted_all_reduce_seconds(300000)).epsilon(1e-3));
+        doctest::Approx(test::planted_collective_seconds(CollectiveKind::AllReduce, 300000, false))
+            .epsilon(1e-3));
   CHECK(costs.profile().noise.step_jitter == doctest::Approx(0).epsilon(1e-3));
   CHECK(costs.profile().device == "fake");
+}
+
+TEST_CASE("every kind of collective that the backend has is measured and fitted") {
+  MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
+  request.budget_seconds = 2;
+  test::FakeMachine machine;
+  machine.collectives = {CollectiveKind::AllReduce, CollectiveKind::AllGather};
+  measure(request, test::fake_factory(machine), {});
+  const FitResult result = fit_profile(read_samples(request.out, nullptr), {});
+  REQUIRE(result.collectives.size() == 2);
+  for (const CollectiveFit& fit : result.collectives) {
+    CAPTURE(fit.cost.kind);
+    const CollectiveKind kind = parse_collective_kind(fit.cost.kind);
+    CHECK(fit.floor == doctest::Approx(test::planted_collective_seconds(kind, 1024, false)));
+    REQUIRE(fit.pipelined_floor);
+    CHECK(*fit.pipelined_floor ==
+          doctest::Approx(test::planted_collective_seconds(kind, 1024, true)).epsilon(1e-3));
+  }
+  const std::string floors = fmt::format("\n  floor: {} by itself, {} back to back\n",
+                                         format_duration(result.collectives[0].floor),
+                                         format_duration(*result.collectives[0].pipelined_floor));
+  CHECK(fit_report(result).find(floors) != std::string::npos);
 }
 
 TEST_CASE("a profile survives its file") {
@@ -85,7 +110,7 @@ TEST_CASE("a measurement cut short goes on where it stopped, with the same plan"
   // Killed in the middle of the first collective's line: all steps of pass 0 are there.
   const auto first_collective =
       std::find_if(whole.begin(), whole.end(), [](const std::string& line) {
-        return line.find(R"("kind":"all_reduce")") != std::string::npos;
+        return line.find(R"("kind":"collective")") != std::string::npos;
       });
   REQUIRE(first_collective != whole.end());
   const auto kept = static_cast<std::size_t>(first_collective - whole.begin());

@@ -30,9 +30,16 @@ class FakeBackend : public Backend {
     return seconds;
   }
 
-  [[nodiscard]] CollectiveTimes time_all_reduce(Bytes bytes) override {
-    clock_ += 1;  // Both ranks arrive at the same whole second.
-    return {clock_, clock_ + planted_all_reduce_seconds(bytes.value()) * machine_.slowdown};
+  [[nodiscard]] std::vector<CollectiveKind> collectives() const override {
+    return machine_.collectives;
+  }
+
+  [[nodiscard]] CollectiveTimes time_collective(CollectiveKind kind,
+                                                Bytes bytes,
+                                                int calls) override {
+    clock_ += 1;  // All ranks arrive at the same whole second.
+    const double seconds = planted_collective_seconds(kind, bytes.value(), calls > 1);
+    return {clock_, clock_ + calls * seconds * machine_.slowdown};
   }
 
   [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
@@ -93,8 +100,9 @@ double planted_seconds(const Op& op, const BatchShape& batch) {
   }
 }
 
-double planted_all_reduce_seconds(std::int64_t bytes) {
-  return 100e-6 + static_cast<double>(bytes) / 1e9;
+double planted_collective_seconds(CollectiveKind kind, std::int64_t bytes, bool pipelined) {
+  const double share = kind == CollectiveKind::AllReduce ? 1 : 0.5;
+  return share * ((pipelined ? 60e-6 : 100e-6) + static_cast<double>(bytes) / 1e9);
 }
 
 BackendFactory fake_factory(const FakeMachine& machine) {

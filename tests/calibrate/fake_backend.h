@@ -13,7 +13,10 @@ namespace stepsim::test {
 
 /// What the fake machine charges for an op: known, so that a fit can be compared with it. Seconds.
 [[nodiscard]] double planted_seconds(const Op& op, const BatchShape& batch);
-[[nodiscard]] double planted_all_reduce_seconds(std::int64_t bytes);
+/// Of one call. A reduce-scatter and an all-gather take half as long as an all-reduce.
+[[nodiscard]] double planted_collective_seconds(CollectiveKind kind,
+                                                std::int64_t bytes,
+                                                bool pipelined);
 
 /// A machine whose times are planted_seconds() times `slowdown`, with noise of the given relative
 /// size from a fixed seed. Its time does not pass: every answer comes at once.
@@ -21,6 +24,7 @@ struct FakeMachine {
   double noise = 0;
   double slowdown = 1;
   std::string device = "fake";
+  std::vector<CollectiveKind> collectives = {CollectiveKind::AllReduce};
 };
 
 [[nodiscard]] BackendFactory fake_factory(const FakeMachine& machine);
@@ -32,7 +36,12 @@ class IdleBackend : public Backend {
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> /*lengths*/) override {
     return {};
   }
-  [[nodiscard]] CollectiveTimes time_all_reduce(Bytes /*bytes*/) override { return {}; }
+  [[nodiscard]] std::vector<CollectiveKind> collectives() const override { return {}; }
+  [[nodiscard]] CollectiveTimes time_collective(CollectiveKind /*kind*/,
+                                                Bytes /*bytes*/,
+                                                int /*calls*/) override {
+    return {};
+  }
   [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> /*lengths*/,
                                        double /*loss_scale*/,
                                        std::int64_t /*padded_length*/) override {

@@ -448,6 +448,23 @@ TEST_CASE("a collective's errors are those of each size predicted from its neigh
   CHECK_FALSE(fits[0].bands[2].mean);
 }
 
+TEST_CASE("tables hold single calls; the floor of calls back to back is told beside theirs") {
+  std::vector<CollectiveSample> samples;
+  for (const std::int64_t bytes : {1024, 2048, 4096}) {
+    const double seconds = 1e-4 + static_cast<double>(bytes) * 1e-9;
+    samples.push_back({"all_gather", 2, 1, bytes, seconds, 0, 5, {}, false});
+    samples.push_back({"all_gather", 2, 1, bytes, seconds / 2, 0, 5, {}, true});
+  }
+  samples.push_back({"all_reduce", 2, 1, 1024, 3e-4, 0, 5, {}, false});
+  const std::vector<CollectiveFit> fits = fit_collectives(samples);
+  REQUIRE(fits.size() == 2);
+  CHECK(fits[0].cost.knots.size() == 3);
+  CHECK(fits[0].floor == doctest::Approx(1.01024e-4));
+  REQUIRE(fits[0].pipelined_floor);
+  CHECK(*fits[0].pipelined_floor == doctest::Approx(0.50512e-4));
+  CHECK_FALSE(fits[1].pipelined_floor);
+}
+
 TEST_CASE("the scatter of collectives is told by the size with most repetitions") {
   // Two levels, 1 ms and 5 ms, equally often: the mean is 3 ms, one third and five thirds of it.
   CollectiveSample sample{"all_reduce", 2, 1, 4096, 3e-3, 2.0 / 3, 100, {}};

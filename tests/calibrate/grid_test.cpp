@@ -166,6 +166,49 @@ TEST_CASE("every pass visits the same points in an order of its own") {
   CHECK(sorted(first) == sorted(order_of_pass(plan, 1)));
 }
 
+TEST_CASE("sizes of collectives double from 1 KiB past the largest bucket, and hold the buckets") {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  const MeasureRequest request = test::small_request("unused");
+  const std::vector<std::int64_t> own = bucket_bytes(request.model, request.buckets);
+  std::vector<std::int64_t> sizes = collective_sizes(request.model, request.buckets, 2);
+  CHECK(sizes.front() == 1024);
+  CHECK(sizes.back() == 64 * kMiB);
+  CHECK(std::is_sorted(sizes.begin(), sizes.end()));
+  for (const std::int64_t bytes : own) {
+    CHECK(std::count(sizes.begin(), sizes.end(), bytes) == 1);
+  }
+  TransformerConfig large = request.model;
+  large.family = ModelFamily::Blocks;
+  large.layers = 1;
+  large.block_elements = 20 * kMiB;  // 80 MiB of fp32: more than 64, less than 128.
+  sizes = collective_sizes(large, {{0}}, 2);
+  CHECK(sizes.back() == 128 * kMiB);
+  CHECK(std::count(sizes.begin(), sizes.end(), 80 * kMiB) == 1);
+  CHECK(collective_sizes(large, {{0}}, 1).empty());
+}
+
+TEST_CASE("every third pass has all collectives, the others small single all-reduces") {
+  MeasureRequest request = test::small_request("unused");
+  StepEstimate estimate{1e-3, 1e-10};
+  estimate.collectives = {CollectiveKind::AllReduce, CollectiveKind::AllGather};
+  const MeasurePlan plan = choose_plan(request, estimate);
+  const auto has = [&plan](int pass, const CollectiveTask& task) {
+    const std::vector<CollectiveTask> tasks = collectives_of_pass(plan, pass);
+    return std::count(tasks.begin(), tasks.end(), task);
+  };
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  for (const int pass : {0, 3}) {
+    CHECK(has(pass, {CollectiveKind::AllReduce, 64 * kMiB, false}) == 1);
+    CHECK(has(pass, {CollectiveKind::AllGather, 1024, false}) == 1);
+    CHECK(has(pass, {CollectiveKind::AllGather, 16 * kMiB, true}) == 1);
+    CHECK(has(pass, {CollectiveKind::AllGather, 32 * kMiB, true}) == 0);
+  }
+  CHECK(has(1, {CollectiveKind::AllReduce, 1024, false}) == 1);
+  CHECK(has(1, {CollectiveKind::AllReduce, 64 * kMiB, false}) == 0);
+  CHECK(has(1, {CollectiveKind::AllReduce, 1024, true}) == 0);
+  CHECK(has(1, {CollectiveKind::AllGather, 1024, false}) == 0);
+}
+
 TEST_CASE("every parameter is in exactly one bucket of every pass") {
   MeasureRequest request = test::small_request("unused");
   const MeasurePlan plan = choose_plan(request, {1e-3, 1e-10});

@@ -54,8 +54,8 @@ TEST_CASE("the plan of a measurement survives its JSON form") {
 TEST_CASE("what is written is read: ops with their counts, batch, sentinels and all-reduces") {
   const std::string path = small_file(test::fresh_folder());
   append(path,
-         all_reduce_line(0, 2, 1024, {3e-6, 1e-6, 2e-6}) + "\n" + sentinel_line(0, 1, 2.5, 7e-3) +
-             "\n" + pass_end_line(0, 3) + "\n");
+         collective_line(0, 2, 1, {CollectiveKind::AllReduce, 1024, false}, {3e-6, 1e-6, 2e-6}) +
+             "\n" + sentinel_line(0, 1, 2.5, 7e-3) + "\n" + pass_end_line(0, 3) + "\n");
   const SampleSet set = read_samples(path, nullptr);
   REQUIRE(set.ops.size() == 2);
   CHECK(set.ops[0].op.op_class == OpClass::Collate);
@@ -113,6 +113,8 @@ TEST_CASE("other damage is an error with file and line") {
       R"({"kind":"all_reduce","pass":0,"ranks":2,"bytes":8,"us":[-1]})"
       "\n",
       R"({"kind":"all_reduce","pass":0,"ranks":2,"bytes":8,"us":"x"})"
+      "\n",
+      R"({"kind":"collective","pass":0,"op":"all_gater","ranks":2,"nodes":1,"bytes":8,"us":[1]})"
       "\n"};
   std::ifstream in(path);
   const std::string good((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
@@ -145,13 +147,53 @@ TEST_CASE("writing on a full disk is a fault of the machine") {
                        EnvironmentFault);
 }
 
-TEST_CASE("an all-reduce lasts from the last arrival to the last end") {
+TEST_CASE("a collective lasts from the last arrival to the last end") {
   // rank 0:  |10 ......... 15|      rank 1:      |12 ...... 16|     16 - 12 = 4
   const std::vector<double> seconds =
-      combine_all_reduce({{8, {10, 20}, {15, 21}}, {8, {12, 19}, {16, 20.5}}});
+      combine_ranks({{{}, {10, 20}, {15, 21}}, {{}, {12, 19}, {16, 20.5}}});
   REQUIRE(seconds.size() == 2);
   CHECK(seconds[0] == doctest::Approx(4));
   CHECK(seconds[1] == doctest::Approx(1));
+  // 20 calls back to back are told as one of them.
+  const CollectiveTask pipelined{CollectiveKind::AllGather, 8, true};
+  CHECK(combine_ranks({{pipelined, {0}, {10}}, {pipelined, {0}, {30}}})[0] == doctest::Approx(1.5));
+}
+
+TEST_CASE("collectives are kept apart by kind, nodes and whether they go back to back") {
+  const std::string path = small_file(test::fresh_folder());
+  const auto line = [](CollectiveKind kind, int nodes, bool pipelined, double seconds) {
+    return collective_line(0, 4, nodes, {kind, 1024, pipelined}, {seconds}) + "\n";
+  };
+  append(path,
+         line(CollectiveKind::AllGather, 1, false, 1e-6) +
+             line(CollectiveKind::AllGather, 2, false, 2e-6) +
+             line(CollectiveKind::AllReduce, 1, false, 3e-6) +
+             line(CollectiveKind::AllReduce, 1, true, 4e-6) +
+             // As stepcal 0.1 wrote it.
+             R"({"kind":"all_reduce","pass":1,"ranks":4,"bytes":1024,"us":[5.0]})" + "\n");
+  const SampleSet set = read_samples(path, nullptr);
+  REQUIRE(set.collectives.size() == 4);
+  CHECK(set.collectives[0].kind == "all_gather");
+  CHECK(set.collectives[0].nodes == 1);
+  CHECK(set.collectives[1].nodes == 2);
+  CHECK(set.collectives[1].seconds == doctest::Approx(2e-6));
+  CHECK(set.collectives[2].kind == "all_reduce");
+  CHECK(set.collectives[2].seconds == doctest::Approx(4e-6));  // Of 3 and 5.
+  CHECK_FALSE(set.collectives[2].pipelined);
+  CHECK(set.collectives[3].pipelined);
+  CHECK(set.collectives[3].seconds == doctest::Approx(4e-6));
+}
+
+TEST_CASE("a plan of stepcal 0.1 names its sizes of all-reduces") {
+  Json json = plan_json(choose_plan(test::small_request("unused"), {1e-3, 1e-10}));
+  json["all_reduce_bytes"] = {1024, 4096};
+  for (const char* key : {"collectives", "collective_bytes", "nodes"}) {
+    json.erase(key);
+  }
+  const MeasurePlan plan = measure_plan_from_json(parse_json(json.dump(), "plan"), "plan", 1);
+  CHECK(plan.collectives == std::vector<CollectiveKind>{CollectiveKind::AllReduce});
+  CHECK(plan.collective_bytes == std::vector<std::int64_t>{1024, 4096});
+  CHECK(plan.nodes == 1);
 }
 
 }  // namespace stepsim

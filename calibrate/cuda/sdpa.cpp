@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "calibrate/cuda/check_cuda.h"
-#include "calibrate/cuda/sdpa_offsets.h"
+#include "calibrate/cuda/sdpa_kernels.h"
 #include "calibrate/cuda/sdpa_passes.h"
 #include "costmodel/input_error.h"
 
@@ -36,9 +36,10 @@ struct Library {
   CudnnDescriptor device = describe_device(handle.get());
 
   Library() {
-    // Older versions want the scratch of dq cleared before every call.
-    if (cudnnGetVersion() < 90600) {
-      throw EnvironmentFault("cuDNN " + cudnn_version() + " is older than 9.6");
+    // Up to 9.15 gradients can be NaN where a length is no multiple of 128 (cudnn-frontend's issue
+    // 160); up to 9.5 the scratch of dq had to be cleared before every call.
+    if (cudnnGetVersion() < 91600) {
+      throw EnvironmentFault("cuDNN " + cudnn_version() + " is older than 9.16");
     }
   }
 };
@@ -255,6 +256,10 @@ void Sdpa::forward(const Stream& stream,
                     {GraphRole::O, arrays.o.data},
                     {GraphRole::Statistics, arrays.statistics}};
   state_->run(stream, shape, sequences, true, bindings);
+  if (shape.masked) {
+    const TokenRows o{arrays.o.data, shape.o_stride, shape.heads * shape.head_dim};
+    clear_padding(stream, {o}, sequences.lengths, shape.samples, shape.length);
+  }
 }
 
 void Sdpa::backward(const Stream& stream,
@@ -271,6 +276,13 @@ void Sdpa::backward(const Stream& stream,
                     {GraphRole::DK, arrays.dk.data},
                     {GraphRole::DV, arrays.dv.data}};
   state_->run(stream, shape, sequences, false, bindings);
+  if (shape.masked) {
+    const std::int64_t width = shape.kv_heads * shape.head_dim;
+    const TokenRows dq{arrays.dq.data, shape.q_stride, shape.heads * shape.head_dim};
+    const TokenRows dk{arrays.dk.data, shape.kv_stride, width};
+    const TokenRows dv{arrays.dv.data, shape.kv_stride, width};
+    clear_padding(stream, {dq, dk, dv}, sequences.lengths, shape.samples, shape.length);
+  }
 }
 
 std::string cudnn_version() {

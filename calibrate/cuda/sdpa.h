@@ -36,18 +36,19 @@ struct SdpaSequences {
 
 struct SdpaForward {
   ConstArray q, k, v;
-  Array o;                      ///< On padding: zero, or what was there.
+  Array o;                      ///< Zero on padding.
   float* statistics = nullptr;  ///< One a query row and head; samples * heads * length floats.
 };
 struct SdpaBackward {
   ConstArray q, k, v, o, d_o;
   const float* statistics = nullptr;
-  Array dq, dk, dv;  ///< On padding: zero, or what was there.
+  Array dq, dk, dv;  ///< Zero on padding.
 };
 
 /// Fused attention by cuDNN on the current device; scale 1/sqrt(head_dim). Plans are built on first
-/// use (see prepare()) and kept by shape. A packed call is two launches: its offsets are scaled to
-/// elements first. One thread and one stream at a time.
+/// use (see prepare()) and kept by shape. Beside cuDNN's kernels a packed call first
+/// scales its offsets to elements, and a masked one clears the padding, which cuDNN leaves
+/// undefined. One thread and one stream at a time.
 class Sdpa {
  public:
   Sdpa();

@@ -84,11 +84,10 @@ void check_statistics(const PlainAttention& problem,
 void check(Sdpa& sdpa, const PlainAttention& problem) {
   const SdpaShape& shape = problem.shape;
   const FusedRows fused(problem);
-  const auto o_size = problem.d_o.size();
   const DeviceArray qkv(shape.dtype, fused.join(problem));
   const DeviceArray d_o(shape.dtype, problem.d_o);
-  const DeviceArray o(shape.dtype, std::vector<double>(o_size));
-  const DeviceArray dqkv(shape.dtype, std::vector<double>(fused.size()));
+  const DeviceArray o(shape.dtype, static_cast<std::int64_t>(problem.d_o.size()));
+  const DeviceArray dqkv(shape.dtype, static_cast<std::int64_t>(fused.size()));
   const DeviceArray statistics(Dtype::F32, shape.samples * shape.heads * shape.length);
   const DeviceInts lengths(problem.lengths);
   const DeviceInts offsets(problem.offsets);

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kMostThreads) softmax(int team_size,
       sum = together(sum, softmax_sum_of<N>(values));
     }
     sum = reduce(team, sum, Together{});
-    const float inverse = sum.total > 0 ? 1.0F / sum.total : 0.0F;
+    const float inverse = 1.0F / sum.total;  // Unused where no key is seen.
     for (std::int64_t i = team.rank * N; i < length; i += team.size * N) {
       load_scores<N>(values, data, i, scale, keys);
 #pragma unroll

@@ -97,7 +97,8 @@ inline void __nanosleep(unsigned /*nanoseconds*/) {}
 namespace stepsim::cuda {
 
 constexpr bool kLaunchesQueue = false;
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
+/// Few, so that kernels have to stride over the rest.
+constexpr std::int64_t kMostBlocks = 64;
 
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...),

@@ -1,5 +1,6 @@
 #include "tests/cuda/emulation/grid.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <exception>
@@ -46,9 +47,10 @@ class Block {
   void run_fresh_threads();
   void enter(Fiber& fiber);
   void start_threads();
-  void resume_ready();
-  void release_waiting();
-  bool release_warps();
+  void resume_ready_of(unsigned warp);
+  bool release_warp(unsigned warp);
+  void run_to_barrier();
+  void release_block();
   Fiber& idle_fiber();
   static void prepare(Fiber& fiber);
   static void fiber_main();
@@ -127,13 +129,9 @@ void Block::start_threads() {
   }
 }
 
-/// One pass over the threads, each until it waits. The order turns round from pass to pass: a
-/// kernel that lacks a barrier and works in one order fails in the other.
-void Block::resume_ready() {
-  backwards_ = !backwards_;
-  const auto count = static_cast<unsigned>(threads_.size());
-  for (unsigned i = 0; i < count; ++i) {
-    const unsigned thread = backwards_ ? count - 1 - i : i;
+void Block::resume_ready_of(unsigned warp) {
+  const unsigned end = std::min((warp + 1) * kWarp, static_cast<unsigned>(threads_.size()));
+  for (unsigned thread = warp * kWarp; thread < end; ++thread) {
     if (threads_[thread].state == State::Ready) {
       current_ = thread;
       threadIdx.x = thread;
@@ -142,32 +140,41 @@ void Block::resume_ready() {
   }
 }
 
-bool Block::release_warps() {
-  bool released = false;
-  for (std::size_t first = 0; first < threads_.size(); first += kWarp) {
-    std::size_t waiting = 0;
-    for (std::size_t i = first; i < first + kWarp && i < threads_.size(); ++i) {
-      waiting += threads_[i].state == State::AtWarp ? 1 : 0;
-    }
-    if (waiting == 0) {
-      continue;
-    }
-    if (waiting != kWarp) {
-      throw std::logic_error("a shuffle that not all lanes of the warp came to");
-    }
-    for (std::size_t i = first; i < first + kWarp; ++i) {
-      threads_[i].state = State::Ready;
-    }
-    released = true;
+/// Lets the lanes of a warp go on after a shuffle; false when none is at one.
+bool Block::release_warp(unsigned warp) {
+  const unsigned end = std::min((warp + 1) * kWarp, static_cast<unsigned>(threads_.size()));
+  unsigned waiting = 0;
+  for (unsigned thread = warp * kWarp; thread < end; ++thread) {
+    waiting += threads_[thread].state == State::AtWarp ? 1 : 0;
   }
-  return released;
+  if (waiting == 0) {
+    return false;
+  }
+  if (waiting != kWarp) {
+    throw std::logic_error("a shuffle that not all lanes of the warp came to");
+  }
+  for (unsigned thread = warp * kWarp; thread < end; ++thread) {
+    threads_[thread].state = State::Ready;
+  }
+  return true;
 }
 
-/// Called when no thread can go on.
-void Block::release_waiting() {
-  if (release_warps()) {
-    return;
+/// One pass over the warps, each until it ends or waits for the block: a warp is as far ahead of
+/// the others as barriers let it be, the first and the last in turn, so that a kernel that lacks a
+/// barrier fails.
+void Block::run_to_barrier() {
+  backwards_ = !backwards_;
+  const auto warps = static_cast<unsigned>(values_.size());
+  for (unsigned i = 0; i < warps; ++i) {
+    const unsigned warp = backwards_ ? warps - 1 - i : i;
+    do {
+      resume_ready_of(warp);
+    } while (release_warp(warp));
   }
+}
+
+/// Called when all threads that have not ended wait for the block.
+void Block::release_block() {
   for (Thread& thread : threads_) {
     if (thread.state == State::AtBlock) {
       thread.state = State::Ready;
@@ -185,8 +192,8 @@ void Block::run(unsigned threads, const std::function<void()>& kernel) {
   try {
     start_threads();
     while (ended_ < threads) {
-      release_waiting();
-      resume_ready();
+      run_to_barrier();
+      release_block();
     }
   } catch (...) {
     // Fibers that wait would go on inside this kernel: they are given up.
@@ -219,8 +226,11 @@ unsigned long long Block::exchange(unsigned long long value, unsigned lane) {
 void run_grid(unsigned blocks, unsigned threads, const std::function<void()>& kernel) {
   gridDim.x = blocks;
   blockDim.x = threads;
+  // Forwards and backwards in turn: blocks that overwrite each other's results differ in one.
+  thread_local bool backwards = false;
+  backwards = !backwards;
   for (unsigned i = 0; i < blocks; ++i) {
-    blockIdx.x = i;
+    blockIdx.x = backwards ? blocks - 1 - i : i;
     block().run(threads, kernel);
   }
 }

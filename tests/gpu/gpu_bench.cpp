@@ -318,6 +318,60 @@ void add_row_kernels(Bench& bench, std::int64_t rows) {
   });
 }
 
+/// One fused update of fp32 weights that also writes their bf16 copies.
+void add_adamw(Bench& bench, std::int64_t count) {
+  add(bench,
+      "adamw/" + std::to_string(count),
+      Cache::Hot,
+      [count](Bench& b, std::vector<DeviceBuffer>& buffers) {
+        std::vector<Array> arrays;  // Weights, m, v, gradient.
+        for (std::size_t i = 0; i < 4; ++i) {
+          buffers[i].reserve(static_cast<std::size_t>(count) * sizeof(float));
+          arrays.push_back({buffers[i].data(), Dtype::F32});
+          fill_uniform(b.stream(), arrays[i], count, 0.01F, 0.02F, i);
+        }
+        const Array copy = features(b, buffers[4], count);
+        // Seven times fp32 (four read, three written) and the copy.
+        const double bytes = static_cast<double>(count) * (7.0 * 4.0 + 2.0);
+        return Work{
+            .flops = 0, .bytes = bytes, .launch = [&b, arrays, copy, count] {
+              adamw_update(
+                  b.stream(), {}, arrays[0], arrays[1], arrays[2], arrays[3], copy, count, 10);
+            }};
+      });
+}
+
+/// The loss over GPT-2's vocabulary.
+void add_cross_entropy(Bench& bench, std::int64_t rows) {
+  for (const bool is_backward : {false, true}) {
+    add(bench,
+        std::string("cross_entropy/") + (is_backward ? "backward/" : "forward/") +
+            std::to_string(rows) + "x" + std::to_string(kVocab),
+        Cache::Hot,
+        [rows, is_backward](Bench& b, std::vector<DeviceBuffer>& buffers) {
+          const Array logits = features(b, buffers[0], rows * kVocab);
+          const Array gradient = features(b, buffers[1], rows * kVocab);
+          buffers[2].reserve(static_cast<std::size_t>(rows) * 3 * sizeof(float));
+          auto* const losses = buffers[2].as<float>();
+          float* const saved = losses + rows;
+          const std::int32_t* const targets =
+              upload(b, buffers[3], std::vector<std::int32_t>(static_cast<std::size_t>(rows), 7));
+          const auto forward = [&b, losses, saved, logits, targets, rows] {
+            cross_entropy_forward(b.stream(), losses, saved, logits, targets, rows, kVocab);
+          };
+          const double read = static_cast<double>(rows * kVocab * element_size(kDtype));
+          if (!is_backward) {
+            return Work{.flops = 0, .bytes = read, .launch = forward};
+          }
+          forward();
+          return Work{.flops = 0, .bytes = 2 * read, .launch = [=, &b] {
+                        cross_entropy_backward(
+                            b.stream(), gradient, logits, saved, targets, 1.0F, rows, kVocab);
+                      }};
+        });
+  }
+}
+
 /// The card's largest product and copy, best of several: what shares are shares of.
 void measure_ceiling(Bench& bench) {
   std::vector<DeviceBuffer> buffers(8);
@@ -355,6 +409,8 @@ void add_all(Bench& bench) {
   for (const std::int64_t rows : {2048, 16384, 131072}) {
     add_row_kernels(bench, rows);
   }
+  add_adamw(bench, std::int64_t{1} << 26);
+  add_cross_entropy(bench, 4096);
 }
 
 }  // namespace

@@ -1,21 +1,20 @@
 #include "calibrate/cuda/device.h"
 
-#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "costmodel/input_error.h"
+#include "tests/cuda/emulation/clock.h"
 
 /// The device on host memory: one device, whose streams run their work at once.
 namespace stepsim::cuda {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// What an event's handle points to.
 struct Recorded {
-  Clock::time_point time;
+  std::uint64_t nanoseconds = 0;
 };
 
 Recorded& recorded(const Event& event) {
@@ -90,7 +89,7 @@ Event::~Event() {
 }
 
 void Event::record(const Stream& /*stream*/) const {
-  recorded(*this).time = Clock::now();
+  recorded(*this).nanoseconds = emulated::device_clock();
 }
 
 void Event::synchronize() const {}
@@ -100,7 +99,7 @@ bool Event::done() const {
 }
 
 double seconds_between(const Event& from, const Event& to) {
-  return std::chrono::duration<double>(recorded(to).time - recorded(from).time).count();
+  return static_cast<double>(recorded(to).nanoseconds - recorded(from).nanoseconds) * 1e-9;
 }
 
 DeviceBuffer::~DeviceBuffer() {

@@ -3,7 +3,6 @@
 #define STEPSIM_EMULATED_DEVICE
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -12,6 +11,7 @@
 #include <vector_types.h>
 
 #include "calibrate/cuda/device.h"
+#include "tests/cuda/emulation/clock.h"
 #include "tests/cuda/emulation/grid.h"
 
 /// CUDA's words for a host compiler. A .cu file that is compiled after this header runs on the
@@ -91,7 +91,9 @@ inline float rsqrtf(float x) {
   return 1.0F / std::sqrt(x);
 }
 
-inline void __nanosleep(unsigned /*nanoseconds*/) {}
+inline void __nanosleep(unsigned nanoseconds) {
+  stepsim::cuda::emulated::nap(nanoseconds);
+}
 // NOLINTEND
 
 namespace stepsim::cuda {
@@ -114,8 +116,7 @@ void launch(void (*kernel)(Parameters...),
 }
 
 inline unsigned long long device_nanoseconds() {
-  return static_cast<unsigned long long>(std::chrono::steady_clock::now().time_since_epoch() /
-                                         std::chrono::nanoseconds(1));
+  return emulated::device_clock();
 }
 
 }  // namespace stepsim::cuda

@@ -47,6 +47,10 @@ void refuse_beyond(const CollectiveCost& table,
 
 }  // namespace
 
+double default_tail(const CollectiveCost& table) {
+  return tail_slope(table.knots, kTailWindow, kTailKnots);
+}
+
 Cost table_cost(const CollectiveCost& table,
                 Bytes bytes,
                 double max_extrapolation,
@@ -67,7 +71,7 @@ Cost table_cost(const CollectiveCost& table,
   }
   cost.extrapolation = x / last_bytes;
   refuse_beyond(table, bytes, cost.extrapolation, max_extrapolation, profile);
-  const double slope = tail_slope(table.knots, kTailWindow, kTailKnots);
+  const double slope = table.tail_seconds_per_byte.value_or(default_tail(table));
   cost.seconds = last_seconds + slope * (x - last_bytes);
   cost.relative_error =
       std::max(table.errors.beyond.value_or(0), cost.relative_error) * cost.extrapolation;

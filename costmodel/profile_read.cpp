@@ -207,6 +207,9 @@ CollectiveCost read_collective(JsonReader reader) {
   if (reader.text_or("variable", "bytes") != "bytes") {
     reader.fail("variable", "the knots of a collective are over bytes");
   }
+  if (reader.has("tail_s_per_byte")) {
+    cost.tail_seconds_per_byte = not_negative(reader, "tail_s_per_byte");
+  }
   if (reader.has("spread")) {
     cost.spread = reader.numbers("spread");
     if (cost.spread.size() < 2 || cost.spread.front() < 0 ||

@@ -111,6 +111,9 @@ Json collective_json(const CollectiveCost& cost) {
   json["dtype"] = name_of(cost.dtype);
   json["variable"] = "bytes";
   json["knots_s"] = knots_json(cost.knots);
+  if (cost.tail_seconds_per_byte) {
+    json["tail_s_per_byte"] = finite(*cost.tail_seconds_per_byte);
+  }
   if (!cost.spread.empty()) {
     json["spread"] = Json::array();
     for (const double ratio : cost.spread) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "calibrate/fit/holdout.h"
+#include "calibrate/fit/pieces.h"
 #include "calibrate/statistics.h"
 #include "costmodel/collective_table.h"
 #include "costmodel/op_cost.h"
@@ -22,6 +23,7 @@ constexpr double kKiB = 1024;
 constexpr double kMiB = 1024 * kKiB;
 /// A tail is drawn from three sizes at least.
 constexpr std::size_t kFewestBelow = 3;
+constexpr double kAllKnots = 1e300;
 
 struct Band {
   const char* name;
@@ -64,6 +66,14 @@ BandErrors band_errors(const Band& band, const Group& group, const CollectiveCos
   return errors;
 }
 
+/// The mean of two slopes: that of the last octave, and that of the last straight piece, which
+/// starts at a change of algorithm or protocol.
+void set_tail(CollectiveCost& cost) {
+  const auto piece = std::span(cost.knots).subspan(last_piece(cost.knots));
+  const double slope = tail_slope({piece.begin(), piece.end()}, kAllKnots);
+  cost.tail_seconds_per_byte = (default_tail(cost) + slope) / 2;
+}
+
 /// Mean |error| of the sizes above half the largest, which the table of the others predicts.
 std::optional<double> beyond_error(const CollectiveCost& cost) {
   const double half = cost.knots.back().first / 2;
@@ -72,6 +82,7 @@ std::optional<double> beyond_error(const CollectiveCost& cost) {
   if (lower.knots.size() < kFewestBelow) {
     return std::nullopt;
   }
+  set_tail(lower);
   ErrorSum sum;
   for (auto knot = cost.knots.begin() + static_cast<std::ptrdiff_t>(lower.knots.size());
        knot != cost.knots.end();
@@ -111,6 +122,7 @@ CollectiveFit fit_group(const Group& group) {
     fit.cost.knots.emplace_back(static_cast<double>(sample.bytes), sample.seconds);
     fit.floor = std::min(fit.floor, sample.seconds);
   }
+  set_tail(fit.cost);
   ErrorSum all;
   for (std::size_t i = 1; i + 1 < group.size(); ++i) {
     all.add(without(fit.cost.knots, i), group[i].seconds);

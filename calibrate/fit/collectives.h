@@ -28,7 +28,7 @@ struct CollectiveFit {
 /// Tables of the times of single calls over size, linear between, one for each collective, number
 /// of ranks and nodes. `errors.random` is the leave-one-out error over all inner sizes,
 /// `errors.beyond` that of the sizes above half the largest, predicted by table_cost() from the
-/// others.
+/// others. The tail is the mean of default_tail() and the slope of the knots from last_piece() on.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

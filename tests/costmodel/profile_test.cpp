@@ -103,6 +103,7 @@ Profile random_profile(std::uint64_t seed) {
       cost.spread = {0.5, 0.5 + draw.real(), 2 + draw.real()};
       std::sort(cost.spread.begin(), cost.spread.end());
     }
+    cost.tail_seconds_per_byte = maybe(draw);
     profile.collectives.push_back(cost);
   }
   profile.launch_seconds = draw.real();
@@ -412,4 +413,10 @@ TEST_CASE("an all-reduce is read off its table, and on from it with the last slo
   }
   table.knots.emplace_back(4096, 3.2e-5);
   CHECK(cost(8192).seconds == Approx(3.2e-5 + 4096 * 5e-9).epsilon(0.02));
+  table.tail_seconds_per_byte = 1e-9;
+  CHECK(cost(8192).seconds == Approx(3.2e-5 + 4096 * 1e-9));
+  CHECK(cost(4096).seconds == 3.2e-5);
+  const std::string tail = "\"dtype\": \"f32\", \"tail_s_per_byte\": -1, \"knots_s\": [[1024";
+  CHECK(error_after("\"dtype\": \"f32\", \"knots_s\": [[1024", tail) ==
+        "profile.json:13: error: collectives[0].tail_s_per_byte: -1 is negative");
 }

@@ -11,7 +11,7 @@ namespace stepsim::cuda {
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xFFFFFFFF;
 constexpr int kLeastBlock = 128;
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 512;
 
 struct Team {
   int rank;  ///< Of this thread, below size.

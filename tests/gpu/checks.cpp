@@ -92,7 +92,7 @@ std::vector<double> numbers(std::int64_t count, std::uint64_t seed, double bound
 }
 
 double depth(std::int64_t terms) {
-  return static_cast<double>(terms < 128 ? terms : 128 + terms / 1024);
+  return static_cast<double>(terms < 128 ? terms : 128 + terms / 512);
 }
 
 DeviceArray::DeviceArray(Dtype dtype, const std::vector<double>& values, std::int64_t skew)

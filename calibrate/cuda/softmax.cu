@@ -12,10 +12,15 @@ struct KeyRange {
   std::int64_t high;
 };
 
+/// Of a row of [sample][head][query]; rows of scores that fit in memory count in 32 bits.
 __device__ KeyRange keys_of(const ScoreMask& mask,
-                            std::int64_t sample,
-                            std::int64_t query,
+                            std::int64_t row,
+                            std::int64_t heads,
                             std::int64_t length) {
+  const auto queries = static_cast<std::uint32_t>(length);
+  const std::uint32_t head = static_cast<std::uint32_t>(row) / queries;
+  const std::int64_t query = static_cast<std::uint32_t>(row) % queries;
+  const std::uint32_t sample = head / static_cast<std::uint32_t>(heads);
   KeyRange keys{0, mask.lengths == nullptr ? length : mask.lengths[sample]};
   if (mask.causal) {
     keys.high = min(keys.high, query + 1);
@@ -49,7 +54,7 @@ __global__ void __launch_bounds__(kMostThreads) softmax(int team_size,
   const Team team = team_of(team_size);
   for (std::int64_t row = team.first_row; row < rows; row += team.row_step) {
     T* data = scores + row * length;
-    const KeyRange keys = keys_of(mask, row / (heads * length), row % length, length);
+    const KeyRange keys = keys_of(mask, row, heads, length);
     float values[N];
     SoftmaxSum sum{-INFINITY, 0};
     for (std::int64_t i = team.rank * N; i < length; i += team.size * N) {

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include "calibrate/launched_group.h"
 #include "calibrate/rank_processes.h"
 #include "costmodel/input_error.h"
 
@@ -94,6 +95,8 @@ int run_stepcal(const std::vector<std::string>& arguments) {
     return kBadInput;
   } catch (const EnvironmentFault& error) {
     fmt::print(stderr, "stepcal: error: {}\n", error.what());
+    return kEnvironmentFault;
+  } catch (const StoppedByRank0&) {
     return kEnvironmentFault;
   } catch (const Interrupted&) {
     fmt::print(stderr, "stepcal: interrupted\n");

@@ -12,6 +12,7 @@
 #include "calibrate/cli.h"
 #include "calibrate/cli_backend.h"
 #include "calibrate/cli_options.h"
+#include "calibrate/launched_group.h"
 #include "calibrate/live/live.h"
 #include "calibrate/rank_processes.h"
 #include "calibrate/statistics.h"
@@ -226,10 +227,19 @@ int live_command(const std::vector<std::string>& arguments) {
   for (const std::string& path : options.plans) {
     plans.push_back(read_plan(path));
   }
-  options.outputs = choose_outputs(parser, options.plans);
+  std::unique_ptr<LaunchedGroup> launched;
   if (parser.has("emulate-ranks")) {
     set_emulation(parser, plans, &options);
+  } else {
+    launched = join_launched_group();
+    options.launched = launched.get();
   }
+  if (launched && !launched->leads()) {
+    std::vector<RunRecord> none;
+    run_live(plans, factory, options, nullptr, none);
+    return kDone;
+  }
+  options.outputs = choose_outputs(parser, options.plans);
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   const auto end_line = [terminal] { std::fputs(terminal ? "\r\033[K" : "", stderr); };
   std::vector<RunRecord> records;

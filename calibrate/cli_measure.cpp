@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include <fmt/core.h>
@@ -12,6 +13,7 @@
 #include "calibrate/cli_backend.h"
 #include "calibrate/cli_options.h"
 #include "calibrate/fit/fit.h"
+#include "calibrate/launched_group.h"
 #include "calibrate/machine_load.h"
 #include "calibrate/measure.h"
 #include "calibrate/sample_log.h"
@@ -30,7 +32,9 @@ constexpr const char* kMeasureUsage =
     "       stepcal measure --model NAME --max-length L --max-tokens T --out SAMPLES [options]\n\n"
     "Times every operation of training steps over a grid of batch shapes, and all-reduces, on all\n"
     "ranks at once. Every measurement is appended to SAMPLES as it comes; after Ctrl-C or a crash\n"
-    "the same command goes on where it stopped.\n\n"
+    "the same command goes on where it stopped. Started by torchrun, mpirun or srun it measures "
+    "on\n"
+    "their ranks, and rank 0 prints and writes.\n\n"
     "examples:\n"
     "  stepcal measure --plan plans/*.jsonl --out samples.jsonl\n"
     "  stepcal measure --model tiny-classifier --ranks 2 --max-length 256 --max-tokens 4096 \\\n"
@@ -104,8 +108,9 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
   if (parser.has("attention")) {
     request->model.attention = parse_attention(parser.get<std::string>("attention"));
   }
-  request->ranks =
-      parser.has("ranks") ? parser.get<int>("ranks") : (request->device == "cpu" ? 2 : 1);
+  request->ranks = parser.has("ranks")            ? parser.get<int>("ranks")
+                   : request->launched != nullptr ? request->launched->ranks()
+                                                  : (request->device == "cpu" ? 2 : 1);
   request->box = box_of_limits(request->model,
                                parser.get<std::int64_t>("max-length"),
                                parser.get<std::int64_t>("max-tokens"));
@@ -125,8 +130,12 @@ double parse_budget(const OptionParser& parser) {
   return seconds;
 }
 
-MeasureRequest make_request(const OptionParser& parser, const std::string& samples) {
+/// `launched`: null without a launcher.
+MeasureRequest make_request(const OptionParser& parser,
+                            const std::string& samples,
+                            LaunchedGroup* launched) {
   MeasureRequest request;
+  request.launched = launched;
   request.device = device_kind(parser.get<std::string>("device"));
   if (parser.has("plan")) {
     if (parser.has("model")) {
@@ -136,7 +145,7 @@ MeasureRequest make_request(const OptionParser& parser, const std::string& sampl
   } else {
     request_from_model(parser, &request);
   }
-  if (request.ranks < 1 || request.ranks > 64) {
+  if (launched == nullptr && (request.ranks < 1 || request.ranks > 64)) {
     parser.fail("--ranks: 1 to 64 processes on one machine");
   }
   request.budget_seconds = parse_budget(parser);
@@ -297,7 +306,13 @@ int measure_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   const std::string out = parser.required("out", "samples file (--out)");
-  if (!run_measure(make_request(parser, out), parser.get<std::string>("device"))) {
+  const std::string device = parser.get<std::string>("device");
+  const std::unique_ptr<LaunchedGroup> launched = join_launched_group();
+  const MeasureRequest request = make_request(parser, out, launched.get());
+  if (launched && !launched->leads()) {
+    return measure(request, backend_factory(device), {});
+  }
+  if (!run_measure(request, device)) {
     return kInterrupted;
   }
   fmt::print("next: stepcal fit {} --out PROFILE.json\n", shell_word(out));
@@ -341,7 +356,13 @@ int calibrate_command(const std::vector<std::string>& arguments) {
   const std::string samples = parser.has("samples") ? parser.get<std::string>("samples")
                               : out == "-"          ? "stepcal.samples.jsonl"
                                                     : out + ".samples.jsonl";
-  if (!run_measure(make_request(parser, samples), parser.get<std::string>("device"))) {
+  const std::string device = parser.get<std::string>("device");
+  const std::unique_ptr<LaunchedGroup> launched = join_launched_group();
+  const MeasureRequest request = make_request(parser, samples, launched.get());
+  if (launched && !launched->leads()) {
+    return measure(request, backend_factory(device), {});
+  }
+  if (!run_measure(request, device)) {
     return kInterrupted;
   }
   std::fflush(stdout);

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/clock.h"
+#include "calibrate/launched_group.h"
 #include "calibrate/measure_rank.h"
 #include "calibrate/measure_start.h"
 #include "calibrate/sample_log.h"
@@ -29,6 +30,10 @@ class Measurement {
       : request_(request), factory_(factory), hooks_(hooks) {}
 
   int run() {
+    if (request_.launched != nullptr && !request_.launched->leads()) {
+      follow();
+      return 0;
+    }
     open();
     clock_offset_ = log_.last_at_seconds() - clock_seconds();
     if (hooks_.on_plan) {
@@ -44,10 +49,23 @@ class Measurement {
   }
 
  private:
+  /// A launched rank above 0: it takes part in every run that rank 0 starts.
+  void follow() {
+    static_cast<void>(probe(request_, factory_));
+    while (request_.launched->more()) {
+      run_ranks(
+          request_.ranks,
+          [&](const RankContext& context) { run_rank(context, nullptr); },
+          nullptr,
+          request_.launched);
+    }
+  }
+
   void open() {
     const Probe answer = probe(request_, factory_);
     estimate_ = answer.estimate;
     plan_ = choose_plan(request_, estimate_);
+    plan_.nodes = request_.launched != nullptr ? request_.launched->nodes() : 1;
     if (plan_.points.empty()) {
       throw InputError("no batch shape lies in the range to measure");
     }
@@ -97,7 +115,6 @@ class Measurement {
     task.ranks = plan_.ranks;
     task.repetitions = plan_.repetitions;
     task.sentinel = sentinel_lengths(plan_.model);
-    task.clock_offset = clock_offset_;
     task.bucket_bytes = bucket_bytes(plan_.model, plan_.buckets);
     for (const GridPoint& point : order_of_pass(plan_, pass)) {
       const bool enough = pass >= kFewestPasses && is_precise(point);
@@ -137,20 +154,30 @@ class Measurement {
                               task.collectives.size());
     early_.emplace();
     collectives_.clear();
-    const std::vector<std::vector<int>> buckets = buckets_of_pass(plan_, pass);
+    task.buckets = buckets_of_pass(plan_, pass);
     run_ranks(
         plan_.ranks,
-        [&](const RankContext& context) {
-          const std::unique_ptr<Backend> backend = factory_(context, plan_.model, buckets);
-          RankPass mine = task;
-          mine.rank = context.rank();
-          measure_rank_pass(
-              *backend, mine, [&context](const std::string& line) { context.send(line); });
-        },
-        [&](int /*rank*/, const std::string& line) { take(line); });
+        [&](const RankContext& context) { run_rank(context, &task); },
+        [&](int /*rank*/, const std::string& line) { take(line); },
+        request_.launched);
     keep(pass_end_line(pass, elapsed()));
     pace_ = (elapsed() - start) / expected;
     return true;
+  }
+
+  /// One rank's share of a pass, in its process. Rank 0 (with a `task`) tells it to the others,
+  /// which may be forked from other processes.
+  void run_rank(const RankContext& context, const RankPass* task) const {
+    Json told;
+    if (task != nullptr) {
+      told = {{"elapsed_seconds", elapsed()}, {"pass", rank_pass_json(*task)}};
+    }
+    const Json heard = parse_json(context.broadcast(told.dump()), "rank 0's pass");
+    RankPass mine = rank_pass_from_json(heard.at("pass"));
+    mine.rank = context.rank();
+    mine.clock_offset = heard.at("elapsed_seconds").get<double>() - clock_seconds();
+    const std::unique_ptr<Backend> backend = factory_(context, request_.model, mine.buckets);
+    measure_rank_pass(*backend, mine, [&context](const std::string& line) { context.send(line); });
   }
 
   /// Takes in one line of a rank.

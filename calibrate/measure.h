@@ -28,9 +28,10 @@ struct MeasureRequest {
   std::vector<std::vector<int>> buckets;
   double budget_seconds = 60;
   std::uint64_t seed = 0;
-  std::string out;      ///< Samples file.
-  std::string command;  ///< The command line, for the record.
-  std::string date;     ///< ISO 8601, UTC.
+  std::string out;                    ///< Samples file.
+  std::string command;                ///< The command line, for the record.
+  std::string date;                   ///< ISO 8601, UTC.
+  LaunchedGroup* launched = nullptr;  ///< Null: the ranks are forked on this machine.
 };
 
 /// How far a measurement is.
@@ -58,6 +59,7 @@ struct MeasureHooks {
 /// Each pass over the grid is a new group of processes, in a new order and with other bucket sizes:
 /// drift is not a shape effect, and what a process happens to get (pages, cores) averages out. A
 /// point that is precise enough (StoppingRule) is left out of further passes.
+/// With a launcher, ranks above 0 measure what rank 0 tells them, write nothing and return 0.
 /// Returns: measurements in the file.
 /// Raises: InputError: another request's file; EnvironmentFault; Interrupted.
 int measure(const MeasureRequest& request,
@@ -90,7 +92,7 @@ struct StepEstimate {
 
 /// Collectives of pass `pass`. Every third pass has all of them, those between only single
 /// all-reduces of up to four times all gradients: what is larger takes long and matters little to
-/// this model. Calls back to back end at 16 MiB: beyond, they differ from single ones by nothing.
+/// this model. Calls back to back end at 4 MiB: beyond, they differ little from single ones.
 [[nodiscard]] std::vector<CollectiveTask> collectives_of_pass(const MeasurePlan& plan, int pass);
 
 /// The grid points in the order of pass `pass`, shuffled by the plan's seed.

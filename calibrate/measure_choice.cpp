@@ -107,7 +107,7 @@ std::vector<std::vector<int>> buckets_of_pass(const MeasurePlan& plan, int pass)
 }
 
 std::vector<CollectiveTask> collectives_of_pass(const MeasurePlan& plan, int pass) {
-  constexpr std::int64_t kMostPipelined = std::int64_t{16} << 20U;
+  constexpr std::int64_t kMostPipelined = std::int64_t{4} << 20U;
   const bool all = pass % 3 == 0;
   const std::int64_t most = 4 * gradient_bytes(plan.model);
   std::vector<CollectiveTask> tasks;

@@ -149,6 +149,44 @@ void measure_rank_pass(Backend& backend,
   sentinel();
 }
 
+Json rank_pass_json(const RankPass& pass) {
+  Json points = Json::array();
+  for (const GridPoint& point : pass.points) {
+    points.push_back({point.samples, point.length});
+  }
+  Json collectives = Json::array();
+  for (const CollectiveTask& task : pass.collectives) {
+    collectives.push_back({name_of(task.kind), task.bytes, task.pipelined});
+  }
+  return {{"pass", pass.pass},
+          {"ranks", pass.ranks},
+          {"repetitions", pass.repetitions},
+          {"points", points},
+          {"collectives", collectives},
+          {"bucket_bytes", pass.bucket_bytes},
+          {"buckets", pass.buckets},
+          {"sentinel", pass.sentinel}};
+}
+
+RankPass rank_pass_from_json(const Json& json) {
+  RankPass pass;
+  json.at("pass").get_to(pass.pass);
+  json.at("ranks").get_to(pass.ranks);
+  json.at("repetitions").get_to(pass.repetitions);
+  for (const Json& point : json.at("points")) {
+    pass.points.push_back({point.at(0).get<std::int64_t>(), point.at(1).get<std::int64_t>()});
+  }
+  for (const Json& task : json.at("collectives")) {
+    pass.collectives.push_back({parse_collective_kind(task.at(0).get<std::string>()),
+                                task.at(1).get<std::int64_t>(),
+                                task.at(2).get<bool>()});
+  }
+  json.at("bucket_bytes").get_to(pass.bucket_bytes);
+  json.at("buckets").get_to(pass.buckets);
+  json.at("sentinel").get_to(pass.sentinel);
+  return pass;
+}
+
 std::string rank_times_line(const RankTimes& times) {
   std::string text = fmt::format(R"({{"kind":"rank_times","op":"{}","bytes":{},"pipelined":{})",
                                  name_of(times.task.kind),

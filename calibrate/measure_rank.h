@@ -6,6 +6,7 @@
 
 #include "calibrate/backend.h"
 #include "calibrate/measure_plan.h"
+#include "costmodel/json_file.h"
 
 namespace stepsim {
 
@@ -18,6 +19,7 @@ struct RankPass {
   std::vector<GridPoint> points;  ///< Still to measure, the same on all ranks.
   std::vector<CollectiveTask> collectives;
   std::vector<std::int64_t> bucket_bytes;  ///< Sizes that the job itself reduces.
+  std::vector<std::vector<int>> buckets;   ///< Of the steps: parameter indices in launch order.
   std::vector<std::int64_t> sentinel;      ///< Lengths.
   double clock_offset = 0;                 ///< Added to clock_seconds() to get `at_seconds`.
 };
@@ -31,6 +33,10 @@ struct RankPass {
 /// Calls back to back in one measurement: 1, or of a pipelined task 20 (what nccl-tests does unless
 /// told otherwise), from 1 MiB on 5.
 [[nodiscard]] int collective_calls(const CollectiveTask& task);
+
+/// Without rank and clock offset, which each rank has of its own.
+[[nodiscard]] Json rank_pass_json(const RankPass& pass);
+[[nodiscard]] RankPass rank_pass_from_json(const Json& json);
 
 /// Measures and hands every line for the samples file to `send`. A collective's line holds this
 /// rank's arrivals and ends only; the parent combines the ranks (RankTimes).

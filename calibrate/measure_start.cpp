@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "calibrate/clock.h"
+#include "calibrate/launched_group.h"
 #include "calibrate/measure_rank.h"
 #include "calibrate/statistics.h"
 #include "costmodel/input_error.h"
@@ -108,7 +109,11 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
         if (rank == 0) {
           answer = parse_json(line, "probe");
         }
-      });
+      },
+      request.launched);
+  if (request.launched != nullptr && !request.launched->leads()) {
+    return {};
+  }
   const auto flops = [&](const std::vector<std::int64_t>& lengths) {
     return training_flops(
         request.model, static_cast<std::int64_t>(lengths.size()), lengths.front());

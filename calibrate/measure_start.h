@@ -14,7 +14,8 @@ struct Probe {
   Json host;  ///< Costs of the host, null where it computes itself.
 };
 
-/// Starts the ranks once, times two steps and asks for the description.
+/// Empty on launched ranks above 0. Starts the ranks once, times two steps and asks for the
+/// description.
 [[nodiscard]] Probe probe(const MeasureRequest& request, const BackendFactory& factory);
 
 /// First line of a samples file.

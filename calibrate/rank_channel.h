@@ -25,6 +25,15 @@ inline constexpr char kInputError = 'I';
 inline constexpr char kFault = 'E';
 inline constexpr char kDone = 'D';
 inline constexpr char kBroadcast = 'B';
+// Between the processes of a launcher.
+inline constexpr char kHello = 'H';       // To rank 0: who I am.
+inline constexpr char kWelcome = 'W';     // From rank 0: all are here.
+inline constexpr char kRun = 'R';         // From rank 0: a run begins.
+inline constexpr char kFinished = 'F';    // From rank 0: all ranks are done with it.
+inline constexpr char kQuit = 'Q';        // From rank 0: no more runs.
+inline constexpr char kCrash = 'C';       // To rank 0: how my rank's process ended.
+inline constexpr char kStop = 'S';        // Both ways: interrupted, or failed elsewhere.
+inline constexpr char kStopped = 'Z';     // To rank 0: nothing comes any more.
 inline constexpr char kNewline = '\x1e';  // Stands for a line break inside an error message.
 
 /// Exit status of a rank that has told its error.

@@ -5,6 +5,8 @@
 
 namespace stepsim {
 
+class LaunchedGroup;
+
 /// Where a rank stands among the others.
 struct RankSeat {
   int rank = 0;
@@ -42,11 +44,15 @@ class RankContext {
 /// also end with their parent. One call at a time in a process, and from a single thread: what
 /// other threads hold while it forks stays locked in the ranks.
 ///
+/// With `launched`, the ranks are those of a launcher, one in a process forked by each of its own;
+/// rank 0's gets all lines, and the others return when it does (see LaunchedGroup).
+///
 /// Raises: InputError or EnvironmentFault with the failing rank's message; Interrupted on a signal;
 /// whatever `on_line` throws.
 void run_ranks(int ranks,
                const std::function<void(const RankContext&)>& body,
-               const std::function<void(int rank, const std::string& line)>& on_line);
+               const std::function<void(int rank, const std::string& line)>& on_line,
+               LaunchedGroup* launched = nullptr);
 
 /// Ctrl-C: the exit status is 130, and what was written before stays.
 struct Interrupted {};

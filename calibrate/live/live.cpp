@@ -131,7 +131,8 @@ void run_live(const std::vector<Plan>& plans,
     run_ranks(
         options.emulated_transfer ? 1 : plans[0].ranks,
         [&](const RankContext& context) { run_live_rank(context, factory, plans, options); },
-        [&](int /*rank*/, const std::string& line) { collector.add(line, on_progress); });
+        [&](int /*rank*/, const std::string& line) { collector.add(line, on_progress); },
+        options.launched);
   } catch (...) {
     records = collector.take();
     throw;

@@ -18,7 +18,8 @@ struct LiveOptions {
   int repeats = 1;  ///< Passes over all plans.
   /// Not empty: one process plays all ranks in turn (EmulatedRanks), with these transfer times.
   TransferTime emulated_transfer = nullptr;
-  Json emulation;  ///< What the records say of that.
+  Json emulation;                     ///< What the records say of that.
+  LaunchedGroup* launched = nullptr;  ///< Null: the ranks are forked on this machine.
 };
 
 /// How far a live run is.
@@ -37,6 +38,7 @@ struct LiveProgress {
 ///
 /// `records` is set to one record a plan, in order, by (repeat, step, rank); also when Interrupted
 /// or an error is thrown: then with every step that all ranks have finished and reported.
+/// With a launcher, only rank 0 gets records.
 /// Raises: InputError (plans of different models or ranks, several micro-batches in a step),
 /// EnvironmentFault, Interrupted.
 void run_live(const std::vector<Plan>& plans,

@@ -200,8 +200,8 @@ TEST_CASE("every third pass has all collectives, the others small single all-red
   for (const int pass : {0, 3}) {
     CHECK(has(pass, {CollectiveKind::AllReduce, 64 * kMiB, false}) == 1);
     CHECK(has(pass, {CollectiveKind::AllGather, 1024, false}) == 1);
-    CHECK(has(pass, {CollectiveKind::AllGather, 16 * kMiB, true}) == 1);
-    CHECK(has(pass, {CollectiveKind::AllGather, 32 * kMiB, true}) == 0);
+    CHECK(has(pass, {CollectiveKind::AllGather, 4 * kMiB, true}) == 1);
+    CHECK(has(pass, {CollectiveKind::AllGather, 8 * kMiB, true}) == 0);
   }
   CHECK(has(1, {CollectiveKind::AllReduce, 1024, false}) == 1);
   CHECK(has(1, {CollectiveKind::AllReduce, 64 * kMiB, false}) == 0);

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include <sys/socket.h>
+
+namespace stepsim::ranks {
+
+/// A file descriptor that closes itself.
+class Socket {
+ public:
+  explicit Socket(int fd = -1) : fd_(fd) {}
+  ~Socket();
+  Socket(Socket&& other) noexcept : fd_(other.release()) {}
+  Socket& operator=(Socket&& other) noexcept;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] int release();
+
+ private:
+  int fd_;
+};
+
+/// Listens on `port`: of the loopback device when `address` is there, else of all devices. Raises
+/// EnvironmentFault.
+[[nodiscard]] Socket listen_on(const std::string& address, int port);
+
+/// The next connection, or an empty socket when none comes until `deadline`.
+[[nodiscard]] Socket accept_until(const Socket& listener,
+                                  std::chrono::steady_clock::time_point deadline);
+
+/// Tries again until `deadline`; empty when nobody answered. Raises EnvironmentFault: no such name.
+[[nodiscard]] Socket connect_until(const std::string& address,
+                                   int port,
+                                   std::chrono::steady_clock::time_point deadline);
+
+/// Reading gives up after this long; 0 = never.
+void set_read_limit(const Socket& socket, std::chrono::seconds limit);
+
+}  // namespace stepsim::ranks

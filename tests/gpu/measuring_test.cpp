@@ -57,7 +57,7 @@ TEST_CASE("cuda: a held stream goes on when the flag is set, or the time is over
       device_seconds([&] { hold_stream(stream(), flag.as<std::uint32_t>(), 0.02); });
   CHECK(over < 5);
   if (!emulated()) {
-    CHECK(over >= 0.02);
+    CHECK(over >= 0.019);  // The device's clock advances in steps.
   }
   const double set = device_seconds([&] {
     hold_stream(stream(), flag.as<std::uint32_t>(), 30);
@@ -84,7 +84,7 @@ TEST_CASE("cuda: the stand-in for a collective waits, transfers and ends in time
   const double idle = device_seconds([&] {
     stand_in_collective(stream(), kChannels, 0.004, 0.006, words.data(), words.bytes(), 0);
   });
-  CHECK(idle >= 0.01 * (emulated() ? kChannels : 1));
+  CHECK(idle >= 0.0095 * (emulated() ? kChannels : 1));
   CHECK(idle < 5);
   CHECK(words.read() == words.values());
 
@@ -104,7 +104,7 @@ TEST_CASE("cuda: the stand-in for a collective waits, transfers and ends in time
   const double busy = device_seconds([&] {
     stand_in_collective(stream(), kChannels, 0.001, 0.05, words.data(), words.bytes(), 1e9);
   });
-  CHECK(busy >= 0.051);
+  CHECK(busy >= 0.05);
   CHECK(busy < 5);
   after = words.read();
   const auto middle = after.begin() + static_cast<std::ptrdiff_t>(half);

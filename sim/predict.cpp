@@ -159,6 +159,30 @@ StepTimeSummary step_times_without_noise(const Prediction& prediction, int warmu
           average};
 }
 
+/// The profile's interference holds for this run.
+bool takes_measured_interference(const Run& run) {
+  const Scenario& scenario = run.scenario();
+  return run.profile().interference && !scenario.interference_given &&
+         scenario.interference.active();
+}
+
+/// The measured interference with its uncertain members drawn from their 90 % intervals.
+Interference drawn_interference(const InterferenceProfile& measured, NoiseDraws& noise) {
+  constexpr double kDeviations = 2 * 1.645;  // In a 90 % interval of a normal distribution.
+  constexpr double kMostShare = 0.99;
+  Interference drawn = measured.value;
+  for (const auto& [member, interval] : {std::pair(&drawn.compute, &measured.compute),
+                                         std::pair(&drawn.transfer, &measured.transfer),
+                                         std::pair(&drawn.memory_share, &measured.memory_share)}) {
+    if (*interval) {
+      const double deviation = ((*interval)->second - (*interval)->first) / kDeviations;
+      *member = std::max(0.0, *member + deviation * noise.normal());
+    }
+  }
+  drawn.memory_share = std::min(drawn.memory_share, kMostShare);
+  return drawn;
+}
+
 /// Step statistics under jitter, and the 90 % interval of the mean under jitter, fit errors, drift.
 void add_noise(const Run& run, int runs, StepTimeSummary& times) {
   NoiseDraws noise(run.scenario().seed);
@@ -175,6 +199,9 @@ void add_noise(const Run& run, int runs, StepTimeSummary& times) {
       factors.group.push_back(noise.factor(group.relative_sd));
     }
     factors.collective = noise.factor(run.model().collective_error());
+    if (takes_measured_interference(run)) {
+      factors.interference = drawn_interference(*run.profile().interference, noise);
+    }
     const double drift = noise.factor(run.profile().noise.drift);
     means.push_back(mean(steady_step_times(run, factors, drift, noise)));
   }
@@ -207,10 +234,10 @@ void add_varlen_warning(const Run& run, Prediction& prediction) {
 
 /// Says where interference comes from when the scenario does not state it.
 void add_interference_note(const Run& run, Prediction& prediction) {
-  const auto& measured = run.profile().interference;
-  if (!measured || run.scenario().interference_given || !run.scenario().interference.active()) {
+  if (!takes_measured_interference(run)) {
     return;
   }
+  const auto& measured = run.profile().interference;
   const Interference& value = measured->value;
   std::string text = fmt::format(
       "interference is the profile's, from {} measurements: compute +{:.1f} %, transfers +{:.1f} %",

@@ -18,7 +18,8 @@ struct PredictOptions {
 /// The step times of one policy of a scenario, before running it.
 ///
 /// The summary is over steps warmup_steps.., with the step-to-step noise of the profile; the
-/// interval adds the held-out errors of its costs (one factor per class, drawn) and its drift.
+/// interval adds the held-out errors of its costs (one factor per class, drawn), the intervals of
+/// its interference and its drift.
 /// Raises InputError: a cost that the profile lacks or refuses.
 [[nodiscard]] Prediction predict(const Scenario& scenario,
                                  const PolicySpec& policy,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -48,6 +49,7 @@ struct BucketCosts {
 struct CostFactors {
   std::vector<double> group;  ///< [group]; empty = all 1.
   double collective = 1;
+  std::optional<Interference> interference;  ///< In place of the scenario's.
 };
 
 /// The ops of a scenario's step with their prices, and their folding into the simulator's input.

@@ -101,10 +101,13 @@ double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
   return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
 }
 
-EngineRules engine_rules(const Scenario& scenario, const SyncOptions& sync, bool record_spans) {
+EngineRules engine_rules(const Scenario& scenario,
+                         const SyncOptions& sync,
+                         const CostFactors& factors,
+                         bool record_spans) {
   EngineRules rules;
   rules.communicators = ddp_communicators(sync, scenario.ranks);
-  rules.interference = scenario.interference;
+  rules.interference = factors.interference.value_or(scenario.interference);
   rules.queue_depth = sync.host_is_device ? 0 : scenario.host.queue_depth;
   rules.record_spans = record_spans;
   return rules;
@@ -268,7 +271,7 @@ StepPlayer::StepPlayer(const Run& run,
     }
   }
   if (!run.plain_) {
-    engine_.emplace(engine_rules(run.scenario_, run.sync_, record_spans), clocks_);
+    engine_.emplace(engine_rules(run.scenario_, run.sync_, factors_, record_spans), clocks_);
     prices_ = run.model_->ddp_prices(factors_, common_);
   }
 }

@@ -90,6 +90,28 @@ TEST_CASE("run: the profile's interference holds unless the scenario states its 
   }
 }
 
+TEST_CASE("run: the interval of a step holds those of the measured interference") {
+  const auto width = [](double half) {
+    const Scenario scenario = parse_scenario(kBlocks, "blocks.toml");
+    Profile profile = scenario_profile(scenario);
+    CollectiveCost& all_reduce = profile.collectives.emplace_back();  // 4 GB/s, without an error.
+    all_reduce.ranks = 2;
+    all_reduce.knots = {{1e6, 0.25e-3}, {8e6, 2e-3}};
+    profile.interference.emplace().value.compute = 0.5;
+    profile.interference->compute = {0.5 - half, 0.5 + half};
+    PredictOptions options;
+    options.noise_runs = 400;
+    const StepTimeSummary times =
+        predict(scenario, scenario.policies.front(), profile, options).summary.step_time_ms;
+    return times.high90 - times.low90;
+  };
+  CHECK(width(0) == 0);
+  // Nine transfers of 1 ms run beside the backward. With a slowdown of c it gets 1 / (1 + c) ms of
+  // work done meanwhile and loses c / (1 + c): 9 * 0.2 / 1.2 = 1.5 ms to 9 * 0.8 / 1.8 = 4 ms.
+  CHECK(width(0.3) > 2.1);
+  CHECK(width(0.3) < 2.9);
+}
+
 TEST_CASE("run: the engine and the recurrence give the same steps") {
   for (const char* name : {"sst2_distilbert", "token_skew", "bucket_valley"}) {
     CAPTURE(name);

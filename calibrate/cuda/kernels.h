@@ -5,7 +5,8 @@
 #include "calibrate/cuda/device.h"
 
 /// Our own kernels, each one launch (or two) in stream order. Arrays are F32, Bf16 or F16; sums and
-/// functions are taken in fp32. Unless said otherwise all arrays of a call share one dtype.
+/// functions are taken in fp32. Unless said otherwise all arrays of a call share one dtype; others
+/// raise InputError.
 namespace stepsim::cuda {
 
 /// Where a result goes: over what was there, or added to it.

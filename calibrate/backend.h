@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/overlap_sample.h"
 #include "costmodel/batch_shape.h"
 #include "costmodel/collective_cost.h"
 #include "costmodel/input_error.h"
@@ -120,6 +121,10 @@ class Backend {
   /// Buckets of the following steps: parameter indices in launch order. Raises InputError: not
   /// every parameter exactly once.
   virtual void set_buckets(const std::vector<std::vector<int>>& buckets) = 0;
+
+  /// Compute and collectives of `bytes` side by side, by channels and kind of compute, on all ranks
+  /// at once; the same samples on all of them. None where there is nothing to tell.
+  [[nodiscard]] virtual std::vector<OverlapSample> overlaps(Bytes /*bytes*/) { return {}; }
 
   /// Waits until every rank is here.
   virtual void barrier() = 0;

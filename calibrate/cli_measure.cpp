@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "calibrate/cli.h"
@@ -16,6 +17,7 @@
 #include "calibrate/launched_group.h"
 #include "calibrate/machine_load.h"
 #include "calibrate/measure.h"
+#include "calibrate/measure_start.h"
 #include "calibrate/sample_log.h"
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
@@ -184,6 +186,10 @@ void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
           ? fmt::format(" (more than the budget of {:.0f} s: it is the least that can be fitted)",
                         plan.budget_seconds)
           : "");
+  const std::vector<std::string> lacks = not_measured(plan.ranks);
+  if (!lacks.empty()) {
+    fmt::print("not measured on one rank (it needs two): {}\n", fmt::join(lacks, ", "));
+  }
   std::fflush(stdout);
 }
 

@@ -122,6 +122,9 @@ class Measurement {
         task.points.push_back(point);
       }
     }
+    if (pass == 0) {
+      task.overlaps_kept = log_.overlaps().size();
+    }
     for (const CollectiveTask& collective : collectives_of_pass(plan_, pass)) {
       if (!log_.has_collective(collective, pass)) {
         task.collectives.push_back(collective);

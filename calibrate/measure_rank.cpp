@@ -146,6 +146,14 @@ void measure_rank_pass(Backend& backend,
     send(rank_times_line(own != bucket_times.end() ? own->second
                                                    : measure_collective(backend, pass, task)));
   }
+  if (pass.overlaps_kept) {
+    const std::int64_t largest =
+        *std::max_element(pass.bucket_bytes.begin(), pass.bucket_bytes.end());
+    const std::vector<OverlapSample> samples = backend.overlaps(Bytes(largest));
+    for (std::size_t i = *pass.overlaps_kept; pass.rank == 0 && i < samples.size(); ++i) {
+      send(overlap_line(pass.pass, samples[i]));
+    }
+  }
   sentinel();
 }
 
@@ -165,7 +173,8 @@ Json rank_pass_json(const RankPass& pass) {
           {"collectives", collectives},
           {"bucket_bytes", pass.bucket_bytes},
           {"buckets", pass.buckets},
-          {"sentinel", pass.sentinel}};
+          {"sentinel", pass.sentinel},
+          {"overlaps_kept", pass.overlaps_kept ? Json(*pass.overlaps_kept) : Json(nullptr)}};
 }
 
 RankPass rank_pass_from_json(const Json& json) {
@@ -184,6 +193,9 @@ RankPass rank_pass_from_json(const Json& json) {
   json.at("bucket_bytes").get_to(pass.bucket_bytes);
   json.at("buckets").get_to(pass.buckets);
   json.at("sentinel").get_to(pass.sentinel);
+  if (!json.at("overlaps_kept").is_null()) {
+    pass.overlaps_kept = json.at("overlaps_kept").get<std::size_t>();
+  }
   return pass;
 }
 

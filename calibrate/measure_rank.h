@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct RankPass {
   std::vector<std::int64_t> bucket_bytes;  ///< Sizes that the job itself reduces.
   std::vector<std::vector<int>> buckets;   ///< Of the steps: parameter indices in launch order.
   std::vector<std::int64_t> sentinel;      ///< Lengths.
-  double clock_offset = 0;                 ///< Added to clock_seconds() to get `at_seconds`.
+  /// Overlaps that are in the file already; none = they are not asked for.
+  std::optional<std::size_t> overlaps_kept;
+  double clock_offset = 0;  ///< Added to clock_seconds() to get `at_seconds`.
 };
 
 /// Times a collective is measured in one pass: most for the all-reduces of the job's own buckets

@@ -140,6 +140,13 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
   return result;
 }
 
+std::vector<std::string> not_measured(int ranks) {
+  return ranks > 1 ? std::vector<std::string>{}
+                   : std::vector<std::string>{"times of collectives",
+                                              "stretch of a transfer beside compute",
+                                              "skew between ranks"};
+}
+
 Json samples_header(const MeasureRequest& request, const MeasurePlan& plan, const Probe& probe) {
   const auto host_memory =
       static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -152,6 +159,7 @@ Json samples_header(const MeasureRequest& request, const MeasurePlan& plan, cons
       {"started_at", request.date},
       {"command", request.command},
       {"sentinel_lengths", sentinel_lengths(request.model)},
+      {"not_measured", not_measured(request.ranks)},
       {"plan", plan_json(plan)}};
   if (description.contains("multiprocessors")) {
     header["multiprocessors"] = description.at("multiprocessors");

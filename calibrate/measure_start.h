@@ -18,6 +18,9 @@ struct Probe {
 /// description.
 [[nodiscard]] Probe probe(const MeasureRequest& request, const BackendFactory& factory);
 
+/// What cannot be measured with so few ranks, by name.
+[[nodiscard]] std::vector<std::string> not_measured(int ranks);
+
 /// First line of a samples file.
 [[nodiscard]] Json samples_header(const MeasureRequest& request,
                                   const MeasurePlan& plan,

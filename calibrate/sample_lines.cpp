@@ -151,13 +151,15 @@ std::string imported_line(const ImportedSize& size, const ImportedTime& time) {
 std::string overlap_line(int pass, const OverlapSample& sample) {
   std::string text =
       fmt::format(R"({{"kind":"overlap","pass":{},"channels":{},"collective_bytes":{},)"
-                  R"("collective_alone_us":{:.3f},"collective_beside_us":{:.3f},"compute":"{}")",
+                  R"("collective_alone_us":{:.3f})",
                   pass,
                   sample.channels,
                   sample.collective_bytes,
-                  sample.collective_alone * 1e6,
-                  sample.collective_beside * 1e6,
-                  sample.compute);
+                  sample.collective_alone * 1e6);
+  if (sample.collective_beside > 0) {
+    text += fmt::format(R"(,"collective_beside_us":{:.3f})", sample.collective_beside * 1e6);
+  }
+  text += fmt::format(R"(,"compute":"{}")", sample.compute);
   if (sample.compute_blocks > 0) {
     text += fmt::format(R"(,"compute_blocks":{})", sample.compute_blocks);
   }

@@ -256,6 +256,9 @@ void SampleLog::add_overlap(JsonReader& reader) {
                                      std::pair("collective_beside_us", &sample.collective_beside),
                                      std::pair("compute_alone_us", &sample.compute_alone),
                                      std::pair("compute_beside_us", &sample.compute_beside)}) {
+    if (seconds == &sample.collective_beside && !reader.has(key)) {
+      continue;  // A stand-in took the collective's place.
+    }
     *seconds = reader.number(key) * 1e-6;
     if (!(*seconds > 0)) {
       reader.fail(key, "must be above 0");

@@ -56,7 +56,7 @@ struct ImportedTime {
 [[nodiscard]] std::string imported_line(const ImportedSize& size, const ImportedTime& time);
 
 /// {"kind":"overlap","pass","channels","collective_bytes","collective_alone_us",
-/// "collective_beside_us","compute","compute_blocks"?,"compute_alone_us","compute_beside_us"}: an
+/// "collective_beside_us"?,"compute","compute_blocks"?,"compute_alone_us","compute_beside_us"}: an
 /// OverlapSample. Times are medians over repetitions; a repeated line is another sample.
 [[nodiscard]] std::string overlap_line(int pass, const OverlapSample& sample);
 

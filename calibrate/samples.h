@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calibrate/measure_plan.h"
+#include "calibrate/overlap_sample.h"
 #include "costmodel/batch_shape.h"
 #include "costmodel/json_file.h"
 #include "costmodel/transformer.h"
@@ -38,19 +39,6 @@ struct CollectiveSample {
   int repetitions = 0;
   std::vector<double> all_seconds;  ///< Every repetition; empty when imported.
   bool pipelined = false;           ///< One of calls back to back, and no call by itself.
-};
-
-/// A collective and compute that ran side by side, each again and again until the other had ended,
-/// and each of them alone. A collective is resident while it runs, whatever moves the bytes.
-struct OverlapSample {
-  int channels = 0;  ///< Multiprocessors that the collective held.
-  std::int64_t collective_bytes = 0;
-  double collective_alone = 0;   ///< Seconds of one collective.
-  double collective_beside = 0;  ///< The same beside the compute.
-  std::string compute;           ///< "gemm", "attention" or "memory": what limits it.
-  int compute_blocks = 0;        ///< Thread blocks of one run; 0 = unknown.
-  double compute_alone = 0;      ///< Seconds of one run.
-  double compute_beside = 0;     ///< The same beside the collective.
 };
 
 /// The same small step again and again, to see the machine drift.

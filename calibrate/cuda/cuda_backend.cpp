@@ -32,6 +32,8 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
       group_(place.rank, place.ranks, place.unique_id),
       reducer_(group_),
       stand_in_shape_(place.stand_in),
+      model_(model),
+      overlap_(place.overlap),
       clock_(trainer_.stream(), trainer_.ops().size()),
       attention_(model.attention == AttentionKind::Dense ? "cuBLASLt products and our softmax"
                                                          : "cuDNN"),
@@ -114,6 +116,14 @@ TrainedStep CudaBackend::emulate_step(std::span<const std::int64_t> lengths,
   }
   stand_in_->start_step(collectives);
   return run_step(lengths, loss_scale, padded_length, *stand_in_, stand_in_->marks());
+}
+
+std::vector<OverlapSample> CudaBackend::overlaps(Bytes bytes) {
+  OverlapSetting setting = overlap_;
+  setting.collective_bytes = bytes.value();
+  setting.traffic = stand_in_shape_.traffic;
+  return probe_overlaps(
+      model_, group_, trainer_.stream(), reducer_.stream(), gradient_dtype_, setting);
 }
 
 void CudaBackend::barrier() {

@@ -12,6 +12,7 @@
 #include "calibrate/cuda/nccl_group.h"
 #include "calibrate/cuda/nccl_reducer.h"
 #include "calibrate/cuda/op_clock.h"
+#include "calibrate/cuda/overlap_probe.h"
 #include "calibrate/cuda/stand_in_reducer.h"
 #include "calibrate/cuda/trainer.h"
 
@@ -22,8 +23,9 @@ struct RankPlace {
   int device = 0;
   int rank = 0;
   int ranks = 1;
-  std::string unique_id;  ///< Of nccl_unique_id(), the same on all ranks.
-  StandInShape stand_in;  ///< Of emulated ranks.
+  std::string unique_id;   ///< Of nccl_unique_id(), the same on all ranks.
+  StandInShape stand_in;   ///< Of emulated ranks.
+  OverlapSetting overlap;  ///< Of overlaps(), which knows the bytes and the traffic.
 };
 
 /// Makes the rank's device the process's, before anything is allocated on it.
@@ -61,6 +63,7 @@ class CudaBackend : public Backend {
                                          std::int64_t padded_length,
                                          std::span<const StandIn> collectives) override;
   void set_buckets(const std::vector<std::vector<int>>& buckets) override;
+  [[nodiscard]] std::vector<OverlapSample> overlaps(Bytes bytes) override;
   void barrier() override;
   [[nodiscard]] Json description() const override;
   [[nodiscard]] std::optional<HostCosts> host_costs() override;
@@ -81,6 +84,8 @@ class CudaBackend : public Backend {
   NcclGroup group_;
   NcclReducer reducer_;
   StandInShape stand_in_shape_;
+  TransformerConfig model_;
+  OverlapSetting overlap_;
   std::optional<StandInReducer> stand_in_;  ///< Once a step was emulated.
   OpClock clock_;
   std::string attention_;  ///< Which kernels compute the model's attention, for the record.

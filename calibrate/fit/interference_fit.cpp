@@ -31,8 +31,13 @@ double compute_ratio(const OverlapSample& sample) {
   return sample.compute_beside / sample.compute_alone;
 }
 
+bool has_transfer(const OverlapSample& sample) {
+  return sample.collective_beside > 0;
+}
+
+/// 1 when it is unknown.
 double transfer_ratio(const OverlapSample& sample) {
-  return sample.collective_beside / sample.collective_alone;
+  return !has_transfer(sample) ? 1 : sample.collective_beside / sample.collective_alone;
 }
 
 /// Mean of numbers with the standard error of that mean.
@@ -191,7 +196,9 @@ InterferenceProfile fit_all(const Samples& samples, int multiprocessors) {
   std::vector<double> transfers;
   int channels = 0;
   for (const OverlapSample& sample : samples) {
-    transfers.push_back(transfer_ratio(sample));
+    if (has_transfer(sample)) {
+      transfers.push_back(transfer_ratio(sample));
+    }
     channels = std::max(channels, sample.channels);
   }
   const Mean transfer(transfers);
@@ -229,7 +236,9 @@ FitErrors left_out_errors(const Samples& samples, int multiprocessors) {
     const OverlapSample& sample = samples[i];
     sum.add(compute_slowdown(value, bound_of(sample), sample.compute_blocks, sample.channels),
             compute_ratio(sample));
-    sum.add(1 + value.transfer, transfer_ratio(sample));
+    if (has_transfer(sample)) {
+      sum.add(1 + value.transfer, transfer_ratio(sample));
+    }
   }
   return {sum.mean(), std::nullopt, std::nullopt, sum.bias()};
 }
@@ -249,6 +258,11 @@ void warn(const Samples& samples, const Interference& value, std::vector<std::st
                       group->size(),
                       name));
     }
+  }
+  if (std::none_of(samples.begin(), samples.end(), has_transfer)) {
+    warnings->emplace_back(
+        "overlap: no transfer was measured beside compute (it needs two GPUs); its stretch is "
+        "taken as 0");
   }
   std::set<std::pair<int, int>> settings;
   for (const OverlapSample& sample : compute) {

@@ -9,6 +9,7 @@
 
 #include "calibrate/fit/fit.h"
 #include "calibrate/measure.h"
+#include "calibrate/measure_start.h"
 #include "calibrate/sample_log.h"
 #include "calibrate/samples.h"
 #include "costmodel/collective_pricer.h"
@@ -148,6 +149,50 @@ TEST_CASE("a measurement cut short goes on where it stopped, with the same plan"
   CHECK(steps == static_cast<std::ptrdiff_t>(lines));
   const int finished = measure(request, test::fake_factory({}), {});
   CHECK(finished == file.log.measurements());
+}
+
+TEST_CASE("overlaps are measured once a file, and go on behind the last whole line") {
+  MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
+  request.budget_seconds = 2;
+  test::FakeMachine machine;
+  machine.overlaps = 5;
+  measure(request, test::fake_factory(machine), {});
+  const std::vector<std::string> whole = lines_of(request.out);
+  const auto overlaps = [](const std::vector<std::string>& lines) {
+    std::vector<std::string> found;
+    for (const std::string& line : lines) {
+      if (line.find(R"("kind":"overlap")") != std::string::npos) {
+        found.push_back(line);
+      }
+    }
+    return found;
+  };
+  REQUIRE(overlaps(whole).size() == 5);
+  const auto third = std::find(whole.begin(), whole.end(), overlaps(whole)[2]);
+  {
+    std::ofstream file(request.out, std::ios::trunc);
+    for (auto line = whole.begin(); line != third; ++line) {
+      file << *line << "\n";
+    }
+    file << third->substr(0, 30);
+  }
+  measure(request, test::fake_factory(machine), {});
+  CHECK(overlaps(lines_of(request.out)) == overlaps(whole));
+  measure(request, test::fake_factory(machine), {});
+  CHECK(overlaps(lines_of(request.out)) == overlaps(whole));
+}
+
+TEST_CASE("one rank says by name what it cannot measure") {
+  MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
+  request.budget_seconds = 1;
+  request.ranks = 1;
+  measure(request, test::fake_factory({}), {});
+  const Json lacks =
+      fit_profile(read_samples(request.out, nullptr), {}).profile.provenance.at("not_measured");
+  CHECK(
+      lacks ==
+      Json({"times of collectives", "stretch of a transfer beside compute", "skew between ranks"}));
+  CHECK(not_measured(2).empty());
 }
 
 TEST_CASE("measurements of another request or device are not mixed") {

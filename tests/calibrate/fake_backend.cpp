@@ -57,6 +57,14 @@ class FakeBackend : public Backend {
 
   void set_buckets(const std::vector<std::vector<int>>& /*buckets*/) override {}
 
+  [[nodiscard]] std::vector<OverlapSample> overlaps(Bytes bytes) override {
+    std::vector<OverlapSample> samples;
+    for (int i = 0; i < machine_.overlaps; ++i) {
+      samples.push_back({i + 1, bytes.value(), 2e-3, 3e-3, "gemm", 0, 1e-3, 2e-3});
+    }
+    return samples;
+  }
+
   void barrier() override {}
 
   [[nodiscard]] Json description() const override { return {{"device", machine_.device}}; }

@@ -25,6 +25,7 @@ struct FakeMachine {
   double slowdown = 1;
   std::string device = "fake";
   std::vector<CollectiveKind> collectives = {CollectiveKind::AllReduce};
+  int overlaps = 0;  ///< Samples of overlaps().
 };
 
 [[nodiscard]] BackendFactory fake_factory(const FakeMachine& machine);

@@ -1,11 +1,13 @@
 #include "calibrate/samples.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include "calibrate/fit/interference_fit.h"
 #include "calibrate/measure_rank.h"
 #include "calibrate/sample_log.h"
 #include "calibrate/sample_writer.h"
@@ -182,6 +184,27 @@ TEST_CASE("collectives are kept apart by kind, nodes and whether they go back to
   CHECK_FALSE(set.collectives[2].pipelined);
   CHECK(set.collectives[3].pipelined);
   CHECK(set.collectives[3].seconds == doctest::Approx(4e-6));
+}
+
+TEST_CASE("an overlap with a stand-in tells nothing of the transfer") {
+  const std::string path = small_file(test::fresh_folder());
+  const OverlapSample stand_in{8, 4096, 2e-6, 0, "gemm", 0, 3e-6, 4e-6};
+  const OverlapSample real{8, 4096, 2e-6, 3e-6, "gemm", 0, 3e-6, 4e-6};
+  append(path, overlap_line(0, stand_in) + "\n" + overlap_line(0, real) + "\n");
+  const SampleSet set = read_samples(path, nullptr);
+  REQUIRE(set.overlaps.size() == 2);
+  CHECK(set.overlaps[0].collective_beside == 0);
+  CHECK(set.overlaps[1].collective_beside == doctest::Approx(3e-6));
+  std::vector<std::string> warnings;
+  const auto fit = fit_interference({stand_in, stand_in}, 0, &warnings);
+  REQUIRE(fit);
+  CHECK(fit->value.transfer == 0);
+  CHECK_FALSE(fit->transfer);
+  CHECK(fit->value.compute == doctest::Approx(1.0 / 3));
+  CHECK(std::count(warnings.begin(),
+                   warnings.end(),
+                   "overlap: no transfer was measured beside compute (it needs two GPUs); its "
+                   "stretch is taken as 0") == 1);
 }
 
 TEST_CASE("a plan of stepcal 0.1 names its sizes of all-reduces") {

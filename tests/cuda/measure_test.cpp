@@ -32,6 +32,10 @@ std::unique_ptr<Backend> emulated_backend(const RankContext& context,
                                           const TransformerConfig& model,
                                           const std::vector<std::vector<int>>& buckets) {
   cuda::RankPlace place;
+  place.overlap.channels = {2};
+  place.overlap.tokens = 32;
+  place.overlap.copy_elements = 4096;
+  place.overlap.repetitions = 1;
   place.rank = context.rank();
   place.ranks = context.ranks();
   // Emulated blocks run one after the other: several channels would take several times as long.

@@ -99,7 +99,9 @@ bool Event::done() const {
 }
 
 double seconds_between(const Event& from, const Event& to) {
-  return static_cast<double>(recorded(to).nanoseconds - recorded(from).nanoseconds) * 1e-9;
+  return (static_cast<double>(recorded(to).nanoseconds) -
+          static_cast<double>(recorded(from).nanoseconds)) *
+         1e-9;
 }
 
 DeviceBuffer::~DeviceBuffer() {

@@ -11,9 +11,10 @@
 namespace stepsim {
 namespace {
 
-/// Of the ridge, for each point.
-constexpr double kRidge = 0.0008;
-constexpr int kRounds = 8;
+/// Of the ridge, for each point; and rounds of reweighting. Chosen by the mean error of GEMMs left
+/// out of training rows: 5.39 %, where a ridge of 0.0008 and 8 rounds have 5.42.
+constexpr double kRidge = 0.00003;
+constexpr int kRounds = 20;
 /// Residuals of the logarithm below this count alike: the repeatability of a measurement.
 constexpr double kSmallResidual = 0.01;
 

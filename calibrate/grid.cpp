@@ -171,6 +171,30 @@ std::vector<GridPoint> make_grid(const GridBox& box,
   return points;
 }
 
+std::vector<GridPoint> in_tile_pairs(const std::vector<GridPoint>& points, const GridBox& box) {
+  constexpr std::int64_t kTile = 128;
+  std::vector<GridPoint> pairs;
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  const auto add = [&](std::int64_t samples, std::int64_t length) {
+    if (seen.emplace(samples, length).second) {
+      pairs.push_back({samples, length});
+    }
+  };
+  for (const GridPoint& point : points) {
+    const std::int64_t step = std::lcm(kTile / std::gcd(kTile, point.samples), box.length_step);
+    const std::int64_t whole = point.length / step * step;
+    if (whole < box.min_length) {
+      add(point.samples, point.length);
+      continue;
+    }
+    add(point.samples, whole);
+    if (whole + box.length_step <= box.max_length) {
+      add(point.samples, whole + box.length_step);
+    }
+  }
+  return pairs;
+}
+
 std::vector<std::int64_t> point_lengths(const GridPoint& point) {
   std::vector<std::int64_t> lengths = {point.length};
   std::uint64_t state = static_cast<std::uint64_t>(point.length) * 1000003U +

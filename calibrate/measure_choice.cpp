@@ -83,6 +83,9 @@ MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estim
       {{11, 5}, {9, 5}, {8, 4}, {7, 3}, {6, 3}, {5, 2}, {4, 2}}};
   for (const GridDensity& density : kDensities) {
     plan.points = make_grid(request.box, density, request.model.max_length);
+    if (request.device != "cpu") {
+      plan.points = in_tile_pairs(plan.points, request.box);
+    }
     plan.repetitions = 3;
     if (kFewestPasses * pass_seconds(plan, estimate) <= request.budget_seconds) {
       break;

@@ -17,6 +17,29 @@ const GridBox kBox{37, 250, 2, 40, 400, 2000};
 
 }  // namespace
 
+TEST_CASE("on a device the grid stands on both sides of a tile's step") {
+  const std::vector<GridPoint> grid = make_grid(kBox, {}, 256);
+  const std::vector<GridPoint> pairs = in_tile_pairs(grid, kBox);
+  CHECK(pairs.size() > grid.size());
+  std::size_t whole = 0;
+  for (const GridPoint& point : pairs) {
+    CHECK(point.length >= kBox.min_length);
+    CHECK(point.length <= kBox.max_length);
+    if (point.tokens() % 128 == 0) {
+      ++whole;
+      const GridPoint past{point.samples, point.length + 1};
+      CHECK((past.length > kBox.max_length ||
+             std::find(pairs.begin(), pairs.end(), past) != pairs.end()));
+    }
+    CHECK(std::count(pairs.begin(), pairs.end(), point) == 1);
+  }
+  CHECK(3 * whole > pairs.size());
+  const GridBox eights{40, 248, 2, 40, 400, 2000, 8};
+  for (const GridPoint& point : in_tile_pairs(make_grid(eights, {}, 256), eights)) {
+    CHECK(point.length % 8 == 0);
+  }
+}
+
 TEST_CASE(
     "the grid covers the box in lengths and tokens and stays inside it, widened by a quarter") {
   const std::vector<GridPoint> grid = make_grid(kBox, {}, 256);

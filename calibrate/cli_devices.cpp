@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: stepcal devices\n\n"
-    "Lists the processor and the CUDA devices of this machine. This version measures on the "
-    "CPU.\n\n"
+    "Lists the processor and the CUDA devices of this machine: what --device cpu and cuda measure "
+    "on.\n\n"
     "example:\n"
     "  stepcal devices\n";
 

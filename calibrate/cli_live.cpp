@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "calibrate/cli_backend.h"
 #include "calibrate/cli_options.h"
 #include "calibrate/launched_group.h"
+#include "calibrate/launcher.h"
 #include "calibrate/live/live.h"
 #include "calibrate/rank_processes.h"
 #include "calibrate/statistics.h"
@@ -229,6 +231,10 @@ int live_command(const std::vector<std::string>& arguments) {
   }
   std::unique_ptr<LaunchedGroup> launched;
   if (parser.has("emulate-ranks")) {
+    if (const std::optional<Launch> launch = read_launch()) {
+      parser.fail("--emulate-ranks plays all ranks in one process; start stepcal without " +
+                  launch->launcher);
+    }
     set_emulation(parser, plans, &options);
   } else {
     launched = join_launched_group();

@@ -121,6 +121,14 @@ with tempfile.TemporaryDirectory() as name:
              "knots_s": [[1024, 1e-4], [1048576, 2e-4]], "errors": {}}
     written["collectives"] = [table]
     profile.write_text(json.dumps(written), encoding="utf-8")
+    launched = subprocess.run(
+        [STEPCAL, "live", *plans, "--device", "cuda", "--emulate-ranks", "2", "--collectives",
+         profile, "--out-dir", folder / "none"],
+        capture_output=True, text=True, check=False,
+        env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": "29400"})
+    check(launched.returncode == 2 and "without torchrun" in launched.stderr,
+          "emulation under a launcher is refused")
     emulated = run(
         STEPCAL, "live", *plans, "--device", "cuda", "--emulate-ranks", "2", "--channels", "1",
         "--traffic", "0", "--collectives", profile, "--out-dir", folder / "live2")

@@ -171,6 +171,20 @@ std::vector<GridPoint> make_grid(const GridBox& box,
   return points;
 }
 
+namespace {
+
+/// Near `samples` and in the box, if that has one: a multiple of 8, or below that a power of two,
+/// so that lengths in small steps make whole tiles.
+std::int64_t round_samples(std::int64_t samples, const GridBox& box) {
+  std::int64_t round = (samples + 4) / 8 * 8;
+  for (std::int64_t power = 4; round == 0; power /= 2) {
+    round = samples >= power ? power : 0;
+  }
+  return round >= box.min_samples && round <= box.max_samples ? round : samples;
+}
+
+}  // namespace
+
 std::vector<GridPoint> in_tile_pairs(const std::vector<GridPoint>& points, const GridBox& box) {
   constexpr std::int64_t kTile = 128;
   std::vector<GridPoint> pairs;
@@ -181,15 +195,16 @@ std::vector<GridPoint> in_tile_pairs(const std::vector<GridPoint>& points, const
     }
   };
   for (const GridPoint& point : points) {
-    const std::int64_t step = std::lcm(kTile / std::gcd(kTile, point.samples), box.length_step);
+    const std::int64_t samples = round_samples(point.samples, box);
+    const std::int64_t step = std::lcm(kTile / std::gcd(kTile, samples), box.length_step);
     const std::int64_t whole = point.length / step * step;
     if (whole < box.min_length) {
       add(point.samples, point.length);
       continue;
     }
-    add(point.samples, whole);
+    add(samples, whole);
     if (whole + box.length_step <= box.max_length) {
-      add(point.samples, whole + box.length_step);
+      add(samples, whole + box.length_step);
     }
   }
   return pairs;

@@ -58,10 +58,11 @@ struct GridDensity {
                                                const GridDensity& density,
                                                std::int64_t longest);
 
-/// The points in pairs around the tiles of a device: for each the next shorter length whose tokens
-/// are a whole number of 128, and one token longer, just past it. A point without such a length in
-/// the box stays as it is. Source: reference study of GEMM times; aligned sizes alone are 2.5 % too
-/// fast, and with the next size beside each interpolation is off by 1.7 % in place of 5.3.
+/// The points in pairs around the tiles of a device: for each a round number of samples near it
+/// with the next shorter length whose tokens are a whole number of 128, and with one token more,
+/// just past it. A point without such a length in the box stays as it is. Source: reference study
+/// of GEMM times; aligned sizes alone are 2.5 % too fast, and with the next size beside each
+/// interpolation is off by 1.7 % in place of 5.3.
 [[nodiscard]] std::vector<GridPoint> in_tile_pairs(const std::vector<GridPoint>& points,
                                                    const GridBox& box);
 

@@ -125,8 +125,8 @@ with tempfile.TemporaryDirectory() as name:
         [STEPCAL, "live", *plans, "--device", "cuda", "--emulate-ranks", "2", "--collectives",
          profile, "--out-dir", folder / "none"],
         capture_output=True, text=True, check=False,
-        env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
-             "MASTER_PORT": "29400"})
+        env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2",
+             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"})
     check(launched.returncode == 2 and "without torchrun" in launched.stderr,
           "emulation under a launcher is refused")
     emulated = run(

@@ -1,0 +1,498 @@
+#!/usr/bin/env python3
+"""Records the steps of a PyTorch training loop for Stepsim. Copy this file; it needs only torch.
+
+    recorder = Recorder("run", policy="fixed")             # writes run.rank0.jsonl, …
+    for batch in loader:
+        with recorder.step(lengths=batch["lengths"]):      # around the whole step
+            loss = model(batch)
+            recorder.backward(loss)                        # in place of loss.backward()
+            optimizer.step()
+    recorder.close()                                       # on all ranks: rank 0 writes run.jsonl
+
+    python3 stepsim_recorder.py merge run.rank*.jsonl --out run.jsonl     # the same by hand
+
+No error in here reaches the training: the recorder says once what is wrong and records no more.
+"""
+
+import argparse
+import atexit
+import collections
+import contextlib
+import functools
+import json
+import math
+import os
+import platform
+import sys
+import time
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:  # Merging needs no torch.
+    torch = dist = None
+
+FORMAT = "stepsim-run-record/1"
+
+
+def _say(message):
+    with contextlib.suppress(Exception):
+        print(f"stepsim_recorder: {message}", file=sys.stderr, flush=True)
+
+
+def _harmless(method):
+    """A method whose first error is printed and ends the recording; None from then on."""
+
+    @functools.wraps(method)
+    def guarded(self, *args, **kwargs):
+        if not self.recording:
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # pylint: disable=broad-except
+            self.recording = False
+            _say(f"no further steps are recorded: {type(error).__name__}: {error}")
+            return None
+
+    return guarded
+
+
+class _HostClock:
+    """Marks are seconds of CLOCK_MONOTONIC, the same for all processes of a host."""
+
+    now = staticmethod(time.perf_counter)
+    done = wait = staticmethod(lambda _mark: True)
+
+    def milliseconds(self, begin, end):
+        return 1e3 * (end - begin)
+
+    def start_ms(self, mark):
+        return 1e3 * mark
+
+
+class _CudaClock:
+    """Marks are CUDA events in the current stream, with the host's time when they were put in."""
+
+    def __init__(self):
+        torch.cuda.synchronize()  # Once, before the first step, to tie the two clocks.
+        self._anchor = self.now()
+        self._anchor_ms = 1e3 * self._anchor[1]
+
+    def now(self):
+        event = torch.cuda.Event(enable_timing=True)
+        host = time.perf_counter()
+        event.record()
+        return event, host
+
+    def done(self, mark):
+        return mark[0].query()
+
+    def wait(self, mark):
+        mark[0].synchronize()
+
+    def milliseconds(self, begin, end):
+        return begin[0].elapsed_time(end[0])
+
+    def start_ms(self, mark):
+        """Host's time of a mark, later than all asked for before; summed from step to step, because
+        elapsed_time() has the digits of a float only. No event comes before it was put in."""
+        self._anchor_ms += self.milliseconds(self._anchor, mark)
+        self._anchor_ms = max(self._anchor_ms, 1e3 * mark[1])
+        self._anchor = mark
+        return self._anchor_ms
+
+
+def _line(value):
+    return json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def _on_host(value):
+    if getattr(value, "is_cuda", False):
+        raise ValueError("a value is on the GPU, and recording it would wait for it")
+    return value
+
+
+def _numbers(values):
+    """Integers of a list or a tensor."""
+    values = _on_host(values)
+    values = values.tolist() if hasattr(values, "tolist") else values
+    return [int(value) for value in values]
+
+
+class _Step:
+    """One step as it runs. Marks are those of the clock."""
+
+    def __init__(self, repeat, number, start, entered):
+        self.repeat, self.number = repeat, number
+        self.start, self.entered, self.end = start, entered, None  # start: end of the step before
+        self.passes = []  # [begin, end] of each backward
+        self.buckets = []  # [bytes, launch, end], in the order of the launches
+        self.lengths = []
+        self.batches = self.max_length = self.padded_tokens = 0
+        self.thread_cpu = self.peak_memory = self.loss = None
+
+    def add_batch(self, lengths, max_length, padded_tokens):
+        lengths = _numbers(lengths)
+        if max_length is None:
+            max_length = max(lengths, default=0)
+        if padded_tokens is None:
+            padded_tokens = len(lengths) * max_length
+        self.batches += 1
+        self.lengths += lengths
+        self.max_length = max(self.max_length, int(max_length))
+        self.padded_tokens += int(padded_tokens)
+
+    def row(self, clock, rank):
+        """The line of the file. Only when the clock is done with `end`."""
+
+        def between(begin, end):
+            return round(max(0.0, clock.milliseconds(begin, end)), 5)
+
+        start = self.start
+        row = {
+            "repeat": self.repeat,
+            "step": self.number,
+            "rank": rank,
+            "samples": len(self.lengths),
+            "max_length": self.max_length,
+            "useful_tokens": sum(self.lengths),
+            "padded_tokens": self.padded_tokens,
+            "start_ms": round(clock.start_ms(start), 5),
+            "data_ms": between(start, self.entered),
+        }
+        ends = [self.entered] + [end for _, end in self.passes]
+        backward = sum(between(begin, end) for begin, end in self.passes)
+        # The last bucket is launched when the last gradient is there.
+        wait = between(self.buckets[-1][1], ends[-1]) if self.buckets else 0.0
+        row["forward_ms"] = sum(between(at, begin) for at, (begin, _) in zip(ends, self.passes))
+        row["backward_ms"] = max(0.0, backward - wait)
+        if self.buckets:
+            row["wait_ms"] = wait
+        row["optimizer_ms"] = between(ends[-1], self.end)
+        row["step_ms"] = between(start, self.end)
+        if self.thread_cpu is not None:
+            row["thread_cpu_ms"] = round(1e3 * self.thread_cpu, 5)
+        if self.peak_memory is not None:
+            row["peak_memory_bytes"] = self.peak_memory
+        if self.loss is not None:
+            row["loss"] = self.loss if math.isfinite(self.loss) else None
+        if self.batches > 1:
+            row["micro_batches"] = self.batches
+        row["lengths"] = self.lengths
+        row["buckets"] = [
+            {"bytes": size, "launch_ms": between(start, launch), "end_ms": between(start, end)}
+            for size, launch, end in self.buckets
+            if end is not None
+        ]
+        return row
+
+
+class Recorder:
+    """Writes PATH.rankN.jsonl on rank N, a line as soon as a step's times are known.
+
+    Args:
+        path: Without suffix; its folder must exist.
+        policy: Name of the batching policy, as in the scenario.
+        scenario: Name of the scenario, if there is one.
+        warmup_steps: How many steps at the beginning are not steady, for the reader.
+        reset_peak_memory: CUDA: call reset_peak_memory_stats() before each step, so that
+            peak_memory_bytes is the step's own peak; else it is the highest so far.
+    """
+
+    def __init__(self, path, policy="", scenario="", warmup_steps=0, reset_peak_memory=False):
+        self.recording = True
+        self._path = os.fspath(path)
+        self._header = {"scenario": scenario, "policy": policy, "warmup_steps": warmup_steps}
+        self._reset_peak_memory = reset_peak_memory
+        self._file = self._clock = None
+        self._rank, self._world_size = 0, 1
+        self._step = None  # The one that runs.
+        self._repeat = self._next_step = 0
+        self._previous_end = self._previous_cpu = None
+        self._pending = collections.deque()  # Steps whose times are not known yet.
+        self._warned = False
+        self._closed = False
+        atexit.register(self._finish)
+
+    @contextlib.contextmanager
+    def step(self, lengths=None, max_length=None, padded_tokens=None):
+        """Around one optimizer step. A step that ends by an exception is not recorded.
+
+        Args:
+            lengths: Tokens of each sample, without padding. With several micro-batches a step leave
+                it out and call batch() for each.
+            max_length: What the batch is padded to; the longest sample by default.
+            padded_tokens: Tokens computed on; samples x max_length by default. Packed: the sum.
+        """
+        self._begin(lengths, max_length, padded_tokens)
+        try:
+            yield self
+        except BaseException:
+            self._step = None
+            self._previous_end = None
+            raise
+        self._end()
+
+    @_harmless
+    def batch(self, lengths, max_length=None, padded_tokens=None):
+        """One micro-batch of the step: counts are summed, and so are the times of the passes."""
+        if self._step is not None:
+            self._step.add_batch(lengths, max_length, padded_tokens)
+
+    def backward(self, loss, *args, **kwargs):
+        """loss.backward(…) between two marks."""
+        self.forward_done()
+        loss.backward(*args, **kwargs)
+        self.backward_done()
+
+    @_harmless
+    def forward_done(self):
+        """For loops that cannot use backward(): just before the gradients are computed …"""
+        if self._step is not None:
+            self._step.passes.append([self._clock.now(), None])
+
+    @_harmless
+    def backward_done(self):
+        """… and just after."""
+        if self._step is not None:
+            self._step.passes[-1][1] = self._clock.now()
+
+    @_harmless
+    def loss(self, value):
+        """The step's loss, a number of the host."""
+        if self._step is not None:
+            self._step.loss = float(_on_host(value))
+
+    @_harmless
+    def resume(self):
+        """After an evaluation or a checkpoint, which is then not data time of the next step."""
+        if self._clock is not None:
+            self._previous_end = self._clock.now()
+            self._previous_cpu = time.thread_time()
+
+    def next_repeat(self):
+        """The same batches once more: steps count from 0 again."""
+        self._repeat += 1
+        self._next_step = 0
+
+    def watch(self, ddp_model, hook=None, state=None):
+        """Records when each gradient bucket is launched and when its all-reduce ends.
+
+        Registers a communication hook around DDP's own averaging, or around `hook(state, bucket)`,
+        which must then not be registered by the caller. Gradients stay the same bit for bit.
+        """
+        if hook is None and not self.recording:
+            return
+        reduce = hook or _average(ddp_model.process_group)
+
+        def timed_hook(_, bucket):
+            entry = self._launched(bucket)
+            future = reduce(state, bucket)
+
+            def ended(done):
+                self._ended(entry)
+                value = done.value()
+                return value[0] if isinstance(value, list) else value
+
+            return future.then(ended)
+
+        try:
+            ddp_model.register_comm_hook(None, timed_hook)
+        except Exception as error:  # pylint: disable=broad-except
+            if hook is not None:
+                raise  # Without it the training would be another one.
+            _say(f"buckets are not recorded: {error}")
+
+    def close(self):
+        """Writes what is pending. To be called by all ranks: rank 0 then merges their files."""
+        if self._closed:
+            return
+        self._closed = True
+        complete = self.recording and self._file is not None
+        self._finish()
+        try:
+            states = [complete]
+            if _distributed() and dist.get_world_size() > 1:
+                states = [None] * dist.get_world_size()
+                dist.all_gather_object(states, complete)
+            if self._rank == 0 and complete:
+                if not all(states):
+                    raise ValueError(f"rank {states.index(False)} has no complete file")
+                paths = [f"{self._path}.rank{rank}.jsonl" for rank in range(len(states))]
+                merge(paths, f"{self._path}.jsonl")
+        except Exception as error:  # pylint: disable=broad-except
+            _say(f"not merged: {error}")
+
+    @_harmless
+    def _begin(self, lengths, max_length, padded_tokens):
+        if self._file is None:
+            self._open()
+        if self._reset_peak_memory and isinstance(self._clock, _CudaClock):
+            torch.cuda.reset_peak_memory_stats()
+        entered = self._clock.now()
+        if self._previous_end is None:
+            self._previous_end = entered
+            self._previous_cpu = time.thread_time()
+        self._step = _Step(self._repeat, self._next_step, self._previous_end, entered)
+        self._next_step += 1
+        if lengths is not None:
+            self._step.add_batch(lengths, max_length, padded_tokens)
+
+    @_harmless
+    def _end(self):
+        step, self._step = self._step, None
+        step.end = self._previous_end = self._clock.now()
+        begin_cpu, self._previous_cpu = self._previous_cpu, time.thread_time()
+        if isinstance(self._clock, _CudaClock):
+            step.peak_memory = torch.cuda.max_memory_allocated()
+        else:
+            step.thread_cpu = self._previous_cpu - begin_cpu
+        if any(end is None for _, end in step.passes):
+            raise ValueError("forward_done() without backward_done()")
+        if step.passes:
+            self._pending.append(step)
+        elif not self._warned:
+            self._warned = True
+            _say(f"step {step.number} called no backward(): such steps are not recorded")
+        while self._pending and self._clock.done(self._pending[0].end):
+            self._write_oldest()
+
+    def _open(self):
+        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._clock = _CudaClock() if on_gpu else _HostClock()
+        if _distributed():
+            self._rank, self._world_size = dist.get_rank(), dist.get_world_size()
+        else:
+            self._rank = int(os.environ.get("RANK", 0))
+            self._world_size = int(os.environ.get("WORLD_SIZE", 1))
+        header = {"format": FORMAT, **self._header, "world_size": self._world_size}
+        header["backend"] = dist.get_backend() if _distributed() else "none"
+        header["device"] = torch.cuda.get_device_name() if on_gpu else _processor()
+        header["started_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        header["versions"] = {"torch": torch.__version__, "python": platform.python_version()}
+        if on_gpu:
+            header["versions"]["cuda"] = torch.version.cuda
+        header["host"] = platform.node()
+        self._file = open(f"{self._path}.rank{self._rank}.jsonl", "wb", buffering=0)
+        self._write(header)
+
+    def _write_oldest(self):
+        self._write(self._pending.popleft().row(self._clock, self._rank))
+
+    def _write(self, value):
+        line = _line(value).encode()
+        if self._file.write(line) < len(line):
+            raise OSError(f"{self._file.name}: the disk is full")
+
+    @_harmless
+    def _finish(self):
+        """Waits for the steps still running on the device, and records no more."""
+        if self._file is not None:
+            while self._pending:
+                self._clock.wait(self._pending[0].end)
+                self._write_oldest()
+            self._file.close()
+        self.recording = False
+
+    @_harmless
+    def _launched(self, bucket):
+        if self._step is None:
+            return None
+        tensor = bucket.buffer()
+        entry = [tensor.numel() * tensor.element_size(), self._clock.now(), None]
+        self._step.buckets.append(entry)
+        return entry
+
+    @_harmless
+    def _ended(self, entry):
+        if entry is not None:
+            entry[2] = self._clock.now()
+
+
+def _distributed():
+    return dist is not None and dist.is_available() and dist.is_initialized()
+
+
+def _average(group):
+    """What DDP does without a hook: gradients times 1 / ranks, then their sum."""
+
+    def hook(_, bucket):
+        tensor = bucket.buffer().mul_(1.0 / dist.get_world_size(group))
+        return dist.all_reduce(tensor, group=group, async_op=True).get_future()
+
+    return hook
+
+
+def _processor():
+    with contextlib.suppress(OSError):
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _read(path):
+    """Header and rows of one rank's file, without a last line that was cut off."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read().split("\n")
+    if lines.pop():
+        _say(f"{path}:{len(lines) + 1}: the last line is cut off and was left out")
+    values = []
+    for number, line in enumerate(lines, 1):
+        try:
+            values.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from error
+    if not values or not isinstance(values[0], dict) or values[0].get("format") != FORMAT:
+        raise ValueError(f"{path}:1: expected a header with \"format\": \"{FORMAT}\"")
+    return values[0], values[1:]
+
+
+def merge(paths, out):
+    """One file of the ranks' files: the steps that all ranks finished, by repeat, step and rank.
+
+    Raises ValueError: a file that is no record, ranks missing or there twice, no complete step.
+    """
+    files = [_read(path) for path in paths]
+    header = files[0][0]
+    world_size = header["world_size"]
+    rows = {}
+    for path, (other, of_rank) in zip(paths, files):
+        if other["world_size"] != world_size or other["policy"] != header["policy"]:
+            raise ValueError(f"{path}: another run than {paths[0]}: ranks or policy differ")
+        for row in of_rank:
+            if rows.setdefault((row["repeat"], row["step"], row["rank"]), row) is not row:
+                raise ValueError(f"{path}: step {row['step']} of rank {row['rank']} is there twice")
+    ranks = collections.Counter(key[:2] for key in rows)
+    complete = [key for key in sorted(rows) if ranks[key[:2]] == world_size]
+    if not complete:
+        raise ValueError(f"no step has all {world_size} ranks; found {len(paths)} files")
+    if len(complete) < len(rows):
+        _say(f"left out {len(rows) - len(complete)} lines of steps that not all ranks finished")
+    if len({other.get("host") for other, _ in files}) > 1:
+        _say("several hosts: their clocks differ, and so do the start_ms")
+    header["repeats"] = 1 + complete[-1][0]
+    temporary = f"{out}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        for value in [header] + [rows[key] for key in complete]:
+            file.write(_line(value))
+    os.replace(temporary, out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes one run record of the files of all ranks.")
+    parser.add_argument("command", choices=["merge"])
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("--out", required=True, metavar="FILE")
+    options = parser.parse_args()
+    try:
+        merge(options.files, options.out)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

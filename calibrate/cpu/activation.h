@@ -2,18 +2,11 @@
 
 #include <cstdint>
 
+#include "calibrate/activation_kind.h"
+
 namespace stepsim::cpu {
 
-/// Functions of one input.
-enum class ActivationKind {
-  GeluErf,      ///< x Phi(x), PyTorch's default (BERT, classifiers); |error| < 2e-7.
-  GeluTanh,     ///< The tanh form (GPT-2's gelu_new).
-  ReluSquared,  ///< max(x, 0)^2 (nanochat).
-  Tanh,         ///< BERT's pooler.
-  Relu          ///< DistilBERT's head.
-};
-
-/// y = f(x), element by element.
+/// y = f(x), element by element; GELU by erf to |error| < 2e-7.
 void activation_forward(ActivationKind kind, float* y, const float* x, std::int64_t count);
 
 /// dx = dy f'(x).

@@ -7,24 +7,6 @@
 namespace stepsim::cpu {
 namespace {
 
-ActivationKind kind_of(ModelFamily family, bool head) {
-  switch (family) {
-    case ModelFamily::Bert:
-      return head ? ActivationKind::Tanh : ActivationKind::GeluErf;
-    case ModelFamily::DistilBert:
-      return head ? ActivationKind::Relu : ActivationKind::GeluErf;
-    case ModelFamily::Gpt2:
-      return ActivationKind::GeluTanh;
-    case ModelFamily::Nanochat:
-      return ActivationKind::ReluSquared;
-    case ModelFamily::TokenClassifier:
-    case ModelFamily::Llama:   // Its MLP is gated: swiglu().
-    case ModelFamily::Blocks:  // Refused by the tape.
-      return ActivationKind::GeluErf;
-  }
-  return ActivationKind::GeluErf;
-}
-
 std::vector<std::int32_t> Batch::*index_of(TokenIndex index) {
   switch (index) {
     case TokenIndex::Ids:
@@ -139,7 +121,7 @@ Value& Tape::norm(const Op& op, Value& x) {
 
 Value& Tape::activation(const Op& op, Value& x) {
   Value& out = context_.workspace.make(x.extent, op.n);
-  const ActivationKind kind = kind_of(context_.config.family, x.extent == Extent::Samples);
+  const ActivationKind kind = activation_of(context_.config.family, x.extent == Extent::Samples);
   const TapeContext c = context_;
   on_forward([c, kind, &x, &out] {
     activation_forward(kind, c.workspace.write(out), x.data.data(), c.workspace.elements(out));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "calibrate/activation_kind.h"
 #include "calibrate/cuda/device.h"
 
 /// Our own kernels, each one launch (or two) in stream order. Arrays are F32, Bf16 or F16; sums and
@@ -89,8 +90,6 @@ void scaled_copy(
 void dropout(
     const Stream& stream, Array out, ConstArray x, float p, std::uint64_t seed, std::int64_t count);
 
-/// Functions of one input.
-enum class ActivationKind { GeluErf, GeluTanh, ReluSquared, Tanh, Relu };
 void activation_forward(
     const Stream& stream, ActivationKind kind, Array y, ConstArray x, std::int64_t count);
 /// dx = dy f'(x).

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/cli.h"
+#include "calibrate/cli_import_kineto.h"
 #include "calibrate/cli_options.h"
 #include "calibrate/fit/fit.h"
 #include "calibrate/import/import_samples.h"
@@ -19,8 +20,12 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* kUsage =
-    "usage: stepcal import nccl-tests FILE… [options]\n\n"
-    "Reads measurements made elsewhere: what all_reduce_perf and its kin print (every version "
+    "usage: stepcal import nccl-tests FILE… [options]\n"
+    "       stepcal import kineto TRACE… [options]    traces of PyTorch's profiler; see its "
+    "--help\n"
+    "\n"
+    "Reads measurements made elsewhere. nccl-tests: what all_reduce_perf and its kin print (every "
+    "version "
     "since\n"
     "NCCL 1, rccl-tests, their JSON and CSV), with the labels of launchers and NCCL's own lines "
     "in\n"
@@ -168,13 +173,16 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int import_command(const std::vector<std::string>& arguments) {
-  const std::array<std::string, 1> known = {"nccl-tests"};
+  const std::array<std::string, 2> known = {"nccl-tests", "kineto"};
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     std::fputs(kUsage, stdout);
     return arguments.empty() ? kBadInput : kDone;
   }
   if (arguments[0] == known[0]) {
     return import_nccl_tests_command({arguments.begin() + 1, arguments.end()});
+  }
+  if (arguments[0] == known[1]) {
+    return import_kineto_command({arguments.begin() + 1, arguments.end()});
   }
   throw InputError("stepcal import: error: " +
                    unknown_name("kind of measurement", printable(arguments[0]), known));

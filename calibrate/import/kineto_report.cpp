@@ -1,0 +1,318 @@
+#include "calibrate/import/kineto_report.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/parse_units.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMicrosecond = 1e-3;  // Of a nanosecond.
+constexpr double kMillisecond = 1e-6;
+
+double median(std::vector<std::int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return static_cast<double>(*middle);
+}
+
+std::string size_text(const std::optional<std::int64_t>& bytes) {
+  return bytes ? format_bytes(Bytes(*bytes)) : "?";
+}
+
+std::string steps_text(const KinetoTrace& trace) {
+  if (trace.steps.empty()) {
+    return "-";
+  }
+  const std::int64_t first = trace.steps.front().number;
+  const std::int64_t last = trace.steps.back().number;
+  return first == last ? std::to_string(first) : fmt::format("{} .. {}", first, last);
+}
+
+std::string step_time_text(const KinetoTrace& trace) {
+  std::vector<std::int64_t> lengths;
+  for (const KinetoStep& step : trace.steps) {
+    lengths.push_back(step.span.duration_ns);
+  }
+  return lengths.empty() ? "-" : fmt::format("{:.3f}", median(lengths) * kMillisecond);
+}
+
+void append_ranks(std::span<const KinetoTrace> traces,
+                  const KinetoMatches& matches,
+                  std::string* text) {
+  const auto line = [text](auto&&... values) {
+    fmt::format_to(
+        std::back_inserter(*text), "{:>5} {:>10} {:>10} {:>12} {:>8} {:>9}  {}\n", values...);
+  };
+  line("rank", "steps", "step ms", "collectives", "GPU ops", "left out", "trace");
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    const KinetoTrace& trace = traces[t];
+    line(matches.ranks[t],
+         steps_text(trace),
+         step_time_text(trace),
+         trace.collectives.size(),
+         trace.ops.size(),
+         trace.without_launch,
+         printable(trace.file));
+  }
+}
+
+/// One line for all collectives of a kind, size and element type.
+struct Kin {
+  std::vector<std::int64_t> transfers;
+  std::int64_t shortest = INT64_MAX;
+  std::int64_t longest = 0;
+  bool complete = true;
+};
+
+void append_collectives(const KinetoMatches& matches, std::string* text) {
+  using Key = std::tuple<std::string, std::optional<std::int64_t>, std::string, bool>;
+  std::map<Key, Kin> lines;
+  for (const KinetoMatch& match : matches.matches) {
+    Kin& kin = lines[{match.kind, match.bytes, match.dtype, match.bucket}];
+    kin.transfers.push_back(match.transfer_ns);
+    kin.shortest = std::min(kin.shortest, match.shortest_ns);
+    kin.longest = std::max(kin.longest, match.longest_ns);
+    kin.complete = kin.complete && match.complete;
+  }
+  const auto line = [text](auto&&... values) {
+    fmt::format_to(
+        std::back_inserter(*text), "{:<15} {:>12} {:<9} {:<6} {:>6} {:>22} {:>13}\n", values...);
+  };
+  *text += '\n';
+  line("collective", "size", "type", "DDP", "count", "recorded us", "transfer us");
+  for (const auto& [key, kin] : lines) {
+    const auto& [kind, bytes, dtype, bucket] = key;
+    line(printable(kind),
+         size_text(bytes),
+         dtype.empty() ? "?" : printable(dtype),
+         bucket ? "bucket" : "",
+         kin.transfers.size(),
+         fmt::format("{:.1f} .. {:.1f}",
+                     static_cast<double>(kin.shortest) * kMicrosecond,
+                     static_cast<double>(kin.longest) * kMicrosecond),
+         fmt::format("{}{:.1f}", kin.complete ? "" : "<= ", median(kin.transfers) * kMicrosecond));
+  }
+  *text +=
+      "recorded: kernel times of all ranks, waiting included; transfer: earliest end - latest "
+      "start over\nthe ranks, the median\n";
+}
+
+/// Bytes of the buckets of one step, in the order of launches.
+std::vector<std::int64_t> buckets_of(const KinetoTrace& trace, int step) {
+  std::vector<std::int64_t> sizes;
+  for (const KinetoCollective& one : trace.collectives) {
+    if (one.bucket && one.step == step) {
+      sizes.push_back(one.bytes.value_or(0));
+    }
+  }
+  return sizes;
+}
+
+void append_buckets(const KinetoTrace& trace, std::string* text) {
+  std::vector<std::int64_t> shown;
+  for (std::size_t s = 0; s < trace.steps.size(); ++s) {
+    const auto sizes = buckets_of(trace, static_cast<int>(s));
+    if (!sizes.empty() && sizes != shown) {
+      fmt::format_to(std::back_inserter(*text),
+                     "DDP buckets from step {} on, bytes in order: {}\n",
+                     trace.steps[s].number,
+                     fmt::join(sizes, ", "));
+      shown = sizes;
+    }
+  }
+}
+
+struct ClassTotal {
+  std::int64_t count = 0;
+  std::int64_t total_ns = 0;
+};
+
+std::array<ClassTotal, kKinetoClasses> totals_of(const KinetoTrace& trace) {
+  std::array<ClassTotal, kKinetoClasses> totals{};
+  for (const KinetoOp& op : trace.ops) {
+    ClassTotal& total = totals[static_cast<std::size_t>(op.kind)];
+    ++total.count;
+    total.total_ns += op.span.duration_ns;
+  }
+  return totals;
+}
+
+void append_compute(std::span<const KinetoTrace> traces, std::string* text) {
+  std::array<ClassTotal, kKinetoClasses> sums{};
+  double steps = 0;
+  double all = 0;
+  for (const KinetoTrace& trace : traces) {
+    steps += static_cast<double>(std::max<std::size_t>(trace.steps.size(), 1));
+    const auto totals = totals_of(trace);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i].count += totals[i].count;
+      sums[i].total_ns += totals[i].total_ns;
+      all += static_cast<double>(totals[i].total_ns);
+    }
+  }
+  if (all <= 0) {
+    return;
+  }
+  fmt::format_to(std::back_inserter(*text),
+                 "\n{:<15} {:>13} {:>12} {:>7}\n",
+                 "compute",
+                 "ops per step",
+                 "ms per step",
+                 "share");
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const auto total = static_cast<double>(sums[i].total_ns);
+    if (sums[i].count > 0) {
+      fmt::format_to(std::back_inserter(*text),
+                     "{:<15} {:>13.1f} {:>12.3f} {:>6.1f}%\n",
+                     name_of(static_cast<KinetoClass>(i)),
+                     static_cast<double>(sums[i].count) / steps,
+                     total * kMillisecond / steps,
+                     100 * total / all);
+    }
+  }
+  *text += "per step and rank; classes by the names of kernels\n";
+}
+
+Json span_json(const KinetoSpan& span, std::int64_t zero) {
+  return {{"start_us", static_cast<double>(span.start_ns - zero) * kMicrosecond},
+          {"duration_us", static_cast<double>(span.duration_ns) * kMicrosecond}};
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json collective_json(const KinetoTrace& trace, const KinetoCollective& one, std::int64_t zero) {
+  Json json = {{"kind", one.kind},
+               {"bytes", or_null(one.bytes)},
+               {"elements", or_null(one.elements)},
+               {"dtype", one.dtype},
+               {"group", one.group},
+               {"bucket", one.bucket}};
+  json["step"] =
+      one.step < 0 ? Json(nullptr) : Json(trace.steps[static_cast<std::size_t>(one.step)].number);
+  json.update(span_json(one.span, zero));
+  json["launch_us"] = static_cast<double>(one.launch.span.start_ns - zero) * kMicrosecond;
+  json["ready_us"] =
+      one.ready_ns ? Json(static_cast<double>(*one.ready_ns - zero) * kMicrosecond) : Json(nullptr);
+  return json;
+}
+
+Json rank_json(const KinetoTrace& trace, int rank, std::int64_t zero) {
+  Json json = {{"rank", rank},
+               {"file", trace.file},
+               {"world_size", or_null(trace.header.world_size)},
+               {"backend", trace.header.backend},
+               {"device", trace.header.device},
+               {"events", trace.events},
+               {"without_launch", trace.without_launch},
+               {"steps", Json::array()},
+               {"collectives", Json::array()},
+               {"compute", Json::array()},
+               {"warnings", trace.warnings}};
+  for (const KinetoStep& step : trace.steps) {
+    Json row = {{"number", step.number}};
+    row.update(span_json(step.span, zero));
+    json["steps"].push_back(std::move(row));
+  }
+  for (const KinetoCollective& one : trace.collectives) {
+    json["collectives"].push_back(collective_json(trace, one, zero));
+  }
+  const auto totals = totals_of(trace);
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (totals[i].count > 0) {
+      json["compute"].push_back(
+          {{"class", name_of(static_cast<KinetoClass>(i))},
+           {"ops", totals[i].count},
+           {"total_us", static_cast<double>(totals[i].total_ns) * kMicrosecond}});
+    }
+  }
+  return json;
+}
+
+Json match_json(const KinetoMatch& match) {
+  return {{"kind", match.kind},
+          {"bytes", or_null(match.bytes)},
+          {"group", match.group},
+          {"step", match.step < 0 ? Json(nullptr) : Json(match.step)},
+          {"index", match.index},
+          {"ranks", match.ranks},
+          {"complete", match.complete},
+          {"bucket", match.bucket},
+          {"transfer_us", static_cast<double>(match.transfer_ns) * kMicrosecond},
+          {"skew_us", static_cast<double>(match.skew_ns) * kMicrosecond},
+          {"end_spread_us", static_cast<double>(match.end_spread_ns) * kMicrosecond},
+          {"shortest_us", static_cast<double>(match.shortest_ns) * kMicrosecond},
+          {"longest_us", static_cast<double>(match.longest_ns) * kMicrosecond}};
+}
+
+/// Start of the first step of all ranks, or of the first event that was kept.
+std::int64_t zero_of(std::span<const KinetoTrace> traces) {
+  std::optional<std::int64_t> zero;
+  const auto take = [&zero](std::int64_t time) { zero = std::min(zero.value_or(time), time); };
+  for (const KinetoTrace& trace : traces) {
+    if (!trace.steps.empty()) {
+      take(trace.steps.front().span.start_ns);
+    } else if (!trace.collectives.empty()) {
+      take(trace.collectives.front().launch.span.start_ns);
+    }
+  }
+  return zero.value_or(0);
+}
+
+}  // namespace
+
+std::string kineto_report(std::span<const KinetoTrace> traces, const KinetoMatches& matches) {
+  std::string text;
+  append_ranks(traces, matches, &text);
+  if (!matches.matches.empty()) {
+    append_collectives(matches, &text);
+    append_buckets(traces.front(), &text);
+  }
+  append_compute(traces, &text);
+  text += '\n';
+  const auto say = [&text](const std::string& what, const std::string& message) {
+    text += what + ": " + message + "\n";
+  };
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    for (const std::string& warning : traces[t].warnings) {
+      say("warning", fmt::format("rank {}: {}", matches.ranks[t], warning));
+    }
+  }
+  for (const std::string& warning : matches.warnings) {
+    say("warning", warning);
+  }
+  for (const std::string& one : matches.unmatched) {
+    say("unmatched", one);
+  }
+  say("note", "the profiler slows the host; its steps are longer than those without it");
+  return text;
+}
+
+Json kineto_json(std::span<const KinetoTrace> traces, const KinetoMatches& matches) {
+  const std::int64_t zero = zero_of(traces);
+  Json json = {{"format", "stepsim-kineto-import/1"},
+               {"ranks", Json::array()},
+               {"matches", Json::array()},
+               {"unmatched", matches.unmatched},
+               {"warnings", matches.warnings}};
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    json["ranks"].push_back(rank_json(traces[t], matches.ranks[t], zero));
+  }
+  for (const KinetoMatch& match : matches.matches) {
+    json["matches"].push_back(match_json(match));
+  }
+  return json;
+}
+
+}  // namespace stepsim

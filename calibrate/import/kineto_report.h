@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "calibrate/import/kineto_match.h"
+#include "calibrate/import/kineto_trace.h"
+#include "costmodel/json_file.h"
+
+namespace stepsim {
+
+/// Tables for a terminal: ranks and steps, collectives by kind and size, DDP's buckets, compute by
+/// class, then warnings.
+[[nodiscard]] std::string kineto_report(std::span<const KinetoTrace> traces,
+                                        const KinetoMatches& matches);
+
+/// {"format", "ranks": [{"rank", "steps", "collectives", "compute", "warnings", …}], "matches",
+/// "unmatched", "warnings"}; times in microseconds, starts from the first step of all ranks.
+[[nodiscard]] Json kineto_json(std::span<const KinetoTrace> traces, const KinetoMatches& matches);
+
+}  // namespace stepsim

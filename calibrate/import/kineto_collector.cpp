@@ -21,7 +21,12 @@ constexpr std::size_t kMostCategories = 64;
 /// What a category means; its names changed with the versions, and so did their case.
 enum class Rows { Host, Runtime, Kernel, Copy, Memset, Skip };
 
-Rows rows_of(std::string category) {
+Rows rows_of(const KinetoEvent& event) {
+  // PyTorch built without Kineto (Debian's) writes a bare list without categories.
+  if (event.category.empty() && event.process == "CPU functions") {
+    return Rows::Host;
+  }
+  std::string category = event.category;
   std::transform(category.begin(), category.end(), category.begin(), [](unsigned char c) {
     return static_cast<char>(std::tolower(c));
   });
@@ -137,7 +142,7 @@ void KinetoCollector::add(const KinetoEvent& event) {
 }
 
 void KinetoCollector::add_complete(const KinetoEvent& event) {
-  const Rows rows = rows_of(event.category);
+  const Rows rows = rows_of(event);
   if (rows == Rows::Skip) {
     return;
   }

@@ -172,6 +172,21 @@ TEST_CASE(
         "all_reduce");
 }
 
+TEST_CASE("a trace of PyTorch without Kineto has neither categories nor a header") {
+  const KinetoTrace trace = read_text_trace(
+      R"([{"name":"ProfilerStep#1","ph":"X","ts":136,"dur":3954,"tid":1,"pid":"CPU functions","args":{}},)"
+      R"({"name":"DistributedDataParallel.forward","ph":"X","ts":249,"dur":688,"tid":1,"pid":"CPU functions"},)"
+      R"({"name":"gloo:all_reduce","ph":"X","ts":1773,"dur":506,"tid":3,"pid":"CPU functions","args":{}}])");
+  REQUIRE(trace.collectives.size() == 1);
+  CHECK(trace.collectives[0].kind == "all_reduce");
+  CHECK(trace.collectives[0].bucket);
+  CHECK(trace.collectives[0].stream == -1);
+  CHECK(trace.collectives[0].step == 0);
+  CHECK(!trace.collectives[0].bytes);
+  CHECK(!trace.collectives[0].ready_ns);
+  CHECK(!trace.header.rank);
+}
+
 TEST_CASE("an unknown element type is an error with its name") {
   const std::string text =
       trace_text({launch(1, "1"), kernel(kAllReduce, 1, "3", "5", sizes("100", "Posit16"))});
@@ -186,7 +201,9 @@ TEST_CASE("names with quotes, N/A, bytes that are not UTF-8 and unknown escapes 
       read_text_trace("{\"a\":N/A,\"b\":NaN,\"c\":-Infinity,\"traceEvents\":[" + launch(1, "1") +
                       "," + kernel(name, 1, "3", "5") + "]}");
   REQUIRE(trace.names.size() == 1);
-  CHECK(trace.names[0] == "void f<(char)44, \"x\">(int, ??????, /q)?" "?(");
+  CHECK(trace.names[0] ==
+        "void f<(char)44, \"x\">(int, ??????, /q)?"
+        "?(");
   CHECK(trace.ops.size() == 1);
   CHECK(trace.header.repaired == 6);
   CHECK(trace.warnings.size() == 2);

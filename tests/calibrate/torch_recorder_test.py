@@ -339,6 +339,72 @@ def test_micro_batches_are_one_step():
         assert row["thread_cpu_ms"] < row["step_ms"] - 49, row
 
 
+class FakeCuda:
+    """A device that runs an event when the test lets it: `finished` events of those recorded."""
+
+    finished = 0
+    recorded = 0
+    waits = 0
+    times_ms = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.number = FakeCuda.recorded
+            FakeCuda.recorded += 1
+
+        def query(self):
+            return self.number < FakeCuda.finished
+
+        def synchronize(self):
+            FakeCuda.waits += 1
+            FakeCuda.finished = max(FakeCuda.finished, self.number + 1)
+
+        def elapsed_time(self, end):
+            assert end.query() and self.query(), "elapsed_time() of an event not done raises"
+            return FakeCuda.times_ms[end.number] - FakeCuda.times_ms[self.number]
+
+
+@in_folder_with_plan
+def test_on_a_device_times_are_read_when_they_are_there():
+    torch_or_skip()
+    torch = stepsim_recorder.torch
+    fake, real = FakeCuda, torch.cuda
+    fake.is_available = fake.is_initialized = staticmethod(lambda: True)
+    fake.get_device_name = staticmethod(lambda: "fake")
+    fake.max_memory_allocated = staticmethod(lambda: 7)
+    fake.synchronize = staticmethod(lambda: None)
+    # Anchor; then begin, forward, backward and end of each step. The device is an hour late.
+    fake.times_ms = [0] + [3.6e6 + 10 * at for at in range(12)]
+    loss = torch.zeros(1, requires_grad=True).sum()
+    torch.cuda = fake
+    try:
+        recorder = stepsim_recorder.Recorder("run")
+        for done, lines in [(0, 1), (5, 2), (8, 2)]:  # The second step ends with event 8.
+            fake.finished = done
+            with recorder.step(lengths=[4]):
+                recorder.forward_done()
+                loss.backward(retain_graph=True)
+                recorder.backward_done()
+            assert len(read_lines("run.rank0.jsonl")) == lines
+        assert fake.waits == 0
+        recorder.close()
+    finally:
+        torch.cuda = real
+    assert fake.waits == 2
+    _, *rows = read_lines("run.jsonl")
+    assert [row["step_ms"] for row in rows] == [30, 40, 40], rows
+    assert [row["data_ms"] for row in rows] == [0, 10, 10], rows
+    phases = [(row["forward_ms"], row["backward_ms"], row["optimizer_ms"]) for row in rows]
+    assert phases == [(10, 10, 10)] * 3, phases
+    starts = [row["start_ms"] - rows[0]["start_ms"] for row in rows]
+    assert [round(start, 3) for start in starts] == [0, 30, 70], starts
+    assert rows[0]["start_ms"] > 1e3 * time.perf_counter() + 3.5e6
+    assert rows[0]["peak_memory_bytes"] == 7 and "thread_cpu_ms" not in rows[0]
+
+
 @in_folder_with_plan
 def test_the_hook_changes_no_bit_of_a_gradient():
     run_good_ranks("compares_hooks", ranks=3)

@@ -106,12 +106,12 @@ void append_collectives(const KinetoMatches& matches, std::string* text) {
       "start over\nthe ranks, the median\n";
 }
 
-/// Bytes of the buckets of one step, in the order of launches.
+/// Bytes of the buckets of one step, in the order of launches; unknown ones are left out.
 std::vector<std::int64_t> buckets_of(const KinetoTrace& trace, int step) {
   std::vector<std::int64_t> sizes;
   for (const KinetoCollective& one : trace.collectives) {
-    if (one.bucket && one.step == step) {
-      sizes.push_back(one.bytes.value_or(0));
+    if (one.bucket && one.step == step && one.bytes) {
+      sizes.push_back(*one.bytes);
     }
   }
   return sizes;

@@ -1,13 +1,9 @@
 #include "calibrate/import/kineto_source.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string_view>
 
 #include <fmt/format.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include "costmodel/input_error.h"
 
@@ -25,19 +21,7 @@ bool is_hex(char c) {
 
 }  // namespace
 
-KinetoSource::KinetoSource(const std::string& path) : path_(path) {
-  errno = 0;
-  gzFile file = path == "-" ? gzdopen(::dup(STDIN_FILENO), "rb") : gzopen(path.c_str(), "rb");
-  if (file == nullptr) {
-    throw InputError(SourcePlace{path, 0, 0, ""}, std::string("cannot read: ") + strerror(errno));
-  }
-  gzbuffer(file, static_cast<unsigned>(kChunk));
-  file_ = file;
-}
-
-KinetoSource::~KinetoSource() {
-  gzclose(static_cast<gzFile>(file_));
-}
+KinetoSource::KinetoSource(const std::string& path) : path_(path), file_(path) {}
 
 void KinetoSource::fail(std::size_t offset, const std::string& message) const {
   throw InputError(SourcePlace{path_, 0, 0, ""}, fmt::format("byte {}: {}", offset, message));
@@ -57,25 +41,8 @@ bool KinetoSource::fill() {
 }
 
 void KinetoSource::read_more() {
-  auto* file = static_cast<gzFile>(file_);
   while (!ended_ && chunk_.size() <= kChunk) {
-    const std::size_t size = chunk_.size();
-    chunk_.resize(size + kChunk);
-    const int got = gzread(file, chunk_.data() + size, static_cast<unsigned>(kChunk));
-    chunk_.resize(size + static_cast<std::size_t>(std::max(got, 0)));
-    int status = Z_OK;
-    const std::string message = gzerror(file, &status);
-    if (status == Z_ERRNO) {
-      throw InputError(SourcePlace{path_, 0, 0, ""},
-                       std::string("cannot read: ") + strerror(errno));
-    }
-    if (status == Z_BUF_ERROR) {
-      fail(before_ + chunk_.size(), "the gzip file is cut short (place in the unpacked text)");
-    }
-    if (got < 0 || (status != Z_OK && status != Z_STREAM_END)) {
-      fail(before_ + chunk_.size(), "the gzip file is damaged (place in the unpacked text)");
-    }
-    ended_ = got == 0;
+    ended_ = !file_.append(kChunk, &chunk_);
   }
 }
 

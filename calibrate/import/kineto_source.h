@@ -5,6 +5,8 @@
 #include <iterator>
 #include <string>
 
+#include "costmodel/gzip_stream.h"
+
 namespace stepsim {
 
 /// The characters of a trace file, unpacked when it is gzip, one chunk in memory at a time.
@@ -17,9 +19,6 @@ class KinetoSource {
  public:
   /// "-" reads standard input. Raises InputError: missing or unreadable.
   explicit KinetoSource(const std::string& path);
-  ~KinetoSource();
-  KinetoSource(const KinetoSource&) = delete;
-  KinetoSource& operator=(const KinetoSource&) = delete;
 
   /// False at the end of the file. Raises InputError: damaged or cut gzip, a string of more than 16
   /// MiB.
@@ -44,7 +43,7 @@ class KinetoSource {
   void count_utf8(unsigned char byte);
 
   std::string path_;
-  void* file_ = nullptr;    ///< zlib's gzFile.
+  GzipStream file_;
   std::string chunk_;       ///< Repaired up to `ready_`, as read behind it.
   std::size_t at_ = 0;      ///< The next character.
   std::size_t ready_ = 0;   ///< Characters of the chunk that are repaired.

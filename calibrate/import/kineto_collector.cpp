@@ -16,6 +16,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::string_view kStep = "ProfilerStep#";
+constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
 constexpr std::size_t kMostCategories = 64;
 
 /// What a category means; its names changed with the versions, and so did their case.
@@ -51,6 +52,41 @@ Rows rows_of(const KinetoEvent& event) {
 
 bool starts_with(std::string_view text, std::string_view lead) {
   return text.substr(0, lead.size()) == lead;
+}
+
+/// hip… of ROCm as cuda… of CUDA; cu… of the driver.
+KinetoCallKind kind_of_call(std::string_view name) {
+  using enum KinetoCallKind;
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (has("LaunchKernel") || has("GraphLaunch")) {
+    return KernelLaunch;
+  }
+  if (name == "cudaMemcpy" || name == "hipMemcpy" || name == "hipMemcpyWithStream") {
+    return BlockingCopy;
+  }
+  return has("StreamSynchronize")   ? StreamSync
+         : has("EventSynchronize")  ? EventSync
+         : has("DeviceSynchronize") ? DeviceSync
+         : has("StreamWaitEvent")   ? StreamWait
+                                    : Other;
+}
+
+/// The part of the step that an annotation or an op of autograd names, and whether it is the
+/// former.
+std::optional<std::pair<KinetoPart, bool>> phase_of(std::string_view name) {
+  if (name == kDdpForward || name == "## forward ##") {
+    return std::pair(KinetoPart::Forward, true);
+  }
+  if (name == "## backward ##") {
+    return std::pair(KinetoPart::Backward, true);
+  }
+  if (starts_with(name, "autograd::engine::evaluate_function")) {
+    return std::pair(KinetoPart::Backward, false);
+  }
+  if (starts_with(name, "Optimizer.step#") || name == "## optimizer ##") {
+    return std::pair(KinetoPart::Optimizer, true);
+  }
+  return std::nullopt;
 }
 
 /// The first innermost list of "[[2,3],[4]]"; empty when there is none.
@@ -154,16 +190,23 @@ void KinetoCollector::add_complete(const KinetoEvent& event) {
   if (rows == Rows::Host) {
     add_host(event, {span, thread_of(event)});
   } else if (rows == Rows::Runtime) {
-    trace_.invalid_calls += event.name == "INVALID" ? 1 : 0;
-    if (const auto correlation = event.integer(KinetoArg::Correlation)) {
-      launches_.push_back({*correlation, {span, thread_of(event)}});
-    }
+    add_runtime(event, span);
   } else {
     add_gpu(event,
             span,
             rows == Rows::Kernel ? class_of_kernel(event.name)
             : rows == Rows::Copy ? KinetoClass::Memcpy
                                  : KinetoClass::Memset);
+  }
+}
+
+void KinetoCollector::add_runtime(const KinetoEvent& event, const KinetoSpan& span) {
+  if (event.name == "INVALID") {
+    ++trace_.invalid_calls;
+  } else {
+    trace_.calls.push_back(
+        {kind_of_call(event.name),
+         {span, thread_of(event), event.integer(KinetoArg::Correlation).value_or(-1)}});
   }
 }
 
@@ -180,8 +223,9 @@ void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at)
     calls_.push_back({at, std::move(statement), gloo});
   } else if (event.name == "record_param_comms") {
     comm_records_.push_back({at, statement_of(event), false});
-  } else if (event.name == "DistributedDataParallel.forward") {
-    has_ddp_ = true;
+  } else if (const auto phase = phase_of(event.name)) {
+    has_ddp_ = has_ddp_ || event.name == kDdpForward;
+    trace_.phases.push_back({phase->first, phase->second, at.span, at.thread});
   }
 }
 
@@ -244,8 +288,11 @@ void KinetoCollector::shift_to_base() {
   for (GpuRow& row : gpu_rows_) {
     row.op.span.start_ns += base;
   }
-  for (Launch& launch : launches_) {
-    launch.at.span.start_ns += base;
+  for (KinetoCall& call : trace_.calls) {
+    call.at.span.start_ns += base;
+  }
+  for (KinetoPhase& phase : trace_.phases) {
+    phase.span.start_ns += base;
   }
   for (std::vector<Call>* calls : {&calls_, &comm_records_}) {
     for (Call& call : *calls) {
@@ -255,10 +302,11 @@ void KinetoCollector::shift_to_base() {
 }
 
 void KinetoCollector::sort_host_rows() {
-  std::sort(launches_.begin(), launches_.end(), [](const Launch& a, const Launch& b) {
-    return std::pair(a.correlation, a.at.span.start_ns) <
-           std::pair(b.correlation, b.at.span.start_ns);
-  });
+  const auto by_correlation = [](const KinetoCall& a, const KinetoCall& b) {
+    return std::pair(a.at.correlation, a.at.span.start_ns) <
+           std::pair(b.at.correlation, b.at.span.start_ns);
+  };
+  std::stable_sort(trace_.calls.begin(), trace_.calls.end(), by_correlation);
   for (std::vector<Call>* calls : {&calls_, &comm_records_}) {
     std::stable_sort(calls->begin(), calls->end(), [](const Call& a, const Call& b) {
       return std::pair(a.at.thread, a.at.span.start_ns) <
@@ -267,16 +315,18 @@ void KinetoCollector::sort_host_rows() {
   }
 }
 
-const KinetoCollector::Launch* KinetoCollector::launch_of(std::int64_t correlation) const {
+const KinetoLaunch* KinetoCollector::launch_of(std::int64_t correlation) const {
   const auto found = std::lower_bound(
-      launches_.begin(), launches_.end(), correlation, [](const Launch& launch, std::int64_t id) {
-        return launch.correlation < id;
-      });
-  return found != launches_.end() && found->correlation == correlation ? &*found : nullptr;
+      trace_.calls.begin(),
+      trace_.calls.end(),
+      correlation,
+      [](const KinetoCall& call, std::int64_t id) { return call.at.correlation < id; });
+  const bool there = correlation >= 0 && found != trace_.calls.end();
+  return there && found->at.correlation == correlation ? &found->at : nullptr;
 }
 
-const KinetoCollector::Call* KinetoCollector::enclosing(const std::vector<Call>& calls,
-                                                        const KinetoLaunch& launch) {
+KinetoCollector::Call* KinetoCollector::enclosing(std::vector<Call>& calls,
+                                                  const KinetoLaunch& launch) {
   const auto key = std::pair(launch.thread, launch.span.start_ns);
   auto after =
       std::upper_bound(calls.begin(), calls.end(), key, [](const auto& wanted, const Call& call) {
@@ -291,6 +341,18 @@ const KinetoCollector::Call* KinetoCollector::enclosing(const std::vector<Call>&
     }
   }
   return nullptr;
+}
+
+/// A collective's own call makes its stream wait; what waits for a collective stands outside.
+void KinetoCollector::leave_waits_of_collectives() {
+  for (KinetoCall& call : trace_.calls) {
+    if (call.kind == KinetoCallKind::StreamWait) {
+      const Call* record = enclosing(comm_records_, call.at);
+      const bool own =
+          (record != nullptr && record->launched) || enclosing(calls_, call.at) != nullptr;
+      call.kind = own ? KinetoCallKind::Other : call.kind;
+    }
+  }
 }
 
 void KinetoCollector::take_size(const Statement& statement,
@@ -322,7 +384,10 @@ void KinetoCollector::add_collective(const KinetoSpan& span,
                                      const KinetoLaunch& launch,
                                      Statement own) {
   const Call* call = enclosing(calls_, launch);
-  const Call* record = enclosing(comm_records_, launch);
+  Call* record = enclosing(comm_records_, launch);
+  if (record != nullptr) {
+    record->launched = true;
+  }
   const Statement none;
   const std::array<std::pair<const Statement*, KinetoSizeFrom>, 3> statements = {{
       {&own, KinetoSizeFrom::Kernel},
@@ -355,18 +420,18 @@ void KinetoCollector::finish() {
   std::set<std::int64_t> streams;
   for (GpuRow& row : gpu_rows_) {
     streams.insert(row.op.stream);
-    const Launch* launch = launch_of(row.correlation);
+    const KinetoLaunch* launch = launch_of(row.correlation);
     if (launch == nullptr) {
       ++trace_.without_launch;
     } else if (row.statement < 0) {
-      row.op.launch = launch->at;
+      row.op.launch = *launch;
       trace_.ops.push_back(row.op);
     } else {
       Statement& own = kernel_statements_[static_cast<std::size_t>(row.statement)];
       const std::string& name = trace_.names[static_cast<std::size_t>(row.op.name)];
       const std::string by_name = collective_kind_of_kernel(name);
       own.kind = own.kind.empty() && !by_name.empty() ? by_name : own.kind;
-      add_collective(row.op.span, row.op.stream, launch->at, own);
+      add_collective(row.op.span, row.op.stream, *launch, own);
     }
   }
   for (const Call& call : calls_) {
@@ -375,6 +440,7 @@ void KinetoCollector::finish() {
       add_collective(call.at.span, -1, call.at, std::move(statement));
     }
   }
+  leave_waits_of_collectives();
   trace_.streams.assign(streams.begin(), streams.end());
 }
 

@@ -37,10 +37,7 @@ class KinetoCollector {
     KinetoLaunch at;
     Statement statement;
     bool gloo = false;
-  };
-  struct Launch {
-    std::int64_t correlation = 0;
-    KinetoLaunch at;
+    bool launched = false;  ///< A collective's kernel, found in finish().
   };
   /// A GPU row that waits for its launch.
   struct GpuRow {
@@ -51,6 +48,7 @@ class KinetoCollector {
 
   void add_complete(const KinetoEvent& event);
   void add_host(const KinetoEvent& event, const KinetoLaunch& at);
+  void add_runtime(const KinetoEvent& event, const KinetoSpan& span);
   void add_gpu(const KinetoEvent& event, const KinetoSpan& span, KinetoClass kind);
   [[nodiscard]] static Statement statement_of(const KinetoEvent& event);
   [[nodiscard]] int thread_of(const KinetoEvent& event);
@@ -58,19 +56,19 @@ class KinetoCollector {
 
   void shift_to_base();
   void sort_host_rows();
-  [[nodiscard]] const Launch* launch_of(std::int64_t correlation) const;
-  [[nodiscard]] static const Call* enclosing(const std::vector<Call>& calls,
-                                             const KinetoLaunch& launch);
+  /// Of `trace_.calls`, by correlation.
+  [[nodiscard]] const KinetoLaunch* launch_of(std::int64_t correlation) const;
+  [[nodiscard]] static Call* enclosing(std::vector<Call>& calls, const KinetoLaunch& launch);
   void add_collective(const KinetoSpan& span,
                       std::int64_t stream,
                       const KinetoLaunch& launch,
                       Statement own);
+  void leave_waits_of_collectives();
   void take_size(const Statement& statement, KinetoSizeFrom from, KinetoCollective* collective);
 
   KinetoTrace& trace_;
   std::vector<GpuRow> gpu_rows_;
   std::vector<Statement> kernel_statements_;
-  std::vector<Launch> launches_;    ///< By correlation after sort_host_rows().
   std::vector<Call> calls_;         ///< nccl:* and gloo:*; by thread and start when sorted.
   std::vector<Call> comm_records_;  ///< record_param_comms, the same.
   std::map<std::string, int> threads_;

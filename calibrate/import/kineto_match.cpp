@@ -229,6 +229,7 @@ class Matcher {
         ends.push_back(one->span.end_ns() - result_.shift_ns[t]);
         lengths.push_back(one->span.duration_ns);
         match.ranks.push_back(result_.ranks[t]);
+        match.places.push_back(static_cast<std::size_t>(one - traces_[t].collectives.data()));
         match.bytes = std::max(match.bytes, one->bytes);
         match.bucket = match.bucket || one->bucket;
         last = one;
@@ -236,7 +237,8 @@ class Matcher {
     }
     match.kind = last->kind;
     match.dtype = last->dtype;
-    match.complete = is_complete(*last, match.ranks);
+    match.group_size = group_size(*last);
+    match.complete = is_complete(*last, match);
     const auto [first_start, last_start] = std::minmax_element(starts.begin(), starts.end());
     const auto [first_end, last_end] = std::minmax_element(ends.begin(), ends.end());
     const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
@@ -248,15 +250,20 @@ class Matcher {
     return match;
   }
 
-  [[nodiscard]] bool is_complete(const KinetoCollective& one, const std::vector<int>& ranks) const {
-    if (!one.group_ranks.empty()) {
-      return std::all_of(one.group_ranks.begin(), one.group_ranks.end(), [&](int rank) {
-        return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-      });
+  [[nodiscard]] static bool is_complete(const KinetoCollective& one, const KinetoMatch& match) {
+    if (one.group_ranks.empty()) {
+      return match.group_size > 0 && static_cast<int>(match.ranks.size()) == match.group_size;
     }
-    const auto world = traces_.front().header.world_size;
-    const auto size = one.group_size ? std::optional<std::int64_t>(*one.group_size) : world;
-    return size && static_cast<std::int64_t>(ranks.size()) == *size;
+    return std::all_of(one.group_ranks.begin(), one.group_ranks.end(), [&match](int rank) {
+      return std::find(match.ranks.begin(), match.ranks.end(), rank) != match.ranks.end();
+    });
+  }
+
+  [[nodiscard]] int group_size(const KinetoCollective& one) const {
+    if (!one.group_ranks.empty()) {
+      return static_cast<int>(one.group_ranks.size());
+    }
+    return one.group_size.value_or(static_cast<int>(traces_.front().header.world_size.value_or(0)));
   }
 
   std::span<const KinetoTrace> traces_;

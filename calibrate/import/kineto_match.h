@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,8 +19,10 @@ struct KinetoMatch {
   std::optional<std::int64_t> bytes;  ///< The largest over ranks: all-to-alls may be uneven.
   bool bucket = false;                ///< As in KinetoCollective.
   std::int64_t step = -1;             ///< Number of the ProfilerStep; -1 where a trace has none.
+  int group_size = 0;                 ///< Ranks of its group; 0 when not known.
   int index = 0;                      ///< Among those of its group in the step.
   std::vector<int> ranks;             ///< Whose traces hold it, in the order of the traces.
+  std::vector<std::size_t> places;    ///< [rank of `ranks`] In KinetoTrace::collectives.
   /// Every member of its group is among `ranks`. Otherwise `transfer_ns` is an upper bound only:
   /// the last to arrive may be one that is missing.
   bool complete = false;

@@ -1,6 +1,7 @@
 #include "calibrate/import/kineto_trace.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -8,18 +9,6 @@
 
 namespace stepsim {
 namespace {
-
-/// The step that holds `time`; -1 outside of all. `steps` by start, disjoint.
-int step_at(const std::vector<KinetoStep>& steps, std::int64_t time) {
-  const auto after = std::upper_bound(
-      steps.begin(), steps.end(), time, [](std::int64_t at, const KinetoStep& step) {
-        return at < step.span.start_ns;
-      });
-  if (after == steps.begin() || time >= std::prev(after)->span.end_ns()) {
-    return -1;
-  }
-  return static_cast<int>(after - steps.begin()) - 1;
-}
 
 template <typename Row>
 void sort_by_launch(std::vector<Row>* rows) {
@@ -83,7 +72,33 @@ void warn(KinetoTrace* trace) {
   }
 }
 
+void sort_host_rows(KinetoTrace* trace) {
+  std::sort(trace->steps.begin(), trace->steps.end(), [](const KinetoStep& a, const KinetoStep& b) {
+    return a.span.start_ns < b.span.start_ns;
+  });
+  std::stable_sort(
+      trace->calls.begin(), trace->calls.end(), [](const KinetoCall& a, const KinetoCall& b) {
+        return std::pair(a.at.span.start_ns, -a.at.span.duration_ns) <
+               std::pair(b.at.span.start_ns, -b.at.span.duration_ns);
+      });
+  std::stable_sort(
+      trace->phases.begin(), trace->phases.end(), [](const KinetoPhase& a, const KinetoPhase& b) {
+        return a.span.start_ns < b.span.start_ns;
+      });
+}
+
 }  // namespace
+
+int step_at(const std::vector<KinetoStep>& steps, std::int64_t time) {
+  const auto after = std::upper_bound(
+      steps.begin(), steps.end(), time, [](std::int64_t at, const KinetoStep& step) {
+        return at < step.span.start_ns;
+      });
+  if (after == steps.begin() || time >= std::prev(after)->span.end_ns()) {
+    return -1;
+  }
+  return static_cast<int>(after - steps.begin()) - 1;
+}
 
 KinetoTrace read_kineto(const std::string& path) {
   KinetoTrace trace;
@@ -91,9 +106,7 @@ KinetoTrace read_kineto(const std::string& path) {
   KinetoCollector collector(&trace);
   trace.header = read_kineto_events(path, [&](const KinetoEvent& event) { collector.add(event); });
   collector.finish();
-  std::sort(trace.steps.begin(), trace.steps.end(), [](const KinetoStep& a, const KinetoStep& b) {
-    return a.span.start_ns < b.span.start_ns;
-  });
+  sort_host_rows(&trace);
   sort_by_launch(&trace.ops);
   sort_by_launch(&trace.collectives);
   assign_steps(collector.has_ddp(), &trace);

@@ -29,7 +29,36 @@ struct KinetoStep {
 /// The call on the host that queued a GPU operation.
 struct KinetoLaunch {
   KinetoSpan span;
-  int thread = 0;  ///< Threads are numbered in order of appearance.
+  int thread = 0;                 ///< Threads are numbered in order of appearance.
+  std::int64_t correlation = -1;  ///< Shared with what it queued; -1 when not recorded.
+};
+
+/// What a call of the CUDA runtime makes wait.
+enum class KinetoCallKind : std::uint8_t {
+  Other,         ///< Nothing that is known, or a collective's own stream.
+  KernelLaunch,  ///< Nothing; a kernel of the same correlation belongs to it.
+  BlockingCopy,  ///< The host, for the copy.
+  StreamSync,    ///< The host, for one stream.
+  EventSync,     ///< The host, for an event.
+  DeviceSync,    ///< The host, for all streams.
+  StreamWait     ///< A stream, for another one or for a collective.
+};
+
+/// One call of the CUDA runtime or driver.
+struct KinetoCall {
+  KinetoCallKind kind = KinetoCallKind::Other;
+  KinetoLaunch at;
+};
+
+enum class KinetoPart : std::uint8_t { Forward, Backward, Optimizer };
+
+/// A stretch of the host's time that belongs to a part of the step.
+struct KinetoPhase {
+  KinetoPart part = KinetoPart::Forward;
+  /// False for a node of autograd: all of a step together are its backward pass.
+  bool annotated = true;
+  KinetoSpan span;
+  int thread = 0;
 };
 
 /// A compute kernel, copy or memset. Collectives are not among them.
@@ -75,6 +104,9 @@ struct KinetoTrace {
   std::vector<KinetoStep> steps;  ///< By start.
   std::vector<KinetoCollective> collectives;
   std::vector<KinetoOp> ops;
+  /// By start, of one start the longest first; without those named INVALID.
+  std::vector<KinetoCall> calls;
+  std::vector<KinetoPhase> phases;    ///< By start.
   std::vector<std::string> names;     ///< Of kernels, each once.
   std::vector<std::int64_t> streams;  ///< Of GPU operations, ascending.
 
@@ -86,8 +118,11 @@ struct KinetoTrace {
   std::vector<std::string> warnings;
 };
 
+/// Index of the step that holds `time`; -1 outside of all. `steps` by start.
+[[nodiscard]] int step_at(const std::vector<KinetoStep>& steps, std::int64_t time);
+
 /// Reads one rank's trace of PyTorch's profiler (Kineto), old and new schema, gzip or not. Memory
-/// grows with the GPU operations and launches only.
+/// grows with the GPU operations, the runtime's calls and the nodes of autograd only.
 ///
 /// Raises InputError: see read_kineto_events(); also an element type that is not known.
 [[nodiscard]] KinetoTrace read_kineto(const std::string& path);

@@ -213,29 +213,5 @@ def test_wrong_options_say_what_would_be_right():
     assert "usage: stepcal import" in run(STEPCAL, "import", "--help").stdout
 
 
-def test_a_profiler_trace_becomes_a_table_and_json():
-    folder = Folder()
-    kernel = {"correlation": 1, "stream": 7, "Collective name": "allreduce"}
-    kernel |= {"In msg nelems": 250, "dtype": "Float"}
-    rows = [
-        ("user_annotation", "ProfilerStep#2", 0, 100, {}),
-        ("cuda_runtime", "cudaLaunchKernel", 10, 5, {"correlation": 1}),
-        ("kernel", "ncclDevKernel_AllReduce_Sum_f32", 20, 30, kernel),
-    ]
-    events = [
-        {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
-        for cat, name, ts, dur, args in rows
-    ]
-    text = json.dumps({"traceEvents": events})
-    trace = folder.file("trace.json", text)
-    assert "<= 30.0" in run(STEPCAL, "import", "kineto", trace).stdout
-    found = json.loads(run(STEPCAL, "import", "kineto", trace, "--json", "-").stdout)
-    assert found["matches"][0]["bytes"] == 1000, found
-    assert found["ranks"][0]["collectives"][0]["start_us"] == 20, found
-    cut = folder.file("cut.json", text[:100])
-    done = run(STEPCAL, "import", "kineto", cut, status=2)
-    assert f"{cut}: error: byte 100: " in done.stderr, done.stderr
-
-
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

@@ -14,62 +14,19 @@
 #include "calibrate/import/kineto_report.h"
 #include "calibrate/import/kineto_trace.h"
 #include "costmodel/input_error.h"
-#include "tests/test_data.h"
+#include "tests/calibrate/kineto_text.h"
 
 namespace stepsim {
 namespace {
 
-std::string write_file(const std::string& name, const std::string& text) {
-  static const std::string folder = test::fresh_folder();
-  std::string path = folder + "/" + name;
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
+using test::kernel;
+using test::launch;
+using test::row;
+using test::trace_text;
+using test::write_file;
 
 KinetoTrace read_text_trace(const std::string& text) {
   return read_kineto(write_file("trace.json", text));
-}
-
-/// A row with its times in microseconds, as written.
-std::string row(const std::string& category,
-                const std::string& name,
-                const std::string& start,
-                const std::string& duration,
-                const std::string& args = "",
-                int thread = 1) {
-  return fmt::format(
-      R"({{"ph":"X","cat":"{}","name":"{}","pid":7,"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
-      category,
-      name,
-      thread,
-      start,
-      duration,
-      args);
-}
-
-std::string launch(int correlation, const std::string& start, int thread = 1) {
-  return row("cuda_runtime",
-             "cudaLaunchKernel",
-             start,
-             "5",
-             fmt::format(R"("correlation":{})", correlation),
-             thread);
-}
-
-std::string kernel(const std::string& name,
-                   int correlation,
-                   const std::string& start,
-                   const std::string& duration,
-                   const std::string& more = "") {
-  return row("kernel",
-             name,
-             start,
-             duration,
-             fmt::format(R"("stream":7,"correlation":{}{})", correlation, more));
-}
-
-std::string trace_text(const std::vector<std::string>& rows, const std::string& header = "") {
-  return "{" + header + R"("traceEvents":[)" + fmt::format("{}", fmt::join(rows, ",\n")) + "]}";
 }
 
 constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)";

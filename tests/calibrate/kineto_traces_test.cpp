@@ -2,6 +2,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "calibrate/import/kineto_match.h"
+#include "calibrate/import/kineto_program.h"
 #include "calibrate/import/kineto_trace.h"
 #include "tests/costmodel/nccl_sweeps.h"
 #include "tests/test_data.h"
@@ -206,6 +208,54 @@ TEST_CASE("DLRM: collectives of three ranks as recorded, transfers as the index 
     check_us(match.longest_ns, "kernel_dur_max_us");
   }
   CHECK(i == 8);
+}
+
+// Every row and column of the reference's program, of the three ranks whose traces are there.
+TEST_CASE("DLRM: the program of three ranks is that of the reference") {
+  const auto reference = test::data_file("traces/dlrm_8xV100/program.csv");
+  const auto ranks = test::data_file("traces/dlrm_8xV100/ranks.csv");
+  if (!reference || !ranks) {
+    return;
+  }
+  std::vector<KinetoTrace> traces;
+  for (const std::string& name : kDlrm) {
+    traces.push_back(read_kineto(
+        *test::data_file("traces/dlrm_8xV100/kineto/worker" + name + ".pt.trace.json.gz")));
+  }
+  const KinetoProgram program =
+      make_kineto_program(traces, match_collectives(traces), std::nullopt);
+  CHECK(program.step == 10);
+  CHECK(program.ranks.size() == 3);
+  const std::string folder = test::fresh_folder() + "/program";
+  write_kineto_program(folder, program);
+  const std::map<std::string, std::string> rank_of = {{"0", "0"}, {"1", "1"}, {"2", "7"}};
+  // [rank of the run]: lines without the rank.
+  const auto by_rank = [](std::vector<Line> lines, const auto& rename) {
+    std::map<std::string, std::vector<Line>> result;
+    for (Line& line : lines) {
+      const std::string rank = rename(line.at("rank"));
+      line.erase("rank");
+      line.erase("trace_rank");
+      result[rank].push_back(std::move(line));
+    }
+    return result;
+  };
+  for (const auto& [file, wanted] :
+       {std::pair("/program.csv", *reference), std::pair("/ranks.csv", *ranks)}) {
+    CAPTURE(file);
+    const auto all = by_rank(read_lines(wanted), [](const std::string& rank) { return rank; });
+    const auto made = by_rank(read_lines(folder + file),
+                              [&](const std::string& rank) { return rank_of.at(rank); });
+    CHECK(made.size() == 3);
+    for (const auto& [rank, lines] : made) {
+      CAPTURE(rank);
+      REQUIRE(lines.size() == all.at(rank).size());
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        CAPTURE(i);
+        CHECK(lines[i] == all.at(rank)[i]);
+      }
+    }
+  }
 }
 
 }  // namespace stepsim

@@ -1,0 +1,164 @@
+"""Imports profiler traces as a user would: stepcal import kineto, stepsim replay.
+
+usage: kineto_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
+"""
+
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPCAL = os.path.abspath(sys.argv[1])
+STEPSIM = os.path.abspath(sys.argv[2])
+DATA = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def path_of(name, text=None):
+    """A path in the folder of this test, and the file when there is text for it."""
+    path = pathlib.Path(FOLDER.name) / name
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def run(program, *arguments, status=0):
+    """Runs a program, checks its exit status and returns the finished process."""
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == status, (
+        f"{' '.join(arguments)}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}"
+    )
+    return done
+
+
+def import_traces(*arguments, status=0):
+    return run(STEPCAL, "import", "kineto", *arguments, status=status)
+
+
+def replayed(program):
+    return json.loads(run(STEPSIM, "replay", program, "--json", "-").stdout)
+
+
+def recorded(pattern):
+    """Traces of the reference data."""
+    found = sorted(str(path) for path in (DATA / "traces").glob(pattern))
+    if not found:
+        raise small_runner.Skip(f"no reference data at {DATA / 'traces' / pattern}")
+    return found
+
+
+def event(cat, name, ts, dur, **args):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+
+
+def trace_text(events, rank=0, world_size=1):
+    header = {"rank": rank, "world_size": world_size, "backend": "nccl"}
+    return json.dumps({"distributedInfo": header, "traceEvents": events})
+
+
+def rank_events(late, length=1000):
+    """A kernel, an all-reduce of 1000 bytes that ends at 350 us on all ranks, one that waits for it."""
+    return [
+        event("user_annotation", "ProfilerStep#2", 0, length),
+        event("cuda_runtime", "cudaLaunchKernel", late, 5, correlation=1),
+        event("kernel", "gemm", late + 7, 40, correlation=1, stream=7),
+        event("cuda_runtime", "cudaLaunchKernel", late + 10, 5, correlation=2),
+        event(
+            "kernel",
+            "ncclDevKernel_AllReduce_Sum_f32",
+            late + 47,
+            303 - late,
+            **{"correlation": 2, "stream": 9, "In msg nelems": 250, "dtype": "Float"},
+        ),
+        event("cuda_runtime", "cudaLaunchKernel", late + 20, 5, correlation=3),
+        event("kernel", "sgd", 351, 100, correlation=3, stream=7),
+        event("cuda_runtime", "cudaStreamSynchronize", late + 30, 426 - late),
+    ]
+
+
+def test_a_profiler_trace_becomes_a_table_and_json():
+    kernel = {"correlation": 1, "stream": 7, "Collective name": "allreduce"}
+    kernel |= {"In msg nelems": 250, "dtype": "Float"}
+    rows = [
+        ("user_annotation", "ProfilerStep#2", 0, 100, {}),
+        ("cuda_runtime", "cudaLaunchKernel", 10, 5, {"correlation": 1}),
+        ("kernel", "ncclDevKernel_AllReduce_Sum_f32", 20, 30, kernel),
+    ]
+    events = [
+        {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+        for cat, name, ts, dur, args in rows
+    ]
+    text = json.dumps({"traceEvents": events})
+    trace = path_of("trace.json", text)
+    assert "<= 30.0" in import_traces(trace).stdout
+    found = json.loads(import_traces(trace, "--json", "-").stdout)
+    assert found["matches"][0]["bytes"] == 1000, found
+    assert found["ranks"][0]["collectives"][0]["start_us"] == 20, found
+    cut = path_of("cut.json", text[:100])
+    done = import_traces(cut, status=2)
+    assert f"{cut}: error: byte 100: " in done.stderr, done.stderr
+
+
+def test_two_ranks_become_a_program_that_replays_in_their_time():
+    traces = [path_of(f"{r}.json", trace_text(rank_events(late), r, 2)) for r, late in ((0, 10), (1, 250))]
+    program = path_of("two")
+    text = import_traces(*traces, "--program", program).stdout
+    assert "step 2 of rank 0, 1" in text and f"next: stepsim replay {program}" in text, text
+    assert "upper bounds" not in text and "proves nothing" not in text, text
+    result = replayed(program)
+    # The last rank arrives at 297 us, the transfer takes 53 us, and the kernel behind it 100.
+    assert result["collectives"][0]["replayed"]["transfer_us"] == 53, result
+    assert [rank["replayed_us"] for rank in result["ranks"]] == [1000, 1000], result
+    slower = run(STEPSIM, "replay", program, "--transfer-scale", "3", "--json", "-").stdout
+    assert json.loads(slower)["ranks"][0]["replayed_us"] == 1106, slower
+    one = path_of("one")
+    text = import_traces(traces[1], "--program", one).stdout
+    assert "1 of 1 transfer times are upper bounds" in text, text
+    with open(os.path.join(one, "ranks.csv"), encoding="utf-8") as file:
+        assert [row["trace_rank"] for row in csv.DictReader(file)] == ["1"]
+
+
+def test_a_step_that_is_not_there_and_a_folder_that_cannot_be():
+    trace = path_of("trace.json", trace_text(rank_events(10)))
+    done = import_traces(trace, "--program", path_of("p"), "--step", "7", status=2)
+    assert "no step 7 in all traces; there are 2" in done.stderr, done.stderr
+    done = import_traces(trace, "--step", "2", status=2)
+    assert "--step goes with --program" in done.stderr, done.stderr
+    done = import_traces(trace, "--program", path_of("file", "x") + "/p", status=3)
+    assert "cannot make the folder" in done.stderr, done.stderr
+
+
+def test_the_recorded_step_of_three_of_eight_ranks():
+    program = path_of("dlrm")
+    text = import_traces(*recorded("dlrm_8xV100/kineto/*.gz"), "--program", program).stdout
+    assert "8 of 8 transfer times are upper bounds" in text, text
+    text = run(STEPSIM, "replay", program).stdout
+    assert "mean |error| 0.15 %, worst 0.19 %, bias -0.15 % (early)" in text, text
+    error = json.loads(run(STEPSIM, "replay", program, "--no-barrier", "--json", "-").stdout)["error"]
+    assert error["mean_absolute"] > 0.15, error
+
+
+def test_the_recorded_steps_of_one_rank_of_two():
+    trace = recorded("resnet50_2xA100_rank0/*.json.gz")[0]
+    for step in (4, 5, 6):
+        program = path_of(f"resnet{step}")
+        text = import_traces(trace, "--program", program, "--step", str(step)).stdout
+        assert "7 of 7 transfer times are upper bounds" in text, text
+        assert "never waits for the GPU" in text, text
+        result = replayed(program)
+        assert result["error"]["mean_absolute"] < 1e-4, result["error"]
+        for collective in result["collectives"]:
+            assert abs(collective["worst_end_error_us"]) < 50, collective
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

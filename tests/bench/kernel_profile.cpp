@@ -23,6 +23,7 @@
 #include "calibrate/statistics.h"
 #include "costmodel/input_error.h"
 #include "costmodel/model_presets.h"
+#include "costmodel/op_cost.h"
 #include "costmodel/profile.h"
 #include "tests/bench/kernel_tables.h"
 
@@ -136,6 +137,18 @@ std::set<Key> preset_sizes() {
   return sizes;
 }
 
+/// A feature's backward value over its forward one: operations and bytes are those of the pass, so
+/// that a ratio of times must not count them twice.
+double growth(const std::string& feature, const Derived& derived) {
+  constexpr BatchShape kBatch{1, 1024, 1024, 1024.0 * 1024};
+  Op op;
+  op.op_class = derived.op_class;
+  op.n = op.k = op.heads = op.kv_heads = op.head_dim = 64;
+  const double forward = feature_value(feature, op, kBatch, kProcessors);
+  op.pass = derived.pass;
+  return feature_value(feature, op, kBatch, kProcessors) / forward;
+}
+
 void add_backward(std::vector<OpCost>* ops) {
   const std::vector<OpCost> forward = *ops;
   for (const OpCost& cost : forward) {
@@ -145,8 +158,8 @@ void add_backward(std::vector<OpCost>* ops) {
       }
       OpCost backward = cost;
       backward.pass = derived.pass;
-      for (double& coefficient : backward.coefficients) {
-        coefficient *= derived.ratio;
+      for (std::size_t i = 0; i < backward.coefficients.size(); ++i) {
+        backward.coefficients[i] *= derived.ratio / growth(cost.features.at(i), derived);
       }
       if (cost.form == CostForm::Table) {
         for (auto& [x, seconds] : backward.knots) {

@@ -127,7 +127,8 @@ double op_flops(const Op& op, const BatchShape& batch) {
     case OpClass::Softmax:
       return dense_scores(op, batch);
     default:
-      return rows * std::max(as_double(op.n), 1.0);
+      // A listed tensor may have no work; ops of rows without a width count one each.
+      return op.rows == Rows::Elements ? as_double(op.n) : rows * std::max(as_double(op.n), 1.0);
   }
 }
 

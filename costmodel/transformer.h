@@ -21,8 +21,18 @@ enum class Dtype { F32, Tf32, Bf16, F16, F64 };
 enum class AttentionKind { Dense, Flash, Varlen };
 
 /// The layout of modules and parameters; each value is one published architecture.
-/// Blocks is none: a chain of equal blocks of one tensor each, for studies of the schedule alone.
+/// Blocks is none: a chain of blocks of one tensor each, equal ones or those of a list.
 enum class ModelFamily { TokenClassifier, DistilBert, Bert, Gpt2, Llama, Nanochat, Blocks };
+
+/// A block of a chain: one parameter tensor and the work that its op has.
+struct TensorBlock {
+  std::string name;  ///< As state_dict() names the tensor.
+  std::vector<std::int64_t> shape;
+  std::int64_t forward = 0;   ///< Work in any unit: its share of the sum is its share of the time.
+  std::int64_t backward = 0;  ///< Until its gradient is ready, from that of the tensor after it.
+
+  bool operator==(const TensorBlock&) const = default;
+};
 
 /// A transformer by its dimensions. Sizes are in elements.
 struct TransformerConfig {
@@ -42,8 +52,9 @@ struct TransformerConfig {
   Dtype dtype = Dtype::F32;            ///< Compute dtype.
   Dtype parameter_dtype = Dtype::F32;  ///< Dtype of parameters and gradients (all-reduce volume).
   AttentionKind attention = AttentionKind::Dense;
-  std::int64_t block_elements = 0;  ///< Blocks: elements of a block's tensor.
-  bool sparse_embeddings = false;   ///< The token table's gradient is sparse.
+  std::int64_t block_elements = 0;   ///< Blocks: elements of a block's tensor.
+  std::vector<TensorBlock> tensors;  ///< Blocks that differ, one a layer, in registration order.
+  bool sparse_embeddings = false;    ///< The token table's gradient is sparse.
 
   [[nodiscard]] std::int64_t head_dim() const { return heads > 0 ? hidden / heads : 0; }
   bool operator==(const TransformerConfig&) const = default;

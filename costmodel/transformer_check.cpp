@@ -1,3 +1,4 @@
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -41,6 +42,50 @@ void check_heads(const TransformerConfig& config) {
   }
 }
 
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
+void check_tensor(const TensorBlock& tensor, std::set<std::string_view>& names) {
+  if (tensor.name.empty() || !names.insert(tensor.name).second) {
+    throw InputError(fmt::format("tensors: the name '{}' is empty or there twice", tensor.name));
+  }
+  std::int64_t elements = 1;
+  for (const std::int64_t size : tensor.shape) {
+    if (size <= 0 || size > kMostElements / elements) {
+      throw InputError(
+          fmt::format("tensors: {} has a size outside 1..{}", tensor.name, kMostElements));
+    }
+    elements *= size;
+  }
+  if (tensor.forward < 0 || tensor.backward < 0) {
+    throw InputError(fmt::format("tensors: {} has work below 0", tensor.name));
+  }
+}
+
+void check_blocks(const TransformerConfig& config) {
+  const bool blocks = config.family == ModelFamily::Blocks;
+  if (config.tensors.empty()) {
+    if (blocks) {
+      check_size("block_elements", config.block_elements, kMostElements);
+    }
+    return;
+  }
+  if (!blocks || config.block_elements != 0 ||
+      config.layers != static_cast<std::int64_t>(config.tensors.size())) {
+    throw InputError("tensors: a list is for kind blocks, one tensor a layer, no block_elements");
+  }
+  std::set<std::string_view> names;
+  double forward = 0;
+  double backward = 0;
+  for (const TensorBlock& tensor : config.tensors) {
+    check_tensor(tensor, names);
+    forward += static_cast<double>(tensor.forward);
+    backward += static_cast<double>(tensor.backward);
+  }
+  if (forward <= 0 || backward <= 0) {
+    throw InputError("tensors: no work at all; expected more than 0 forward and backward");
+  }
+}
+
 }  // namespace
 
 void check(const TransformerConfig& config) {
@@ -61,9 +106,7 @@ void check(const TransformerConfig& config) {
   if (config.sparse_embeddings && config.tied_embeddings) {
     throw InputError("sparse_embeddings: a tied table also gets the head's dense gradient");
   }
-  if (config.family == ModelFamily::Blocks) {
-    check_size("block_elements", config.block_elements, std::int64_t{1} << 40);
-  }
+  check_blocks(config);
   if (language_model(config.family) && config.classes > 0) {
     throw InputError(fmt::format("classes: {} predicts tokens and has no classification head",
                                  name_of(config.family)));

@@ -25,11 +25,30 @@ Json to_json(const TransformerConfig& config) {
   if (config.block_elements > 0) {
     json["block_elements"] = config.block_elements;
   }
+  for (const TensorBlock& tensor : config.tensors) {
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"shape", tensor.shape},
+                               {"forward", tensor.forward},
+                               {"backward", tensor.backward}});
+  }
   if (config.sparse_embeddings) {
     json["sparse_embeddings"] = true;
   }
   return json;
 }
+
+namespace {
+
+TensorBlock tensor_from_json(JsonReader& reader) {
+  TensorBlock tensor;
+  tensor.name = reader.text("name");
+  tensor.shape = reader.integers("shape");
+  tensor.forward = reader.integer("forward");
+  tensor.backward = reader.integer("backward");
+  return tensor;
+}
+
+}  // namespace
 
 TransformerConfig transformer_from_json(JsonReader& reader) {
   TransformerConfig config;
@@ -50,6 +69,11 @@ TransformerConfig transformer_from_json(JsonReader& reader) {
   config.parameter_dtype = reader.parsed("parameter_dtype", parse_dtype);
   config.attention = reader.parsed("attention", parse_attention);
   config.block_elements = reader.integer_or("block_elements", 0);
+  if (reader.has("tensors")) {
+    for (JsonReader& tensor : reader.objects("tensors")) {
+      config.tensors.push_back(tensor_from_json(tensor));
+    }
+  }
   config.sparse_embeddings = reader.boolean_or("sparse_embeddings", false);
   try {
     check(config);

@@ -148,6 +148,25 @@ std::vector<Op> block_ops(const TransformerConfig& config) {
   return ops;
 }
 
+/// One op a tensor, with its own work in each pass.
+StepOps tensor_ops(const TransformerConfig& config) {
+  StepOps result;
+  const auto add = [&](std::vector<Op>& list, const TensorBlock& tensor, std::int64_t work) -> Op& {
+    list.push_back(elements_op(OpClass::Elementwise, work, config.dtype));
+    list.back().name = tensor.name;
+    return list.back();
+  };
+  for (std::size_t i = 0; i < config.tensors.size(); ++i) {
+    add(result.forward, config.tensors[i], config.tensors[i].forward);
+  }
+  for (std::size_t i = config.tensors.size(); i-- > 0;) {
+    Op& op = add(result.backward, config.tensors[i], config.tensors[i].backward);
+    op.pass = Pass::Backward;
+    op.completes = {static_cast<int>(i)};
+  }
+  return result;
+}
+
 /// Parameters by the op that uses them, descending.
 std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig& config) {
   std::map<std::string, std::vector<int>> result;
@@ -161,6 +180,10 @@ std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig
 }  // namespace
 
 StepOps step_ops(const TransformerConfig& config) {
+  if (!config.tensors.empty()) {
+    check(config);
+    return tensor_ops(config);
+  }
   const auto owned = parameters_by_op(config);
   StepOps result;
   result.forward =

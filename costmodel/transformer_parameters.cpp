@@ -178,6 +178,12 @@ void nanochat(const TransformerConfig& c, ParameterList& list) {
 }
 
 void blocks(const TransformerConfig& c, ParameterList& list) {
+  for (const TensorBlock& tensor : c.tensors) {
+    list.tensor(tensor.name, tensor.shape, tensor.name);
+  }
+  if (!c.tensors.empty()) {
+    return;
+  }
   for (std::int64_t i = 0; i < c.layers; ++i) {
     list.tensor(fmt::format("block{}.weight", i), {c.block_elements}, fmt::format("block{}", i));
   }

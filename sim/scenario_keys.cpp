@@ -82,7 +82,7 @@ const std::vector<TableKeys>& all_tables() {
       {"model", {"preset", "kind", "name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab",
                  "max_length", "classes", "tied_embeddings", "causal", "window", "dtype",
                  "parameter_dtype", "attention", "checkpointing", "parameters", "buffers", "block_elements",
-                 "sparse_embeddings", "varlen"}},
+                 "sparse_embeddings", "tensors", "varlen"}},
       {"model.varlen", varlen_keys()},
       {"ddp", {"bucket_cap", "first_bucket_cap", "bucket_caps", "last_bucket_cap", "bucket_rule",
                "overlap", "torch", "gradient_as_bucket_view", "set_to_none",

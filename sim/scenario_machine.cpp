@@ -136,6 +136,9 @@ void read_machine(const TomlReader& root, Scenario& scenario) {
   if (root.has("times")) {
     scenario.times.emplace();
     read_times(root.table("times"), *scenario.times);
+  } else if (!scenario.model.tensors.empty()) {
+    root.table("model").fail("tensors",
+                             "their work is a share of measured times; give [times] as well");
   }
 }
 

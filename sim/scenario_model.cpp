@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <charconv>
 
 #include <fmt/core.h>
 
 #include "costmodel/model_presets.h"
+#include "sim/replay/csv_table.h"
 #include "sim/scenario_sections.h"
 
 namespace stepsim {
@@ -10,12 +12,74 @@ namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 
-/// Sizes that every model has: required with `kind`, else the preset's.
-void read_sizes(const TomlReader& table, bool has_preset, TransformerConfig& model) {
-  if (model.family == ModelFamily::Blocks) {
+/// "512x256x3x3"; empty when it is no such text.
+std::vector<std::int64_t> parse_shape(std::string_view text) {
+  std::vector<std::int64_t> shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    std::int64_t size = 0;
+    const auto [stop, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size <= 0) {
+      return {};
+    }
+    shape.push_back(size);
+    if (stop == end) {
+      return shape;
+    }
+    if (*stop != 'x') {
+      return {};
+    }
+    at = stop + 1;
+  }
+}
+
+/// The blocks of a file with the columns name, shape, forward and backward.
+std::vector<TensorBlock> read_tensors(const std::string& path) {
+  constexpr std::int64_t kMostWork = std::int64_t{1} << 50;
+  const CsvTable table(path);
+  const auto name = table.column("name");
+  const auto shape = table.column("shape");
+  const auto forward = table.column("forward");
+  const auto backward = table.column("backward");
+  std::vector<TensorBlock> tensors;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    TensorBlock tensor;
+    tensor.name = table.text(row, name);
+    tensor.shape = parse_shape(table.text(row, shape));
+    if (tensor.shape.empty()) {
+      table.fail(row, shape, "expected sizes as 512x256x3x3");
+    }
+    tensor.forward = table.integer(row, forward, 0, kMostWork);
+    tensor.backward = table.integer(row, backward, 0, kMostWork);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+void read_blocks(const TomlReader& table, TransformerConfig& model) {
+  if (!table.has("tensors")) {
     model.layers = table.integer("layers", 1, kMaxSize);
     model.block_elements = table.integer("block_elements", 1);
     return;
+  }
+  for (const char* key : {"layers", "block_elements"}) {
+    if (table.has(key)) {
+      table.fail(key, "the list in tensors has its own");
+    }
+  }
+  model.tensors = read_tensors(resolved_path(table, "tensors"));
+  model.layers = static_cast<std::int64_t>(model.tensors.size());
+}
+
+/// Sizes that every model has: required with `kind`, else the preset's.
+void read_sizes(const TomlReader& table, bool has_preset, TransformerConfig& model) {
+  if (model.family == ModelFamily::Blocks) {
+    read_blocks(table, model);
+    return;
+  }
+  if (table.has("tensors")) {
+    table.fail("tensors", "only for kind = \"blocks\"");
   }
   const auto size = [&](const char* key, std::int64_t& field) {
     if (table.has(key) || !has_preset) {

@@ -54,6 +54,14 @@ for scenario in sorted((ROOT / "scenarios" / "batching").glob("*.toml")):
     globals()[f"test_batching_{scenario.stem}"] = batching_test(scenario)
 
 
+def published_test(path):
+    return lambda: check(f"published_{path.stem}", "compare", str(path.relative_to(ROOT)))
+
+
+for scenario in sorted((ROOT / "scenarios" / "published").glob("*.toml")):
+    globals()[f"test_published_{scenario.stem}"] = published_test(scenario)
+
+
 def figures_test(path):
     return lambda: check(f"figures_{path.stem}", "figures", str(path.relative_to(ROOT)))
 

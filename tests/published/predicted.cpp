@@ -1,0 +1,39 @@
+#include "tests/published/predicted.h"
+
+#include <charconv>
+
+#include "sim/predict.h"
+
+namespace stepsim::published {
+
+std::string published_file(const std::string& name) {
+  return std::string(STEPSIM_SOURCE_ROOT) + "/scenarios/published/" + name;
+}
+
+Prediction predicted(const std::string& scenario,
+                     const Overrides& overrides,
+                     const std::string& policy) {
+  const Scenario read = read_scenario(published_file(scenario), overrides);
+  PredictOptions options;
+  options.noise_runs = 0;
+  options.keep_timelines = true;
+  return predict(read, find_policy(read, policy), scenario_profile(read), options);
+}
+
+double predicted_ms(const std::string& scenario,
+                    const Overrides& overrides,
+                    const std::string& policy) {
+  return predicted(scenario, overrides, policy).summary.step_time_ms.mean;
+}
+
+double number(const CsvTable& table, std::size_t row, CsvTable::Column column) {
+  const std::string_view cell = table.text(row, column);
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || end != cell.data() + cell.size()) {
+    table.fail(row, column, "expected a number");
+  }
+  return value;
+}
+
+}  // namespace stepsim::published

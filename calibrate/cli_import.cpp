@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 
 #include <fmt/core.h>
 
 #include "calibrate/cli.h"
 #include "calibrate/cli_import_kineto.h"
+#include "calibrate/cli_import_profile.h"
 #include "calibrate/cli_options.h"
-#include "calibrate/fit/fit.h"
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/nccl_report.h"
 #include "costmodel/collective_cost.h"
@@ -72,27 +71,14 @@ NcclStatements statements_of(const OptionParser& parser) {
 }
 
 void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>& imports) {
-  const std::string out = parser.get<std::string>("profile");
-  FitOptions options;
-  options.name = std::filesystem::path(out).stem().string();
-  options.command = parser.command_line();
-  options.date = date_now();
-  if (parser.has("base")) {
-    options.base = read_profile(parser.get<std::string>("base"));
-  }
+  std::string files;
   for (const NcclImport& import : imports) {
-    options.samples_file += (options.samples_file.empty() ? "" : ", ") + import.log.file;
+    files += (files.empty() ? "" : ", ") + import.log.file;
   }
-  const ImportOrigin origin = {
-      parser.has("device") ? parser.get<std::string>("device") : "", options.command, options.date};
-  const FitResult result = fit_profile(import_samples(imports, origin), options);
-  write_profile(out, result.profile);
-  if (out != "-") {
-    fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
-               fit_report(result),
-               out,
-               shell_word(out));
-  }
+  const ImportOrigin origin = {parser.has("device") ? parser.get<std::string>("device") : "",
+                               parser.command_line(),
+                               date_now()};
+  write_imported_profile(parser, import_samples(imports, origin), files);
 }
 
 /// "FILE: error: refused: …" for every refused log; false when there is none.

@@ -8,10 +8,13 @@
 #include <fmt/ranges.h>
 
 #include "calibrate/cli.h"
+#include "calibrate/cli_import_profile.h"
 #include "calibrate/cli_options.h"
+#include "calibrate/import/import_samples.h"
 #include "calibrate/import/kineto_match.h"
 #include "calibrate/import/kineto_program.h"
 #include "calibrate/import/kineto_report.h"
+#include "calibrate/import/kineto_samples.h"
 #include "calibrate/import/kineto_trace.h"
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
@@ -22,7 +25,7 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* kUsage =
-    "usage: stepcal import kineto TRACE… [--program FOLDER [--step N]] [--json FILE|-]\n\n"
+    "usage: stepcal import kineto TRACE… [options]\n\n"
     "Reads traces of PyTorch's profiler (.json or .json.gz, every version), one for each rank of "
     "a\n"
     "run, and says what is in them: steps, collectives with their sizes, DDP's buckets, compute "
@@ -31,12 +34,15 @@ constexpr const char* kUsage =
     "recorded\n"
     "NCCL kernel also holds the wait for the last rank. --program writes one step, the last whole "
     "one\n"
-    "or step N, as stepsim replay plays it. No GPU is needed.\n"
+    "or step N, as stepsim replay plays it; --out and --profile take the collectives whose ranks "
+    "all\n"
+    "have a trace. No GPU is needed.\n"
     "Record with torch.profiler.profile(record_shapes=True) and call step() once a step.\n\n"
     "examples:\n"
     "  stepcal import kineto rank0.pt.trace.json.gz\n"
     "  stepcal import kineto rank*.pt.trace.json.gz --json trace.json\n"
-    "  stepcal import kineto rank*.pt.trace.json.gz --program step && stepsim replay step\n";
+    "  stepcal import kineto rank*.pt.trace.json.gz --program step && stepsim replay step\n"
+    "  stepcal import kineto rank*.pt.trace.json.gz --base PROFILE.json --profile mine.json\n";
 
 void say_program(const std::string& folder, const KinetoProgram& program) {
   std::vector<std::string> ranks;
@@ -57,6 +63,53 @@ void say_program(const std::string& folder, const KinetoProgram& program) {
   fmt::print("next: stepsim replay {}\n", shell_word(folder));
 }
 
+/// Samples file and profile; what they hold goes to standard output when `say`.
+void write_samples(const OptionParser& parser,
+                   std::span<const KinetoTrace> traces,
+                   const KinetoMatches& matches,
+                   bool say) {
+  const auto nodes = parser.has("nodes") ? std::optional(parser.get<int>("nodes")) : std::nullopt;
+  const KinetoSamples samples = kineto_samples(traces, matches, nodes);
+  const ImportOrigin origin = {parser.has("device") ? parser.get<std::string>("device") : "",
+                               parser.command_line(),
+                               date_now()};
+  const std::string header = import_header(samples.device, origin);
+  if (say) {
+    fmt::print("\ncollective samples: {}\n", fmt::join(samples.groups, "; "));
+    for (const std::string& one : samples.left_out) {
+      fmt::print("left out: {}\n", one);
+    }
+    fmt::print(
+        "note: compute goes into no profile: a trace does not say for which batch it ran; its "
+        "times are above and in --json\n");
+  }
+  if (parser.has("out")) {
+    const std::string out = parser.get<std::string>("out");
+    write_import_lines(out, header, samples.lines);
+    if (say) {
+      fmt::print(
+          "wrote {}\nnext: stepcal fit {} --out PROFILE.json\n", printable(out), shell_word(out));
+    }
+  }
+  if (parser.has("profile")) {
+    std::fflush(stdout);
+    const std::vector<std::string> files = parser.list("traces");
+    write_imported_profile(
+        parser, samples_of_lines(header, samples.lines), fmt::format("{}", fmt::join(files, ", ")));
+  }
+}
+
+void check_options(const OptionParser& parser) {
+  for (const auto& [option, with] : {std::pair("step", "program"), std::pair("base", "profile")}) {
+    if (parser.has(option) && !parser.has(with)) {
+      parser.fail(fmt::format("--{} goes with --{}", option, with));
+    }
+  }
+  if (parser.has("nodes") && parser.get<int>("nodes") < 1) {
+    parser.fail("--nodes: at least 1");
+  }
+}
+
 }  // namespace
 
 int import_kineto_command(const std::vector<std::string>& arguments) {
@@ -65,14 +118,17 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
       "traces", po::value<std::vector<std::string>>(), "one a rank; - reads standard input")(
       "json", po::value<std::string>(), "everything as JSON, to a file or -")(
       "program", po::value<std::string>(), "folder to write a program for stepsim replay to")(
-      "step", po::value<std::int64_t>(), "with --program: number of the ProfilerStep");
+      "step", po::value<std::int64_t>(), "with --program: number of the ProfilerStep")(
+      "out", po::value<std::string>(), "samples file (JSONL), continued when it exists")(
+      "profile", po::value<std::string>(), "profile to write, or -")(
+      "base", po::value<std::string>(), "with --profile: the profile to put the collectives into")(
+      "nodes", po::value<int>(), "nodes of the run, for --out and --profile; 1 unless stated")(
+      "device", po::value<std::string>(), "what the GPUs are, where the traces do not say");
   parser.positional("traces", -1);
   if (!parser.parse(arguments)) {
     return kDone;
   }
-  if (parser.has("step") && !parser.has("program")) {
-    parser.fail("--step goes with --program");
-  }
+  check_options(parser);
   const std::vector<std::string> files = parser.list("traces");
   if (files.empty()) {
     parser.fail("no trace given; see: stepcal import kineto --help");
@@ -96,14 +152,20 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
         parser.has("step") ? std::optional(parser.get<std::int64_t>("step")) : std::nullopt);
     write_kineto_program(parser.get<std::string>("program"), *program);
   }
-  if (json != "-") {
+  const bool writes = parser.has("out") || parser.has("profile");
+  const bool say =
+      json != "-" && !(parser.has("profile") && parser.get<std::string>("profile") == "-");
+  if (say) {
     std::fputs(kineto_report(traces, matches).c_str(), stdout);
     if (program) {
       say_program(parser.get<std::string>("program"), *program);
     }
-    if (json.empty() && !program) {
+    if (json.empty() && !program && !writes) {
       std::fputs("next: --json trace.json writes every collective and step by itself\n", stdout);
     }
+  }
+  if (writes) {
+    write_samples(parser, traces, matches, say);
   }
   return kDone;
 }

@@ -44,12 +44,14 @@ CollectiveSample imported_sample(const ImportedSize& size, const std::vector<Imp
     }
   }
   const auto& [kind, ranks, nodes, bytes] = size;
+  const double middle = median(fastest);
+  const double spread = (quantile(fastest, 0.8) - quantile(fastest, 0.2)) / 2 / middle;
   return {kind,
           ranks,
           nodes,
           bytes,
-          median(fastest) * 1e-6,
-          differences.empty() ? 0 : median(differences),
+          middle * 1e-6,
+          differences.empty() ? spread : median(differences),
           static_cast<int>(times.size()),
           {},
           false};

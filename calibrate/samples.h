@@ -34,7 +34,8 @@ struct CollectiveSample {
   /// the times have two or three levels, and the mean of many steps holds the mean of them, not the
   /// middle one. Imported: the faster of out-of-place and in-place, median over rows of this size.
   double seconds = 0;
-  /// Noise as a fraction. Measured here: half of p20 to p80; imported: |out-of-place - in-place|.
+  /// Noise as a fraction. Measured here: half of p20 to p80; imported: |out-of-place - in-place|,
+  /// or of one kind only as measured here.
   double noise = 0;
   int repetitions = 0;
   std::vector<double> all_seconds;  ///< Every repetition; empty when imported.

@@ -73,12 +73,16 @@ std::optional<double> us_of(const std::optional<NcclBlock>& block) {
 
 }  // namespace
 
-std::string import_header(std::span<const NcclImport> imports, const ImportOrigin& origin) {
+std::string import_header(const std::string& devices, const ImportOrigin& origin) {
   return line_of({{"format", "stepsim-samples/1"},
-                  {"device", origin.device.empty() ? devices_of(imports) : origin.device},
+                  {"device", origin.device.empty() ? devices : origin.device},
                   {"backend", "cuda"},
                   {"imported_at", origin.date},
                   {"command", origin.command}});
+}
+
+std::string import_header(std::span<const NcclImport> imports, const ImportOrigin& origin) {
+  return import_header(devices_of(imports), origin);
 }
 
 std::vector<std::string> import_lines(std::span<const NcclImport> imports,
@@ -101,24 +105,21 @@ std::vector<std::string> import_lines(std::span<const NcclImport> imports,
   return lines;
 }
 
-SampleSet import_samples(std::span<const NcclImport> imports, const ImportOrigin& origin) {
-  std::vector<std::string> passed_over;
+SampleSet samples_of_lines(const std::string& header, std::span<const std::string> lines) {
   SampleLog log;
   int number = 1;
-  for (const std::string& line : import_lines(imports, &passed_over)) {
+  for (const std::string& line : lines) {
     ++number;
     log.add(parse_json(line, "import", number), "import", number);
   }
   SampleSet set = combine_samples(log);
-  set.header = parse_json(import_header(imports, origin), "import");
+  set.header = parse_json(header, "import");
   return set;
 }
 
-void write_import(const std::string& path,
-                  std::span<const NcclImport> imports,
-                  const ImportOrigin& origin) {
-  std::vector<std::string> passed_over;
-  const std::vector<std::string> lines = import_lines(imports, &passed_over);
+void write_import_lines(const std::string& path,
+                        const std::string& header,
+                        std::span<const std::string> lines) {
   std::uintmax_t keep = 0;
   std::error_code ignored;
   const bool is_there = std::filesystem::is_regular_file(path, ignored) &&
@@ -134,11 +135,23 @@ void write_import(const std::string& path,
   }
   SampleWriter writer(path, keep);
   if (!is_there) {
-    writer.write(import_header(imports, origin));
+    writer.write(header);
   }
   for (const std::string& line : lines) {
     writer.write(line);
   }
+}
+
+SampleSet import_samples(std::span<const NcclImport> imports, const ImportOrigin& origin) {
+  std::vector<std::string> passed_over;
+  return samples_of_lines(import_header(imports, origin), import_lines(imports, &passed_over));
+}
+
+void write_import(const std::string& path,
+                  std::span<const NcclImport> imports,
+                  const ImportOrigin& origin) {
+  std::vector<std::string> passed_over;
+  write_import_lines(path, import_header(imports, origin), import_lines(imports, &passed_over));
 }
 
 }  // namespace stepsim

@@ -236,7 +236,7 @@ void KinetoCollector::add_gpu(const KinetoEvent& event, const KinetoSpan& span, 
   row.op.name = name_of_kernel(event.name);
   row.op.stream = event.integer(KinetoArg::Stream).value_or(0);
   row.op.span = span;
-  row.op.bytes = std::max<std::int64_t>(event.integer(KinetoArg::Bytes).value_or(0), 0);
+  row.op.bytes = std::max<std::int64_t>(event.integer(KinetoArg::CopyBytes).value_or(0), 0);
   if (is_nccl(event.name) && kind != KinetoClass::Memcpy && kind != KinetoClass::Memset) {
     row.statement = static_cast<std::ptrdiff_t>(kernel_statements_.size());
     kernel_statements_.push_back(statement_of(event));

@@ -23,7 +23,7 @@ using ArgName = std::pair<std::string_view, KinetoArg>;
 constexpr std::array<ArgName, static_cast<std::size_t>(KinetoArg::Count)> kArgNames = {{
     {"correlation", KinetoArg::Correlation},
     {"stream", KinetoArg::Stream},
-    {"bytes", KinetoArg::Bytes},
+    {"bytes", KinetoArg::CopyBytes},
     {"Collective name", KinetoArg::CollectiveName},
     {"In msg nelems", KinetoArg::InElements},
     {"Out msg nelems", KinetoArg::OutElements},
@@ -208,9 +208,9 @@ class Handler : public nlohmann::json_sax<Json> {
       header_.base_ns = base >= 0 && base < kLargest ? base : 0;
     } else if (root_key_ == "distributedInfo" && depth_ == 2) {
       distributed_value(text);
-    } else if (root_key_ == "deviceProperties" && depth_ == 3 && key_ == "name" &&
-               header_.device.empty()) {
-      header_.device = text.substr(0, kLongestName);
+    } else if (root_key_ == "deviceProperties" && depth_ == 3 && key_ == "name") {
+      header_.device = header_.devices == 0 ? text.substr(0, kLongestName) : header_.device;
+      ++header_.devices;
     }
   }
 

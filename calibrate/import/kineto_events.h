@@ -13,7 +13,7 @@ namespace stepsim {
 enum class KinetoArg {
   Correlation,
   Stream,
-  Bytes,
+  CopyBytes,
   CollectiveName,
   InElements,
   OutElements,
@@ -53,6 +53,7 @@ struct KinetoHeader {
   std::string backend;
   std::string nccl_version;
   std::string device;             ///< Name of the first device.
+  int devices = 0;                ///< That the process saw; 0 when not recorded.
   std::int64_t base_ns = 0;       ///< Unix time that the events' times count from.
   bool fractional_times = false;  ///< New schema: microseconds with decimals.
   std::int64_t repaired = 0;      ///< Characters and values that JSON does not allow.

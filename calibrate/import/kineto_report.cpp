@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "calibrate/import/kineto_parts.h"
 #include "costmodel/parse_units.h"
 
 namespace stepsim {
@@ -182,6 +183,80 @@ void append_compute(std::span<const KinetoTrace> traces, std::string* text) {
   *text += "per step and rank; classes by the names of kernels\n";
 }
 
+void append_parts(std::span<const KinetoTrace> traces,
+                  const KinetoMatches& matches,
+                  std::string* text) {
+  constexpr int kMostLines = 12;
+  const auto line = [text](auto&&... values) {
+    fmt::format_to(std::back_inserter(*text),
+                   "{:>5} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>7}\n",
+                   values...);
+  };
+  const auto ms = [](std::int64_t ns) {
+    return fmt::format("{:.3f}", static_cast<double>(ns) * kMillisecond);
+  };
+  int lines = 0;
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    const auto times = kineto_step_times(traces[t]);
+    for (std::size_t s = 0; s < times.size(); ++s) {
+      const KinetoStepTime& time = times[s];
+      if (time.window_ns <= 0 || ++lines > kMostLines) {
+        continue;
+      }
+      if (lines == 1) {
+        *text += "\nGPU busy, ms, with what each part of a step launched\n";
+        line("rank",
+             "step",
+             "forward",
+             "backward",
+             "optimizer",
+             "rest",
+             "collectives",
+             "at once",
+             "idle");
+      }
+      line(matches.ranks[t],
+           traces[t].steps[s].number,
+           ms(time.parts[0].busy_ns),
+           ms(time.parts[1].busy_ns),
+           ms(time.parts[2].busy_ns),
+           ms(time.parts[3].busy_ns),
+           ms(time.collective_ns),
+           ms(time.both_ns),
+           fmt::format(
+               "{:.1f}%",
+               100 * static_cast<double>(time.idle_ns()) / static_cast<double>(time.window_ns)));
+    }
+  }
+  if (lines > 0) {
+    *text += lines > kMostLines ? fmt::format("{} more: --json\n", lines - kMostLines) : "";
+    *text +=
+        "collectives with the wait; at once: compute and collectives; idle: neither, between the "
+        "step's first\nand last GPU work\n";
+  }
+}
+
+/// Of the last step that has buckets.
+void append_ready_times(const KinetoTrace& trace, int rank, std::string* text) {
+  const auto times = kineto_step_times(trace);
+  const auto last = std::find_if(times.rbegin(), times.rend(), [](const KinetoStepTime& time) {
+    return !time.buckets.empty();
+  });
+  if (last == times.rend()) {
+    return;
+  }
+  std::vector<std::string> ready;
+  for (const KinetoStepTime::Bucket& bucket : last->buckets) {
+    ready.push_back(fmt::format("{:.2f}", static_cast<double>(bucket.ready_ns) * kMillisecond));
+  }
+  fmt::format_to(
+      std::back_inserter(*text),
+      "buckets ready after the backward pass began on the GPU, ms (rank {}, step {}): {}\n",
+      rank,
+      trace.steps[static_cast<std::size_t>(times.rend() - last - 1)].number,
+      fmt::join(ready, ", "));
+}
+
 Json span_json(const KinetoSpan& span, std::int64_t zero) {
   return {{"start_us", static_cast<double>(span.start_ns - zero) * kMicrosecond},
           {"duration_us", static_cast<double>(span.duration_ns) * kMicrosecond}};
@@ -208,6 +283,28 @@ Json collective_json(const KinetoTrace& trace, const KinetoCollective& one, std:
   return json;
 }
 
+Json gpu_json(const KinetoStepTime& time) {
+  const auto us = [](std::int64_t ns) { return static_cast<double>(ns) * kMicrosecond; };
+  Json json = Json::object();
+  constexpr std::array<const char*, kKinetoParts> kNames = {
+      "forward", "backward", "optimizer", "rest"};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    const KinetoPartTime& part = time.parts[i];
+    json[kNames[i]] = {
+        {"ops", part.ops}, {"busy_us", us(part.busy_ns)}, {"elapsed_us", us(part.elapsed_ns)}};
+  }
+  json["compute_us"] = us(time.compute_ns);
+  json["collectives_us"] = us(time.collective_ns);
+  json["at_once_us"] = us(time.both_ns);
+  json["idle_us"] = us(time.idle_ns());
+  json["buckets"] = Json::array();
+  for (const KinetoStepTime::Bucket& bucket : time.buckets) {
+    json["buckets"].push_back(
+        {{"bytes", or_null(bucket.bytes)}, {"ready_us", us(bucket.ready_ns)}});
+  }
+  return json;
+}
+
 Json rank_json(const KinetoTrace& trace, int rank, std::int64_t zero) {
   Json json = {{"rank", rank},
                {"file", trace.file},
@@ -220,9 +317,11 @@ Json rank_json(const KinetoTrace& trace, int rank, std::int64_t zero) {
                {"collectives", Json::array()},
                {"compute", Json::array()},
                {"warnings", trace.warnings}};
-  for (const KinetoStep& step : trace.steps) {
-    Json row = {{"number", step.number}};
-    row.update(span_json(step.span, zero));
+  const auto times = kineto_step_times(trace);
+  for (std::size_t s = 0; s < times.size(); ++s) {
+    Json row = {{"number", trace.steps[s].number}};
+    row.update(span_json(trace.steps[s].span, zero));
+    row["gpu"] = gpu_json(times[s]);
     json["steps"].push_back(std::move(row));
   }
   for (const KinetoCollective& one : trace.collectives) {
@@ -278,7 +377,9 @@ std::string kineto_report(std::span<const KinetoTrace> traces, const KinetoMatch
   if (!matches.matches.empty()) {
     append_collectives(matches, &text);
     append_buckets(traces.front(), &text);
+    append_ready_times(traces.front(), matches.ranks.front(), &text);
   }
+  append_parts(traces, matches, &text);
   append_compute(traces, &text);
   text += '\n';
   const auto say = [&text](const std::string& what, const std::string& message) {

@@ -9,8 +9,8 @@
 
 namespace stepsim {
 
-/// Tables for a terminal: ranks and steps, collectives by kind and size, DDP's buckets, compute by
-/// class, then warnings.
+/// Tables for a terminal: ranks and steps, collectives by kind and size, DDP's buckets, the parts
+/// of a step, compute by class, then warnings.
 [[nodiscard]] std::string kineto_report(std::span<const KinetoTrace> traces,
                                         const KinetoMatches& matches);
 

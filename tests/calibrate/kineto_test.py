@@ -127,6 +127,77 @@ def test_two_ranks_become_a_program_that_replays_in_their_time():
         assert [row["trace_rank"] for row in csv.DictReader(file)] == ["1"]
 
 
+def two_steps(rank, arrivals, ends):
+    """Two steps with an all-reduce of 1 MiB and one of 4 MiB each, and a broadcast."""
+    events = []
+    for step in (0, 1):
+        zero = 1000 * step
+        events.append(event("user_annotation", f"ProfilerStep#{step}", zero, 1000))
+        for i, (kind, elements) in enumerate((("AllReduce", 2**18), ("AllReduce", 2**20), ("Broadcast", 64))):
+            correlation = 10 * step + i
+            at = zero + 300 * i
+            events.append(event("cuda_runtime", "cudaLaunchKernel", at, 5, correlation=correlation))
+            start, end = at + arrivals[i], at + ends[step][i]
+            size = {"correlation": correlation, "stream": 9, "In msg nelems": elements, "dtype": "Float"}
+            events.append(event("kernel", f"ncclDevKernel_{kind}_Sum_f32", start, end - start, **size))
+    return trace_text(events, rank, 2)
+
+
+def test_complete_collectives_become_samples_and_a_profile():
+    ends = ((130, 250, 120), (140, 250, 120))
+    traces = [
+        path_of("s0.json", two_steps(0, (20, 100, 20), ends)),
+        path_of("s1.json", two_steps(1, (100, 50, 121), ((130, 250, 130), (140, 250, 130)))),
+    ]
+    samples, profile = path_of("samples.jsonl"), path_of("profile.json")
+    text = import_traces(*traces, "--out", samples, "--profile", profile).stdout
+    assert "all_reduce of 2 ranks on 1 node: 4 times, 2 sizes" in text, text
+    assert "left out: 2 broadcast: ends on one rank before it starts on another" in text, text
+    assert "compute goes into no profile" in text, text
+    with open(samples, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    assert lines[1]["source"] == "kineto" and lines[1]["file"] == "s0.json, s1.json", lines[1]
+    assert [(row["bytes"], row["in_place_us"]) for row in lines[2:]] == [
+        (2**20, 30), (2**22, 150), (2**20, 40), (2**22, 150),
+    ], lines
+    with open(profile, encoding="utf-8") as file:
+        table = json.load(file)["collectives"][0]
+    assert (table["kind"], table["ranks"]) == ("all_reduce", 2), table
+    for knot, wanted in zip(table["knots_s"], ((2**20, 35e-6), (2**22, 150e-6))):
+        assert knot[0] == wanted[0] and abs(knot[1] / wanted[1] - 1) < 1e-9, table
+    refit = path_of("refit.json")
+    run(STEPCAL, "fit", samples, "--out", refit)
+    with open(refit, encoding="utf-8") as file:
+        assert json.load(file)["collectives"][0]["knots_s"] == table["knots_s"]
+    again = import_traces(*traces, "--out", samples, status=2)
+    assert "a second all_reduce of 2 ranks" in again.stderr, again.stderr
+    base = str(ROOT / "scenarios" / "profiles" / "h100_8x_published.json")
+    import_traces(*traces, "--base", base, "--profile", profile)
+    with open(profile, encoding="utf-8") as file:
+        mine = json.load(file)
+    assert len(mine["ops"]) > 0 and [t for t in mine["collectives"] if t["ranks"] == 2], mine["name"]
+    missing = import_traces(traces[0], "--out", path_of("none.jsonl"), status=2)
+    assert "4 all_reduce: traces of other ranks are missing" in missing.stderr, missing.stderr
+    assert not os.path.exists(path_of("none.jsonl"))
+
+
+def test_nodes_are_asked_for_where_a_host_has_fewer_devices():
+    ends = ((130, 250, 120), (140, 250, 120))
+    traces = []
+    for rank, arrivals in ((0, (20, 100, 20)), (1, (100, 50, 100))):
+        text = two_steps(rank, arrivals, ends)
+        devices = '{"deviceProperties": [{"id": 0, "name": "NVIDIA X"}], '
+        traces.append(path_of(f"n{rank}.json", devices + text[1:]))
+    samples = path_of("nodes.jsonl")
+    done = import_traces(*traces, "--out", samples, status=2)
+    assert "2 ranks, and 1 devices where this one ran" in done.stderr, done.stderr
+    import_traces(*traces, "--out", samples, "--nodes", "2")
+    with open(samples, encoding="utf-8") as file:
+        header, line = json.loads(next(file)), json.loads(next(file))
+    assert header["device"] == "NVIDIA X" and line["nodes"] == 2, (header, line)
+    assert "--base goes with --profile" in import_traces(*traces, "--base", "x", status=2).stderr
+
+
 def test_a_step_that_is_not_there_and_a_folder_that_cannot_be():
     trace = path_of("trace.json", trace_text(rank_events(10)))
     done = import_traces(trace, "--program", path_of("p"), "--step", "7", status=2)

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "calibrate/import/kineto_match.h"
+#include "calibrate/import/kineto_parts.h"
 #include "calibrate/import/kineto_program.h"
 #include "calibrate/import/kineto_trace.h"
 #include "tests/costmodel/nccl_sweeps.h"
@@ -208,6 +209,46 @@ TEST_CASE("DLRM: collectives of three ranks as recorded, transfers as the index 
     check_us(match.longest_ns, "kernel_dur_max_us");
   }
   CHECK(i == 8);
+}
+
+/// The GPU's time in every step of a trace as in the reference's steps.csv.
+void check_step_times(const std::string& trace_path, const std::string& steps_path) {
+  const KinetoTrace trace = read_kineto(trace_path);
+  const auto times = kineto_step_times(trace);
+  std::size_t i = 0;
+  for (const Line& line : read_lines(steps_path)) {
+    if (std::stoi(line.at("rank")) != trace.header.rank) {
+      continue;
+    }
+    CAPTURE(line.at("step"));
+    REQUIRE(i < times.size());
+    const KinetoStepTime& time = times[i++];
+    const auto check_us = [&](std::int64_t ns, const std::string& column) {
+      CAPTURE(column);
+      CHECK(static_cast<double>(ns) * 1e-3 == doctest::Approx(std::stod(line.at(column))));
+    };
+    check_us(time.compute_ns, "compute_busy_us");
+    check_us(time.collective_ns, "nccl_busy_us");
+    check_us(time.both_ns, "overlap_us");
+    check_us(time.idle_ns(), "gpu_idle_us");
+  }
+  CHECK(i == times.size());
+}
+
+TEST_CASE("the GPU's busy and idle times are those of the reference") {
+  const auto resnet = test::data_file("traces/resnet50_2xA100_rank0/steps.csv");
+  const auto dlrm = test::data_file("traces/dlrm_8xV100/steps.csv");
+  if (!resnet || !dlrm) {
+    return;
+  }
+  check_step_times(*test::data_file("traces/resnet50_2xA100_rank0/rank0.pt.trace.json.gz"),
+                   *resnet);
+  // Rank 1's figures count the 64 operations without a launch.
+  for (const std::size_t rank : {0U, 2U}) {
+    check_step_times(
+        *test::data_file("traces/dlrm_8xV100/kineto/worker" + kDlrm[rank] + ".pt.trace.json.gz"),
+        *dlrm);
+  }
 }
 
 // Every row and column of the reference's program, of the three ranks whose traces are there.

@@ -53,8 +53,8 @@ Validation resnet_scaling() {
   result.decimals = 2;
   result.variants = {"k = 0", "k = 0.5", "k = 1"};
   result.proves =
-      "Gradients are not why the runs in mixed precision scale at 84 to 87 %: they take 0.2 to 2 % "
-      "of a step. Predictions that know nothing else are 3 % too good for slow arithmetic, 13 to "
+      "Gradients are not why the runs in mixed precision scale at 84 to 87 %: they take at most 2 "
+      "% of a step. Predictions that know nothing else are 3 % too good for slow arithmetic, 13 to "
       "19 % for fast.";
   result.cannot =
       "What is missing: input from storage, noise of eight ranks and the host are in the published "

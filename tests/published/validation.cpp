@@ -74,6 +74,7 @@ std::string results(const std::string& data) {
   for (const Validation& validation : {ddp_readme(data),
                                        ddp_readme_small_buckets(data),
                                        ddp_readme_one_gpu(data),
+                                       ddp_readme_compute(data),
                                        resnet_bucket_ready(data),
                                        resnet_scaling(),
                                        bert_large_scaling(),

@@ -42,6 +42,8 @@ struct Validation {
 [[nodiscard]] Validation ddp_readme_small_buckets(const std::string& data);
 /// bucket25.csv: what DDP adds on one GPU.
 [[nodiscard]] Validation ddp_readme_one_gpu(const std::string& data);
+/// bucket25.csv: the step without DDP, from what the layers have to do.
+[[nodiscard]] Validation ddp_readme_compute(const std::string& data);
 /// traces/resnet50_1xV100/bucket_ready.csv
 [[nodiscard]] Validation resnet_bucket_ready(const std::string& data);
 /// seed_lab/ddp_lab.csv

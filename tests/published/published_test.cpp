@@ -77,6 +77,9 @@ TEST_CASE("PyTorch's DDP benchmark: steps within 4 %, ideal overlap low in each"
   CHECK(errors(all, 0).highest < 0);
   CHECK(errors(all, 0).mean < -0.02);
   CHECK(errors(all, 0).mean > -0.07);
+  // With k from one row, ResNet-50 on 8 GPUs, the 15 others.
+  CHECK(errors(all, 4).worst <= 0.04);
+  CHECK(errors(all, 4).mean_absolute <= 0.02);
   // ResNet-50, the network of the all-reduces: k from 0.5 to 1 spans the figure, but for rounding.
   const Figure& figure = all.figure("resnet50 (100 on 1), 8 GPUs");
   CHECK(*figure.predicted[1] - 1 <= figure.published);
@@ -139,8 +142,8 @@ TEST_CASE("ResNet-50's buckets are ready when its layers' work says, not their b
   REQUIRE(all.figures.size() == 5);
   CHECK(errors(all, 0).worst > 0.3);
   CHECK(errors(all, 1).worst <= 0.15);
-  CHECK(errors(all, 2).worst <= 0.10);
-  CHECK(errors(all, 2).mean_absolute <= 0.05);
+  CHECK(errors(all, 2).worst <= 0.05);  // 0.10 and, for the mean, 0.05 before the first run.
+  CHECK(errors(all, 2).mean_absolute <= 0.02);
 }
 
 TEST_CASE("ResNet-50 on 8 GPUs: gradients alone do not explain the published scaling") {

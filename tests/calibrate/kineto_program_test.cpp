@@ -72,8 +72,9 @@ class Rank {
                            stream));
     return *this;
   }
+  [[nodiscard]] std::string text() const { return test::trace_text(rows_, header_); }
   [[nodiscard]] KinetoTrace read() const {
-    return read_kineto(test::write_file("program.json", test::trace_text(rows_, header_)));
+    return read_kineto(test::write_file("program.json", text()));
   }
 
  private:
@@ -271,6 +272,33 @@ TEST_CASE("a collective that another rank's trace lacks is work of its length") 
   const KinetoProgram program = program_of({rank(0, true), rank(1, false)});
   CHECK(program.collectives.size() == 1);
   CHECK(texts_of(program)[4] == "2+2 g 9:8");
+}
+
+TEST_CASE("every changed byte of a trace gives an InputError or a program") {
+  const std::string text = Rank()
+                               .step(3, 0, 500)
+                               .launch(10, 7, 20, 5)
+                               .all_reduce(30, 9, 40, 5)
+                               .call("cudaStreamWaitEvent", 50, 1)
+                               .call("cudaMemcpyAsync", 60, 10)
+                               .copy(7, 65, 3, "Memcpy DtoH (Device -> Pageable)")
+                               .call("cudaStreamSynchronize", 80, 3)
+                               .text();
+  int programs = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    for (const char byte : {'"', '{', '9', '-'}) {
+      CAPTURE(at);
+      std::string changed = text;
+      changed[at] = byte;
+      try {
+        (void)program_of({read_kineto(test::write_file("changed.json", changed))});
+        ++programs;
+      } catch (const InputError&) {
+        continue;
+      }
+    }
+  }
+  CHECK(programs > 100);
 }
 
 TEST_CASE("more streams than a replay takes are put together") {

@@ -4,6 +4,7 @@ usage: kineto_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
 """
 
 import csv
+import gzip
 import json
 import os
 import pathlib
@@ -206,6 +207,70 @@ def test_a_step_that_is_not_there_and_a_folder_that_cannot_be():
     assert "--step goes with --program" in done.stderr, done.stderr
     done = import_traces(trace, "--program", path_of("file", "x") + "/p", status=3)
     assert "cannot make the folder" in done.stderr, done.stderr
+
+
+def peak_mib(*arguments):
+    """Runs stepcal; its output and the most memory it had."""
+    output = path_of("output")
+    with open(output, "w", encoding="utf-8") as file:
+        child = subprocess.Popen([STEPCAL, *arguments], stdout=file, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    with open(output, encoding="utf-8") as file:
+        text = file.read()
+    assert child.returncode == 0, text
+    return text, usage.ru_maxrss / 1024
+
+
+def large_trace(blocks):
+    """A packed trace of 100 kB a block, most of it ops of the host, with 20 kernels each."""
+    path = path_of("large.json.gz")
+    filler = json.dumps(event("cpu_op", "aten::" + "x" * 120, 1, 2, **{"Ev Idx": 7})) + ",\n"
+    filler = (filler * (100_000 // len(filler))).encode()
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b'{"traceEvents":[\n')
+        for block in range(blocks):
+            file.write(filler)
+            for i in range(20):
+                id, ts = 20 * block + i, 10 * (20 * block + i)
+                launch = event("cuda_runtime", "cudaLaunchKernel", ts, 2, correlation=id)
+                kernel = event("kernel", "gemm", ts + 7, 2, correlation=id, stream=7)
+                file.write(f"{json.dumps(launch)},\n{json.dumps(kernel)},\n".encode())
+        step = event("user_annotation", "ProfilerStep#1", 0, 10 * 20 * blocks)
+        file.write(json.dumps(step).encode() + b"]}")
+    return path
+
+
+def test_a_trace_of_200_mb_takes_little_memory():
+    _, empty = peak_mib("import", "kineto", path_of("small.json", trace_text(rank_events(10))))
+    program = path_of("large")
+    text, peak = peak_mib("import", "kineto", large_trace(2000), "--program", program)
+    assert "step 1 of rank 0 (in the program from 0 on), 40001 rows" in text, text
+    # 8 MB of calls and kernels, twice while they are sorted; the text of the program; one chunk.
+    assert peak - empty < 64, (peak, empty)
+
+
+def test_damaged_traces_are_refused_or_read():
+    packed = pathlib.Path(recorded("dlrm_8xV100/kineto/worker7*.gz")[0]).read_bytes()
+    text = gzip.decompress(packed)
+    name = path_of("damaged.json")
+    for part in range(1, 12):
+        for data in (packed[: len(packed) * part // 12], text[: len(text) * part // 12]):
+            pathlib.Path(name).write_bytes(data)
+            done = import_traces(name, "--program", path_of("damaged"), status=2)
+            assert f"{name}: error: " in done.stderr, done.stderr
+    random = 1
+    for _ in range(30):
+        damaged = bytearray(text)
+        for _ in range(20):
+            random = random * 6364136223846793005 % 2**64
+            damaged[(random >> 20) % len(damaged)] = random >> 56
+        pathlib.Path(name).write_bytes(damaged)
+        done = subprocess.run(
+            [STEPCAL, "import", "kineto", name, "--program", path_of("damaged")],
+            capture_output=True, check=False, timeout=60,
+        )
+        assert done.returncode in (0, 2), (done.returncode, done.stderr)
 
 
 def test_the_recorded_step_of_three_of_eight_ranks():

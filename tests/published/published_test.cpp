@@ -73,7 +73,7 @@ TEST_CASE("PyTorch's DDP benchmark: steps within 4 %, ideal overlap low in each"
     }
   }
   CHECK(misses == 2);
-  CHECK(errors(all, 1).worst <= 0.05);
+  CHECK(errors(all, 1).worst <= 0.05);  // Afterwards.
   CHECK(errors(all, 0).highest < 0);
   CHECK(errors(all, 0).mean < -0.02);
   CHECK(errors(all, 0).mean > -0.07);
@@ -109,7 +109,7 @@ TEST_CASE("PyTorch's DDP benchmark: buckets of 1 MiB within 4 %, their effect to
   const Validation all = ddp_readme_small_buckets(*data);
   REQUIRE(all.figures.size() == 16);
   CHECK(errors(all, 1).worst <= 0.04);
-  CHECK(errors(all, 2).highest < 0);
+  CHECK(errors(all, 2).highest < 0);  // Afterwards.
 }
 
 TEST_CASE("PyTorch's DDP benchmark: copies are only a part of what DDP costs on one GPU") {
@@ -170,8 +170,8 @@ TEST_CASE("BERT-large on a DGX-2: 8 and 16 GPUs from 1 and 4 within 3 %") {
 TEST_CASE("MLPerf BERT-large: composed prices miss a tuned step by more than 25 %") {
   const Validation all = mlperf_bert();
   CHECK(errors(all, 1).lowest > 0.25);  // Afterwards: within 0.25 was expected.
-  CHECK(errors(all, 1).worst < 0.40);
-  // Ranks that take samples as they come lose more the more of them there are.
+  CHECK(errors(all, 1).worst < 0.40);   // Afterwards.
+  // Afterwards: ranks that take samples as they come lose more the more of them there are.
   const auto loss = [&](const char* name) {
     return *all.figure(name).predicted[0] / *all.figure(name).predicted[1];
   };

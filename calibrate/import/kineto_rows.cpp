@@ -23,6 +23,7 @@ constexpr std::int64_t kAfterWork = 30'000;
 /// A GPU operation or collective as found by its launch.
 struct Item {
   std::int64_t correlation = 0;
+  std::int64_t launch_ns = 0;
   KinetoSpan span;
   std::int64_t stream = 0;
   bool collective = false;
@@ -38,12 +39,13 @@ Items items_of(const KinetoTrace& trace) {
   items.reserve(trace.ops.size() + trace.collectives.size());
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     const KinetoOp& op = trace.ops[i];
-    items.push_back({op.launch.correlation, op.span, op.stream, false, i});
+    items.push_back({op.launch.correlation, op.launch.span.start_ns, op.span, op.stream, false, i});
   }
   for (std::size_t i = 0; i < trace.collectives.size(); ++i) {
     const KinetoCollective& one = trace.collectives[i];
     if (one.stream >= 0) {
-      items.push_back({one.launch.correlation, one.span, one.stream, true, i});
+      items.push_back(
+          {one.launch.correlation, one.launch.span.start_ns, one.span, one.stream, true, i});
     }
   }
   std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
@@ -52,6 +54,7 @@ Items items_of(const KinetoTrace& trace) {
   return items;
 }
 
+/// Empty, too, for a second call of the same correlation: that of the driver inside the runtime's.
 ItemsOfCall find_items(const Items& items, const KinetoCall& call) {
   if (call.at.correlation < 0) {
     return {items.end(), items.end()};
@@ -59,7 +62,7 @@ ItemsOfCall find_items(const Items& items, const KinetoCall& call) {
   const auto less = [](const Item& item, std::int64_t id) { return item.correlation < id; };
   const auto first = std::lower_bound(items.begin(), items.end(), call.at.correlation, less);
   const auto last = std::find_if(first, items.end(), [&](const Item& item) {
-    return item.correlation != call.at.correlation;
+    return item.correlation != call.at.correlation || item.launch_ns != call.at.span.start_ns;
   });
   return {first, last};
 }

@@ -125,6 +125,23 @@ TEST_CASE("calls of all threads stand in order of start with the gaps between th
   CHECK(program.ranks[0].rows[1].recorded_ns == 20'000);
 }
 
+TEST_CASE("a launched graph has many operations, a call inside another one none") {
+  Rank rank;
+  rank.step(3, 0, 100)
+      .call("cudaGraphLaunch", 10, 10)
+      .work(7, 40, 5)
+      .work(8, 30, 5)
+      .call("cudaLaunchKernelExC", 30, 10)
+      .work(7, 50, 5);
+  // The driver's call has the same correlation.
+  const std::string text = rank.text();
+  const std::string inner = row("cuda_driver", "cuLaunchKernelEx", "33", "5", R"("correlation":2)");
+  const std::size_t end = text.rfind("]}");
+  const KinetoProgram program = program_of(
+      {read_kineto(test::write_file("graph.json", text.substr(0, end) + "," + inner + "]}"))});
+  CHECK(texts_of(program) == Texts{"10+10 g 8:5", "0+0 g 7:5", "10+10 g 7:5", "-7+5 c", "62+0 e"});
+}
+
 TEST_CASE("a blocking copy waits for its end, a synchronisation for the thread's last stream") {
   const KinetoProgram program =
       program_of(Rank()

@@ -128,6 +128,48 @@ def test_two_ranks_become_a_program_that_replays_in_their_time():
         assert [row["trace_rank"] for row in csv.DictReader(file)] == ["1"]
 
 
+def busy_gpu(steps):
+    """A host that runs ahead of its GPU, reads the loss in the middle of each step, and leaves half of
+    the step's kernels to do. Launches take 10 us of the host, kernels 50 us of the GPU."""
+    events, now, free = [], 0, 0
+
+    def launch(name, **more):
+        nonlocal now, free
+        correlation = len(events)
+        events.append(event("cuda_runtime", name, now, 10, correlation=correlation, **more))
+        start = max(now + 7, free)
+        kind = ("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)") if "Memcpy" in name else ("kernel", "gemm")
+        events.append(event(*kind, start, 50, correlation=correlation, stream=7))
+        now, free = now + 12, start + 50
+
+    for step in range(steps):
+        begin = now
+        for _ in range(20):
+            launch("cudaLaunchKernel")
+        copy = len(events)
+        launch("cudaMemcpyAsync")
+        now = free + 6
+        events[copy]["dur"] = now - events[copy]["ts"]
+        for _ in range(40):
+            launch("cudaLaunchKernel")
+        events.append(event("user_annotation", f"ProfilerStep#{step}", begin, now - begin))
+    return events
+
+
+def test_a_step_that_waits_for_its_gpu_replays():
+    trace = path_of("busy.json", trace_text(busy_gpu(3)))
+    program = path_of("busy")
+    text = import_traces(trace, "--program", program).stdout
+    assert "step 2 of rank 0" in text and "streams had work of the step before" in text, text
+    result = replayed(program)
+    # 61 kernels of 50 us, 7 us until the first one behind the copy, and 6 us for the return of the
+    # copy: the rules say 7.
+    assert result["ranks"][0]["measured_us"] == 3063, result
+    assert abs(result["ranks"][0]["replayed_us"] - 3064) < 1e-6, result
+    first = import_traces(trace, "--program", program, "--step", "0").stdout
+    assert "had work of the step before" not in first, first
+
+
 def two_steps(rank, arrivals, ends):
     """Two steps with an all-reduce of 1 MiB and one of 4 MiB each, and a broadcast."""
     events = []

@@ -1,5 +1,6 @@
 #include "calibrate/cli_import_kineto.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -44,6 +45,19 @@ constexpr const char* kUsage =
     "  stepcal import kineto rank*.pt.trace.json.gz --program step && stepsim replay step\n"
     "  stepcal import kineto rank*.pt.trace.json.gz --base PROFILE.json --profile mine.json\n";
 
+KinetoProgram make_program(const OptionParser& parser,
+                           std::span<const KinetoTrace> traces,
+                           const KinetoMatches& matches) {
+  const auto step =
+      parser.has("step") ? std::optional(parser.get<std::int64_t>("step")) : std::nullopt;
+  KinetoProgram program = make_kineto_program(traces, matches, step);
+  if (parser.has("transfers")) {
+    const int nodes = parser.has("nodes") ? parser.get<int>("nodes") : 1;
+    price_transfers(read_profile(parser.get<std::string>("transfers")), nodes, &program);
+  }
+  return program;
+}
+
 void say_program(const std::string& folder, const KinetoProgram& program) {
   std::vector<std::string> ranks;
   std::size_t rows = 0;
@@ -57,6 +71,17 @@ void say_program(const std::string& folder, const KinetoProgram& program) {
              fmt::join(ranks, ", "),
              rows,
              program.collectives.size());
+  const auto bounds = std::count_if(program.collectives.begin(),
+                                    program.collectives.end(),
+                                    [](const auto& one) { return one.upper_bound; });
+  if (bounds > 0) {
+    fmt::print(
+        "note: {} of {} transfer times are upper bounds, because traces of other ranks are "
+        "missing: the replay ends these collectives as recorded, but says nothing of another "
+        "link\n",
+        bounds,
+        program.collectives.size());
+  }
   for (const std::string& note : program.notes) {
     fmt::print("note: {}\n", note);
   }
@@ -100,7 +125,9 @@ void write_samples(const OptionParser& parser,
 }
 
 void check_options(const OptionParser& parser) {
-  for (const auto& [option, with] : {std::pair("step", "program"), std::pair("base", "profile")}) {
+  for (const auto& [option, with] : {std::pair("step", "program"),
+                                     std::pair("transfers", "program"),
+                                     std::pair("base", "profile")}) {
     if (parser.has(option) && !parser.has(with)) {
       parser.fail(fmt::format("--{} goes with --{}", option, with));
     }
@@ -119,10 +146,15 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
       "json", po::value<std::string>(), "everything as JSON, to a file or -")(
       "program", po::value<std::string>(), "folder to write a program for stepsim replay to")(
       "step", po::value<std::int64_t>(), "with --program: number of the ProfilerStep")(
+      "transfers",
+      po::value<std::string>(),
+      "with --program: a profile whose transfer times stand in place of those recorded")(
       "out", po::value<std::string>(), "samples file (JSONL), continued when it exists")(
       "profile", po::value<std::string>(), "profile to write, or -")(
       "base", po::value<std::string>(), "with --profile: the profile to put the collectives into")(
-      "nodes", po::value<int>(), "nodes of the run, for --out and --profile; 1 unless stated")(
+      "nodes",
+      po::value<int>(),
+      "nodes of the run, for --out, --profile and --transfers; 1 unless stated")(
       "device", po::value<std::string>(), "what the GPUs are, where the traces do not say");
   parser.positional("traces", -1);
   if (!parser.parse(arguments)) {
@@ -146,10 +178,7 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
   }
   std::optional<KinetoProgram> program;
   if (parser.has("program")) {
-    program = make_kineto_program(
-        traces,
-        matches,
-        parser.has("step") ? std::optional(parser.get<std::int64_t>("step")) : std::nullopt);
+    program = make_program(parser, traces, matches);
     write_kineto_program(parser.get<std::string>("program"), *program);
   }
   const bool writes = parser.has("out") || parser.has("profile");

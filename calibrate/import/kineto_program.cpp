@@ -1,6 +1,7 @@
 #include "calibrate/import/kineto_program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -9,6 +10,8 @@
 #include <fmt/ranges.h>
 
 #include "calibrate/import/kineto_rows.h"
+#include "costmodel/collective_cost.h"
+#include "costmodel/collective_pricer.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
@@ -188,7 +191,7 @@ class ProgramMaker {
       }
       add_collective(*taken[number]);
     }
-    note_collectives();
+    note_lonely_ones();
   }
 
   [[nodiscard]] bool on_gpu(const KinetoMatch& match) const {
@@ -205,7 +208,7 @@ class ProgramMaker {
     one.kind = match.kind;
     one.bytes = match.bytes;
     one.transfer_ns = std::max<std::int64_t>(match.transfer_ns, 0);
-    one.complete = match.complete;
+    one.upper_bound = !match.complete;
     one.group_size = match.group_size;
     for (std::size_t t = 0; t < traces_.size(); ++t) {
       KinetoSpan span = traces_[t].collectives[match.places[t]].span;
@@ -215,17 +218,7 @@ class ProgramMaker {
     program_.collectives.push_back(std::move(one));
   }
 
-  void note_collectives() {
-    const auto bounds = std::count_if(program_.collectives.begin(),
-                                      program_.collectives.end(),
-                                      [](const auto& one) { return !one.complete; });
-    if (bounds > 0) {
-      program_.notes.push_back(fmt::format(
-          "{} of {} transfer times are upper bounds, because traces of other ranks are missing: "
-          "the replay ends these collectives as recorded, but says nothing of a faster link",
-          bounds,
-          program_.collectives.size()));
-    }
+  void note_lonely_ones() {
     std::int64_t alone = 0;
     for (std::size_t t = 0; t < traces_.size(); ++t) {
       const auto& collectives = traces_[t].collectives;
@@ -316,6 +309,26 @@ KinetoProgram make_kineto_program(std::span<const KinetoTrace> traces,
                                   const KinetoMatches& matches,
                                   std::optional<std::int64_t> step) {
   return ProgramMaker(traces, matches).make(step);
+}
+
+void price_transfers(const Profile& profile, int nodes, KinetoProgram* program) {
+  const CollectivePricer pricer(profile);
+  const auto known = collective_kind_names();
+  std::map<std::string, int> sources;
+  for (KinetoProgramCollective& one : program->collectives) {
+    const bool priced = std::find(known.begin(), known.end(), one.kind) != known.end();
+    if (priced && one.bytes && one.group_size > 0) {
+      const CollectivePrice price =
+          pricer.price(parse_collective_kind(one.kind), Bytes(*one.bytes), one.group_size, nodes);
+      one.transfer_ns = std::llround(price.cost.seconds * 1e9);
+      one.upper_bound = false;
+      ++sources[fmt::format("{}, {}", one.kind, price.source)];
+    }
+  }
+  for (const auto& [source, count] : sources) {
+    program->notes.push_back(
+        fmt::format("{} transfer times are of the profile: {}", count, source));
+  }
 }
 
 }  // namespace stepsim

@@ -8,6 +8,7 @@
 
 #include "calibrate/import/kineto_match.h"
 #include "calibrate/import/kineto_trace.h"
+#include "costmodel/profile.h"
 
 namespace stepsim {
 
@@ -40,7 +41,7 @@ struct KinetoProgramCollective {
   int group_size = 0;                 ///< Ranks of the run that take part; 0 when not known.
   std::int64_t producer_stream = -1;  ///< Whose work so far it waits for; -1: none.
   std::int64_t transfer_ns = 0;       ///< From the last arrival to the end, 0 or more.
-  bool complete = false;              ///< As in KinetoMatch: false for an upper bound.
+  bool upper_bound = true;            ///< Of the transfer: not complete, as in KinetoMatch.
   std::vector<KinetoSpan> recorded;   ///< [rank] Of its kernel, on the program's clock.
 };
 
@@ -65,6 +66,11 @@ struct KinetoProgram {
 [[nodiscard]] KinetoProgram make_kineto_program(std::span<const KinetoTrace> traces,
                                                 const KinetoMatches& matches,
                                                 std::optional<std::int64_t> step);
+
+/// Takes the transfer times of a profile in place of those recorded, where kind and size are known,
+/// with the ranks of each collective's group on `nodes` nodes. Says from where in the notes. Raises
+/// InputError: the profile has no price.
+void price_transfers(const Profile& profile, int nodes, KinetoProgram* program);
 
 /// Writes program.csv, ranks.csv, collective_defs.csv and collectives.csv; makes the folder. Raises
 /// EnvironmentFault.

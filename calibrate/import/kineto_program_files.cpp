@@ -77,7 +77,7 @@ std::string definitions_csv(const KinetoProgram& program) {
                         number_or_empty(one.bytes.value_or(-1)),
                         number_or_empty(one.producer_stream),
                         us(one.transfer_ns),
-                        one.complete ? 0 : 1);
+                        one.upper_bound ? 1 : 0);
   }
   return text;
 }

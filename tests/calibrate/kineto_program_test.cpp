@@ -276,7 +276,7 @@ TEST_CASE("ranks share a clock, streams and the numbers of collectives") {
   CHECK(texts_of(program, 1)[2] == "2+2 n 8:60");
   REQUIRE(program.collectives.size() == 1);
   CHECK(program.collectives[0].transfer_ns == 60'000);
-  CHECK(program.collectives[0].complete);
+  CHECK(!program.collectives[0].upper_bound);
   CHECK(program.collectives[0].recorded[1].start_ns == 80'000);
 }
 

@@ -66,10 +66,10 @@ def trace_text(events, rank=0, world_size=1):
     return json.dumps({"distributedInfo": header, "traceEvents": events})
 
 
-def rank_events(late, length=1000):
-    """A kernel, an all-reduce of 1000 bytes that ends at 350 us on all ranks, one that waits for it."""
+def rank_events(late, elements=250):
+    """A kernel, an all-reduce of floats that ends at 350 us on all ranks, one that waits for it."""
     return [
-        event("user_annotation", "ProfilerStep#2", 0, length),
+        event("user_annotation", "ProfilerStep#2", 0, 1000),
         event("cuda_runtime", "cudaLaunchKernel", late, 5, correlation=1),
         event("kernel", "gemm", late + 7, 40, correlation=1, stream=7),
         event("cuda_runtime", "cudaLaunchKernel", late + 10, 5, correlation=2),
@@ -78,7 +78,7 @@ def rank_events(late, length=1000):
             "ncclDevKernel_AllReduce_Sum_f32",
             late + 47,
             303 - late,
-            **{"correlation": 2, "stream": 9, "In msg nelems": 250, "dtype": "Float"},
+            **{"correlation": 2, "stream": 9, "In msg nelems": elements, "dtype": "Float"},
         ),
         event("cuda_runtime", "cudaLaunchKernel", late + 20, 5, correlation=3),
         event("kernel", "sgd", 351, 100, correlation=3, stream=7),
@@ -222,6 +222,27 @@ def test_complete_collectives_become_samples_and_a_profile():
     missing = import_traces(traces[0], "--out", path_of("none.jsonl"), status=2)
     assert "4 all_reduce: traces of other ranks are missing" in missing.stderr, missing.stderr
     assert not os.path.exists(path_of("none.jsonl"))
+
+
+def test_a_program_takes_transfer_times_of_a_profile():
+    small, large = (
+        path_of(f"{elements}.json", trace_text(rank_events(10, elements), 0, 2)) for elements in (250, 2**18)
+    )
+    ends = ((130, 250, 120), (140, 250, 120))
+    table = [
+        path_of(f"t{r}.json", two_steps(r, arrivals, ends))
+        for r, arrivals in ((0, (20, 100, 20)), (1, (100, 50, 100)))
+    ]
+    profile, program = path_of("link.json"), path_of("priced")
+    import_traces(*table, "--profile", profile)
+    done = import_traces(small, "--program", program, "--transfers", profile, status=2)
+    assert "1000 B is 32.00 times below" in done.stderr, done.stderr
+    text = import_traces(large, "--program", program, "--transfers", profile).stdout
+    assert "1 transfer times are of the profile: all_reduce, measured table, 2 ranks" in text, text
+    assert "transfer times are upper bounds, because traces of other ranks" not in text, text
+    assert replayed(program)["collectives"][0]["replayed"]["transfer_us"] == 35, text
+    done = import_traces(large, "--transfers", profile, status=2)
+    assert "--transfers goes with --program" in done.stderr, done.stderr
 
 
 def test_nodes_are_asked_for_where_a_host_has_fewer_devices():

@@ -46,6 +46,8 @@ TEST_CASE("annotations decide, the backward pass's on all threads") {
   const KinetoStepTime time = time_of(
       {span("DistributedDataParallel.forward", 100, 100),
        span("## backward ##", 300, 200),
+       // A node of autograd outside of the annotation.
+       row("cpu_op", "autograd::engine::evaluate_function: X", "690", "20"),
        span("Optimizer.step#SGD.step", 600, 100),
        // The optimizer inside of the backward pass.
        span("Optimizer.step#SGD.step", 450, 20, 2)},

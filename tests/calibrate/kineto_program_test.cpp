@@ -263,11 +263,13 @@ TEST_CASE("the last step whose kernels are all there is taken, or the one that i
 }
 
 TEST_CASE("ranks share a clock, streams and the numbers of collectives") {
+  // The clock of rank 1 is 5 ms ahead, as the end of the all-reduce tells.
   const auto rank = [](int number, int late, int stream) {
+    const int clock = number * 5000;
     return Rank(number, 2)
-        .step(3, 1000 + late, 500)
-        .launch(1010 + late, stream, 1020 + late, 5)
-        .all_reduce(1030 + late, stream + 1, 1040 + late, 100 - late)
+        .step(3, clock + 1000 + late, 500)
+        .launch(clock + 1010 + late, stream, clock + 1020 + late, 5)
+        .all_reduce(clock + 1030 + late, stream + 1, clock + 1040 + late, 100 - late)
         .read();
   };
   const KinetoProgram program = program_of({rank(0, 0, 7), rank(1, 40, 14)});
@@ -278,6 +280,7 @@ TEST_CASE("ranks share a clock, streams and the numbers of collectives") {
   CHECK(program.collectives[0].transfer_ns == 60'000);
   CHECK(!program.collectives[0].upper_bound);
   CHECK(program.collectives[0].recorded[1].start_ns == 80'000);
+  CHECK(program.ranks[1].rows[0].recorded_ns == 50'000);
 }
 
 TEST_CASE("a collective that another rank's trace lacks is work of its length") {

@@ -15,6 +15,8 @@ constexpr std::int64_t kLaunchLatency = 7'000;
 constexpr std::int64_t kHeldUp = 15'000;
 /// What waited for a collective starts within this after its end (1 .. 5 us seen).
 constexpr std::int64_t kAfterCollective = 6'000;
+/// Old traces have whole microseconds.
+constexpr std::int64_t kClockTick = 1'000;
 /// A synchronising call that took no longer did not wait.
 constexpr std::int64_t kShortSync = 20'000;
 /// One that waited ends within this after the stream's work (5 .. 7 us seen).
@@ -101,16 +103,17 @@ class RowMaker {
   }
 
  private:
-  /// What is known of a stream at the call that is looked at.
-  struct Stream {
-    std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();  ///< Of its work so far.
-    std::deque<int> not_awaited;  ///< Collectives made from it, the oldest first.
-    int awaited = -1;             ///< The one that its work waits for from now on.
-  };
+  /// A collective of this step.
   struct Launched {
     int number = 0;
     std::int64_t end_ns = 0;
     std::int64_t producer = -1;
+  };
+  /// What is known of a stream at the call that is looked at.
+  struct Stream {
+    std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();  ///< Of its work so far.
+    std::deque<Launched> not_awaited;  ///< Collectives made from it, the oldest first.
+    int awaited = -1;                  ///< The one that its work waits for from now on.
   };
 
   void add_left_work() {
@@ -231,7 +234,7 @@ class RowMaker {
     result_.producers[number] = producer.value_or(-1);
     launched_.push_back({number, item.span.end_ns(), producer.value_or(-1)});
     if (producer) {
-      streams_[*producer].not_awaited.push_back(number);
+      streams_[*producer].not_awaited.push_back(launched_.back());
     }
   }
 
@@ -239,8 +242,10 @@ class RowMaker {
   void take_waits(const KinetoCall& call, const Item& item) {
     Stream& stream = streams_[item.stream];
     for (; pending_waits_ > 0; --pending_waits_) {
-      if (!stream.not_awaited.empty()) {
-        stream.awaited = stream.not_awaited.front();
+      // Work that began before a collective's end did not wait for it: another stream does.
+      if (!stream.not_awaited.empty() &&
+          stream.not_awaited.front().end_ns <= item.span.start_ns + kClockTick) {
+        stream.awaited = stream.not_awaited.front().number;
         stream.not_awaited.pop_front();
       }
     }
@@ -256,9 +261,10 @@ class RowMaker {
     if (cause != launched_.rend() && cause->number != stream.awaited) {
       stream.awaited = cause->number;
       if (const auto producer = streams_.find(cause->producer); producer != streams_.end()) {
-        std::deque<int>& waiting = producer->second.not_awaited;
-        waiting.erase(waiting.begin(),
-                      std::upper_bound(waiting.begin(), waiting.end(), cause->number));
+        std::deque<Launched>& waiting = producer->second.not_awaited;
+        while (!waiting.empty() && waiting.front().number <= cause->number) {
+          waiting.pop_front();
+        }
       }
     }
   }

@@ -192,6 +192,22 @@ TEST_CASE("a stream's wait is for the oldest collective that was made from it") 
   CHECK(program.collectives[1].bytes == 4000);
 }
 
+TEST_CASE("work that began before a collective ended is not what waits for it") {
+  const auto awaited = [](int start) {
+    const KinetoProgram program = program_of(Rank()
+                                                 .step(3, 0, 1000)
+                                                 .launch(10, 7, 20, 5)
+                                                 .all_reduce(30, 9, 40, 100)
+                                                 .call("cudaStreamWaitEvent", 50, 1)
+                                                 .launch(60, 7, start, 5)
+                                                 .call("cudaStreamWaitEvent", 70, 1)
+                                                 .launch(150, 7, 160, 5));
+    return std::pair(program.ranks[0].rows.at(4).awaited, program.ranks[0].rows.at(6).awaited);
+  };
+  CHECK(awaited(67) == std::pair(-1, 0));
+  CHECK(awaited(140) == std::pair(0, 0));
+}
+
 TEST_CASE("work that was free and started only as a collective ended waited for it") {
   const auto awaited = [](int start) {
     return program_of(Rank()

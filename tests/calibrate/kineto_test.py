@@ -170,6 +170,92 @@ def test_a_step_that_waits_for_its_gpu_replays():
     assert "had work of the step before" not in first, first
 
 
+class BusyRank:
+    """A rank whose GPU is the limit: forward, a backward pass with an all-reduce after every five
+    kernels, an optimizer that waits for all of them, and the loss read at the end."""
+
+    def __init__(self, factor):
+        self.events = []
+        self.now = 0
+        self.free = 0  # Of the compute stream.
+        self.factor = factor
+        self.ready = []  # [bucket]
+        self.kernels = []  # [bucket] Their rows.
+
+    def call(self, name, length=5):
+        row = event("cuda_runtime", name, self.now, length, correlation=len(self.events))
+        self.events.append(row)
+        self.now += length + 3
+        return row
+
+    def work(self, row, length, after=0, cat="kernel", name="gemm"):
+        start = max(row["ts"] + 7, self.free, after)
+        correlation = row["args"]["correlation"]
+        self.events.append(event(cat, name, start, length, correlation=correlation, stream=7))
+        self.free = start + length
+
+    def kernel(self, length):
+        self.work(self.call("cudaLaunchKernel"), length * self.factor)
+
+    def bucket(self):
+        begin = self.now
+        self.call("cudaStreamWaitEvent", 1)
+        row = self.call("cudaLaunchKernel")
+        self.events.append(event("cpu_op", "record_param_comms", begin, self.now - begin))
+        self.ready.append(max(row["ts"] + 10, self.free))
+        size = {"In msg nelems": 2**20, "dtype": "Float", "stream": 9, **row["args"]}
+        self.kernels.append(event("kernel", "ncclDevKernel_AllReduce_Sum_f32", 0, 0, **size))
+
+    def until_backward_ends(self):
+        for _ in range(10):
+            self.kernel(100)
+        for i in range(20):
+            self.kernel(100)
+            if i % 5 == 4:
+                self.bucket()
+        for _ in self.ready:
+            self.call("cudaStreamWaitEvent", 1)
+
+    def after(self, ends, rank):
+        for row, ready, end in zip(self.kernels, self.ready, ends):
+            row.update(ts=ready, dur=end - ready)
+        self.work(self.call("cudaLaunchKernel"), 50, after=ends[-1] + 1)
+        copy = self.call("cudaMemcpyAsync")
+        self.work(copy, 2, cat="gpu_memcpy", name="Memcpy DtoH (Device -> Pageable)")
+        self.now = self.free + 7
+        copy["dur"] = self.now - copy["ts"]
+        self.events += [*self.kernels, event("user_annotation", "ProfilerStep#0", 0, self.now + 10)]
+        return trace_text(self.events, rank, 2)
+
+
+def busy_ranks(transfer):
+    """Traces of two ranks, the second 1.2 times slower, and the length of the step."""
+    ranks = [BusyRank(1), BusyRank(1.2)]
+    for rank in ranks:
+        rank.until_backward_ends()
+    ends = []
+    for bucket in range(4):
+        for rank in ranks:  # The communication stream is free 1 us after the bucket before.
+            rank.ready[bucket] = max(rank.ready[bucket], ends[-1] + 1 if ends else 0)
+        ends.append(max(rank.ready[bucket] for rank in ranks) + transfer)
+    texts = [one.after(ends, number) for number, one in enumerate(ranks)]
+    traces = [path_of(f"ddp{transfer}_{number}.json", text) for number, text in enumerate(texts)]
+    return traces, ranks[1].now + 10
+
+
+def test_a_recorded_step_tells_what_another_link_would_do():
+    traces, step = busy_ranks(200)
+    program = path_of("ddp")
+    text = import_traces(*traces, "--program", program).stdout
+    assert "4 collectives" in text and "note: the replay" not in text, text
+    for factor in (0, 1, 2, 3, 8):
+        _, wanted = busy_ranks(200 * factor)
+        result = run(STEPSIM, "replay", program, "--transfer-scale", str(factor), "--json", "-").stdout
+        got = json.loads(result)["ranks"][1]["replayed_us"]
+        assert abs(got - wanted) < 0.01, (factor, got, wanted)
+    assert wanted > 1.5 * step, (wanted, step)
+
+
 def two_steps(rank, arrivals, ends):
     """Two steps with an all-reduce of 1 MiB and one of 4 MiB each, and a broadcast."""
     events = []

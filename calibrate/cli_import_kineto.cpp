@@ -105,8 +105,8 @@ void write_samples(const OptionParser& parser,
       fmt::print("left out: {}\n", one);
     }
     fmt::print(
-        "note: compute goes into no profile: a trace does not say for which batch it ran; its "
-        "times are above and in --json\n");
+        "note: compute goes into no profile: a trace does not say for which batch it ran; a "
+        "scenario takes it as [times], see above\n");
   }
   if (parser.has("out")) {
     const std::string out = parser.get<std::string>("out");

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -183,10 +184,28 @@ void append_compute(std::span<const KinetoTrace> traces, std::string* text) {
   *text += "per step and rank; classes by the names of kernels\n";
 }
 
-void append_parts(std::span<const KinetoTrace> traces,
-                  const KinetoMatches& matches,
-                  std::string* text) {
-  constexpr int kMostLines = 12;
+/// A step that had work for the GPU.
+struct StepLine {
+  int rank = 0;
+  std::int64_t number = 0;
+  KinetoStepTime time;
+};
+
+std::vector<StepLine> gpu_steps(std::span<const KinetoTrace> traces, const KinetoMatches& matches) {
+  std::vector<StepLine> lines;
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    auto times = kineto_step_times(traces[t]);
+    for (std::size_t s = 0; s < times.size(); ++s) {
+      if (times[s].window_ns > 0) {
+        lines.push_back({matches.ranks[t], traces[t].steps[s].number, std::move(times[s])});
+      }
+    }
+  }
+  return lines;
+}
+
+void append_parts(const std::vector<StepLine>& steps, std::string* text) {
+  constexpr std::size_t kMostLines = 12;
   const auto line = [text](auto&&... values) {
     fmt::format_to(std::back_inserter(*text),
                    "{:>5} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>7}\n",
@@ -195,45 +214,44 @@ void append_parts(std::span<const KinetoTrace> traces,
   const auto ms = [](std::int64_t ns) {
     return fmt::format("{:.3f}", static_cast<double>(ns) * kMillisecond);
   };
-  int lines = 0;
-  for (std::size_t t = 0; t < traces.size(); ++t) {
-    const auto times = kineto_step_times(traces[t]);
-    for (std::size_t s = 0; s < times.size(); ++s) {
-      const KinetoStepTime& time = times[s];
-      if (time.window_ns <= 0 || ++lines > kMostLines) {
-        continue;
-      }
-      if (lines == 1) {
-        *text += "\nGPU busy, ms, with what each part of a step launched\n";
-        line("rank",
-             "step",
-             "forward",
-             "backward",
-             "optimizer",
-             "rest",
-             "collectives",
-             "at once",
-             "idle");
-      }
-      line(matches.ranks[t],
-           traces[t].steps[s].number,
-           ms(time.parts[0].busy_ns),
-           ms(time.parts[1].busy_ns),
-           ms(time.parts[2].busy_ns),
-           ms(time.parts[3].busy_ns),
-           ms(time.collective_ns),
-           ms(time.both_ns),
-           fmt::format(
-               "{:.1f}%",
-               100 * static_cast<double>(time.idle_ns()) / static_cast<double>(time.window_ns)));
+  *text += "\nGPU busy, ms, with what each part of a step launched\n";
+  line(
+      "rank", "step", "forward", "backward", "optimizer", "rest", "collectives", "at once", "idle");
+  for (std::size_t i = 0; i < std::min(steps.size(), kMostLines); ++i) {
+    const KinetoStepTime& time = steps[i].time;
+    const double idle = static_cast<double>(time.idle_ns()) / static_cast<double>(time.window_ns);
+    line(steps[i].rank,
+         steps[i].number,
+         ms(time.parts[0].busy_ns),
+         ms(time.parts[1].busy_ns),
+         ms(time.parts[2].busy_ns),
+         ms(time.parts[3].busy_ns),
+         ms(time.collective_ns),
+         ms(time.both_ns),
+         fmt::format("{:.1f}%", 100 * idle));
+  }
+  if (steps.size() > kMostLines) {
+    *text += fmt::format("{} more: --json\n", steps.size() - kMostLines);
+  }
+  *text +=
+      "collectives with the wait; at once: compute and collectives; idle: neither, between the "
+      "step's first\nand last GPU work\n";
+}
+
+void append_times(const std::vector<StepLine>& steps, std::string* text) {
+  const auto middle = [&steps](std::size_t part) {
+    std::vector<std::int64_t> busy;
+    for (const StepLine& step : steps) {
+      busy.push_back(step.time.parts[part].busy_ns);
     }
-  }
-  if (lines > 0) {
-    *text += lines > kMostLines ? fmt::format("{} more: --json\n", lines - kMostLines) : "";
-    *text +=
-        "collectives with the wait; at once: compute and collectives; idle: neither, between the "
-        "step's first\nand last GPU work\n";
-  }
+    return median(busy) * kMillisecond;
+  };
+  *text += fmt::format(
+      "[times] of a scenario with this batch, medians: forward = \"{:.3f} ms\", backward = "
+      "\"{:.3f} ms\", optimizer = \"{:.3f} ms\"\n",
+      middle(0),
+      middle(1),
+      middle(2));
 }
 
 /// Of the last step that has buckets.
@@ -379,7 +397,10 @@ std::string kineto_report(std::span<const KinetoTrace> traces, const KinetoMatch
     append_buckets(traces.front(), &text);
     append_ready_times(traces.front(), matches.ranks.front(), &text);
   }
-  append_parts(traces, matches, &text);
+  if (const auto steps = gpu_steps(traces, matches); !steps.empty()) {
+    append_parts(steps, &text);
+    append_times(steps, &text);
+  }
   append_compute(traces, &text);
   text += '\n';
   const auto say = [&text](const std::string& what, const std::string& message) {

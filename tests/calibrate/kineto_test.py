@@ -441,6 +441,8 @@ def test_the_recorded_steps_of_one_rank_of_two():
         text = import_traces(trace, "--program", program, "--step", str(step)).stdout
         assert "7 of 7 transfer times are upper bounds" in text, text
         assert "never waits for the GPU" in text, text
+        wanted = '[times] of a scenario with this batch, medians: forward = "12.879 ms", backward = "25.802 ms"'
+        assert wanted in text, text
         result = replayed(program)
         assert result["error"]["mean_absolute"] < 1e-4, result["error"]
         for collective in result["collectives"]:

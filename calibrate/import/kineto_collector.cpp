@@ -20,7 +20,7 @@ constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
 constexpr std::size_t kMostCategories = 64;
 
 /// What a category means; its names changed with the versions, and so did their case.
-enum class Rows { Host, Runtime, Kernel, Copy, Memset, Skip };
+enum class Rows { Host, Runtime, Kernel, Copy, Memset, Sync, Skip };
 
 Rows rows_of(const KinetoEvent& event) {
   // PyTorch built without Kineto (Debian's) writes a bare list without categories.
@@ -42,7 +42,8 @@ Rows rows_of(const KinetoEvent& event) {
                                    std::pair("gpu_memcpy", Rows::Copy),
                                    std::pair("memcpy", Rows::Copy),
                                    std::pair("gpu_memset", Rows::Memset),
-                                   std::pair("memset", Rows::Memset)}) {
+                                   std::pair("memset", Rows::Memset),
+                                   std::pair("cuda_sync", Rows::Sync)}) {
     if (category == name) {
       return rows;
     }
@@ -182,6 +183,14 @@ void KinetoCollector::add_complete(const KinetoEvent& event) {
   if (rows == Rows::Skip) {
     return;
   }
+  if (rows == Rows::Sync) {
+    const auto value = [&event](KinetoArg arg) { return event.integer(arg).value_or(-1); };
+    syncs_.push_back({value(KinetoArg::Correlation),
+                      value(KinetoArg::Stream),
+                      value(KinetoArg::WaitOnStream),
+                      value(KinetoArg::WaitOnRecord)});
+    return;
+  }
   if (!event.start_ns || !event.duration_ns) {
     ++trace_.unusable;
     return;
@@ -315,14 +324,14 @@ void KinetoCollector::sort_host_rows() {
   }
 }
 
-const KinetoLaunch* KinetoCollector::launch_of(std::int64_t correlation) const {
+KinetoCall* KinetoCollector::call_of(std::int64_t correlation) const {
   const auto found = std::lower_bound(
       trace_.calls.begin(),
       trace_.calls.end(),
       correlation,
       [](const KinetoCall& call, std::int64_t id) { return call.at.correlation < id; });
   const bool there = correlation >= 0 && found != trace_.calls.end();
-  return there && found->at.correlation == correlation ? &found->at : nullptr;
+  return there && found->at.correlation == correlation ? &*found : nullptr;
 }
 
 KinetoCollector::Call* KinetoCollector::enclosing(std::vector<Call>& calls,
@@ -341,6 +350,17 @@ KinetoCollector::Call* KinetoCollector::enclosing(std::vector<Call>& calls,
     }
   }
   return nullptr;
+}
+
+void KinetoCollector::complete_syncs() {
+  for (const Sync& sync : syncs_) {
+    if (KinetoCall* call = call_of(sync.correlation)) {
+      const KinetoCall* record = call_of(sync.record);
+      call->stream = sync.stream;
+      call->on_stream = sync.on_stream;
+      call->event_ns = record == nullptr ? -1 : record->at.span.start_ns;
+    }
+  }
 }
 
 /// A collective's own call makes its stream wait; what waits for a collective stands outside.
@@ -420,18 +440,18 @@ void KinetoCollector::finish() {
   std::set<std::int64_t> streams;
   for (GpuRow& row : gpu_rows_) {
     streams.insert(row.op.stream);
-    const KinetoLaunch* launch = launch_of(row.correlation);
-    if (launch == nullptr) {
+    const KinetoCall* call = call_of(row.correlation);
+    if (call == nullptr) {
       ++trace_.without_launch;
     } else if (row.statement < 0) {
-      row.op.launch = *launch;
+      row.op.launch = call->at;
       trace_.ops.push_back(row.op);
     } else {
       Statement& own = kernel_statements_[static_cast<std::size_t>(row.statement)];
       const std::string& name = trace_.names[static_cast<std::size_t>(row.op.name)];
       const std::string by_name = collective_kind_of_kernel(name);
       own.kind = own.kind.empty() && !by_name.empty() ? by_name : own.kind;
-      add_collective(row.op.span, row.op.stream, *launch, own);
+      add_collective(row.op.span, row.op.stream, call->at, own);
     }
   }
   for (const Call& call : calls_) {
@@ -440,6 +460,7 @@ void KinetoCollector::finish() {
       add_collective(call.at.span, -1, call.at, std::move(statement));
     }
   }
+  complete_syncs();
   leave_waits_of_collectives();
   trace_.streams.assign(streams.begin(), streams.end());
 }

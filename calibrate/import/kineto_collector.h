@@ -46,6 +46,14 @@ class KinetoCollector {
     std::ptrdiff_t statement = -1;  ///< Index into `kernel_statements_` of an NCCL kernel.
   };
 
+  /// A row of category cuda_sync.
+  struct Sync {
+    std::int64_t correlation = -1;
+    std::int64_t stream = -1;
+    std::int64_t on_stream = -1;
+    std::int64_t record = -1;  ///< Correlation of the call that recorded the event.
+  };
+
   void add_complete(const KinetoEvent& event);
   void add_host(const KinetoEvent& event, const KinetoLaunch& at);
   void add_runtime(const KinetoEvent& event, const KinetoSpan& span);
@@ -57,18 +65,20 @@ class KinetoCollector {
   void shift_to_base();
   void sort_host_rows();
   /// Of `trace_.calls`, by correlation.
-  [[nodiscard]] const KinetoLaunch* launch_of(std::int64_t correlation) const;
+  [[nodiscard]] KinetoCall* call_of(std::int64_t correlation) const;
   [[nodiscard]] static Call* enclosing(std::vector<Call>& calls, const KinetoLaunch& launch);
   void add_collective(const KinetoSpan& span,
                       std::int64_t stream,
                       const KinetoLaunch& launch,
                       Statement own);
+  void complete_syncs();
   void leave_waits_of_collectives();
   void take_size(const Statement& statement, KinetoSizeFrom from, KinetoCollective* collective);
 
   KinetoTrace& trace_;
   std::vector<GpuRow> gpu_rows_;
   std::vector<Statement> kernel_statements_;
+  std::vector<Sync> syncs_;
   std::vector<Call> calls_;         ///< nccl:* and gloo:*; by thread and start when sorted.
   std::vector<Call> comm_records_;  ///< record_param_comms, the same.
   std::map<std::string, int> threads_;

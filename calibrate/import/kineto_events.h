@@ -23,6 +23,8 @@ enum class KinetoArg {
   GroupRanks,
   InputDims,
   InputType,
+  WaitOnStream,
+  WaitOnRecord,
   Count
 };
 

@@ -55,12 +55,13 @@ struct KinetoProgram {
 
 /// Makes a program of one step: `step`, or the last one whose kernels are all in all traces.
 ///
-/// Calls of all threads of a rank form one sequence by start. A synchronising call waits for the
-/// stream on which its thread launched last, unless the recording shows another one. A stream that
-/// waits for an event outside of a collective's call waits for the oldest collective that was made
-/// from it and not awaited yet, unless its next work began before that one ended; work that was
-/// free to start and did so only as a collective ended waited for that one. Work launched before
-/// the step that the GPU has still to do stands first.
+/// Calls of all threads of a rank form one sequence by start. What waits for what is taken from
+/// rows of category cuda_sync, and inferred where there are none: a synchronising call waits for
+/// the stream on which its thread launched last, unless the recording shows another one; a stream
+/// that waits for an event outside of a collective's call waits for the oldest collective that was
+/// made from it and not awaited yet, unless its next work began before that one ended; work that
+/// was free to start and did so only as a collective ended waited for that one. Work launched
+/// before the step that the GPU has still to do stands first.
 ///
 /// Raises InputError: no step, or not this one, in all traces; no GPU; ranks that launch their
 /// collectives in different orders.

@@ -106,6 +106,8 @@ class RowMaker {
   /// A collective of this step.
   struct Launched {
     int number = 0;
+    std::int64_t launch_ns = 0;
+    std::int64_t stream = 0;
     std::int64_t end_ns = 0;
     std::int64_t producer = -1;
   };
@@ -171,11 +173,35 @@ class RowMaker {
   }
 
   void take_host_call(const KinetoCall& call, KinetoRow* row) {
-    if (call.kind == KinetoCallKind::StreamWait) {
+    if (call.kind == KinetoCallKind::StreamWait && call.on_stream >= 0) {
+      take_stated_wait(call);
+    } else if (call.kind == KinetoCallKind::StreamWait) {
       ++pending_waits_;
     } else if (const auto stream = awaited_stream(call)) {
       row->type = KinetoRowType::Sync;
       row->stream = *stream;
+    }
+  }
+
+  /// Of a stream for the last collective before the event on another one.
+  void take_stated_wait(const KinetoCall& call) {
+    const std::int64_t until = call.event_ns < 0 ? call.at.span.start_ns : call.event_ns;
+    const auto found = std::find_if(launched_.rbegin(), launched_.rend(), [&](const Launched& one) {
+      return one.stream == call.on_stream && one.launch_ns < until;
+    });
+    if (found != launched_.rend()) {
+      await(*found, &streams_[call.stream]);
+    }
+  }
+
+  /// All work of `stream` from now on waits for a collective; it was the oldest not awaited.
+  void await(const Launched& one, Stream* stream) {
+    stream->awaited = one.number;
+    if (const auto producer = streams_.find(one.producer); producer != streams_.end()) {
+      std::deque<Launched>& waiting = producer->second.not_awaited;
+      while (!waiting.empty() && waiting.front().number <= one.number) {
+        waiting.pop_front();
+      }
     }
   }
 
@@ -185,6 +211,10 @@ class RowMaker {
     if (!of_stream && call.kind != KinetoCallKind::EventSync &&
         call.kind != KinetoCallKind::DeviceSync) {
       return std::nullopt;
+    }
+    const std::int64_t stated = of_stream ? call.stream : call.on_stream;
+    if (stated >= 0) {
+      return streams_.count(stated) > 0 ? std::optional(stated) : std::nullopt;
     }
     const KinetoSpan& span = call.at.span;
     const auto explains = [&span](const Stream& stream) {
@@ -232,7 +262,8 @@ class RowMaker {
   void take_collective(const KinetoCall& call, const Item& item, int number) {
     const auto producer = last_stream(call.at.thread);
     result_.producers[number] = producer.value_or(-1);
-    launched_.push_back({number, item.span.end_ns(), producer.value_or(-1)});
+    launched_.push_back(
+        {number, item.launch_ns, item.stream, item.span.end_ns(), producer.value_or(-1)});
     if (producer) {
       streams_[*producer].not_awaited.push_back(launched_.back());
     }
@@ -259,13 +290,7 @@ class RowMaker {
                  item.span.start_ns - one.end_ns <= kAfterCollective;
         });
     if (cause != launched_.rend() && cause->number != stream.awaited) {
-      stream.awaited = cause->number;
-      if (const auto producer = streams_.find(cause->producer); producer != streams_.end()) {
-        std::deque<Launched>& waiting = producer->second.not_awaited;
-        while (!waiting.empty() && waiting.front().number <= cause->number) {
-          waiting.pop_front();
-        }
-      }
+      await(*cause, &stream);
     }
   }
 

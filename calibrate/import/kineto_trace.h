@@ -48,6 +48,10 @@ enum class KinetoCallKind : std::uint8_t {
 struct KinetoCall {
   KinetoCallKind kind = KinetoCallKind::Other;
   KinetoLaunch at;
+  // From rows of category cuda_sync, which PyTorch writes on demand; -1 when not recorded.
+  std::int64_t stream = -1;     ///< That waits, or for which the host does.
+  std::int64_t on_stream = -1;  ///< Of the event that it waits for.
+  std::int64_t event_ns = -1;   ///< Start of the call that recorded this event.
 };
 
 enum class KinetoPart : std::uint8_t { Forward, Backward, Optimizer };

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "calibrate/import/kineto_match.h"
 #include "calibrate/import/kineto_trace.h"
@@ -190,6 +191,56 @@ TEST_CASE("a stream's wait is for the oldest collective that was made from it") 
   REQUIRE(program.collectives.size() == 2);
   CHECK(program.collectives[1].producer_stream == 7);
   CHECK(program.collectives[1].bytes == 4000);
+}
+
+TEST_CASE("rows of cuda_sync state what waits for what") {
+  const auto sync = [](int correlation, int stream, int on_stream, int record) {
+    return row("cuda_sync",
+               "Stream Wait Event",
+               "500",
+               "1",
+               fmt::format(R"("correlation":{},"stream":{},"wait_on_stream":{},)"
+                           R"("wait_on_cuda_event_record_corr_id":{})",
+                           correlation,
+                           stream,
+                           on_stream,
+                           record));
+  };
+  Rank rank;
+  rank.step(3, 0, 1000).launch(10, 7, 20, 5).launch(15, 8, 22, 5);
+  rank.all_reduce(30, 9, 40, 5).call("cudaEventRecord", 33, 1);  // Correlation 5.
+  rank.all_reduce(50, 9, 60, 5)
+      .call("cudaStreamWaitEvent", 70, 1)  // 8: for the first one.
+      .launch(80, 7, 87, 5)
+      .call("cudaStreamWaitEvent", 90, 1)  // 10: of stream 8, for a compute stream.
+      .launch(100, 7, 107, 5)
+      .call("cudaStreamWaitEvent", 110, 1)  // 12: for all on stream 9 so far.
+      .launch(120, 7, 127, 5)
+      .call("cudaStreamSynchronize", 130, 2)  // 14
+      .call("cudaEventSynchronize", 140, 2)   // 15
+      .call("cudaEventSynchronize", 150, 2);  // 16: of a stream without work.
+  const auto program_with = [&](const std::vector<std::string>& syncs) {
+    const std::string text = rank.text();
+    return program_of({read_kineto(test::write_file(
+        "sync.json",
+        text.substr(0, text.rfind("]}")) + fmt::format(",{}]}}", fmt::join(syncs, ","))))});
+  };
+  const KinetoProgram program = program_with({sync(8, 7, 9, 5),
+                                              sync(10, 8, 7, -1),
+                                              sync(12, 7, 9, -1),
+                                              sync(14, 8, -1, -1),
+                                              sync(15, 8, 9, -1),
+                                              sync(16, 8, 77, -1)});
+  const Texts texts = texts_of(program);
+  CHECK(Texts(texts.begin() + 8, texts.end()) == Texts{"9+2 g 7:5 <0",
+                                                       "8+1 c",
+                                                       "9+2 g 7:5 <0",
+                                                       "8+1 c",
+                                                       "9+2 g 7:5 <1",
+                                                       "8+2 s 8:0",
+                                                       "8+2 s 9:0",
+                                                       "8+2 c",
+                                                       "848+0 e"});
 }
 
 TEST_CASE("work that began before a collective ended is not what waits for it") {

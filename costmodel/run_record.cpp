@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/json_lines.h"
 
@@ -55,6 +56,16 @@ void append_step(std::string& text, const StepRecord& step) {
   time("optimizer_ms", step.optimizer_ms);
   time("step_ms", step.step_ms);
   time("thread_cpu_ms", step.thread_cpu_ms);
+  if (step.forward_cpu_ms > 0 || step.backward_cpu_ms > 0) {
+    time("forward_cpu_ms", step.forward_cpu_ms);
+    time("backward_cpu_ms", step.backward_cpu_ms);
+  }
+  if (step.micro_batches > 1) {
+    text += fmt::format(R"(,"micro_batches":{})", step.micro_batches);
+  }
+  if (!step.lengths.empty()) {
+    text += fmt::format(R"(,"lengths":[{}])", fmt::join(step.lengths, ","));
+  }
   // A diverged run is still a record of its times; JSON has no word for its loss but null.
   text += fmt::format(R"(,"loss":{},"buckets":[)",
                       std::isfinite(step.loss) ? json_number(step.loss) : "null");
@@ -104,6 +115,10 @@ std::vector<BucketRecord> read_buckets(JsonReader& row) {
   return buckets;
 }
 
+std::vector<std::int64_t> read_lengths(JsonReader& row) {
+  return row.has("lengths") ? row.integers("lengths") : std::vector<std::int64_t>{};
+}
+
 double read_loss(JsonReader& row) {
   if (!row.has("loss")) {
     return 0;
@@ -128,6 +143,10 @@ StepRecord read_step(JsonReader row, const RunRecord& record) {
   step.optimizer_ms = milliseconds(row, "optimizer_ms");
   step.step_ms = milliseconds(row, "step_ms");
   step.thread_cpu_ms = milliseconds_or_zero(row, "thread_cpu_ms");
+  step.forward_cpu_ms = milliseconds_or_zero(row, "forward_cpu_ms");
+  step.backward_cpu_ms = milliseconds_or_zero(row, "backward_cpu_ms");
+  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMost) : 1;
+  step.lengths = read_lengths(row);
   step.loss = read_loss(row);
   step.buckets = read_buckets(row);
   return step;

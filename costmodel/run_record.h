@@ -31,8 +31,12 @@ struct StepRecord {
   double wait_ms = 0;      ///< Exposed communication: waiting for all-reduces after backward.
   double optimizer_ms = 0;
   double step_ms = 0;
-  double thread_cpu_ms = 0;  ///< CPU time of the computing thread; 0 = not measured.
-  double loss = 0;           ///< Not a number in a diverged run; null in the file.
+  double thread_cpu_ms = 0;           ///< CPU time of the computing thread; 0 = not measured.
+  double forward_cpu_ms = 0;          ///< Of that, in the forward; 0 = not measured.
+  double backward_cpu_ms = 0;         ///< In the backward: the wait for all-reduces takes none.
+  double loss = 0;                    ///< Not a number in a diverged run; null in the file.
+  std::int64_t micro_batches = 1;     ///< Whose counts and times are summed here.
+  std::vector<std::int64_t> lengths;  ///< Of the samples; empty when not recorded.
   std::vector<BucketRecord> buckets;
 
   bool operator==(const StepRecord&) const = default;
@@ -57,9 +61,9 @@ struct RunRecord {
 
 /// "format": "stepsim-run-record/1" on the first line, then one step and rank a line.
 /// Optional on reading: in the header all but format and world_size; in a row repeat, wait_ms,
-/// thread_cpu_ms, loss and buckets. A step and rank may be there once a repeat.
-/// A truncated last line is dropped with a warning in `warnings` (a killed run stays readable);
-/// any other damage raises InputError with file:line.
+/// the CPU times, micro_batches, loss, lengths and buckets. A step and rank may be there once a
+/// repeat. A truncated last line is dropped with a warning in `warnings` (a killed run stays
+/// readable); any other damage raises InputError with file:line.
 [[nodiscard]] RunRecord read_run_record(const std::string& path,
                                         std::vector<std::string>* warnings = nullptr);
 void write_run_record(const std::string& path, const RunRecord& record);

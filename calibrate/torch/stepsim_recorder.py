@@ -58,16 +58,22 @@ def _harmless(method):
 
 
 class _HostClock:
-    """Marks are seconds of CLOCK_MONOTONIC, the same for all processes of a host."""
+    """Marks are seconds of CLOCK_MONOTONIC, the same for all processes of a host, and of the
+    thread's processor time."""
 
-    now = staticmethod(time.perf_counter)
     done = wait = staticmethod(lambda _mark: True)
 
+    def now(self):
+        return time.perf_counter(), time.thread_time()
+
     def milliseconds(self, begin, end):
-        return 1e3 * (end - begin)
+        return 1e3 * (end[0] - begin[0])
+
+    def cpu_milliseconds(self, begin, end):
+        return round(1e3 * (end[1] - begin[1]), 5)
 
     def start_ms(self, mark):
-        return 1e3 * mark
+        return 1e3 * mark[0]
 
 
 class _CudaClock:
@@ -129,7 +135,7 @@ class _Step:
         self.buckets = []  # [bytes, launch, end], in the order of the launches
         self.lengths = []
         self.batches = self.max_length = self.padded_tokens = 0
-        self.thread_cpu = self.peak_memory = self.loss = None
+        self.peak_memory = self.loss = None
 
     def add_batch(self, lengths, max_length, padded_tokens):
         lengths = _numbers(lengths)
@@ -170,8 +176,13 @@ class _Step:
             row["wait_ms"] = wait
         row["optimizer_ms"] = between(ends[-1], self.end)
         row["step_ms"] = between(start, self.end)
-        if self.thread_cpu is not None:
-            row["thread_cpu_ms"] = round(1e3 * self.thread_cpu, 5)
+        if isinstance(clock, _HostClock):
+            cpu = clock.cpu_milliseconds
+            row["thread_cpu_ms"] = cpu(start, self.end)
+            row["data_cpu_ms"] = cpu(start, self.entered)
+            row["forward_cpu_ms"] = sum(cpu(at, begin) for at, (begin, _) in zip(ends, self.passes))
+            row["backward_cpu_ms"] = sum(cpu(begin, end) for begin, end in self.passes)
+            row["optimizer_cpu_ms"] = cpu(ends[-1], self.end)
         if self.peak_memory is not None:
             row["peak_memory_bytes"] = self.peak_memory
         if self.loss is not None:
@@ -208,7 +219,7 @@ class Recorder:
         self._rank, self._world_size = 0, 1
         self._step = None  # The one that runs.
         self._repeat = self._next_step = 0
-        self._previous_end = self._previous_cpu = None
+        self._previous_end = None
         self._pending = collections.deque()  # Steps whose times are not known yet.
         self._warned = False
         self._closed = False
@@ -268,7 +279,6 @@ class Recorder:
         """After an evaluation or a checkpoint, which is then not data time of the next step."""
         if self._clock is not None:
             self._previous_end = self._clock.now()
-            self._previous_cpu = time.thread_time()
 
     def next_repeat(self):
         """The same batches once more: steps count from 0 again."""
@@ -332,7 +342,6 @@ class Recorder:
         entered = self._clock.now()
         if self._previous_end is None:
             self._previous_end = entered
-            self._previous_cpu = time.thread_time()
         self._step = _Step(self._repeat, self._next_step, self._previous_end, entered)
         self._next_step += 1
         if lengths is not None:
@@ -342,11 +351,8 @@ class Recorder:
     def _end(self):
         step, self._step = self._step, None
         step.end = self._previous_end = self._clock.now()
-        begin_cpu, self._previous_cpu = self._previous_cpu, time.thread_time()
         if isinstance(self._clock, _CudaClock):
             step.peak_memory = torch.cuda.max_memory_allocated()
-        else:
-            step.thread_cpu = self._previous_cpu - begin_cpu
         if any(end is None for _, end in step.passes):
             raise ValueError("forward_done() without backward_done()")
         if step.passes:

@@ -283,6 +283,11 @@ def check_row(row, lengths):
     assert abs(sum(row[part] for part in parts) - row["step_ms"]) < 1e-3, row
     assert all(row[part] > 0 for part in parts[1:]), row
     assert 0 < row["thread_cpu_ms"] <= row["step_ms"] * 1.01 + 0.1, row
+    for part in ["data", "forward", "backward", "optimizer"]:
+        limit = row[f"{part}_ms"] + (row["wait_ms"] if part == "backward" else 0)
+        assert 0 <= row[f"{part}_cpu_ms"] <= limit * 1.01 + 0.1, (part, row)
+    cpu = [row[f"{part}_cpu_ms"] for part in ["data", "forward", "backward", "optimizer"]]
+    assert abs(sum(cpu) - row["thread_cpu_ms"]) < 1e-3, row
     assert sum(bucket["bytes"] for bucket in row["buckets"]) == MODEL_BYTES, row
     assert len(row["buckets"]) == (1 if row["step"] == 0 else 2), row  # DDP rebuilds them once.
     begin = row["data_ms"] + row["forward_ms"]

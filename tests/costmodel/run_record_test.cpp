@@ -33,8 +33,14 @@ StepRecord random_step(int repeat, int step, int rank, Draw& draw) {
                        &record.optimizer_ms,
                        &record.step_ms,
                        &record.thread_cpu_ms,
+                       &record.forward_cpu_ms,
+                       &record.backward_cpu_ms,
                        &record.loss}) {
     *time = draw.real();
+  }
+  record.micro_batches = 1 + draw.whole(3);
+  for (int i = draw.whole(3); i > 0; --i) {
+    record.lengths.push_back(draw.whole(512));
   }
   for (int i = draw.whole(3); i > 0; --i) {
     record.buckets.push_back({draw.whole(1 << 30), draw.real(), draw.real()});

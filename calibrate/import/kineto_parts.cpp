@@ -60,18 +60,11 @@ class HostParts {
 
   /// Index into KinetoStepTime::parts.
   [[nodiscard]] std::size_t part_of(const KinetoLaunch& launch) const {
-    // The backward pass runs on a thread of its own while the main one waits in its annotation.
-    for (const auto& [part, any_thread] : {std::pair(KinetoPart::Optimizer, false),
-                                           std::pair(KinetoPart::Backward, true),
-                                           std::pair(KinetoPart::Forward, false)}) {
-      const bool inside =
-          std::any_of(annotated_.begin(), annotated_.end(), [&](const KinetoPhase* phase) {
-            return phase->part == part && (any_thread || phase->thread == launch.thread) &&
-                   holds(phase->span.start_ns, phase->span.end_ns(), launch);
-          });
+    for (const KinetoPart part :
+         {KinetoPart::Optimizer, KinetoPart::Backward, KinetoPart::Forward}) {
       const bool by_nodes = part == KinetoPart::Backward && !has_backward_ && backward_start_ &&
                             holds(*backward_start_, backward_end_, launch);
-      if (inside || by_nodes) {
+      if (by_nodes || is_annotated(part, launch)) {
         return static_cast<std::size_t>(part);
       }
     }
@@ -81,6 +74,15 @@ class HostParts {
   }
 
  private:
+  /// The backward pass runs on a thread of its own while the main one waits in its annotation.
+  [[nodiscard]] bool is_annotated(KinetoPart part, const KinetoLaunch& launch) const {
+    return std::any_of(annotated_.begin(), annotated_.end(), [&](const KinetoPhase* phase) {
+      const bool thread = part == KinetoPart::Backward || phase->thread == launch.thread;
+      return phase->part == part && thread &&
+             holds(phase->span.start_ns, phase->span.end_ns(), launch);
+    });
+  }
+
   static bool holds(std::int64_t start, std::int64_t end, const KinetoLaunch& launch) {
     return launch.span.start_ns >= start && launch.span.start_ns < end;
   }

@@ -283,17 +283,17 @@ TEST_CASE("DLRM: the program of three ranks is that of the reference") {
   };
   for (const auto& [file, wanted] :
        {std::pair("/program.csv", *reference), std::pair("/ranks.csv", *ranks)}) {
-    CAPTURE(file);
     const auto all = by_rank(read_lines(wanted), [](const std::string& rank) { return rank; });
     const auto made = by_rank(read_lines(folder + file),
                               [&](const std::string& rank) { return rank_of.at(rank); });
     CHECK(made.size() == 3);
-    for (const auto& [rank, lines] : made) {
-      CAPTURE(rank);
-      REQUIRE(lines.size() == all.at(rank).size());
+    for (const auto& one : made) {
+      CAPTURE(one.first);
+      const std::vector<Line>& lines = all.at(one.first);
+      REQUIRE(one.second.size() == lines.size());
       for (std::size_t i = 0; i < lines.size(); ++i) {
         CAPTURE(i);
-        CHECK(lines[i] == all.at(rank)[i]);
+        CHECK(one.second[i] == lines[i]);
       }
     }
   }

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Measures torch.distributed.all_reduce over message sizes; prints the table of nccl-tests'
+all_reduce_perf, which `stepcal import nccl-tests` reads.
+
+    torchrun --nproc_per_node 2 all_reduce.py --out all_reduce.log
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 all_reduce.py --out all_reduce.log
+
+The all-reduces of one size follow each other without a barrier, each waited for. The block
+"out-of-place" holds the median over them, "in-place" their mean, both averaged over the ranks.
+"""
+
+import argparse
+import os
+import socket
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+BYTES = 4  # Of an element: float32.
+WARMUP = 5
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
+    parser.add_argument("--min-bytes", type=int, default=4096)
+    parser.add_argument("--max-bytes", type=int, default=64 * 2**20)
+    parser.add_argument("--seconds", type=float, default=1.0, help="limit for one size")
+    parser.add_argument("--max-iterations", type=int, default=1000, help="of one size")
+    parser.add_argument("--out", help="file of the table; default: standard output")
+    return parser.parse_args()
+
+
+class Device:
+    """Where the data are, and how a span is timed there."""
+
+    def __init__(self, backend):
+        self.cuda = backend == "nccl"
+        self.index = int(os.environ.get("LOCAL_RANK", 0))
+        if self.cuda:
+            torch.cuda.set_device(self.index)
+        self.name = torch.cuda.get_device_name() if self.cuda else "CPU"
+        self.tensors_on = "cuda" if self.cuda else "cpu"
+
+    def mark(self):
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, begin, end):
+        return begin.elapsed_time(end) / 1e3 if self.cuda else end - begin
+
+    def wait(self):
+        if self.cuda:
+            torch.cuda.synchronize()
+
+
+def spans(device, data, count):
+    """Seconds of `count` all-reduces on this rank, one after the other."""
+    marks = [device.mark()]
+    for _ in range(count):
+        dist.all_reduce(data)
+        marks.append(device.mark())
+    device.wait()
+    return [device.seconds(begin, end) for begin, end in zip(marks, marks[1:])]
+
+
+def iterations(device, data, arguments):
+    """As many as fit the time limit, at least 3: what rank 0 says, on all ranks."""
+    each = statistics.median(spans(device, data, WARMUP))
+    wanted = int(arguments.seconds / max(each, 1e-7))
+    count = torch.tensor([max(3, min(wanted, arguments.max_iterations))], device=data.device)
+    dist.broadcast(count, 0)
+    return int(count)
+
+
+def mean_over_ranks(values, device):
+    total = torch.tensor(values, dtype=torch.float64, device=device.tensors_on)
+    dist.all_reduce(total)
+    return [float(value) / dist.get_world_size() for value in total]
+
+
+def measure(device, size, arguments):
+    """(median seconds, mean seconds, wrong elements) of one size."""
+    data = torch.zeros(size // BYTES, device=device.tensors_on)
+    taken = spans(device, data, iterations(device, data, arguments))
+    data.fill_(1.0)
+    dist.all_reduce(data)
+    wrong = int((data != dist.get_world_size()).sum())
+    return *mean_over_ranks([statistics.median(taken), statistics.fmean(taken)], device), wrong
+
+
+class Table:
+    """The rows, and their mean bus bandwidth as nccl-tests counts it."""
+
+    def __init__(self, ranks):
+        self.factor = 2 * (ranks - 1) / ranks
+        self.rows = []
+        self.bandwidths = []
+        self.wrong = 0
+
+    def block(self, size, seconds, wrong):
+        """Time in us, algorithm and bus bandwidth in GB/s, wrong elements."""
+        algorithm = size / seconds / 1e9
+        self.bandwidths.append(algorithm * self.factor)
+        self.wrong += wrong
+        return f"{seconds * 1e6:11.2f} {algorithm:9.4f} {self.bandwidths[-1]:9.4f} {wrong:6}"
+
+    def add(self, size, median, mean, wrong):
+        count = f"{size:12} {size // BYTES:13}     float     sum      -1"
+        blocks = " ".join(self.block(size, seconds, wrong) for seconds in (median, mean))
+        self.rows.append(f"{count} {blocks}")
+
+    def foot(self):
+        return [
+            f"# Out of bounds values : {self.wrong} {'FAILED' if self.wrong else 'OK'}",
+            f"# Avg bus bandwidth    : {statistics.fmean(self.bandwidths):.4f}",
+        ]
+
+
+def head(arguments, places):
+    """What all_reduce_perf prints above its rows. `places`: (host, process, device, its name) of
+    each rank; bus ids are made up."""
+    lines = [
+        f"# torch.distributed.all_reduce, torch {torch.__version__}, backend {arguments.backend}",
+        "# Collective test starting: all_reduce_perf",
+    ]
+    lines += [
+        f"#  Rank {rank:2} Group  0 Pid {process:6} on {host} device {index:2}"
+        f" [0000:{rank:02x}:00] {name}"
+        for rank, (host, process, index, name) in enumerate(places)
+    ]
+    lines += [
+        "# out-of-place: median over the iterations; in-place: mean",
+        "#       size         count      type   redop    root"
+        "        time   algbw   busbw #wrong     time   algbw   busbw #wrong",
+        "#        (B)    (elements)                      "
+        "        (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)",
+    ]
+    return lines
+
+
+def main():
+    arguments = parse_arguments()
+    dist.init_process_group(arguments.backend)
+    ranks = dist.get_world_size()
+    device = Device(arguments.backend)
+    places = [None] * ranks
+    place = (socket.gethostname(), os.getpid(), device.index, device.name)
+    dist.all_gather_object(places, place)
+    table = Table(ranks)
+    size = arguments.min_bytes
+    while size <= arguments.max_bytes:
+        table.add(size, *measure(device, size, arguments))
+        size *= 2
+    if dist.get_rank() == 0:
+        text = "\n".join(head(arguments, places) + table.rows + table.foot()) + "\n"
+        if arguments.out:
+            with open(arguments.out, "w", encoding="utf-8") as file:
+                file.write(text)
+        else:
+            sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

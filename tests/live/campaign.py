@@ -1,0 +1,380 @@
+"""Runs real PyTorch DDP training on this machine and compares it with what was predicted before.
+
+For each configuration: a short probe (how long a step takes, so how slow the links must be and how
+many steps fit), a calibration from a training of one policy, the predictions, and then the live
+training of all policies or bucket sizes by turns in blocks of 4 steps.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import naive
+import network
+import ranks
+import results
+from configurations import CONFIGURATIONS, DEFAULT_CAP_MIB
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TRAIN = ROOT / "tests" / "live" / "train.py"
+ALL_REDUCE = ROOT / "calibrate" / "torch" / "all_reduce.py"
+BLOCK = 4
+PROBE_STEPS = 8
+WATCHED_STEPS = 16
+CALIBRATION_PASSES = 2
+START_S = 5  # To start a training and to end it.
+STEPS = range(12, 49, BLOCK)
+MOST_PASSES = 12
+LIMIT_S = 600  # For one training.
+
+
+def read_lines(path):
+    """(header, rows) of a JSONL file."""
+    with open(path, encoding="utf-8") as lines:
+        header = json.loads(next(lines))
+        return header, [json.loads(line) for line in lines]
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+def read_json(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def stamp(seconds):
+    """UTC, as a run record writes its own start."""
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def width(plan, warmup_steps):
+    """Largest over smallest padded tokens of the steady batches."""
+    tokens = [row["padded_tokens"] for row in plan if row["step"] >= warmup_steps]
+    return max(tokens) / min(tokens)
+
+
+def widest(plans):
+    """Name of the policy whose batches cover the widest range. `plans`: {name: (header, rows)}."""
+    return max(plans, key=lambda name: width(plans[name][1], plans[name][0]["warmup_steps"]))
+
+
+def link_rate(share, gradient_bytes, step_s, ranks_):
+    """Bits per second at which a ring's all-reduce of all gradients takes `share` of a step whose
+    other part takes `step_s`."""
+    transfer_s = step_s * share / (1 - share)
+    return 8 * 2 * (ranks_ - 1) / ranks_ * gradient_bytes / transfer_s
+
+
+def size_live(seconds, step_s, runs, passes=None):
+    """(steps, passes) of the live training: as many steps as fit 4 passes, then more passes."""
+    wanted = passes or 4
+    fitting = int(seconds / (step_s * runs * wanted)) // BLOCK * BLOCK
+    steps = max(STEPS[0], min(STEPS[-1], fitting))
+    if passes is None:
+        wanted = max(4, min(MOST_PASSES, int(seconds / (step_s * runs * steps))))
+    return steps, wanted
+
+
+class Campaign:
+    """One configuration, in its own folder."""
+
+    def __init__(self, configuration, tools, folder, options):
+        self.configuration = configuration
+        self.tools = tools
+        self.folder = folder
+        self.options = options
+        self.seconds = configuration.seconds / (3 if options.quick else 1)
+        self.steps = STEPS[-1]
+        self.started = time.monotonic()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+
+    def say(self, text):
+        spent = time.monotonic() - self.started
+        name = self.configuration.name
+        print(f"[{name} {spent:4.0f} s of {self.seconds:.0f}] {text}", flush=True)
+
+    def tool(self, name, *arguments, statuses=(0,)):
+        """stepsim or stepcal; what it prints goes to a log beside the results."""
+        command = [str(self.tools / name), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        with open(self.folder / "tools.log", "a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+        if done.returncode not in statuses:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+
+    def stepsim(self, command, *arguments, **options):
+        self.tool(
+            "sim/stepsim",
+            *(command, self.configuration.path, "--steps", self.steps, *arguments),
+            **options,
+        )
+
+    def train(self, net, name, runs, passes):
+        """`runs` as train.py takes them."""
+        spec = {"threads": 1, "block": BLOCK, "passes": passes, "runs": runs}
+        write_json(self.folder / f"{name}.json", spec)
+        arguments = [self.folder / f"{name}.json"]
+        ranks.run(net, TRAIN, arguments, self.folder / f"{name}.log", LIMIT_S)
+        for run in runs:
+            for part in pathlib.Path(run["record"]).parent.glob(
+                pathlib.Path(run["record"]).name + ".rank*.jsonl"
+            ):
+                part.unlink()
+
+    def run_of(self, policy, plan, record, cap_mib=DEFAULT_CAP_MIB, watch=False):
+        paths = {"plan": str(plan), "record": str(self.folder / record)}
+        return {"name": policy, **paths, "bucket_cap_mb": cap_mib, "watch": watch}
+
+    # ---- calibration --------------------------------------------------------------------------
+
+    def choose_policy(self):
+        """Plans every policy that needs no costs, and takes the widest for the calibration."""
+        policies = results.scenario_policies(self.configuration.path)
+        plans = {}
+        for policy in policies:
+            if policy["kind"] != "planner":
+                path = self.folder / "first_plans" / f"{policy['name']}.jsonl"
+                path.parent.mkdir(exist_ok=True)
+                self.stepsim("plan", "--policy", policy["name"], "--out", path, "--quiet")
+                plans[policy["name"]] = read_lines(path)
+        self.policy = widest(plans)
+        self.plan = self.folder / "first_plans" / f"{self.policy}.jsonl"
+        self.runs = len(self.configuration.caps_mib) or len(policies)
+        self.rank_count = plans[self.policy][0]["ranks"]
+
+    def cut_plan(self, steps, name):
+        """The first steps of the calibration's plan, as a plan."""
+        header, rows = read_lines(self.plan)
+        path = self.folder / "first_plans" / name
+        kept = [{**header, "steps": steps}] + [row for row in rows if row["step"] < steps]
+        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        return path
+
+    def open_network(self, bits_per_second=None):
+        if self.options.namespaces:
+            return network.Network(self.rank_count, bits_per_second)
+        return network.Loopback(self.rank_count)
+
+    def probe(self):
+        """Sets the link's rate and the number of steps and passes."""
+        plan = self.cut_plan(PROBE_STEPS, "probe.jsonl")
+        with self.open_network() as net:
+            runs = [self.run_of(self.policy, plan, "probe", watch=True)]
+            self.train(net, "probe", runs, 1)
+        rows = read_lines(self.folder / "probe.jsonl")[1]
+        steps = [naive.step_ms(step) for step in naive.by_step(rows).values()]
+        step_s = statistics.median(steps) / 1e3
+        self.gradient_bytes = sum(bucket["bytes"] for bucket in rows[-1]["buckets"])
+        share = self.configuration.share
+        self.rate = None
+        if share is not None:
+            self.rate = link_rate(share, self.gradient_bytes, step_s, self.rank_count)
+            step_s /= 1 - share
+        self.size(step_s)
+
+    def size(self, step_s):
+        spent = time.monotonic() - self.started
+        sweep_s = 0.6 * 14 + 10 * (step_s if self.rate else 0)
+        left = self.seconds - spent - 2 * START_S - sweep_s
+        self.calibration_steps = STEPS[-1]
+        calibration_s = step_s * (CALIBRATION_PASSES * STEPS[-1] + WATCHED_STEPS)
+        if calibration_s > left / 3:
+            self.calibration_steps = max(STEPS[0], int(STEPS[-1] * left / 3 / calibration_s))
+            calibration_s = left / 3
+        live_s = max(10, left - calibration_s)
+        self.live_steps, self.passes = size_live(live_s, step_s, self.runs, self.options.passes)
+        live_s = self.live_steps * self.passes * self.runs * step_s
+        whole = spent + 2 * START_S + sweep_s + calibration_s + live_s
+        rate = f", links of {self.rate / 1e6:.0f} Mbit/s" if self.rate else ""
+        self.say(
+            f"step about {step_s * 1e3:.0f} ms{rate}; calibration by {self.policy}; live "
+            f"{self.runs} x {self.live_steps} steps x {self.passes} passes; {whole:.0f} s at most"
+        )
+
+    def calibrate(self, net):
+        self.say("all-reduce alone")
+        most = 2 ** (2 * self.gradient_bytes - 1).bit_length()
+        log = self.folder / "all_reduce.log"
+        arguments = ["--seconds", 0.4, "--max-bytes", min(most, 2**27), "--out", log]
+        ranks.run(net, ALL_REDUCE, arguments, self.folder / "all_reduce.out", LIMIT_S)
+        self.say(f"calibration: training of {self.policy}")
+        plan = self.cut_plan(self.calibration_steps, "calibration.jsonl")
+        watched = self.cut_plan(min(WATCHED_STEPS, self.calibration_steps), "watched.jsonl")
+        run = self.run_of(self.policy, plan, "calibration")
+        self.train(net, "calibration", [run], CALIBRATION_PASSES)
+        watched_run = self.run_of(self.policy, watched, "calibration_watched", watch=True)
+        self.train(net, "watched", [watched_run], 1)
+        swept, profile = self.folder / "all_reduce.json", self.folder / "profile.json"
+        self.tool("calibrate/stepcal", "import", "nccl-tests", log, "--profile", swept)
+        record = self.folder / "calibration.jsonl"
+        options = ["--plan", plan, "--profile", profile, "--base", swept]
+        self.tool("calibrate/stepcal", "import", "run-record", record, *options)
+        self.profile = profile
+
+    # ---- predictions and the live run ---------------------------------------------------------
+
+    def cases(self):
+        """(name, what --set is for it, bucket cap) of each column of predictions."""
+        caps = self.configuration.caps_mib
+        if not caps:
+            return [("all", [], DEFAULT_CAP_MIB)]
+        return [(f"cap{cap}", ["--set", f"ddp.bucket_cap={cap} MiB"], cap) for cap in caps]
+
+    def predict(self):
+        self.steps = self.live_steps
+        plans = self.folder / "plans"
+        self.stepsim("plan", "--profile", self.profile, "--out-dir", plans, "--quiet")
+        written = []
+        for name, sets, _ in self.cases():
+            path = self.folder / f"predictions_{name}.json"
+            self.stepsim("compare", *sets, "--profile", self.profile, "--json", path, "--quiet")
+            written.append(path.stat().st_mtime)
+        self.predictions_written = max(written)
+        self.say(f"predictions on disk at {stamp(self.predictions_written)}")
+
+    def live(self, net):
+        runs = [
+            self.run_of(plan.stem, plan, f"live_{name}_{plan.stem}", cap_mib=cap)
+            for name, _, cap in self.cases()
+            for plan in sorted((self.folder / "plans").glob("*.jsonl"))
+        ]
+        self.say("live training")
+        self.train(net, "live", runs, self.passes)
+        self.live_started = min(
+            read_lines(f"{run['record']}.jsonl")[0]["started_at"] for run in runs
+        )
+        if stamp(self.predictions_written) >= self.live_started:
+            raise RuntimeError("the predictions were not on disk before the live run")
+
+    def validate(self):
+        """One validation a case, as stepsim writes it."""
+        validations = {}
+        for name, sets, cap in self.cases():
+            path = self.folder / f"validation_{name}.json"
+            files = [
+                *("--live", *sorted(self.folder.glob(f"live_{name}_*.jsonl"))),
+                *("--predictions", self.folder / f"predictions_{name}.json"),
+            ]
+            more = ["--profile", self.profile, "--json", path, "--quiet"]
+            self.stepsim("validate", *sets, *files, *more, statuses=(0, 1))
+            validations[cap] = read_json(path)
+        return validations
+
+    def naive_ms(self):
+        """{policy: mean step by the three-term fit of the calibration}"""
+        header, rows = read_lines(self.folder / "calibration.jsonl")
+        coefficients = naive.fit(rows, header["warmup_steps"])
+        found = {}
+        for path in (self.folder / "plans").glob("*.jsonl"):
+            plan_header, plan = read_lines(path)
+            found[path.stem] = naive.predict_ms(coefficients, plan, plan_header["warmup_steps"])
+        return found
+
+    def run(self):
+        """All of it; the result that the report is written from."""
+        self.choose_policy()
+        self.probe()
+        with self.open_network(self.rate) as net:
+            self.calibrate(net)
+            self.predict()
+            self.live(net)
+        result = {
+            **dataclasses.asdict(self.configuration),
+            "ranks": self.rank_count,
+            "gradient_bytes": self.gradient_bytes,
+            "bits_per_second": self.rate,
+            "namespaces": self.options.namespaces,
+            "calibration_policy": self.policy,
+            "steps": self.live_steps,
+            "passes": self.passes,
+            "predictions_written": stamp(self.predictions_written),
+            "live_started": self.live_started,
+            **results.cells(self.validate(), self.naive_ms(), self.configuration.caps_mib),
+        }
+        write_json(self.folder / "result.json", result)
+        self.say(results.one_line(result))
+        return result
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="tests/live/campaign",
+        description="Calibrates, predicts, trains real PyTorch DDP live and compares.",
+    )
+    names = [configuration.name for configuration in CONFIGURATIONS]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--out", default=str(ROOT / "tests" / "live"), help="RESULTS.md, records/")
+    parser.add_argument("--work", default=str(ROOT / "build" / "live"), help="everything else")
+    parser.add_argument("--build", default=str(ROOT / "build"), help="meson's build folder")
+    parser.add_argument("--passes", type=int, help="of the live training; default: 4 to 12")
+    parser.add_argument("--quick", action="store_true", help="a third of the time")
+    return parser.parse_args()
+
+
+def why_skipped(configuration, missing):
+    if configuration.share is not None and missing:
+        return f"limited links: {missing}"
+    return None
+
+
+def run_all(options):
+    """Results and {name: reason} of what was left out."""
+    work, missing = pathlib.Path(options.work), network.missing()
+    options.namespaces = missing is None
+    chosen = [c for c in CONFIGURATIONS if not options.only or c.name in options.only]
+    left_out = {}
+    for number, configuration in enumerate(chosen):
+        reason = why_skipped(configuration, missing)
+        left = sum(c.seconds for c in chosen[number:]) / (3 if options.quick else 1)
+        print(f"== {number + 1} of {len(chosen)}: {configuration.name}; {left / 60:.0f} min left")
+        if reason is None:
+            try:
+                folder = work / configuration.name
+                Campaign(configuration, pathlib.Path(options.build), folder, options).run()
+            except RuntimeError as error:
+                reason = str(error)
+        if reason is not None:
+            left_out[configuration.name] = reason
+            print(f"left out: {configuration.name}: {reason}", file=sys.stderr, flush=True)
+    return left_out
+
+
+def stop_at_signal(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    options = parse_arguments()
+    signal.signal(signal.SIGTERM, stop_at_signal)
+    os.chdir(ROOT)
+    try:
+        left_out = run_all(options)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 3
+    out, work = pathlib.Path(options.out), pathlib.Path(options.work)
+    found = [read_json(path) for path in sorted(work.glob("*/result.json"))]
+    if not found:
+        print("campaign: error: nothing ran", file=sys.stderr)
+        return 3
+    out.mkdir(parents=True, exist_ok=True)
+    results.write_report(out / "RESULTS.md", found, left_out)
+    size = results.pack_records(work, out / "records", [result["name"] for result in found])
+    print(f"wrote {out / 'RESULTS.md'}; records: {size / 2**20:.1f} MiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

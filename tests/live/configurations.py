@@ -1,0 +1,42 @@
+"""What the campaign runs: scenarios, networks and how long each may take."""
+
+import dataclasses
+import pathlib
+
+SCENARIOS = pathlib.Path(__file__).resolve().parent / "scenarios"
+DEFAULT_CAP_MIB = 25
+CAPS_MIB = (1, 2, 5, 10, 25, 50, 100)
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """One table of the results.
+
+    share: what part of the step the communication is meant to take on links slowed for it, without
+    overlap; None: links as they are. caps_mib: the bucket sizes to compare with one policy; empty:
+    all policies with DDP's default. seconds: the whole time it may take.
+    """
+
+    name: str
+    scenario: str
+    seconds: int
+    share: float | None = None
+    caps_mib: tuple = ()
+
+    @property
+    def path(self):
+        return SCENARIOS / f"{self.scenario}.toml"
+
+
+CONFIGURATIONS = (
+    Configuration("token_skew_2ranks", "token_skew_2ranks", 90),
+    Configuration("token_skew_4ranks", "token_skew_4ranks", 130),
+    Configuration("distilbert_small", "distilbert_small", 170),
+    Configuration("distilbert_tiny_net20", "distilbert_tiny", 130, share=0.2),
+    Configuration("distilbert_tiny_net60", "distilbert_tiny", 140, share=0.6),
+    Configuration("distilbert_tiny_4ranks_net20", "distilbert_tiny_4ranks", 160, share=0.2),
+    Configuration("gpt2_small", "gpt2_small", 150),
+    Configuration("gpt2_small_net60", "gpt2_small", 170, share=0.6),
+    Configuration("bucket_caps_net20", "bucket_caps", 170, share=0.2, caps_mib=CAPS_MIB),
+    Configuration("bucket_caps_net60", "bucket_caps", 180, share=0.6, caps_mib=CAPS_MIB),
+)

@@ -7,6 +7,7 @@
 #include "calibrate/cli.h"
 #include "calibrate/cli_import_kineto.h"
 #include "calibrate/cli_import_profile.h"
+#include "calibrate/cli_import_run_record.h"
 #include "calibrate/cli_options.h"
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/nccl_report.h"
@@ -20,8 +21,9 @@ namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepcal import nccl-tests FILE… [options]\n"
-    "       stepcal import kineto TRACE… [options]    traces of PyTorch's profiler; see its "
+    "       stepcal import kineto TRACE… [options]        traces of PyTorch's profiler; see its "
     "--help\n"
+    "       stepcal import run-record RECORD… [options]   a training's own steps; see its --help\n"
     "\n"
     "Reads measurements made elsewhere. nccl-tests: what all_reduce_perf and its kin print (every "
     "version "
@@ -159,7 +161,7 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int import_command(const std::vector<std::string>& arguments) {
-  const std::array<std::string, 2> known = {"nccl-tests", "kineto"};
+  const std::array<std::string, 3> known = {"nccl-tests", "kineto", "run-record"};
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     std::fputs(kUsage, stdout);
     return arguments.empty() ? kBadInput : kDone;
@@ -169,6 +171,9 @@ int import_command(const std::vector<std::string>& arguments) {
   }
   if (arguments[0] == known[1]) {
     return import_kineto_command({arguments.begin() + 1, arguments.end()});
+  }
+  if (arguments[0] == known[2]) {
+    return import_run_record_command({arguments.begin() + 1, arguments.end()});
   }
   throw InputError("stepcal import: error: " +
                    unknown_name("kind of measurement", printable(arguments[0]), known));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "costmodel/batch_shape.h"
 #include "costmodel/transformer.h"
 #include "costmodel/units.h"
@@ -18,10 +20,13 @@ struct Cost {
   double extrapolation = 1;
   bool unseen_shape =
       false;  ///< No measurement of these sizes (n, k, …): the class's general form.
+  /// Whose error it shares; empty: that of its class and pass.
+  std::string_view group;
 };
 
-/// What the ops of a step cost. Two implementations: fitted (ProfileCostModel), and shares of a
-/// step that was measured as a whole (TimesCostModel). Collectives: CollectivePricer.
+/// What the ops of a step cost. Fitted op by op (ProfileCostModel); or shares of passes that were
+/// fitted as a whole to recorded steps (PassCostModel) or stated (TimesCostModel). Collectives:
+/// CollectivePricer.
 class CostModel {
  public:
   virtual ~CostModel() = default;

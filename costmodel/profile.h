@@ -13,6 +13,7 @@
 #include "costmodel/fit_errors.h"
 #include "costmodel/gemm_ratio.h"
 #include "costmodel/interference.h"
+#include "costmodel/pass_cost.h"
 
 namespace stepsim {
 
@@ -54,6 +55,9 @@ struct NoiseProfile {
   double step_jitter = 0;       ///< Standard deviation of one step around its median.
   double drift = 0;             ///< Standard deviation of the sentinel over the calibration.
   double sentinel_seconds = 0;  ///< Median time of the sentinel measurement; 0 = none.
+  /// Evenly spaced quantiles of a rank's step over its mean, in place of `step_jitter`; may be
+  /// empty.
+  std::vector<double> step_quantiles = {};
 
   bool operator==(const NoiseProfile&) const = default;
 };
@@ -87,6 +91,7 @@ struct Profile {
   bool host_is_device = true;
   NoiseProfile noise;
   std::optional<InterferenceProfile> interference;  ///< Absent: not measured.
+  std::optional<RecordedModel> recorded;            ///< Takes the place of `ops` for its own model.
 
   bool operator==(const Profile&) const = default;
 };
@@ -94,10 +99,10 @@ struct Profile {
 [[nodiscard]] std::string_view name_of(CostForm form);  ///< "table", "per_sample_table", …
 [[nodiscard]] CostForm parse_cost_form(std::string_view name);  ///< Raises InputError.
 
-/// "format": "stepsim-profile/1", or /2 when an entry holds a ratio. All times in the file are in
-/// seconds, so that every double reads back as it was. Checked: ascending knots that are not
-/// negative, range, form and its members, no entry twice. Raises InputError (place and key named)
-/// or EnvironmentFault.
+/// "format": "stepsim-profile/1", /2 when an entry holds a ratio, /3 with a recorded model. All
+/// times in the file are in seconds, so that every double reads back as it was. Checked: ascending
+/// knots that are not negative, range, form and its members, no entry twice. Raises InputError
+/// (place and key named) or EnvironmentFault.
 [[nodiscard]] Profile read_profile(const std::string& path);
 /// Written to a temporary name and renamed. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "costmodel/json_file.h"
 #include "costmodel/profile.h"
 
 namespace stepsim {
@@ -10,6 +11,22 @@ inline constexpr std::string_view kProfileFormat = "stepsim-profile/1";
 /// Adds the forms features_ratio and roofline_ratio and features of tiles; written only when one of
 /// them is there, so that older programs read all they can.
 inline constexpr std::string_view kProfileFormat2 = "stepsim-profile/2";
+
+/// Adds a model's recorded passes and quantiles of the noise.
+inline constexpr std::string_view kProfileFormat3 = "stepsim-profile/3";
+
+/// The member "recorded" of a profile.
+[[nodiscard]] Json recorded_json(const RecordedModel& recorded);
+/// Checked: known features, a coefficient for each in the fit and in every draw, none negative,
+/// ranges, the model. Raises InputError.
+[[nodiscard]] RecordedModel read_recorded(JsonReader reader);
+/// "errors" of a fit. Raises std::domain_error for what is no finite number.
+[[nodiscard]] Json errors_json(const FitErrors& errors);
+/// The inverse; none when `reader` has no member "errors".
+[[nodiscard]] FitErrors read_errors(JsonReader& reader);
+/// Raises std::domain_error: JSON would print anything else as null.
+[[nodiscard]] double finite(double value);
+[[nodiscard]] Json numbers_json(const std::vector<double>& values);
 
 /// True when a cost of this form is nothing but a list of knots.
 [[nodiscard]] inline bool holds_knots(CostForm form) {

@@ -76,21 +76,6 @@ std::optional<double> read_error(JsonReader& errors, std::string_view key) {
   return errors.has(key) ? std::optional(not_negative(errors, key)) : std::nullopt;
 }
 
-FitErrors read_errors(JsonReader& reader) {
-  FitErrors result;
-  if (!reader.has("errors")) {
-    return result;
-  }
-  JsonReader errors = reader.object("errors");
-  result.random = read_error(errors, "random");
-  result.block = read_error(errors, "block");
-  result.beyond = read_error(errors, "beyond");
-  if (errors.has("bias")) {
-    result.bias = errors.number("bias");
-  }
-  return result;
-}
-
 void refuse(JsonReader& reader, std::string_view key, CostForm form) {
   if (reader.has(key)) {
     reader.fail(key, fmt::format("has no place in the form '{}'", name_of(form)));
@@ -252,6 +237,18 @@ void read_collectives(JsonReader& root, Profile& profile) {
   }
 }
 
+void read_step_quantiles(JsonReader& noise, NoiseProfile& profile) {
+  if (!noise.has("step_quantiles")) {
+    return;
+  }
+  profile.step_quantiles = noise.numbers("step_quantiles");
+  const auto& quantiles = profile.step_quantiles;
+  if (quantiles.size() < 2 || quantiles.front() <= 0 ||
+      !std::is_sorted(quantiles.begin(), quantiles.end())) {
+    noise.fail("step_quantiles", "expected at least two quantiles of time / mean, ascending");
+  }
+}
+
 void read_machine(JsonReader& root, Profile& profile) {
   profile.memory_capacity = Bytes(root.integer_or("memory_capacity_bytes", 0));
   if (profile.memory_capacity < Bytes(0)) {
@@ -265,6 +262,7 @@ void read_machine(JsonReader& root, Profile& profile) {
     profile.noise.step_jitter = not_negative_or_zero(noise, "step_jitter");
     profile.noise.drift = not_negative_or_zero(noise, "drift");
     profile.noise.sentinel_seconds = not_negative_or_zero(noise, "sentinel_s");
+    read_step_quantiles(noise, profile.noise);
   }
 }
 
@@ -309,6 +307,21 @@ InterferenceProfile read_interference(JsonReader reader) {
 
 }  // namespace
 
+FitErrors read_errors(JsonReader& reader) {
+  FitErrors result;
+  if (!reader.has("errors")) {
+    return result;
+  }
+  JsonReader errors = reader.object("errors");
+  result.random = read_error(errors, "random");
+  result.block = read_error(errors, "block");
+  result.beyond = read_error(errors, "beyond");
+  if (errors.has("bias")) {
+    result.bias = errors.number("bias");
+  }
+  return result;
+}
+
 std::string_view name_of(CostForm form) {
   for (const auto& [value, name] : kForms) {
     if (value == form) {
@@ -349,7 +362,10 @@ Profile read_profile(const std::string& path) {
   const std::string text = read_text(path);
   const Json json = parse_json(text, path);
   JsonReader root(json, path, 0, "", &text);
-  root.require_format(root.text("format") == kProfileFormat2 ? kProfileFormat2 : kProfileFormat);
+  const std::string format = root.text("format");
+  root.require_format(format == kProfileFormat3   ? kProfileFormat3
+                      : format == kProfileFormat2 ? kProfileFormat2
+                                                  : kProfileFormat);
   Profile profile;
   profile.name = root.text("name");
   profile.device = root.text("device");
@@ -360,6 +376,9 @@ Profile read_profile(const std::string& path) {
   read_machine(root, profile);
   if (root.has("interference")) {
     profile.interference = read_interference(root.object("interference"));
+  }
+  if (root.has("recorded")) {
+    profile.recorded = read_recorded(root.object("recorded"));
   }
   read_ops(root, profile);
   read_collectives(root, profile);

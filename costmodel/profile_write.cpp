@@ -12,46 +12,23 @@
 namespace stepsim {
 namespace {
 
-/// JSON would print anything else as null.
-double finite(double value) {
-  if (!std::isfinite(value)) {
-    throw std::domain_error("a profile holds finite numbers only");
-  }
-  return value;
-}
-
 bool needs_version_2(const Profile& profile) {
   return std::any_of(profile.ops.begin(), profile.ops.end(), [](const OpCost& cost) {
     return holds_ratio(cost.form) || needs_processors(cost.features);
   });
 }
 
+std::string_view format_of(const Profile& profile) {
+  if (profile.recorded || !profile.noise.step_quantiles.empty()) {
+    return kProfileFormat3;
+  }
+  return needs_version_2(profile) ? kProfileFormat2 : kProfileFormat;
+}
+
 Json knots_json(const std::vector<std::pair<double, double>>& knots) {
   Json list = Json::array();
   for (const auto& [x, seconds] : knots) {
     list.push_back(Json::array({finite(x), finite(seconds)}));
-  }
-  return list;
-}
-
-Json errors_json(const FitErrors& errors) {
-  Json json = Json::object();
-  const auto put = [&json](const char* key, const std::optional<double>& value) {
-    if (value) {
-      json[key] = finite(*value);
-    }
-  };
-  put("random", errors.random);
-  put("block", errors.block);
-  put("beyond", errors.beyond);
-  put("bias", errors.bias);
-  return json;
-}
-
-Json numbers_json(const std::vector<double>& values) {
-  Json list = Json::array();
-  for (const double value : values) {
-    list.push_back(finite(value));
   }
   return list;
 }
@@ -150,6 +127,17 @@ std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+/// One member a line.
+std::string recorded_text(const RecordedModel& recorded) {
+  const Json json = recorded_json(recorded);
+  std::string text = "{";
+  for (auto member = json.begin(); member != json.end(); ++member) {
+    text += fmt::format(
+        "{}\n    \"{}\": {}", text.size() > 1 ? "," : "", member.key(), line(member.value()));
+  }
+  return text + "\n  }";
+}
+
 /// One entry a line: short enough to read, and a changed entry is a one-line difference.
 template <typename Costs, typename ToJson>
 std::string list_text(const Costs& costs, ToJson to_text) {
@@ -162,17 +150,49 @@ std::string list_text(const Costs& costs, ToJson to_text) {
 
 }  // namespace
 
+double finite(double value) {
+  if (!std::isfinite(value)) {
+    throw std::domain_error("a profile holds finite numbers only");
+  }
+  return value;
+}
+
+Json errors_json(const FitErrors& errors) {
+  Json json = Json::object();
+  const auto put = [&json](const char* key, const std::optional<double>& value) {
+    if (value) {
+      json[key] = finite(*value);
+    }
+  };
+  put("random", errors.random);
+  put("block", errors.block);
+  put("beyond", errors.beyond);
+  put("bias", errors.bias);
+  return json;
+}
+
+Json numbers_json(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) {
+    list.push_back(finite(value));
+  }
+  return list;
+}
+
 void write_profile(const std::string& path, const Profile& profile) {
   const Json host = {{"launch_s", finite(profile.launch_seconds)},
                      {"host_is_device", profile.host_is_device}};
-  const Json noise = {{"step_jitter", finite(profile.noise.step_jitter)},
-                      {"drift", finite(profile.noise.drift)},
-                      {"sentinel_s", finite(profile.noise.sentinel_seconds)}};
+  Json noise = {{"step_jitter", finite(profile.noise.step_jitter)},
+                {"drift", finite(profile.noise.drift)},
+                {"sentinel_s", finite(profile.noise.sentinel_seconds)}};
+  if (!profile.noise.step_quantiles.empty()) {
+    noise["step_quantiles"] = numbers_json(profile.noise.step_quantiles);
+  }
   std::string text = "{\n";
   const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {
     text += fmt::format("  \"{}\": {}{}\n", key, value, last ? "" : ",");
   };
-  member("format", line(needs_version_2(profile) ? kProfileFormat2 : kProfileFormat));
+  member("format", line(format_of(profile)));
   member("name", line(profile.name));
   member("device", line(profile.device));
   member("backend", line(profile.backend));
@@ -182,6 +202,9 @@ void write_profile(const std::string& path, const Profile& profile) {
   member("noise", line(noise));
   if (profile.interference) {
     member("interference", line(interference_json(*profile.interference)));
+  }
+  if (profile.recorded) {
+    member("recorded", recorded_text(*profile.recorded));
   }
   member("ops", list_text(profile.ops, op_json));
   member("collectives", list_text(profile.collectives, collective_json), true);

@@ -8,6 +8,7 @@
 #include "costmodel/memory.h"
 #include "sim/metrics.h"
 #include "sim/noise.h"
+#include "sim/step_cost.h"
 
 namespace stepsim {
 
@@ -183,9 +184,48 @@ Interference drawn_interference(const InterferenceProfile& measured, NoiseDraws&
   return drawn;
 }
 
+/// What other fits to a recorded model's steps make of a run's passes: factors, [draw].
+struct PassDraws {
+  std::vector<double> forward;
+  std::vector<double> backward;
+};
+
+PassDraws pass_draws(const Run& run) {
+  if (!prices_recorded_model(run.scenario(), run.profile())) {
+    return {};
+  }
+  std::vector<BatchShape> shapes;
+  for (const MicroBatch& batch : run.plan().micro_batches) {
+    shapes.push_back(run.shape_of(batch));
+  }
+  const RecordedModel& recorded = *run.profile().recorded;
+  const bool varlen = recorded.model.attention == AttentionKind::Varlen;
+  return {draw_ratios(recorded.forward, shapes, varlen),
+          draw_ratios(recorded.backward, shapes, varlen)};
+}
+
+/// One factor a group: its systematic error, and that of one draw's passes.
+std::vector<double> drawn_groups(const Run& run, const PassDraws& draws, NoiseDraws& noise) {
+  const double place = draws.forward.empty() ? 0 : noise.uniform();
+  const auto drawn = [place](const std::vector<double>& ratios) {
+    return ratios.empty()
+               ? 1.0
+               : ratios[static_cast<std::size_t>(place * static_cast<double>(ratios.size()))];
+  };
+  std::vector<double> factors;
+  for (const ErrorGroup& group : run.model().groups()) {
+    const double pass = group.name == kForwardPass    ? drawn(draws.forward)
+                        : group.name == kBackwardPass ? drawn(draws.backward)
+                                                      : 1;
+    factors.push_back(pass * noise.factor(group.relative_sd));
+  }
+  return factors;
+}
+
 /// Step statistics under jitter, and the 90 % interval of the mean under jitter, fit errors, drift.
 void add_noise(const Run& run, int runs, StepTimeSummary& times) {
   NoiseDraws noise(run.scenario().seed);
+  const PassDraws draws = pass_draws(run);
   std::vector<double> all;
   double largest = 0;
   std::vector<double> means;
@@ -195,9 +235,7 @@ void add_noise(const Run& run, int runs, StepTimeSummary& times) {
     largest += quantile(steady, 1.0) / runs;
 
     CostFactors factors;
-    for (const ErrorGroup& group : run.model().groups()) {
-      factors.group.push_back(noise.factor(group.relative_sd));
-    }
+    factors.group = drawn_groups(run, draws, noise);
     factors.collective = noise.factor(run.model().collective_error());
     if (takes_measured_interference(run)) {
       factors.interference = drawn_interference(*run.profile().interference, noise);

@@ -67,7 +67,9 @@ PricedModel::PricedModel(const Scenario& scenario,
 
 double PricedModel::priced(const Op& op, const BatchShape& batch, std::size_t* group) {
   const Cost cost = costs_.op(op, batch);
-  const std::string name = std::string(name_of(op.op_class)) + " " + std::string(name_of(op.pass));
+  const std::string name =
+      cost.group.empty() ? std::string(name_of(op.op_class)) + " " + std::string(name_of(op.pass))
+                         : std::string(cost.group);
   const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const ErrorGroup& candidate) {
     return candidate.name == name;
   });

@@ -286,8 +286,10 @@ double StepPlayer::draw_rank_factor(int rank) {
   double factor = common_ * run_.rank_factor(rank) * lasting_speed_[at(rank)];
   if (noise_ != nullptr) {
     const NoiseOptions& noise = run_.scenario_.noise;
-    factor *= noise.step_quantiles.empty() ? noise_->factor(run_.jitter_)
-                                           : noise_->from(noise.step_quantiles);
+    const auto& quantiles = noise.step_quantiles.empty() && run_.scenario_.jitter == 0
+                                ? run_.profile_.noise.step_quantiles
+                                : noise.step_quantiles;
+    factor *= quantiles.empty() ? noise_->factor(run_.jitter_) : noise_->from(quantiles);
   }
   return factor;
 }

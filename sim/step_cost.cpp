@@ -4,6 +4,9 @@
 #include <map>
 #include <memory>
 
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
 #include "costmodel/times_cost_model.h"
 
 namespace stepsim {
@@ -54,8 +57,26 @@ class StepPrices {
 
 }  // namespace
 
+bool prices_recorded_model(const Scenario& scenario, const Profile& profile) {
+  if (scenario.times || !profile.recorded) {
+    return false;
+  }
+  const bool same = same_model(profile.recorded->model, scenario.model);
+  if (!same && profile.ops.empty()) {
+    throw InputError(fmt::format(
+        "profile '{}' was recorded from another model ({}) than the scenario's, and holds no costs "
+        "of single ops; record steps of this one",
+        printable(profile.name),
+        printable(profile.recorded->model.name)));
+  }
+  return same;
+}
+
 std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& profile) {
   if (!scenario.times) {
+    if (prices_recorded_model(scenario, profile)) {
+      return std::make_unique<PassCostModel>(*profile.recorded, profile.host_is_device);
+    }
     return std::make_unique<ProfileCostModel>(profile);
   }
   const MeasuredTimes& times = *scenario.times;

@@ -9,6 +9,10 @@
 
 namespace stepsim {
 
+/// Whether the profile's recorded passes are those of the scenario's model. Raises InputError: they
+/// are not, and the profile prices no others.
+[[nodiscard]] bool prices_recorded_model(const Scenario& scenario, const Profile& profile);
+
 /// What the ops of a scenario's step cost: as in the profile, or shares of the step in [times].
 [[nodiscard]] std::unique_ptr<CostModel> cost_model(const Scenario& scenario,
                                                     const Profile& profile);

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "costmodel/batch_shape.h"
+#include "costmodel/pass_cost.h"
+
+namespace stepsim {
+
+/// What one rank's pass took in one recorded step.
+struct PassObservation {
+  std::vector<BatchShape> batches;  ///< Its micro-batches.
+  double seconds = 0;
+  int step = 0;  ///< In order of recording; all ranks of a step share it.
+};
+
+/// The features a pass is fitted with: a constant, samples, tokens and tokens * length; of dense
+/// attention also what of tokens * length is beyond each of the deciles 1, 3, 5, 7 and 9.
+[[nodiscard]] std::vector<std::string> pass_features(std::span<const PassObservation> observations,
+                                                     AttentionKind attention);
+
+/// Fits `features` with coefficients that are not negative to the relative residuals.
+///
+/// The cost is the mean of fits to resampled steps (blocks of four in a row), each of which may use
+/// a random half of the features that the recorded batches can hardly tell apart: constant or
+/// samples, and the places of the bends. Those fits stay in `draws`. `errors.random`: mean |error|
+/// of single observations, every fifth step held out in turn. `errors.block`: mean over fifths of
+/// the sizes, each held out in turn, of |error| of its total.
+///
+/// Raises InputError: fewer than 10 observations, or a time that is not positive.
+[[nodiscard]] PassCost fit_pass(std::span<const PassObservation> observations,
+                                const std::vector<std::string>& features,
+                                AttentionKind attention);
+
+}  // namespace stepsim

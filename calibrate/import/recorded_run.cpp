@@ -1,0 +1,338 @@
+#include "calibrate/import/recorded_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include <fmt/core.h>
+
+#include "calibrate/fit/collectives.h"
+#include "calibrate/fit/pass_fit.h"
+#include "calibrate/import/recorded_buckets.h"
+#include "calibrate/statistics.h"
+#include "costmodel/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMilli = 1e-3;
+constexpr double kLeftOut = 0.01;  ///< Slowest optimizer steps: hiccups of the machine.
+
+using StepRank = std::pair<int, int>;
+
+/// Micro-batches by step and rank.
+std::map<StepRank, std::vector<const MicroBatch*>> planned(const Plan& plan) {
+  std::map<StepRank, std::vector<const MicroBatch*>> result;
+  for (const MicroBatch& batch : plan.micro_batches) {
+    result[{batch.step, batch.rank}].push_back(&batch);
+  }
+  return result;
+}
+
+bool has_buckets(const RunRecord& record) {
+  return std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
+    return !step.buckets.empty();
+  });
+}
+
+bool has_processor_times(const RunRecord& record) {
+  return std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
+    return step.backward_cpu_ms > 0;
+  });
+}
+
+void require_alike(std::span<const RecordedRun> runs) {
+  const RecordedRun& first = runs.front();
+  for (const RecordedRun& run : runs) {
+    if (run.record.world_size != run.plan.ranks || run.record.world_size != first.plan.ranks) {
+      throw InputError(fmt::format("{}: error: recorded on {} ranks, its plan has {}, {} has {}",
+                                   run.file,
+                                   run.record.world_size,
+                                   run.plan.ranks,
+                                   first.file,
+                                   first.record.world_size));
+    }
+    if (!same_model(run.plan.model, first.plan.model)) {
+      throw InputError(run.file + ": error: its plan is of another model than that of " +
+                       first.file);
+    }
+    if (run.record.device != first.record.device || run.record.backend != first.record.backend) {
+      throw InputError(fmt::format("{}: error: recorded on '{}' with '{}', {} on '{}' with '{}'",
+                                   run.file,
+                                   printable(run.record.device),
+                                   printable(run.record.backend),
+                                   first.file,
+                                   printable(first.record.device),
+                                   printable(first.record.backend)));
+    }
+  }
+}
+
+/// Wall over processor time of the forwards: what the machine does beside the thread.
+double wall_over_processor(const RunRecord& record) {
+  double wall = 0;
+  double processor = 0;
+  for (const StepRecord& step : record.steps) {
+    if (step.step >= record.warmup_steps && step.forward_cpu_ms > 0) {
+      wall += step.forward_ms;
+      processor += step.forward_cpu_ms;
+    }
+  }
+  return processor > 0 ? wall / processor : 1;
+}
+
+/// Seconds of a step's backward without waiting, or nothing when they cannot be told.
+std::optional<double> backward_seconds(const StepRecord& step, int ranks, double ratio) {
+  if (!step.buckets.empty() || ranks == 1) {
+    return step.backward_ms * kMilli;
+  }
+  if (step.backward_cpu_ms > 0) {
+    return step.backward_cpu_ms * ratio * kMilli;
+  }
+  if (step.wait_ms > 0) {
+    return step.backward_ms * kMilli;
+  }
+  return std::nullopt;
+}
+
+/// The observations of all runs, the passes in the same order.
+struct Observations {
+  std::vector<PassObservation> data;
+  std::vector<PassObservation> forward;
+  std::vector<PassObservation> backward;
+  std::vector<double> optimizer;
+  int steps = 0;
+};
+
+void add_run(const RecordedRun& run, Observations& all) {
+  const auto batches = planned(run.plan);
+  const double ratio = wall_over_processor(run.record);
+  const int first = all.steps;
+  for (const StepRecord& row : run.record.steps) {
+    const auto found = batches.find({row.step, row.rank});
+    const std::string place =
+        fmt::format("{}: error: step {}, rank {}: ", run.file, row.step, row.rank);
+    if (found == batches.end()) {
+      throw InputError(place + "the plan does not have it");
+    }
+    PassObservation observation;
+    std::int64_t useful = 0;
+    for (const MicroBatch* batch : found->second) {
+      observation.batches.push_back(batch->shape(run.plan.model.window));
+      useful += observation.batches.back().useful_tokens;
+    }
+    if (useful != row.useful_tokens) {
+      throw InputError(place + fmt::format("the record ran {} useful tokens, the plan has {}",
+                                           row.useful_tokens,
+                                           useful));
+    }
+    const auto backward = backward_seconds(row, run.record.world_size, ratio);
+    if (!backward) {
+      throw InputError(place +
+                       "its backward holds the wait for other ranks; record with "
+                       "recorder.watch(ddp), which tells them apart");
+    }
+    observation.step = first + row.repeat * run.plan.steps + row.step;
+    all.steps = std::max(all.steps, observation.step + 1);
+    if (row.step < run.record.warmup_steps || row.samples == 0) {
+      continue;
+    }
+    observation.seconds = row.forward_ms * kMilli;
+    all.forward.push_back(observation);
+    observation.seconds = *backward;
+    all.backward.push_back(observation);
+    observation.seconds = std::max(row.data_ms * kMilli, 1e-9);
+    all.data.push_back(observation);
+    all.optimizer.push_back(row.optimizer_ms * kMilli);
+  }
+}
+
+/// Compute times of a rank's step over the fitted ones, with mean 1. [observation]
+std::vector<double> compute_ratios(const Observations& all, const RecordedModel& model) {
+  const bool varlen = model.model.attention == AttentionKind::Varlen;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < all.forward.size(); ++i) {
+    double fitted = 0;
+    for (const BatchShape& batch : all.forward[i].batches) {
+      fitted += pass_seconds(model.forward, model.forward.coefficients, batch, varlen) +
+                pass_seconds(model.backward, model.backward.coefficients, batch, varlen);
+    }
+    ratios.push_back((all.forward[i].seconds + all.backward[i].seconds) / fitted);
+  }
+  double mean = 0;
+  for (const double ratio : ratios) {
+    mean += ratio / static_cast<double>(ratios.size());
+  }
+  for (double& ratio : ratios) {
+    ratio /= mean;
+  }
+  return ratios;
+}
+
+/// Evenly spaced quantiles whose last is chosen so that the draws above the one before it have the
+/// mean of the values there: between the two largest quantiles there is a long thin tail.
+std::vector<double> noise_quantiles(std::vector<double> ratios) {
+  constexpr int kIntervals = 40;
+  std::vector<double> quantiles;
+  for (int i = 0; i < kIntervals; ++i) {
+    quantiles.push_back(quantile(ratios, static_cast<double>(i) / kIntervals));
+  }
+  double sum = 0;
+  double count = 0;
+  for (const double ratio : ratios) {
+    if (ratio >= quantiles.back()) {
+      sum += ratio;
+      count += 1;
+    }
+  }
+  quantiles.push_back(std::max(quantiles.back(), 2 * sum / count - quantiles.back()));
+  double mean = 0;  // Of draws between them.
+  for (std::size_t i = 0; i + 1 < quantiles.size(); ++i) {
+    mean += (quantiles[i] + quantiles[i + 1]) / (2.0 * kIntervals);
+  }
+  for (double& value : quantiles) {
+    value /= mean;
+  }
+  return quantiles;
+}
+
+/// Jitter: quantiles of single steps. Drift: how far the means of eighths of the recording differ,
+/// beyond what their jitter makes them.
+NoiseProfile fit_step_noise(const Observations& all, const std::vector<double>& ratios) {
+  constexpr int kParts = 8;
+  NoiseProfile noise;
+  noise.step_quantiles = noise_quantiles(ratios);
+  noise.step_jitter = robust_deviation(ratios);
+  std::vector<std::vector<double>> parts(kParts);
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    const int part = all.forward[i].step * kParts / std::max(all.steps, 1);
+    parts[static_cast<std::size_t>(part)].push_back(ratios[i]);
+  }
+  double between = 0;
+  double within = 0;
+  int used = 0;
+  for (const auto& part : parts) {
+    if (part.size() < 2) {
+      continue;
+    }
+    double sum = 0;
+    double squares = 0;
+    for (const double ratio : part) {
+      sum += ratio;
+    }
+    const double average = sum / static_cast<double>(part.size());
+    for (const double ratio : part) {
+      squares += (ratio - average) * (ratio - average);
+    }
+    const auto n = static_cast<double>(part.size());
+    between += (average - 1) * (average - 1);
+    within += squares / (n - 1) / n;
+    ++used;
+  }
+  noise.drift = used > 0 ? std::sqrt(std::max(0.0, (between - within) / used)) : 0;
+  return noise;
+}
+
+void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings) {
+  const PassCost& forward = costs.model.forward;
+  if (forward.tokens.first > 0.5 * forward.tokens.second) {
+    warnings.push_back(fmt::format(
+        "all recorded batches have {:.0f} to {:.0f} tokens: what smaller or larger ones cost is a "
+        "guess; record a policy whose batches differ more",
+        forward.tokens.first,
+        forward.tokens.second));
+  }
+  if (forward.length.first > 0.5 * forward.length.second) {
+    warnings.push_back(fmt::format(
+        "all recorded batches are padded to {:.0f} to {:.0f} tokens: how attention grows with the "
+        "length is a guess",
+        forward.length.first,
+        forward.length.second));
+  }
+  if (costs.ranks > 1 && costs.all_reduces.empty()) {
+    warnings.emplace_back(
+        "no bucket times were recorded, so all-reduces come from --base; recorder.watch(ddp) "
+        "records them");
+  }
+}
+
+}  // namespace
+
+RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
+  if (runs.empty()) {
+    throw InputError("no run record given");
+  }
+  require_alike(runs);
+  RecordedCosts costs;
+  costs.ranks = runs.front().record.world_size;
+  costs.on_gpu =
+      !has_processor_times(runs.front().record) &&
+      (runs.front().record.backend == "nccl" || runs.front().record.versions.contains("cuda"));
+  const auto plain = [&](const RecordedRun& run) {
+    return !has_buckets(run.record) && (costs.ranks == 1 || has_processor_times(run.record));
+  };
+  const bool any_plain = std::any_of(runs.begin(), runs.end(), plain);
+  const bool any_buckets = std::any_of(
+      runs.begin(), runs.end(), [](const RecordedRun& run) { return has_buckets(run.record); });
+  Observations all;
+  for (const RecordedRun& run : runs) {
+    add_all_reduces(run, costs.all_reduces);
+    if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
+      add_run(run, all);
+    }
+  }
+  finish_all_reduces(costs.all_reduces);
+  RecordedModel& model = costs.model;
+  model.model = runs.front().plan.model;
+  const AttentionKind attention = model.model.attention;
+  const auto features = pass_features(all.forward, attention);
+  model.forward = fit_pass(all.forward, features, attention);
+  model.backward = fit_pass(all.backward, features, attention);
+  model.data = fit_pass(all.data, {"1", "tokens"}, attention);
+  model.data.draws.clear();
+  model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
+  fit_shares(runs, model);
+  const auto ratios = compute_ratios(all, model);
+  costs.noise = fit_step_noise(all, ratios);
+  costs.steps = static_cast<int>(all.forward.size()) / costs.ranks;
+  if (costs.ranks > 1) {
+    costs.notes.push_back(
+        any_plain ? "backward without waiting: processor time of the thread, scaled to wall time"
+                  : "backward without waiting: up to the launch of the last bucket");
+  }
+  add_warnings(costs, costs.warnings);
+  return costs;
+}
+
+Profile recorded_profile(const RecordedCosts& costs,
+                         std::span<const RecordedRun> runs,
+                         const Profile* base) {
+  Profile profile;
+  const RunRecord& record = runs.front().record;
+  if (base != nullptr) {
+    profile = *base;
+  } else {
+    profile.device = record.device;
+    profile.backend = costs.on_gpu ? "cuda" : "cpu";
+    profile.host_is_device = !costs.on_gpu;
+  }
+  profile.recorded = costs.model;
+  profile.noise.step_jitter = costs.noise.step_jitter;
+  profile.noise.drift = costs.noise.drift;
+  profile.noise.step_quantiles = costs.noise.step_quantiles;
+  for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
+    const bool known = std::any_of(
+        profile.collectives.begin(), profile.collectives.end(), [&](const CollectiveCost& cost) {
+          return cost.kind == fit.cost.kind && cost.ranks == fit.cost.ranks &&
+                 cost.nodes == fit.cost.nodes;
+        });
+    if (!known) {
+      profile.collectives.push_back(std::move(fit.cost));
+    }
+  }
+  return profile;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/samples.h"
+#include "costmodel/pass_cost.h"
+#include "costmodel/plan_file.h"
+#include "costmodel/profile.h"
+#include "costmodel/run_record.h"
+
+namespace stepsim {
+
+/// Steps that were recorded, and what they ran.
+struct RecordedRun {
+  RunRecord record;
+  Plan plan;
+  std::string file;  ///< Of the record, for messages.
+};
+
+/// What a profile takes from recorded runs.
+struct RecordedCosts {
+  RecordedModel model;
+  NoiseProfile noise;
+  std::vector<CollectiveSample> all_reduces;  ///< Of buckets that were recorded; may be empty.
+  int ranks = 1;
+  bool on_gpu = false;
+  int steps = 0;                      ///< Steady steps that were fitted.
+  std::vector<std::string> notes;     ///< How the backward was told from waiting, and the like.
+  std::vector<std::string> warnings;  ///< What the fit should not be used for.
+};
+
+/// Fits a model's forward, backward, data and optimizer times to the steady steps of runs on the
+/// same machine and number of ranks.
+///
+/// A backward's wall time holds the wait for other ranks' gradients. It is told from that by the
+/// bucket launches where they were recorded, else by the thread's processor time (scaled by wall
+/// over processor time of the forward), else there is one rank only. Runs without buckets are
+/// preferred for the passes, since recording buckets costs time. An all-reduce took from its last
+/// launch over ranks to its first end; those that queued behind the one before are left out.
+///
+/// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
+/// than its plan; a backward that cannot be told from waiting; too few steps.
+[[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs);
+
+/// A profile of those costs: `base` with them in place of its own, or one of them alone.
+/// All-reduces of `base` between as many ranks stay, since a sweep of sizes tells more than a run's
+/// buckets.
+[[nodiscard]] Profile recorded_profile(const RecordedCosts& costs,
+                                       std::span<const RecordedRun> runs,
+                                       const Profile* base);
+
+/// What was fitted and how well, as text.
+[[nodiscard]] std::string recorded_report(const RecordedCosts& costs);
+
+}  // namespace stepsim

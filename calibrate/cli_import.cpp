@@ -13,6 +13,7 @@
 #include "calibrate/import/nccl_report.h"
 #include "costmodel/collective_cost.h"
 #include "costmodel/input_error.h"
+#include "costmodel/shell_word.h"
 
 namespace stepsim {
 namespace {

@@ -19,6 +19,7 @@
 #include "calibrate/import/kineto_trace.h"
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
+#include "costmodel/shell_word.h"
 
 namespace stepsim {
 namespace {

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/fit/fit.h"
+#include "costmodel/shell_word.h"
 
 namespace stepsim {
 

@@ -21,6 +21,7 @@
 #include "costmodel/collective_pricer.h"
 #include "costmodel/input_error.h"
 #include "costmodel/profile.h"
+#include "costmodel/shell_word.h"
 
 namespace stepsim {
 namespace {

@@ -23,6 +23,7 @@
 #include "costmodel/json_file.h"
 #include "costmodel/model_presets.h"
 #include "costmodel/parse_units.h"
+#include "costmodel/shell_word.h"
 
 namespace stepsim {
 namespace {

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "costmodel/shell_word.h"
 
 namespace stepsim {
 
@@ -80,18 +81,6 @@ std::string date_now() {
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
   return text.data();
-}
-
-std::string shell_word(const std::string& text) {
-  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) {
-    return text;
-  }
-  std::string quoted = "'";
-  for (const char c : text) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + "'";
 }
 
 }  // namespace stepsim

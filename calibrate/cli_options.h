@@ -45,7 +45,4 @@ class OptionParser {
 /// Now, ISO 8601 in UTC.
 [[nodiscard]] std::string date_now();
 
-/// `text` as one word of a POSIX shell.
-[[nodiscard]] std::string shell_word(const std::string& text);
-
 }  // namespace stepsim

@@ -1,19 +1,22 @@
 #include "sim/validate.h"
 
-#include <algorithm>
-#include <cmath>
+#include <chrono>
+#include <filesystem>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
 #include "costmodel/run_record.h"
+#include "costmodel/shell_word.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/predict.h"
-#include "sim/report/csv.h"
 #include "sim/report/json.h"
-#include "sim/report/text.h"
+#include "sim/report/validation_markdown.h"
+#include "sim/report/validation_report.h"
 #include "sim/run.h"
+#include "sim/utc_time.h"
 
 namespace stepsim {
 
@@ -22,81 +25,23 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* kUsage =
-    "usage: stepsim validate SCENARIO --live FILE… [--predictions FILE] [--bound PERCENT] "
-    "[options]\n\n"
-    "Predicted against measured: the step time of each recorded policy, the order of the "
-    "policies,\n"
-    "the regret of the recommendation, the coverage of the intervals, and how well the live runs\n"
-    "repeat. Exit status 1 when the error of a mean exceeds the bound (10 % without --bound).\n\n"
+    "usage: stepsim validate SCENARIO --live FILE… [--predictions FILE] [--bound PERCENT]\n"
+    "                        [--report FILE] [options]\n\n"
+    "Predicted against measured: the step time of each recorded policy and which part of the step\n"
+    "is off, the order of the policies, the regret of the recommendation, the coverage of the\n"
+    "intervals, and how well the live runs repeat: smaller errors are not told from none. Several\n"
+    "records of one policy count as more passes. Exit status 1 when the error of a mean exceeds\n"
+    "the bound (10 % without --bound).\n\n"
     "With --predictions the figures come from a file that `stepsim compare --json` wrote before "
     "the\n"
-    "live run; without it they are computed anew from the scenario and its profile.\n\n"
+    "live run; without it they are computed anew from the scenario and its profile. --report "
+    "writes\n"
+    "it all as a page of Markdown.\n\n"
     "example:\n"
     "  stepsim compare scenarios/token_skew_2ranks.toml --json prediction.json\n"
     "  stepcal live plans/*.jsonl --out-dir live\n"
     "  stepsim validate scenarios/token_skew_2ranks.toml --live live/*.jsonl "
-    "--predictions prediction.json\n";
-
-Json policy_json(const PolicyValidation& p) {
-  return {{"policy", p.policy},
-          {"predicted_ms",
-           {{"mean", p.predicted.mean},
-            {"p50", p.predicted.p50},
-            {"p95", p.predicted.p95},
-            {"interval90", {p.predicted.low90, p.predicted.high90}}}},
-          {"measured_ms",
-           {{"mean", p.measured_mean}, {"p50", p.measured_p50}, {"p95", p.measured_p95}}},
-          {"error",
-           {{"mean", p.error_mean},
-            {"p50", p.error_p50},
-            {"p95", p.error_p95},
-            {"per_step", p.step_error}}},
-          {"repeatability", p.repeatability},
-          {"repeats", p.repeats},
-          {"in_interval", p.covered},
-          {"useful_tokens_per_s",
-           {{"predicted", p.predicted_tokens_per_s}, {"measured", p.measured_tokens_per_s}}}};
-}
-
-Json validation_json(const Validation& validation, double bound, bool holds) {
-  Json policies = Json::array();
-  for (const PolicyValidation& policy : validation.policies) {
-    policies.push_back(policy_json(policy));
-  }
-  return {{"format", "stepsim-validation/1"},
-          {"policies", std::move(policies)},
-          {"kendall_tau", validation.kendall_tau},
-          {"recommended", validation.recommended},
-          {"truly_best", validation.truly_best},
-          {"regret", validation.regret},
-          {"interval_coverage", validation.coverage},
-          {"machine_speed", validation.machine_speed},
-          {"bound", bound},
-          {"holds", holds},
-          {"warnings", validation.warnings}};
-}
-
-std::string validation_csv(const Validation& validation) {
-  std::string text =
-      "policy,predicted_ms,low90_ms,high90_ms,measured_ms,error_mean,error_p50,error_p95,"
-      "error_per_step,repeatability,repeats,in_interval\n";
-  for (const PolicyValidation& p : validation.policies) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                        csv_field(p.policy),
-                        p.predicted.mean,
-                        p.predicted.low90,
-                        p.predicted.high90,
-                        p.measured_mean,
-                        p.error_mean,
-                        p.error_p50,
-                        p.error_p95,
-                        p.step_error,
-                        p.repeatability,
-                        p.repeats,
-                        p.covered);
-  }
-  return text;
-}
+    "--predictions prediction.json --report validation.md\n";
 
 /// From a file made before the live run, else computed now.
 std::vector<Prediction> predictions_for(const OptionParser& parser,
@@ -123,6 +68,87 @@ std::vector<Prediction> predictions_for(const OptionParser& parser,
   return predictions;
 }
 
+/// When the file was last written; empty for standard input.
+std::string written_at(const std::string& path) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(path, error);
+  if (error) {
+    return "";
+  }
+  const auto since_1970 = std::chrono::file_clock::to_sys(time).time_since_epoch();
+  return utc_text(std::chrono::floor<std::chrono::seconds>(since_1970).count());
+}
+
+std::vector<RunRecord> read_records(const std::vector<std::string>& paths,
+                                    int ranks,
+                                    std::vector<std::string>& warnings) {
+  std::vector<RunRecord> records;
+  for (const std::string& path : paths) {
+    records.push_back(read_run_record(path, &warnings));
+    if (records.back().world_size != ranks) {
+      throw InputError(fmt::format("{}: error: recorded on {} ranks, the scenario has {}",
+                                   path,
+                                   records.back().world_size,
+                                   ranks));
+    }
+  }
+  return records;
+}
+
+RunRecord without_steps(RunRecord record) {
+  record.steps.clear();
+  return record;
+}
+
+ValidationSources sources_of(const OptionParser& parser,
+                             const std::vector<std::string>& arguments,
+                             const Scenario& scenario,
+                             const Profile& profile,
+                             const std::vector<Prediction>& predictions,
+                             const std::vector<RunRecord>& records) {
+  ValidationSources sources;
+  sources.command = "stepsim validate";
+  for (const std::string& argument : arguments) {
+    sources.command += " " + shell_word(argument);
+  }
+  sources.scenario = scenario;
+  sources.profile_path =
+      parser.has("profile") ? parser.get<std::string>("profile") : scenario.profile;
+  sources.profile = profile;
+  if (parser.has("predictions")) {
+    sources.predictions_path = parser.get<std::string>("predictions");
+    sources.predicted_at = written_at(sources.predictions_path);
+    sources.predicted_with = predictions.empty() ? "" : predictions.front().profile;
+  }
+  const auto paths = parser.get<std::vector<std::string>>("live");
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    sources.live.push_back({paths[i], without_steps(records[i])});
+  }
+  return sources;
+}
+
+void write_outputs(const OptionParser& parser,
+                   const Validation& validation,
+                   const ValidationSources& sources,
+                   double bound) {
+  const CommonOptions common = parser.common();
+  const std::string report = parser.has("report") ? parser.get<std::string>("report") : "";
+  if (report != "-") {
+    print_text(common, validation_text(validation, sources, bound));
+  }
+  if (!report.empty()) {
+    write_text_atomically(report, validation_markdown(validation, sources, bound));
+  }
+  if (!common.json.empty()) {
+    const Json json = validation_json(validation, sources, bound);
+    write_text_atomically(common.json,
+                          json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+  if (!common.csv.empty()) {
+    write_text_atomically(common.csv, validation_csv(validation));
+  }
+}
+
 }  // namespace
 
 int validate_command(const std::vector<std::string>& arguments) {
@@ -130,13 +156,20 @@ int validate_command(const std::vector<std::string>& arguments) {
   parser.add_common();
   parser.add()("live", po::value<std::vector<std::string>>()->multitoken(), "FILE…: run records")(
       "predictions", po::value<std::string>(), "FILE of predictions made before the live run")(
-      "bound", po::value<double>()->default_value(10.0), "percent: largest error of a mean");
+      "bound", po::value<double>()->default_value(10.0), "percent: largest error of a mean")(
+      "report", po::value<std::string>(), "FILE or -: write the comparison as Markdown");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   if (!parser.has("live")) {
     throw InputError("stepsim validate: error: give --live FILE… (from stepcal live)");
+  }
+  if (parser.has("report") && parser.get<std::string>("report") == "-" &&
+      (common.json == "-" || common.csv == "-")) {
+    throw InputError(
+        "stepsim validate: error: only one of --report, --json and --csv can go to "
+        "standard output");
   }
   const double bound = parser.get<double>("bound") / 100;
   if (!(bound > 0)) {
@@ -145,40 +178,25 @@ int validate_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
-  std::vector<RunRecord> records;
-  for (const std::string& path : parser.get<std::vector<std::string>>("live")) {
-    records.push_back(read_run_record(path, &warnings));
-    if (records.back().world_size != scenario.ranks) {
-      throw InputError(fmt::format("{}: error: recorded on {} ranks, the scenario has {}",
-                                   path,
-                                   records.back().world_size,
-                                   scenario.ranks));
-    }
-  }
+  const std::vector<RunRecord> records =
+      read_records(parser.get<std::vector<std::string>>("live"), scenario.ranks, warnings);
   std::vector<std::string> reference;
   for (const PolicySpec& policy : scenario.policies) {
     if (policy.lengths) {
       reference.push_back(policy.name);
     }
   }
-  Validation validation = validate(predictions_for(parser, scenario, profile),
-                                   reference,
-                                   records,
-                                   scenario.warmup_steps,
-                                   profile.noise.sentinel_seconds);
+  const std::vector<Prediction> predictions = predictions_for(parser, scenario, profile);
+  Validation validation = validate(
+      predictions, reference, records, scenario.warmup_steps, profile.noise.sentinel_seconds);
+  const ValidationSources sources =
+      sources_of(parser, arguments, scenario, profile, predictions, records);
+  for (const std::string& warning : source_warnings(sources)) {
+    warnings.push_back(warning);
+  }
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
-  const bool holds = std::all_of(
-      validation.policies.begin(), validation.policies.end(), [&](const PolicyValidation& policy) {
-        return std::abs(policy.error_mean) <= bound;
-      });
-  print_text(common, validation_text(validation, bound));
-  if (!common.json.empty()) {
-    write_text_atomically(common.json, validation_json(validation, bound, holds).dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, validation_csv(validation));
-  }
-  return holds ? kDone : kAnswerIsNo;
+  write_outputs(parser, validation, sources, bound);
+  return validation.holds(bound) ? kDone : kAnswerIsNo;
 }
 
 }  // namespace stepsim

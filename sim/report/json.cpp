@@ -84,6 +84,11 @@ RankStepResult read_row(JsonReader row) {
   result.useful_tokens = row.integer("useful_tokens");
   result.padded_tokens = row.integer("padded_tokens");
   result.start_ms = row.number("start_ms");
+  result.data_ms = row.number("data_ms");
+  result.forward_ms = row.number("forward_ms");
+  result.backward_ms = row.number("backward_ms");
+  result.exposed_ms = row.number("exposed_communication_ms");
+  result.optimizer_ms = row.number("optimizer_ms");
   result.step_ms = row.number("step_ms");
   return result;
 }
@@ -93,6 +98,7 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
   Prediction prediction;
   prediction.scenario = reader.text("scenario");
   prediction.policy = reader.text("policy");
+  prediction.profile = reader.text_or("profile", "");
   JsonReader summary(reader.get("summary"), path, 0, place + ".summary");
   JsonReader times(summary.get("step_time_ms"), path, 0, place + ".summary.step_time_ms");
   StepTimeSummary& step = prediction.summary.step_time_ms;

@@ -12,6 +12,8 @@ class Table {
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   [[nodiscard]] std::string text() const;
+  /// As a table of GitHub's Markdown: pipes aligned, cells escaped (markdown_text).
+  [[nodiscard]] std::string markdown() const;
 
  private:
   std::vector<std::string> header_;

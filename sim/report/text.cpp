@@ -16,9 +16,6 @@ namespace {
 std::string percent(double fraction) {
   return fmt::format("{:.1f} %", fraction * 100);
 }
-std::string signed_percent(double fraction) {
-  return fmt::format("{:+.1f} %", fraction * 100);
-}
 
 std::string header_text(const Scenario& scenario, const Prediction& prediction) {
   return fmt::format("{}: {} ranks, model {}, profile {}; {} steps, the first {} left out\n",
@@ -309,57 +306,6 @@ std::string compare_text(const Scenario& scenario, const std::vector<Prediction>
   }
   text += "\n" + recommendation(scenario, ranked);
   return text + training_text(ranked) + varlen_section(ranked) + warnings_text(predictions);
-}
-
-std::string validation_text(const Validation& validation, double bound) {
-  Table table({"policy",
-               "predicted ms",
-               "90 % interval",
-               "measured ms",
-               "error",
-               "p50 error",
-               "p95 error",
-               "per-step error",
-               "repeatability",
-               "in interval"});
-  bool within = true;
-  for (const PolicyValidation& p : validation.policies) {
-    within = within && std::abs(p.error_mean) <= bound;
-    table.add({p.policy,
-               fmt::format("{:.3f}", p.predicted.mean),
-               interval(p.predicted),
-               fmt::format("{:.3f}", p.measured_mean),
-               signed_percent(p.error_mean),
-               signed_percent(p.error_p50),
-               signed_percent(p.error_p95),
-               percent(p.step_error),
-               p.repeats > 1 ? "+-" + percent(p.repeatability) : "one run",
-               p.covered ? "yes" : "no"});
-  }
-  std::string text =
-      "step time (last rank's start to last rank's end), mean over the steady steps\n\n" +
-      table.text() + "\n";
-  text += fmt::format("order of the policies (useful tokens/s): Kendall tau {:.2f}\n",
-                      validation.kendall_tau);
-  if (!validation.recommended.empty()) {
-    text += fmt::format("recommended {}, truly best {}: regret {}\n",
-                        validation.recommended,
-                        validation.truly_best,
-                        percent(validation.regret));
-  }
-  text += fmt::format("interval coverage: {} of the policies\n", percent(validation.coverage));
-  if (validation.machine_speed > 0) {
-    text += fmt::format(
-        "machine: the sentinel took {:.2f} times its calibration time during the live run\n",
-        validation.machine_speed);
-  }
-  for (const std::string& warning : validation.warnings) {
-    text += "warning: " + warning + "\n";
-  }
-  text += fmt::format("verdict: {} (bound {} on the error of each mean)\n",
-                      within ? "the prediction holds" : "the prediction does not hold",
-                      percent(bound));
-  return text;
 }
 
 }  // namespace stepsim

@@ -5,7 +5,6 @@
 
 #include "sim/prediction.h"
 #include "sim/scenario.h"
-#include "sim/validate.h"
 
 namespace stepsim {
 
@@ -15,8 +14,5 @@ namespace stepsim {
 /// All policies ranked by useful tokens per second, and a recommendation.
 [[nodiscard]] std::string compare_text(const Scenario& scenario,
                                        const std::vector<Prediction>& predictions);
-
-/// Predicted against measured, and the verdict for a bound on the error of the mean.
-[[nodiscard]] std::string validation_text(const Validation& validation, double bound);
 
 }  // namespace stepsim

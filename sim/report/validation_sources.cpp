@@ -1,0 +1,68 @@
+#include "sim/report/validation_sources.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/input_error.h"
+#include "sim/utc_time.h"
+
+namespace stepsim {
+
+PredictionTime prediction_time(const ValidationSources& sources) {
+  if (sources.predictions_path.empty()) {
+    return PredictionTime::Now;
+  }
+  const auto predicted = parse_utc(sources.predicted_at);
+  bool known = predicted.has_value();
+  bool after = false;
+  for (const LiveFile& file : sources.live) {
+    const auto started = parse_utc(file.header.started_at);
+    known = known && started;
+    after = after || (predicted && started && *predicted > *started);
+  }
+  if (after) {
+    return PredictionTime::After;
+  }
+  return known ? PredictionTime::Before : PredictionTime::Unknown;
+}
+
+std::vector<std::string> source_warnings(const ValidationSources& sources) {
+  std::vector<std::string> warnings;
+  if (prediction_time(sources) == PredictionTime::After) {
+    const auto first = std::min_element(
+        sources.live.begin(), sources.live.end(), [](const auto& a, const auto& b) {
+          return parse_utc(a.header.started_at).value_or(INT64_MAX) <
+                 parse_utc(b.header.started_at).value_or(INT64_MAX);
+        });
+    warnings.push_back(fmt::format("{} was written at {}, after the live run of {}",
+                                   printable(sources.predictions_path),
+                                   sources.predicted_at,
+                                   printable(first->header.started_at)));
+  }
+  if (!sources.predicted_with.empty() && sources.predicted_with != sources.profile.name) {
+    warnings.push_back(
+        fmt::format("predicted with profile '{}'; the sentinel is compared with that of '{}'",
+                    printable(sources.predicted_with),
+                    printable(sources.profile.name)));
+  }
+  std::set<std::string> devices;
+  bool emulated = false;
+  for (const LiveFile& file : sources.live) {
+    devices.insert(printable(file.header.device));
+    emulated = emulated || file.header.backend == "emulated";
+  }
+  if (devices.size() > 1) {
+    warnings.push_back(
+        fmt::format("the live runs are of different devices: {}", fmt::join(devices, ", ")));
+  }
+  if (emulated) {
+    warnings.emplace_back(
+        "EMULATED live run: one device played all ranks, transfers were not real");
+  }
+  return warnings;
+}
+
+}  // namespace stepsim

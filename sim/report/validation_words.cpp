@@ -1,0 +1,291 @@
+#include "sim/report/validation_words.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/shell_word.h"
+
+namespace stepsim {
+
+namespace {
+
+/// The sentinel has moved by more than `stepcal check` allows.
+bool drifted(const Validation& validation, const ValidationSources& sources) {
+  return validation.machine_speed > 0 &&
+         std::abs(validation.machine_speed - 1) > std::max(0.05, 2 * sources.profile.noise.drift);
+}
+
+/// Policies outside the bound, the worst first.
+std::vector<const PolicyValidation*> failing(const Validation& validation, double bound) {
+  std::vector<const PolicyValidation*> list;
+  for (const PolicyValidation& policy : validation.policies) {
+    if (std::abs(policy.error_mean) > bound) {
+      list.push_back(&policy);
+    }
+  }
+  std::stable_sort(list.begin(), list.end(), [](const auto* a, const auto* b) {
+    return std::abs(a->error_mean) > std::abs(b->error_mean);
+  });
+  return list;
+}
+
+/// The live runs leave open on which side of the bound the error is.
+bool undecided(const PolicyValidation& policy, double bound) {
+  return !policy.resolution() ||
+         std::abs(std::abs(policy.error_mean) - bound) <= *policy.resolution();
+}
+
+/// The first policy outside the bound that the live runs leave open; null when there is none.
+const PolicyValidation* first_undecided(const Validation& validation, double bound) {
+  for (const PolicyValidation* policy : failing(validation, bound)) {
+    if (undecided(*policy, bound)) {
+      return policy;
+    }
+  }
+  return nullptr;
+}
+
+/// Passes that would tell on which side of the bound the error is, to a quarter of the bound: the
+/// standard error falls with their square root.
+int enough_passes(const PolicyValidation& policy, double bound) {
+  constexpr double kLeast = 6;
+  constexpr double kMost = 1e4;
+  if (!policy.resolution()) {
+    return static_cast<int>(kLeast);
+  }
+  const double gap = std::max(std::abs(std::abs(policy.error_mean) - bound), bound / 4);
+  const double passes = policy.repeats * std::pow(*policy.resolution() / gap, 2);
+  return static_cast<int>(std::ceil(std::clamp(passes, kLeast, kMost)));
+}
+
+std::string order_finding(const Validation& validation) {
+  std::string text = fmt::format("order of the policies (useful tokens/s): Kendall tau {:.2f}",
+                                 validation.kendall_tau);
+  const int close = validation.pairs - validation.told_pairs;
+  if (close > 0) {
+    const bool one_pass = std::any_of(validation.policies.begin(),
+                                      validation.policies.end(),
+                                      [](const auto& policy) { return !policy.resolution(); });
+    text += fmt::format("; {} of {} pairs are {} to tell",
+                        close,
+                        validation.pairs,
+                        one_pass ? "too close, or ran too few passes," : "too close");
+    if (validation.told_kendall_tau) {
+      text += fmt::format(", {:.2f} among the others", *validation.told_kendall_tau);
+    }
+  }
+  return text;
+}
+
+std::string regret_finding(const Validation& validation) {
+  std::string text = fmt::format("recommended {}, truly best {}: regret {}",
+                                 printable(validation.recommended),
+                                 printable(validation.truly_best),
+                                 percent(validation.regret));
+  if (validation.recommended == validation.truly_best) {
+    return text;
+  }
+  const auto& told = validation.regret_resolution;
+  if (told && validation.regret <= *told) {
+    text += fmt::format(", less than the live runs can tell ({})", percent(*told));
+  } else if (told) {
+    text += fmt::format(" +-{}", percent(*told));
+  }
+  return text;
+}
+
+std::string time_finding(const ValidationSources& sources) {
+  switch (prediction_time(sources)) {
+    case PredictionTime::Before:
+      return fmt::format("prediction: of {}, before the live run", sources.predicted_at);
+    case PredictionTime::After:
+      return fmt::format("prediction: of {}, after the live run", sources.predicted_at);
+    case PredictionTime::Unknown:
+      return "prediction: not known whether of before the live run";
+    case PredictionTime::Now:
+      break;
+  }
+  return "prediction: computed now (--predictions FILE takes one made before the live run)";
+}
+
+/// What makes such an error when neither the machine nor the live runs explain it.
+std::string remedy(const PartError& part) {
+  if (part.part == "exposed") {
+    return "recalibrate the collectives; a rank that is late or slowed makes the others wait";
+  }
+  if (part.part == "data") {
+    return "compare the scenario's [loader] and [data] with the real loader";
+  }
+  if (part.part == "other") {
+    return "compare the scenario's jitter and noise with the spread of the live steps";
+  }
+  return "recalibrate with the plans of this scenario";
+}
+
+std::string repeats_advice(const PolicyValidation& policy, double bound) {
+  const std::string name = printable(policy.policy);
+  const int passes = enough_passes(policy, bound);
+  return policy.resolution()
+             ? fmt::format(
+                   "more repeats: the live runs tell the mean of {} to +-{}; about {} passes "
+                   "would tell on which side of the bound it is",
+                   name,
+                   percent(*policy.resolution()),
+                   passes)
+             : fmt::format(
+                   "more repeats: one pass of {} does not show how well it repeats; make {}",
+                   name,
+                   passes);
+}
+
+/// Of a prediction that holds, but whose live runs could not have shown the opposite.
+std::vector<std::string> blind_advice(const Validation& validation, double bound) {
+  for (const PolicyValidation& policy : validation.policies) {
+    if (!policy.resolution() || *policy.resolution() > bound) {
+      return {repeats_advice(policy, bound)};
+    }
+  }
+  return {};
+}
+
+std::string path_word(const std::string& path) {
+  return shell_word(printable(path, std::string::npos));
+}
+
+std::string calibrate_command(const ValidationSources& sources) {
+  return fmt::format(
+      "stepcal calibrate --device {} --plan plans/*.jsonl --samples samples.jsonl "
+      "--out {}",
+      sources.profile.backend == "cuda" ? "cuda" : "cpu",
+      path_word(sources.profile_path));
+}
+
+std::string blame_command(const ValidationSources& sources, const std::string& policy) {
+  std::string command = fmt::format(
+      "stepsim blame {} --policy {}", path_word(sources.scenario.path), path_word(policy));
+  if (!sources.profile_path.empty()) {
+    command += " --profile " + path_word(sources.profile_path);
+  }
+  return command;
+}
+
+}  // namespace
+
+std::string percent(double fraction) {
+  return fmt::format("{:.1f} %", fraction * 100);
+}
+
+std::string signed_percent(double fraction) {
+  return fmt::format("{:+.1f} %", fraction * 100);
+}
+
+std::string part_words(const PolicyValidation& policy, const PartError& part) {
+  if (part.part == "exposed") {
+    return "the wait for collectives";
+  }
+  if (part.part == "other") {
+    return "noise and gaps between the parts";
+  }
+  return part.part == "backward" && !policy.states_wait ? "backward with the wait for collectives"
+                                                        : part.part;
+}
+
+std::vector<std::string> findings(const Validation& validation, const ValidationSources& sources) {
+  const auto policies = static_cast<double>(validation.policies.size());
+  std::vector<std::string> list = {order_finding(validation)};
+  if (!validation.recommended.empty()) {
+    list.push_back(regret_finding(validation));
+  }
+  list.push_back(fmt::format("interval coverage: {} of the policies ({} of {})",
+                             percent(validation.coverage),
+                             std::lround(validation.coverage * policies),
+                             policies));
+  list.push_back(fmt::format("steps below predicted p50 / p95: {:.0f} % / {:.0f} %",
+                             validation.below_p50 * 100,
+                             validation.below_p95 * 100));
+  if (validation.machine_speed > 0) {
+    list.push_back(fmt::format(
+        "machine: the sentinel took {:.2f} times its calibration time during the live run",
+        validation.machine_speed));
+  }
+  list.push_back(time_finding(sources));
+  return list;
+}
+
+std::string verdict(const Validation& validation, const ValidationSources& sources, double bound) {
+  const auto off = failing(validation, bound);
+  const bool late = prediction_time(sources) == PredictionTime::After;
+  std::string text = fmt::format("the prediction{} {} (bound {} on the error of each mean)",
+                                 late ? ", made after the live run," : "",
+                                 off.empty() ? "holds" : "does not hold",
+                                 percent(bound));
+  for (const PolicyValidation* policy : off) {
+    const PartError part = largest_part_error(*policy);
+    text += fmt::format("{} {} {}, mostly {} ({:+.1f} points)",
+                        policy == off.front() ? ":" : ";",
+                        printable(policy->policy),
+                        signed_percent(policy->error_mean),
+                        part_words(*policy, part),
+                        part.error * 100);
+  }
+  return text;
+}
+
+std::vector<std::string> advice(const Validation& validation,
+                                const ValidationSources& sources,
+                                double bound) {
+  const auto off = failing(validation, bound);
+  if (off.empty()) {
+    return blind_advice(validation, bound);
+  }
+  std::vector<std::string> list;
+  const bool drift = drifted(validation, sources);
+  if (drift) {
+    list.push_back(fmt::format(
+        "the machine has drifted by {} since its calibration: calibrate, predict and run live "
+        "right after one another",
+        signed_percent(validation.machine_speed - 1)));
+  }
+  if (const PolicyValidation* policy = first_undecided(validation, bound)) {
+    list.push_back(repeats_advice(*policy, bound));
+  }
+  const auto decided = std::find_if(
+      off.begin(), off.end(), [&](const auto* policy) { return !undecided(*policy, bound); });
+  if (decided != off.end() && !drift) {
+    const PartError part = largest_part_error(**decided);
+    list.push_back(fmt::format("{}: {} is predicted too {}: {}",
+                               printable((*decided)->policy),
+                               part_words(**decided, part),
+                               part.error > 0 ? "long" : "short",
+                               remedy(part)));
+  }
+  return list;
+}
+
+std::string next_command(const Validation& validation,
+                         const ValidationSources& sources,
+                         double bound) {
+  const auto off = failing(validation, bound);
+  if (off.empty()) {
+    const std::string& best = validation.recommended;
+    return blame_command(sources, best.empty() ? validation.policies.front().policy : best);
+  }
+  if (drifted(validation, sources) && !sources.profile_path.empty()) {
+    return "stepcal check --profile " + path_word(sources.profile_path);
+  }
+  if (const PolicyValidation* policy = first_undecided(validation, bound)) {
+    return fmt::format("stepcal live plans/*.jsonl{} --repeat {} --out-dir live",
+                       sources.profile.backend == "cuda" ? " --device cuda" : "",
+                       enough_passes(*policy, bound));
+  }
+  const std::string part = largest_part_error(*off.front()).part;
+  if (part == "data" || part == "other" || sources.profile_path.empty()) {
+    return blame_command(sources, off.front()->policy);
+  }
+  return calibrate_command(sources);
+}
+
+}  // namespace stepsim

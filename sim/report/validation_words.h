@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/report/validation_sources.h"
+#include "sim/validate.h"
+
+namespace stepsim {
+
+/// "12.3 %"
+[[nodiscard]] std::string percent(double fraction);
+/// "+12.3 %"
+[[nodiscard]] std::string signed_percent(double fraction);
+
+/// The part in plain words, as the policy's records state it.
+[[nodiscard]] std::string part_words(const PolicyValidation& policy, const PartError& part);
+
+/// What the policies show together, a sentence each: order, regret, coverage, machine, prediction.
+[[nodiscard]] std::vector<std::string> findings(const Validation& validation,
+                                                const ValidationSources& sources);
+
+/// Whether the prediction holds for a bound on the error of each mean, a fraction; if not, for
+/// which policies not, and which part of the step is off.
+[[nodiscard]] std::string verdict(const Validation& validation,
+                                  const ValidationSources& sources,
+                                  double bound);
+
+/// What to do about a prediction that does not hold, or live runs that cannot tell; may be empty.
+[[nodiscard]] std::vector<std::string> advice(const Validation& validation,
+                                              const ValidationSources& sources,
+                                              double bound);
+
+/// The next command to try.
+[[nodiscard]] std::string next_command(const Validation& validation,
+                                       const ValidationSources& sources,
+                                       double bound);
+
+}  // namespace stepsim

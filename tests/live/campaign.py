@@ -34,6 +34,7 @@ CALIBRATION_PASSES = 2
 START_S = 5  # To start a training and to end it.
 STEPS = range(12, 49, BLOCK)
 MOST_PASSES = 12
+SWEEP_S = 10  # For the all-reduces by size.
 LIMIT_S = 600  # For one training.
 
 
@@ -69,6 +70,16 @@ def widest(plans):
     return max(plans, key=lambda name: width(plans[name][1], plans[name][0]["warmup_steps"]))
 
 
+def mean_tokens(rows):
+    """Padded tokens of a step's largest batch, on average."""
+    steps = naive.by_step(rows).values()
+    return statistics.fmean(max(row["padded_tokens"] for row in step) for step in steps)
+
+
+def mean_step_s(rows):
+    return statistics.fmean(naive.step_ms(step) for step in naive.by_step(rows).values()) / 1e3
+
+
 def link_rate(share, gradient_bytes, step_s, ranks_):
     """Bits per second at which a ring's all-reduce of all gradients takes `share` of a step whose
     other part takes `step_s`."""
@@ -84,6 +95,21 @@ def size_live(seconds, step_s, runs, passes=None):
     if passes is None:
         wanted = max(4, min(MOST_PASSES, int(seconds / (step_s * runs * steps))))
     return steps, wanted
+
+
+def processor_s():
+    """(all processors busy, ended children of this process, wall clock), seconds."""
+    with open("/proc/stat", encoding="utf-8") as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    children = os.times()
+    return busy, children.children_user + children.children_system, time.monotonic()
+
+
+def other_load(before, after):
+    """Processors that others kept busy between two processor_s(), on average."""
+    busy, own, wall = (b - a for a, b in zip(before, after))
+    return max(0.0, busy - own) / wall
 
 
 class Campaign:
@@ -150,6 +176,7 @@ class Campaign:
                 self.stepsim("plan", "--policy", policy["name"], "--out", path, "--quiet")
                 plans[policy["name"]] = read_lines(path)
         self.policy = widest(plans)
+        self.tokens = statistics.fmean(mean_tokens(rows) for _, rows in plans.values())
         self.plan = self.folder / "first_plans" / f"{self.policy}.jsonl"
         self.runs = len(self.configuration.caps_mib) or len(policies)
         self.rank_count = plans[self.policy][0]["ranks"]
@@ -174,33 +201,41 @@ class Campaign:
             runs = [self.run_of(self.policy, plan, "probe", watch=True)]
             self.train(net, "probe", runs, 1)
         rows = read_lines(self.folder / "probe.jsonl")[1]
-        steps = [naive.step_ms(step) for step in naive.by_step(rows).values()]
-        step_s = statistics.median(steps) / 1e3
+        step_s = self.expected_step_s(rows)
         self.gradient_bytes = sum(bucket["bytes"] for bucket in rows[-1]["buckets"])
         share = self.configuration.share
         self.rate = None
         if share is not None:
             self.rate = link_rate(share, self.gradient_bytes, step_s, self.rank_count)
             step_s /= 1 - share
-        self.size(step_s)
+        self.size_calibration(step_s)
 
-    def size(self, step_s):
-        spent = time.monotonic() - self.started
-        sweep_s = 0.6 * 14 + 10 * (step_s if self.rate else 0)
-        left = self.seconds - spent - 2 * START_S - sweep_s
-        self.calibration_steps = STEPS[-1]
-        calibration_s = step_s * (CALIBRATION_PASSES * STEPS[-1] + WATCHED_STEPS)
-        if calibration_s > left / 3:
-            self.calibration_steps = max(STEPS[0], int(STEPS[-1] * left / 3 / calibration_s))
-            calibration_s = left / 3
-        live_s = max(10, left - calibration_s)
-        self.live_steps, self.passes = size_live(live_s, step_s, self.runs, self.options.passes)
-        live_s = self.live_steps * self.passes * self.runs * step_s
-        whole = spent + 2 * START_S + sweep_s + calibration_s + live_s
+    def expected_step_s(self, rows):
+        """Of the mean policy, from recorded steps of one: in proportion to tokens."""
+        return mean_step_s(rows) * self.tokens / mean_tokens(rows)
+
+    def left(self):
+        return self.seconds - (time.monotonic() - self.started)
+
+    def size_calibration(self, step_s):
+        """At most a third of the time, the sweep of all-reduces included."""
+        each_s = step_s * (CALIBRATION_PASSES + WATCHED_STEPS / STEPS[-1])
+        self.calibration_steps, _ = size_live(self.left() / 3 - SWEEP_S, each_s, 1, 1)
         rate = f", links of {self.rate / 1e6:.0f} Mbit/s" if self.rate else ""
         self.say(
-            f"step about {step_s * 1e3:.0f} ms{rate}; calibration by {self.policy}; live "
-            f"{self.runs} x {self.live_steps} steps x {self.passes} passes; {whole:.0f} s at most"
+            f"step about {step_s * 1e3:.0f} ms{rate}; calibration by "
+            f"{self.calibration_steps} steps of {self.policy}"
+        )
+
+    def size_live(self):
+        """Sets the steps and passes that the time is enough for, by what calibrating took."""
+        step_s = self.expected_step_s(read_lines(self.folder / "calibration.jsonl")[1])
+        seconds = max(5, self.left() - START_S)
+        self.live_steps, self.passes = size_live(seconds, step_s, self.runs, self.options.passes)
+        live_s = self.live_steps * self.passes * self.runs * step_s + START_S
+        self.say(
+            f"live: {self.runs} x {self.live_steps} steps x {self.passes} passes, step about "
+            f"{step_s * 1e3:.0f} ms: {live_s:.0f} s"
         )
 
     def calibrate(self, net):
@@ -250,8 +285,9 @@ class Campaign:
             for name, _, cap in self.cases()
             for plan in sorted((self.folder / "plans").glob("*.jsonl"))
         ]
-        self.say("live training")
+        before = processor_s()
         self.train(net, "live", runs, self.passes)
+        self.other_load = other_load(before, processor_s())
         self.live_started = min(
             read_lines(f"{run['record']}.jsonl")[0]["started_at"] for run in runs
         )
@@ -288,6 +324,7 @@ class Campaign:
         self.probe()
         with self.open_network(self.rate) as net:
             self.calibrate(net)
+            self.size_live()
             self.predict()
             self.live(net)
         result = {
@@ -299,6 +336,7 @@ class Campaign:
             "calibration_policy": self.policy,
             "steps": self.live_steps,
             "passes": self.passes,
+            "other_load": self.other_load,
             "predictions_written": stamp(self.predictions_written),
             "live_started": self.live_started,
             **results.cells(self.validate(), self.naive_ms(), self.configuration.caps_mib),

@@ -82,6 +82,17 @@ def test_live_runs_fit_their_time():
     assert campaign.size_live(100, 0.1, runs=7, passes=8) == (16, 8)
 
 
+def test_steps_are_scaled_by_their_largest_batches():
+    rows = [row(0, 0, 8, 10), row(0, 1, 8, 20), row(1, 0, 8, 30), row(1, 1, 8, 30)]
+    assert campaign.mean_tokens(rows) == (160 + 240) / 2
+    assert close(campaign.mean_step_s(recorded(3, 0.0)), naive.step_ms(recorded(3, 0.0)) / 1e3)
+
+
+def test_load_of_others_is_what_the_ranks_did_not_use():
+    assert close(campaign.other_load((100, 10, 5), (130, 35, 15)), 0.5)
+    assert campaign.other_load((100, 10, 5), (110, 21, 15)) == 0
+
+
 def test_namespaces_are_joined_limited_and_removed():
     net = network.Network(2, 2.5e8, name="test")
     commands = [" ".join(command) for command in net.commands()]
@@ -164,6 +175,7 @@ def result(cells, caps_mib=()):
         "calibration_policy": "a",
         "steps": 48,
         "passes": 4,
+        "other_load": 0.25,
         "predictions_written": "2026-01-01T10:00:00Z",
         "live_started": "2026-01-01T10:00:03Z",
         **cells,
@@ -184,6 +196,7 @@ def test_the_report_of_policies():
     assert "| a | 10.10 | 9.10-11.10 | 10.00 | +1.0 % | 4.0 % | -10.0 % | 1.0 % | yes |" in text
     assert "| b | 12.00 | 11.00-13.00 | 15.00 | -20.0 % | 4.0 % | +20.0 % | 1.0 % | no |" in text
     assert "| all | 2 | 10.5 % | -20.0 % | 15.0 % | 1 of 2 | 1 of 2 |" in text
+    assert "other work kept 0.25 processors busy" in text
     assert "links of 500 Mbit/s" in text and "take 20 % of a step" in text
     assert "Kendall tau of the useful tokens/s 0.50; recommended policy a, truly best b" in text
     assert "- gone: limited links: needs root\n" in text and "more" not in text.split("- gone")[1]
@@ -219,7 +232,7 @@ def test_every_configuration_has_its_scenario():
     for configuration in CONFIGURATIONS:
         policies = results.scenario_policies(configuration.path)
         assert len(policies) >= 6 or configuration.caps_mib, configuration.name
-    assert {c.share for c in CONFIGURATIONS} == {None, 0.2, 0.6}
+    assert {c.share for c in CONFIGURATIONS} == {None, 0.2, 0.4, 0.6}
 
 
 if __name__ == "__main__":

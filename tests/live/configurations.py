@@ -31,12 +31,12 @@ class Configuration:
 CONFIGURATIONS = (
     Configuration("token_skew_2ranks", "token_skew_2ranks", 90),
     Configuration("token_skew_4ranks", "token_skew_4ranks", 130),
-    Configuration("distilbert_small", "distilbert_small", 170),
-    Configuration("distilbert_tiny_net20", "distilbert_tiny", 130, share=0.2),
-    Configuration("distilbert_tiny_net60", "distilbert_tiny", 140, share=0.6),
-    Configuration("distilbert_tiny_4ranks_net20", "distilbert_tiny_4ranks", 160, share=0.2),
+    Configuration("distilbert_tiny", "distilbert_tiny", 110),
+    Configuration("distilbert_tiny_net60", "distilbert_tiny", 150, share=0.6),
+    Configuration("distilbert_tiny_4ranks_net60", "distilbert_tiny_4ranks", 160, share=0.6),
+    Configuration("distilbert_small_net20", "distilbert_small", 170, share=0.2),
     Configuration("gpt2_small", "gpt2_small", 150),
-    Configuration("gpt2_small_net60", "gpt2_small", 170, share=0.6),
-    Configuration("bucket_caps_net20", "bucket_caps", 170, share=0.2, caps_mib=CAPS_MIB),
+    Configuration("gpt2_small_net60", "gpt2_small", 160, share=0.6),
+    Configuration("bucket_caps_net40", "bucket_caps", 170, share=0.4, caps_mib=CAPS_MIB),
     Configuration("bucket_caps_net60", "bucket_caps", 180, share=0.6, caps_mib=CAPS_MIB),
 )

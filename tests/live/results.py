@@ -131,7 +131,7 @@ def setting(result):
         f"{result['gradient_bytes'] / 1e6:.1f} MB of gradients, {links}. Calibrated by a training "
         f"of `{result['calibration_policy']}`; {result['steps']} steps, {result['passes']} passes. "
         f"Predictions on disk {result['predictions_written']}, live run began "
-        f"{result['live_started']}."
+        f"{result['live_started']}; other work kept {result['other_load']:.2f} processors busy."
     )
 
 
@@ -211,11 +211,12 @@ def machine():
 
 INTRODUCTION = """# PyTorch DDP, live against predicted
 
-Written by `tests/live/campaign`. Real PyTorch training over gloo, one thread a rank. For each
-table: a probe, a training of one policy that the profile is made of (`stepcal import run-record`) beside a
-sweep of all-reduces (`calibrate/torch/all_reduce.py`), the predictions, and only then the live
-training: all policies or bucket sizes by turns in blocks of 4 steps. A step is from the last rank's
-start to the last rank's end. Links are limited by `tc` between network namespaces, one a rank.
+Written by `tests/live/campaign`. Real PyTorch training over gloo, one thread a rank. For each table
+come first a probe, a training of one policy and a sweep of all-reduces
+(`calibrate/torch/all_reduce.py`), which `stepcal import run-record` makes the profile of, and the
+predictions; only then the live training: all policies or bucket sizes by turns in blocks of 4
+steps. A step is from the last rank's start to the last rank's end. Links are limited by `tc`
+between network namespaces, one a rank.
 
 `three-term fit`: error of a + b tokens + c tokens x length of the rank with most to do, by least
 squares on the same calibration. `repeatability`: how much the same steps differ from pass to pass;

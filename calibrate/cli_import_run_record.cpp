@@ -10,6 +10,7 @@
 #include "calibrate/cli_options.h"
 #include "calibrate/import/recorded_run.h"
 #include "costmodel/input_error.h"
+#include "costmodel/shell_word.h"
 
 namespace stepsim {
 namespace {

@@ -103,16 +103,14 @@ void add_all_reduces(const RecordedRun& run, std::vector<CollectiveSample>& samp
     double before = -std::numeric_limits<double>::infinity();  // End of the bucket before.
     for (std::size_t b = 0; b < rows.front()->buckets.size(); ++b) {
       double launch = -std::numeric_limits<double>::infinity();
-      double first_end = std::numeric_limits<double>::infinity();
       double last_end = launch;
       for (const StepRecord* row : rows) {
         launch = std::max(launch, row->start_ms + row->buckets[b].launch_ms);
-        first_end = std::min(first_end, row->start_ms + row->buckets[b].end_ms);
         last_end = std::max(last_end, row->start_ms + row->buckets[b].end_ms);
       }
       const bool queued = launch < before;
       before = std::max(before, last_end);
-      if (queued || first_end <= launch) {
+      if (queued || last_end <= launch) {
         continue;
       }
       const std::int64_t bytes = rows.front()->buckets[b].bytes;
@@ -124,7 +122,7 @@ void add_all_reduces(const RecordedRun& run, std::vector<CollectiveSample>& samp
         sample->ranks = run.record.world_size;
         sample->bytes = bytes;
       }
-      sample->all_seconds.push_back((first_end - launch) * kMilli);
+      sample->all_seconds.push_back((last_end - launch) * kMilli);
     }
   }
 }

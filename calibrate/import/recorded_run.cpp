@@ -12,6 +12,7 @@
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded_buckets.h"
 #include "calibrate/statistics.h"
+#include "costmodel/collective_table.h"
 #include "costmodel/input_error.h"
 
 namespace stepsim {
@@ -70,17 +71,33 @@ void require_alike(std::span<const RecordedRun> runs) {
   }
 }
 
-/// Wall over processor time of the forwards: what the machine does beside the thread.
-double wall_over_processor(const RunRecord& record) {
+/// Sums of what is known by wall and by processor time.
+struct WallOverProcessor {
   double wall = 0;
   double processor = 0;
-  for (const StepRecord& step : record.steps) {
-    if (step.step >= record.warmup_steps && step.forward_cpu_ms > 0) {
-      wall += step.forward_ms;
-      processor += step.forward_cpu_ms;
+
+  [[nodiscard]] double ratio() const { return processor > 0 ? wall / processor : 1; }
+};
+
+/// What the machine does beside the training thread: forwards, or backwards beside all-reduces
+/// (where the buckets tell the wait apart), whichever is slowed more.
+double wall_over_processor(std::span<const RecordedRun> runs) {
+  WallOverProcessor forward;
+  WallOverProcessor backward;
+  for (const RecordedRun& run : runs) {
+    for (const StepRecord& step : run.record.steps) {
+      if (step.step < run.record.warmup_steps || !(step.forward_cpu_ms > 0)) {
+        continue;
+      }
+      forward.wall += step.forward_ms;
+      forward.processor += step.forward_cpu_ms;
+      if (!step.buckets.empty()) {
+        backward.wall += step.backward_ms;
+        backward.processor += step.backward_cpu_ms;
+      }
     }
   }
-  return processor > 0 ? wall / processor : 1;
+  return std::max(forward.ratio(), backward.ratio());
 }
 
 /// Seconds of a step's backward without waiting, or nothing when they cannot be told.
@@ -106,9 +123,8 @@ struct Observations {
   int steps = 0;
 };
 
-void add_run(const RecordedRun& run, Observations& all) {
+void add_run(const RecordedRun& run, double ratio, Observations& all) {
   const auto batches = planned(run.plan);
-  const double ratio = wall_over_processor(run.record);
   const int first = all.steps;
   for (const StepRecord& row : run.record.steps) {
     const auto found = batches.find({row.step, row.rank});
@@ -258,6 +274,24 @@ void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings
   }
 }
 
+/// Multiplies a table by what the recorded calls took over what it says of them.
+void scale(CollectiveCost& table, const std::vector<CollectiveSample>& recorded) {
+  double measured = 0;
+  double alone = 0;
+  for (const CollectiveSample& sample : recorded) {
+    const auto calls = static_cast<double>(sample.repetitions);
+    measured += calls * sample.seconds;
+    alone += calls * table_cost(table, Bytes(sample.bytes), 1e9, "").seconds;
+  }
+  const double factor = alone > 0 ? measured / alone : 1;
+  for (auto& [bytes, seconds] : table.knots) {
+    seconds *= factor;
+  }
+  if (table.tail_seconds_per_byte) {
+    *table.tail_seconds_per_byte *= factor;
+  }
+}
+
 }  // namespace
 
 RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
@@ -276,11 +310,12 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
   const bool any_plain = std::any_of(runs.begin(), runs.end(), plain);
   const bool any_buckets = std::any_of(
       runs.begin(), runs.end(), [](const RecordedRun& run) { return has_buckets(run.record); });
+  const double ratio = wall_over_processor(runs);
   Observations all;
   for (const RecordedRun& run : runs) {
     add_all_reduces(run, costs.all_reduces);
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
-      add_run(run, all);
+      add_run(run, ratio, all);
     }
   }
   finish_all_reduces(costs.all_reduces);
@@ -323,13 +358,15 @@ Profile recorded_profile(const RecordedCosts& costs,
   profile.noise.drift = costs.noise.drift;
   profile.noise.step_quantiles = costs.noise.step_quantiles;
   for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
-    const bool known = std::any_of(
+    const auto known = std::find_if(
         profile.collectives.begin(), profile.collectives.end(), [&](const CollectiveCost& cost) {
           return cost.kind == fit.cost.kind && cost.ranks == fit.cost.ranks &&
                  cost.nodes == fit.cost.nodes;
         });
-    if (!known) {
+    if (known == profile.collectives.end()) {
       profile.collectives.push_back(std::move(fit.cost));
+    } else {
+      scale(*known, costs.all_reduces);
     }
   }
   return profile;

@@ -36,9 +36,10 @@ struct RecordedCosts {
 ///
 /// A backward's wall time holds the wait for other ranks' gradients. It is told from that by the
 /// bucket launches where they were recorded, else by the thread's processor time (scaled by wall
-/// over processor time of the forward), else there is one rank only. Runs without buckets are
-/// preferred for the passes, since recording buckets costs time. An all-reduce took from its last
-/// launch over ranks to its first end; those that queued behind the one before are left out.
+/// over processor time of the forward, or of backwards with recorded buckets), else there is one
+/// rank only. Runs without buckets are preferred for the passes, since recording buckets costs
+/// time. An all-reduce took from its last launch to its last end over the ranks; those that queued
+/// behind the one before are left out.
 ///
 /// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
 /// than its plan; a backward that cannot be told from waiting; too few steps.

@@ -255,7 +255,8 @@ class Campaign:
         self.tool("calibrate/stepcal", "import", "nccl-tests", log, "--profile", swept)
         record = self.folder / "calibration.jsonl"
         options = ["--plan", plan, "--profile", profile, "--base", swept]
-        self.tool("calibrate/stepcal", "import", "run-record", record, *options)
+        watched_record = self.folder / "calibration_watched.jsonl"
+        self.tool("calibrate/stepcal", "import", "run-record", record, watched_record, *options)
         self.profile = profile
 
     # ---- predictions and the live run ---------------------------------------------------------

@@ -244,7 +244,7 @@ def kept_files(folder):
     return sorted(
         path
         for path in folder.iterdir()
-        if path.is_file() and path.suffix in (".json", ".jsonl", ".log")
+        if path.suffix in (".json", ".jsonl", ".log")
     )
 
 

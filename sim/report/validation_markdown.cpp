@@ -1,5 +1,6 @@
 #include "sim/report/validation_markdown.h"
 
+#include <initializer_list>
 #include <set>
 
 #include <fmt/core.h>
@@ -33,13 +34,15 @@ std::string versions_text(const VersionsJson& versions) {
   return text;
 }
 
-/// A text member of the profile's provenance; empty when it is not there.
-std::string provenance_text(const Profile& profile, const char* key) {
-  const auto& provenance = profile.provenance;
-  if (!provenance.is_object() || !provenance.contains(key) || !provenance[key].is_string()) {
-    return "";
+/// The first of these members of the profile's provenance that is there and a text; else empty.
+std::string provenance_text(const Profile& profile, std::initializer_list<const char*> paths) {
+  for (const char* path : paths) {
+    const nlohmann::ordered_json::json_pointer place(path);
+    if (profile.provenance.contains(place) && profile.provenance[place].is_string()) {
+      return profile.provenance[place].get<std::string>();
+    }
   }
-  return provenance[key].get<std::string>();
+  return "";
 }
 
 /// "- **what**: text", or nothing for an empty text.
@@ -48,15 +51,13 @@ std::string entry(const char* what, const std::string& text) {
 }
 
 std::string profile_entries(const Profile& profile, const std::string& path) {
-  const auto either = [&](const char* key, const char* older) {
-    const std::string text = provenance_text(profile, key);
-    return text.empty() ? provenance_text(profile, older) : text;
-  };
   const bool versions = profile.provenance.is_object() && profile.provenance.contains("versions");
   return entry("profile", path.empty() ? profile.name : profile.name + " (" + path + ")") +
          entry("profile's device", profile.device) +
-         entry("profile made", either("started_at", "fitted_at")) +
-         entry("profile's command", either("command", "fit_command")) +
+         entry("profile made",
+               provenance_text(profile, {"/started_at", "/recorded/date", "/fitted_at"})) +
+         entry("profile's command",
+               provenance_text(profile, {"/command", "/recorded/command", "/fit_command"})) +
          entry("profile's versions", versions ? versions_text(profile.provenance["versions"]) : "");
 }
 

@@ -159,6 +159,9 @@ std::string validation_text(const Validation& validation,
   for (const std::string& line : advice(validation, sources, bound)) {
     text += "what to do: " + line + "\n";
   }
+  if (!validation.holds(bound)) {
+    text += "Next: " + next_command(validation, sources, bound) + "\n";
+  }
   return text;
 }
 
@@ -190,6 +193,7 @@ Json validation_json(const Validation& validation, const ValidationSources& sour
           {"holds", validation.holds(bound)},
           {"verdict", verdict(validation, sources, bound)},
           {"advice", advice(validation, sources, bound)},
+          {"next", next_command(validation, sources, bound)},
           {"warnings", validation.warnings}};
 }
 

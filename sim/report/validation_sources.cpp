@@ -29,6 +29,23 @@ PredictionTime prediction_time(const ValidationSources& sources) {
   return known ? PredictionTime::Before : PredictionTime::Unknown;
 }
 
+namespace {
+
+/// Whether the profile was fitted to this very live run (stepcal import run-record).
+bool fitted_to(const Profile& profile, const RunRecord& live) {
+  const nlohmann::ordered_json::json_pointer place("/recorded/records");
+  if (live.started_at.empty() || !profile.provenance.contains(place)) {
+    return false;
+  }
+  const auto& runs = profile.provenance[place];
+  return std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
+    return run.is_object() && run.contains("policy") && run["policy"] == live.policy &&
+           run.contains("started_at") && run["started_at"] == live.started_at;
+  });
+}
+
+}  // namespace
+
 std::vector<std::string> source_warnings(const ValidationSources& sources) {
   std::vector<std::string> warnings;
   if (prediction_time(sources) == PredictionTime::After) {
@@ -53,6 +70,12 @@ std::vector<std::string> source_warnings(const ValidationSources& sources) {
   for (const LiveFile& file : sources.live) {
     devices.insert(printable(file.header.device));
     emulated = emulated || file.header.backend == "emulated";
+    if (fitted_to(sources.profile, file.header)) {
+      warnings.push_back(
+          fmt::format("{}: the profile was fitted to this very run, so that its "
+                      "error is of the fit and not of a prediction",
+                      printable(file.path)));
+    }
   }
   if (devices.size() > 1) {
     warnings.push_back(

@@ -35,7 +35,7 @@ enum class PredictionTime { Before, After, Now, Unknown };
 [[nodiscard]] PredictionTime prediction_time(const ValidationSources& sources);
 
 /// What the sources themselves make doubtful: a prediction made after a live run or with another
-/// profile, live runs on other devices, emulated ones.
+/// profile, live runs that the profile was fitted to, on other devices, or emulated.
 [[nodiscard]] std::vector<std::string> source_warnings(const ValidationSources& sources);
 
 }  // namespace stepsim

@@ -155,7 +155,22 @@ std::string path_word(const std::string& path) {
   return shell_word(printable(path, std::string::npos));
 }
 
+bool is_recorded(const Profile& profile) {
+  return profile.provenance.is_object() && profile.provenance.contains("recorded");
+}
+
+/// The live runs are trainings of PyTorch, which the user runs.
+bool is_training(const ValidationSources& sources) {
+  return std::any_of(sources.live.begin(), sources.live.end(), [](const LiveFile& file) {
+    return file.header.versions.is_object() && file.header.versions.contains("torch");
+  });
+}
+
 std::string calibrate_command(const ValidationSources& sources) {
+  if (is_recorded(sources.profile)) {
+    return "stepcal import run-record run.jsonl --plan plan.jsonl --profile " +
+           path_word(sources.profile_path);
+  }
   return fmt::format(
       "stepcal calibrate --device {} --plan plans/*.jsonl --samples samples.jsonl "
       "--out {}",
@@ -277,6 +292,9 @@ std::string next_command(const Validation& validation,
     return "stepcal check --profile " + path_word(sources.profile_path);
   }
   if (const PolicyValidation* policy = first_undecided(validation, bound)) {
+    if (is_training(sources)) {
+      return "stepsim plan " + path_word(sources.scenario.path) + " --out-dir plans";
+    }
     return fmt::format("stepcal live plans/*.jsonl{} --repeat {} --out-dir live",
                        sources.profile.backend == "cuda" ? " --device cuda" : "",
                        enough_passes(*policy, bound));

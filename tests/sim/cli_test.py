@@ -441,6 +441,7 @@ def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file,
     assert "does not hold (bound 10.0 %" in verdict and ": bucketing -" in verdict, verdict
     assert "mostly backward (-" in verdict, verdict
     assert "what to do: bucketing: backward is predicted too short: recalibrate" in text, text
+    assert text.splitlines()[-1].startswith("Next: stepcal calibrate --device cpu --plan "), text
     assert "warning: no live run of uniform, variable_fixed, token_budget" in text, text
     assert "the prediction holds (bound 60.0 %" in run(*options, "--bound", "60").stdout
 

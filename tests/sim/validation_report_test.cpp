@@ -101,6 +101,31 @@ TEST_CASE("other profiles, devices and emulated runs are said") {
   CHECK(warnings[2].find("EMULATED") == 0);
 }
 
+TEST_CASE("an error on the run that the profile was fitted to is no prediction's") {
+  ValidationSources from = sources();
+  from.profile.provenance["recorded"]["records"] = {
+      {{"policy", "fixed"}, {"started_at", "2026-11-20T00:00:00Z"}}, "damaged"};
+  CHECK(source_warnings(from).empty());
+  from.live[0].header.started_at = "2026-11-20T00:00:00Z";
+  from.predictions_path = "";
+  REQUIRE(source_warnings(from).size() == 1);
+  CHECK(source_warnings(from)[0] ==
+        "live.jsonl: the profile was fitted to this very run, so that its error is of the fit and "
+        "not of a prediction");
+  from.profile.provenance = {{"recorded", 3}};
+  CHECK(source_warnings(from).empty());
+}
+
+TEST_CASE("recorded trainings are recorded again, not run by stepcal") {
+  ValidationSources from = sources();
+  from.live[0].header.versions = {{"torch", "2.5"}};
+  from.profile.provenance = {{"recorded", 3}};
+  CHECK(next_command(one_policy(11.2, 10, 0.04), from, 0.1) ==
+        "stepsim plan x.toml --out-dir plans");
+  CHECK(next_command(one_policy(12, 10, 0.01), from, 0.1) ==
+        "stepcal import run-record run.jsonl --plan plan.jsonl --profile p.json");
+}
+
 TEST_CASE("a prediction that does not hold names the policy, the part and what to do") {
   const Validation off = one_policy(12, 10, 0.01);
   CHECK_FALSE(off.holds(0.1));

@@ -358,6 +358,7 @@ def parse_arguments():
     parser.add_argument("--work", default=str(ROOT / "build" / "live"), help="everything else")
     parser.add_argument("--build", default=str(ROOT / "build"), help="meson's build folder")
     parser.add_argument("--passes", type=int, help="of the live training; default: 4 to 12")
+    parser.add_argument("--report", action="store_true", help="only write what --work holds")
     parser.add_argument("--quick", action="store_true", help="a third of the time")
     return parser.parse_args()
 
@@ -390,6 +391,16 @@ def run_all(options):
     return left_out
 
 
+def with_drift(folder):
+    """A result, and how much longer the calibration's own steps took in the live run."""
+    result = read_json(folder / "result.json")
+    case = f"cap{DEFAULT_CAP_MIB}" if result["caps_mib"] else "all"
+    live = folder / f"live_{case}_{result['calibration_policy']}.jsonl"
+    header, before = read_lines(folder / "calibration.jsonl")
+    drift = naive.drift(before, read_lines(live)[1], header["warmup_steps"])
+    return {**result, "drift": drift}
+
+
 def stop_at_signal(*_):
     raise KeyboardInterrupt
 
@@ -399,12 +410,12 @@ def main():
     signal.signal(signal.SIGTERM, stop_at_signal)
     os.chdir(ROOT)
     try:
-        left_out = run_all(options)
+        left_out = {} if options.report else run_all(options)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 3
     out, work = pathlib.Path(options.out), pathlib.Path(options.work)
-    found = [read_json(path) for path in sorted(work.glob("*/result.json"))]
+    found = [with_drift(path.parent) for path in sorted(work.glob("*/result.json"))]
     if not found:
         print("campaign: error: nothing ran", file=sys.stderr)
         return 3

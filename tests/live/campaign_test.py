@@ -56,6 +56,17 @@ def test_a_fit_of_one_shape_is_a_constant_and_repeats_count_apart():
     assert close(naive.predict_ms(coefficients, rows, warmup_steps=0), 31, 1e-6), coefficients
 
 
+def test_drift_is_of_the_steps_that_both_trainings_ran():
+    def steps(times):
+        return [row(step, 0, 1, 1, start_ms=0.0, step_ms=ms) for step, ms in times.items()]
+
+    before = steps({0: 99.0, 1: 10.0, 2: 20.0, 3: 70.0})
+    after = steps({0: 1.0, 1: 11.0, 2: 24.0}) + steps({0: 1.0, 1: 13.0, 2: 24.0})
+    for number, line in enumerate(after):
+        line["repeat"] = number // 3
+    assert close(naive.drift(before, after, warmup_steps=1), 36 / 30 - 1)
+
+
 def test_the_widest_plan_calibrates():
     header = {"warmup_steps": 1}
     plans = {
@@ -176,6 +187,7 @@ def result(cells, caps_mib=()):
         "steps": 48,
         "passes": 4,
         "other_load": 0.25,
+        "drift": 0.05,
         "predictions_written": "2026-01-01T10:00:00Z",
         "live_started": "2026-01-01T10:00:03Z",
         **cells,
@@ -195,8 +207,9 @@ def test_the_report_of_policies():
     text = report([result(cells)], {"gone": "limited links: needs root\nmore"})
     assert "| a | 10.10 | 9.10-11.10 | 10.00 | +1.0 % | 4.0 % | -10.0 % | 1.0 % | yes |" in text
     assert "| b | 12.00 | 11.00-13.00 | 15.00 | -20.0 % | 4.0 % | +20.0 % | 1.0 % | no |" in text
-    assert "| all | 2 | 10.5 % | -20.0 % | 15.0 % | 1 of 2 | 1 of 2 |" in text
+    assert "| all | 2 | 10.5 % | -20.0 % | 11.0 % | 15.0 % | 1 of 2 | 1 of 2 |" in text
     assert "other work kept 0.25 processors busy" in text
+    assert "own steps took 1.050 times as long" in text
     assert "links of 500 Mbit/s" in text and "take 20 % of a step" in text
     assert "Kendall tau of the useful tokens/s 0.50; recommended policy a, truly best b" in text
     assert "- gone: limited links: needs root\n" in text and "more" not in text.split("- gone")[1]

@@ -28,6 +28,22 @@ def step_ms(rows):
     )
 
 
+def mean_ms_by_step(rows, warmup_steps):
+    """{step: its mean over the repeats}, steady steps only."""
+    times = collections.defaultdict(list)
+    for (_, step), ranks in by_step(rows).items():
+        if step >= warmup_steps:
+            times[step].append(step_ms(ranks))
+    return {step: sum(each) / len(each) for step, each in times.items()}
+
+
+def drift(before, after, warmup_steps):
+    """How much longer the same steps of one policy took in the second of two trainings."""
+    first, second = (mean_ms_by_step(rows, warmup_steps) for rows in (before, after))
+    common = first.keys() & second.keys()
+    return sum(second[step] for step in common) / sum(first[step] for step in common) - 1
+
+
 def solve(matrix, right):
     """Of a small symmetric system, by elimination; 0 for a term that is not determined."""
     size = len(right)

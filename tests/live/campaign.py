@@ -29,8 +29,8 @@ TRAIN = ROOT / "tests" / "live" / "train.py"
 ALL_REDUCE = ROOT / "calibrate" / "torch" / "all_reduce.py"
 BLOCK = 4
 PROBE_STEPS = 8
-WATCHED_STEPS = 16
-CALIBRATION_PASSES = 2
+CALIBRATION_PASSES = range(2, 9)  # At least, at most; more where steps are short,
+CALIBRATION_S = 15  # because a machine is not the same from one second to the next.
 START_S = 5  # To start a training and to end it.
 STEPS = range(12, 49, BLOCK)
 MOST_PASSES = 12
@@ -218,13 +218,17 @@ class Campaign:
         return self.seconds - (time.monotonic() - self.started)
 
     def size_calibration(self, step_s):
-        """At most a third of the time, the sweep of all-reduces included."""
-        each_s = step_s * (CALIBRATION_PASSES + WATCHED_STEPS / STEPS[-1])
-        self.calibration_steps, _ = size_live(self.left() / 3 - SWEEP_S, each_s, 1, 1)
+        """At most a third of the time, the sweep of all-reduces included; each step is run with and
+        without bucket times."""
+        fewest, most = CALIBRATION_PASSES[0], CALIBRATION_PASSES[-1]
+        seconds = self.left() / 3 - SWEEP_S
+        self.calibration_steps, _ = size_live(seconds, 2 * step_s, 1, fewest)
+        pass_s = 2 * step_s * self.calibration_steps
+        self.calibration_passes = max(fewest, min(most, round(CALIBRATION_S / pass_s)))
         rate = f", links of {self.rate / 1e6:.0f} Mbit/s" if self.rate else ""
         self.say(
             f"step about {step_s * 1e3:.0f} ms{rate}; calibration by "
-            f"{self.calibration_steps} steps of {self.policy}"
+            f"{self.calibration_steps} steps of {self.policy} x {self.calibration_passes} passes"
         )
 
     def size_live(self):
@@ -246,11 +250,11 @@ class Campaign:
         ranks.run(net, ALL_REDUCE, arguments, self.folder / "all_reduce.out", LIMIT_S)
         self.say(f"calibration: training of {self.policy}")
         plan = self.cut_plan(self.calibration_steps, "calibration.jsonl")
-        watched = self.cut_plan(min(WATCHED_STEPS, self.calibration_steps), "watched.jsonl")
-        run = self.run_of(self.policy, plan, "calibration")
-        self.train(net, "calibration", [run], CALIBRATION_PASSES)
-        watched_run = self.run_of(self.policy, watched, "calibration_watched", watch=True)
-        self.train(net, "watched", [watched_run], 1)
+        runs = [
+            self.run_of(self.policy, plan, "calibration"),
+            self.run_of(self.policy, plan, "calibration_watched", watch=True),
+        ]
+        self.train(net, "calibration_training", runs, self.calibration_passes)
         swept, profile = self.folder / "all_reduce.json", self.folder / "profile.json"
         self.tool("calibrate/stepcal", "import", "nccl-tests", log, "--profile", swept)
         record = self.folder / "calibration.jsonl"

@@ -25,8 +25,8 @@ struct PassObservation {
 /// Fits `features` with coefficients that are not negative to the relative residuals.
 ///
 /// The cost is the mean of fits to resampled steps (blocks of four in a row), each of which may use
-/// a random half of the features that the recorded batches can hardly tell apart: constant or
-/// samples, and the places of the bends. Those fits stay in `draws`. `errors.random`: mean |error|
+/// some of the features that the recorded batches can hardly tell apart: a random half of the
+/// bends, and rather a constant than samples. Those fits stay in `draws`. `errors.random`: mean |error|
 /// of single observations, every fifth step held out in turn. `errors.block`: mean over fifths of
 /// the sizes, each held out in turn, of |error| of its total.
 ///

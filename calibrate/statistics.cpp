@@ -1,21 +1,11 @@
 #include "calibrate/statistics.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 
 namespace stepsim {
-
-double quantile(std::vector<double> values, double q) {
-  assert(!values.empty());
-  std::sort(values.begin(), values.end());
-  const double place = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
-}
 
 double median(std::vector<double> values) {
   return quantile(std::move(values), 0.5);

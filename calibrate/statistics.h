@@ -2,10 +2,11 @@
 
 #include <vector>
 
+#include "costmodel/quantile.h"
+
 namespace stepsim {
 
-/// Value below which the fraction `q` of the values lies, linear between neighbours. Not empty.
-[[nodiscard]] double quantile(std::vector<double> values, double q);
+/// Not empty.
 [[nodiscard]] double median(std::vector<double> values);
 
 /// Mean without the largest values, the fraction `left_out` of them (rounded down). Not empty.

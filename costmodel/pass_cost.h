@@ -38,6 +38,7 @@ struct RecordedModel {
   double optimizer_seconds = 0;
   /// What a byte weighs against a floating-point operation when a pass is shared out to its ops.
   double operations_per_byte = 8;
+  bool whole_steps = false;  ///< The passes are shares of whole steps and hold their all-reduces.
 
   bool operator==(const RecordedModel&) const = default;
 };

@@ -26,14 +26,32 @@ Json pass_json(const PassCost& cost) {
   return json;
 }
 
-void check_coefficients(JsonReader& reader,
-                        std::string_view key,
-                        const std::vector<double>& coefficients,
-                        std::size_t features) {
-  if (coefficients.size() != features ||
-      std::any_of(coefficients.begin(), coefficients.end(), [](double c) { return c < 0; })) {
-    reader.fail(key, fmt::format("expected {} numbers, none negative", features));
+bool are_coefficients(const std::vector<double>& numbers, std::size_t features) {
+  return numbers.size() == features &&
+         std::all_of(numbers.begin(), numbers.end(), [](double c) { return c >= 0; });
+}
+
+std::string expected_coefficients(std::size_t features) {
+  return fmt::format("expected {} numbers, none negative", features);
+}
+
+/// [draw][feature]
+std::vector<std::vector<double>> read_draws(JsonReader& reader, std::size_t features) {
+  const Json& draws = reader.get("draws_s");
+  if (!draws.is_array()) {
+    reader.fail("draws_s", "expected an array of draws");
   }
+  std::vector<std::vector<double>> result;
+  for (const Json& draw : draws) {
+    const bool numbers =
+        draw.is_array() &&
+        std::all_of(draw.begin(), draw.end(), [](const Json& c) { return c.is_number(); });
+    if (!numbers || !are_coefficients(draw.get<std::vector<double>>(), features)) {
+      reader.fail("draws_s", result.size(), expected_coefficients(features));
+    }
+    result.push_back(draw.get<std::vector<double>>());
+  }
+  return result;
 }
 
 std::pair<double, double> read_range(JsonReader& reader, std::string_view key) {
@@ -55,21 +73,11 @@ PassCost read_pass(JsonReader reader) {
     }
   }
   cost.coefficients = reader.numbers("coefficients_s");
-  check_coefficients(reader, "coefficients_s", cost.coefficients, cost.features.size());
-  const Json& draws = reader.get("draws_s");
-  if (!draws.is_array()) {
-    reader.fail("draws_s", "expected an array of draws");
+  const std::size_t features = cost.features.size();
+  if (!are_coefficients(cost.coefficients, features)) {
+    reader.fail("coefficients_s", expected_coefficients(features));
   }
-  for (const Json& draw : draws) {
-    const bool numbers =
-        draw.is_array() &&
-        std::all_of(draw.begin(), draw.end(), [](const Json& c) { return c.is_number(); });
-    if (!numbers) {
-      reader.fail("draws_s", cost.draws.size(), "expected an array of numbers");
-    }
-    cost.draws.push_back(draw.get<std::vector<double>>());
-    check_coefficients(reader, "draws_s", cost.draws.back(), cost.features.size());
-  }
+  cost.draws = read_draws(reader, features);
   cost.tokens = read_range(reader, "tokens_range");
   cost.length = read_range(reader, "length_range");
   cost.samples = reader.integer_in("samples", 0, std::numeric_limits<int>::max());
@@ -88,12 +96,16 @@ double not_negative(JsonReader& reader, std::string_view key) {
 }  // namespace
 
 Json recorded_json(const RecordedModel& recorded) {
-  return {{"model", to_json(recorded.model)},
-          {"optimizer_s", finite(recorded.optimizer_seconds)},
-          {"operations_per_byte", finite(recorded.operations_per_byte)},
-          {"data", pass_json(recorded.data)},
-          {"forward", pass_json(recorded.forward)},
-          {"backward", pass_json(recorded.backward)}};
+  Json json = {{"model", to_json(recorded.model)},
+               {"optimizer_s", finite(recorded.optimizer_seconds)},
+               {"operations_per_byte", finite(recorded.operations_per_byte)}};
+  if (recorded.whole_steps) {
+    json["whole_steps"] = true;
+  }
+  json["data"] = pass_json(recorded.data);
+  json["forward"] = pass_json(recorded.forward);
+  json["backward"] = pass_json(recorded.backward);
+  return json;
 }
 
 RecordedModel read_recorded(JsonReader reader) {
@@ -102,6 +114,7 @@ RecordedModel read_recorded(JsonReader reader) {
   recorded.model = transformer_from_json(model);
   recorded.optimizer_seconds = not_negative(reader, "optimizer_s");
   recorded.operations_per_byte = not_negative(reader, "operations_per_byte");
+  recorded.whole_steps = reader.has("whole_steps") && reader.boolean("whole_steps");
   recorded.data = read_pass(reader.object("data"));
   recorded.forward = read_pass(reader.object("forward"));
   recorded.backward = read_pass(reader.object("backward"));

@@ -5,12 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/quantile.h"
 #include "sim/prediction.h"
 
 namespace stepsim {
 
-/// The quantile q in [0, 1] with linear interpolation between order statistics; 0 when empty.
-[[nodiscard]] double quantile(std::vector<double> values, double q);
 [[nodiscard]] double mean(std::span<const double> values);
 /// Population standard deviation (ddof = 0).
 [[nodiscard]] double population_std(std::span<const double> values);

@@ -311,6 +311,11 @@ void add_warnings(const Run& run, Prediction& prediction) {
     add_varlen_warning(run, prediction);
   }
   add_interference_note(run, prediction);
+  if (prices_recorded_model(run.scenario(), run.profile()) && run.profile().recorded->whole_steps) {
+    prediction.warnings.emplace_back(
+        "the profile was fitted to whole steps: all-reduces are inside its passes, so bucket caps "
+        "and networks make no difference here");
+  }
   if (!prediction.out_of_memory.empty()) {
     prediction.warnings.push_back("out of memory: " + prediction.out_of_memory);
   }

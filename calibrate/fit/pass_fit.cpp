@@ -18,6 +18,7 @@ namespace {
 constexpr int kDraws = 40;
 constexpr int kBlock = 4;
 constexpr std::size_t kFewest = 10;
+constexpr double kTellsApart = 1.25;  ///< Times the squared residuals of all features.
 
 using Rows = std::vector<std::vector<double>>;
 using Places = std::vector<std::size_t>;  ///< Indices of observations.
@@ -64,8 +65,9 @@ std::vector<double> fit(const Table& table, const Places& places, const std::vec
 std::vector<bool> drawn_features(const std::vector<std::string>& features,
                                  std::mt19937_64& generator) {
   std::vector<bool> used(features.size(), true);
-  // What a batch costs beside its tokens is mostly one launch an op, whatever the batch holds; where
-  // all batches have as many samples, one draw in eight still takes it as a cost of each sample.
+  // What a batch costs beside its tokens is mostly one launch an op, whatever the batch holds;
+  // where all batches have as many samples, one draw in eight still takes it as a cost of each
+  // sample.
   const auto share = generator() % 8;
   for (std::size_t i = 0; i < features.size(); ++i) {
     const bool bend = features[i].find('>') != std::string::npos;
@@ -92,6 +94,25 @@ Places drawn_places(const std::map<int, Places>& by_block, std::mt19937_64& gene
     drawn.insert(drawn.end(), block.begin(), block.end());
   }
   return drawn;
+}
+
+/// Mean squared relative residual.
+double residual(const Table& table, const Places& places, const std::vector<double>& coefficients) {
+  double sum = 0;
+  for (const std::size_t place : places) {
+    const double error = dot(coefficients, table.rows[place]) / table.seconds[place] - 1;
+    sum += error * error;
+  }
+  return sum / static_cast<double>(places.size());
+}
+
+/// One draw's fit: with the features drawn for it, or with all where the steps tell them apart.
+std::vector<double> drawn_fit(const Table& table,
+                              const Places& places,
+                              const std::vector<bool>& used) {
+  std::vector<double> few = fit(table, places, used);
+  std::vector<double> all = fit(table, places, std::vector<bool>(used.size(), true));
+  return residual(table, places, few) > kTellsApart * residual(table, places, all) ? all : few;
 }
 
 /// Every place that `held_out` does not hold, and the fit to them.
@@ -183,6 +204,9 @@ std::vector<std::string> pass_features(std::span<const PassObservation> observat
       pairs.push_back(pass_feature("tokens*length", batch, false));
     }
   }
+  if (pairs.empty()) {
+    return features;
+  }
   for (const double decile : {0.1, 0.3, 0.5, 0.7, 0.9}) {
     const std::string bend = fmt::format("tokens*length>{:.0f}", quantile(pairs, decile));
     if (std::find(features.begin(), features.end(), bend) == features.end()) {
@@ -222,7 +246,7 @@ PassCost fit_pass(std::span<const PassObservation> observations,
   std::mt19937_64 generator(1);
   for (int draw = 0; draw < kDraws; ++draw) {
     const Places places = drawn_places(by_block, generator);
-    cost.draws.push_back(fit(table, places, drawn_features(features, generator)));
+    cost.draws.push_back(drawn_fit(table, places, drawn_features(features, generator)));
     for (std::size_t i = 0; i < features.size(); ++i) {
       cost.coefficients[i] += cost.draws.back()[i] / kDraws;
     }

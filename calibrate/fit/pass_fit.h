@@ -26,7 +26,8 @@ struct PassObservation {
 ///
 /// The cost is the mean of fits to resampled steps (blocks of four in a row), each of which may use
 /// some of the features that the recorded batches can hardly tell apart: a random half of the
-/// bends, and rather a constant than samples. Those fits stay in `draws`. `errors.random`: mean |error|
+/// bends, and rather a constant than samples; where that leaves 1.25 times the squared residuals or
+/// more it uses all. Those fits stay in `draws`. `errors.random`: mean |error|
 /// of single observations, every fifth step held out in turn. `errors.block`: mean over fifths of
 /// the sizes, each held out in turn, of |error| of its total.
 ///

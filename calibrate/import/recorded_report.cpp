@@ -32,6 +32,18 @@ std::string terms(const PassCost& cost) {
                    : text;
 }
 
+std::string noise_text(const NoiseProfile& noise) {
+  const auto& quantiles = noise.step_quantiles;
+  if (quantiles.empty()) {
+    return fmt::format("drift, with the spread of single steps: {:.1f} %\n", noise.drift * 100);
+  }
+  return fmt::format(
+      "jitter: 90 % of the steps within {:.2f} to {:.2f} of the fit; drift {:.1f} %\n",
+      quantiles.at(2),
+      quantiles.at(quantiles.size() - 3),
+      noise.drift * 100);
+}
+
 }  // namespace
 
 std::string recorded_report(const RecordedCosts& costs) {
@@ -45,9 +57,13 @@ std::string recorded_report(const RecordedCosts& costs) {
       forward.tokens.second,
       forward.length.first,
       forward.length.second);
-  for (const auto& [name, pass] : {std::pair("forward", &costs.model.forward),
-                                   std::pair("backward", &costs.model.backward),
-                                   std::pair("data", &costs.model.data)}) {
+  std::vector<std::pair<const char*, const PassCost*>> passes = {
+      {"forward", &costs.model.forward}, {"backward", &costs.model.backward}};
+  if (costs.whole) {
+    passes = {{"both", &*costs.whole}};
+  }
+  passes.emplace_back("data", &costs.model.data);
+  for (const auto& [name, pass] : passes) {
     text += fmt::format("{:<8}  {:>9}  {:>7}    {}\n",
                         name,
                         percent(pass->errors.random),
@@ -66,12 +82,7 @@ std::string recorded_report(const RecordedCosts& costs) {
                         sample.noise * 100,
                         sample.repetitions);
   }
-  const auto& quantiles = costs.noise.step_quantiles;
-  text +=
-      fmt::format("jitter: 90 % of the steps within {:.2f} to {:.2f} of the fit; drift {:.1f} %\n",
-                  quantiles.at(1),
-                  quantiles.at(quantiles.size() - 2),
-                  costs.noise.drift * 100);
+  text += noise_text(costs.noise);
   for (const std::string& note : costs.notes) {
     text += "note: " + note + "\n";
   }

@@ -11,6 +11,7 @@
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded_buckets.h"
+#include "calibrate/import/recorded_whole.h"
 #include "calibrate/statistics.h"
 #include "costmodel/collective_table.h"
 #include "costmodel/input_error.h"
@@ -100,6 +101,14 @@ double wall_over_processor(std::span<const RecordedRun> runs) {
   return std::max(forward.ratio(), backward.ratio());
 }
 
+/// Whether any step's backward can be told from its wait for other ranks.
+bool tells_waiting(const RunRecord& record) {
+  return record.world_size == 1 || has_buckets(record) || has_processor_times(record) ||
+         std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
+           return step.wait_ms > 0;
+         });
+}
+
 /// Seconds of a step's backward without waiting, or nothing when they cannot be told.
 std::optional<double> backward_seconds(const StepRecord& step, int ranks, double ratio) {
   if (!step.buckets.empty() || ranks == 1) {
@@ -123,7 +132,8 @@ struct Observations {
   int steps = 0;
 };
 
-void add_run(const RecordedRun& run, double ratio, Observations& all) {
+/// `ratio`: wall over processor time. `whole`: leave the wait in the backward.
+void add_run(const RecordedRun& run, double ratio, bool whole, Observations& all) {
   const auto batches = planned(run.plan);
   const int first = all.steps;
   for (const StepRecord& row : run.record.steps) {
@@ -144,7 +154,8 @@ void add_run(const RecordedRun& run, double ratio, Observations& all) {
                                            row.useful_tokens,
                                            useful));
     }
-    const auto backward = backward_seconds(row, run.record.world_size, ratio);
+    const auto backward = whole ? std::optional(row.backward_ms * kMilli)
+                                : backward_seconds(row, run.record.world_size, ratio);
     if (!backward) {
       throw InputError(place +
                        "its backward holds the wait for other ranks; record with "
@@ -162,6 +173,22 @@ void add_run(const RecordedRun& run, double ratio, Observations& all) {
     observation.seconds = std::max(row.data_ms * kMilli, 1e-9);
     all.data.push_back(observation);
     all.optimizer.push_back(row.optimizer_ms * kMilli);
+  }
+}
+
+/// Fits the passes as shares of whole steps, and leaves but the steps that were fitted in `all`.
+void fit_shares_of_steps(Observations& all, RecordedCosts& costs) {
+  for (std::size_t i = 0; i < all.forward.size(); ++i) {
+    all.forward[i].seconds += all.backward[i].seconds;
+  }
+  const WholeSteps whole = fit_whole_steps(all.forward, costs.model.model.attention);
+  costs.whole = whole.cost;
+  costs.model.forward = part_of(whole.cost, kForwardShare);
+  costs.model.backward = part_of(whole.cost, 1 - kForwardShare);
+  all.forward = all.backward = whole.chosen;
+  for (std::size_t i = 0; i < whole.chosen.size(); ++i) {
+    all.forward[i].seconds *= kForwardShare;
+    all.backward[i].seconds *= 1 - kForwardShare;
   }
 }
 
@@ -251,6 +278,29 @@ NoiseProfile fit_step_noise(const Observations& all, const std::vector<double>& 
   return noise;
 }
 
+/// Moves the spread of single steps to that of the mean of a run as long as the recorded one.
+void keep_spread_of_runs(const std::vector<double>& ratios, int steps, NoiseProfile& noise) {
+  double squares = 0;
+  for (const double ratio : ratios) {
+    squares += (ratio - 1) * (ratio - 1);
+  }
+  const double variance = squares / static_cast<double>(ratios.size() - 1);
+  noise.drift = std::sqrt(noise.drift * noise.drift + variance / std::max(steps, 1));
+  noise.step_jitter = 0;
+  noise.step_quantiles.clear();
+}
+
+void add_warnings_of_whole_steps(int ranks, std::vector<std::string>& warnings) {
+  warnings.push_back(fmt::format(
+      "fitted to whole steps, all-reduces between {} ranks inside: bucket caps, other networks and "
+      "other numbers of ranks cannot be compared with this profile; recorder.watch(ddp) tells "
+      "all-reduces apart",
+      ranks));
+  warnings.emplace_back(
+      "steps do not jitter in predictions of this profile: the spread of single steps is in the "
+      "interval of the mean, not in p95 and p99");
+}
+
 void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings) {
   const PassCost& forward = costs.model.forward;
   if (forward.tokens.first > 0.5 * forward.tokens.second) {
@@ -267,7 +317,9 @@ void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings
         forward.length.first,
         forward.length.second));
   }
-  if (costs.ranks > 1 && costs.all_reduces.empty()) {
+  if (costs.whole) {
+    add_warnings_of_whole_steps(costs.ranks, warnings);
+  } else if (costs.ranks > 1 && costs.all_reduces.empty()) {
     warnings.emplace_back(
         "no bucket times were recorded, so all-reduces come from --base; recorder.watch(ddp) "
         "records them");
@@ -292,6 +344,25 @@ void scale(CollectiveCost& table, const std::vector<CollectiveSample>& recorded)
   }
 }
 
+const char* how_told(bool whole, bool by_processor_time) {
+  if (whole) {
+    return "neither buckets nor processor times were recorded, so whole steps are fitted: the "
+           "compute of the rank with the most work, a third of it as forward";
+  }
+  return by_processor_time
+             ? "backward without waiting: processor time of the thread, scaled to wall time"
+             : "backward without waiting: up to the launch of the last bucket";
+}
+
+/// An all-reduce that takes no time, whatever its size.
+CollectiveCost free_all_reduce(int ranks) {
+  constexpr double kMostBytes = 1e15;
+  CollectiveCost cost;
+  cost.ranks = ranks;
+  cost.knots = {{1, 0}, {kMostBytes, 0}};
+  return cost;
+}
+
 }  // namespace
 
 RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
@@ -311,31 +382,40 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
   const bool any_buckets = std::any_of(
       runs.begin(), runs.end(), [](const RecordedRun& run) { return has_buckets(run.record); });
   const double ratio = wall_over_processor(runs);
+  const bool whole = std::none_of(
+      runs.begin(), runs.end(), [](const RecordedRun& run) { return tells_waiting(run.record); });
   Observations all;
   for (const RecordedRun& run : runs) {
     add_all_reduces(run, costs.all_reduces);
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
-      add_run(run, ratio, all);
+      add_run(run, ratio, whole, all);
     }
   }
   finish_all_reduces(costs.all_reduces);
   RecordedModel& model = costs.model;
   model.model = runs.front().plan.model;
+  costs.steps = static_cast<int>(all.forward.size()) / costs.ranks;
   const AttentionKind attention = model.model.attention;
-  const auto features = pass_features(all.forward, attention);
-  model.forward = fit_pass(all.forward, features, attention);
-  model.backward = fit_pass(all.backward, features, attention);
+  if (whole) {
+    fit_shares_of_steps(all, costs);
+  } else {
+    const auto features = pass_features(all.forward, attention);
+    model.forward = fit_pass(all.forward, features, attention);
+    model.backward = fit_pass(all.backward, features, attention);
+  }
+  model.whole_steps = whole;
   model.data = fit_pass(all.data, {"1", "tokens"}, attention);
   model.data.draws.clear();
   model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
   fit_shares(runs, model);
   const auto ratios = compute_ratios(all, model);
   costs.noise = fit_step_noise(all, ratios);
-  costs.steps = static_cast<int>(all.forward.size()) / costs.ranks;
+  if (whole) {
+    const Plan& plan = runs.front().plan;
+    keep_spread_of_runs(ratios, plan.steps - plan.warmup_steps, costs.noise);
+  }
   if (costs.ranks > 1) {
-    costs.notes.push_back(
-        any_plain ? "backward without waiting: processor time of the thread, scaled to wall time"
-                  : "backward without waiting: up to the launch of the last bucket");
+    costs.notes.emplace_back(how_told(whole, any_plain));
   }
   add_warnings(costs, costs.warnings);
   return costs;
@@ -357,6 +437,12 @@ Profile recorded_profile(const RecordedCosts& costs,
   profile.noise.step_jitter = costs.noise.step_jitter;
   profile.noise.drift = costs.noise.drift;
   profile.noise.step_quantiles = costs.noise.step_quantiles;
+  if (costs.whole && costs.ranks > 1) {
+    std::erase_if(profile.collectives, [&](const CollectiveCost& cost) {
+      return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;
+    });
+    profile.collectives.push_back(free_all_reduce(costs.ranks));
+  }
   for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
     const auto known = std::find_if(
         profile.collectives.begin(), profile.collectives.end(), [&](const CollectiveCost& cost) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ struct RecordedCosts {
   std::vector<CollectiveSample> all_reduces;  ///< Of buckets that were recorded; may be empty.
   int ranks = 1;
   bool on_gpu = false;
+  /// Set where the backward could not be told from waiting: forward and backward together, with
+  /// the all-reduces inside. The model's passes are shares of it.
+  std::optional<PassCost> whole;
   int steps = 0;                      ///< Steady steps that were fitted.
   std::vector<std::string> notes;     ///< How the backward was told from waiting, and the like.
   std::vector<std::string> warnings;  ///< What the fit should not be used for.
@@ -36,18 +40,21 @@ struct RecordedCosts {
 ///
 /// A backward's wall time holds the wait for other ranks' gradients. It is told from that by the
 /// bucket launches where they were recorded, else by the thread's processor time (scaled by wall
-/// over processor time of the forward, or of backwards with recorded buckets), else there is one
-/// rank only. Runs without buckets are preferred for the passes, since recording buckets costs
-/// time. An all-reduce took from its last launch to its last end over the ranks; those that queued
-/// behind the one before are left out.
+/// over processor time of the forward, or of backwards with recorded buckets), else by the recorded
+/// wait, else there is one rank only. Where no run has any of these, whole steps are fitted
+/// (fit_whole_steps()): the spread of single steps is then in the drift and not in quantiles, since
+/// it holds the slowest of the ranks. Runs without buckets are preferred for the passes, since
+/// recording buckets costs time. An all-reduce took from its last launch to its last end over the
+/// ranks; those that queued behind the one before are left out.
 ///
 /// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
-/// than its plan; a backward that cannot be told from waiting; too few steps.
+/// than its plan; a step whose backward cannot be told from waiting where that of others can; too
+/// few steps.
 [[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs);
 
 /// A profile of those costs: `base` with them in place of its own, or one of them alone.
 /// All-reduces of `base` between as many ranks stay, since a sweep of sizes tells more than a run's
-/// buckets.
+/// buckets; after a fit to whole steps, which hold them, those between as many ranks take no time.
 [[nodiscard]] Profile recorded_profile(const RecordedCosts& costs,
                                        std::span<const RecordedRun> runs,
                                        const Profile* base);

@@ -1,8 +1,9 @@
-"""Imports a log as a user would and predicts with it: stepcal import, fit, stepsim run.
+"""Imports a log or a run record as a user would and predicts with it: stepcal import, fit, stepsim.
 
 usage: import_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
 """
 
+import csv
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
 
+DATA = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
 STEPCAL = os.path.abspath(sys.argv[1])
 STEPSIM = os.path.abspath(sys.argv[2])
 BASE = str(ROOT / "scenarios" / "profiles" / "h100_8x_published.json")
@@ -211,6 +213,222 @@ def test_wrong_options_say_what_would_be_right():
         assert message in done.stderr, done.stderr
     assert "did you mean 'nccl-tests'" in run(STEPCAL, "import", "nccl-test", "x", status=2).stderr
     assert "usage: stepcal import" in run(STEPCAL, "import", "--help").stdout
+
+
+TRAINING = """
+[scenario]
+name = "recorded"
+question = "What would the other policy take?"
+steps = 42
+warmup_steps = 2
+
+[cluster]
+ranks = 2
+profile = "not_there.json"
+
+[model]
+preset = "tiny-classifier"
+
+[optimizer]
+kind = "adamw"
+
+[data]
+samples = 2048
+lengths = { log_uniform = [32, 256], outlier_probability = 0.05, seed = 3 }
+sampler = { kind = "distributed", shuffle = true, seed = 3 }
+
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 8
+
+[[policy]]
+name = "bucketed"
+kind = "bucketed"
+batch_size = 8
+
+[[policy]]
+name = "token_budget"
+kind = "token_budget"
+max_tokens = 1200
+"""
+DATA_MS, REDUCE_MS, OPTIMIZER_MS = 0.1, 0.7, 0.5
+
+
+def forward_ms(row):
+    """The made-up cost of a forward; a backward takes twice as long."""
+    tokens = len(row["lengths"]) * row["max_length"]
+    return 1 + 0.002 * tokens + 5e-6 * tokens * row["max_length"]
+
+
+def planned(folder, toml, policy):
+    """The plan's file, and its rows by step."""
+    path = folder.file(policy + ".plan.jsonl")
+    run(STEPSIM, "plan", toml, "--policy", policy, "--out", path)
+    steps = {}
+    for line in pathlib.Path(path).read_text().splitlines()[1:]:
+        row = json.loads(line)
+        row["max_length"] = row.get("max_length", max(row["lengths"]))
+        steps.setdefault(row["step"], []).append(row)
+    return path, steps
+
+
+def record(folder, policy, steps, buckets):
+    """A training of these batches by the made-up costs, with bucket times or without."""
+    header = {"format": "stepsim-run-record/1", "policy": policy, "world_size": 2}
+    header |= {"backend": "gloo", "device": "made", "warmup_steps": 2}
+    lines, start = [header], 0.0
+    for step, rows in steps.items():
+        launch = DATA_MS + 3 * max(forward_ms(row) for row in rows)
+        for row in rows:
+            forward = forward_ms(row)
+            line = {
+                "step": step,
+                "rank": row["rank"],
+                "samples": len(row["lengths"]),
+                "max_length": row["max_length"],
+                "useful_tokens": sum(row["lengths"]),
+                "padded_tokens": len(row["lengths"]) * row["max_length"],
+                "start_ms": start,
+                "data_ms": DATA_MS,
+                "forward_ms": forward,
+                "backward_ms": launch + REDUCE_MS - DATA_MS - forward,
+                "optimizer_ms": OPTIMIZER_MS,
+                "step_ms": launch + REDUCE_MS + OPTIMIZER_MS,
+            }
+            if buckets:
+                line["backward_ms"] = 2 * forward
+                line["wait_ms"] = launch + REDUCE_MS - DATA_MS - 3 * forward
+                own = DATA_MS + 3 * forward
+                end = launch + REDUCE_MS
+                line["buckets"] = [{"bytes": 1651840, "launch_ms": own, "end_ms": end}]
+            lines.append(line)
+        start += launch + REDUCE_MS + OPTIMIZER_MS
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    return folder.file(policy + ".record.jsonl", text)
+
+
+def law_ms(steps):
+    """The mean step of the steady steps by the made-up costs."""
+    times = [
+        DATA_MS + 3 * max(forward_ms(row) for row in rows) + REDUCE_MS + OPTIMIZER_MS
+        for step, rows in steps.items()
+        if step >= 2
+    ]
+    return sum(times) / len(times)
+
+
+RECORDED = "token_budget"  # Its batches tell what a sample costs from what a batch does.
+
+
+def test_one_policys_recorded_steps_predict_the_others():
+    for buckets in (True, False):
+        folder = Folder()
+        toml = folder.file("training.toml", TRAINING)
+        plan, steps = planned(folder, toml, RECORDED)
+        recorded, profile = record(folder, RECORDED, steps, buckets), folder.file("mine.json")
+        report = run(
+            STEPCAL, "import", "run-record", recorded, "--plan", plan, "--profile", profile
+        ).stdout
+        assert "40 steps of 2 ranks" in report and "next: stepsim compare" in report, report
+        assert ("whole steps are fitted" in report) is not buckets, report
+        assert ("all-reduce of 1651840 bytes: 700.0 us" in report) is buckets, report
+        text = run(STEPSIM, "compare", toml, "--profile", profile, "--json", "-").stdout
+        predictions = json.loads(text)["predictions"]
+        assert [one["policy"] for one in predictions] == ["fixed", "bucketed", "token_budget"]
+        for one in predictions:
+            expected = law_ms(planned(folder, toml, one["policy"])[1])
+            got = one["summary"]["step_time_ms"]["mean"]
+            assert abs(got / expected - 1) < 0.01, (buckets, one["policy"], got, expected)
+            inside = "bucket caps and networks make no difference" in " ".join(one["warnings"])
+            assert inside is not buckets, one["warnings"]
+        provenance = json.loads(pathlib.Path(profile).read_text())["provenance"]["recorded"]
+        assert provenance["records"][0]["policy"] == RECORDED
+
+
+def test_records_and_plans_that_do_not_fit_are_refused():
+    folder = Folder()
+    toml = folder.file("training.toml", TRAINING)
+    plan, steps = planned(folder, toml, "fixed")
+    other, _ = planned(folder, toml, "bucketed")
+    recorded, profile = record(folder, "fixed", steps, True), folder.file("mine.json")
+    text = pathlib.Path(recorded).read_text()
+    wrong = folder.file("wrong.jsonl", text.replace('"useful_tokens": ', '"useful_tokens": 1', 1))
+    damaged = folder.file("damaged.jsonl", text.replace('"rank": 0', '"rank": 7', 1))
+    few = folder.file("few.jsonl", "".join(text.splitlines(keepends=True)[:10]))
+    for arguments, message in (
+        ((), "no run record given"),
+        ((recorded, "--profile", profile), "give --plan PLAN"),
+        ((recorded, "--plan", plan), "give --plan PLAN"),
+        ((recorded, "--plan", other, "--profile", profile), "'fixed', and no --plan is of it"),
+        ((recorded, "--plan", plan, "--plan", plan, "--profile", profile), "a second plan of"),
+        ((wrong, "--plan", plan, "--profile", profile), "step 0, rank 0: the record ran 1"),
+        ((damaged, "--plan", plan, "--profile", profile), "damaged.jsonl:2: error: rank"),
+        ((few, "--plan", plan, "--profile", profile), "5 steps and ranks are too few"),
+        ((recorded, "--plan", "nowhere.jsonl", "--profile", profile), "cannot read nowhere.jsonl"),
+        ((recorded, "--plan", plan, "--profile", profile, "--bass", "x"), "--bass"),
+    ):
+        done = run(STEPCAL, "import", "run-record", *arguments, status=2)
+        assert message in done.stderr, (arguments, done.stderr)
+    assert not pathlib.Path(profile).exists()
+    run(STEPCAL, "import", "run-record", recorded, "--plan", plan, "--profile", profile)
+    bert = folder.file("bert.toml", TRAINING.replace("tiny-classifier", "bert-base"))
+    done = run(STEPSIM, "run", bert, "--profile", profile, status=2)
+    assert "was recorded from another model (tiny-classifier)" in done.stderr, done.stderr
+    usage = run(STEPCAL, "import", "run-record", "--help").stdout
+    assert "usage: stepcal import run-record" in usage
+
+
+def lab_record(folder, case, rows, steps):
+    """A case of the token-skew lab as a record of whole steps: compute is a third forward."""
+    header = {"format": "stepsim-run-record/1", "policy": case, "world_size": 4}
+    header |= {"backend": "gloo", "device": "token-skew lab", "warmup_steps": 2}
+    lines, start = [header], [0.0] * 4
+    for row in rows:
+        rank, compute = int(row["rank"]), float(row["compute_ms"])
+        batch = steps[int(row["step"])][rank]
+        line = {
+            "step": int(row["step"]),
+            "rank": rank,
+            "samples": len(batch["lengths"]),
+            "max_length": batch["max_length"],
+            "useful_tokens": sum(batch["lengths"]),
+            "padded_tokens": len(batch["lengths"]) * batch["max_length"],
+            "start_ms": start[rank],
+            "data_ms": float(row["data_ms"]),
+            "forward_ms": compute / 3,
+            "backward_ms": compute * 2 / 3,
+            "optimizer_ms": 0,
+            "step_ms": float(row["step_ms"]),
+        }
+        start[rank] += line["step_ms"]
+        lines.append(line)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    return folder.file(case + ".record.jsonl", text)
+
+
+def test_the_token_skew_labs_steps_become_a_profile():
+    measured = DATA / "seed_lab" / "measured.csv"
+    if not measured.exists():
+        raise small_runner.Skip(f"no {measured}")
+    with open(measured, encoding="utf-8") as table:
+        rows = list(csv.DictReader(table))
+    folder = Folder()
+    toml = str(ROOT / "scenarios" / "token_skew.toml")
+    arguments, live = [], []
+    for case in ("uniform", "variable_fixed"):
+        plan, steps = planned(folder, toml, case)
+        own = [row for row in rows if row["case"] == case]
+        live.append(lab_record(folder, case, own, steps))
+        arguments += [live[-1], "--plan", plan]
+    profile = folder.file("lab.json")
+    report = run(STEPCAL, "import", "run-record", *arguments, "--profile", profile).stdout
+    assert "20 steps of 4 ranks" in report and "whole steps are fitted" in report, report
+    text = run(STEPSIM, "compare", toml, "--profile", profile).stdout
+    for policy in ("uniform", "variable_fixed", "bucketing", "token_budget"):
+        assert policy in text, text
+    text = run(STEPSIM, "validate", toml, "--profile", profile, "--live", *live).stdout
+    assert "variable_fixed" in text, text
 
 
 if __name__ == "__main__":

@@ -257,8 +257,8 @@ TEST_CASE("the interference of a profile is checked") {
 
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(error_after("", "") == "");
-  CHECK(error_after("profile/1", "profile/3") ==
-        "profile.json:2: error: format: 'stepsim-profile/3' is of another version; this program "
+  CHECK(error_after("profile/1", "profile/4") ==
+        "profile.json:2: error: format: 'stepsim-profile/4' is of another version; this program "
         "reads stepsim-profile/1");
   CHECK(error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");

@@ -96,7 +96,8 @@ void add_memory(const PeakMemory& memory,
 
 /// The noise-free run: rows, timelines, communication figures.
 void run_without_noise(const Run& run, const PredictOptions& options, Prediction& prediction) {
-  StepPlayer player(run, {}, 1.0, nullptr, options.event_simulation, options.keep_timelines);
+  const bool draws = options.keep_timelines || options.timeline_of_step;
+  StepPlayer player(run, {}, 1.0, nullptr, options.event_simulation, draws);
   const double steady = run.plan().steps - run.scenario().warmup_steps;
   const auto micro_batches = static_cast<std::size_t>(run.scenario().ddp.accumulation_steps);
   const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
@@ -116,7 +117,7 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
     if (step >= run.scenario().warmup_steps) {
       add_communication(timeline, steady, busy, hidden);
     }
-    if (options.keep_timelines) {
+    if (options.keep_timelines || options.timeline_of_step == step) {
       prediction.timelines.push_back(std::move(timeline));
     }
   }

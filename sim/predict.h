@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "costmodel/memory.h"
 #include "costmodel/profile.h"
 #include "sim/prediction.h"
@@ -11,6 +13,7 @@ namespace stepsim {
 struct PredictOptions {
   int noise_runs = 100;  ///< Runs with the profile's noise and errors drawn; 0: none.
   bool keep_timelines = false;
+  std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
   bool event_simulation = true;  ///< Noise-free run by events; else by the closed form if it can.
   Counterfactual counterfactual;
 };

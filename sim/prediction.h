@@ -78,7 +78,7 @@ struct Prediction {
   std::string profile;
   PredictionSummary summary;
   std::vector<RankStepResult> steps;            ///< Without noise, by step then rank.
-  std::vector<StepTimeline> timelines;          ///< [step], when asked for.
+  std::vector<StepTimeline> timelines;          ///< [step] or of one step, when asked for.
   std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.
   std::optional<VarlenUse> varlen;              ///< Likewise, with varlen attention.

@@ -22,6 +22,7 @@ Scenario parse_scenario(const std::string& text,
   const TomlReader root(document, document.root, "");
   Scenario scenario;
   scenario.path = path;
+  scenario.text = text;
   read_scenario_table(root, scenario);
   read_cluster(root, scenario);
   read_collectives(root, scenario);

@@ -149,6 +149,7 @@ struct MeasuredTimes {
 /// A scenario file, checked. Formats and keys: scenarios/README.md.
 struct Scenario {
   std::string path;  ///< The file it came from; relative paths inside are resolved against it.
+  std::string text;  ///< That file as it was read, without overrides.
   std::string name;
   std::string question;
   std::uint64_t seed = 0;

@@ -1,5 +1,6 @@
 #include "sim/sweep.h"
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cmath>
@@ -108,7 +109,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   }
 }
 
-SweepPoint predict_point(const std::string& path,
+SweepPoint predict_point(const Scenario& as_it_stands,
                          const std::vector<SweepAxis>& axes,
                          const SweepOptions& options,
                          std::size_t number) {
@@ -121,11 +122,14 @@ SweepPoint predict_point(const std::string& path,
     point.labels[i] = axes[i].labels[value];
     overrides.push_back(axes[i].key + "=" + axes[i].values[value]);
   }
-  const Scenario scenario = read_scenario(path, overrides);
+  const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
   const Profile profile = scenario_profile(scenario);
   PredictOptions predict_options;
   predict_options.event_simulation = false;
   predict_options.noise_runs = 0;
+  if (options.picture_of_step) {
+    predict_options.timeline_of_step = std::min(*options.picture_of_step, scenario.steps - 1);
+  }
   point.prediction =
       predict(scenario, find_policy(scenario, options.policy), profile, predict_options);
   const auto parameters = bucket_parameters(scenario.model);
@@ -139,7 +143,27 @@ SweepPoint predict_point(const std::string& path,
                                     nodes_of(scenario))
                              .cost.seconds *
                          1e3;
+  if (const auto step = predict_options.timeline_of_step) {
+    point.picture = step_picture(scenario, point.prediction, *step);
+    point.prediction.timelines.clear();
+  }
   return point;
+}
+
+SweepPoint point_or_reason(const Scenario& scenario,
+                           const std::vector<SweepAxis>& axes,
+                           const SweepOptions& options,
+                           std::size_t number) {
+  try {
+    return predict_point(scenario, axes, options, number);
+  } catch (const InputError& error) {
+    if (!options.skips_unpriced) {
+      throw;
+    }
+    SweepPoint point;
+    point.not_priced = error.what();
+    return point;
+  }
 }
 
 }  // namespace
@@ -169,7 +193,7 @@ SweepAxis parse_sweep_axis(const std::string& text) {
   return axis;
 }
 
-std::vector<SweepPoint> sweep(const std::string& scenario_path,
+std::vector<SweepPoint> sweep(const Scenario& scenario,
                               const std::vector<SweepAxis>& axes,
                               const SweepOptions& options) {
   std::size_t count = 1;
@@ -188,7 +212,7 @@ std::vector<SweepPoint> sweep(const std::string& scenario_path,
   const auto work = [&]() {
     for (std::size_t i = next++; i < count; i = next++) {
       try {
-        points[i] = predict_point(scenario_path, axes, options, i);
+        points[i] = point_or_reason(scenario, axes, options, i);
       } catch (...) {
         const std::lock_guard lock(failure_mutex);
         if (i < failed_point) {

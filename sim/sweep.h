@@ -1,9 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/prediction.h"
+#include "sim/scenario.h"
+#include "sim/step_picture.h"
 
 namespace stepsim {
 
@@ -26,16 +29,21 @@ struct SweepPoint {
   Prediction prediction;
   std::size_t buckets = 0;
   double last_bucket_ms = 0;  ///< All-reduce time of the last bucket, which nothing can hide.
+  std::optional<StepPicture> picture;  ///< When asked for.
+  std::string not_priced;              ///< Empty, or why the profile cannot price the point.
 };
 
 struct SweepOptions {
   std::string policy;  ///< Empty: the first of the scenario.
   std::vector<std::string> overrides;
-  int threads = 0;  ///< 0: one a core.
+  int threads = 0;                     ///< 0: one a core.
+  std::optional<int> picture_of_step;  ///< Of each point; the last step where there are fewer.
+  bool skips_unpriced = false;  ///< Else a point that cannot be priced is the sweep's InputError.
 };
 
 /// Predicts every combination of the axes' values (the last axis runs fastest), by the closed form.
-[[nodiscard]] std::vector<SweepPoint> sweep(const std::string& scenario_path,
+/// Overrides and values are applied to the scenario's text.
+[[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
                                             const SweepOptions& options);
 

@@ -57,7 +57,7 @@ int sweep_command(const std::vector<std::string>& arguments) {
   if (options.threads < 0) {
     throw InputError("stepsim sweep: error: --threads must be 0 or more");
   }
-  const SweepReport report = sweep_report(common.scenario, axes, options);
+  const SweepReport report = sweep_report(scenario, axes, options);
   print_text(common, sweep_text(scenario, axes, report));
   if (!common.json.empty()) {
     write_text_atomically(common.json, sweep_json(axes, report).dump(1) + "\n");

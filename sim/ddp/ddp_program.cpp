@@ -142,6 +142,7 @@ std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, 
 StepTimeline timeline_of(const Played& played, const DdpProgram& program) {
   StepTimeline step;
   step.spans = played.spans;
+  step.waits = played.waits;
   for (const PlayedRank& rank : played.ranks) {
     const auto part = [&](Part which) { return rank.parts[static_cast<std::size_t>(which)]; };
     RankTimeline line;
@@ -163,6 +164,7 @@ StepTimeline timeline_of(const Played& played, const DdpProgram& program) {
     step.reduce_end.push_back(collective.end);
     step.reduce_names.push_back(std::string(name_of(program.uses[c].kind)));
     step.reduce_bytes.push_back(program.uses[c].bytes);
+    step.reduce_buckets.push_back(program.uses[c].bucket);
     for (std::size_t r = 0; r < step.ranks.size(); ++r) {
       step.ranks[r].launch.push_back(collective.arrival[r]);
     }

@@ -43,6 +43,7 @@ struct Played {
   std::vector<PlayedRank> ranks;
   std::vector<PlayedCollective> collectives;
   std::vector<PlayedSpan> spans;
+  std::vector<PlayedSpan> waits;  ///< Of the compute streams: Part::Wait, when spans are recorded.
 };
 
 }  // namespace stepsim

@@ -168,6 +168,9 @@ void Playing::pass(std::int32_t rank, std::uint8_t index, Part part, SimTime fre
   Stream& stream = ranks_[at(rank)].streams[index];
   if (index == kComputeStream) {
     played_.ranks[at(rank)].parts[static_cast<std::size_t>(part)] += free - stream.free;
+    if (rules_.record_spans && part == Part::Wait && free > stream.free) {
+      played_.waits.push_back({rank, -1, index, part, stream.free, free});
+    }
   }
   stream.free = free;
 }

@@ -84,11 +84,11 @@ std::string bar(double value, double low, double high) {
 
 }  // namespace
 
-SweepReport sweep_report(const std::string& scenario_path,
+SweepReport sweep_report(const Scenario& scenario,
                          const std::vector<SweepAxis>& axes,
                          const SweepOptions& options) {
   SweepReport report;
-  report.points = sweep(scenario_path, axes, options);
+  report.points = sweep(scenario, axes, options);
   for (std::size_t i = 0; i < report.points.size(); ++i) {
     const SweepPoint& best = report.points[report.best];
     const bool faster = throughput(report.points[i]) > throughput(best);
@@ -103,7 +103,7 @@ SweepReport sweep_report(const std::string& scenario_path,
   if (cap) {
     reference_axes.push_back({kBucketCap, {std::to_string(kDefaultBucketCapBytes)}, {"25 MiB"}});
   }
-  report.reference = sweep(scenario_path, reference_axes, one).front();
+  report.reference = sweep(scenario, reference_axes, one).front();
   report.gap = throughput(report.points[report.best]) / throughput(report.reference) - 1;
   return report;
 }

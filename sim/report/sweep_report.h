@@ -18,7 +18,7 @@ struct SweepReport {
   double gap = 0;  ///< How much slower the reference is than the best, as a fraction.
 };
 
-[[nodiscard]] SweepReport sweep_report(const std::string& scenario_path,
+[[nodiscard]] SweepReport sweep_report(const Scenario& scenario,
                                        const std::vector<SweepAxis>& axes,
                                        const SweepOptions& options);
 

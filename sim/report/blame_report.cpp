@@ -15,26 +15,6 @@ namespace {
 constexpr std::size_t kRanksShown = 3;
 constexpr std::size_t kOpsShown = 3;
 
-std::string words(const Saving& saving) {
-  switch (saving.change) {
-    case Change::FreeCommunication:
-      return "communication took no time";
-    case Change::Balanced:
-      return "every rank had the mean load of its step";
-    case Change::EqualRanks:
-      return "all ranks were equally fast";
-    case Change::MedianRank:
-      return fmt::format("rank {} had the median load of its step", saving.rank);
-    case Change::NoInterference:
-      return "communication and compute did not slow each other";
-    case Change::OneBucket:
-      return "all gradients went in one bucket";
-    case Change::NoData:
-      return "loading the batches took no time";
-  }
-  return "";
-}
-
 /// What to try about it.
 std::string next_command(const Scenario& scenario, const Blame& blame, Change change) {
   const bool blank = blame.policy.find(' ') != std::string::npos;
@@ -66,18 +46,14 @@ double share(const Blame& blame, const Saving& saving) {
 
 std::string savings_table(const Blame& blame) {
   Table table({"the step, if", "step ms", "saves ms", "of the step"});
-  std::size_t ranks_shown = 0;
-  for (const Saving& saving : blame.savings) {
-    if (saving.change == Change::MedianRank && ++ranks_shown > kRanksShown) {
-      continue;
-    }
+  for (const Saving& saving : shown_savings(blame)) {
     if (saving.not_priced.empty()) {
-      table.add({words(saving),
+      table.add({saving_words(saving),
                  fmt::format("{:.3f}", saving.step_ms),
                  fmt::format("{:+.3f}", saving.saves_ms),
                  fmt::format("{:+.1f} %", share(blame, saving) * 100)});
     } else {
-      table.add({words(saving), "-", "-", "-"});
+      table.add({saving_words(saving), "-", "-", "-"});
     }
   }
   return table.text();
@@ -141,13 +117,44 @@ std::string answer(const Scenario& scenario, const Blame& blame) {
                        next_command(scenario, blame, Change::NoData));
   }
   return fmt::format("Most would be saved if {}: {:.3f} ms, {:.1f} % of the step. Next: {}\n",
-                     words(largest),
+                     saving_words(largest),
                      largest.saves_ms,
                      share(blame, largest) * 100,
                      next_command(scenario, blame, largest.change));
 }
 
 }  // namespace
+
+std::vector<Saving> shown_savings(const Blame& blame) {
+  std::vector<Saving> shown;
+  std::size_t ranks = 0;
+  for (const Saving& saving : blame.savings) {
+    if (saving.change != Change::MedianRank || ++ranks <= kRanksShown) {
+      shown.push_back(saving);
+    }
+  }
+  return shown;
+}
+
+std::string saving_words(const Saving& saving) {
+  switch (saving.change) {
+    case Change::FreeCommunication:
+      return "communication took no time";
+    case Change::Balanced:
+      return "every rank had the mean load of its step";
+    case Change::EqualRanks:
+      return "all ranks were equally fast";
+    case Change::MedianRank:
+      return fmt::format("rank {} had the median load of its step", saving.rank);
+    case Change::NoInterference:
+      return "communication and compute did not slow each other";
+    case Change::OneBucket:
+      return "all gradients went in one bucket";
+    case Change::NoData:
+      return "loading the batches took no time";
+  }
+  return "";
+}
 
 std::string blame_text(const Scenario& scenario, const Blame& blame) {
   std::string text =
@@ -163,7 +170,7 @@ std::string blame_text(const Scenario& scenario, const Blame& blame) {
   text += "Each row changes one thing; savings overlap, so they do not add up.\n";
   for (const Saving& saving : blame.savings) {
     if (!saving.not_priced.empty()) {
-      text += fmt::format("warning: {}: not priced: {}\n", words(saving), saving.not_priced);
+      text += fmt::format("warning: {}: not priced: {}\n", saving_words(saving), saving.not_priced);
     }
   }
   return text + "\n" + last_text(blame) + exposed_text(blame) + ops_text(blame) + "\n" +

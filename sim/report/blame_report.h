@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "costmodel/json_file.h"
 #include "sim/blame.h"
@@ -12,6 +13,10 @@ namespace stepsim {
 [[nodiscard]] std::string blame_text(const Scenario& scenario, const Blame& blame);
 /// {"format": "stepsim-blame/1", …}
 [[nodiscard]] Json blame_json(const Blame& blame);
+/// The rows of the table: all changes, of the ranks with the median load the first few.
+[[nodiscard]] std::vector<Saving> shown_savings(const Blame& blame);
+/// What would be different: "communication took no time".
+[[nodiscard]] std::string saving_words(const Saving& saving);
 /// One row a change.
 [[nodiscard]] std::string blame_csv(const Blame& blame);
 

@@ -37,57 +37,32 @@ std::string interval(const StepTimeSummary& times) {
 }
 
 std::string warnings_text(const std::vector<Prediction>& predictions) {
-  std::vector<std::string> seen;
   std::string text;
-  for (const Prediction& prediction : predictions) {
-    for (const std::string& warning : prediction.warnings) {
-      // An out-of-memory step differs by policy; everything else is said once.
-      const bool memory = warning.rfind("out of memory", 0) == 0;
-      const std::string line = memory ? prediction.policy + ": " + warning : warning;
-      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
-        seen.push_back(line);
-        text += "warning: " + line + "\n";
-      }
-    }
+  for (const std::string& warning : warnings_of(predictions)) {
+    text += "warning: " + warning + "\n";
   }
   return text;
 }
 
-std::string recommendation(const Scenario& scenario, const std::vector<const Prediction*>& ranked) {
-  std::vector<const Prediction*> choices;
-  for (const Prediction* prediction : ranked) {
-    if (!is_reference(scenario, prediction->policy) && prediction->out_of_memory.empty()) {
-      choices.push_back(prediction);
-    }
+std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction>& predictions) {
+  std::vector<const Prediction*> ranked;
+  for (const Prediction& prediction : predictions) {
+    ranked.push_back(&prediction);
   }
-  if (choices.empty()) {
-    return "No policy of this scenario fits into memory on its own data.\n";
-  }
-  const PredictionSummary& best = choices.front()->summary;
-  std::string text = fmt::format(
-      "Use {}: {:.0f} useful tokens/s", choices.front()->policy, best.useful_tokens_per_s);
-  if (choices.size() > 1) {
-    const PredictionSummary& next = choices[1]->summary;
-    const PredictionSummary& last = choices.back()->summary;
-    text += fmt::format(", {:+.1f} % over {}",
-                        (best.useful_tokens_per_s / next.useful_tokens_per_s - 1) * 100,
-                        choices[1]->policy);
-    if (choices.size() > 2) {
-      text += fmt::format(" and {:+.1f} % over {}",
-                          (best.useful_tokens_per_s / last.useful_tokens_per_s - 1) * 100,
-                          choices.back()->policy);
-    }
-    // Throughput at the far ends of both intervals: errors shared by the policies make this
-    // cautious.
-    const double worst_best = best.useful_tokens_per_step / best.step_time_ms.high90;
-    const double best_next = next.useful_tokens_per_step / next.step_time_ms.low90;
-    text += worst_best > best_next
-                ? "; the 90 % intervals do not overlap"
-                : fmt::format("; the 90 % intervals of {} and {} overlap, so measure both",
-                              choices.front()->policy,
-                              choices[1]->policy);
-  }
-  return text + ".\n";
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
+    return a->summary.useful_tokens_per_s > b->summary.useful_tokens_per_s;
+  });
+  return ranked;
+}
+
+/// Those on the scenario's own data that fit into memory, best first.
+std::vector<const Prediction*> choices_of(const Scenario& scenario,
+                                          const std::vector<Prediction>& predictions) {
+  std::vector<const Prediction*> choices = ranked_by_throughput(predictions);
+  std::erase_if(choices, [&](const Prediction* prediction) {
+    return is_reference(scenario, prediction->policy) || !prediction->out_of_memory.empty();
+  });
+  return choices;
 }
 
 std::string share(std::int64_t part, std::int64_t whole) {
@@ -194,6 +169,60 @@ std::string varlen_section(const std::vector<const Prediction*>& predictions) {
 
 }  // namespace
 
+std::vector<std::string> warnings_of(const std::vector<Prediction>& predictions) {
+  std::vector<std::string> seen;
+  for (const Prediction& prediction : predictions) {
+    for (const std::string& warning : prediction.warnings) {
+      // An out-of-memory step differs by policy; everything else is said once.
+      const bool memory = warning.rfind("out of memory", 0) == 0;
+      const std::string line = memory ? prediction.policy + ": " + warning : warning;
+      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
+        seen.push_back(line);
+      }
+    }
+  }
+  return seen;
+}
+
+const Prediction* recommended(const Scenario& scenario,
+                              const std::vector<Prediction>& predictions) {
+  const std::vector<const Prediction*> choices = choices_of(scenario, predictions);
+  return choices.empty() ? nullptr : choices.front();
+}
+
+std::string recommendation_text(const Scenario& scenario,
+                                const std::vector<Prediction>& predictions) {
+  const std::vector<const Prediction*> choices = choices_of(scenario, predictions);
+  if (choices.empty()) {
+    return "No policy of this scenario fits into memory on its own data.";
+  }
+  const PredictionSummary& best = choices.front()->summary;
+  std::string text = fmt::format(
+      "Use {}: {:.0f} useful tokens/s", choices.front()->policy, best.useful_tokens_per_s);
+  if (choices.size() > 1) {
+    const PredictionSummary& next = choices[1]->summary;
+    const PredictionSummary& last = choices.back()->summary;
+    text += fmt::format(", {:+.1f} % over {}",
+                        (best.useful_tokens_per_s / next.useful_tokens_per_s - 1) * 100,
+                        choices[1]->policy);
+    if (choices.size() > 2) {
+      text += fmt::format(" and {:+.1f} % over {}",
+                          (best.useful_tokens_per_s / last.useful_tokens_per_s - 1) * 100,
+                          choices.back()->policy);
+    }
+    // Throughput at the far ends of both intervals: errors shared by the policies make this
+    // cautious.
+    const double worst_best = best.useful_tokens_per_step / best.step_time_ms.high90;
+    const double best_next = next.useful_tokens_per_step / next.step_time_ms.low90;
+    text += worst_best > best_next
+                ? "; the 90 % intervals do not overlap"
+                : fmt::format("; the 90 % intervals of {} and {} overlap, so measure both",
+                              choices.front()->policy,
+                              choices[1]->policy);
+  }
+  return text + ".";
+}
+
 std::string run_text(const Scenario& scenario, const Prediction& prediction) {
   const PredictionSummary& s = prediction.summary;
   std::string text = header_text(scenario, prediction);
@@ -267,13 +296,7 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction) {
 }
 
 std::string compare_text(const Scenario& scenario, const std::vector<Prediction>& predictions) {
-  std::vector<const Prediction*> ranked;
-  for (const Prediction& prediction : predictions) {
-    ranked.push_back(&prediction);
-  }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
-    return a->summary.useful_tokens_per_s > b->summary.useful_tokens_per_s;
-  });
+  const std::vector<const Prediction*> ranked = ranked_by_throughput(predictions);
   Table table({"policy",
                "step ms",
                "90 % interval",
@@ -304,7 +327,7 @@ std::string compare_text(const Scenario& scenario, const std::vector<Prediction>
   if (any_reference) {
     text += "* a reference case on data of its own: not a choice\n";
   }
-  text += "\n" + recommendation(scenario, ranked);
+  text += "\n" + recommendation_text(scenario, predictions) + "\n";
   return text + training_text(ranked) + varlen_section(ranked) + warnings_text(predictions);
 }
 

@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <utility>
 
 #include "sim/batch_plan.h"
+#include "sim/blame.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/cli/page.h"
 #include "sim/predict.h"
 #include "sim/report/csv.h"
+#include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
 #include "sim/run.h"
@@ -18,13 +22,40 @@ constexpr const char* kUsage =
     "Predicts every policy of the scenario and ranks them by useful tokens per second.\n\n"
     "examples:\n"
     "  stepsim compare scenarios/token_skew.toml\n"
-    "  stepsim compare scenarios/token_skew.toml --profile my_box.json --json prediction.json\n";
+    "  stepsim compare scenarios/token_skew.toml --profile my_box.json --json prediction.json\n"
+    "  stepsim compare scenarios/token_skew.toml --html page.html\n";
+
+/// Each policy's timeline, that of the recommended one at other bucket caps, and what it could
+/// save.
+void write_page(const CommonOptions& options,
+                PageContent content,
+                const Scenario& scenario,
+                const Profile& profile,
+                const std::vector<Prediction>& predictions) {
+  content.result = prediction_json(predictions, true);
+  content.answer = recommendation_text(scenario, predictions);
+  content.warnings = warnings_of(predictions);
+  const Prediction* best = recommended(scenario, predictions);
+  content.recommended = best != nullptr ? best->policy : "";
+  for (const Prediction& prediction : predictions) {
+    content.series.push_back(series_json(prediction, scenario.warmup_steps));
+    if (&prediction == best) {
+      add_valley(options, scenario, profile, prediction, content);
+      content.blame.push_back(
+          page_blame_json(blame(scenario, find_policy(scenario, prediction.policy), profile)));
+    } else {
+      add_timeline(options, scenario, prediction, content);
+    }
+  }
+  write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
+}
 
 }  // namespace
 
 int compare_command(const std::vector<std::string>& arguments) {
   OptionParser parser("compare", kUsage);
   parser.add_common();
+  parser.add_html();
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -45,6 +76,13 @@ int compare_command(const std::vector<std::string>& arguments) {
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, summary_csv(predictions));
+  }
+  if (!common.html.empty()) {
+    write_page(common,
+               page_content("compare", arguments, parser, scenario),
+               scenario,
+               profile,
+               predictions);
   }
   const bool all_fit =
       std::all_of(predictions.begin(), predictions.end(), [](const Prediction& prediction) {

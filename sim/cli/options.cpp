@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "sim/report/html/page.h"
 
 namespace stepsim {
 
@@ -28,6 +29,11 @@ void OptionParser::add_common() {
       "csv", po::value<std::string>(), "FILE or -: write the result as CSV")(
       "quiet,q", po::bool_switch(), "no text, only files and the exit status");
   positional_.add("scenario", 1);
+}
+
+void OptionParser::add_html() {
+  options_.add_options()(
+      "html", po::value<std::string>(), "FILE or -: write a page that shows the result");
 }
 
 void OptionParser::positional(const std::string& name, int count) {
@@ -74,10 +80,18 @@ CommonOptions OptionParser::output_options() const {
   CommonOptions options;
   options.json = has("json") ? get<std::string>("json") : "";
   options.csv = has("csv") ? get<std::string>("csv") : "";
+  options.html = has("html") ? get<std::string>("html") : "";
   options.quiet = get<bool>("quiet");
   if (options.json == "-" && options.csv == "-") {
     throw InputError("stepsim " + command_ +
                      ": error: JSON and CSV cannot both go to standard output");
+  }
+  if (options.html == "-" && (options.json == "-" || options.csv == "-")) {
+    throw InputError("stepsim " + command_ +
+                     ": error: only one of --html, --json and --csv can go to standard output");
+  }
+  if (!options.html.empty()) {
+    require_page();
   }
   return options;
 }
@@ -110,7 +124,7 @@ Scenario load_scenario(const CommonOptions& options) {
 }
 
 void print_text(const CommonOptions& options, const std::string& text) {
-  if (!options.quiet && options.json != "-" && options.csv != "-") {
+  if (!options.quiet && options.json != "-" && options.csv != "-" && options.html != "-") {
     std::fputs(text.c_str(), stdout);
   }
 }

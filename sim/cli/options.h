@@ -16,6 +16,7 @@ struct CommonOptions {
   std::vector<std::string> set;  ///< "key=value", --seed, --steps and --profile included.
   std::string json;              ///< File, "-" or empty.
   std::string csv;
+  std::string html;  ///< For commands that make a page.
   bool quiet = false;
 };
 
@@ -26,6 +27,8 @@ class OptionParser {
 
   /// --set, --seed, --steps, --profile, --json, --csv, --quiet, and the scenario as first argument.
   void add_common();
+  /// --html
+  void add_html();
   boost::program_options::options_description_easy_init add() { return options_.add_options(); }
   /// Names of arguments without a dash, in order; the last one may repeat.
   void positional(const std::string& name, int count);
@@ -38,7 +41,8 @@ class OptionParser {
   [[nodiscard]] T get(const std::string& name) const {
     return values_[name].as<T>();
   }
-  /// --json, --csv and --quiet alone. Raises InputError: both go to standard output.
+  /// --json, --csv, --html and --quiet alone. Raises InputError: two go to standard output;
+  /// EnvironmentFault: a page is asked for and this build has none.
   [[nodiscard]] CommonOptions output_options() const;
   /// Raises InputError when the scenario is missing.
   [[nodiscard]] CommonOptions common() const;

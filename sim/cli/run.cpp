@@ -1,16 +1,20 @@
 #include "sim/run.h"
 
 #include <cstdio>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
 #include "sim/batch_plan.h"
+#include "sim/blame.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/cli/page.h"
 #include "sim/predict.h"
 #include "sim/report/chrome_trace.h"
 #include "sim/report/csv.h"
+#include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
 
@@ -25,7 +29,8 @@ constexpr const char* kRunUsage =
     "Predicts the step time of one policy (the first, without --policy).\n\n"
     "examples:\n"
     "  stepsim run scenarios/token_skew.toml --policy bucketing\n"
-    "  stepsim run scenarios/bucket_valley.toml --set ddp.bucket_cap=\"100 MiB\" --json -\n";
+    "  stepsim run scenarios/bucket_valley.toml --set ddp.bucket_cap=\"100 MiB\" --json -\n"
+    "  stepsim run scenarios/bucket_valley.toml --html page.html\n";
 
 constexpr const char* kTraceUsage =
     "usage: stepsim trace SCENARIO --out FILE [--policy NAME] [options]\n\n"
@@ -44,11 +49,27 @@ void write_trace(const Scenario& scenario,
       path, chrome_trace(predict(scenario, policy, profile, options), make_plan(scenario, policy)));
 }
 
+/// Its timeline at other bucket caps, its steps, and what would save most.
+void write_page(const CommonOptions& options,
+                PageContent content,
+                const Scenario& scenario,
+                const PolicySpec& policy,
+                const Profile& profile,
+                const Prediction& prediction) {
+  content.result = prediction_json({prediction}, true);
+  content.warnings = prediction.warnings;
+  content.series.push_back(series_json(prediction, scenario.warmup_steps));
+  add_valley(options, scenario, profile, prediction, content);
+  content.blame.push_back(page_blame_json(blame(scenario, policy, profile)));
+  write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
+}
+
 }  // namespace
 
 int run_command(const std::vector<std::string>& arguments) {
   OptionParser parser("run", kRunUsage);
   parser.add_common();
+  parser.add_html();
   parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
       "trace", po::value<std::string>(), "FILE: also write a Chrome trace");
   if (!parser.parse(arguments)) {
@@ -68,6 +89,14 @@ int run_command(const std::vector<std::string>& arguments) {
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, steps_csv({prediction}));
+  }
+  if (!common.html.empty()) {
+    write_page(common,
+               page_content("run", arguments, parser, scenario),
+               scenario,
+               policy,
+               profile,
+               prediction);
   }
   if (parser.has("trace")) {
     write_trace(scenario, policy, profile, parser.get<std::string>("trace"));

@@ -1,0 +1,152 @@
+#include "sim/report/html/page_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "sim/metrics.h"
+#include "sim/report/blame_report.h"
+#include "sim/report/html/page_number.h"
+
+namespace stepsim {
+
+namespace {
+
+/// The steps' times, by step.
+Json step_times(const Prediction& prediction) {
+  GlobalSteps steps;
+  for (const RankStepResult& row : prediction.steps) {
+    steps.add(0, row.step, row.start_ms, row.step_ms);
+  }
+  Json times = Json::array();
+  for (const double ms : steps.all_ms()) {
+    times.push_back(page_ms(ms));
+  }
+  return times;
+}
+
+/// [rank][step]
+Json by_rank(const Prediction& prediction, std::int64_t RankStepResult::*member) {
+  Json ranks = Json::array();
+  for (const RankStepResult& row : prediction.steps) {
+    while (ranks.size() <= static_cast<std::size_t>(row.rank)) {
+      ranks.push_back(Json::array());
+    }
+    ranks[static_cast<std::size_t>(row.rank)].push_back(row.*member);
+  }
+  return ranks;
+}
+
+/// [step] bytes; empty when no row states its memory.
+Json largest_memory(const Prediction& prediction) {
+  std::map<int, double> mib;
+  bool any = false;
+  for (const RankStepResult& row : prediction.steps) {
+    double& largest = mib[row.step];
+    largest = std::max(largest, row.peak_memory_mib);
+    any = any || row.peak_memory_mib > 0;
+  }
+  Json bytes = Json::array();
+  if (any) {
+    for (const auto& [step, largest] : mib) {
+      bytes.push_back(static_cast<std::int64_t>(std::llround(largest * 0x1p20)));
+    }
+  }
+  return bytes;
+}
+
+/// "gcc: 12.2, threads: 1" for an object, other values as JSON; long ones are cut.
+std::string provenance_text(const Json& value) {
+  constexpr std::size_t kMost = 1000;
+  std::string text;
+  if (value.is_string()) {
+    text = value.get<std::string>();
+  } else if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) {
+      text += (text.empty() ? "" : ", ") + key + ": ";
+      text += member.is_string() ? member.get<std::string>() : member.dump();
+    }
+  } else {
+    text = value.dump();
+  }
+  return text.size() > kMost ? text.substr(0, kMost) + "…" : text;
+}
+
+Json profile_rows(const Profile& profile, const std::string& path) {
+  Json rows = Json::array();
+  const auto add = [&rows](const std::string& name, const std::string& text) {
+    if (!text.empty()) {
+      // Not a braced list of two texts, which would be an object with one member.
+      rows.push_back(Json::array({name, text}));
+    }
+  };
+  add("profile", profile.name);
+  add("file", path);
+  add("device", profile.device);
+  add("backend", profile.backend);
+  if (profile.provenance.is_object()) {
+    for (const auto& [name, value] : profile.provenance.items()) {
+      add(name, provenance_text(value));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+Json page_data(const Scenario& scenario, const Profile& profile, PageContent content) {
+  return {{"format", "stepsim-page/1"},
+          {"version", std::move(content.version)},
+          {"made", std::move(content.made)},
+          {"kind", std::move(content.kind)},
+          {"command", std::move(content.command)},
+          {"question", scenario.question},
+          {"answer", std::move(content.answer)},
+          {"recommended", std::move(content.recommended)},
+          {"references", std::move(content.references)},
+          {"scenario",
+           {{"file", scenario.path},
+            {"name", scenario.name},
+            {"text", scenario.text},
+            {"model", scenario.model.name},
+            {"ranks", scenario.ranks},
+            {"steps", scenario.steps},
+            {"warmup_steps", scenario.warmup_steps}}},
+          {"profile", profile_rows(profile, content.profile_path)},
+          {"warnings", std::move(content.warnings)},
+          {"result", std::move(content.result)},
+          {"timelines", std::move(content.timelines)},
+          {"series", std::move(content.series)},
+          {"blame", std::move(content.blame)}};
+}
+
+Json series_json(const Prediction& prediction, int warmup_steps) {
+  Json series = {{"policy", prediction.policy},
+                 {"warmup_steps", warmup_steps},
+                 {"step_ms", step_times(prediction)},
+                 {"useful", by_rank(prediction, &RankStepResult::useful_tokens)},
+                 {"padded", by_rank(prediction, &RankStepResult::padded_tokens)}};
+  Json memory = largest_memory(prediction);
+  if (!memory.empty()) {
+    series["memory_bytes"] = std::move(memory);
+  }
+  return series;
+}
+
+Json page_blame_json(const Blame& blame) {
+  Json rows = Json::array();
+  for (const Saving& saving : shown_savings(blame)) {
+    Json row = Json::array({saving_words(saving)});
+    if (saving.not_priced.empty()) {
+      row.push_back(page_ms(saving.saves_ms));
+    } else {
+      row.push_back(nullptr);
+      row.push_back(saving.not_priced);
+    }
+    rows.push_back(std::move(row));
+  }
+  return {{"policy", blame.policy}, {"step_ms", page_ms(blame.step_ms)}, {"rows", std::move(rows)}};
+}
+
+}  // namespace stepsim

@@ -1,0 +1,319 @@
+#include "sim/report/html/timeline_data.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "costmodel/parse_units.h"
+#include "sim/report/html/page_number.h"
+
+namespace stepsim {
+
+namespace {
+
+enum Kind : int { kData, kForward, kBackward, kOptimizer, kOther };
+
+struct Stretch {
+  SimTime begin;
+  SimTime end;
+};
+
+struct Piece {
+  Stretch at;
+  int kind = kOther;
+};
+
+/// What one rank's compute stream does in a step: pieces and waits, each in order.
+struct Lane {
+  std::vector<Piece> pieces;
+  std::vector<Stretch> waits;
+
+  void add(int kind, SimTime begin, SimTime end) {
+    if (end > begin) {
+      pieces.push_back({{begin, end}, kind});
+    }
+  }
+  void wait(SimTime begin, SimTime end) {
+    if (end > begin) {
+      waits.push_back({begin, end});
+    }
+  }
+};
+
+int kind_of(Part part) {
+  switch (part) {
+    case Part::Data:
+      return kData;
+    case Part::Forward:
+      return kForward;
+    case Part::Backward:
+      return kBackward;
+    case Part::Optimizer:
+      return kOptimizer;
+    case Part::CopyOut:
+    case Part::Wait:
+    case Part::Other:
+      break;
+  }
+  return kOther;
+}
+
+/// A step that was played by the closed form, which notes no more than sums of waits and copies.
+Lane plain_lane(const StepPicture& picture, const RankTimeline& rank) {
+  Lane lane;
+  lane.add(kData, rank.start, rank.data_end);
+  lane.add(kForward, rank.data_end, rank.forward_end);
+  lane.add(kBackward, rank.forward_end, rank.backward_end);
+  const double bytes = std::accumulate(
+      picture.buckets.begin(), picture.buckets.end(), 0.0, [](double sum, const BucketSize& size) {
+        return sum + static_cast<double>(size.bytes);
+      });
+  SimTime clock = rank.backward_end;
+  for (std::size_t b = 0; b < picture.buckets.size(); ++b) {
+    const SimTime resumed = std::max(clock, picture.timeline.reduce_end[b]);
+    lane.wait(clock, resumed);
+    const double share = bytes > 0 ? static_cast<double>(picture.buckets[b].bytes) / bytes : 0;
+    clock = resumed + to_duration(share * to_seconds(rank.copy_out));
+    lane.add(kOther, resumed, clock);
+  }
+  lane.add(kOptimizer, rank.end - rank.optimizer, rank.end);
+  return lane;
+}
+
+/// A step that was played by the engine.
+Lane played_lane(const StepTimeline& timeline, int rank) {
+  Lane lane;
+  for (const PlayedSpan& span : timeline.spans) {
+    if (span.rank == rank && span.stream == kComputeStream) {
+      lane.add(kind_of(span.part), span.begin, span.end);
+    }
+  }
+  for (const PlayedSpan& span : timeline.waits) {
+    if (span.rank == rank) {
+      lane.wait(span.begin, span.end);
+    }
+  }
+  return lane;
+}
+
+/// Neighbours of one kind as one piece, unless the stream waits between them.
+std::vector<Piece> merged(const Lane& lane) {
+  std::vector<Piece> pieces;
+  auto wait = lane.waits.begin();
+  for (const Piece& piece : lane.pieces) {
+    bool waited = false;
+    while (wait != lane.waits.end() && wait->begin < piece.at.begin) {
+      waited = true;
+      ++wait;
+    }
+    if (!pieces.empty() && !waited && pieces.back().kind == piece.kind) {
+      pieces.back().at.end = piece.at.end;
+    } else {
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+/// When the transfers that a rank takes part in move, without overlaps.
+std::vector<Stretch> transfers_of(const StepTimeline& timeline, const RankTimeline& rank) {
+  std::vector<Stretch> transfers;
+  for (std::size_t c = 0; c < rank.launch.size(); ++c) {
+    if (rank.launch[c] != SimTime::max()) {
+      transfers.push_back({timeline.reduce_start[c], timeline.reduce_end[c]});
+    }
+  }
+  std::sort(transfers.begin(), transfers.end(), [](const Stretch& a, const Stretch& b) {
+    return a.begin < b.begin;
+  });
+  std::vector<Stretch> apart;
+  for (const Stretch& one : transfers) {
+    if (!apart.empty() && one.begin <= apart.back().end) {
+      apart.back().end = std::max(apart.back().end, one.end);
+    } else {
+      apart.push_back(one);
+    }
+  }
+  return apart;
+}
+
+/// The waits in two: those during transfers, and the rest.
+std::pair<std::vector<Stretch>, std::vector<Stretch>> divided(
+    const std::vector<Stretch>& waits, const std::vector<Stretch>& transfers) {
+  std::vector<Stretch> during;
+  std::vector<Stretch> rest;
+  for (const Stretch& wait : waits) {
+    SimTime from = wait.begin;
+    for (const Stretch& transfer : transfers) {
+      const SimTime begin = std::max(from, transfer.begin);
+      const SimTime end = std::min(wait.end, transfer.end);
+      if (end <= begin) {
+        continue;
+      }
+      if (begin > from) {
+        rest.push_back({from, begin});
+      }
+      during.push_back({begin, end});
+      from = end;
+    }
+    if (from < wait.end) {
+      rest.push_back({from, wait.end});
+    }
+  }
+  return {during, rest};
+}
+
+/// Times of a page, from the first rank's start on.
+class Clock {
+ public:
+  explicit Clock(SimTime zero) : zero_(zero) {}
+  [[nodiscard]] double at(SimTime time) const { return page_us(time - zero_); }
+  [[nodiscard]] Json stretches(const std::vector<Stretch>& list) const {
+    Json json = Json::array();
+    for (const Stretch& one : list) {
+      json.push_back({at(one.begin), page_us(one.end - one.begin)});
+    }
+    return json;
+  }
+
+ private:
+  SimTime zero_;
+};
+
+Json buckets_json(const StepTimeline& timeline, const RankTimeline& rank, const Clock& clock) {
+  Json json = Json::array();
+  for (std::size_t c = 0; c < rank.launch.size(); ++c) {
+    if (rank.launch[c] == SimTime::max()) {
+      continue;  // The rank takes no part.
+    }
+    const int bucket =
+        timeline.reduce_buckets.empty() ? static_cast<int>(c) : timeline.reduce_buckets[c];
+    Json entry = {clock.at(rank.launch[c]),
+                  clock.at(timeline.reduce_start[c]),
+                  clock.at(timeline.reduce_end[c]),
+                  bucket};
+    if (bucket < 0) {
+      entry.push_back(timeline.reduce_names[c]);
+    }
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+Json rank_json(const StepPicture& picture, std::size_t rank, const Clock& clock) {
+  const StepTimeline& timeline = picture.timeline;
+  const RankTimeline& times = timeline.ranks[rank];
+  const Lane lane = timeline.spans.empty() ? plain_lane(picture, times)
+                                           : played_lane(timeline, static_cast<int>(rank));
+  Json compute = Json::array();
+  for (const Piece& piece : merged(lane)) {
+    compute.push_back(
+        {clock.at(piece.at.begin), page_us(piece.at.end - piece.at.begin), piece.kind});
+  }
+  const auto [exposed, waiting] = divided(lane.waits, transfers_of(timeline, times));
+  return {{"rank", rank},
+          {"useful", picture.ranks[rank].useful_tokens},
+          {"padded", picture.ranks[rank].padded_tokens},
+          {"compute", std::move(compute)},
+          {"buckets", buckets_json(timeline, times, clock)},
+          {"exposed", clock.stretches(exposed)},
+          {"waiting", clock.stretches(waiting)}};
+}
+
+/// The ranks that are drawn, ascending.
+std::vector<std::size_t> drawn_ranks(const StepPicture& picture) {
+  std::vector<std::size_t> ranks(picture.timeline.ranks.size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  if (ranks.size() <= kMostDrawnRanks) {
+    return ranks;
+  }
+  const auto compute = [&](std::size_t rank) {
+    return picture.ranks[rank].forward_ms + picture.ranks[rank].backward_ms;
+  };
+  std::stable_sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
+    return compute(a) < compute(b);
+  });
+  std::vector<std::size_t> drawn;
+  for (std::size_t i = 0; i < kMostDrawnRanks; ++i) {
+    drawn.push_back(ranks[i * (ranks.size() - 1) / (kMostDrawnRanks - 1)]);
+  }
+  std::sort(drawn.begin(), drawn.end());
+  return drawn;
+}
+
+std::string cap_label(const StepPicture& picture) {
+  return picture.bucket_cap ? format_bytes(*picture.bucket_cap) : "as it stands";
+}
+
+}  // namespace
+
+Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
+  SimTime first = SimTime::max();
+  SimTime last_start = SimTime::min();
+  SimTime end = SimTime::min();
+  for (const RankTimeline& rank : picture.timeline.ranks) {
+    first = std::min(first, rank.start);
+    last_start = std::max(last_start, rank.start);
+    end = std::max(end, rank.end);
+  }
+  const Clock clock(first);
+  Json buckets = Json::array();
+  for (const BucketSize& bucket : picture.buckets) {
+    buckets.push_back({bucket.bytes, bucket.tensors});
+  }
+  Json ranks = Json::array();
+  for (const std::size_t rank : drawn_ranks(picture)) {
+    ranks.push_back(rank_json(picture, rank, clock));
+  }
+  const auto& cap = picture.bucket_cap;
+  return {{"policy", label.policy},
+          {"label", label.label},
+          {"cap_bytes", cap ? Json(cap->value()) : Json(nullptr)},
+          {"default", cap == Bytes(kDefaultBucketCapBytes)},
+          {"own", label.is_own},
+          {"best", label.is_best},
+          {"step", picture.step},
+          {"mean_ms", page_ms(label.mean_ms)},
+          {"shown_us", page_us(end - last_start)},
+          {"buckets", std::move(buckets)},
+          {"ranks", std::move(ranks)}};
+}
+
+Json valley_json(const std::vector<CapPoint>& valley, std::vector<std::string>& warnings) {
+  const auto mean_ms = [](const CapPoint& cap) {
+    return cap.point.prediction.summary.step_time_ms.mean;
+  };
+  // The scenario as it stands is the best of those that are equal.
+  const auto rank = [&](const CapPoint& cap) {
+    return std::tuple(!cap.point.not_priced.empty(),
+                      !cap.point.prediction.out_of_memory.empty(),
+                      mean_ms(cap),
+                      !cap.own);
+  };
+  const auto best =
+      std::min_element(valley.begin(), valley.end(), [&](const CapPoint& a, const CapPoint& b) {
+        return rank(a) < rank(b);
+      });
+  Json timelines = Json::array();
+  for (auto cap = valley.begin(); cap != valley.end(); ++cap) {
+    if (!cap->point.not_priced.empty()) {
+      warnings.push_back(fmt::format(
+          "no timeline of bucket cap {}: {}", format_bytes(cap->cap), cap->point.not_priced));
+      continue;
+    }
+    const StepPicture& picture = *cap->point.picture;
+    timelines.push_back(timeline_json({cap->point.prediction.policy,
+                                       cap_label(picture),
+                                       mean_ms(*cap),
+                                       cap == best && valley.size() > 1,
+                                       cap->own},
+                                      picture));
+  }
+  return timelines;
+}
+
+}  // namespace stepsim

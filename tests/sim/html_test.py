@@ -1,0 +1,220 @@
+"""Report pages (--html) as a user makes them: their data, their size, what hostile text does.
+
+usage: html_test.py PATH_OF_STEPSIM
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPSIM = os.path.abspath(sys.argv[1])
+SKEW = str(ROOT / "scenarios" / "token_skew.toml")
+VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
+DATA = re.compile(r'<script type="application/json" id="stepsim-data">(.*?)</script>', re.DOTALL)
+
+
+def run(*arguments, status=0, **keywords):
+    """Runs stepsim, checks its exit status and returns the finished process."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1795203445"}
+    done = subprocess.run(
+        [STEPSIM, *arguments], capture_output=True, text=True, check=False, timeout=120,
+        env=environment, **keywords,
+    )
+    if "this build holds no report page" in done.stderr:
+        assert done.returncode == 3 and "node-d3" in done.stderr, done.stderr
+        raise small_runner.Skip("this build holds no report page: node-d3 was missing")
+    assert done.returncode == status, (
+        f"stepsim {' '.join(arguments)}: status {done.returncode}, not {status}\n"
+        f"{done.stdout}{done.stderr}"
+    )
+    return done
+
+
+def data_of(page):
+    """The page's data; it is there once."""
+    found = DATA.findall(page)
+    assert len(found) == 1, len(found)
+    return json.loads(found[0])
+
+
+def page_of(*arguments, **keywords):
+    return data_of(run(*arguments, "--html", "-", **keywords).stdout)
+
+
+def test_the_page_of_a_run_holds_what_json_writes():
+    with tempfile.TemporaryDirectory() as folder:
+        file, page = os.path.join(folder, "run.json"), os.path.join(folder, "page.html")
+        options = ["run", SKEW, "--policy", "bucketing"]
+        text = run(*options, "--json", file, "--html", page).stdout
+        data = data_of(pathlib.Path(page).read_text(encoding="utf-8"))
+        assert data["result"] == json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
+        assert text == run(*options).stdout
+        assert data["format"] == "stepsim-page/1" and data["kind"] == "run"
+        assert data["made"] == "2026-11-20T19:37:25Z"
+        assert data["scenario"]["text"] == pathlib.Path(SKEW).read_text(encoding="utf-8")
+        assert data["command"] == f"stepsim {' '.join(options)} --json {file} --html {page}"
+
+
+def test_the_page_of_a_comparison_holds_every_policy():
+    data = page_of("compare", SKEW)
+    result = json.loads(run("compare", SKEW, "--json", "-").stdout)
+    for side in (data["result"], result):
+        for prediction in side["predictions"]:
+            prediction["training"].pop("planning_seconds")  # A measured time.
+    assert data["result"] == result
+    text = run("compare", SKEW).stdout
+    assert data["answer"] in text.splitlines(), data["answer"]
+    assert data["recommended"] == "bucketing" and data["references"] == ["uniform"]
+    policies = [p["policy"] for p in result["predictions"]]
+    assert [series["policy"] for series in data["series"]] == policies
+    timelines = [timeline["policy"] for timeline in data["timelines"]]
+    assert [timelines.count(policy) for policy in policies] == [1, 1, 13, 1], timelines
+    assert [entry["policy"] for entry in data["blame"]] == ["bucketing"]
+
+
+def test_the_page_agrees_with_the_text_reports():
+    run_text = run("run", VALLEY).stdout
+    data = page_of("run", VALLEY)
+    times = data["result"]["predictions"][0]["summary"]["step_time_ms"]
+    assert f"step time          {times['mean']:.3f} ms mean" in run_text, run_text
+    blame_text = run("blame", VALLEY).stdout
+    blame = data["blame"][0]
+    assert f"\n{blame['step_ms']:.3f} ms a step, without noise" in blame_text, blame
+    shown = [re.split(r"  +", line.strip()) for line in blame_text.split("\n\n")[1].splitlines()]
+    rows = {row[0]: row[2] for row in shown if len(row) == 4}
+    for words, saved in blame["rows"]:
+        assert rows[words] == f"{saved:+.3f}", (words, saved, rows)
+    # The scenario as it stands, among the bucket caps and alone, and every step of its series.
+    own = [timeline for timeline in data["timelines"] if timeline["own"]]
+    assert [timeline["mean_ms"] for timeline in own] == [blame["step_ms"]]
+    steady = data["series"][0]["step_ms"][data["series"][0]["warmup_steps"]:]
+    assert abs(sum(steady) / len(steady) - own[0]["mean_ms"]) < 1e-3
+    assert abs(own[0]["shown_us"] / 1e3 - data["series"][0]["step_ms"][own[0]["step"]]) < 1e-3
+    rows = [row for row in data["result"]["predictions"][0]["steps"] if row["step"] == own[0]["step"]]
+    for rank, row in zip(own[0]["ranks"], rows):
+        idle = sum(duration for kind in ("exposed", "waiting") for _, duration in rank[kind])
+        assert abs(idle / 1e3 - row["exposed_communication_ms"]) < 1e-3, (idle, row)
+        forward = sum(duration for _, duration, kind in rank["compute"] if kind == 1)
+        assert abs(forward / 1e3 - row["forward_ms"]) < 1e-3, (forward, row)
+        backward = sum(duration for _, duration, kind in rank["compute"] if kind == 2)
+        assert abs(backward / 1e3 - row["backward_ms"]) < 1e-3, (backward, row)
+
+
+def test_bucket_caps_of_the_page_are_those_of_a_sweep():
+    data = page_of("run", VALLEY)
+    sweep = json.loads(run(
+        "sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2", "--json", "-").stdout)
+    labels = [point["values"]["ddp.bucket_cap"] for point in sweep["points"]]
+    caps = {timeline["label"]: timeline for timeline in data["timelines"]}
+    assert list(caps) == labels[:5] + ["25 MiB"] + labels[5:], list(caps)
+    assert caps["25 MiB"]["default"] and caps["25 MiB"]["own"]
+    for label, point in zip(labels, sweep["points"]):
+        # Every rank does the same, so that the slowest rank's step is the step.
+        assert abs(caps[label]["mean_ms"] - point["step_ms"]) < 1e-3, label
+        assert len(caps[label]["buckets"]) == point["buckets"], label
+    assert [label for label in labels if caps[label]["best"]] == [labels[sweep["best"]]]
+
+
+def test_the_command_on_the_page_makes_the_same_page_again():
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder) / "a page's name.html"
+        run("run", SKEW, "--set", "policy.bucketing.batch_size=4", "--policy", "bucketing",
+            "--html", str(page))
+        first = page.read_bytes()
+        page.unlink()
+        command = data_of(first.decode())["command"]
+        assert command.startswith("stepsim run ")
+        again = f"{STEPSIM} {command.removeprefix('stepsim ')}"
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": "1795203445"}
+        subprocess.run(["sh", "-c", again], check=True, capture_output=True, env=environment)
+        assert page.read_bytes() == first
+
+
+def test_hostile_text_stays_text():
+    name = "</script><script>alert(1)</script>\"'`&<!--\u2028\u2029\u00e9" + "x<" * 5000
+    scenario = pathlib.Path(SKEW).read_text(encoding="utf-8")
+    assert scenario.count('"bucketing"') == 1 and scenario.count('"token_skew"') == 1
+    quoted = json.dumps(name + "\x01\x7f\t\n")  # TOML reads JSON's escapes.
+    scenario = scenario.replace('name = "bucketing"', f"name = {quoted}")
+    scenario = scenario.replace('name = "token_skew"', f"name = {quoted}")
+    scenario = scenario.replace('"profiles/', f'"{ROOT}/scenarios/profiles/')
+    scenario += "# </script><img src=x onerror=alert(1)>\n"
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "<b>scenario.toml"
+        file.write_text(scenario, encoding="utf-8")
+        page = run("compare", str(file), "--html", "-").stdout
+        data = data_of(page)
+        assert data["scenario"]["text"] == scenario
+        assert data["scenario"]["name"] == name + "\x01\x7f\t\n"
+        assert name + "\x01\x7f\t\n" in [series["policy"] for series in data["series"]]
+        for text in ("alert(1)</script>", "<img", "\u2028", "\x01", "<b>scenario"):
+            assert text not in page, text
+
+
+def test_a_name_that_is_not_utf8_is_replaced():
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(os.fsencode(folder), b"\xff\xfe.html")
+        done = subprocess.run([STEPSIM, "run", SKEW, "--quiet", b"--html", file],
+                              capture_output=True, check=False, timeout=120)
+        if b"holds no report page" in done.stderr:
+            raise small_runner.Skip("this build holds no report page: node-d3 was missing")
+        assert done.returncode == 0, done.stderr
+        with open(file, encoding="utf-8") as page:
+            assert data_of(page.read())["command"].endswith("/\ufffd\ufffd.html'")
+
+
+def test_standard_output_takes_one_format():
+    for other in ("--json", "--csv"):
+        message = run("run", SKEW, "--html", "-", other, "-", status=2).stderr
+        assert "only one of" in message, message
+    assert run("run", SKEW, "--html", "-").stdout.startswith("<!DOCTYPE html>")
+
+
+def test_a_page_that_cannot_be_written_is_a_fault_of_the_machine():
+    message = run("run", SKEW, "--html", "/nowhere/page.html", status=3).stderr
+    assert "cannot write /nowhere/page.html: No such file or directory" in message, message
+    with tempfile.TemporaryDirectory() as folder:
+        assert "cannot write" in run("run", SKEW, "--html", folder, status=3).stderr
+        path = pathlib.Path(folder) / "page.html"
+        path.write_text("old", encoding="utf-8")
+        # A file size limit of one block stands for the full disk.
+        done = subprocess.run(
+            ["bash", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "-", STEPSIM, "run", SKEW,
+             "--html", str(path)],
+            capture_output=True, text=True, check=False, timeout=120,
+        )
+        assert done.returncode == 3 and "cannot write" in done.stderr, done.stderr
+        assert path.read_text(encoding="utf-8") == "old"
+
+
+def test_a_page_of_8_ranks_200_steps_and_12_bucket_sizes_is_small():
+    with tempfile.TemporaryDirectory() as folder:
+        page = os.path.join(folder, "page.html")
+        options = ["--steps", "200", "--set", "data.samples=2000", "--quiet"]
+        start = time.monotonic()
+        run("run", VALLEY, *options)
+        without = time.monotonic() - start
+        start = time.monotonic()
+        run("run", VALLEY, *options, "--html", page)
+        seconds = time.monotonic() - start
+        size = os.path.getsize(page)
+        data = data_of(pathlib.Path(page).read_text(encoding="utf-8"))
+        assert len(data["timelines"]) == 13, len(data["timelines"])
+        assert len(data["timelines"][0]["ranks"]) == 8
+        assert len(data["series"][0]["step_ms"]) == 200
+        print(f"page of 8 ranks, 200 steps, 12 bucket sizes: {size} bytes, {seconds:.2f} s "
+              f"(without the page {without:.2f} s)")
+        assert size < 3e6, size
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -1,12 +1,60 @@
-'use strict';
+// Starts the page: reads the data and draws every part that it has something for.
 
-/** Starts the page: says which command made it. */
-function startPage() {
-  const data = JSON.parse(document.getElementById('stepsim-data').textContent);
-  document.title = `${data.scenario.name}: stepsim ${data.kind}`;
-  const heading = document.createElement('h1');
-  heading.textContent = document.title;
-  document.getElementById('page').append(heading);
+/** The policy that the page is about. */
+function recommendedPolicy(data) {
+  if (data.recommended) {
+    return data.recommended;
+  }
+  const several = d3.nest().key((timeline) => timeline.policy).entries(data.timelines || [])
+    .find(({values}) => values.length > 1);
+  return several ? several.key : (data.timelines || []).concat(data.series || [])
+    .map((entry) => entry.policy)[0];
 }
 
-document.addEventListener('DOMContentLoaded', startPage);
+function startPage() {
+  const began = performance.now();
+  const data = JSON.parse(document.getElementById("stepsim-data").textContent);
+  const page = {data, kind: data.kind, main: document.getElementById("main"),
+    contents: document.getElementById("contents"), recommended: recommendedPolicy(data)};
+  if ((data.timelines || []).length > 0) {
+    page.setting = new Setting(data.timelines, page.recommended);
+  }
+  page.pairing = new Pairing(page);
+  addPatterns();
+  drawHead(page);
+  drawValidation(page);
+  if (page.kind === "compare") {
+    drawPolicies(page);
+  }
+  if (page.setting) {
+    drawStage(page);
+  }
+  drawValley(page);
+  drawTokens(page);
+  drawSeries(page);
+  drawBlame(page);
+  drawWarnings(page);
+  drawAbout(page);
+  openForPrint();
+  document.documentElement.dataset.drawnMs = (performance.now() - began).toFixed(1);
+  document.documentElement.dataset.readyMs = performance.now().toFixed(1);
+}
+
+/** On paper nothing can be opened: short tables and the scenario are printed, long tables not. */
+function openForPrint() {
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not(.long):not([open])")];
+    opened.forEach((details) => {
+      if (details.fill) {
+        details.fill();
+      }
+      details.open = true;
+    });
+  });
+  window.addEventListener("afterprint", () => opened.forEach((details) => {
+    details.open = false;
+  }));
+}
+
+document.addEventListener("DOMContentLoaded", startPage);

@@ -1,0 +1,84 @@
+// The head of the page: what was asked, the answer in one sentence, and its main figures.
+
+function drawHead(page) {
+  const {data} = page;
+  const set = (id, text) => {
+    document.getElementById(id).textContent = text;
+  };
+  const name = shortName(data.scenario.name || data.scenario.file || "");
+  document.title = `${name} – stepsim ${page.kind}`;
+  set("kicker", `stepsim ${page.kind} · ${name}`);
+  set("question", shortName(data.question || titles[page.kind] || "Step time", 240));
+  set("answer", data.answer ? shortName(data.answer, 600) : answerOf(page));
+  document.getElementById("figures").append(...headFigures(page).map(figureOf));
+}
+
+const titles = {
+  run: "What does a step take?",
+  compare: "Which batching policy is fastest?",
+  sweep: "Which setting is fastest?",
+  validate: "Does the prediction hold?",
+};
+
+function answerOf(page) {
+  const {result} = page.data;
+  if (page.kind === "sweep") {
+    const best = result.points[result.best];
+    const values = shortName(Object.values(best.values).join(", "));
+    const {name, step_ms: time, gap} = result.reference;
+    return `${values} is fastest: ${ms(best.step_ms)} a step. ${capital(shortName(name))} takes ` +
+      `${ms(time)}, ${percent(gap)} slower.`;
+  }
+  if (page.kind === "validate") {
+    return capital(shortName(result.verdict, 400)) + ".";
+  }
+  const rows = rankedPolicies(page).filter((row) => row.choice);
+  const first = rows.find((row) => row.strong) || rows[0];
+  if (!first) {
+    return "";
+  }
+  if (rows.length === 1) {
+    return `A step takes ${ms(first.s.step_time_ms.mean)} (90 % interval ` +
+      `${interval(first.s.step_time_ms.interval90)}): ` +
+      `${count(first.s.useful_tokens_per_s)} useful tokens/s, ` +
+      `${percent(first.s.padding_ratio)} padding.`;
+  }
+  const last = rows[rows.length - 1];
+  return `Use ${shortName(first.name)}: ${count(first.s.useful_tokens_per_s)} useful tokens/s, ` +
+    `${signedPercent(first.s.useful_tokens_per_s / last.s.useful_tokens_per_s - 1)} over ` +
+    `${shortName(last.name)}.`;
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function headFigures(page) {
+  const {result} = page.data;
+  if (page.kind === "sweep") {
+    const best = result.points[result.best];
+    return [["best", shortName(Object.values(best.values).join(", "), 24)],
+      ["step there", ms(best.step_ms)],
+      [shortName(result.reference.name), ms(result.reference.step_ms)],
+      ["gap", percent(result.reference.gap)],
+      ["overlap at the best", percent(best.overlap_fraction, 0)]];
+  }
+  if (page.kind === "validate") {
+    const worst = d3.max(result.policies, (row) => Math.abs(row.error.mean));
+    return [["largest error of a mean", percent(worst)], ["bound", percent(result.bound)],
+      ["order of the policies, Kendall tau", result.kendall_tau.toFixed(2)],
+      ["regret of the recommended", percent(result.regret)],
+      ["means in their interval", percent(result.interval_coverage, 0)]];
+  }
+  const rows = rankedPolicies(page);
+  const first = rows.find((row) => row.strong) || rows[0];
+  if (!first) {
+    return [];
+  }
+  return [...(rows.length > 1 ? [["recommended", shortName(first.name, 28)]] : []),
+    ["step time", ms(first.s.step_time_ms.mean)],
+    ["90 % interval", interval(first.s.step_time_ms.interval90)],
+    ["useful tokens/s", count(first.s.useful_tokens_per_s)],
+    ["padding", percent(first.s.padding_ratio)],
+    ["exposed communication", ms(first.s.exposed_communication_ms)]];
+}

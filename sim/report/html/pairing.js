@@ -1,0 +1,52 @@
+// Which two policies the pictures of tokens and of steps compare: a usual one and a better one.
+
+class Pairing {
+  constructor(page) {
+    this.series = page.data.series || [];
+    const names = this.series.map((series) => series.policy);
+    const references = page.data.references || [];
+    const choices = names.filter((name) => !references.includes(name));
+    const better = names.indexOf(names.includes(page.recommended) ? page.recommended : choices[0]);
+    this.better = Math.max(0, better);
+    // Scenarios begin with what people have.
+    this.usual = names.findIndex((name, i) => i !== this.better && choices.includes(name));
+    this.listeners = [];
+  }
+
+  /** [{series, role}]: the usual policy first, when there are two. */
+  pair() {
+    const better = {series: this.series[this.better], role: "chosen"};
+    return this.usual < 0 ? [better]
+      : [{series: this.series[this.usual], role: "baseline"}, better];
+  }
+
+  onChange(listener) {
+    this.listeners.push(listener);
+  }
+
+  choose(which, index) {
+    this[which] = index;
+    this.listeners.forEach((listener) => listener());
+  }
+}
+
+/** Two selects, where there is something to choose; those of other cards follow. */
+function drawPairing(card, pairing) {
+  if (pairing.usual < 0) {
+    return;
+  }
+  const names = pairing.series.map((series) => series.policy);
+  const usual = choice("Compare", names, pairing.usual, (i) => pairing.choose("usual", i));
+  const better = choice("with", names, pairing.better, (i) => pairing.choose("better", i));
+  card.append(el("div", {class: "controls"}, usual, better));
+  pairing.onChange(() => {
+    usual.querySelector("select").selectedIndex = pairing.usual;
+    better.querySelector("select").selectedIndex = pairing.better;
+  });
+}
+
+/** The steps that count: those after the warm-up. */
+function steady(series, values) {
+  const kept = values.slice(series.warmup_steps || 0);
+  return kept.length > 0 ? kept : values;
+}

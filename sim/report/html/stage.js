@@ -1,0 +1,186 @@
+// The first picture: controls, the timeline of one step and what it says in figures.
+
+/** The key that the slider moves along, as people call it. */
+function sliderName(page) {
+  const axis = sweptKeys(page)[0];
+  return !axis || axis === "ddp.bucket_cap" ? "Bucket size" : axis;
+}
+
+function drawStage(page) {
+  const setting = page.setting;
+  const many = setting.policies.some((policy) => setting.byPolicy.get(policy).length > 1);
+  const card = section(page, "timeline", "One step on every rank", many
+    ? "The upper lane of a rank is its compute, the lower one its all-reduces. Move the slider: " +
+      "small buckets start early but pay for every message, large ones start late. All settings " +
+      "share one time scale."
+    : "The upper lane of a rank is its compute, the lower one its all-reduces.");
+  const controls = el("div", {class: "controls"});
+  card.append(controls);
+  if (setting.policies.length > 1) {
+    controls.append(choice("Policy", setting.policies, setting.policies.indexOf(setting.policy),
+      (i) => setting.choosePolicy(setting.policies[i])));
+  }
+  drawSlider(controls, page);
+  drawFigures(card, setting);
+  legend(card, timelineLegend(setting));
+  const timeline = new Timeline(card, setting);
+  const player = new Player(card, timeline, setting);
+  drawZoom(player.button.parentNode, timeline);
+  drawBucketTable(card, setting);
+}
+
+/** Kinds of work that the timelines really have. */
+function timelineLegend(setting) {
+  const used = new Set(["transfer"]);
+  for (const timeline of [...setting.byPolicy.values()].flat()) {
+    for (const rank of timeline.ranks) {
+      rank.compute.forEach((span) => used.add(kindClasses[span[2]]));
+      if (rank.exposed.length > 0) {
+        used.add("exposed");
+      }
+      if (rank.waiting.length > 0) {
+        used.add("waiting");
+      }
+    }
+  }
+  return [["data", "data"], ["forward", "forward"], ["backward", "backward"],
+    ["optimizer", "optimizer"], ["other", "other work"], ["transfer", "all-reduce of a bucket"],
+    ["exposed", "exposed: idle for a transfer"], ["waiting", "waiting for a slower rank"]]
+    .filter(([name]) => used.has(name));
+}
+
+function settingWords(timeline) {
+  const roles = [timeline.default ? "default" : "", timeline.best ? "best" : ""].filter(Boolean);
+  return shortName(timeline.label) + (roles.length > 0 ? ` (${roles.join(", ")})` : "");
+}
+
+function drawSlider(controls, page) {
+  const setting = page.setting;
+  const name = sliderName(page);
+  const slider = el("input", {type: "range", id: "setting", min: 0, step: 1,
+    oninput: () => setting.chooseIndex(Number(slider.value))});
+  const value = el("output", {for: "setting", class: "setting-value"});
+  const ticks = el("div", {class: "ticks", "aria-hidden": "true"});
+  const box = el("div", {class: "slider"},
+    el("label", {for: "setting"}, el("span", {text: name}), value), slider, ticks);
+  controls.append(box);
+  const update = (what) => {
+    const settings = setting.settings();
+    box.classList.toggle("single", settings.length < 2);
+    slider.disabled = settings.length < 2;
+    slider.max = settings.length - 1;
+    slider.value = setting.index;
+    slider.setAttribute("aria-valuetext", settingWords(setting.current()));
+    value.textContent = settingWords(setting.current());
+    if (what !== "index") {
+      drawTicks(ticks, settings, setting);
+    }
+  };
+  update("policy");
+  setting.onChange(update);
+  new ResizeObserver(() => drawTicks(ticks, setting.settings(), setting)).observe(box);
+}
+
+/** A mark for every setting; words for the default, the best, and the ends where there is room. */
+function drawTicks(ticks, settings, setting) {
+  const last = settings.length - 1;
+  if (last < 1) {
+    ticks.replaceChildren();
+    return;
+  }
+  const named = settings.map((timeline, i) => ({timeline, i}))
+    .filter(({timeline}) => timeline.default || timeline.best);
+  for (const i of [0, last]) {
+    if (named.every((other) => Math.abs(other.i - i) > last * 0.24)) {
+      named.push({timeline: settings[i], i});
+    }
+  }
+  const words = 110;  // pixels
+  const close = named.some((one) => named.some((other) => other !== one &&
+    Math.abs(other.i - one.i) / last * ticks.clientWidth < words));
+  ticks.classList.toggle("two-rows", close);
+  ticks.replaceChildren(...settings.map((timeline, i) => {
+    const role = timeline.best ? "best" : timeline.default ? "default" : "";
+    const tick = el("span", {class: "tick " + role, style: `--at:${i / last}`});
+    if (named.some((entry) => entry.i === i)) {
+      tick.append(el("button", {type: "button", tabindex: "-1",
+        text: (role ? role + " " : "") + shortName(timeline.label, 16),
+        class: i === 0 ? "first" : i === last ? "last" : null,
+        onclick: () => setting.chooseIndex(i)}));
+    }
+    return tick;
+  }));
+}
+
+/** The figures of the setting shown, as large numbers. */
+function drawFigures(card, setting) {
+  const list = el("dl", {class: "figures", id: "setting-figures"});
+  card.append(list);
+  const update = () => {
+    const now = setting.current();
+    const best = setting.settings().find((timeline) => timeline.best);
+    const figures = [["this step", usAsMs(now.shown_us)],
+      ["mean of all steps", ms(now.mean_ms)],
+      ["idle for transfers, mean of the ranks", usAsMs(meanOverRanks(now, "exposed"))],
+      ["waiting for slower ranks", usAsMs(meanOverRanks(now, "waiting"))],
+      ["buckets", count(now.buckets.length)]];
+    if (best && isNumber(best.mean_ms) && isNumber(now.mean_ms)) {
+      figures.splice(2, 0, ["against the best", now === best ? "the best"
+        : signedPercent(now.mean_ms / best.mean_ms - 1)]);
+    }
+    list.replaceChildren(...figures.map(figureOf));
+  };
+  update();
+  setting.onChange(update);
+}
+
+function figureOf([name, value]) {
+  return el("div", {}, el("dt", {text: name}), el("dd", {text: value}));
+}
+
+function drawZoom(box, timeline) {
+  const button = (text, words, act) =>
+    el("button", {type: "button", "aria-label": words, title: words, text, onclick: act});
+  box.append(el("span", {class: "zoom"},
+    button("−", "Zoom out", () => timeline.zoomBy(1 / 1.6)),
+    button("+", "Zoom in", () => timeline.zoomBy(1.6)),
+    button("Fit", "Show the whole step", () => timeline.fit())));
+  box.parentNode.append(el("p", {class: "hint", text: "Hover or touch a bar for its times. " +
+    "Ctrl + wheel, pinch or + and − zoom, dragging pans; arrow keys go from bar to bar."}));
+}
+
+/** The buckets and the ranks of the setting shown, as tables. */
+function drawBucketTable(card, setting) {
+  const box = el("div");
+  card.append(box);
+  const update = () => {
+    const open = [...box.querySelectorAll("details")].map((details) => details.open);
+    const now = setting.current();
+    box.replaceChildren();
+    const first = (b) => now.ranks.map((rank) => rank.buckets.find((entry) => entry[3] === b))
+      .filter(Boolean);
+    const fixed = (us) => isNumber(us) ? (us / 1000).toFixed(3) : "–";
+    const tables = [tableOf(box, "The buckets as a table", [
+      {name: "bucket", value: (b) => b + 1},
+      {name: "size", value: (b) => bytes(now.buckets[b][0])},
+      {name: "tensors", value: (b) => count(now.buckets[b][1])},
+      {name: "first rank ready ms", value: (b) => fixed(d3.min(first(b), (entry) => entry[0]))},
+      {name: "last rank ready ms", value: (b) => fixed(d3.max(first(b), (entry) => entry[0]))},
+      {name: "transfer starts ms", value: (b) => fixed(d3.min(first(b), (entry) => entry[1]))},
+      {name: "ends ms", value: (b) => fixed(d3.max(first(b), (entry) => entry[2]))},
+    ], d3.range(now.buckets.length)), tableOf(box, "The ranks as a table", [
+      {name: "rank", value: (rank) => rankNumber(now, now.ranks.indexOf(rank))},
+      ...[0, 1, 2, 3, 4].map((kind) => ({name: kindNames[kind] + " ms",
+        value: (rank) => fixed(sumOf(rank.compute.filter((span) => span[2] === kind)))})),
+      {name: "idle for transfers ms", value: (rank) => fixed(sumOf(rank.exposed))},
+      {name: "waiting ms", value: (rank) => fixed(sumOf(rank.waiting))},
+      {name: "useful tokens", value: (rank) => count(rank.useful)},
+      {name: "padded tokens", value: (rank) => count(rank.padded)},
+    ], now.ranks)];
+    tables.forEach((details, i) => {
+      details.open = Boolean(open[i]);
+    });
+  };
+  update();
+  setting.onChange(update);
+}

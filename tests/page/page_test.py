@@ -1,0 +1,393 @@
+"""The page of --html in a real headless Chromium: no error, no request, and the figures are true.
+
+usage: page_test.py PATH_OF_STEPSIM
+Skips with a reason where python3-selenium, chromium or chromium-driver is absent.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim")]
+import cli_test  # noqa: E402  (needs the path above)
+import small_runner  # noqa: E402
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    webdriver = None
+
+FOLDER = tempfile.TemporaryDirectory()
+SKEW = str(ROOT / "scenarios" / "token_skew.toml")
+PAIR = str(ROOT / "scenarios" / "token_skew_2ranks.toml")
+VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
+BROWSERS = {}
+PAGES = {}
+
+
+def program(*names):
+    return next((path for path in map(shutil.which, names) if path), None)
+
+
+def browser(width=1280, height=1000):
+    """The browser, started once, with a window of that size."""
+    if webdriver is None:
+        raise small_runner.Skip("python3-selenium is not installed")
+    chromium, driver = program("chromium", "chromium-browser"), program("chromedriver")
+    if not chromium or not driver:
+        raise small_runner.Skip("chromium and chromium-driver are not installed")
+    if "one" not in BROWSERS:
+        options = webdriver.ChromeOptions()
+        options.binary_location = chromium
+        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                     "--disable-dev-shm-usage"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        BROWSERS["one"] = webdriver.Chrome(service=Service(driver), options=options)
+    BROWSERS["one"].execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+    )
+    return BROWSERS["one"]
+
+
+def made(name, *arguments):
+    """The page of a command: {path, seconds, result of --json}; made once."""
+    if name not in PAGES:
+        page = os.path.join(FOLDER.name, name + ".html")
+        result = os.path.join(FOLDER.name, name + ".json")
+        began = time.monotonic()
+        cli_test.run(*arguments, "--html", page, "--json", result, "--quiet")
+        seconds = time.monotonic() - began
+        text = pathlib.Path(result).read_text(encoding="utf-8")
+        PAGES[name] = {"path": page, "seconds": seconds, "result": json.loads(text)}
+    return PAGES[name]
+
+
+def validated():
+    """The page of a validation against a made-up live run."""
+    if "validate" not in PAGES:
+        file = os.path.join(FOLDER.name, "prediction.json")
+        cli_test.run("compare", PAIR, "--json", file, "--quiet")
+        os.utime(file, (1795000000, 1795000000))
+        predictions = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"]
+        live = []
+        for prediction in predictions:
+            live.append(os.path.join(FOLDER.name, prediction["policy"] + ".jsonl"))
+            cli_test.live_record(live[-1], prediction, [0.97, 1.0, 1.06])
+        made("validate", "validate", PAIR, "--live", *live, "--predictions", file)
+    return PAGES["validate"]
+
+
+def pages():
+    return run_page(), compare_page(), valley_page()
+
+
+def run_page():
+    return made("run", "run", SKEW, "--policy", "variable_fixed")
+
+
+def compare_page():
+    return made("compare", "compare", SKEW)
+
+
+def valley_page():
+    """Thirteen bucket sizes: 12 powers of two and the default, which is the sixth."""
+    return made("valley", "run", VALLEY)
+
+
+def sweep_page():
+    return made("sweep", "sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2")
+
+
+def opened(page, **size):
+    """The browser with the page drawn, and its logs empty of what came before."""
+    chrome = browser(**size)
+    chrome.get("about:blank")
+    chrome.get_log("browser"), chrome.get_log("performance")
+    chrome.get("file://" + page["path"])
+    assert chrome.execute_script("return document.documentElement.dataset.readyMs"), "not drawn"
+    return chrome
+
+
+def requests(chrome):
+    """URLs that the browser asked for since the last look, the page itself left out."""
+    urls = []
+    for entry in chrome.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
+            parameters = message["params"]
+            urls.append(parameters.get("request", parameters)["url"])
+    return [url for url in urls if not url.startswith(("file://" + FOLDER.name, "data:", "about:"))]
+
+
+def errors(chrome):
+    return [entry for entry in chrome.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def table(chrome, title):
+    """{column: text} of every row of the table under that heading."""
+    return chrome.execute_script(
+        """
+        const details = [...document.querySelectorAll("details")].find(
+          (one) => one.querySelector("summary").textContent === arguments[0]);
+        details.fill();
+        const text = (cells) => [...cells].map((cell) => cell.textContent);
+        const names = text(details.querySelectorAll("thead th"));
+        return [...details.querySelectorAll("tbody tr")].map((row) =>
+          Object.fromEntries(text(row.children).map((value, i) => [names[i], value])));
+        """,
+        title,
+    )
+
+
+def bars(chrome):
+    """[x, width] of every all-reduce that the timeline shows."""
+    return chrome.execute_script(
+        """return [...document.querySelectorAll("rect.bar.transfer")].map((bar) =>
+             [Number(bar.getAttribute("x")), Number(bar.getAttribute("width"))]);"""
+    )
+
+
+def slide(chrome, index):
+    chrome.execute_script(
+        """const slider = document.getElementById("setting");
+           slider.value = arguments[0];
+           slider.dispatchEvent(new Event("input"));""",
+        index,
+    )
+
+
+def test_every_page_loads_without_an_error_or_a_request():
+    for page in pages():
+        chrome = opened(page)
+        assert not errors(chrome), errors(chrome)
+        assert not requests(chrome), requests(chrome)
+        assert chrome.find_elements(By.CSS_SELECTOR, "svg[role=img]"), page["path"]
+
+
+def test_every_picture_has_a_text_alternative_with_figures():
+    for page in pages():
+        chrome = opened(page)
+        for picture in chrome.find_elements(By.CSS_SELECTOR, "svg[role=img]"):
+            label = picture.get_attribute("aria-label")
+            assert label and re.search(r"\d", label) and "NaN" not in label, (page["path"], label)
+            assert "undefined" not in label, (page["path"], label)
+
+
+def test_no_figure_is_missing_or_not_a_number():
+    for page in pages():
+        chrome = opened(page)
+        chrome.execute_script(
+            """for (const details of document.querySelectorAll("details")) {
+                 details.open = true;
+                 details.fill && details.fill();
+               }"""
+        )
+        text = chrome.execute_script("return document.body.innerHTML")
+        text = text[: text.index("stepsim-data")]
+        for word in ("NaN", "undefined", "[object", "Infinity"):
+            assert word not in text, (page["path"], text[max(0, text.index(word) - 200):][:300])
+
+
+def test_the_slider_moves_the_bars_and_the_end_of_the_step():
+    chrome = opened(valley_page())
+    slide(chrome, 0)
+    small, end = bars(chrome), chrome.find_element(By.CSS_SELECTOR, ".end.now text").text
+    slide(chrome, 12)
+    large = bars(chrome)
+    assert len(small) > len(large) > 0, (len(small), len(large))
+    # The first bucket is the same: DDP caps it apart.
+    assert small[1] != large[1] and small[-1] != large[-1]
+    assert chrome.find_element(By.CSS_SELECTOR, ".end.now text").text != end
+    assert "2 GiB" in chrome.find_element(By.CSS_SELECTOR, ".setting-value").text
+    chrome.find_element(By.ID, "setting").send_keys(Keys.ARROW_LEFT)
+    assert "1 GiB" in chrome.find_element(By.CSS_SELECTOR, ".setting-value").text
+
+
+def test_bars_are_where_the_data_says():
+    """On one scale for all settings: a pixel is the same time at each of them."""
+    chrome = opened(valley_page())
+    scales = []
+    for index in (3, 10):
+        slide(chrome, index)
+        starts = chrome.execute_script(
+            """const data = JSON.parse(document.getElementById("stepsim-data").textContent);
+               return data.timelines[arguments[0]].ranks.flatMap((rank) =>
+                 rank.buckets.map((bucket) => bucket[1]));""",
+            index,
+        )
+        drawn = [x for x, _ in bars(chrome)]
+        assert len(drawn) == len(starts)
+        scale = (max(drawn) - min(drawn)) / (max(starts) - min(starts))
+        for x, start in zip(drawn, starts):
+            assert abs(x - min(drawn) - (start - min(starts)) * scale) < 0.02, (x, start)
+        scales.append(scale)
+    assert abs(scales[0] / scales[1] - 1) < 1e-3, scales
+
+
+def test_figures_of_a_comparison_equal_the_json():
+    page = compare_page()
+    rows = table(opened(page), "The policies as a table")
+    by_name = {row["policy"].rstrip(" *"): row for row in rows}
+    assert len(by_name) == len(page["result"]["predictions"]) == 4
+    for prediction in page["result"]["predictions"]:
+        row, summary = by_name[prediction["policy"]], prediction["summary"]
+        step = summary["step_time_ms"]
+        assert row["step ms"] == f"{step['mean']:.3f}", row
+        assert row["90 % interval"] == " – ".join(f"{end:.3f}" for end in step["interval90"]), row
+        assert row["p95 ms"] == f"{step['p95']:.3f}", row
+        assert row["useful tokens/s"] == f"{summary['useful_tokens_per_s']:,.0f}", row
+        assert row["exposed ms"] == f"{summary['exposed_communication_ms']:.3f}", row
+        assert row["padding"] == f"{summary['padding_ratio'] * 100:.1f} %", row
+
+
+def test_figures_of_a_run_equal_the_json():
+    page = run_page()
+    chrome = opened(page)
+    prediction = page["result"]["predictions"][0]
+    steps = {}
+    for row in prediction["steps"]:
+        steps.setdefault(row["rank"], []).append(row)
+    rows = table(chrome, "The tokens as a table")
+    assert len(rows) == len(steps) == 4
+    for row in rows:
+        steady = steps[int(row["rank"])][2:]
+        for column, key in (("useful", "useful_tokens"), ("padded", "padded_tokens")):
+            mean = sum(step[key] for step in steady) / len(steady)
+            assert abs(float(row[f"{column} tokens a step"]) - mean) < 0.051, (row, mean)
+    assert f"{prediction['summary']['step_time_ms']['mean']:.2f} ms" in chrome.find_element(
+        By.ID, "figures").text
+
+
+def test_the_keyboard_reads_bars_and_zooms():
+    chrome = opened(valley_page())
+    timeline = chrome.find_element(By.CSS_SELECTOR, ".timeline")
+    timeline.send_keys(Keys.ARROW_RIGHT)
+    said = chrome.find_element(By.ID, "spoken").get_attribute("textContent")
+    assert said.startswith("Rank 0: ") and " ms long" in said, said
+    timeline.send_keys(Keys.ARROW_DOWN)
+    said = chrome.find_element(By.ID, "spoken").get_attribute("textContent")
+    assert said.startswith("Bucket ") and "transfer" in said, said
+    before = bars(chrome)
+    timeline.send_keys("+")
+    time.sleep(0.1)
+    assert bars(chrome) != before
+    timeline.send_keys("0")
+    time.sleep(0.1)
+    assert bars(chrome) == before
+
+
+def test_the_play_button_sweeps_and_says_what_runs():
+    chrome = opened(valley_page())
+    cursor = "return document.querySelector('.cursor').getAttribute('x1')"
+    chrome.find_element(By.CSS_SELECTOR, ".play").click()
+    time.sleep(0.4)
+    first = float(chrome.execute_script(cursor))
+    time.sleep(0.4)
+    assert float(chrome.execute_script(cursor)) > first >= 0
+    words = chrome.find_element(By.CSS_SELECTOR, ".moment").text
+    assert re.search(r"ms: \d+ ranks? ", words) and "transfer" in words, words
+    chrome.find_element(By.CSS_SELECTOR, ".play").click()
+    stopped = chrome.execute_script(cursor)
+    time.sleep(0.2)
+    assert chrome.execute_script(cursor) == stopped
+
+
+def test_less_motion_jumps_instead():
+    chrome = browser()
+    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+        {"name": "prefers-reduced-motion", "value": "reduce"}]})
+    try:
+        opened(valley_page())
+        chrome.find_element(By.CSS_SELECTOR, ".play").click()
+        time.sleep(0.5)
+        assert float(chrome.execute_script(
+            "return document.querySelector('.cursor').getAttribute('x1')")) == 0
+        slide(chrome, 4)
+        assert not chrome.find_elements(By.CSS_SELECTOR, ".gliding")
+    finally:
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_nothing_sticks_out_on_a_phone():
+    for page in pages():
+        chrome = opened(page, width=360, height=740)
+        wide = chrome.execute_script(
+            """return [document.documentElement.scrollWidth, ...[...document.querySelectorAll(
+                 "main *:not(.scroll *):not(pre *):not(svg *)")]
+                 .filter((node) => node.getBoundingClientRect().right > 361)
+                 .map((node) => node.outerHTML.slice(0, 99))];"""
+        )
+        assert wide == [360], (page["path"], wide)
+
+
+def test_hostile_names_stay_text():
+    evil = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&amp;"
+    long = "x" * 10000
+    text = pathlib.Path(PAIR).read_text(encoding="utf-8")
+    profile = ROOT / "scenarios" / "profiles" / "cpu_xeon_2core_2ranks.json"
+    text = text.replace("profiles/cpu_xeon_2core_2ranks.json", str(profile))
+    text = re.sub(r'(?m)^name = "token_skew_2ranks"', lambda _: "name = " + json.dumps(evil), text)
+    names = [evil, long, "a\u202eb\u0007\u001b[31m", "<!-- ${1} {{x}} -->"]
+    for old in ("uniform", "variable_fixed", "bucketing", "token_budget"):
+        new = json.dumps(names.pop(0), ensure_ascii=True)
+        text = re.sub(rf'(?m)^name = "{old}"', lambda _, new=new: "name = " + new, text)
+    assert not names
+    path = os.path.join(FOLDER.name, "hostile.toml")
+    pathlib.Path(path).write_text(text, encoding="utf-8")
+    chrome = opened(made("hostile", "compare", path))
+    assert not errors(chrome), errors(chrome)
+    assert not requests(chrome), requests(chrome)
+    assert chrome.execute_script("return document.scripts.length") <= 3
+    assert not chrome.find_elements(By.TAG_NAME, "img")
+    assert "taken" not in chrome.title.replace(evil, "")[:20] and "stepsim" in chrome.title
+    body = chrome.find_element(By.TAG_NAME, "body").text
+    assert "</script><script>" in body, body[:500]
+    assert "\u202e" not in body and "\u001b" not in body and "\u0007" not in body
+    assert "x" * 200 not in chrome.find_element(By.ID, "policies").text
+    assert chrome.execute_script("return document.documentElement.scrollWidth") <= 1280
+
+
+def test_a_page_of_8_ranks_200_steps_and_12_bucket_sizes_is_small_and_quick():
+    options = ["--set", "scenario.steps=200", "--set", "data.samples=6400"]
+    page = made("large", "run", str(ROOT / "scenarios" / "batching" / "squad.toml"), "--policy",
+                "PyTorch", *options)
+    size = os.path.getsize(page["path"])
+    chrome = opened(page)
+    ready = float(chrome.execute_script("return document.documentElement.dataset.readyMs"))
+    drawn = float(chrome.execute_script("return document.documentElement.dataset.drawnMs"))
+    print(f"8 ranks x 200 steps: {size / 1e6:.2f} MB, written in {page['seconds']:.1f} s with the "
+          f"prediction, drawn in {drawn:.0f} ms, interactive after {ready:.0f} ms")
+    moves = chrome.execute_script(
+        """const slider = document.getElementById("setting");
+           const began = performance.now();
+           for (slider.value = 0; slider.value < Number(slider.max); slider.stepUp()) {
+             slider.dispatchEvent(new Event("input"));
+           }
+           return (performance.now() - began) / Number(slider.max);"""
+    )
+    print(f"a move of the slider takes {moves:.0f} ms")
+    assert size < 3e6 and ready < 1000
+
+
+def main():
+    try:
+        return small_runner.main(dict(globals()))
+    finally:
+        for chrome in BROWSERS.values():
+            chrome.quit()
+        FOLDER.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -134,6 +134,9 @@ PolicyValidation compare_policy(const Prediction& prediction,
   result.below_p50 = share_below(run.step_ms, result.predicted.p50);
   result.below_p95 = share_below(run.step_ms, result.predicted.p95);
   result.measured_steps = static_cast<int>(run.step_ms.size());
+  for (const auto& [step, times] : run.by_step) {
+    result.measured_by_step[step] = mean(times);
+  }
   result.predicted_parts = predicted_parts(prediction, run);
   result.measured_parts = run.parts;
   result.states_wait = run.states_wait;

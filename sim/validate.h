@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct PolicyValidation {
   double below_p50 = 0;    ///< Share of the measured single steps below the predicted p50.
   double below_p95 = 0;    ///< The same for the p95.
   int measured_steps = 0;  ///< Single steps, all passes.
+  std::map<int, double> measured_by_step;  ///< [step] mean over the passes.
   StepParts predicted_parts;
   StepParts measured_parts;
   bool states_wait = true;  ///< Else the wait for collectives is in the backward, of both.

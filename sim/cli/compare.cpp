@@ -32,7 +32,7 @@ void write_page(const CommonOptions& options,
                 const Scenario& scenario,
                 const Profile& profile,
                 const std::vector<Prediction>& predictions) {
-  content.result = prediction_json(predictions, true);
+  content.result = page_result(predictions);
   content.answer = recommendation_text(scenario, predictions);
   content.warnings = warnings_of(predictions);
   const Prediction* best = recommended(scenario, predictions);

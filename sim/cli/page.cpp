@@ -1,13 +1,17 @@
 #include "sim/cli/page.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <set>
 #include <utility>
 
+#include "costmodel/parse_units.h"
 #include "costmodel/shell_word.h"
 #include "sim/bucket_valley.h"
 #include "sim/report/html/timeline_data.h"
+#include "sim/report/json.h"
 #include "sim/step_picture.h"
 #include "sim/utc_time.h"
 
@@ -41,6 +45,80 @@ void add(const std::vector<CapPoint>& caps, PageContent& content) {
 }
 
 }  // namespace
+
+namespace {
+
+/// At most this many timelines of a sweep.
+constexpr std::size_t kMostTimelines = 24;
+
+/// The values whose timelines are drawn: evenly spaced ones and the best.
+SweepAxis drawn_values(const SweepAxis& axis, std::size_t best) {
+  const std::size_t count = axis.values.size();
+  std::set<std::size_t> drawn = {best};
+  for (std::size_t i = 0; i < std::min(count, kMostTimelines); ++i) {
+    drawn.insert(count <= kMostTimelines ? i : i * (count - 1) / (kMostTimelines - 1));
+  }
+  SweepAxis some{axis.key, {}, {}};
+  for (const std::size_t i : drawn) {
+    some.values.push_back(axis.values[i]);
+    some.labels.push_back(axis.labels[i]);
+  }
+  return some;
+}
+
+/// Adds DDP's default where sizes are swept in ascending order without it.
+void add_default_cap(SweepAxis& axis) {
+  std::size_t place = 0;
+  for (const std::string& value : axis.values) {
+    const std::int64_t cap = parse_bytes(value).value();
+    if (cap == kDefaultBucketCapBytes) {
+      return;
+    }
+    place += cap < kDefaultBucketCapBytes ? 1 : 0;
+  }
+  const auto at = static_cast<std::ptrdiff_t>(place);
+  axis.values.insert(axis.values.begin() + at, std::to_string(kDefaultBucketCapBytes));
+  axis.labels.insert(axis.labels.begin() + at, format_bytes(Bytes(kDefaultBucketCapBytes)));
+}
+
+}  // namespace
+
+void add_sweep(const CommonOptions& options,
+               const Scenario& scenario,
+               const SweepAxis& axis,
+               const SweepReport& report,
+               PageContent& content) {
+  SweepAxis drawn = drawn_values(axis, report.best);
+  if (axis.key == "ddp.bucket_cap") {
+    add_default_cap(drawn);
+  }
+  SweepOptions of_drawn = picture_options(options, scenario, report.reference.prediction);
+  of_drawn.skips_unpriced = true;
+  std::vector<SweepPoint> points = sweep(scenario, {drawn}, of_drawn);
+  for (const SweepPoint& point : points) {
+    if (!point.picture) {
+      continue;  // It cannot be priced, so that the sweep itself did not come this far.
+    }
+    const std::string& label = point.labels.front();
+    const bool own =
+        axis.key == "ddp.bucket_cap" && point.picture->bucket_cap == scenario.ddp.bucket_cap;
+    content.timelines.push_back(timeline_json({point.prediction.policy,
+                                               label,
+                                               point.prediction.summary.slowest_rank_step_ms,
+                                               label == axis.labels[report.best],
+                                               own},
+                                              *point.picture));
+  }
+}
+
+Json page_result(const std::vector<Prediction>& predictions) {
+  constexpr std::size_t kMostRows = 2000;
+  std::size_t rows = 0;
+  for (const Prediction& prediction : predictions) {
+    rows += prediction.steps.size();
+  }
+  return prediction_json(predictions, rows <= kMostRows);
+}
 
 std::string command_line(const std::string& command, const std::vector<std::string>& arguments) {
   std::string line = "stepsim " + command;

@@ -5,6 +5,7 @@
 
 #include "sim/cli/options.h"
 #include "sim/report/html/page_data.h"
+#include "sim/report/sweep_report.h"
 
 namespace stepsim {
 
@@ -30,5 +31,17 @@ void add_timeline(const CommonOptions& options,
                   const Scenario& scenario,
                   const Prediction& prediction,
                   PageContent& content);
+
+/// A sweep of one key: a timeline a point, of the step that is the median of the reference. Of many
+/// points some, the best one among them; of bucket caps DDP's default, too.
+void add_sweep(const CommonOptions& options,
+               const Scenario& scenario,
+               const SweepAxis& axis,
+               const SweepReport& report,
+               PageContent& content);
+
+/// The predictions as --json writes them, but without the rows of single steps where there are so
+/// many that they would make the page slow; its series have most of what they say.
+[[nodiscard]] Json page_result(const std::vector<Prediction>& predictions);
 
 }  // namespace stepsim

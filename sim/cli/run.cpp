@@ -56,7 +56,7 @@ void write_page(const CommonOptions& options,
                 const PolicySpec& policy,
                 const Profile& profile,
                 const Prediction& prediction) {
-  content.result = prediction_json({prediction}, true);
+  content.result = page_result({prediction});
   content.warnings = prediction.warnings;
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
   add_valley(options, scenario, profile, prediction, content);

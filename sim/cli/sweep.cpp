@@ -1,12 +1,16 @@
 #include "sim/sweep.h"
 
+#include <utility>
+
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
 #include "costmodel/parse_units.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/cli/page.h"
 #include "sim/report/csv.h"
+#include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/sweep_report.h"
 #include "sim/run.h"
@@ -26,13 +30,32 @@ constexpr const char* kUsage =
     "examples:\n"
     "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2\n"
     "  stepsim sweep scenarios/token_skew.toml --policy token_budget \\\n"
-    "      --over policy.token_budget.max_tokens=512..2048:+256\n";
+    "      --over policy.token_budget.max_tokens=512..2048:+256\n"
+    "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2 \\\n"
+    "      --html page.html\n";
+
+/// The valley, and a timeline of each point when one key is swept.
+void write_page(const CommonOptions& common,
+                PageContent content,
+                const Scenario& scenario,
+                const Profile& profile,
+                const std::vector<SweepAxis>& axes,
+                const SweepReport& report) {
+  content.result = sweep_json(axes, report);
+  content.answer = sweep_answer(axes, report);
+  content.warnings = report.points[report.best].prediction.warnings;
+  if (axes.size() == 1) {
+    add_sweep(common, scenario, axes.front(), report, content);
+  }
+  write_text_atomically(common.html, page_text(page_data(scenario, profile, std::move(content))));
+}
 
 }  // namespace
 
 int sweep_command(const std::vector<std::string>& arguments) {
   OptionParser parser("sweep", kUsage);
   parser.add_common();
+  parser.add_html();
   parser.add()(
       "over", po::value<std::vector<std::string>>()->composing(), "KEY=VALUES; may repeat")(
       "policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
@@ -49,7 +72,7 @@ int sweep_command(const std::vector<std::string>& arguments) {
     axes.push_back(parse_sweep_axis(text));
   }
   const Scenario scenario = load_scenario(common);
-  (void)scenario_profile(scenario);
+  const Profile profile = scenario_profile(scenario);
   SweepOptions options;
   options.policy = parser.get<std::string>("policy");
   options.overrides = common.set;
@@ -64,6 +87,14 @@ int sweep_command(const std::vector<std::string>& arguments) {
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, sweep_csv(axes, report));
+  }
+  if (!common.html.empty()) {
+    write_page(common,
+               page_content("sweep", arguments, parser, scenario),
+               scenario,
+               profile,
+               axes,
+               report);
   }
   return kDone;
 }

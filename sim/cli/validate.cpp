@@ -1,5 +1,6 @@
 #include "sim/validate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
@@ -8,13 +9,15 @@
 
 #include "costmodel/input_error.h"
 #include "costmodel/run_record.h"
-#include "costmodel/shell_word.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/cli/page.h"
 #include "sim/predict.h"
+#include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/validation_markdown.h"
 #include "sim/report/validation_report.h"
+#include "sim/report/validation_words.h"
 #include "sim/run.h"
 #include "sim/utc_time.h"
 
@@ -41,7 +44,7 @@ constexpr const char* kUsage =
     "  stepsim compare scenarios/token_skew_2ranks.toml --json prediction.json\n"
     "  stepcal live plans/*.jsonl --out-dir live\n"
     "  stepsim validate scenarios/token_skew_2ranks.toml --live live/*.jsonl "
-    "--predictions prediction.json --report validation.md\n";
+    "--predictions prediction.json --report validation.md --html page.html\n";
 
 /// From a file made before the live run, else computed now.
 std::vector<Prediction> predictions_for(const OptionParser& parser,
@@ -107,10 +110,7 @@ ValidationSources sources_of(const OptionParser& parser,
                              const std::vector<Prediction>& predictions,
                              const std::vector<RunRecord>& records) {
   ValidationSources sources;
-  sources.command = "stepsim validate";
-  for (const std::string& argument : arguments) {
-    sources.command += " " + shell_word(argument);
-  }
+  sources.command = command_line("validate", arguments);
   sources.scenario = scenario;
   sources.profile_path =
       parser.has("profile") ? parser.get<std::string>("profile") : scenario.profile;
@@ -149,11 +149,35 @@ void write_outputs(const OptionParser& parser,
   }
 }
 
+/// Each policy's steps, predicted and measured.
+void write_page(const CommonOptions& options,
+                PageContent content,
+                const std::vector<Prediction>& predictions,
+                const Validation& validation,
+                const ValidationSources& sources,
+                double bound) {
+  const Scenario& scenario = sources.scenario;
+  content.result = validation_json(validation, sources, bound);
+  content.answer = verdict(validation, sources, bound);
+  content.recommended = validation.recommended;
+  content.warnings = validation.warnings;
+  for (const PolicyValidation& policy : validation.policies) {
+    const auto prediction =
+        std::find_if(predictions.begin(), predictions.end(), [&](const Prediction& one) {
+          return one.policy == policy.policy;
+        });
+    content.series.push_back(measured_series_json(*prediction, policy, scenario.warmup_steps));
+  }
+  write_text_atomically(options.html,
+                        page_text(page_data(scenario, sources.profile, std::move(content))));
+}
+
 }  // namespace
 
 int validate_command(const std::vector<std::string>& arguments) {
   OptionParser parser("validate", kUsage);
   parser.add_common();
+  parser.add_html();
   parser.add()("live", po::value<std::vector<std::string>>()->multitoken(), "FILE…: run records")(
       "predictions", po::value<std::string>(), "FILE of predictions made before the live run")(
       "bound", po::value<double>()->default_value(10.0), "percent: largest error of a mean")(
@@ -166,9 +190,9 @@ int validate_command(const std::vector<std::string>& arguments) {
     throw InputError("stepsim validate: error: give --live FILE… (from stepcal live)");
   }
   if (parser.has("report") && parser.get<std::string>("report") == "-" &&
-      (common.json == "-" || common.csv == "-")) {
+      (common.json == "-" || common.csv == "-" || common.html == "-")) {
     throw InputError(
-        "stepsim validate: error: only one of --report, --json and --csv can go to "
+        "stepsim validate: error: only one of --report, --html, --json and --csv can go to "
         "standard output");
   }
   const double bound = parser.get<double>("bound") / 100;
@@ -196,6 +220,14 @@ int validate_command(const std::vector<std::string>& arguments) {
   }
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
   write_outputs(parser, validation, sources, bound);
+  if (!common.html.empty()) {
+    write_page(common,
+               page_content("validate", arguments, parser, scenario),
+               predictions,
+               validation,
+               sources,
+               bound);
+  }
   return validation.holds(bound) ? kDone : kAnswerIsNo;
 }
 

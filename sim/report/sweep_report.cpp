@@ -82,7 +82,26 @@ std::string bar(double value, double low, double high) {
   return text;
 }
 
+/// "ddp.bucket_cap = 128 MiB"
+std::string place_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+  std::string text;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    text += fmt::format("{}{} = {}", i > 0 ? ", " : "", axes[i].key, point.labels[i]);
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string sweep_answer(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+  const SweepPoint& best = report.points[report.best];
+  return fmt::format("Best: {}, {:.3f} ms a step; {} takes {:.3f} ms, {:.1f} % slower.",
+                     place_of(axes, best),
+                     best.prediction.summary.slowest_rank_step_ms,
+                     report.reference_name,
+                     report.reference.prediction.summary.slowest_rank_step_ms,
+                     report.gap * 100);
+}
 
 SweepReport sweep_report(const Scenario& scenario,
                          const std::vector<SweepAxis>& axes,
@@ -158,18 +177,15 @@ std::string sweep_text(const Scenario& scenario,
     row.push_back(fmt::format("{:<21}", bar(s.slowest_rank_step_ms, low, high)));
     table.add(row);
   }
-  std::string where;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    where += fmt::format("{}{} = {}", i > 0 ? ", " : "", axes[i].key, best.labels[i]);
-  }
   std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n",
                                  scenario.name,
                                  best.prediction.policy,
                                  scenario.ranks,
                                  best.prediction.profile,
                                  table.text());
-  text += fmt::format(
-      "best: {} ({:.3f} ms a step)\n", where, best.prediction.summary.slowest_rank_step_ms);
+  text += fmt::format("best: {} ({:.3f} ms a step)\n",
+                      place_of(axes, best),
+                      best.prediction.summary.slowest_rank_step_ms);
   text += fmt::format("gap:  {} takes {:.3f} ms, {:.1f} % slower than the best\n",
                       report.reference_name,
                       report.reference.prediction.summary.slowest_rank_step_ms,

@@ -22,6 +22,9 @@ struct SweepReport {
                                        const std::vector<SweepAxis>& axes,
                                        const SweepOptions& options);
 
+/// The best point and what the reference costs more: a sentence.
+[[nodiscard]] std::string sweep_answer(const std::vector<SweepAxis>& axes,
+                                       const SweepReport& report);
 [[nodiscard]] std::string sweep_text(const Scenario& scenario,
                                      const std::vector<SweepAxis>& axes,
                                      const SweepReport& report);

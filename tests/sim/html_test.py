@@ -14,11 +14,13 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
+import cli_test  # noqa: E402  (its live records; it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SKEW = str(ROOT / "scenarios" / "token_skew.toml")
 VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
+CAPS = ["--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
 DATA = re.compile(r'<script type="application/json" id="stepsim-data">(.*?)</script>', re.DOTALL)
 
 
@@ -111,8 +113,7 @@ def test_the_page_agrees_with_the_text_reports():
 
 def test_bucket_caps_of_the_page_are_those_of_a_sweep():
     data = page_of("run", VALLEY)
-    sweep = json.loads(run(
-        "sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2", "--json", "-").stdout)
+    sweep = json.loads(run("sweep", VALLEY, *CAPS, "--json", "-").stdout)
     labels = [point["values"]["ddp.bucket_cap"] for point in sweep["points"]]
     caps = {timeline["label"]: timeline for timeline in data["timelines"]}
     assert list(caps) == labels[:5] + ["25 MiB"] + labels[5:], list(caps)
@@ -122,6 +123,81 @@ def test_bucket_caps_of_the_page_are_those_of_a_sweep():
         assert abs(caps[label]["mean_ms"] - point["step_ms"]) < 1e-3, label
         assert len(caps[label]["buckets"]) == point["buckets"], label
     assert [label for label in labels if caps[label]["best"]] == [labels[sweep["best"]]]
+
+
+def test_the_page_of_a_sweep_holds_a_timeline_a_point():
+    text = run("sweep", VALLEY, *CAPS).stdout
+    result = json.loads(run("sweep", VALLEY, *CAPS, "--json", "-").stdout)
+    data = page_of("sweep", VALLEY, *CAPS)
+    assert data["result"] == result and data["kind"] == "sweep"
+    timelines = {timeline["label"]: timeline for timeline in data["timelines"]}
+    default = timelines.pop("25 MiB")
+    assert default["default"] and default["own"]
+    assert abs(default["mean_ms"] - result["reference"]["step_ms"]) < 1e-3
+    for (label, timeline), point in zip(timelines.items(), result["points"], strict=True):
+        assert label == point["values"]["ddp.bucket_cap"]
+        assert abs(timeline["mean_ms"] - point["step_ms"]) < 1e-3
+        assert f"{label} " in text and f"  {timeline['mean_ms']:.3f}  " in text, text
+    assert [t["label"] for t in data["timelines"] if t["best"]] == ["128 MiB"]
+    best = next(line for line in text.splitlines() if line.startswith("best: "))
+    assert best == "best: ddp.bucket_cap = 128 MiB (113.803 ms a step)", best
+    assert data["answer"].startswith("Best: ddp.bucket_cap = 128 MiB, 113.803 ms a step; ")
+
+
+def test_a_sweep_of_many_points_draws_some_and_one_of_two_keys_none():
+    jitter = ["--over", "cluster.skew=0..1:+0.01"]
+    data = page_of("sweep", VALLEY, *jitter)
+    labels = [timeline["label"] for timeline in data["timelines"]]
+    assert len(data["result"]["points"]) == 101 and len(labels) == 24, labels
+    assert labels[0] == "0" and labels[-1] == "1" and data["timelines"][0]["best"], labels
+    two = page_of("sweep", VALLEY, *CAPS, "--over", "cluster.skew=0,0.1")
+    assert two["timelines"] == [] and len(two["result"]["points"]) == 24
+
+
+def test_the_page_of_a_validation_holds_what_was_measured():
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "prediction.json")
+        run("compare", cli_test.PAIR, "--json", file, "--quiet")
+        with open(file, encoding="utf-8") as text:
+            predictions = json.load(text)["predictions"]
+        live = []
+        for prediction in predictions:
+            live.append(os.path.join(folder, prediction["policy"] + ".jsonl"))
+            cli_test.live_record(live[-1], prediction, [0.98, 1.04])
+        options = ["validate", cli_test.PAIR, "--live", *live, "--predictions", file]
+        data = page_of(*options)
+        assert data["result"] == json.loads(run(*options, "--json", "-").stdout)
+        assert f"verdict: {data['answer']}\n" in run(*options).stdout
+        assert data["timelines"] == [] and data["warnings"] == data["result"]["warnings"]
+        policies = data["result"]["policies"]
+        for series, policy in zip(data["series"], policies, strict=True):
+            assert series["policy"] == policy["policy"]
+            warmup = series["warmup_steps"]
+            measured = series["measured_ms"]
+            assert measured[:warmup] == [None] * warmup and len(measured) == 12, measured
+            steady = measured[warmup:]
+            assert abs(sum(steady) / len(steady) - policy["measured_ms"]["mean"]) < 1e-3
+            for predicted, step in zip(series["step_ms"][warmup:], steady):
+                assert abs(step / predicted - 1.01) < 1e-4, (predicted, step)
+            assert "memory_bytes" not in series  # The file of predictions is not asked for it.
+        message = run(*options, "--html", "-", "--report", "-", status=2).stderr
+        assert "only one of" in message, message
+
+
+def test_a_scenario_from_standard_input_has_a_page_too():
+    text = pathlib.Path(VALLEY).read_text(encoding="utf-8")
+    text = text.replace('"profiles/', f'"{ROOT}/scenarios/profiles/')
+    for options in (["run", "-"], ["sweep", "-", *CAPS]):
+        data = page_of(*options, input=text)
+        assert len(data["timelines"]) == 13, options
+        assert data["scenario"]["text"] == text
+
+
+def test_rows_of_single_steps_are_left_out_where_there_are_many():
+    for steps, holds in (("250", True), ("251", False)):
+        options = ["--steps", steps, "--set", "data.samples=3000"]
+        entry = page_of("run", VALLEY, *options)["result"]["predictions"][0]
+        assert ("steps" in entry) == holds, steps
 
 
 def test_the_command_on_the_page_makes_the_same_page_again():

@@ -134,6 +134,21 @@ Json series_json(const Prediction& prediction, int warmup_steps) {
   return series;
 }
 
+Json measured_series_json(const Prediction& prediction,
+                          const PolicyValidation& measured,
+                          int warmup_steps) {
+  Json series = series_json(prediction, warmup_steps);
+  Json times = Json::array();
+  const int steps = static_cast<int>(series["step_ms"].size());
+  for (int step = 0; step < steps; ++step) {
+    const auto found = measured.measured_by_step.find(step);
+    times.push_back(found == measured.measured_by_step.end() ? Json(nullptr)
+                                                             : Json(page_ms(found->second)));
+  }
+  series["measured_ms"] = std::move(times);
+  return series;
+}
+
 Json page_blame_json(const Blame& blame) {
   Json rows = Json::array();
   for (const Saving& saving : shown_savings(blame)) {

@@ -7,6 +7,7 @@
 #include "sim/blame.h"
 #include "sim/prediction.h"
 #include "sim/scenario.h"
+#include "sim/validate.h"
 
 namespace stepsim {
 
@@ -44,6 +45,11 @@ struct PageContent {
 ///
 /// Tokens are whole numbers. No "memory_bytes" where the prediction holds none.
 [[nodiscard]] Json series_json(const Prediction& prediction, int warmup_steps);
+
+/// The same with "measured_ms": [step] mean over the passes, null where nothing was measured.
+[[nodiscard]] Json measured_series_json(const Prediction& prediction,
+                                        const PolicyValidation& measured,
+                                        int warmup_steps);
 
 /// {"policy", "step_ms", "rows": [[what would be different, saved ms], …]}: the rows of the table
 /// that `stepsim blame` prints. What the profile cannot price has null and the reason.

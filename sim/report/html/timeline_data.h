@@ -13,7 +13,7 @@ namespace stepsim {
 struct TimelineLabel {
   std::string policy;
   std::string label;   ///< "25 MiB", or the value of the key that is swept.
-  double mean_ms = 0;  ///< Of the steady steps at this setting.
+  double mean_ms = 0;  ///< Of the steady steps at this setting; a sweep: as in its table.
   bool is_best = false;
   bool is_own = false;  ///< The scenario as it stands.
 };

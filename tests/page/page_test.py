@@ -89,7 +89,7 @@ def validated():
 
 
 def pages():
-    return run_page(), compare_page(), valley_page()
+    return run_page(), compare_page(), valley_page(), sweep_page(), validated()
 
 
 def run_page():
@@ -251,6 +251,20 @@ def test_figures_of_a_comparison_equal_the_json():
         assert row["padding"] == f"{summary['padding_ratio'] * 100:.1f} %", row
 
 
+def test_figures_of_a_sweep_equal_the_json():
+    page = sweep_page()
+    rows = table(opened(page), "The sweep as a table")
+    points = page["result"]["points"]
+    assert len(rows) == len(points) == 12
+    for row, point in zip(rows, points):
+        assert row["ddp.bucket_cap"] == point["values"]["ddp.bucket_cap"], row
+        assert row["step ms"] == f"{point['step_ms']:.3f}", row
+        assert row["exposed ms"] == f"{point['exposed_communication_ms']:.3f}", row
+        assert row["buckets"] == str(point["buckets"]), row
+    best = points[page["result"]["best"]]
+    assert best["values"]["ddp.bucket_cap"] in browser().find_element(By.ID, "answer").text
+
+
 def test_figures_of_a_run_equal_the_json():
     page = run_page()
     chrome = opened(page)
@@ -267,6 +281,35 @@ def test_figures_of_a_run_equal_the_json():
             assert abs(float(row[f"{column} tokens a step"]) - mean) < 0.051, (row, mean)
     assert f"{prediction['summary']['step_time_ms']['mean']:.2f} ms" in chrome.find_element(
         By.ID, "figures").text
+
+
+def test_figures_of_a_validation_equal_the_json():
+    page = validated()
+    rows = {row["policy"]: row for row in table(opened(page), "Predicted and measured as a table")}
+    assert len(rows) == 4
+    for policy in page["result"]["policies"]:
+        row = rows[policy["policy"]]
+        assert row["predicted ms"] == f"{policy['predicted_ms']['mean']:.3f}", row
+        assert row["measured ms"] == f"{policy['measured_ms']['mean']:.3f}", row
+        assert row["error"] == f"{policy['error']['mean'] * 100:+.1f} %", row
+    assert len(browser().find_elements(By.CSS_SELECTOR, ".scatter-point")) == 4
+
+
+def test_the_valley_follows_the_slider_and_the_slider_the_valley():
+    chrome = opened(sweep_page())
+    slide(chrome, 2)
+    first = chrome.find_element(By.CSS_SELECTOR, "#valley .dot.now").get_attribute("cx")
+    slide(chrome, 9)
+    assert chrome.find_element(By.CSS_SELECTOR, "#valley .dot.now").get_attribute("cx") != first
+    assert chrome.find_elements(By.CSS_SELECTOR, "#valley .mark.best")
+    assert chrome.find_elements(By.CSS_SELECTOR, "#valley .mark.reference")
+    chrome.execute_script(
+        """const catcher = document.querySelector("#valley .catch");
+           const box = catcher.getBoundingClientRect();
+           catcher.dispatchEvent(new MouseEvent("click",
+             {clientX: box.left + 12, clientY: box.top + 20, bubbles: true}));"""
+    )
+    assert chrome.find_element(By.ID, "setting").get_attribute("value") == "0"
 
 
 def test_the_keyboard_reads_bars_and_zooms():

@@ -9,7 +9,7 @@ function drawHead(page) {
   document.title = `${name} – stepsim ${page.kind}`;
   set("kicker", `stepsim ${page.kind} · ${name}`);
   set("question", shortName(data.question || titles[page.kind] || "Step time", 240));
-  set("answer", data.answer ? shortName(data.answer, 600) : answerOf(page));
+  set("answer", data.answer ? asSentence(shortName(data.answer, 600)) : answerOf(page));
   document.getElementById("figures").append(...headFigures(page).map(figureOf));
 }
 
@@ -30,7 +30,7 @@ function answerOf(page) {
       `${ms(time)}, ${percent(gap)} slower.`;
   }
   if (page.kind === "validate") {
-    return capital(shortName(result.verdict, 400)) + ".";
+    return asSentence(shortName(result.verdict, 400));
   }
   const rows = rankedPolicies(page).filter((row) => row.choice);
   const first = rows.find((row) => row.strong) || rows[0];
@@ -49,6 +49,10 @@ function answerOf(page) {
     `${shortName(last.name)}.`;
 }
 
+function asSentence(text) {
+  return capital(text) + (/[.!?…]$/.test(text) ? "" : ".");
+}
+
 function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
@@ -57,9 +61,11 @@ function headFigures(page) {
   const {result} = page.data;
   if (page.kind === "sweep") {
     const best = result.points[result.best];
+    const measure = measureOf(page);
+    const reference = referenceOf(page);
     return [["best", shortName(Object.values(best.values).join(", "), 24)],
-      ["step there", ms(best.step_ms)],
-      [shortName(result.reference.name), ms(result.reference.step_ms)],
+      [`${measure.name.toLowerCase()} there`, measure.short(valueOf(best, measure))],
+      [reference.name, measure.short(reference.y)],
       ["gap", percent(result.reference.gap)],
       ["overlap at the best", percent(best.overlap_fraction, 0)]];
   }

@@ -35,9 +35,9 @@ function ms(value) {
   return value === 0 ? "0 ms" : isNumber(value) ? msDigits(value) + " ms" : "–";
 }
 
-/** Both ends to three digits: "15.1–35.9 ms". */
+/** Both ends to three digits or more: "15.1–35.9 ms". */
 function interval([low, high]) {
-  const digits = (value) => Number(value.toPrecision(3));
+  const digits = (value) => value >= 100 ? value.toFixed(0) : value.toPrecision(3);
   return `${digits(low)}–${digits(high)} ms`;
 }
 

@@ -17,7 +17,9 @@ function startPage() {
   const page = {data, kind: data.kind, main: document.getElementById("main"),
     contents: document.getElementById("contents"), recommended: recommendedPolicy(data)};
   if ((data.timelines || []).length > 0) {
-    page.setting = new Setting(data.timelines, page.recommended);
+    const [key] = sweptKeys(page);
+    page.setting = new Setting(data.timelines, page.recommended,
+      !key || key === "ddp.bucket_cap");
   }
   page.pairing = new Pairing(page);
   addPatterns();

@@ -29,7 +29,7 @@ function scatterSentence(rows) {
 function drawScatter(box, page, rows) {
   const measured = (page.data.series || []).filter((series) => series.measured_ms);
   const singles = measured.flatMap((series) => steady(series, series.step_ms.map((predicted, i) =>
-    [series.measured_ms[i], predicted])));
+    [series.measured_ms[i], predicted]))).filter(([time]) => isNumber(time));
   const spread = d3.mean(rows, (row) => row.repeatability) || 0;
   const [low, high] = d3.extent(rows.flatMap((row) => [row.predicted_ms.mean,
     row.measured_ms.mean * (1 - row.repeatability),

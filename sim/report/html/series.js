@@ -100,13 +100,14 @@ function stepChart(box, lines, unit, format) {
     axisLeft(g, y, width, unit);
     axisBelow(g, x, width, height, "step", Math.min(steps, Math.floor(width / 60)),
       d3.format("d"));
-    const curve = d3.line().x((value, i) => x(i)).y((value) => y(value));
+    const curve = d3.line().defined(isNumber).x((value, i) => x(i)).y((value) => y(value));
     for (const line of lines) {
       const drawn = g.append("g").attr("class", "line " + line.role);
       drawn.append("path").attr("d", curve(line.values));
       if (steps <= 60) {
-        drawn.selectAll("circle").data(line.values).join("circle").attr("r", 2.4)
-          .attr("cx", (value, i) => x(i)).attr("cy", (value) => y(value));
+        drawn.selectAll("circle").data(d3.range(line.values.length))
+          .join("circle").filter((i) => isNumber(line.values[i])).attr("r", 2.4)
+          .attr("cx", (i) => x(i)).attr("cy", (i) => y(line.values[i]));
       }
     }
     const value = (line, step) => isNumber(line.values[step]) ? format(line.values[step]) : "–";

@@ -1,10 +1,13 @@
 // Which timeline is shown: the policy and the place of the slider. Charts listen to it.
 
 class Setting {
-  constructor(timelines, recommended) {
+  /** `caps`: the settings are bucket caps, of which one is DDP's default. */
+  constructor(timelines, recommended, caps) {
+    this.caps = caps;
     this.byPolicy = new Map();
     for (const timeline of timelines) {
       startAtLastRank(timeline);
+      timeline.default = timeline.default && caps;
       if (!this.byPolicy.has(timeline.policy)) {
         this.byPolicy.set(timeline.policy, []);
       }
@@ -68,6 +71,11 @@ class Setting {
   tell(what) {
     this.listeners.forEach((listener) => listener(what));
   }
+}
+
+/** What is special about a setting; empty for most. */
+function roleOf(timeline) {
+  return timeline.best ? "best" : timeline.default ? "default" : timeline.own ? "as it stands" : "";
 }
 
 /** Moves a timeline's zero to where its step begins: when the last rank starts. */

@@ -10,10 +10,11 @@ function drawStage(page) {
   const setting = page.setting;
   const many = setting.policies.some((policy) => setting.byPolicy.get(policy).length > 1);
   const card = section(page, "timeline", "One step on every rank", many
-    ? "The upper lane of a rank is its compute, the lower one its all-reduces. Move the slider: " +
-      "small buckets start early but pay for every message, large ones start late. All settings " +
-      "share one time scale."
-    : "The upper lane of a rank is its compute, the lower one its all-reduces.");
+    ? "The upper lane of a rank is its compute, the lower one its communication. Move the " +
+      "slider: " + (setting.caps
+      ? "small buckets start early but pay for every message, large ones start late. "
+      : "each place is one value. ") + "All settings share one time scale."
+    : "The upper lane of a rank is its compute, the lower one its communication.");
   const controls = el("div", {class: "controls"});
   card.append(controls);
   if (setting.policies.length > 1) {
@@ -31,10 +32,17 @@ function drawStage(page) {
 
 /** Kinds of work that the timelines really have. */
 function timelineLegend(setting) {
-  const used = new Set(["transfer"]);
+  const used = new Set();
+  const others = new Set();
   for (const timeline of [...setting.byPolicy.values()].flat()) {
     for (const rank of timeline.ranks) {
       rank.compute.forEach((span) => used.add(kindClasses[span[2]]));
+      for (const [, , , number, name] of rank.buckets) {
+        used.add(number < 0 ? "other-transfer" : "transfer");
+        if (number < 0) {
+          others.add(shortName(name || "other collective", 24));
+        }
+      }
       if (rank.exposed.length > 0) {
         used.add("exposed");
       }
@@ -44,14 +52,16 @@ function timelineLegend(setting) {
     }
   }
   return [["data", "data"], ["forward", "forward"], ["backward", "backward"],
-    ["optimizer", "optimizer"], ["other", "other work"], ["transfer", "all-reduce of a bucket"],
+    ["optimizer", "optimizer"], ["other", "other work"], ["transfer", "transfer of a bucket"],
+    ["other-transfer", [...others].join(", ")],
     ["exposed", "exposed: idle for a transfer"], ["waiting", "waiting for a slower rank"]]
     .filter(([name]) => used.has(name));
 }
 
 function settingWords(timeline) {
-  const roles = [timeline.default ? "default" : "", timeline.best ? "best" : ""].filter(Boolean);
-  return shortName(timeline.label) + (roles.length > 0 ? ` (${roles.join(", ")})` : "");
+  const both = timeline.default && timeline.best;
+  const role = both ? "default, best" : roleOf(timeline);
+  return shortName(timeline.label) + (role ? ` (${role})` : "");
 }
 
 function drawSlider(controls, page) {
@@ -89,7 +99,7 @@ function drawTicks(ticks, settings, setting) {
     return;
   }
   const named = settings.map((timeline, i) => ({timeline, i}))
-    .filter(({timeline}) => timeline.default || timeline.best);
+    .filter(({timeline}) => roleOf(timeline));
   for (const i of [0, last]) {
     if (named.every((other) => Math.abs(other.i - i) > last * 0.24)) {
       named.push({timeline: settings[i], i});
@@ -100,8 +110,9 @@ function drawTicks(ticks, settings, setting) {
     Math.abs(other.i - one.i) / last * ticks.clientWidth < words));
   ticks.classList.toggle("two-rows", close);
   ticks.replaceChildren(...settings.map((timeline, i) => {
-    const role = timeline.best ? "best" : timeline.default ? "default" : "";
-    const tick = el("span", {class: "tick " + role, style: `--at:${i / last}`});
+    const role = roleOf(timeline);
+    const tick = el("span", {class: `tick${role ? " role" : ""}${role === "best" ? " best" : ""}`,
+      style: `--at:${i / last}`});
     if (named.some((entry) => entry.i === i)) {
       tick.append(el("button", {type: "button", tabindex: "-1",
         text: (role ? role + " " : "") + shortName(timeline.label, 16),
@@ -124,7 +135,7 @@ function drawFigures(card, setting) {
       ["idle for transfers, mean of the ranks", usAsMs(meanOverRanks(now, "exposed"))],
       ["waiting for slower ranks", usAsMs(meanOverRanks(now, "waiting"))],
       ["buckets", count(now.buckets.length)]];
-    if (best && isNumber(best.mean_ms) && isNumber(now.mean_ms)) {
+    if (setting.caps && best && isNumber(best.mean_ms) && isNumber(now.mean_ms)) {
       figures.splice(2, 0, ["against the best", now === best ? "the best"
         : signedPercent(now.mean_ms / best.mean_ms - 1)]);
     }

@@ -1,15 +1,16 @@
 // Sweeps that are no curve: over words, or over several keys; and the table of any sweep.
 
 function drawSweptChoices(page, key) {
-  const card = section(page, "valley", "Step time over " + shortName(key), null);
+  const measure = measureOf(page);
+  const card = section(page, "valley", `${measure.name} over ${shortName(key)}`, null);
   const points = valleyPoints(page);
-  rowChart(figure(card, "Step time", "mean, by " + shortName(key)), points.map((point) =>
+  rowChart(figure(card, measure.name, "by " + shortName(key)), points.map((point) =>
     Object.assign({name: point.label, strong: point.best}, point)), {
-    domain: [0, d3.max(points, (point) => point.ms) * 1.02],
-    unit: "ms a step",
-    label: valleySentence(points, referenceOf(page)),
-    value: (point) => ms(point.ms),
-    mark: (g, point, x) => barMark(g, x(0), x(point.ms), point.strong ? "chosen" : "baseline"),
+    domain: [0, d3.max(points, (point) => point.y) * 1.02],
+    unit: measure.unit,
+    label: valleySentence(page),
+    value: (point) => measure.short(point.y),
+    mark: (g, point, x) => barMark(g, x(0), x(point.y), point.strong ? "chosen" : "baseline"),
   });
   sweepTable(card, page, [key]);
 }
@@ -21,49 +22,55 @@ function barMark(g, from, to, name) {
 
 /** Two keys or more: one line for each setting of the first ones over the values of the last. */
 function drawGridOfSweep(page, keys) {
+  const measure = measureOf(page);
   const last = keys[keys.length - 1];
-  const card = section(page, "valley", "The sweep",
-    `Step time over ${shortName(last)}; each line is one setting of the other keys, the one that ` +
-    "holds the best point is strong.");
   const {points, best} = page.data.result;
-  const nameOf = (point) =>
+  const lineOf = (point) =>
     keys.slice(0, -1).map((key) => `${key} = ${point.values[key]}`).join(", ");
-  const lines = d3.nest().key(nameOf).entries(points);
-  const labels = [...new Set(points.map((point) => point.values[last]))];
-  chart(figure(card, "Step time", "over " + shortName(last)), {height: 340,
+  const rows = points.map((point) => ({line: lineOf(point), label: point.values[last],
+    y: valueOf(point, measure)}));
+  const strong = rows[best];
+  const card = section(page, "valley", "The sweep",
+    `${measure.name} over ${shortName(last)}; each line is one setting of the other keys, the ` +
+    `one with the best point is strong: ${shortName(strong.line, 120)}.`);
+  chart(figure(card, measure.name, "over " + shortName(last)), {height: 340,
     margin: {top: 26, left: 56, right: 20, bottom: 42},
-    label: `Step time of ${points.length} points; least ${ms(points[best].step_ms)} at ` +
-      `${shortName(nameOf(points[best]))}, ${shortName(last)} = ` +
-      `${shortName(points[best].values[last])}.`}, (g, width, height) => {
-    const x = d3.scalePoint(labels, [12, width - 12]);
-    const y = d3.scaleLinear(airyDomain(points.map((point) => point.step_ms)), [height, 0]);
-    axisLeft(g, y, width, "ms a step");
-    g.append("g").attr("class", "axis").attr("transform", `translate(0,${height})`)
-      .call(d3.axisBottom(x).tickValues(apart(labels, x, 58))
-        .tickFormat((label) => shortName(label, 12)));
-    const curve = d3.line().x((point) => x(point.values[last])).y((point) => y(point.step_ms));
-    const strong = nameOf(points[best]);
-    for (const {key, values} of lines.sort((a, b) => (a.key === strong) - (b.key === strong))) {
-      const line = g.append("g").attr("class", key === strong ? "line chosen" : "line baseline");
-      line.append("path").attr("d", curve(values));
-      line.selectAll("circle").data(values).join("circle").attr("r", 3.5)
-        .attr("cx", (point) => x(point.values[last])).attr("cy", (point) => y(point.step_ms))
-        .on("pointerenter", (point) => showTip([shortName(key), `${shortName(last)} = ` +
-          shortName(point.values[last]), `${ms(point.step_ms)} a step`],
-          d3.event.clientX, d3.event.clientY))
-        .on("pointerleave", () => showTip(null));
-    }
-    markPoint(g, x(points[best].values[last]), y(points[best].step_ms), "best",
-      `best: ${ms(points[best].step_ms)}`, width, height, 1);
-  });
+    label: `${measure.name} of ${points.length} points; best ${measure.short(strong.y)} at ` +
+      `${shortName(strong.line)}, ${shortName(last)} = ${shortName(strong.label)}.`},
+  (g, width, height) => drawLines(g, width, height, rows, strong, measure));
   sweepTable(card, page, keys);
+}
+
+function drawLines(g, width, height, rows, strong, measure) {
+  const labels = [...new Set(rows.map((row) => row.label))];
+  const x = d3.scalePoint(labels, [12, width - 12]);
+  const y = d3.scaleLinear(airyDomain(rows.map((row) => row.y)), [height - 24, 0]);
+  axisLeft(g, y, width, measure.unit, measure.tick);
+  g.append("g").attr("class", "axis").attr("transform", `translate(0,${height})`)
+    .call(d3.axisBottom(x).tickValues(apart(labels, x, 58))
+      .tickFormat((label) => shortName(label, 12)));
+  const curve = d3.line().x((row) => x(row.label)).y((row) => y(row.y));
+  const lines = d3.nest().key((row) => row.line).entries(rows);
+  lines.sort((a, b) => (a.key === strong.line) - (b.key === strong.line));
+  for (const {key, values} of lines) {
+    const line = g.append("g")
+      .attr("class", key === strong.line ? "line chosen" : "line baseline");
+    line.append("path").attr("d", curve(values));
+    line.selectAll("circle").data(values).join("circle").attr("r", 4)
+      .attr("cx", (row) => x(row.label)).attr("cy", (row) => y(row.y))
+      .on("pointerenter", (row) => showTip([shortName(row.label), shortName(key),
+        measure.words(row.y)], d3.event.clientX, d3.event.clientY))
+      .on("pointerleave", () => showTip(null));
+  }
+  markPoint(g, x(strong.label), y(strong.y), "best", `best: ${measure.short(strong.y)}`,
+    width, height, 1);
 }
 
 function sweepTable(card, page, keys) {
   if (page.kind !== "sweep") {
     tableOf(card, "The valley as a table", [
       {name: "bucket size", text: true, value: (point) => shortName(point.label)},
-      {name: "step ms", value: (point) => isNumber(point.ms) ? point.ms.toFixed(3) : "–"},
+      {name: "step ms", value: (point) => isNumber(point.y) ? point.y.toFixed(3) : "–"},
       {name: "", text: true, value: (point) => [point.default ? "default" : "",
         point.best ? "best" : ""].filter(Boolean).join(", ")},
     ], valleyPoints(page));

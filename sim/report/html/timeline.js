@@ -31,7 +31,7 @@ class Timeline {
     const ranks = this.setting.current().ranks.length;
     this.width = Math.max(260, this.box.clientWidth);
     this.left = this.width < 520 ? 30 : 62;
-    this.inner = this.width - this.left - 10;
+    this.inner = this.width - this.left - 22;
     this.svg.selectAll("g").remove();
     const g = this.svg.append("g").attr("transform", `translate(${this.left},24)`);
     this.axis = g.append("g").attr("class", "axis grid vertical");
@@ -43,7 +43,7 @@ class Timeline {
     const height = this.bars.height;
     this.height = height;
     const flags = d3.max([...this.setting.byPolicy.values()], (settings) =>
-      settings.filter((timeline) => timeline.best || timeline.default).length);
+      settings.filter(roleOf).length);
     const whole = height + 24 + 8 + 15 * (1 + flags);
     this.svg.attr("width", this.width).attr("height", whole)
       .attr("viewBox", `0 0 ${this.width} ${whole}`);
@@ -96,9 +96,9 @@ class Timeline {
     const settings = this.setting.settings();
     const ends = [{timeline, name: "now", words: `step: ${usAsMs(timeline.shown_us)}`}];
     for (const other of settings) {
-      if (other !== timeline && (other.best || other.default)) {
-        const role = other.best ? "best" : "default";
-        ends.push({timeline: other, name: role,
+      const role = roleOf(other);
+      if (other !== timeline && role) {
+        ends.push({timeline: other, name: "other",
           words: `${role}, ${shortName(other.label, 20)}: ${usAsMs(other.shown_us)}`});
       }
     }

@@ -1,39 +1,5 @@
 // Step time over the bucket size, or over whatever a sweep varies.
 
-/** The keys of a sweep; none for the other commands. */
-function sweptKeys(page) {
-  const points = page.kind === "sweep" ? page.data.result.points : [];
-  return points.length > 0 ? Object.keys(points[0].values) : [];
-}
-
-/** {x (bytes, a number or null), label, ms, exposed, band, index} of every point. */
-function valleyPoints(page) {
-  const keys = sweptKeys(page);
-  if (keys.length === 1) {
-    return page.data.result.points.map((point, index) => ({label: point.values[keys[0]],
-      x: placeOf(point.values[keys[0]]), ms: point.step_ms, index, band: point.interval90,
-      exposed: point.exposed_communication_ms, best: index === page.data.result.best,
-      row: point}));
-  }
-  return valleySettings(page).map((timeline, index) => ({label: timeline.label,
-    x: timeline.cap_bytes, ms: timeline.mean_ms, index, band: timeline.interval90,
-    best: timeline.best, default: timeline.default}));
-}
-
-/** The settings of the policy shown; of the recommended one where that has too few. */
-function valleySettings(page) {
-  if (!page.setting) {
-    return [];
-  }
-  const shown = page.setting.settings();
-  return shown.length > 2 ? shown : page.setting.byPolicy.get(page.recommended) || shown;
-}
-
-function placeOf(label) {
-  const size = bytesOf(label);
-  return size === null && label.trim() !== "" && isFinite(Number(label)) ? Number(label) : size;
-}
-
 function drawValley(page) {
   const keys = sweptKeys(page);
   if (keys.length > 1) {
@@ -51,14 +17,14 @@ function drawValley(page) {
     drawFlat(page);
     return;
   }
-  const card = section(page, "valley", cap ? "The valley" : "Step time over " + shortName(keys[0]),
+  const measure = measureOf(page);
+  const over = cap ? "over the bucket size" : "over " + shortName(keys[0]);
+  const card = section(page, "valley", cap ? "The valley" : `${measure.name} ${over}`,
     cap ? "Mean step time at each bucket size: too small pays for every message, too large " +
       "leaves nothing to overlap with. A click on a point moves the timeline there." : null);
-  const box = figure(card, "Step time",
-    cap ? "over the bucket size" : "over " + shortName(keys[0]));
-  const again = chart(box, {height: (width) => width < 520 ? 300 : 340,
+  const again = chart(figure(card, measure.name, over), {height: (width) => width < 520 ? 300 : 340,
     margin: {top: 26, left: 56, bottom: 42},
-    label: () => valleySentence(valleyPoints(page), referenceOf(page))},
+    label: () => valleySentence(page)},
     (g, width, height) => drawCurve(g, width, height, page));
   if (page.setting) {
     page.setting.onChange(again);
@@ -81,55 +47,51 @@ function drawFlat(page) {
   sweepTable(card, page, []);
 }
 
-/** What the points are compared with: the default that the command priced, or a timeline. */
-function referenceOf(page) {
-  if (page.kind === "sweep" && page.data.result.reference) {
-    const {name, step_ms: time, gap} = page.data.result.reference;
-    const cap = sweptKeys(page)[0] === "ddp.bucket_cap";
-    return {name: shortName(name), ms: time, gap, x: cap ? 25 * 1024 ** 2 : null};
-  }
-  const found = valleyPoints(page).find((point) => point.default);
-  return found ? {name: "default, " + found.label, ms: found.ms, x: found.x} : null;
-}
-
-function valleySentence(points, reference) {
-  const best = points.find((point) => point.best) || points[d3.scan(points, (a, b) => a.ms - b.ms)];
-  const low = points[0];
-  const high = points[points.length - 1];
-  return `Step time over the setting: ${ms(low.ms)} at ${shortName(low.label)}, least ` +
-    `${ms(best.ms)} at ${shortName(best.label)}, ${ms(high.ms)} at ${shortName(high.label)}` +
-    (reference ? `; ${reference.name}: ${ms(reference.ms)}.` : ".");
+function valleySentence(page) {
+  const points = valleyPoints(page);
+  const {name, short} = measureOf(page);
+  const reference = referenceOf(page);
+  const best = points.find((point) => point.best);
+  const at = (point) => `${short(point.y)} at ${shortName(point.label)}`;
+  return `${name}: ${at(points[0])}, ${at(points[points.length - 1])}` +
+    (best ? `, best ${at(best)}` : "") +
+    (reference ? `; ${reference.name}: ${short(reference.y)}.` : ".");
 }
 
 function drawCurve(g, width, height, page) {
-  const points = valleyPoints(page).filter((point) => point.x > 0 && isNumber(point.ms));
+  const points = valleyPoints(page).filter((point) => point.x > 0 && isNumber(point.y));
+  const measure = measureOf(page);
   const reference = referenceOf(page);
   const x = d3.scaleLog(d3.extent(points, (point) => point.x), [12, width - 12]);
-  const values = points.flatMap((point) => [point.ms, ...(point.band || []),
-    isNumber(point.exposed) ? point.ms - point.exposed : point.ms]);
-  const domain = airyDomain(values.concat(reference ? [reference.ms] : []));
+  const values = points.flatMap((point) => [point.y, ...(point.band || []),
+    isNumber(point.exposed) ? point.y - point.exposed : point.y]);
+  const domain = airyDomain(values.concat(reference ? [reference.y] : []));
   const y = d3.scaleLinear(domain, [height - 24, 0]);  // the words of the best stand below
-  axisLeft(g, y, width, "ms a step");
+  axisLeft(g, y, width, measure.unit, measure.tick);
   g.append("g").attr("class", "axis").attr("transform", `translate(0,${height})`)
     .call(d3.axisBottom(x)
       .tickValues(apart(points.map((point) => point.x), (at) => x(at), 58))
       .tickFormat((at) => shortName(points.find((point) => point.x === at).label, 12)));
   const exposed = points.filter((point) => isNumber(point.exposed));
   g.append("path").attr("class", "exposed-area").attr("d", d3.area().x((point) => x(point.x))
-    .y0((point) => y(point.ms - point.exposed)).y1((point) => y(point.ms))(exposed));
+    .y0((point) => y(point.y - point.exposed)).y1((point) => y(point.y))(exposed));
   const banded = points.filter((point) => point.band);
   g.append("path").attr("class", "band").attr("d", d3.area().x((point) => x(point.x))
     .y0((point) => y(point.band[0])).y1((point) => y(point.band[1]))(banded));
   g.append("path").attr("class", "curve").attr("d", d3.line().x((point) => x(point.x))
-    .y((point) => y(point.ms))(points));
-  if (reference && reference.x >= points[0].x && reference.x <= points[points.length - 1].x) {
-    markPoint(g, x(reference.x), y(reference.ms), "reference",
-      `${reference.name}: ${ms(reference.ms)}`, width, height, -1);
+    .y((point) => y(point.y))(points));
+  if (reference && reference.x === null) {
+    markLevel(g, y(reference.y), width,
+      `${capital(reference.name)}: ${measure.short(reference.y)}`);
+  } else if (reference && reference.x >= points[0].x &&
+      reference.x <= points[points.length - 1].x) {
+    markPoint(g, x(reference.x), y(reference.y), "reference",
+      `${reference.name}: ${measure.short(reference.y)}`, width, height, -1);
   }
   const best = points.find((point) => point.best);
   if (best) {
-    markPoint(g, x(best.x), y(best.ms), "best",
-      `best, ${shortName(best.label, 16)}: ${ms(best.ms)}`, width, height, 1);
+    markPoint(g, x(best.x), y(best.y), "best",
+      `best, ${shortName(best.label, 16)}: ${measure.short(best.y)}`, width, height, 1);
   }
   drawPoints(g, points, x, y, page, height);
 }
@@ -138,6 +100,13 @@ function drawCurve(g, width, height, page) {
 function apart(places, x, pixels) {
   return places.reduce((kept, place) => kept.length === 0 ||
     x(place) - x(kept[kept.length - 1]) >= pixels ? kept.concat(place) : kept, []);
+}
+
+/** A level line with its words at the left, above it. */
+function markLevel(g, y, width, words) {
+  const mark = g.append("g").attr("class", "mark reference");
+  mark.append("line").attr("x1", 0).attr("x2", width).attr("y1", y).attr("y2", y);
+  mark.append("text").attr("x", 6).attr("y", y - 6).text(words);
 }
 
 /** A point with a line down to the axis, or up to the top, and its words at that end. */
@@ -153,8 +122,7 @@ function markPoint(g, x, y, name, words, width, height, side) {
 }
 
 function drawPoints(g, points, x, y, page, height) {
-  const follows = page.setting && page.setting.settings() === valleySettings(page) &&
-    page.setting.settings().length === points.length;
+  const follows = page.setting && page.setting.settings() === valleySettings(page);
   const now = follows ? page.setting.index : -1;
   const shown = points.find((point) => point.index === now);
   if (shown) {
@@ -163,7 +131,7 @@ function drawPoints(g, points, x, y, page, height) {
   }
   g.append("g").selectAll("circle").data(points).join("circle")
     .attr("class", (point) => point === shown ? "dot now" : "dot")
-    .attr("cx", (point) => x(point.x)).attr("cy", (point) => y(point.ms))
+    .attr("cx", (point) => x(point.x)).attr("cy", (point) => y(point.y))
     .attr("r", (point) => point === shown ? 7 : 4).filter((point) => point === shown).raise();
   const nearest = () => {
     const at = d3.mouse(g.node())[0];
@@ -173,22 +141,24 @@ function drawPoints(g, points, x, y, page, height) {
   g.append("rect").attr("class", "catch").attr("x", from - 12).attr("width", to - from + 24)
     .attr("height", height)
     .on("pointermove", () =>
-      showTip(pointLines(nearest()), d3.event.clientX, d3.event.clientY))
+      showTip(pointLines(nearest(), measureOf(page)), d3.event.clientX, d3.event.clientY))
     .on("pointerleave", () => showTip(null))
     .on("click", () => {
-      if (now >= 0) {
-        page.setting.chooseIndex(nearest().index);
+      const {index} = nearest();
+      if (follows && index >= 0) {
+        page.setting.chooseIndex(index);
       }
     });
 }
 
-function pointLines(point) {
-  const lines = [shortName(point.label), `${ms(point.ms)} a step`];
+function pointLines(point, measure) {
+  const lines = [shortName(point.label), measure.words(point.y)];
   if (point.band) {
     lines.push(`90 % interval ${interval(point.band)}`);
   }
   if (point.row) {
-    lines.push(`${ms(point.exposed)} exposed, ${plural(point.row.buckets, "bucket")}`);
+    lines.push(...(measure === rateMeasure ? [`${ms(point.row.step_ms)} a step`] : []),
+      `${ms(point.row.exposed_communication_ms)} exposed, ` + plural(point.row.buckets, "bucket"));
   }
   return lines;
 }

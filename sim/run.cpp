@@ -258,6 +258,7 @@ StepPlayer::StepPlayer(const Run& run,
       common_(common),
       noise_(noise),
       events_(events),
+      record_spans_(record_spans),
       clocks_(at(run.scenario_.ranks)),
       lasting_speed_(at(run.scenario_.ranks), 1.0),
       iterations_({run.scenario_.ddp.static_graph,
@@ -320,8 +321,9 @@ StepInput StepPlayer::plain_input() {
 
 StepTimeline StepPlayer::play_plain() {
   const StepInput input = plain_input();
-  StepTimeline timeline =
-      events_ ? simulate_step(input, clocks_) : closed_form_step(input, clocks_);
+  StepTimeline timeline = events_ && !record_spans_
+                              ? simulate_step(input, clocks_)
+                              : closed_form_step(input, clocks_, record_spans_);
   clocks_ = timeline.clocks;
   return timeline;
 }

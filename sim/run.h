@@ -84,7 +84,8 @@ class Run {
 class StepPlayer {
  public:
   /// `factors`: errors of the costs; `common`: of all of them; `noise`: null for none.
-  /// `events`: plays plain steps by events, too.
+  /// `events`: plays plain steps by events, too. `record_spans`: notes when streams work and wait;
+  /// of plain steps, which are then played by the closed form, only when they wait.
   StepPlayer(const Run& run,
              CostFactors factors,
              double common,
@@ -108,6 +109,7 @@ class StepPlayer {
   double common_;
   NoiseDraws* noise_;
   bool events_;
+  bool record_spans_;
   int step_ = 0;
   std::vector<RankClock> clocks_;
   std::vector<double> lasting_speed_;  ///< [rank]

@@ -82,7 +82,8 @@ struct StepTimeline {
   std::vector<double> reduce_bytes;  ///< The same: whole buffers.
   std::vector<int> reduce_buckets;   ///< The same: whose gradients; -1: not those of a bucket.
   std::vector<PlayedSpan> spans;     ///< All work on all streams, when recorded.
-  std::vector<PlayedSpan> waits;     ///< Of the compute streams for collectives, when recorded.
+  std::vector<PlayedSpan> waits;     ///< Of the compute streams for collectives, when recorded:
+                                     ///< all of RankTimeline::exposed.
   std::vector<RankClock> clocks;     ///< [rank] for the next step.
   bool operator==(const StepTimeline&) const = default;
 };

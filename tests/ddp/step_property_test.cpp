@@ -68,6 +68,25 @@ TEST_CASE("event simulation, engine and closed form agree over chained steps") {
   }
 }
 
+TEST_CASE("the waits that are noted are the exposed time, each until an all-reduce ends") {
+  for (std::uint64_t seed = 0; seed < kScenarios; ++seed) {
+    CAPTURE(seed);
+    RandomSteps steps(seed);
+    const StepTimeline step = closed_form_step(steps.next(), steps.clocks(), true);
+    std::vector<Duration> waited(step.ranks.size(), Duration::zero());
+    for (const PlayedSpan& wait : step.waits) {
+      const auto rank = static_cast<std::size_t>(wait.rank);
+      REQUIRE(wait.begin < wait.end);
+      REQUIRE(wait.begin >= step.ranks[rank].backward_end);
+      REQUIRE(std::count(step.reduce_end.begin(), step.reduce_end.end(), wait.end) > 0);
+      waited[rank] += wait.end - wait.begin;
+    }
+    for (std::size_t r = 0; r < waited.size(); ++r) {
+      REQUIRE(waited[r] == step.ranks[r].exposed);
+    }
+  }
+}
+
 TEST_CASE("the parts of a rank's step sum to the step") {
   for (std::uint64_t seed = 0; seed < kScenarios; ++seed) {
     CAPTURE(seed);

@@ -111,6 +111,20 @@ def test_the_page_agrees_with_the_text_reports():
         assert abs(backward / 1e3 - row["backward_ms"]) < 1e-3, (backward, row)
 
 
+def test_a_rank_does_one_thing_at_a_time():
+    nodes = str(ROOT / "scenarios" / "two_nodes.toml")
+    data = page_of("run", nodes, "--steps", "4")
+    copies = 0
+    for timeline in data["timelines"]:
+        for rank in timeline["ranks"]:
+            pieces = [piece[:2] for piece in rank["compute"] + rank["exposed"] + rank["waiting"]]
+            pieces.sort()
+            copies += sum(kind == 4 for _, _, kind in rank["compute"])
+            for (start, duration), (after, _) in zip(pieces, pieces[1:]):
+                assert start + duration < after + 0.15, (timeline["label"], rank["rank"], start)
+    assert copies > 0  # Gradients are copied out of the buckets between the waits.
+
+
 def test_bucket_caps_of_the_page_are_those_of_a_sweep():
     data = page_of("run", VALLEY)
     sweep = json.loads(run("sweep", VALLEY, *CAPS, "--json", "-").stdout)

@@ -1,7 +1,7 @@
 """Joins the report page's template, style, d3 and scripts into one C++ source.
 
-usage: embed.py OUTPUT TEMPLATE STYLE D3 SCRIPT...
-The template holds /*STYLE*/, /*SCRIPT*/ (d3 first, then the scripts as listed) and, in the element
+usage: embed.py OUTPUT TEMPLATE STYLE SCRIPT...
+The template holds /*STYLE*/, /*SCRIPT*/ (the scripts as listed, d3 first) and, in the element
 stepsim-data, DATA: the page is written as what stands before DATA, the data, and what stands after.
 """
 

@@ -37,11 +37,6 @@ struct Lane {
       pieces.push_back({{begin, end}, kind});
     }
   }
-  void wait(SimTime begin, SimTime end) {
-    if (end > begin) {
-      waits.push_back({begin, end});
-    }
-  }
 };
 
 int kind_of(Part part) {
@@ -62,42 +57,46 @@ int kind_of(Part part) {
   return kOther;
 }
 
-/// A step that was played by the closed form, which notes no more than sums of waits and copies.
-Lane plain_lane(const StepPicture& picture, const RankTimeline& rank) {
+/// A step that was played by the closed form: after the backward the stream copies out of the
+/// buckets whenever it does not wait.
+Lane plain_lane(const RankTimeline& rank, std::vector<Stretch> waits) {
   Lane lane;
+  lane.waits = std::move(waits);
   lane.add(kData, rank.start, rank.data_end);
   lane.add(kForward, rank.data_end, rank.forward_end);
   lane.add(kBackward, rank.forward_end, rank.backward_end);
-  const double bytes = std::accumulate(
-      picture.buckets.begin(), picture.buckets.end(), 0.0, [](double sum, const BucketSize& size) {
-        return sum + static_cast<double>(size.bytes);
-      });
   SimTime clock = rank.backward_end;
-  for (std::size_t b = 0; b < picture.buckets.size(); ++b) {
-    const SimTime resumed = std::max(clock, picture.timeline.reduce_end[b]);
-    lane.wait(clock, resumed);
-    const double share = bytes > 0 ? static_cast<double>(picture.buckets[b].bytes) / bytes : 0;
-    clock = resumed + to_duration(share * to_seconds(rank.copy_out));
-    lane.add(kOther, resumed, clock);
+  for (const Stretch& wait : lane.waits) {
+    lane.add(kOther, clock, wait.begin);
+    clock = wait.end;
   }
+  lane.add(kOther, clock, rank.end - rank.optimizer);
   lane.add(kOptimizer, rank.end - rank.optimizer, rank.end);
   return lane;
 }
 
 /// A step that was played by the engine.
-Lane played_lane(const StepTimeline& timeline, int rank) {
+Lane played_lane(const StepTimeline& timeline, int rank, std::vector<Stretch> waits) {
   Lane lane;
+  lane.waits = std::move(waits);
   for (const PlayedSpan& span : timeline.spans) {
     if (span.rank == rank && span.stream == kComputeStream) {
       lane.add(kind_of(span.part), span.begin, span.end);
     }
   }
-  for (const PlayedSpan& span : timeline.waits) {
-    if (span.rank == rank) {
-      lane.wait(span.begin, span.end);
+  return lane;
+}
+
+Lane lane_of(const StepTimeline& timeline, int rank) {
+  std::vector<Stretch> waits;
+  for (const PlayedSpan& wait : timeline.waits) {
+    if (wait.rank == rank) {
+      waits.push_back({wait.begin, wait.end});
     }
   }
-  return lane;
+  return timeline.spans.empty()
+             ? plain_lane(timeline.ranks[static_cast<std::size_t>(rank)], std::move(waits))
+             : played_lane(timeline, rank, std::move(waits));
 }
 
 /// Neighbours of one kind as one piece, unless the stream waits between them.
@@ -207,8 +206,7 @@ Json buckets_json(const StepTimeline& timeline, const RankTimeline& rank, const 
 Json rank_json(const StepPicture& picture, std::size_t rank, const Clock& clock) {
   const StepTimeline& timeline = picture.timeline;
   const RankTimeline& times = timeline.ranks[rank];
-  const Lane lane = timeline.spans.empty() ? plain_lane(picture, times)
-                                           : played_lane(timeline, static_cast<int>(rank));
+  const Lane lane = lane_of(timeline, static_cast<int>(rank));
   Json compute = Json::array();
   for (const Piece& piece : merged(lane)) {
     compute.push_back(
@@ -224,11 +222,19 @@ Json rank_json(const StepPicture& picture, std::size_t rank, const Clock& clock)
           {"waiting", clock.stretches(waiting)}};
 }
 
+/// How many ranks are drawn: fewer where each has very many collectives.
+std::size_t most_ranks(const StepPicture& picture) {
+  constexpr std::size_t kMostBars = 4000;
+  const std::size_t bars = std::max<std::size_t>(picture.timeline.reduce_end.size(), 1);
+  return std::clamp<std::size_t>(kMostBars / bars, 2, kMostDrawnRanks);
+}
+
 /// The ranks that are drawn, ascending.
 std::vector<std::size_t> drawn_ranks(const StepPicture& picture) {
+  const std::size_t most = most_ranks(picture);
   std::vector<std::size_t> ranks(picture.timeline.ranks.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
-  if (ranks.size() <= kMostDrawnRanks) {
+  if (ranks.size() <= most) {
     return ranks;
   }
   const auto compute = [&](std::size_t rank) {
@@ -238,8 +244,8 @@ std::vector<std::size_t> drawn_ranks(const StepPicture& picture) {
     return compute(a) < compute(b);
   });
   std::vector<std::size_t> drawn;
-  for (std::size_t i = 0; i < kMostDrawnRanks; ++i) {
-    drawn.push_back(ranks[i * (ranks.size() - 1) / (kMostDrawnRanks - 1)]);
+  for (std::size_t i = 0; i < most; ++i) {
+    drawn.push_back(ranks[i * (ranks.size() - 1) / (most - 1)]);
   }
   std::sort(drawn.begin(), drawn.end());
   return drawn;

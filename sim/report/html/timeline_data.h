@@ -36,8 +36,7 @@ inline constexpr std::size_t kMostDrawnRanks = 16;
 /// backward, 3 optimizer, 4 other (copies out of buckets); neighbours of one kind are one piece,
 /// the host's launches between them included. A collective that is not of a bucket has -1 and its
 /// name behind it. Exposed: the compute stream waits while a transfer moves; waiting: the rest of
-/// its waits, for ranks that have not come. Where steps are played by the closed form, the copies
-/// out of the buckets share their time by bytes.
+/// its waits, for ranks that have not come.
 [[nodiscard]] Json timeline_json(const TimelineLabel& label, const StepPicture& picture);
 
 /// The timelines of a policy's bucket caps. The best has the shortest mean step of those that fit

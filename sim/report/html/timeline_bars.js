@@ -104,6 +104,7 @@ class TimelineBars {
       for (const bar of transfers.filter((transfer) => transfer.bucket >= 0)) {
         const long = labelled(bar, 1, bytes(timeline.buckets[bar.bucket][0]));
         const short = labelled(bar, 1, String(bar.bucket + 1));
+        short.fits = labelled(bar, 1, String(timeline.buckets.length)).fits;
         words.push(...[long.fits ? long : short].filter((word) => word.fits));
       }
     }

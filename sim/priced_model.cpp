@@ -357,6 +357,34 @@ RankStep PricedModel::fold(const PricedBatch& batch,
   return step;
 }
 
+RankOps PricedModel::rank_ops(const PricedBatch& batch,
+                              const BucketCosts& buckets,
+                              double compute_factor,
+                              double load_factor) const {
+  RankOps ops;
+  ops.data = to_duration(batch.collate * compute_factor);
+  ops.launch = to_duration(launch_seconds_);
+  std::int32_t label = 0;
+  const auto add = [&](std::vector<OpWork>& list, bool of_model, double seconds) {
+    const double load = of_model ? load_factor : 1;
+    list.push_back({of_model ? label++ : -1, to_duration(seconds * load * compute_factor)});
+  };
+  for (std::size_t i = 0; i < forward_.size(); ++i) {
+    add(ops.forward, forward_[i].op_class != OpClass::ZeroGradient, batch.forward[i]);
+  }
+  for (std::size_t i = 0; i < backward_.size(); ++i) {
+    add(ops.backward, backward_[i].op_class != OpClass::GradientCopyIn, batch.backward[i]);
+  }
+  ops.copy_out.resize(buckets.launch_after.size());
+  for (std::size_t b = 0; b < buckets.copy_out.size(); ++b) {
+    for (const double seconds : buckets.copy_out[b]) {
+      ops.copy_out[b].push_back(to_duration(seconds * compute_factor));
+    }
+  }
+  ops.optimizer = to_duration(optimizer_seconds_ * compute_factor);
+  return ops;
+}
+
 std::vector<double> PricedModel::seconds_by_group(const PricedBatch& batch) const {
   std::vector<double> seconds(groups_.size());
   for (std::size_t i = 0; i < batch.forward.size(); ++i) {

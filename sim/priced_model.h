@@ -45,6 +45,22 @@ struct BucketCosts {
   std::vector<std::vector<double>> copy_out;
 };
 
+/// One op of a plain step.
+struct OpWork {
+  std::int32_t label = -1;  ///< DdpModel::labels
+  Duration work{0};
+};
+
+/// The work of a plain step of one rank, op by op.
+struct RankOps {
+  Duration data{0};
+  Duration launch{0};  ///< Of the host, per op.
+  std::vector<OpWork> forward;
+  std::vector<OpWork> backward;                 ///< As BucketCosts::launch_after counts them.
+  std::vector<std::vector<Duration>> copy_out;  ///< [bucket][parameter]
+  Duration optimizer{0};
+};
+
 /// Factors applied on top of the prices: one a group, one for all collectives, one for the rank.
 struct CostFactors {
   std::vector<double> group;  ///< [group]; empty = all 1.
@@ -75,6 +91,12 @@ class PricedModel {
                               const CostFactors& factors,
                               double compute_factor,
                               double load_factor) const;
+
+  /// What fold() folds, without errors of the costs.
+  [[nodiscard]] RankOps rank_ops(const PricedBatch& batch,
+                                 const BucketCosts& buckets,
+                                 double compute_factor,
+                                 double load_factor) const;
 
   /// The model as DDP's reducer sees it, with the names of its ops.
   [[nodiscard]] DdpModel ddp_model() const;

@@ -94,11 +94,19 @@ class StepPlayer {
              bool record_spans = false);
 
   [[nodiscard]] StepTimeline next();
+  /// The same with all ops, names of collectives and the host's calls, for traces; of steps by
+  /// program only when spans are recorded.
+  [[nodiscard]] StepTimeline next_with_ops();
 
  private:
   [[nodiscard]] StepInput plain_input();
   [[nodiscard]] StepTimeline play_plain();
   [[nodiscard]] StepTimeline play_program();
+  void name_buckets(std::size_t step, StepTimeline& timeline) const;
+  void add_plain_ops(std::size_t step,
+                     std::size_t rank,
+                     const RankClock& clock,
+                     StepTimeline& timeline);
   [[nodiscard]] RankWork rank_work(int rank);
   /// Slowness of one rank in this step.
   [[nodiscard]] double draw_rank_factor(int rank);

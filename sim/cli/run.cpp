@@ -12,11 +12,11 @@
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
 #include "sim/predict.h"
-#include "sim/report/chrome_trace.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
+#include "sim/report/traces.h"
 
 namespace stepsim {
 
@@ -31,23 +31,6 @@ constexpr const char* kRunUsage =
     "  stepsim run scenarios/token_skew.toml --policy bucketing\n"
     "  stepsim run scenarios/bucket_valley.toml --set ddp.bucket_cap=\"100 MiB\" --json -\n"
     "  stepsim run scenarios/bucket_valley.toml --html page.html\n";
-
-constexpr const char* kTraceUsage =
-    "usage: stepsim trace SCENARIO --out FILE [--policy NAME] [options]\n\n"
-    "Writes the predicted timeline as a Chrome trace: open it at ui.perfetto.dev.\n\n"
-    "example:\n"
-    "  stepsim trace scenarios/token_skew.toml --policy fixed --out trace.json\n";
-
-void write_trace(const Scenario& scenario,
-                 const PolicySpec& policy,
-                 const Profile& profile,
-                 const std::string& path) {
-  PredictOptions options;
-  options.keep_timelines = true;
-  options.noise_runs = 0;
-  write_text_atomically(
-      path, chrome_trace(predict(scenario, policy, profile, options), make_plan(scenario, policy)));
-}
 
 /// Its timeline at other bucket caps, its steps, and what would save most.
 void write_page(const CommonOptions& options,
@@ -71,7 +54,7 @@ int run_command(const std::vector<std::string>& arguments) {
   parser.add_common();
   parser.add_html();
   parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
-      "trace", po::value<std::string>(), "FILE: also write a Chrome trace");
+      "trace", po::value<std::string>(), "FILE: also write a Chrome trace, as stepsim trace --out");
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -99,31 +82,10 @@ int run_command(const std::vector<std::string>& arguments) {
                prediction);
   }
   if (parser.has("trace")) {
-    write_trace(scenario, policy, profile, parser.get<std::string>("trace"));
+    const std::string path = parser.get<std::string>("trace");
+    (void)write_chrome_trace(scenario, policy, profile, {}, path);
   }
   return prediction.out_of_memory.empty() ? kDone : kAnswerIsNo;
-}
-
-int trace_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("trace", kTraceUsage);
-  parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
-      "out", po::value<std::string>(), "FILE of the trace");
-  if (!parser.parse(arguments)) {
-    return kDone;
-  }
-  const CommonOptions common = parser.common();
-  if (!parser.has("out")) {
-    throw InputError("stepsim trace: error: give --out FILE");
-  }
-  const Scenario scenario = load_scenario(common);
-  const std::string path = parser.get<std::string>("out");
-  write_trace(scenario,
-              find_policy(scenario, parser.get<std::string>("policy")),
-              scenario_profile(scenario),
-              path);
-  print_text(common, fmt::format("wrote {}; open it at https://ui.perfetto.dev\n", path));
-  return kDone;
 }
 
 }  // namespace stepsim

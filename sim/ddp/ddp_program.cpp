@@ -167,6 +167,9 @@ StepTimeline timeline_of(const Played& played, const DdpProgram& program) {
     step.reduce_buckets.push_back(program.uses[c].bucket);
     for (std::size_t r = 0; r < step.ranks.size(); ++r) {
       step.ranks[r].launch.push_back(collective.arrival[r]);
+      if (!collective.called.empty()) {
+        step.ranks[r].called.push_back(collective.called[r]);
+      }
     }
   }
   return step;

@@ -69,6 +69,7 @@ struct RankTimeline {
   Duration copy_out{0};
   Duration optimizer{0};
   std::vector<SimTime> launch;  ///< [bucket] this rank's part is ready to be reduced.
+  std::vector<SimTime> called;  ///< [bucket] the host's clock at the call; with spans only.
   bool operator==(const RankTimeline&) const = default;
 };
 

@@ -17,6 +17,7 @@ struct PlayedSpan {
   Part part = Part::Other;
   SimTime begin;
   SimTime end;
+  SimTime called{};  ///< The host's clock at the call; not of waits.
   bool operator==(const PlayedSpan&) const = default;
 };
 
@@ -24,6 +25,8 @@ struct PlayedSpan {
 struct PlayedCollective {
   std::vector<SimTime> arrival;  ///< [rank of the engine] when its part became ready to be taken;
                                  ///< SimTime::max() for ranks that take no part.
+  std::vector<SimTime> called;   ///< [rank of the engine] the host's clock at the call; when spans
+                                 ///< are recorded.
   SimTime start;                 ///< The transfer starts: all ranks are there.
   SimTime end;                   ///< On all ranks.
 };

@@ -26,6 +26,9 @@ Playing::Playing(Engine& engine, const Program& program)
   }
   for (auto& collective : played_.collectives) {
     collective.arrival.assign(ranks_.size(), SimTime::max());
+    if (rules_.record_spans) {
+      collective.called.assign(ranks_.size(), SimTime::max());
+    }
   }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     ranks_[r].host = engine.clocks_[r].host;

@@ -148,8 +148,7 @@ class Playing {
   /// Moves the end of a stream forward, counted as `part` on the compute stream.
   void pass(std::int32_t rank, std::uint8_t index, Part part, SimTime free);
 
-  void end_work(
-      std::int32_t rank, std::uint8_t index, const Instruction& in, SimTime begin, SimTime end);
+  void end_work(std::int32_t rank, std::uint8_t index, const Item& item, SimTime end);
 
   void start_work(std::int32_t rank, std::uint8_t index, Stream& stream, const Item& item);
 

@@ -57,6 +57,9 @@ bool Playing::run_host(std::int32_t rank) {
         ++engine_.queues_[at(rank)][in.stream].launched;
         break;
       case Do::Collective:
+        if (rules_.record_spans) {
+          played_.collectives[at(in.index)].called[at(rank)] = state.host;
+        }
         if (in.stream == kNoStream) {
           arrive_at(rank, in.index, state.host + in.latency);
           state.host += in.host;
@@ -129,11 +132,7 @@ bool Playing::take_head(std::int32_t rank, std::uint8_t index, Stream& stream) {
         start_work(rank, index, stream, item);
         return false;
       }
-      end_work(rank,
-               index,
-               in,
-               std::max(stream.free, item.not_before),
-               std::max(stream.free, item.not_before) + in.work);
+      end_work(rank, index, item, std::max(stream.free, item.not_before) + in.work);
       return true;
     case Do::Collective:
       arrive_at(rank, in.index, std::max(stream.free, item.not_before));
@@ -175,16 +174,21 @@ void Playing::pass(std::int32_t rank, std::uint8_t index, Part part, SimTime fre
   stream.free = free;
 }
 
-void Playing::end_work(
-    std::int32_t rank, std::uint8_t index, const Instruction& in, SimTime begin, SimTime end) {
+void Playing::end_work(std::int32_t rank, std::uint8_t index, const Item& item, SimTime end) {
+  const Instruction& in = *item.instruction;
+  const SimTime free = ranks_[at(rank)].streams[index].free;
   pass(rank, index, in.part, end);
   if (rules_.queue_depth > 0) {
     Engine::LaunchQueue& queue = engine_.queues_[at(rank)][index];
     queue.ends.resize(static_cast<std::size_t>(rules_.queue_depth));
     queue.ends[static_cast<std::size_t>(queue.ended++ % rules_.queue_depth)] = end;
   }
+  // Time before the batch is there counts as data; other work begins when it can.
+  const bool data = in.part == Part::Data && index == kComputeStream;
+  const SimTime begin = data ? free : std::max(free, item.not_before);
   if (rules_.record_spans && end > begin) {
-    played_.spans.push_back({rank, in.label, index, in.part, begin, end});
+    played_.spans.push_back(
+        {rank, in.label, index, in.part, begin, end, item.not_before - in.latency});
   }
 }
 
@@ -235,7 +239,7 @@ void Playing::work_ended(std::int32_t rank, std::uint8_t index, std::int32_t gen
   --state.computing;
   const Item item = stream.items[stream.head];
   ++stream.head;
-  end_work(rank, index, *item.instruction, std::max(stream.free, item.not_before), events_.now());
+  end_work(rank, index, item, events_.now());
   settle(rank);
 }
 

@@ -492,7 +492,7 @@ def test_the_trace_opens_as_json():
         run("trace", SKEW, "--policy", "bucketing", "--out", str(path))
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
         threads = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
-        assert threads == {"compute", "communicator"}
+        assert threads == {"steps", "compute", "communicator"}
 
 
 if __name__ == "__main__":

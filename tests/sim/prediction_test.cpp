@@ -3,11 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/gzip_file.h"
 #include "costmodel/input_error.h"
+#include "costmodel/json_file.h"
 #include "sim/batch_plan.h"
 #include "sim/predict.h"
-#include "sim/report/chrome_trace.h"
 #include "sim/report/json.h"
+#include "sim/report/traces.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -195,27 +197,32 @@ TEST_CASE("a sample longer than the model takes is refused") {
   CHECK_THROWS_AS((void)make_plan(scenario, scenario.policies[1]), InputError);
 }
 
-TEST_CASE("the trace is JSON with one slice a part and counters per rank") {
+TEST_CASE("a trace by parts has one slice a part, and shows the names of the scenario as text") {
   const Scenario scenario = token_skew({"scenario.name=\"</script>\\u0001 \\\"quoted\\\"\""});
-  PredictOptions options;
-  options.keep_timelines = true;
-  options.noise_runs = 0;
   const PolicySpec& policy = scenario.policies[1];
+  PredictOptions options;
+  options.noise_runs = 0;
   const Prediction prediction = predict(scenario, policy, flat_profile(4), options);
-  const Json trace =
-      parse_json(chrome_trace(prediction, make_plan(scenario, policy)), "trace.json");
+  const std::string path = test::fresh_folder() + "/trace.json.gz";
+  TraceChoice choice;
+  choice.by_part = true;
+  const TraceFiles files = write_chrome_trace(scenario, policy, flat_profile(4), choice, path);
+  CHECK(files.ranks == 4);
+  CHECK(files.steps == 12);
+  CHECK(files.file_bytes < files.text_bytes);
+  const Json trace = parse_json(read_text_or_gzip(path), "trace.json");
   CHECK(trace["otherData"]["scenario"] == scenario.name);
   int counters = 0;
   int reduces = 0;
   double exposed_us = 0;
   for (const Json& event : trace["traceEvents"]) {
     counters += event["ph"] == "C" ? 1 : 0;
-    reduces += event["name"] == "all-reduce" ? 1 : 0;
+    reduces += event["name"] == "all_reduce" ? 1 : 0;
     if (event["name"] == "exposed communication") {
       exposed_us += event["dur"].get<double>();
     }
   }
-  CHECK(counters == 2 * 4 * 12);
+  CHECK(counters == 3 * 4 * 12);
   CHECK(reduces == 4 * 12);  // one bucket a step, drawn on every rank
   double exposed_ms = 0;
   for (const RankStepResult& row : prediction.steps) {

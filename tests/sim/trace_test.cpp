@@ -8,9 +8,11 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/json_file.h"
-#include "sim/batch_plan.h"
 #include "sim/predict.h"
-#include "sim/report/chrome_trace.h"
+#include "sim/report/traces.h"
+#include "sim/run.h"
+#include "sim/selection.h"
+#include "tests/test_data.h"
 
 using namespace stepsim;
 
@@ -49,8 +51,11 @@ kind = "fixed"
 batch_size = 2
 )";
 
+constexpr int kComputeThread = 2;
+
 struct Traced {
   Prediction prediction;
+  TraceFiles files;
   Json events;
 };
 
@@ -60,10 +65,12 @@ Traced trace(const std::vector<std::string>& overrides) {
   options.noise_runs = 0;
   options.keep_timelines = true;
   const PolicySpec& policy = scenario.policies.front();
+  const Profile profile = scenario_profile(scenario);
+  const std::string path = test::fresh_folder() + "/trace.json";
   Traced traced;
-  traced.prediction = predict(scenario, policy, scenario_profile(scenario), options);
-  const Plan plan = make_plan(scenario, policy);
-  traced.events = parse_json(chrome_trace(traced.prediction, plan), "trace")["traceEvents"];
+  traced.prediction = predict(scenario, policy, profile, options);
+  traced.files = write_chrome_trace(scenario, policy, profile, {}, path);
+  traced.events = parse_json(read_text(path), path)["traceEvents"];
   return traced;
 }
 
@@ -129,19 +136,19 @@ TEST_CASE("slices of one thread of a trace never overlap") {
 
 TEST_CASE("a played step shows every op by its name, as long as it took") {
   const Traced traced = trace(kInterference);
-  CHECK(thread_names(traced.events) == std::set<std::string>{"compute", "communicator"});
+  CHECK(thread_names(traced.events) == std::set<std::string>{"steps", "compute", "communicator"});
   CHECK(count(traced.events, "block0") == 3 * 4);
   CHECK(count(traced.events, "block3 backward") == 3 * 4);
   CHECK(count(traced.events, "copy gradients out") > 0);
   double shown = 0;
   for (const auto& [thread, list] : slices(traced.events)) {
     for (const auto& [begin, end] : list) {
-      shown += thread.second == 1 ? end - begin : 0;
+      shown += thread.second == kComputeThread ? end - begin : 0;
     }
   }
   double worked = 0;
   for (const RankStepResult& row : traced.prediction.steps) {
-    worked += row.forward_ms + row.backward_ms + row.optimizer_ms;
+    worked += row.forward_ms + row.backward_ms + row.exposed_ms + row.optimizer_ms;
   }
   CHECK(shown / 1e3 == doctest::Approx(worked));
 }
@@ -185,8 +192,61 @@ TEST_CASE("ranks outside of a subgroup show none of its collectives") {
 TEST_CASE("counters of a step count all of its micro-batches") {
   // Three micro-batches of two samples of eight tokens.
   for (const Json& event : trace(kMicroBatches).events) {
-    if (event["ph"] == "C") {
+    if (event["ph"] == "C" && event["name"] != "peak memory") {
       CHECK(event["args"]["tokens"] == 3 * 2 * 8);
     }
+  }
+}
+
+TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") {
+  for (const std::string launch : {"0 us", "40 us", "4 ms"}) {
+    for (const std::string view : {"true", "false"}) {
+      CAPTURE(launch);
+      CAPTURE(view);
+      const Scenario scenario = parse_scenario(
+          kBlocks,
+          "blocks.toml",
+          std::vector<std::string>{"host.launch=" + launch, "ddp.gradient_as_bucket_view=" + view});
+      const Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
+      REQUIRE(run.plain());
+      StepPlayer player(run, {}, 1.0, nullptr, true);
+      for (int step = 0; step < 3; ++step) {
+        const StepTimeline timeline = player.next_with_ops();
+        REQUIRE(timeline.ranks.size() == 4);
+        for (std::int32_t rank = 0; rank < 4; ++rank) {
+          const RankTimeline& times = timeline.ranks[static_cast<std::size_t>(rank)];
+          std::map<Part, SimTime> ends;
+          for (const PlayedSpan& span : timeline.spans) {
+            if (span.rank == rank) {
+              ends[span.part] = span.end;
+              CHECK(span.called <= span.begin);
+            }
+          }
+          Duration waits{0};
+          for (const PlayedSpan& span : timeline.waits) {
+            waits += span.rank == rank ? span.end - span.begin : Duration(0);
+          }
+          CHECK(ends[Part::Forward] == times.forward_end);
+          CHECK(ends[Part::Backward] <= times.backward_end);
+          CHECK(waits == times.exposed);
+          CHECK(ends[Part::CopyOut] <= times.end);
+          CHECK(timeline.reduce_names.size() == times.launch.size());
+          REQUIRE(times.called.size() == times.launch.size());
+          for (std::size_t b = 0; b < times.called.size(); ++b) {
+            CHECK(times.called[b] <= times.launch[b]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a list of numbers names each once, in order") {
+  CHECK(parse_selection("0", 1, "ranks") == std::vector<int>{0});
+  CHECK(parse_selection("5,1..3,2", 6, "ranks") == std::vector<int>{1, 2, 3, 5});
+  for (const char* wrong :
+       {"", "a", "1..", "..2", "2..1", "1,,2", "-1", "1.5", "6", "0..6", "1 "}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS((void)parse_selection(wrong, 6, "ranks"), InputError);
   }
 }

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "costmodel/input_error.h"
+#include "costmodel/shell_word.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/report/traces.h"
+#include "sim/run.h"
+#include "sim/selection.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepsim trace SCENARIO --out FILE [--policy NAME] [--ranks LIST] [--steps LIST] …\n"
+    "       stepsim trace SCENARIO --out-dir FOLDER …\n\n"
+    "Writes the predicted timeline of one policy (the first, without --policy).\n"
+    "--out: one Chrome trace of all ranks for ui.perfetto.dev, with steps, ops, waiting, "
+    "transfers,\n"
+    "arrows from buckets to their collectives, and counters of tokens and memory; packed when "
+    "FILE\n"
+    "ends in .gz.\n"
+    "--out-dir: one file a rank as PyTorch's profiler writes it, for HTA, TensorBoard and stepcal\n"
+    "import kineto. HTA leaves out the last of several steps unless told otherwise.\n"
+    "Ranks and steps count from 0. --steps 20 makes 20 steps, as everywhere; --steps 5..9 or "
+    "3,7..8\n"
+    "shows these of the scenario's. At most 5 million slices, and 512 files.\n\n"
+    "examples:\n"
+    "  stepsim trace scenarios/token_skew.toml --policy variable_fixed --out trace.json.gz\n"
+    "  stepsim trace scenarios/bucket_valley.toml --ranks 0,7 --steps 2..3 --out trace.json\n"
+    "  stepsim trace scenarios/token_skew.toml --out-dir traces\n";
+
+constexpr std::string_view kStepsKey = "scenario.steps=";
+
+/// Takes --steps out of the overrides where it is a list, and returns it.
+std::string take_step_list(CommonOptions& common) {
+  const auto list = std::find_if(common.set.begin(), common.set.end(), [](const std::string& text) {
+    return text.rfind(kStepsKey, 0) == 0 && text.find_first_of(".,", kStepsKey.size()) != text.npos;
+  });
+  if (list == common.set.end()) {
+    return "";
+  }
+  std::string text = list->substr(kStepsKey.size());
+  common.set.erase(list);
+  return text;
+}
+
+std::string size_text(const TraceFiles& files) {
+  const auto mb = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  return files.file_bytes == files.text_bytes
+             ? fmt::format("{:.1f} MB", mb(files.text_bytes))
+             : fmt::format(
+                   "{:.1f} MB, {:.1f} MB packed", mb(files.text_bytes), mb(files.file_bytes));
+}
+
+}  // namespace
+
+int trace_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("trace", kUsage);
+  parser.add_common();
+  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
+      "out", po::value<std::string>(), "FILE of the trace, or -")(
+      "out-dir", po::value<std::string>(), "FOLDER: a trace of PyTorch's profiler for each rank")(
+      "ranks", po::value<std::string>(), "LIST of ranks to show: 0..3,8")(
+      "parts", po::bool_switch(), "one slice for a part of a step in place of each op");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  CommonOptions common = parser.common();
+  if (!parser.has("out") && !parser.has("out-dir")) {
+    throw InputError("stepsim trace: error: give --out FILE or --out-dir FOLDER");
+  }
+  const std::string steps = take_step_list(common);
+  const Scenario scenario = load_scenario(common);
+  const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  TraceChoice choice;
+  choice.by_part = parser.get<bool>("parts");
+  if (!steps.empty()) {
+    choice.steps = parse_selection(steps, scenario.steps, "steps");
+  }
+  if (parser.has("ranks")) {
+    choice.ranks = parse_selection(parser.get<std::string>("ranks"), scenario.ranks, "ranks");
+  }
+  const Profile profile = scenario_profile(scenario);
+  if (parser.has("out")) {
+    const std::string path = parser.get<std::string>("out");
+    const TraceFiles files = write_chrome_trace(scenario, policy, profile, choice, path);
+    if (path != "-") {
+      print_text(common,
+                 fmt::format("wrote {}: {}, {} ranks x {} steps, {}\nopen it at "
+                             "https://ui.perfetto.dev\n",
+                             printable(path),
+                             printable(policy.name),
+                             files.ranks,
+                             files.steps,
+                             size_text(files)));
+    }
+  }
+  if (parser.has("out-dir")) {
+    const std::string folder = parser.get<std::string>("out-dir");
+    const TraceFiles files = write_profiler_traces(scenario, policy, profile, choice, folder);
+    std::string text = fmt::format("wrote {}: {}, a file for each of {} ranks, {} steps, {}\n",
+                                   printable(folder),
+                                   printable(policy.name),
+                                   files.ranks,
+                                   files.steps,
+                                   size_text(files));
+    if (files.left_out > 0) {
+      text += fmt::format("left out: {} pieces of work shorter than half a microsecond\n",
+                          files.left_out);
+    }
+    text += fmt::format(
+        "next: stepcal import kineto {}/*.json.gz, or HTA: TraceAnalysis(trace_dir=\"{}\")\n",
+        shell_word(folder),
+        printable(folder));
+    print_text(common, text);
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

@@ -94,8 +94,8 @@ class StepPlayer {
              bool record_spans = false);
 
   [[nodiscard]] StepTimeline next();
-  /// The same with all ops, names of collectives and the host's calls, for traces; of steps by
-  /// program only when spans are recorded.
+  /// The same with all ops, names of collectives and the host's calls, for traces; with
+  /// `record_spans`.
   [[nodiscard]] StepTimeline next_with_ops();
 
  private:

@@ -23,13 +23,7 @@ class OpWriter {
     add(Part::Data, -1, device_, time);
     skip_to(time);
   }
-  /// A collective has ended.
-  void wait(SimTime time) {
-    if (time > device_) {
-      step_.waits.push_back({rank_, -1, kComputeStream, Part::Wait, device_, time});
-    }
-    skip_to(time);
-  }
+  /// The device waits for something else than its work.
   void skip_to(SimTime time) { device_ = std::max(device_, time); }
 
   [[nodiscard]] SimTime host() const { return host_; }
@@ -103,7 +97,7 @@ void StepPlayer::add_plain_ops(std::size_t step,
   }
   writer.skip_to(times.backward_end);
   for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
-    writer.wait(timeline.reduce_end[b]);
+    writer.skip_to(timeline.reduce_end[b]);
     if (host_is_device) {
       writer.host_waits_for_device();
     }

@@ -209,7 +209,7 @@ TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") 
           std::vector<std::string>{"host.launch=" + launch, "ddp.gradient_as_bucket_view=" + view});
       const Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
       REQUIRE(run.plain());
-      StepPlayer player(run, {}, 1.0, nullptr, true);
+      StepPlayer player(run, {}, 1.0, nullptr, true, true);
       for (int step = 0; step < 3; ++step) {
         const StepTimeline timeline = player.next_with_ops();
         REQUIRE(timeline.ranks.size() == 4);

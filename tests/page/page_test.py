@@ -4,6 +4,7 @@ usage: page_test.py PATH_OF_STEPSIM
 Skips with a reason where python3-selenium, chromium or chromium-driver is absent.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -331,11 +332,19 @@ def test_the_play_button_sweeps_and_says_what_runs():
     assert chrome.execute_script(cursor) == stopped
 
 
-def test_less_motion_jumps_instead():
+@contextlib.contextmanager
+def preferring(name, value):
     chrome = browser()
-    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-        {"name": "prefers-reduced-motion", "value": "reduce"}]})
+    features = [{"name": name, "value": value}]
+    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     try:
+        yield chrome
+    finally:
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_less_motion_jumps_instead():
+    with preferring("prefers-reduced-motion", "reduce") as chrome:
         opened(valley_page())
         chrome.find_element(By.CSS_SELECTOR, ".play").click()
         time.sleep(0.5)
@@ -343,8 +352,43 @@ def test_less_motion_jumps_instead():
             "return document.querySelector('.cursor').getAttribute('x1')")) == 0
         slide(chrome, 4)
         assert not chrome.find_elements(By.CSS_SELECTOR, ".gliding")
-    finally:
-        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_dark_and_light_follow_the_system():
+    lightness = """return ["body", ".card", "h2", ".bar.forward"].map((name) => {
+      const style = getComputedStyle(document.querySelector(name));
+      const colour = name.startsWith(".bar") ? style.fill : name === "h2" ? style.color
+        : style.backgroundColor;
+      return colour.match(/[0-9.]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b) / 3;
+    });"""
+    with preferring("prefers-color-scheme", "light"):
+        body, card, ink, bar = opened(valley_page()).execute_script(lightness)
+        assert ink < 60 and card > 240 and body > 240 and bar > 60, (body, card, ink, bar)
+    with preferring("prefers-color-scheme", "dark"):
+        body, card, ink, bar = opened(valley_page()).execute_script(lightness)
+        assert ink > 200 and card < 60 and body < 60 and bar > 60, (body, card, ink, bar)
+
+
+def test_short_tables_are_open_on_paper_and_closed_again():
+    chrome = opened(compare_page())
+    count = "return document.querySelectorAll('details[open]').length"
+    assert chrome.execute_script(count) == 0
+    chrome.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert chrome.execute_script(count) >= 8
+    rows = chrome.execute_script("return document.querySelectorAll('#policies td').length")
+    assert rows > 40, rows
+    chrome.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert chrome.execute_script(count) == 0
+
+
+def test_the_command_makes_the_page_and_can_be_copied():
+    chrome = opened(compare_page())
+    command = chrome.find_element(By.ID, "command").text
+    assert command.startswith(f"stepsim compare {SKEW} --html "), command
+    button = chrome.find_element(By.CSS_SELECTOR, ".command button")
+    button.click()
+    time.sleep(0.2)
+    assert button.text == "Copied", button.text
 
 
 def test_nothing_sticks_out_on_a_phone():

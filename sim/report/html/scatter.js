@@ -114,7 +114,7 @@ function drawErrors(box, page, rows) {
         ? "chosen" : "baseline");
       for (const limit of isNumber(bound) ? [-bound, bound] : []) {
         g.append("line").attr("class", "p95").attr("x1", x(limit)).attr("x2", x(limit))
-          .attr("y1", -3).attr("y2", 16);
+          .attr("y1", 0).attr("y2", 15);
       }
     },
   });

@@ -73,7 +73,8 @@ function drawSeriesCharts(grid, pair) {
       unit === 1024 ** 3 ? "GiB" : "MiB", (value) => bytes(value * unit));
   }
   if (d3.min(times, (line) => steady(line.series, line.values).length) >= 8) {
-    histogram(figure(grid, "Distribution", "of the step times after the warm-up; lines mark the means"), times);
+    histogram(figure(grid, "Distribution",
+      "of the step times after the warm-up; lines mark the means"), times);
   }
 }
 

@@ -119,13 +119,13 @@ std::vector<OpBlame> mean_ops(const Run& run) {
 }
 
 /// The ranks to try, those that were last most often first.
-std::vector<int> suspects(const std::vector<double>& last) {
+std::vector<int> suspects(const std::vector<double>& last, int most) {
   std::vector<int> ranks(last.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
     return last[static_cast<std::size_t>(a)] > last[static_cast<std::size_t>(b)];
   });
-  ranks.resize(std::min<std::size_t>(ranks.size(), kMostBlamedRanks));
+  ranks.resize(std::min(ranks.size(), static_cast<std::size_t>(most)));
   return ranks;
 }
 
@@ -151,7 +151,10 @@ std::string name_of(Change change) {
   return "";
 }
 
-Blame blame(const Scenario& scenario, const PolicySpec& policy, const Profile& profile) {
+Blame blame(const Scenario& scenario,
+            const PolicySpec& policy,
+            const Profile& profile,
+            int most_ranks) {
   PredictOptions options;
   options.noise_runs = 0;
   options.event_simulation = false;
@@ -195,7 +198,7 @@ Blame blame(const Scenario& scenario, const PolicySpec& policy, const Profile& p
                               Change::NoData}) {
     add_saving(change, -1);
   }
-  for (const int rank : suspects(result.last)) {
+  for (const int rank : suspects(result.last, most_ranks)) {
     add_saving(Change::MedianRank, rank);
   }
   std::stable_sort(result.savings.begin(),

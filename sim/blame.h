@@ -62,10 +62,12 @@ struct Blame {
 /// Most ranks whose median load is tried; of more, those that were last most often.
 inline constexpr int kMostBlamedRanks = 64;
 
-/// Runs the counterfactuals of one policy. Raises InputError: a cost that the profile lacks.
+/// Runs the counterfactuals of one policy, each as long as a prediction without noise.
+/// `most_ranks`: whose median load is tried. Raises InputError: a cost that the profile lacks.
 [[nodiscard]] Blame blame(const Scenario& scenario,
                           const PolicySpec& policy,
-                          const Profile& profile);
+                          const Profile& profile,
+                          int most_ranks = kMostBlamedRanks);
 
 /// The steps' largest exposed collective; nothing when all is hidden.
 [[nodiscard]] std::optional<std::size_t> most_exposed(const Blame& blame);

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "sim/batch_plan.h"
-#include "sim/blame.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
@@ -41,8 +40,7 @@ void write_page(const CommonOptions& options,
     content.series.push_back(series_json(prediction, scenario.warmup_steps));
     if (&prediction == best) {
       add_valley(options, scenario, profile, prediction, content);
-      content.blame.push_back(
-          page_blame_json(blame(scenario, find_policy(scenario, prediction.policy), profile)));
+      add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
     } else {
       add_timeline(options, scenario, prediction, content);
     }

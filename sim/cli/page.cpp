@@ -111,6 +111,14 @@ void add_sweep(const CommonOptions& options,
   }
 }
 
+void add_blame(const Scenario& scenario,
+               const PolicySpec& policy,
+               const Profile& profile,
+               PageContent& content) {
+  constexpr int kMostRanks = 8;
+  content.blame.push_back(page_blame_json(blame(scenario, policy, profile, kMostRanks)));
+}
+
 Json page_result(const std::vector<Prediction>& predictions) {
   constexpr std::size_t kMostRows = 2000;
   std::size_t rows = 0;

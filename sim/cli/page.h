@@ -40,6 +40,13 @@ void add_sweep(const CommonOptions& options,
                const SweepReport& report,
                PageContent& content);
 
+/// What would save most in a policy's step, as `stepsim blame` says it; of more than eight ranks
+/// those that were last most often are tried with the median load.
+void add_blame(const Scenario& scenario,
+               const PolicySpec& policy,
+               const Profile& profile,
+               PageContent& content);
+
 /// The predictions as --json writes them, but without the rows of single steps where there are so
 /// many that they would make the page slow; its series have most of what they say.
 [[nodiscard]] Json page_result(const std::vector<Prediction>& predictions);

@@ -7,7 +7,6 @@
 
 #include "costmodel/input_error.h"
 #include "sim/batch_plan.h"
-#include "sim/blame.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
@@ -43,7 +42,7 @@ void write_page(const CommonOptions& options,
   content.warnings = prediction.warnings;
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
   add_valley(options, scenario, profile, prediction, content);
-  content.blame.push_back(page_blame_json(blame(scenario, policy, profile)));
+  add_blame(scenario, policy, profile, content);
   write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
 }
 

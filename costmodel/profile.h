@@ -58,6 +58,9 @@ struct NoiseProfile {
   /// Evenly spaced quantiles of a rank's step over its mean, in place of `step_jitter`; may be
   /// empty.
   std::vector<double> step_quantiles = {};
+  /// How much of a step's jitter its ranks have in common: the correlation of the normal draws
+  /// behind it, 0 .. 1.
+  double rank_correlation = 0;
 
   bool operator==(const NoiseProfile&) const = default;
 };
@@ -89,6 +92,9 @@ struct Profile {
   std::vector<CollectiveCost> collectives;
   double launch_seconds = 0;
   bool host_is_device = true;
+  /// Processor cores that the ranks of a node share, where the costs are those of a rank with a
+  /// core of its own; 0: ranks do not slow each other.
+  int cores = 0;
   NoiseProfile noise;
   std::optional<InterferenceProfile> interference;  ///< Absent: not measured.
   std::optional<RecordedModel> recorded;            ///< Takes the place of `ops` for its own model.

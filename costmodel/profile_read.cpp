@@ -247,6 +247,10 @@ void read_step_quantiles(JsonReader& noise, NoiseProfile& profile) {
       !std::is_sorted(quantiles.begin(), quantiles.end())) {
     noise.fail("step_quantiles", "expected at least two quantiles of time / mean, ascending");
   }
+  profile.rank_correlation = not_negative_or_zero(noise, "rank_correlation");
+  if (profile.rank_correlation > 1) {
+    noise.fail("rank_correlation", "expected 0 .. 1");
+  }
 }
 
 void read_machine(JsonReader& root, Profile& profile) {
@@ -257,6 +261,8 @@ void read_machine(JsonReader& root, Profile& profile) {
   JsonReader host = root.object("host");
   profile.launch_seconds = not_negative(host, "launch_s");
   profile.host_is_device = host.boolean("host_is_device");
+  constexpr int kMostCores = 1 << 20;
+  profile.cores = host.has("cores") ? host.integer_in("cores", 1, kMostCores) : 0;
   if (root.has("noise")) {
     JsonReader noise = root.object("noise");
     profile.noise.step_jitter = not_negative_or_zero(noise, "step_jitter");

@@ -19,7 +19,7 @@ bool needs_version_2(const Profile& profile) {
 }
 
 std::string_view format_of(const Profile& profile) {
-  if (profile.recorded || !profile.noise.step_quantiles.empty()) {
+  if (profile.recorded || profile.cores > 0 || !profile.noise.step_quantiles.empty()) {
     return kProfileFormat3;
   }
   return needs_version_2(profile) ? kProfileFormat2 : kProfileFormat;
@@ -180,13 +180,17 @@ Json numbers_json(const std::vector<double>& values) {
 }
 
 void write_profile(const std::string& path, const Profile& profile) {
-  const Json host = {{"launch_s", finite(profile.launch_seconds)},
-                     {"host_is_device", profile.host_is_device}};
+  Json host = {{"launch_s", finite(profile.launch_seconds)},
+               {"host_is_device", profile.host_is_device}};
+  if (profile.cores > 0) {
+    host["cores"] = profile.cores;
+  }
   Json noise = {{"step_jitter", finite(profile.noise.step_jitter)},
                 {"drift", finite(profile.noise.drift)},
                 {"sentinel_s", finite(profile.noise.sentinel_seconds)}};
   if (!profile.noise.step_quantiles.empty()) {
     noise["step_quantiles"] = numbers_json(profile.noise.step_quantiles);
+    noise["rank_correlation"] = finite(profile.noise.rank_correlation);
   }
   std::string text = "{\n";
   const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {

@@ -29,6 +29,9 @@ std::string header_text(const RunRecord& record) {
   header["started_at"] = record.started_at;
   header["warmup_steps"] = record.warmup_steps;
   header["repeats"] = record.repeats;
+  if (record.cores > 0) {
+    header["cores"] = record.cores;
+  }
   header["versions"] = record.versions;
   header["sentinel_ms"] = record.sentinel_ms;
   return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -163,6 +166,7 @@ RunRecord read_header(JsonReader header) {
   record.warmup_steps =
       header.has("warmup_steps") ? header.integer_in("warmup_steps", 0, kMost) : 0;
   record.repeats = header.has("repeats") ? header.integer_in("repeats", 1, kMost) : 1;
+  record.cores = header.has("cores") ? header.integer_in("cores", 0, kMost) : 0;
   if (header.has("versions")) {
     record.versions = header.get("versions");
   }

@@ -52,6 +52,7 @@ struct RunRecord {
   std::string started_at;  ///< ISO 8601, UTC.
   int warmup_steps = 0;    ///< Of each repeat.
   int repeats = 1;
+  int cores = 0;  ///< Processor cores for all ranks together, which run on one host; 0: unknown.
   nlohmann::ordered_json versions;
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;

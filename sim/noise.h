@@ -24,4 +24,8 @@ class NoiseDraws {
   std::mt19937_64 generator_;
 };
 
+/// The value of evenly spaced quantiles where a standard normal stands at `score`; 1 when there are
+/// none.
+[[nodiscard]] double at_score(const std::vector<double>& quantiles, double score);
+
 }  // namespace stepsim

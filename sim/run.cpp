@@ -1,9 +1,12 @@
 #include "sim/run.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
 #include "costmodel/input_error.h"
+#include "costmodel/shared_cores.h"
 #include "sim/batch_plan.h"
 #include "sim/ddp/closed_form.h"
 #include "sim/ddp/step_simulator.h"
@@ -194,7 +197,14 @@ Run::Run(const Scenario& scenario,
   }
   all_reduce_spread_ =
       pricer_->spread(CollectiveKind::AllReduce, scenario_.ranks, nodes_of(scenario_));
+  const int per_node = scenario_.ranks_per_node > 0 ? scenario_.ranks_per_node : scenario_.ranks;
+  const int cores = scenario_.cores.value_or(profile_.cores);
+  cores_ = cores < std::min(per_node, scenario_.ranks) ? cores : 0;
+  const bool own_jitter = scenario_.jitter > 0 || !scenario_.noise.step_quantiles.empty();
   jitter_ = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
+  jitter_quantiles_ = own_jitter ? scenario_.noise.step_quantiles : profile_.noise.step_quantiles;
+  jitter_correlation_ =
+      scenario_.noise.rank_correlation.value_or(own_jitter ? 0 : profile_.noise.rank_correlation);
 }
 
 BatchShape Run::shape_of(const MicroBatch& batch) const {
@@ -259,6 +269,7 @@ StepPlayer::StepPlayer(const Run& run,
       noise_(noise),
       events_(events),
       record_spans_(record_spans),
+      core_factor_(at(run.scenario_.ranks), 1.0),
       clocks_(at(run.scenario_.ranks)),
       lasting_speed_(at(run.scenario_.ranks), 1.0),
       iterations_({run.scenario_.ddp.static_graph,
@@ -278,21 +289,56 @@ StepPlayer::StepPlayer(const Run& run,
 }
 
 StepTimeline StepPlayer::next() {
+  if (noise_ != nullptr && run_.jitter_correlation_ > 0) {
+    common_score_ = noise_->normal();
+  }
+  if (run_.cores_ > 0) {
+    share_cores();
+  }
   StepTimeline timeline = run_.plain_ ? play_plain() : play_program();
   ++step_;
   return timeline;
 }
 
-double StepPlayer::draw_rank_factor(int rank) {
-  double factor = common_ * run_.rank_factor(rank) * lasting_speed_[at(rank)];
-  if (noise_ != nullptr) {
-    const NoiseOptions& noise = run_.scenario_.noise;
-    const auto& quantiles = noise.step_quantiles.empty() && run_.scenario_.jitter == 0
-                                ? run_.profile_.noise.step_quantiles
-                                : noise.step_quantiles;
-    factor *= quantiles.empty() ? noise_->factor(run_.jitter_) : noise_->from(quantiles);
+double StepPlayer::draw_jitter() {
+  const auto& quantiles = run_.jitter_quantiles_;
+  const double common = run_.jitter_correlation_;
+  if (common == 0) {
+    return quantiles.empty() ? noise_->factor(run_.jitter_) : noise_->from(quantiles);
   }
-  return factor;
+  const double score = std::sqrt(common) * common_score_ + std::sqrt(1 - common) * noise_->normal();
+  return quantiles.empty() ? std::exp(run_.jitter_ * score) : at_score(quantiles, score);
+}
+
+void StepPlayer::share_cores() {
+  drawn_.clear();
+  for (int rank = 0; rank < run_.scenario_.ranks; ++rank) {
+    drawn_.push_back(draw_rank_factor(rank));
+  }
+  const std::size_t micro = at(run_.scenario_.ddp.accumulation_steps);
+  const std::size_t ranks = drawn_.size();
+  std::vector<double> seconds(ranks, 0.0);
+  for (std::size_t i = 0; i < ranks * micro; ++i) {
+    const std::size_t batch = at(step_) * ranks * micro + i;
+    seconds[i / micro] +=
+        drawn_[i / micro] * run_.batch_factor_[batch] * compute_seconds(*run_.batches_[batch]);
+  }
+  const std::size_t per_node =
+      run_.scenario_.ranks_per_node > 0 ? at(run_.scenario_.ranks_per_node) : ranks;
+  for (std::size_t first = 0; first < ranks; first += per_node) {
+    const std::span node = std::span(seconds).subspan(first, std::min(per_node, ranks - first));
+    const auto factors = shared_core_factors(node, run_.cores_);
+    std::copy(factors.begin(), factors.end(), core_factor_.begin() + first);
+  }
+}
+
+double StepPlayer::step_factor(int rank) {
+  return run_.cores_ > 0 ? drawn_[at(rank)] : draw_rank_factor(rank);
+}
+
+double StepPlayer::draw_rank_factor(int rank) {
+  const double factor = common_ * run_.rank_factor(rank) * lasting_speed_[at(rank)];
+  return noise_ != nullptr ? factor * draw_jitter() : factor;
 }
 
 StepInput StepPlayer::plain_input() {
@@ -304,8 +350,8 @@ StepInput StepPlayer::plain_input() {
     input.ranks.push_back(run_.model_->fold(*run_.batches_[batch],
                                             buckets,
                                             factors_,
-                                            draw_rank_factor(rank),
-                                            run_.batch_factor_[batch]));
+                                            step_factor(rank),
+                                            run_.batch_factor_[batch] * core_factor_[at(rank)]));
     if (run_.counterfactual_.no_data) {
       input.ranks.back().data = Duration::zero();
     }
@@ -343,14 +389,17 @@ RankWork StepPlayer::rank_work(int rank) {
   const NoiseOptions& noise = scenario.noise;
   const int micro_batches = scenario.ddp.accumulation_steps;
   RankWork work;
-  work.factor = draw_rank_factor(rank);
+  work.factor = step_factor(rank);
   work.owned_elements = run_.owned_[at(rank)];
   for (int m = 0; m < micro_batches; ++m) {
     const std::size_t batch =
         (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(m);
     const BatchShape shape = run_.shape_of(run_.plan_.micro_batches[batch]);
-    MicroBatchWork one = run_.model_->micro_batch(
-        *run_.batches_[batch], shape, factors_, work.factor * run_.batch_factor_[batch]);
+    MicroBatchWork one =
+        run_.model_->micro_batch(*run_.batches_[batch],
+                                 shape,
+                                 factors_,
+                                 work.factor * run_.batch_factor_[batch] * core_factor_[at(rank)]);
     one.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
     add_op_jitter(one.forward);
     add_op_jitter(one.backward);

@@ -75,7 +75,10 @@ class Run {
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
   std::vector<double> batch_factor_;         ///< The same: more or less work than priced.
   std::vector<double> rank_factor_;          ///< [rank] slow ranks
+  int cores_ = 0;                            ///< That the ranks of a node share; 0: none need to.
   double jitter_ = 0;
+  std::vector<double> jitter_quantiles_;   ///< Empty: normal, `jitter_`.
+  double jitter_correlation_ = 0;          ///< Between the ranks of a step.
   std::vector<double> all_reduce_spread_;  ///< Quantiles of a single all-reduce over its mean.
   bool plain_ = true;
 };
@@ -110,6 +113,11 @@ class StepPlayer {
   [[nodiscard]] RankWork rank_work(int rank);
   /// Slowness of one rank in this step.
   [[nodiscard]] double draw_rank_factor(int rank);
+  [[nodiscard]] double draw_jitter();
+  /// The same, drawn before where cores are shared.
+  [[nodiscard]] double step_factor(int rank);
+  /// Draws all ranks' slowness of this step and what sharing cores adds to it.
+  void share_cores();
   void add_op_jitter(std::vector<Kernel>& kernels);
 
   const Run& run_;
@@ -119,6 +127,9 @@ class StepPlayer {
   bool events_;
   bool record_spans_;
   int step_ = 0;
+  double common_score_ = 0;          ///< What the ranks' jitter has in common in this step.
+  std::vector<double> drawn_;        ///< [rank] slowness in this step, where cores are shared.
+  std::vector<double> core_factor_;  ///< [rank] forward and backward by sharing cores.
   std::vector<RankClock> clocks_;
   std::vector<double> lasting_speed_;  ///< [rank]
   std::optional<Engine> engine_;

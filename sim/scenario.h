@@ -131,6 +131,9 @@ struct NoiseOptions {
   double rank_speed = 0;  ///< Standard deviation of the ranks' lasting speeds.
   /// Quantiles of a rank's step time over its mean, evenly spaced; empty: cluster.jitter.
   std::vector<double> step_quantiles;
+  /// How much of it the ranks of a step have in common (0 .. 1, a correlation); absent: as the
+  /// profile says of its own jitter, none of the scenario's.
+  std::optional<double> rank_correlation;
   double stall_probability = 0;  ///< Per rank and step.
   Duration stall{0};
   double loader_stall_probability = 0;  ///< Per batch.
@@ -159,6 +162,8 @@ struct Scenario {
   int ranks = 1;
   int ranks_per_node = 0;  ///< 0: all on one node.
   std::string profile;     ///< Resolved path; empty when the file names none.
+  /// Processor cores that the ranks of a node share; absent: as the profile says, 0: no sharing.
+  std::optional<int> cores;
   std::vector<SlowRank> slow_ranks;
   /// The last rank has this much more forward and backward work than the first, the others in
   /// proportion; beside what their batches make.

@@ -73,6 +73,9 @@ void read_noise(const TomlReader& table, NoiseOptions& noise) {
   noise.stall = read_duration_or(table, "stall", {});
   noise.loader_stall_probability = read_fraction(table, "loader_stall_probability", 0);
   noise.loader_stall = read_duration_or(table, "loader_stall", {});
+  if (table.has("rank_correlation")) {
+    noise.rank_correlation = read_fraction(table, "rank_correlation", 0);
+  }
   if (!table.has("step_quantiles")) {
     return;
   }

@@ -94,6 +94,9 @@ void read_cluster(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "cluster");
   scenario.ranks = static_cast<int>(table.integer("ranks", 1, kMaxRanks));
   scenario.ranks_per_node = static_cast<int>(table.integer_or("ranks_per_node", 0, 1, kMaxRanks));
+  if (table.has("cores")) {
+    scenario.cores = static_cast<int>(table.integer("cores", 0, kMaxRanks));
+  }
   if (table.has("profile")) {
     scenario.profile = resolved_path(table, "profile");
   }

@@ -96,17 +96,20 @@ Eigen::VectorXd lawson_hanson(const Eigen::MatrixXd& a, const Eigen::VectorXd& b
 }  // namespace
 
 std::vector<double> relative_nnls(const std::vector<std::vector<double>>& rows,
-                                  const std::vector<double>& y) {
+                                  const std::vector<double>& y,
+                                  const std::vector<double>& weights) {
   if (rows.empty()) {
     return {};
   }
   const auto height = static_cast<Eigen::Index>(rows.size());
   const auto width = static_cast<Eigen::Index>(rows.front().size());
   Eigen::MatrixXd a(height, width);
+  Eigen::VectorXd ones = Eigen::VectorXd::Ones(height);
   for (Eigen::Index i = 0; i < height; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    ones(i) = weights.empty() ? 1 : weights[row];
     for (Eigen::Index j = 0; j < width; ++j) {
-      a(i, j) = rows[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] /
-                y[static_cast<std::size_t>(i)];
+      a(i, j) = ones(i) * rows[row][static_cast<std::size_t>(j)] / y[row];
     }
   }
   Eigen::VectorXd scale(width);
@@ -115,7 +118,7 @@ std::vector<double> relative_nnls(const std::vector<std::vector<double>>& rows,
     scale(j) = largest > 0 ? largest : 1;
     a.col(j) /= scale(j);
   }
-  const Eigen::VectorXd x = lawson_hanson(a, Eigen::VectorXd::Ones(height));
+  const Eigen::VectorXd x = lawson_hanson(a, ones);
   std::vector<double> result;
   for (Eigen::Index j = 0; j < width; ++j) {
     result.push_back(x(j) / scale(j));

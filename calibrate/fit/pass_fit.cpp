@@ -29,6 +29,13 @@ struct Table {
   std::vector<double> seconds;
 };
 
+/// Observations and what is known without them.
+struct Known {
+  Table steps;
+  Table prior;
+  double prior_weight = 0;  ///< Of one row of `prior` against one of `steps`.
+};
+
 double sum_of(std::string_view feature, const PassObservation& observation, bool varlen) {
   double sum = 0;
   for (const BatchShape& batch : observation.batches) {
@@ -39,21 +46,29 @@ double sum_of(std::string_view feature, const PassObservation& observation, bool
 
 /// Fits the rows at `places` with the features that `used` allows; the others get 0. Scaled so that
 /// times are right in the mean: least relative residuals alone lean to the short ones.
-std::vector<double> fit(const Table& table, const Places& places, const std::vector<bool>& used) {
+std::vector<double> fit(const Known& known, const Places& places, const std::vector<bool>& used) {
   Rows rows;
   std::vector<double> seconds;
-  for (const std::size_t place : places) {
+  const auto add = [&](const Table& table, std::size_t place) {
     rows.push_back(table.rows[place]);
     for (std::size_t i = 0; i < used.size(); ++i) {
       rows.back()[i] *= used[i] ? 1 : 0;
     }
     seconds.push_back(table.seconds[place]);
+  };
+  for (const std::size_t place : places) {
+    add(known.steps, place);
   }
-  std::vector<double> coefficients = relative_nnls(rows, seconds);
+  std::vector<double> weights(places.size(), 1.0);
+  for (std::size_t place = 0; place < known.prior.rows.size(); ++place) {
+    add(known.prior, place);
+    weights.push_back(known.prior_weight);
+  }
+  std::vector<double> coefficients = relative_nnls(rows, seconds, weights);
   double ratio = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
     const double fitted = dot(coefficients, rows[i]);
-    ratio += fitted > 0 ? seconds[i] / fitted / static_cast<double>(rows.size()) : 0;
+    ratio += fitted > 0 ? seconds[i] / fitted / static_cast<double>(places.size()) : 0;
   }
   for (double& coefficient : coefficients) {
     coefficient *= ratio;
@@ -107,32 +122,34 @@ double residual(const Table& table, const Places& places, const std::vector<doub
 }
 
 /// One draw's fit: with the features drawn for it, or with all where the steps tell them apart.
-std::vector<double> drawn_fit(const Table& table,
+std::vector<double> drawn_fit(const Known& known,
                               const Places& places,
                               const std::vector<bool>& used) {
-  std::vector<double> few = fit(table, places, used);
-  std::vector<double> all = fit(table, places, std::vector<bool>(used.size(), true));
-  return residual(table, places, few) > kTellsApart * residual(table, places, all) ? all : few;
+  std::vector<double> few = fit(known, places, used);
+  std::vector<double> all = fit(known, places, std::vector<bool>(used.size(), true));
+  const Table& steps = known.steps;
+  return residual(steps, places, few) > kTellsApart * residual(steps, places, all) ? all : few;
 }
 
 /// Every place that `held_out` does not hold, and the fit to them.
 template <typename HeldOut>
-std::vector<double> fit_without(const Table& table, const HeldOut& held_out) {
+std::vector<double> fit_without(const Known& known, const HeldOut& held_out) {
   Places places;
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+  for (std::size_t i = 0; i < known.steps.rows.size(); ++i) {
     if (!held_out(i)) {
       places.push_back(i);
     }
   }
-  return fit(table, places, std::vector<bool>(table.rows.front().size(), true));
+  return fit(known, places, std::vector<bool>(known.steps.rows.front().size(), true));
 }
 
-double scattered_error(const Table& table, std::span<const PassObservation> observations) {
+double scattered_error(const Known& known, std::span<const PassObservation> observations) {
   constexpr int kFolds = 5;
+  const Table& table = known.steps;
   double sum = 0;
   for (int fold = 0; fold < kFolds; ++fold) {
     const auto held_out = [&](std::size_t i) { return observations[i].step % kFolds == fold; };
-    const auto coefficients = fit_without(table, held_out);
+    const auto coefficients = fit_without(known, held_out);
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
       sum += held_out(i) ? std::abs(dot(coefficients, table.rows[i]) / table.seconds[i] - 1) : 0;
     }
@@ -141,12 +158,13 @@ double scattered_error(const Table& table, std::span<const PassObservation> obse
 }
 
 /// The size of an observation is its time: what it holds most of decides.
-double block_error(const Table& table) {
+double block_error(const Known& known) {
   constexpr std::size_t kParts = 5;
+  const Table& table = known.steps;
   const std::size_t n = table.rows.size();
   Places order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto all = fit_without(table, [](std::size_t) { return false; });
+  const auto all = fit_without(known, [](std::size_t) { return false; });
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return dot(all, table.rows[a]) < dot(all, table.rows[b]);
   });
@@ -156,7 +174,7 @@ double block_error(const Table& table) {
   }
   double sum = 0;
   for (std::size_t p = 0; p < kParts; ++p) {
-    const auto coefficients = fit_without(table, [&](std::size_t i) { return part[i] == p; });
+    const auto coefficients = fit_without(known, [&](std::size_t i) { return part[i] == p; });
     double predicted = 0;
     double measured = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -190,6 +208,75 @@ void set_ranges(std::span<const PassObservation> observations, bool varlen, Pass
   }
 }
 
+/// The batch in the middle of all, by tokens * length.
+BatchShape middle_batch(std::span<const PassObservation> observations) {
+  std::vector<std::pair<double, BatchShape>> batches;
+  for (const PassObservation& observation : observations) {
+    for (const BatchShape& batch : observation.batches) {
+      batches.emplace_back(pass_feature("tokens*length", batch, false), batch);
+    }
+  }
+  const auto middle = batches.begin() + static_cast<std::ptrdiff_t>(batches.size() / 2);
+  std::nth_element(batches.begin(), middle, batches.end());
+  return middle->second;
+}
+
+/// As many times the samples, and of each so many times the length.
+BatchShape times(const BatchShape& batch, double samples, double length) {
+  const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
+  BatchShape result = batch;
+  result.samples = whole(static_cast<double>(batch.samples) * samples);
+  result.max_length = whole(static_cast<double>(batch.max_length) * length);
+  const double real = static_cast<double>(result.samples) / static_cast<double>(batch.samples);
+  result.useful_tokens = whole(static_cast<double>(batch.useful_tokens) * real * length);
+  result.sum_squares = batch.sum_squares * real * length * length;
+  result.window_pairs = batch.window_pairs * real * length;
+  return result;
+}
+
+/// Sets `known.prior`: the middle batch's time, carried to other sizes by weight.
+void add_prior(std::span<const PassObservation> observations,
+               const std::vector<std::string>& features,
+               bool varlen,
+               const PassWeight& weight,
+               Known& known) {
+  const Table& steps = known.steps;
+  Places places(steps.rows.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  const auto alone = fit(known, places, std::vector<bool>(features.size(), true));
+  known.prior_weight = std::sqrt(residual(steps, places, alone)) / kPriorSpread;
+  const BatchShape middle = middle_batch(observations);
+  double seconds = 0;
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    seconds += alone[i] * pass_feature(features[i], middle, varlen);
+  }
+  for (const auto& [samples, length] : {std::pair(0.5, 1.0),
+                                        std::pair(2.0, 1.0),
+                                        std::pair(4.0, 1.0),
+                                        std::pair(1.0, 0.25),
+                                        std::pair(1.0, 0.5),
+                                        std::pair(1.0, 2.0),
+                                        std::pair(1.0, 4.0)}) {
+    const BatchShape other = times(middle, samples, length);
+    known.prior.rows.emplace_back();
+    for (const std::string& feature : features) {
+      known.prior.rows.back().push_back(pass_feature(feature, other, varlen));
+    }
+    known.prior.seconds.push_back(seconds * weight(other) / weight(middle));
+  }
+}
+
+/// The same knowledge with what is not measured drawn anew.
+Known with_drawn_prior(const Known& known, std::mt19937_64& generator) {
+  Known drawn = known;
+  for (double& seconds : drawn.prior.seconds) {
+    // Uniform in the logarithm, with the standard deviation of the prior.
+    const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
+    seconds *= std::exp(kPriorSpread * std::sqrt(12.0) * (uniform - 0.5));
+  }
+  return drawn;
+}
+
 }  // namespace
 
 std::vector<std::string> pass_features(std::span<const PassObservation> observations,
@@ -218,14 +305,16 @@ std::vector<std::string> pass_features(std::span<const PassObservation> observat
 
 PassCost fit_pass(std::span<const PassObservation> observations,
                   const std::vector<std::string>& features,
-                  AttentionKind attention) {
+                  AttentionKind attention,
+                  const PassWeight& weight) {
   const bool varlen = attention == AttentionKind::Varlen;
   if (observations.size() < kFewest) {
     throw InputError(fmt::format("{} steps and ranks are too few for a fit; record at least {}",
                                  observations.size(),
                                  kFewest));
   }
-  Table table;
+  Known known;
+  Table& table = known.steps;
   std::map<int, Places> by_block;
   for (const PassObservation& observation : observations) {
     by_block[observation.step / kBlock].push_back(table.rows.size());
@@ -243,16 +332,20 @@ PassCost fit_pass(std::span<const PassObservation> observations,
   cost.coefficients.assign(features.size(), 0.0);
   cost.samples = static_cast<int>(observations.size());
   set_ranges(observations, varlen, cost);
+  if (weight) {
+    add_prior(observations, features, varlen, weight, known);
+  }
   std::mt19937_64 generator(1);
   for (int draw = 0; draw < kDraws; ++draw) {
     const Places places = drawn_places(by_block, generator);
-    cost.draws.push_back(drawn_fit(table, places, drawn_features(features, generator)));
+    const std::vector<bool> used = drawn_features(features, generator);
+    cost.draws.push_back(drawn_fit(with_drawn_prior(known, generator), places, used));
     for (std::size_t i = 0; i < features.size(); ++i) {
       cost.coefficients[i] += cost.draws.back()[i] / kDraws;
     }
   }
-  cost.errors.random = scattered_error(table, observations);
-  cost.errors.block = block_error(table);
+  cost.errors.random = scattered_error(known, observations);
+  cost.errors.block = block_error(known);
   return cost;
 }
 

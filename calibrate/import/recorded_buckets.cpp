@@ -93,24 +93,72 @@ double launch_error(std::span<const RecordedRun> runs,
   return count > 0 ? sum / count : -1;
 }
 
+/// An all-reduce from its last launch to its last end over the ranks, in milliseconds.
+struct Flight {
+  double launch = -std::numeric_limits<double>::infinity();
+  double end = -std::numeric_limits<double>::infinity();
+};
+
+/// [bucket]
+std::vector<Flight> flights_of(const std::vector<const StepRecord*>& rows) {
+  std::vector<Flight> flights(rows.front()->buckets.size());
+  for (std::size_t b = 0; b < flights.size(); ++b) {
+    for (const StepRecord* row : rows) {
+      flights[b].launch = std::max(flights[b].launch, row->start_ms + row->buckets[b].launch_ms);
+      flights[b].end = std::max(flights[b].end, row->start_ms + row->buckets[b].end_ms);
+    }
+  }
+  return flights;
+}
+
+/// [bucket] From launch to end; 0 for those that queued behind the one before.
+std::vector<double> unqueued_times(const std::vector<Flight>& flights) {
+  std::vector<double> times;
+  double before = -std::numeric_limits<double>::infinity();
+  for (const Flight& flight : flights) {
+    times.push_back(flight.launch < before ? 0 : std::max(0.0, flight.end - flight.launch));
+    before = std::max(before, flight.end);
+  }
+  return times;
+}
+
+/// [bucket] What each would take alone, where two at a time are on their way and share the links:
+/// gloo's two workers take the buckets in order. The sum is the time in which any is on its way.
+std::vector<double> own_times(const std::vector<Flight>& flights) {
+  constexpr std::size_t kWorkers = 2;
+  std::vector<double> moments;
+  for (const Flight& flight : flights) {
+    moments.push_back(flight.launch);
+    moments.push_back(flight.end);
+  }
+  std::sort(moments.begin(), moments.end());
+  std::vector<double> times(flights.size(), 0.0);
+  for (std::size_t i = 0; i + 1 < moments.size(); ++i) {
+    std::vector<std::size_t> on_way;
+    for (std::size_t b = 0; b < flights.size() && on_way.size() < kWorkers; ++b) {
+      if (flights[b].launch <= moments[i] && flights[b].end > moments[i]) {
+        on_way.push_back(b);
+      }
+    }
+    for (const std::size_t b : on_way) {
+      times[b] += (moments[i + 1] - moments[i]) / static_cast<double>(on_way.size());
+    }
+  }
+  return times;
+}
+
 }  // namespace
 
 void add_all_reduces(const RecordedRun& run, std::vector<CollectiveSample>& samples) {
+  const bool gloo = run.record.backend == "gloo";
   for (const auto& [place, rows] : by_step(run.record)) {
     if (static_cast<int>(rows.size()) != run.record.world_size || !same_buckets(rows)) {
       continue;
     }
-    double before = -std::numeric_limits<double>::infinity();  // End of the bucket before.
-    for (std::size_t b = 0; b < rows.front()->buckets.size(); ++b) {
-      double launch = -std::numeric_limits<double>::infinity();
-      double last_end = launch;
-      for (const StepRecord* row : rows) {
-        launch = std::max(launch, row->start_ms + row->buckets[b].launch_ms);
-        last_end = std::max(last_end, row->start_ms + row->buckets[b].end_ms);
-      }
-      const bool queued = launch < before;
-      before = std::max(before, last_end);
-      if (queued || last_end <= launch) {
+    const std::vector<Flight> flights = flights_of(rows);
+    const auto milliseconds = gloo ? own_times(flights) : unqueued_times(flights);
+    for (std::size_t b = 0; b < flights.size(); ++b) {
+      if (!(milliseconds[b] > 0)) {
         continue;
       }
       const std::int64_t bytes = rows.front()->buckets[b].bytes;
@@ -122,7 +170,7 @@ void add_all_reduces(const RecordedRun& run, std::vector<CollectiveSample>& samp
         sample->ranks = run.record.world_size;
         sample->bytes = bytes;
       }
-      sample->all_seconds.push_back((last_end - launch) * kMilli);
+      sample->all_seconds.push_back(milliseconds[b] * kMilli);
     }
   }
 }

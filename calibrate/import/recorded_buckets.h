@@ -7,8 +7,9 @@
 
 namespace stepsim {
 
-/// Adds the all-reduces of a run's steady steps, one sample a size: every time without queueing in
-/// `all_seconds`.
+/// Adds the all-reduces of a run's steady steps, one sample a size: every time in `all_seconds`.
+/// Those that queued behind another are left out; with gloo, where two share the links, each counts
+/// for its part of the time.
 void add_all_reduces(const RecordedRun& run, std::vector<CollectiveSample>& samples);
 
 /// Sets the means and the noise, and puts the samples in order of size.

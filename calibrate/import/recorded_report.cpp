@@ -38,9 +38,11 @@ std::string noise_text(const NoiseProfile& noise) {
     return fmt::format("drift, with the spread of single steps: {:.1f} %\n", noise.drift * 100);
   }
   return fmt::format(
-      "jitter: 90 % of the steps within {:.2f} to {:.2f} of the fit; drift {:.1f} %\n",
+      "jitter: 90 % of the steps within {:.2f} to {:.2f} of the fit, correlation between ranks "
+      "{:.2f}; drift {:.1f} %\n",
       quantiles.at(2),
       quantiles.at(quantiles.size() - 3),
+      noise.rank_correlation,
       noise.drift * 100);
 }
 

@@ -11,10 +11,12 @@
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded_buckets.h"
+#include "calibrate/import/recorded_noise.h"
 #include "calibrate/import/recorded_whole.h"
 #include "calibrate/statistics.h"
 #include "costmodel/collective_table.h"
 #include "costmodel/input_error.h"
+#include "costmodel/shared_cores.h"
 
 namespace stepsim {
 namespace {
@@ -80,25 +82,61 @@ struct WallOverProcessor {
   [[nodiscard]] double ratio() const { return processor > 0 ? wall / processor : 1; }
 };
 
-/// What the machine does beside the training thread: forwards, or backwards beside all-reduces
-/// (where the buckets tell the wait apart), whichever is slowed more.
-double wall_over_processor(std::span<const RecordedRun> runs) {
+/// Whether the ranks had fewer cores than there are of them, and it can be told what that made.
+bool shares_cores(const RunRecord& record) {
+  return record.cores > 0 && record.cores < record.world_size && has_processor_times(record);
+}
+
+/// [row] What sharing cores makes of the processor time of a step's forward and backward.
+std::vector<double> core_factors(const RunRecord& record) {
+  std::vector<double> factors(record.steps.size(), 1.0);
+  if (!shares_cores(record)) {
+    return factors;
+  }
+  std::map<std::pair<int, int>, std::vector<std::size_t>> by_step;
+  for (std::size_t i = 0; i < record.steps.size(); ++i) {
+    by_step[{record.steps[i].repeat, record.steps[i].step}].push_back(i);
+  }
+  for (const auto& [step, rows] : by_step) {
+    std::vector<double> processor;
+    for (const std::size_t row : rows) {
+      processor.push_back(record.steps[row].forward_cpu_ms + record.steps[row].backward_cpu_ms);
+    }
+    const auto of_step = shared_core_factors(processor, record.cores);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      factors[rows[i]] = of_step[i];
+    }
+  }
+  return factors;
+}
+
+/// Wall over processor time, beside what sharing cores makes of it.
+struct ProcessorRatios {
+  double forward = 1;
+  /// Of forwards, or of backwards beside all-reduces (where the buckets tell the wait apart),
+  /// whichever is slowed more by what the machine does beside the training thread.
+  double backward = 1;
+};
+
+ProcessorRatios processor_ratios(std::span<const RecordedRun> runs) {
   WallOverProcessor forward;
   WallOverProcessor backward;
   for (const RecordedRun& run : runs) {
-    for (const StepRecord& step : run.record.steps) {
+    const auto factors = core_factors(run.record);
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      const StepRecord& step = run.record.steps[i];
       if (step.step < run.record.warmup_steps || !(step.forward_cpu_ms > 0)) {
         continue;
       }
       forward.wall += step.forward_ms;
-      forward.processor += step.forward_cpu_ms;
+      forward.processor += step.forward_cpu_ms * factors[i];
       if (!step.buckets.empty()) {
         backward.wall += step.backward_ms;
-        backward.processor += step.backward_cpu_ms;
+        backward.processor += step.backward_cpu_ms * factors[i];
       }
     }
   }
-  return std::max(forward.ratio(), backward.ratio());
+  return {forward.ratio(), std::max(forward.ratio(), backward.ratio())};
 }
 
 /// Whether any step's backward can be told from its wait for other ranks.
@@ -132,8 +170,10 @@ struct Observations {
   int steps = 0;
 };
 
-/// `ratio`: wall over processor time. `whole`: leave the wait in the backward.
-void add_run(const RecordedRun& run, double ratio, bool whole, Observations& all) {
+/// `whole`: leave the wait in the backward. A forward costs its wall time, where cores are shared
+/// its processor time: what it would take on a core of its own.
+void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, Observations& all) {
+  const bool shared = shares_cores(run.record);
   const auto batches = planned(run.plan);
   const int first = all.steps;
   for (const StepRecord& row : run.record.steps) {
@@ -155,7 +195,7 @@ void add_run(const RecordedRun& run, double ratio, bool whole, Observations& all
                                            useful));
     }
     const auto backward = whole ? std::optional(row.backward_ms * kMilli)
-                                : backward_seconds(row, run.record.world_size, ratio);
+                                : backward_seconds(row, run.record.world_size, ratios.backward);
     if (!backward) {
       throw InputError(place +
                        "its backward holds the wait for other ranks; record with "
@@ -166,7 +206,7 @@ void add_run(const RecordedRun& run, double ratio, bool whole, Observations& all
     if (row.step < run.record.warmup_steps || row.samples == 0) {
       continue;
     }
-    observation.seconds = row.forward_ms * kMilli;
+    observation.seconds = kMilli * (shared ? row.forward_cpu_ms * ratios.forward : row.forward_ms);
     all.forward.push_back(observation);
     observation.seconds = *backward;
     all.backward.push_back(observation);
@@ -176,12 +216,32 @@ void add_run(const RecordedRun& run, double ratio, bool whole, Observations& all
   }
 }
 
+/// What a forward, a backward or both of a model weigh.
+PassWeight pass_weight(const RecordedModel& model, bool forward, bool backward) {
+  const StepOps all = step_ops(model.model);
+  std::vector<Op> ops;
+  if (forward) {
+    ops.insert(ops.end(), all.forward.begin(), all.forward.end());
+  }
+  if (backward) {
+    ops.insert(ops.end(), all.backward.begin(), all.backward.end());
+  }
+  return [ops = std::move(ops), per_byte = model.operations_per_byte](const BatchShape& batch) {
+    double weight = 0;
+    for (const Op& op : ops) {
+      weight += op_weight(op, batch, per_byte);
+    }
+    return weight;
+  };
+}
+
 /// Fits the passes as shares of whole steps, and leaves but the steps that were fitted in `all`.
 void fit_shares_of_steps(Observations& all, RecordedCosts& costs) {
   for (std::size_t i = 0; i < all.forward.size(); ++i) {
     all.forward[i].seconds += all.backward[i].seconds;
   }
-  const WholeSteps whole = fit_whole_steps(all.forward, costs.model.model.attention);
+  const WholeSteps whole = fit_whole_steps(
+      all.forward, costs.model.model.attention, pass_weight(costs.model, true, true));
   costs.whole = whole.cost;
   costs.model.forward = part_of(whole.cost, kForwardShare);
   costs.model.backward = part_of(whole.cost, 1 - kForwardShare);
@@ -192,102 +252,33 @@ void fit_shares_of_steps(Observations& all, RecordedCosts& costs) {
   }
 }
 
+/// Fits each pass.
+void fit_passes(const Observations& all, RecordedModel& model) {
+  const AttentionKind attention = model.model.attention;
+  const auto features = pass_features(all.forward, attention);
+  model.forward = fit_pass(all.forward, features, attention, pass_weight(model, true, false));
+  model.backward = fit_pass(all.backward, features, attention, pass_weight(model, false, true));
+}
+
 /// Compute times of a rank's step over the fitted ones, with mean 1. [observation]
-std::vector<double> compute_ratios(const Observations& all, const RecordedModel& model) {
+std::vector<ComputeRatio> compute_ratios(const Observations& all, const RecordedModel& model) {
   const bool varlen = model.model.attention == AttentionKind::Varlen;
-  std::vector<double> ratios;
+  std::vector<ComputeRatio> ratios;
+  double mean = 0;
   for (std::size_t i = 0; i < all.forward.size(); ++i) {
     double fitted = 0;
     for (const BatchShape& batch : all.forward[i].batches) {
       fitted += pass_seconds(model.forward, model.forward.coefficients, batch, varlen) +
                 pass_seconds(model.backward, model.backward.coefficients, batch, varlen);
     }
-    ratios.push_back((all.forward[i].seconds + all.backward[i].seconds) / fitted);
+    const double ratio = (all.forward[i].seconds + all.backward[i].seconds) / fitted;
+    ratios.push_back({all.forward[i].step, ratio});
+    mean += ratio / static_cast<double>(all.forward.size());
   }
-  double mean = 0;
-  for (const double ratio : ratios) {
-    mean += ratio / static_cast<double>(ratios.size());
-  }
-  for (double& ratio : ratios) {
-    ratio /= mean;
+  for (ComputeRatio& ratio : ratios) {
+    ratio.ratio /= mean;
   }
   return ratios;
-}
-
-/// Evenly spaced quantiles whose last is chosen so that the draws above the one before it have the
-/// mean of the values there: between the two largest quantiles there is a long thin tail.
-std::vector<double> noise_quantiles(std::vector<double> ratios) {
-  constexpr int kIntervals = 40;
-  std::vector<double> quantiles;
-  for (int i = 0; i < kIntervals; ++i) {
-    quantiles.push_back(quantile(ratios, static_cast<double>(i) / kIntervals));
-  }
-  double sum = 0;
-  double count = 0;
-  for (const double ratio : ratios) {
-    if (ratio >= quantiles.back()) {
-      sum += ratio;
-      count += 1;
-    }
-  }
-  quantiles.push_back(std::max(quantiles.back(), 2 * sum / count - quantiles.back()));
-  double mean = 0;  // Of draws between them.
-  for (std::size_t i = 0; i + 1 < quantiles.size(); ++i) {
-    mean += (quantiles[i] + quantiles[i + 1]) / (2.0 * kIntervals);
-  }
-  for (double& value : quantiles) {
-    value /= mean;
-  }
-  return quantiles;
-}
-
-/// Jitter: quantiles of single steps. Drift: how far the means of eighths of the recording differ,
-/// beyond what their jitter makes them.
-NoiseProfile fit_step_noise(const Observations& all, const std::vector<double>& ratios) {
-  constexpr int kParts = 8;
-  NoiseProfile noise;
-  noise.step_quantiles = noise_quantiles(ratios);
-  noise.step_jitter = robust_deviation(ratios);
-  std::vector<std::vector<double>> parts(kParts);
-  for (std::size_t i = 0; i < ratios.size(); ++i) {
-    const int part = all.forward[i].step * kParts / std::max(all.steps, 1);
-    parts[static_cast<std::size_t>(part)].push_back(ratios[i]);
-  }
-  double between = 0;
-  double within = 0;
-  int used = 0;
-  for (const auto& part : parts) {
-    if (part.size() < 2) {
-      continue;
-    }
-    double sum = 0;
-    double squares = 0;
-    for (const double ratio : part) {
-      sum += ratio;
-    }
-    const double average = sum / static_cast<double>(part.size());
-    for (const double ratio : part) {
-      squares += (ratio - average) * (ratio - average);
-    }
-    const auto n = static_cast<double>(part.size());
-    between += (average - 1) * (average - 1);
-    within += squares / (n - 1) / n;
-    ++used;
-  }
-  noise.drift = used > 0 ? std::sqrt(std::max(0.0, (between - within) / used)) : 0;
-  return noise;
-}
-
-/// Moves the spread of single steps to that of the mean of a run as long as the recorded one.
-void keep_spread_of_runs(const std::vector<double>& ratios, int steps, NoiseProfile& noise) {
-  double squares = 0;
-  for (const double ratio : ratios) {
-    squares += (ratio - 1) * (ratio - 1);
-  }
-  const double variance = squares / static_cast<double>(ratios.size() - 1);
-  noise.drift = std::sqrt(noise.drift * noise.drift + variance / std::max(steps, 1));
-  noise.step_jitter = 0;
-  noise.step_quantiles.clear();
 }
 
 void add_warnings_of_whole_steps(int ranks, std::vector<std::string>& warnings) {
@@ -381,38 +372,43 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
   const bool any_plain = std::any_of(runs.begin(), runs.end(), plain);
   const bool any_buckets = std::any_of(
       runs.begin(), runs.end(), [](const RecordedRun& run) { return has_buckets(run.record); });
-  const double ratio = wall_over_processor(runs);
+  const ProcessorRatios over_processor = processor_ratios(runs);
   const bool whole = std::none_of(
       runs.begin(), runs.end(), [](const RecordedRun& run) { return tells_waiting(run.record); });
   Observations all;
   for (const RecordedRun& run : runs) {
     add_all_reduces(run, costs.all_reduces);
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
-      add_run(run, ratio, whole, all);
+      add_run(run, over_processor, whole, all);
     }
   }
   finish_all_reduces(costs.all_reduces);
   RecordedModel& model = costs.model;
   model.model = runs.front().plan.model;
   costs.steps = static_cast<int>(all.forward.size()) / costs.ranks;
-  const AttentionKind attention = model.model.attention;
+  fit_shares(runs, model);
   if (whole) {
     fit_shares_of_steps(all, costs);
   } else {
-    const auto features = pass_features(all.forward, attention);
-    model.forward = fit_pass(all.forward, features, attention);
-    model.backward = fit_pass(all.backward, features, attention);
+    fit_passes(all, model);
   }
   model.whole_steps = whole;
-  model.data = fit_pass(all.data, {"1", "tokens"}, attention);
+  model.data = fit_pass(all.data, {"1", "tokens"}, model.model.attention);
   model.data.draws.clear();
   model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
-  fit_shares(runs, model);
   const auto ratios = compute_ratios(all, model);
-  costs.noise = fit_step_noise(all, ratios);
+  costs.noise = fit_step_noise(ratios, all.steps);
   if (whole) {
     const Plan& plan = runs.front().plan;
     keep_spread_of_runs(ratios, plan.steps - plan.warmup_steps, costs.noise);
+  }
+  if (shares_cores(runs.front().record)) {
+    costs.cores = runs.front().record.cores;
+    costs.notes.push_back(fmt::format(
+        "{} ranks shared {} processor cores: costs are those of a rank with a core of its own, and "
+        "predictions share the cores",
+        costs.ranks,
+        costs.cores));
   }
   if (costs.ranks > 1) {
     costs.notes.emplace_back(how_told(whole, any_plain));
@@ -431,12 +427,14 @@ Profile recorded_profile(const RecordedCosts& costs,
   } else {
     profile.device = record.device;
     profile.backend = costs.on_gpu ? "cuda" : "cpu";
-    profile.host_is_device = !costs.on_gpu;
   }
+  profile.host_is_device = !costs.on_gpu;
   profile.recorded = costs.model;
+  profile.cores = costs.cores;
   profile.noise.step_jitter = costs.noise.step_jitter;
   profile.noise.drift = costs.noise.drift;
   profile.noise.step_quantiles = costs.noise.step_quantiles;
+  profile.noise.rank_correlation = costs.noise.rank_correlation;
   if (costs.whole && costs.ranks > 1) {
     std::erase_if(profile.collectives, [&](const CollectiveCost& cost) {
       return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;

@@ -27,6 +27,7 @@ struct RecordedCosts {
   std::vector<CollectiveSample> all_reduces;  ///< Of buckets that were recorded; may be empty.
   int ranks = 1;
   bool on_gpu = false;
+  int cores = 0;  ///< That the ranks shared; 0: each had its own.
   /// Set where the backward could not be told from waiting: forward and backward together, with
   /// the all-reduces inside. The model's passes are shares of it.
   std::optional<PassCost> whole;
@@ -44,8 +45,11 @@ struct RecordedCosts {
 /// wait, else there is one rank only. Where no run has any of these, whole steps are fitted
 /// (fit_whole_steps()): the spread of single steps is then in the drift and not in quantiles, since
 /// it holds the slowest of the ranks. Runs without buckets are preferred for the passes, since
-/// recording buckets costs time. An all-reduce took from its last launch to its last end over the
-/// ranks; those that queued behind the one before are left out.
+/// recording buckets costs time. All-reduces: see
+/// add_all_reduces().
+///
+/// Where there were fewer cores than ranks, costs are those of a rank with a core of its own: its
+/// processor times, scaled so that sharing the cores (shared_core_factors()) makes the wall times.
 ///
 /// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
 /// than its plan; a step whose backward cannot be told from waiting where that of others can; too

@@ -38,7 +38,9 @@ std::vector<PassObservation> at(std::span<const PassObservation> compute, const 
 
 }  // namespace
 
-WholeSteps fit_whole_steps(std::span<const PassObservation> compute, AttentionKind attention) {
+WholeSteps fit_whole_steps(std::span<const PassObservation> compute,
+                           AttentionKind attention,
+                           const PassWeight& weight) {
   const bool varlen = attention == AttentionKind::Varlen;
   Places places = with_most_work(compute, [&](const PassObservation& observation) {
     double pairs = 0;
@@ -51,7 +53,7 @@ WholeSteps fit_whole_steps(std::span<const PassObservation> compute, AttentionKi
   while (whole.rounds < kMostRounds) {
     ++whole.rounds;
     whole.chosen = at(compute, places);
-    whole.cost = fit_pass(whole.chosen, pass_features(whole.chosen, attention), attention);
+    whole.cost = fit_pass(whole.chosen, pass_features(whole.chosen, attention), attention, weight);
     const Places next = with_most_work(compute, [&](const PassObservation& observation) {
       double seconds = 0;
       for (const BatchShape& batch : observation.batches) {

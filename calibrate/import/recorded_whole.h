@@ -26,10 +26,12 @@ struct WholeSteps {
 ///
 /// Args:
 ///     compute: Every rank's forward and backward in seconds, by step.
+///     weight: As of fit_pass().
 /// Raises:
 ///     InputError: as fit_pass().
 [[nodiscard]] WholeSteps fit_whole_steps(std::span<const PassObservation> compute,
-                                         AttentionKind attention);
+                                         AttentionKind attention,
+                                         const PassWeight& weight = {});
 
 /// One part of a cost. Its errors are those of the cost, enlarged so that two parts that err
 /// independently, this share and the rest, together err as the whole.

@@ -378,6 +378,8 @@ class Recorder:
         header["versions"] = {"torch": torch.__version__, "python": platform.python_version()}
         if on_gpu:
             header["versions"]["cuda"] = torch.version.cuda
+        if not on_gpu and int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)) == self._world_size:
+            header["cores"] = os.cpu_count() or 0  # Of the one host; on several nobody asks.
         header["host"] = platform.node()
         self._file = open(f"{self._path}.rank{self._rank}.jsonl", "wb", buffering=0)
         self._write(header)

@@ -38,10 +38,10 @@ bool undecided(const PolicyValidation& policy, double bound) {
          std::abs(std::abs(policy.error_mean) - bound) <= *policy.resolution();
 }
 
-/// The first policy outside the bound that the live runs leave open; null when there is none.
-const PolicyValidation* first_undecided(const Validation& validation, double bound) {
+/// The worst policy that the live runs show to be outside the bound; null when there is none.
+const PolicyValidation* first_decided(const Validation& validation, double bound) {
   for (const PolicyValidation* policy : failing(validation, bound)) {
-    if (undecided(*policy, bound)) {
+    if (!undecided(*policy, bound)) {
       return policy;
     }
   }
@@ -178,6 +178,15 @@ std::string calibrate_command(const ValidationSources& sources) {
       path_word(sources.profile_path));
 }
 
+std::string repeats_command(const ValidationSources& sources, int passes) {
+  if (is_training(sources)) {
+    return "stepsim plan " + path_word(sources.scenario.path) + " --out-dir plans";
+  }
+  return fmt::format("stepcal live plans/*.jsonl{} --repeat {} --out-dir live",
+                     sources.profile.backend == "cuda" ? " --device cuda" : "",
+                     passes);
+}
+
 std::string blame_command(const ValidationSources& sources, const std::string& policy) {
   std::string command = fmt::format(
       "stepsim blame {} --policy {}", path_word(sources.scenario.path), path_word(policy));
@@ -237,15 +246,24 @@ std::string verdict(const Validation& validation, const ValidationSources& sourc
                                  late ? ", made after the live run," : "",
                                  off.empty() ? "holds" : "does not hold",
                                  percent(bound));
-  for (const PolicyValidation* policy : off) {
-    const PartError part = largest_part_error(*policy);
-    text += fmt::format("{} {} {}, mostly {} ({:+.1f} points)",
-                        policy == off.front() ? ":" : ";",
-                        printable(policy->policy),
-                        signed_percent(policy->error_mean),
-                        part_words(*policy, part),
-                        part.error * 100);
+  if (off.empty()) {
+    return text;
   }
+  constexpr std::size_t kNamed = 3;
+  for (std::size_t i = 0; i < std::min(off.size(), kNamed); ++i) {
+    text += fmt::format("{} {} {}",
+                        i == 0 ? ":" : ",",
+                        printable(off[i]->policy),
+                        signed_percent(off[i]->error_mean));
+  }
+  if (off.size() > kNamed) {
+    text += fmt::format(" and {} more", off.size() - kNamed);
+  }
+  const PartError part = largest_part_error(*off.front());
+  text += fmt::format("; mostly {} ({:+.1f} points of {})",
+                      part_words(*off.front(), part),
+                      part.error * 100,
+                      printable(off.front()->policy));
   return text;
 }
 
@@ -264,16 +282,14 @@ std::vector<std::string> advice(const Validation& validation,
         "right after one another",
         signed_percent(validation.machine_speed - 1)));
   }
-  if (const PolicyValidation* policy = first_undecided(validation, bound)) {
-    list.push_back(repeats_advice(*policy, bound));
-  }
-  const auto decided = std::find_if(
-      off.begin(), off.end(), [&](const auto* policy) { return !undecided(*policy, bound); });
-  if (decided != off.end() && !drift) {
-    const PartError part = largest_part_error(**decided);
+  const PolicyValidation* decided = first_decided(validation, bound);
+  if (decided == nullptr) {
+    list.push_back(repeats_advice(*off.front(), bound));
+  } else if (!drift) {
+    const PartError part = largest_part_error(*decided);
     list.push_back(fmt::format("{}: {} is predicted too {}: {}",
-                               printable((*decided)->policy),
-                               part_words(**decided, part),
+                               printable(decided->policy),
+                               part_words(*decided, part),
                                part.error > 0 ? "long" : "short",
                                remedy(part)));
   }
@@ -291,17 +307,13 @@ std::string next_command(const Validation& validation,
   if (drifted(validation, sources) && !sources.profile_path.empty()) {
     return "stepcal check --profile " + path_word(sources.profile_path);
   }
-  if (const PolicyValidation* policy = first_undecided(validation, bound)) {
-    if (is_training(sources)) {
-      return "stepsim plan " + path_word(sources.scenario.path) + " --out-dir plans";
-    }
-    return fmt::format("stepcal live plans/*.jsonl{} --repeat {} --out-dir live",
-                       sources.profile.backend == "cuda" ? " --device cuda" : "",
-                       enough_passes(*policy, bound));
+  const PolicyValidation* decided = first_decided(validation, bound);
+  if (decided == nullptr) {
+    return repeats_command(sources, enough_passes(*off.front(), bound));
   }
-  const std::string part = largest_part_error(*off.front()).part;
+  const std::string part = largest_part_error(*decided).part;
   if (part == "data" || part == "other" || sources.profile_path.empty()) {
-    return blame_command(sources, off.front()->policy);
+    return blame_command(sources, decided->policy);
   }
   return calibrate_command(sources);
 }

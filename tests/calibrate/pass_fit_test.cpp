@@ -1,5 +1,6 @@
 #include "calibrate/fit/pass_fit.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -153,6 +154,85 @@ TEST_CASE("the ranges are those of single micro-batches, and a step is the sum o
   CHECK(cost.length.first == 10);
   CHECK(cost.tokens.second <= 16 * 240);
   CHECK(cost.length.second <= 240);
+}
+
+TEST_CASE("a fit is right in the mean of the observations, not short by their spread") {
+  // Single times scatter by 40 %: least relative residuals alone would be short by 16 %.
+  const auto points = observed(planted, 200, 0.69);
+  const PassCost cost = fitted(points);
+  double ratio = 0;
+  for (const PassObservation& point : points) {
+    ratio += point.seconds / pass_seconds(cost, cost.coefficients, point.batches[0], false) / 400;
+  }
+  CHECK(ratio == Approx(1).epsilon(0.01));
+}
+
+namespace {
+
+/// What `planted` takes beside its constant.
+double planted_weight(const BatchShape& batch) {
+  return planted(batch) - 4e-4;
+}
+
+/// Steps of batches that all have about the same size, with noise.
+std::vector<PassObservation> narrow(int steps) {
+  std::mt19937_64 generator(5);
+  std::vector<PassObservation> result;
+  for (int i = 0; i < steps; ++i) {
+    PassObservation observation;
+    const auto length = static_cast<std::int64_t>(118 + generator() % 11);
+    observation.batches = {batch_shape(std::vector<std::int64_t>(8, length))};
+    const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
+    observation.seconds = planted(observation.batches[0]) * (0.9 + 0.2 * uniform);
+    observation.step = i;
+    result.push_back(observation);
+  }
+  return result;
+}
+
+double error_at(const PassCost& cost, std::int64_t samples, std::int64_t length) {
+  const BatchShape batch = batch_shape(std::vector<std::int64_t>(samples, length));
+  return pass_seconds(cost, cost.coefficients, batch, false) / planted(batch) - 1;
+}
+
+}  // namespace
+
+TEST_CASE("where the recorded batches do not tell, a pass costs by its weight") {
+  const auto points = narrow(12);
+  const auto features = pass_features(points, AttentionKind::Dense);
+  const PassCost alone = fit_pass(points, features, AttentionKind::Dense);
+  const PassCost known = fit_pass(points, features, AttentionKind::Dense, planted_weight);
+  CHECK(std::abs(error_at(known, 8, 123)) < 0.05);
+  CHECK(std::abs(error_at(known, 8, 40)) < 0.25);
+  CHECK(std::abs(error_at(known, 24, 123)) < 0.25);
+  const auto worst = [](const PassCost& cost) {
+    return std::max({std::abs(error_at(cost, 8, 40)),
+                     std::abs(error_at(cost, 24, 123)),
+                     std::abs(error_at(cost, 8, 400))});
+  };
+  MESSAGE("worst error " << worst(known) << ", without the weight " << worst(alone));
+  CHECK(worst(known) < 0.25);
+  CHECK(worst(alone) > 1.5 * worst(known));
+  // The draws know that this is a guess: they spread more than at the recorded size.
+  const auto spread = [&](std::int64_t length) {
+    const std::vector<BatchShape> batch = {batch_shape(std::vector<std::int64_t>(8, length))};
+    const auto ratios = draw_ratios(known, batch, false);
+    const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
+    return *high - *low;
+  };
+  CHECK(spread(40) > 2 * spread(123));
+}
+
+TEST_CASE("what is known by weight does not move a fit that many steps decide") {
+  const auto points = observed(planted, 200, 0.05);
+  const auto features = pass_features(points, AttentionKind::Dense);
+  const auto wrong = [](const BatchShape& batch) { return static_cast<double>(batch.samples); };
+  const PassCost alone = fit_pass(points, features, AttentionKind::Dense);
+  const PassCost misled = fit_pass(points, features, AttentionKind::Dense, wrong);
+  for (const auto& [samples, length] : {std::pair(5, 60), std::pair(10, 120), std::pair(14, 220)}) {
+    CHECK(error_at(misled, samples, length) ==
+          Approx(error_at(alone, samples, length)).epsilon(0.03).scale(1));
+  }
 }
 
 TEST_CASE("the same observations give the same bits") {

@@ -1,10 +1,14 @@
 #include "calibrate/import/recorded_run.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <random>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/model_presets.h"
+#include "costmodel/shared_cores.h"
 #include "tests/calibrate/recorded_training.h"
 #include "tests/costmodel/helpers.h"
 
@@ -55,12 +59,13 @@ void check_passes(const RecordedModel& model, double tolerance, double data = 2e
 TEST_CASE("a backward is told from waiting by its buckets, by processor time, or on one rank") {
   for (const Recorded recorded : {Recorded::Buckets, Recorded::ProcessorTimes, Recorded::Nothing}) {
     MadeTraining training;
+    training.steps = 200;  // Enough that each of the fits has seen the sizes asked for.
     training.recorded = recorded;
     training.ranks = recorded == Recorded::Nothing ? 1 : 2;
     const RecordedCosts costs = fitted(training);
     check_passes(costs.model, 1e-6);
     CHECK(costs.ranks == training.ranks);
-    CHECK(costs.steps == 38);
+    CHECK(costs.steps == 198);
     CHECK_FALSE(costs.whole);
     CHECK_FALSE(costs.on_gpu);
     CHECK(costs.all_reduces.empty() == (recorded != Recorded::Buckets));
@@ -78,6 +83,7 @@ TEST_CASE("an all-reduce took from its last launch to its last end, queued ones 
   MadeTraining training;
   training.recorded = Recorded::Buckets;
   RecordedRun run = made_run(training);
+  run.record.backend = "nccl";
   for (StepRecord& row : run.record.steps) {  // A rank that hears of the end later.
     row.buckets[0].end_ms += row.rank * 0.05;
   }
@@ -94,13 +100,40 @@ TEST_CASE("an all-reduce took from its last launch to its last end, queued ones 
   CHECK(small.ranks == 2);
 
   training.first_reduce = 12e-3;  // Until after the second launch in short backwards only.
-  const RecordedCosts queued = fitted(training);
+  RecordedRun behind = made_run(training);
+  behind.record.backend = "nccl";
+  const RecordedCosts queued = fit_recorded_runs(std::vector{behind});
   CHECK(queued.all_reduces[0].repetitions == 38);
   CHECK(queued.all_reduces[1].repetitions > 3);
   CHECK(queued.all_reduces[1].repetitions < 35);
   for (const double time : queued.all_reduces[1].all_seconds) {
     CHECK(time == Approx(5e-4));
   }
+}
+
+TEST_CASE("of gloo's two all-reduces on their way each counts for its part of the time") {
+  MadeTraining training;
+  training.recorded = Recorded::Buckets;
+  RecordedRun run = made_run(training);
+  for (StepRecord& row : run.record.steps) {
+    // 1 ms alone, 4 ms beside the second bucket, which then has 3 ms alone: 3 and 5 ms of link.
+    row.buckets[0].launch_ms = row.forward_ms;
+    row.buckets[0].end_ms = row.forward_ms + 5;
+    row.buckets[1].launch_ms = row.forward_ms + 1;
+    row.buckets[1].end_ms = row.forward_ms + 8;
+    row.start_ms = 1e3 * row.step;
+  }
+  for (StepRecord& row : run.record.steps) {  // All-reduces start with the last rank.
+    const double late = run.record.steps[static_cast<std::size_t>(row.step * 2)].forward_ms;
+    for (BucketRecord& bucket : row.buckets) {
+      bucket.launch_ms += late - row.forward_ms;
+      bucket.end_ms += late - row.forward_ms;
+    }
+  }
+  const auto reduces = fit_recorded_runs(std::vector{run}).all_reduces;
+  REQUIRE(reduces.size() == 2);
+  CHECK(reduces[0].seconds == Approx(3e-3));
+  CHECK(reduces[1].seconds == Approx(5e-3));
 }
 
 TEST_CASE("shares of the backward are those that the launches show") {
@@ -148,6 +181,51 @@ TEST_CASE("jitter has mean 1 and the spread of the steps") {
   CHECK(noise.drift < 0.02);
 }
 
+TEST_CASE("what slows all ranks of a step alike is told from what slows one") {
+  const auto correlation = [](double common) {
+    RecordedRun run = made_run({.steps = 200});
+    std::mt19937_64 generator(11);
+    const auto draw = [&] { return static_cast<double>(generator() % 1000) / 1000 - 0.5; };
+    std::map<int, double> of_step;
+    for (StepRecord& row : run.record.steps) {
+      const auto found = of_step.try_emplace(row.step, 0.0).first;
+      found->second = found->second == 0 ? draw() : found->second;
+      const double factor = 1 + 0.2 * (common * found->second + (1 - common) * draw());
+      for (double* time :
+           {&row.forward_ms, &row.backward_ms, &row.forward_cpu_ms, &row.backward_cpu_ms}) {
+        *time *= factor;
+      }
+    }
+    return fit_recorded_runs(std::vector{run}).noise.rank_correlation;
+  };
+  CHECK(correlation(0) < 0.12);
+  CHECK(correlation(0.5) == Approx(0.5).epsilon(0.25));  // As much variance in common as own.
+  CHECK(correlation(1) > 0.97);
+}
+
+TEST_CASE("of ranks that shared cores the costs are those of a rank alone") {
+  RecordedRun run = made_run({.ranks = 4, .steps = 60});
+  run.record.cores = 2;
+  // Processor times are 0.8 of what the costs say; the wall times of sharing two cores.
+  for (std::size_t first = 0; first < run.record.steps.size(); first += 4) {
+    std::vector<double> alone;
+    for (std::size_t i = first; i < first + 4; ++i) {
+      alone.push_back(run.record.steps[i].forward_cpu_ms + run.record.steps[i].backward_cpu_ms);
+    }
+    const auto factors = shared_core_factors(alone, 2);
+    for (std::size_t i = 0; i < 4; ++i) {
+      run.record.steps[first + i].forward_ms *= factors[i];
+    }
+  }
+  const RecordedCosts costs = fit_recorded_runs(std::vector{run});
+  CHECK(costs.cores == 2);
+  check_passes(costs.model, 1e-6);
+  CHECK(any_holds(costs.notes, "4 ranks shared 2 processor cores"));
+  CHECK(recorded_profile(costs, std::vector{run}, nullptr).cores == 2);
+  run.record.cores = 4;
+  CHECK(fit_recorded_runs(std::vector{run}).cores == 0);
+}
+
 TEST_CASE("a machine that grows slower while it is recorded drifts") {
   RecordedRun run = made_run({.steps = 200});
   for (StepRecord& row : run.record.steps) {
@@ -191,12 +269,13 @@ TEST_CASE("all-reduces of a base are scaled by what the recorded ones took") {
 
 TEST_CASE("without buckets and processor times whole steps are fitted, all-reduces inside") {
   MadeTraining training;
+  training.steps = 200;
   training.recorded = Recorded::Nothing;
   training.first_reduce = 0;  // Hidden behind the backward in all steps.
   const std::vector<RecordedRun> runs = {made_run(training)};
   const RecordedCosts costs = fit_recorded_runs(runs);
   REQUIRE(costs.whole);
-  CHECK(costs.whole->samples == 38);
+  CHECK(costs.whole->samples == 198);
   CHECK(costs.model.whole_steps);
   for (const BatchShape& batch : kUnseen) {
     const double all = made_forward(batch) + made_backward(batch) + training.second_reduce;

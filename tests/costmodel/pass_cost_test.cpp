@@ -48,6 +48,8 @@ Profile recorded_profile() {
   profile.backend = "cpu";
   profile.recorded = recorded("tiny-classifier");
   profile.noise.step_quantiles = {0.9, 1, 1.25};
+  profile.noise.rank_correlation = 0.375;
+  profile.cores = 6;
   return profile;
 }
 
@@ -200,6 +202,8 @@ TEST_CASE("a recorded model reads back as it was written, in version 3") {
   CHECK(read_profile(path) == profile);
 
   profile.noise.step_quantiles.clear();
+  profile.noise.rank_correlation = 0;
+  profile.cores = 0;
   write_profile(path, profile);
   CHECK(content(path).find("stepsim-profile/1") != std::string::npos);
   CHECK(content(path).find("quantiles") == std::string::npos);
@@ -237,6 +241,8 @@ TEST_CASE("a damaged recorded model is refused by line and key") {
   CHECK(error_with("[0.9,1.0,1.25]", "[1.0,0.9,1.25]") ==
         "profile.json:9: error: noise.step_quantiles: expected at least two quantiles of time / "
         "mean, ascending");
+  CHECK(error_with(R"("rank_correlation":0.375)", R"("rank_correlation":1.5)") ==
+        "profile.json:9: error: noise.rank_correlation: expected 0 .. 1");
   CHECK(error_with("[0.9,1.0,1.25]", "[0,1,2]").find("profile.json:9: error: noise") == 0);
   CHECK(error_with(R"("backward":)", R"("backwards":)").find("backward") != std::string::npos);
 }

@@ -283,6 +283,7 @@ class Campaign:
             written.append(path.stat().st_mtime)
         self.predictions_written = max(written)
         self.say(f"predictions on disk at {stamp(self.predictions_written)}")
+        time.sleep(1)  # Records state their start in whole seconds.
 
     def live(self, net):
         runs = [

@@ -9,6 +9,7 @@
 
 #include "costmodel/json_file.h"
 #include "tests/published/predicted.h"
+#include "tests/published/seed_lab.h"
 #include "tests/published/validation.h"
 #include "tests/test_data.h"
 
@@ -198,6 +199,48 @@ TEST_CASE("DDP lab: the late rank's step lies between the bounds, the others wai
   CHECK(*late.predicted[1] <= late.published);
   CHECK(std::abs(all.error(all.figure("the others' compute, from that step of rank 0"), 0)) <=
         0.02);
+}
+
+TEST_CASE("token-skew lab: a case from the other case's recorded steps") {
+  const auto data = folder_of("seed_lab/measured.csv");
+  if (!data) {
+    return;
+  }
+  // Published: the slowest rank's mean steps. From last start to last end the means are the same.
+  CHECK(measured_step_ms(seed_lab_run(*data, "uniform")) == doctest::Approx(16.32).epsilon(0.02));
+  CHECK(measured_step_ms(seed_lab_run(*data, "variable_fixed")) ==
+        doctest::Approx(38.05).epsilon(0.01));
+  // Neither case's steps differ enough to tell the other's: both errors are large.
+  const Validation all = seed_lab(*data);
+  CHECK(std::abs(all.error(all.figure("uniform from variable_fixed"), 0)) <= 0.20);
+  CHECK(std::abs(all.error(all.figure("variable_fixed from uniform"), 0)) <= 0.30);
+  const double uniform = measured_step_ms(seed_lab_run(*data, "uniform"));
+  const auto step = seed_lab_prediction(*data, {"variable_fixed"}, "uniform").summary.step_time_ms;
+  CHECK(step.low90 < uniform);
+  CHECK(step.high90 > uniform);
+}
+
+TEST_CASE("token-skew lab: what was fitted is met, and both unseen cases lie between") {
+  const auto data = folder_of("seed_lab/measured.csv");
+  if (!data) {
+    return;
+  }
+  const std::vector<std::string> measured = {"uniform", "variable_fixed"};
+  std::vector<double> fitted;
+  for (const std::string& name : measured) {
+    const double ms = measured_step_ms(seed_lab_run(*data, name));
+    const auto step = seed_lab_prediction(*data, measured, name).summary.step_time_ms;
+    CAPTURE(name);
+    CHECK(step.mean == doctest::Approx(ms).epsilon(0.05));
+    CHECK(step.low90 < ms);
+    CHECK(step.high90 > ms);
+    fitted.push_back(step.mean);
+  }
+  for (const char* name : {"bucketing", "token_budget"}) {
+    const auto step = seed_lab_prediction(*data, measured, name).summary.step_time_ms;
+    CHECK(step.mean > fitted[0]);
+    CHECK(step.mean < fitted[1]);
+  }
 }
 
 TEST_CASE("vTrain: what 8 GPUs add follows from what 4 add") {

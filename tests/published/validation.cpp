@@ -81,10 +81,11 @@ std::string results(const std::string& data) {
                                        mlperf_bert(),
                                        lm3b_sync(),
                                        ddp_lab(data),
-                                       vtrain(data)}) {
+                                       vtrain(data),
+                                       seed_lab(data)}) {
     all += "\n" + text(validation);
   }
-  return all;
+  return all + "\n" + seed_lab_predictions(data);
 }
 
 }  // namespace stepsim::published

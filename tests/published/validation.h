@@ -48,6 +48,8 @@ struct Validation {
 [[nodiscard]] Validation resnet_bucket_ready(const std::string& data);
 /// seed_lab/ddp_lab.csv
 [[nodiscard]] Validation ddp_lab(const std::string& data);
+/// seed_lab/measured.csv: each of its two cases from the other.
+[[nodiscard]] Validation seed_lab(const std::string& data);
 /// kernels/vtrain_a100_dp.csv
 [[nodiscard]] Validation vtrain(const std::string& data);
 
@@ -57,6 +59,9 @@ struct Validation {
 [[nodiscard]] Validation resnet_scaling();
 [[nodiscard]] Validation bert_large_scaling();
 [[nodiscard]] Validation mlperf_bert();
+
+/// seed_lab/measured.csv: the lab's other two cases as text, which no measurement stands beside.
+[[nodiscard]] std::string seed_lab_predictions(const std::string& data);
 
 /// The whole results file: all of them.
 [[nodiscard]] std::string results(const std::string& data);

@@ -242,6 +242,50 @@ TEST_CASE("run: every step waits for the slowest of its ranks") {
   CHECK(sixteen - two == doctest::Approx((1.77 - 0.56) * 0.05 * 30).epsilon(0.35));
 }
 
+TEST_CASE("run: what ranks have in common of their jitter makes none wait for another") {
+  const auto times = [](const char* jitter, const char* correlation) {
+    const std::string given = std::string("noise.rank_correlation=") + correlation;
+    return run({"cluster.ranks=8", jitter, given}, 200).summary.step_time_ms;
+  };
+  const auto normal = [&](const char* correlation) {
+    return times("cluster.jitter=0.05", correlation);
+  };
+  const StepTimeSummary own = normal("0");
+  const StepTimeSummary half = normal("0.5");
+  const StepTimeSummary common = normal("1");
+  // The largest of 8 normal draws is 1.42 standard deviations, of the half that is own 1.42 * 0.71;
+  // compute is 30 ms, 35 with the optimizer, and the mean of exp(0.05 z) is 1.00125.
+  const double deviation = 0.05 * 30;
+  const double quiet = run({"cluster.ranks=8"}, 200).summary.step_time_ms.mean;
+  CHECK(own.mean - common.mean == doctest::Approx(1.42 * deviation).epsilon(0.1));
+  CHECK(half.mean - common.mean == doctest::Approx(1.42 * 0.707 * deviation).epsilon(0.1));
+  CHECK(common.mean == doctest::Approx(quiet + 0.00125 * 35).epsilon(0.005));
+  CHECK(common.p95 - common.p50 == doctest::Approx(1.645 * 0.05 * 35).epsilon(0.15));
+  // Quantiles keep their spread: a step of equal ranks takes 0.8 to 1.2 of its compute.
+  const StepTimeSummary uniform = times("noise.step_quantiles=[0.8, 1.2]", "1");
+  CHECK(uniform.p95 - uniform.p50 == doctest::Approx(0.45 * 0.4 * 35).epsilon(0.1));
+}
+
+TEST_CASE("run: ranks that share cores compute longer, and faster when others are done") {
+  const auto mean_of = [](const std::vector<std::string>& keys) {
+    std::vector<std::string> all = {"cluster.ranks=4"};
+    all.insert(all.end(), keys.begin(), keys.end());
+    return run(all, 20).summary.step_time_ms.mean;
+  };
+  const double alone = mean_of({});
+  // Compute is 30 ms; on half as many cores as ranks twice that.
+  CHECK(mean_of({"cluster.cores=2"}) == doctest::Approx(alone + 30));
+  CHECK(mean_of({"cluster.cores=4"}) == alone);
+  CHECK(mean_of({"cluster.cores=0"}) == alone);
+  // The last rank has 60 ms of work, the first 30, those between 40 and 50: 180 on two cores, and
+  // 10 ms of the last one are left when it is alone.
+  CHECK(mean_of({"cluster.cores=2", "cluster.skew=1"}) - mean_of({"cluster.skew=1"}) ==
+        doctest::Approx(95 - 60).epsilon(0.02));
+  // The same by events.
+  CHECK(mean_of({"cluster.cores=2", "host.step_sync=true"}) ==
+        doctest::Approx(mean_of({"host.step_sync=true"}) + 30));
+}
+
 TEST_CASE("run: stalls and lasting speeds") {
   CHECK(run({"noise.stall_probability=1", "noise.stall=\"7 ms\""}, 20).summary.step_time_ms.mean ==
         doctest::Approx(36 + 7));

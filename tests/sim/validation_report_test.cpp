@@ -1,5 +1,7 @@
 #include "sim/report/validation_report.h"
 
+#include <tuple>
+
 #include <doctest/doctest.h>
 
 #include "sim/report/markdown.h"
@@ -130,8 +132,8 @@ TEST_CASE("a prediction that does not hold names the policy, the part and what t
   const Validation off = one_policy(12, 10, 0.01);
   CHECK_FALSE(off.holds(0.1));
   CHECK(verdict(off, sources(), 0.1) ==
-        "the prediction does not hold (bound 10.0 % on the error of each mean): fixed +20.0 %, "
-        "mostly backward (+20.0 points)");
+        "the prediction does not hold (bound 10.0 % on the error of each mean): fixed +20.0 %; "
+        "mostly backward (+20.0 points of fixed)");
   REQUIRE(advice(off, sources(), 0.1).size() == 1);
   CHECK(advice(off, sources(), 0.1)[0] ==
         "fixed: backward is predicted too long: recalibrate with the plans of this scenario");
@@ -149,6 +151,19 @@ TEST_CASE("live runs that cannot tell the side of the bound ask for more repeats
         "stepcal live plans/*.jsonl --repeat 103 --out-dir live");
   CHECK(advice(one_policy(10, 10, 0.04), sources(), 0.1).empty());
   CHECK(advice(one_policy(10, 10, 0.06), sources(), 0.1).size() == 1);  // Holds, but blindly.
+}
+
+TEST_CASE("the verdict names the three worst policies; what is shown goes before what is open") {
+  Validation four = one_policy(11.5, 10, 0.01);
+  for (const auto& [name, predicted, error] :
+       {std::tuple("b", 12.5, 0.01), std::tuple("c", 8.0, 0.01), std::tuple("d", 13.0, 0.2)}) {
+    four.policies.push_back(policy(name, predicted, 10, error));
+  }
+  CHECK(verdict(four, sources(), 0.1) ==
+        "the prediction does not hold (bound 10.0 % on the error of each mean): d +30.0 %, b +25.0 "
+        "%, c -20.0 % and 1 more; mostly backward (+30.0 points of d)");
+  REQUIRE(advice(four, sources(), 0.1).size() == 1);
+  CHECK(advice(four, sources(), 0.1)[0].find("b: backward is predicted too long") == 0);
 }
 
 TEST_CASE("a machine that has drifted comes before recalibrating for a part") {

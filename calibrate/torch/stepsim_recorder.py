@@ -156,13 +156,9 @@ class _Step:
 
         start = self.start
         row = {
-            "repeat": self.repeat,
-            "step": self.number,
-            "rank": rank,
-            "samples": len(self.lengths),
-            "max_length": self.max_length,
-            "useful_tokens": sum(self.lengths),
-            "padded_tokens": self.padded_tokens,
+            **{"repeat": self.repeat, "step": self.number, "rank": rank},
+            **{"samples": len(self.lengths), "max_length": self.max_length},
+            **{"useful_tokens": sum(self.lengths), "padded_tokens": self.padded_tokens},
             "start_ms": round(clock.start_ms(start), 5),
             "data_ms": between(start, self.entered),
         }
@@ -217,12 +213,10 @@ class Recorder:
         self._reset_peak_memory = reset_peak_memory
         self._file = self._clock = None
         self._rank, self._world_size = 0, 1
-        self._step = None  # The one that runs.
         self._repeat = self._next_step = 0
-        self._previous_end = None
+        self._step = self._previous_end = None  # The step that runs, and when the last one ended.
         self._pending = collections.deque()  # Steps whose times are not known yet.
-        self._warned = False
-        self._closed = False
+        self._warned = self._closed = False
         atexit.register(self._finish)
 
     @contextlib.contextmanager
@@ -378,8 +372,8 @@ class Recorder:
         header["versions"] = {"torch": torch.__version__, "python": platform.python_version()}
         if on_gpu:
             header["versions"]["cuda"] = torch.version.cuda
-        if not on_gpu and int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)) == self._world_size:
-            header["cores"] = os.cpu_count() or 0  # Of the one host; on several nobody asks.
+        one_host = int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)) == self._world_size
+        header["cores"] = os.cpu_count() or 0 if one_host and not on_gpu else 0
         header["host"] = platform.node()
         self._file = open(f"{self._path}.rank{self._rank}.jsonl", "wb", buffering=0)
         self._write(header)

@@ -250,6 +250,7 @@ def test_two_ranks_are_recorded_and_read_back():
     assert not any("stepsim_recorder" in output for output in outputs), outputs
     header, *rows = read_lines("run.jsonl")
     assert (header["world_size"], header["backend"], header["policy"]) == (2, "gloo", POLICY)
+    assert header["cores"] == os.cpu_count()
     assert [(row["step"], row["rank"]) for row in rows] == [
         (step, rank) for step in range(STEPS) for rank in range(2)
     ]

@@ -81,6 +81,19 @@ Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs
   return json;
 }
 
+/// How much longer the recorded all-reduces took beside compute, where --base tells.
+std::string interference_text(const Profile& profile) {
+  if (!profile.interference || !profile.interference->transfer) {
+    return "";
+  }
+  const auto [low, high] = *profile.interference->transfer;
+  return fmt::format(
+      "all-reduces take {:.2f} times as long while a rank computes (90 %: {:.2f} to {:.2f})\n",
+      1 + profile.interference->value.transfer,
+      1 + low,
+      1 + high);
+}
+
 }  // namespace
 
 int import_run_record_command(const std::vector<std::string>& arguments) {
@@ -119,8 +132,9 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   profile.provenance["recorded"] = provenance(parser, runs);
   write_profile(out, profile);
   if (out != "-") {
-    fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+    fmt::print("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
                recorded_report(costs),
+               interference_text(profile),
                out,
                shell_word(out));
   }

@@ -317,24 +317,6 @@ void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings
   }
 }
 
-/// Multiplies a table by what the recorded calls took over what it says of them.
-void scale(CollectiveCost& table, const std::vector<CollectiveSample>& recorded) {
-  double measured = 0;
-  double alone = 0;
-  for (const CollectiveSample& sample : recorded) {
-    const auto calls = static_cast<double>(sample.repetitions);
-    measured += calls * sample.seconds;
-    alone += calls * table_cost(table, Bytes(sample.bytes), 1e9, "").seconds;
-  }
-  const double factor = alone > 0 ? measured / alone : 1;
-  for (auto& [bytes, seconds] : table.knots) {
-    seconds *= factor;
-  }
-  if (table.tail_seconds_per_byte) {
-    *table.tail_seconds_per_byte *= factor;
-  }
-}
-
 const char* how_told(bool whole, bool by_processor_time) {
   if (whole) {
     return "neither buckets nor processor times were recorded, so whole steps are fitted: the "
@@ -377,12 +359,12 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
       runs.begin(), runs.end(), [](const RecordedRun& run) { return tells_waiting(run.record); });
   Observations all;
   for (const RecordedRun& run : runs) {
-    add_all_reduces(run, costs.all_reduces);
+    add_reduces(run.record, costs.reduces);
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
       add_run(run, over_processor, whole, all);
     }
   }
-  finish_all_reduces(costs.all_reduces);
+  costs.all_reduces = samples_of(costs.reduces, costs.ranks);
   RecordedModel& model = costs.model;
   model.model = runs.front().plan.model;
   costs.steps = static_cast<int>(all.forward.size()) / costs.ranks;
@@ -450,7 +432,17 @@ Profile recorded_profile(const RecordedCosts& costs,
     if (known == profile.collectives.end()) {
       profile.collectives.push_back(std::move(fit.cost));
     } else {
-      scale(*known, costs.all_reduces);
+      const TrainingReduces training = fit_training_reduces(costs.reduces, *known);
+      apply(training, costs.reduces, *known);
+      if (training.transfer > 0) {
+        InterferenceProfile interference;
+        interference.value.transfer = training.transfer;
+        interference.transfer = training.transfer_interval;
+        interference.samples = static_cast<int>(costs.reduces.size());
+        interference.errors.random = training.error;
+        profile.interference = interference;
+      }
+      break;  // One fit uses the samples of all sizes.
     }
   }
   return profile;

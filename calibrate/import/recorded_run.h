@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/import/recorded_reduces.h"
 #include "calibrate/samples.h"
 #include "costmodel/pass_cost.h"
 #include "costmodel/plan_file.h"
@@ -24,7 +25,8 @@ struct RecordedRun {
 struct RecordedCosts {
   RecordedModel model;
   NoiseProfile noise;
-  std::vector<CollectiveSample> all_reduces;  ///< Of buckets that were recorded; may be empty.
+  std::vector<RecordedReduce> reduces;        ///< Of buckets that were recorded; may be empty.
+  std::vector<CollectiveSample> all_reduces;  ///< The same by size.
   int ranks = 1;
   bool on_gpu = false;
   int cores = 0;  ///< That the ranks shared; 0: each had its own.
@@ -46,7 +48,7 @@ struct RecordedCosts {
 /// (fit_whole_steps()): the spread of single steps is then in the drift and not in quantiles, since
 /// it holds the slowest of the ranks. Runs without buckets are preferred for the passes, since
 /// recording buckets costs time. All-reduces: see
-/// add_all_reduces().
+/// add_reduces().
 ///
 /// Where there were fewer cores than ranks, costs are those of a rank with a core of its own: its
 /// processor times, scaled so that sharing the cores (shared_core_factors()) makes the wall times.
@@ -58,7 +60,9 @@ struct RecordedCosts {
 
 /// A profile of those costs: `base` with them in place of its own, or one of them alone.
 /// All-reduces of `base` between as many ranks stay, since a sweep of sizes tells more than a run's
-/// buckets; after a fit to whole steps, which hold them, those between as many ranks take no time.
+/// buckets; fit_training_reduces() of the recorded ones scales them and says how much compute slows
+/// them, in place of the interference of `base`; after a fit to whole steps, which hold them, those
+/// between as many ranks take no time.
 [[nodiscard]] Profile recorded_profile(const RecordedCosts& costs,
                                        std::span<const RecordedRun> runs,
                                        const Profile* base);

@@ -15,6 +15,12 @@ function drawStage(page) {
       ? "small buckets start early but pay for every message, large ones start late. "
       : "each place is one value. ") + "All settings share one time scale."
     : "The upper lane of a rank is its compute, the lower one its communication.");
+  const drawn = setting.current().ranks.length;
+  const {ranks} = page.data.scenario;
+  if (ranks > drawn) {
+    card.append(el("p", {class: "lead", text: `${drawn} of the ${ranks} ranks are drawn, among ` +
+      "them those with the least and with the most compute."}));
+  }
   const controls = el("div", {class: "controls"});
   card.append(controls);
   if (setting.policies.length > 1) {

@@ -51,11 +51,11 @@ class Timeline {
       .attr("height", height);
     const extent = [[0, 0], [this.inner, height]];
     this.zoom.extent(extent).translateExtent(extent).scaleExtent([1, 2000]);
-    this.nameRanks(ranks);
     this.draw();
   }
 
-  nameRanks(ranks) {
+  nameRanks() {
+    const ranks = this.setting.current().ranks.length;
     const each = Math.max(1, Math.ceil(14 / this.bars.pitch));
     this.names.selectAll("text").data(d3.range(0, ranks, each)).join("text")
       .attr("x", -8).attr("y", (row) => this.bars.top(row, 0) + this.bars.sizes.compute / 2)
@@ -85,6 +85,7 @@ class Timeline {
     this.svg.attr("aria-label", timelineSentence(timeline));
     this.axis.call(d3.axisTop(x).ticks(Math.max(3, Math.floor(this.inner / 90)))
       .tickSize(-this.height).tickFormat((us) => timeTick(us, x)));
+    this.nameRanks();
     this.bars.draw(timeline, x);
     this.drawEnds(timeline, x);
     this.drawCursor(x);

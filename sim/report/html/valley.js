@@ -32,7 +32,19 @@ function drawValley(page) {
   if (valleyPoints(page).some((point) => isNumber(point.exposed))) {
     legend(card, [["line-curve", "step"], ["exposed", "of which exposed communication"]]);
   }
+  drawValleyNote(card, page);
   sweepTable(card, page, keys);
+}
+
+/** How sure the step of the scenario as it stands is; the points are means without noise. */
+function drawValleyNote(card, page) {
+  const predictions = page.data.result.predictions || [];
+  const found = predictions.find((prediction) => prediction.policy === page.recommended);
+  if (found) {
+    const {mean, interval90} = found.summary.step_time_ms;
+    card.append(el("p", {class: "hint", text: "The points are means without noise. As the " +
+      `scenario stands, the 90 % interval of ${ms(mean)} is ${interval(interval90)}.`}));
+  }
 }
 
 /** No valley: one sentence says why. */

@@ -30,14 +30,14 @@ function drawBlameOf(page, blame) {
     {name: "saves ms", value: (row) => isNumber(row.saved) ? row.saved.toFixed(3) : "–"},
     {name: "of the step", value: (row) =>
       isNumber(row.saved) ? signedPercent(row.saved / blame.step_ms) : "–"},
-    {name: "", text: true, value: (row) => row.why ? "not priced: " + shortName(row.why, 200) : ""},
+    {name: "remark", text: true, value: (row) => row.why ? "not priced: " + shortName(row.why, 200) : ""},
   ], rows);
 }
 
 function drawSavings(card, blame, rows, others) {
   rowChart(figure(card, "Saved", "per step, if …" + (others > 0
     ? ` (${plural(others, "change")} that would save nothing: see the table)` : "")), rows, {
-    domain: [0, rows[0].saved * 1.02],
+    domain: [0, Math.max(rows[0].saved * 1.02, 0.02 * blame.step_ms)],
     unit: "ms saved",
     label: "Saved per step: " + rows.map((row) =>
       `${shortName(row.name, 100)}: ${ms(row.saved)}`).join("; ") + ".",

@@ -161,7 +161,7 @@ function drawZoom(box, timeline) {
   box.append(el("span", {class: "zoom"},
     button("−", "Zoom out", () => timeline.zoomBy(1 / 1.6)),
     button("+", "Zoom in", () => timeline.zoomBy(1.6)),
-    button("Fit", "Show the whole step", () => timeline.fit())));
+    button("Fit", "Fit: show the whole step", () => timeline.fit())));
   box.parentNode.append(el("p", {class: "hint", text: "Hover or touch a bar for its times. " +
     "Ctrl + wheel, pinch or + and − zoom, dragging pans; arrow keys go from bar to bar."}));
 }

@@ -71,7 +71,7 @@ function sweepTable(card, page, keys) {
     tableOf(card, "The valley as a table", [
       {name: "bucket size", text: true, value: (point) => shortName(point.label)},
       {name: "step ms", value: (point) => isNumber(point.y) ? point.y.toFixed(3) : "–"},
-      {name: "", text: true, value: (point) => [point.default ? "default" : "",
+      {name: "remark", text: true, value: (point) => [point.default ? "default" : "",
         point.best ? "best" : ""].filter(Boolean).join(", ")},
     ], valleyPoints(page));
     return;
@@ -90,7 +90,7 @@ function sweepTable(card, page, keys) {
     {name: "exposed ms", value: (point) => point.exposed_communication_ms.toFixed(3)},
     {name: "overlap", value: (point) => percent(point.overlap_fraction, 0)},
     {name: "memory GiB", value: (point) => (point.peak_memory_mib / 1024).toFixed(1)},
-    {name: "", text: true, value: (point) => point === points[best] ? "best"
+    {name: "remark", text: true, value: (point) => point === points[best] ? "best"
       : point.out_of_memory ? "out of memory" : ""},
   ], points);
 }

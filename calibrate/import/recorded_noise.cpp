@@ -81,6 +81,9 @@ double rank_correlation(std::span<const ComputeRatio> ratios, const std::vector<
 
 double drift_of(std::span<const ComputeRatio> ratios, int steps) {
   constexpr int kParts = 8;
+  // Of a random walk with variance T in the time T: its mean over a run and that over the next run
+  // of equal length differ by a variance of 2 T / 3, its parts from the mean of the run by T / 6.
+  constexpr double kNextRun = 2;
   std::vector<std::vector<double>> parts(kParts);
   for (const ComputeRatio& ratio : ratios) {
     const int part = ratio.step * kParts / std::max(steps, 1);
@@ -103,7 +106,7 @@ double drift_of(std::span<const ComputeRatio> ratios, int steps) {
     within += squares / (n - 1) / n;
     ++used;
   }
-  return used > 0 ? std::sqrt(std::max(0.0, (between - within) / used)) : 0;
+  return used > 0 ? kNextRun * std::sqrt(std::max(0.0, (between - within) / used)) : 0;
 }
 
 }  // namespace

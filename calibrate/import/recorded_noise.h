@@ -13,8 +13,9 @@ struct ComputeRatio {
 };
 
 /// Jitter: quantiles of single steps. Its correlation: how much of it the ranks of a step have in
-/// common. Drift: how far the means of eighths of the recording differ, beyond what their jitter
-/// makes them.
+/// common. Drift: how far the mean of a run as long as the recording, right after it, is off if the
+/// machine's speed walks at random: twice what the means of eighths of the recording differ beyond
+/// what their jitter makes them.
 ///
 /// Args:
 ///     ratios: With mean 1; at least two.

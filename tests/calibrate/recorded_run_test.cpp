@@ -235,7 +235,7 @@ TEST_CASE("a machine that grows slower while it is recorded drifts") {
       *time *= factor;
     }
   }
-  CHECK(fit_recorded_runs(std::vector{run}).noise.drift == Approx(0.1).epsilon(0.1));
+  CHECK(fit_recorded_runs(std::vector{run}).noise.drift == Approx(0.2).epsilon(0.1));
 }
 
 TEST_CASE("all-reduces of a base are scaled by what the recorded ones took") {
@@ -310,9 +310,10 @@ TEST_CASE("the spread of whole steps is in the drift, for a run as long as the r
   const RecordedCosts costs = fitted(training);
   CHECK(costs.noise.step_jitter == 0);
   CHECK(costs.noise.step_quantiles.empty());
-  // One rank's 11.5 % over the root of 100 steps; the slower of two has less.
+  // One rank's 11.5 % over the root of 100 steps, less for the slower of two, beside a drift that
+  // eighths of such steps leave open by 11.5 % / sqrt(100 / 8) / sqrt(8), twice.
   CHECK(costs.noise.drift > 0.005);
-  CHECK(costs.noise.drift < 0.03);
+  CHECK(costs.noise.drift < 0.035);
   // Two parts that err independently err together as the whole.
   const double part = *costs.model.forward.errors.random;
   CHECK(std::hypot(part / 3, part * 2 / 3) == Approx(*costs.whole->errors.random));

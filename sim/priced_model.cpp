@@ -27,6 +27,24 @@ double sd_of_mean_absolute(double error) {
   return error * std::sqrt(1.5707963267948966);
 }
 
+/// [op] the first op that differs in no more than its name and what it completes: layers repeat.
+std::vector<std::size_t> first_alike(const std::vector<Op>& ops) {
+  std::vector<std::size_t> alike;
+  std::vector<std::pair<Op, std::size_t>> kinds;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    Op kind = ops[i];
+    kind.name.clear();
+    kind.completes.clear();
+    const auto known = std::find_if(
+        kinds.begin(), kinds.end(), [&](const auto& entry) { return entry.first == kind; });
+    alike.push_back(known == kinds.end() ? i : known->second);
+    if (known == kinds.end()) {
+      kinds.emplace_back(std::move(kind), i);
+    }
+  }
+  return alike;
+}
+
 }  // namespace
 
 PricedModel::PricedModel(const Scenario& scenario,
@@ -59,6 +77,8 @@ PricedModel::PricedModel(const Scenario& scenario,
       backward_.back().completes = {parameter};
     }
   }
+  forward_alike_ = first_alike(forward_);
+  backward_alike_ = first_alike(backward_);
   forward_group_.resize(forward_.size());
   backward_group_.resize(backward_.size());
   optimizer_ = elements_op(OpClass::Optimizer, elements, config_.parameter_dtype);
@@ -95,6 +115,23 @@ std::int64_t PricedModel::input_tokens(const BatchShape& batch) const {
   return is_varlen(scenario_) ? batch.useful_tokens : batch.padded_tokens();
 }
 
+std::vector<double> PricedModel::priced_all(const std::vector<Op>& ops,
+                                            const std::vector<std::size_t>& alike,
+                                            const BatchShape& batch,
+                                            std::vector<std::size_t>& groups) {
+  std::vector<double> seconds;
+  seconds.reserve(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (alike[i] == i) {
+      seconds.push_back(priced(ops[i], batch, &groups[i]));
+    } else {
+      seconds.push_back(seconds[alike[i]]);
+      groups[i] = groups[alike[i]];
+    }
+  }
+  return seconds;
+}
+
 const PricedBatch& PricedModel::price(const BatchShape& batch) {
   const auto found = cache_.find(batch);
   if (found != cache_.end()) {
@@ -103,12 +140,8 @@ const PricedBatch& PricedModel::price(const BatchShape& batch) {
   PricedBatch priced_batch;
   const BatchShape flat{1, batch.useful_tokens, batch.useful_tokens};
   priced_batch.collate = priced(collate_op(), is_varlen(scenario_) ? flat : batch, &collate_group_);
-  for (std::size_t i = 0; i < forward_.size(); ++i) {
-    priced_batch.forward.push_back(priced(forward_[i], batch, &forward_group_[i]));
-  }
-  for (std::size_t i = 0; i < backward_.size(); ++i) {
-    priced_batch.backward.push_back(priced(backward_[i], batch, &backward_group_[i]));
-  }
+  priced_batch.forward = priced_all(forward_, forward_alike_, batch, forward_group_);
+  priced_batch.backward = priced_all(backward_, backward_alike_, batch, backward_group_);
   return cache_.emplace(batch, std::move(priced_batch)).first->second;
 }
 

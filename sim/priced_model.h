@@ -125,6 +125,11 @@ class PricedModel {
 
  private:
   double priced(const Op& op, const BatchShape& batch, std::size_t* group);
+  /// Of all ops of a list; `alike` and `groups`: its forward_alike_ and forward_group_.
+  std::vector<double> priced_all(const std::vector<Op>& ops,
+                                 const std::vector<std::size_t>& alike,
+                                 const BatchShape& batch,
+                                 std::vector<std::size_t>& groups);
   double priced_collective(CollectiveKind kind, double bytes, int ranks, int nodes);
   Kernel elements_kernel(OpClass op_class, std::int64_t count, const CostFactors& factors);
   [[nodiscard]] Kernel kernel_of(const Op& op, const BatchShape& shape, double seconds) const;
@@ -143,6 +148,8 @@ class PricedModel {
   std::vector<Op> backward_;
   Op optimizer_;
   double optimizer_seconds_ = 0;
+  std::vector<std::size_t> forward_alike_;  ///< [op] the first one that is priced as it is.
+  std::vector<std::size_t> backward_alike_;
   std::vector<std::size_t> forward_group_;
   std::vector<std::size_t> backward_group_;
   std::size_t collate_group_ = 0;

@@ -81,6 +81,10 @@ def test_the_page_of_a_comparison_holds_every_policy():
     timelines = [timeline["policy"] for timeline in data["timelines"]]
     assert [timelines.count(policy) for policy in policies] == [1, 1, 13, 1], timelines
     assert [entry["policy"] for entry in data["blame"]] == ["bucketing"]
+    rows = {line.split()[0]: line for line in text.split("\n\n")[1].splitlines()}
+    for prediction in result["predictions"]:
+        mean = prediction["summary"]["step_time_ms"]["mean"]
+        assert f" {mean:.3f} " in rows[prediction["policy"]], (mean, rows)
 
 
 def test_the_page_agrees_with_the_text_reports():
@@ -260,6 +264,35 @@ def test_a_name_that_is_not_utf8_is_replaced():
         assert done.returncode == 0, done.stderr
         with open(file, encoding="utf-8") as page:
             assert data_of(page.read())["command"].endswith("/\ufffd\ufffd.html'")
+
+
+def embed(folder, template, script):
+    """Runs embed.py on these texts; its error message, or the source that it wrote."""
+    for name, text in (("t.html", template), ("s.css", "body {}"), ("s.js", script)):
+        pathlib.Path(folder, name).write_text(text, encoding="utf-8")
+    program = ROOT / "sim" / "report" / "html" / "embed.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "out.cpp", "t.html", "s.css", "s.js"],
+        capture_output=True, text=True, check=False, cwd=folder,
+    )
+    return done.stderr if done.returncode else pathlib.Path(folder, "out.cpp").read_text("utf-8")
+
+
+def test_what_would_break_the_page_is_refused_when_it_is_built():
+    element = '<script type="application/json" id="stepsim-data">DATA</script>'
+    template = f"<style>\n/*STYLE*/\n</style>{element}<script>\n/*SCRIPT*/\n</script>"
+    with tempfile.TemporaryDirectory() as folder:
+        source = embed(folder, template, "const long = '" + "é" * 20000 + "';")
+        literals = re.findall(r'R"page\((.*?)\)page",', source, re.DOTALL)
+        joined = "".join(literals)
+        assert joined.count("é") == 20000 and "DATA" not in joined and "body {}" in joined
+        assert max(map(len, literals)) < 65536 / 4, "longer than every compiler takes"
+        for script in ("x = '</SCRIPT>'", "x = '<!--'"):
+            assert "s.js holds <" in embed(folder, template, script), script
+        assert 'holds )page"' in embed(folder, template, "')page\"'")
+        assert "must hold /*STYLE*/ once" in embed(folder, element + "/*SCRIPT*/", "")
+        assert "stepsim-data with DATA once" in embed(folder, template.replace(element, ""), "")
+        assert "stepsim-data with DATA once" in embed(folder, template + element, "")
 
 
 def test_standard_output_takes_one_format():

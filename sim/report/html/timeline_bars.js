@@ -70,10 +70,19 @@ class TimelineBars {
     const transfers = rows.flatMap(({rank, r}) => rank.buckets.map(([, start, end, bucket]) =>
       ({r, start, length: end - start, name: bucket < 0 ? "other-transfer" : "transfer", bucket})));
     this.place(this.transfer, transfers, x, (bar) => this.top(bar.r, 1), this.sizes.transfer, true);
-    this.ready.attr("d", rows.map(({rank, r}) => rank.buckets.map(([ready]) =>
-      `M${x(ready).toFixed(1)},${this.top(r, 0) + this.sizes.compute - 4}v5`).join("")).join(""));
+    this.ready.attr("d", rows.map(({rank, r}) => this.readyTicks(rank, r, x)).join(""));
     this.drawWords(timeline, compute, transfers, x);
     this.mark(null);
+  }
+
+  /** When each bucket is ready, below the compute; nothing where the ticks would run together. */
+  readyTicks(rank, r, x) {
+    const [first, last] = d3.extent(rank.buckets, ([ready]) => x(ready));
+    if (last - first < 3 * rank.buckets.length) {
+      return "";
+    }
+    const top = this.top(r, 0) + this.sizes.compute - 4;
+    return rank.buckets.map(([ready]) => `M${x(ready).toFixed(1)},${top}v5`).join("");
   }
 
   /** One rectangle a bar; a pixel between neighbours where there is room for it. */

@@ -46,8 +46,14 @@ def made(name, *arguments):
     if name not in PAGES:
         page = os.path.join(FOLDER.name, name + ".html")
         result = os.path.join(FOLDER.name, name + ".json")
+        browser()  # Skips before anything is computed.
         began = time.monotonic()
-        cli_test.run(*arguments, "--html", page, "--json", result, "--quiet")
+        try:
+            cli_test.run(*arguments, "--html", page, "--json", result, "--quiet")
+        except AssertionError as error:
+            if "holds no report page" in str(error):
+                raise small_runner.Skip("this build holds no report page: no node-d3") from error
+            raise
         seconds = time.monotonic() - began
         text = pathlib.Path(result).read_text(encoding="utf-8")
         PAGES[name] = {"path": page, "seconds": seconds, "result": json.loads(text)}

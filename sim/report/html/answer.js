@@ -85,6 +85,15 @@ function headFigures(page) {
     ["step time", ms(first.s.step_time_ms.mean)],
     ["90 % interval", interval(first.s.step_time_ms.interval90)],
     ["useful tokens/s", count(first.s.useful_tokens_per_s)],
+    ...gainOverUsual(page, rows, first),
     ["padding", percent(first.s.padding_ratio)],
     ["exposed communication", ms(first.s.exposed_communication_ms)]];
+}
+
+/** What the recommended policy gains over the one that the pictures of steps compare it with. */
+function gainOverUsual(page, rows, first) {
+  const usual = page.pairing.usual < 0 ? null : page.pairing.series[page.pairing.usual].policy;
+  const found = rows.find((row) => row.name === usual);
+  return !found || found === first ? [] : [[`against ${shortName(usual, 20)}`,
+    signedPercent(first.s.useful_tokens_per_s / found.s.useful_tokens_per_s - 1)]];
 }

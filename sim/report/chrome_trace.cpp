@@ -103,8 +103,8 @@ void ChromeTrace::add_rank(const TraceStep& step, int rank) {
         times.start,
         times.end,
         number);
-  counter(rank, "useful tokens", "tokens", times.start, static_cast<double>(batch.useful_tokens));
-  counter(rank, "padded tokens", "tokens", times.start, static_cast<double>(batch.padded_tokens));
+  counter(rank, "useful tokens", "a step", times.start, static_cast<double>(batch.useful_tokens));
+  counter(rank, "padded tokens", "a step", times.start, static_cast<double>(batch.padded_tokens));
   counter(rank, "peak memory", "MiB", times.start, batch.peak_memory_mib);
   for (const TraceRow& row : step.rows.of_rank(rank)) {
     if (row.kind == TraceRow::Kind::Collective) {
@@ -195,6 +195,7 @@ void ChromeTrace::slice(int rank,
                     arguments));
 }
 
+/// Perfetto shows `name` and `unit` as the name of the track.
 void ChromeTrace::counter(
     int rank, std::string_view name, std::string_view unit, SimTime at, double value) {
   event(fmt::format(

@@ -193,7 +193,7 @@ TEST_CASE("counters of a step count all of its micro-batches") {
   // Three micro-batches of two samples of eight tokens.
   for (const Json& event : trace(kMicroBatches).events) {
     if (event["ph"] == "C" && event["name"] != "peak memory") {
-      CHECK(event["args"]["tokens"] == 3 * 2 * 8);
+      CHECK(event["args"]["a step"] == 3 * 2 * 8);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "sim/batching/policy.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/cli/shipped.h"
 #include "sim/report/table.h"
 
 namespace stepsim {
@@ -124,7 +125,7 @@ int profiles_command(const std::vector<std::string>& arguments) {
   }
   Table table({"profile", "device", "backend", "costs", "all-reduce ranks", "file"});
   Json list = Json::array();
-  for (const std::string& file : profile_files(parser.get<std::string>("dir"))) {
+  for (const std::string& file : profile_files(shipped_path(parser.get<std::string>("dir")))) {
     const Profile profile = read_profile(file);
     std::vector<int> ranks;
     for (const CollectiveCost& collective : profile.collectives) {

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "sim/cli/shipped.h"
 #include "sim/report/html/page.h"
 
 namespace stepsim {
@@ -109,7 +110,7 @@ CommonOptions OptionParser::common() const {
     }
   }
   if (has("profile")) {
-    const auto path = std::filesystem::absolute(get<std::string>("profile"));
+    const auto path = std::filesystem::absolute(shipped_path(get<std::string>("profile")));
     options.set.push_back("cluster.profile=" + path.string());
   }
   if (has("set")) {
@@ -120,7 +121,7 @@ CommonOptions OptionParser::common() const {
 }
 
 Scenario load_scenario(const CommonOptions& options) {
-  return read_scenario(options.scenario, options.set);
+  return read_scenario(shipped_path(options.scenario), options.set);
 }
 
 void print_text(const CommonOptions& options, const std::string& text) {

@@ -11,6 +11,7 @@
 #include "costmodel/json_file.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/cli/shipped.h"
 #include "sim/replay/csv_table.h"
 #include "sim/report/replay_report.h"
 
@@ -174,7 +175,7 @@ int replay_command(const std::vector<std::string>& arguments) {
     throw InputError("stepsim replay: error: no program given; see: stepsim replay --help");
   }
   const CommonOptions options = outputs(parser);
-  const CsvTable table(program_file(parser.get<std::string>("program")));
+  const CsvTable table(program_file(shipped_path(parser.get<std::string>("program"))));
   if (table.find("pp_stage")) {
     refuse(parser, kLaunchOptions, "CPU launches");
     const PipelineReplay result = replay_pipeline(table, sends_of(parser));

@@ -1,0 +1,137 @@
+"""Installs into a temporary folder and uses what is there: programs, library, scenarios.
+
+usage: install_test.py BUILD_FOLDER PREFIX SANITIZERS COMPILER…
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+BUILD, PREFIX, SANITIZERS, *COMPILER = sys.argv[1:]
+FOLDER = tempfile.TemporaryDirectory()
+# A folder without anything of the project.
+ELSEWHERE = tempfile.TemporaryDirectory()
+INSTALLED = pathlib.Path(FOLDER.name + PREFIX)
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("MESON", "STEPSIM"))}
+
+
+def run(*command, status=0, **keywords):
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ELSEWHERE.name,
+        env=ENVIRONMENT | keywords.pop("env", {}),
+    )
+    assert done.returncode == status, (
+        f"{command}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}"
+    )
+    return done.stdout
+
+
+def stepsim(*arguments, **keywords):
+    return run(INSTALLED / "bin" / "stepsim", *arguments, **keywords)
+
+
+def pkg_config(*arguments):
+    """Of the installed files, with the prefix where they are now."""
+    folder = pathlib.Path(FOLDER.name) / "pkgconfig"
+    folder.mkdir(exist_ok=True)
+    for path in INSTALLED.rglob("stepsim-*.pc"):
+        text = path.read_text(encoding="utf-8")
+        assert f"prefix={PREFIX}\n" in text, text
+        moved = text.replace(f"prefix={PREFIX}\n", f"prefix={INSTALLED}\n")
+        (folder / path.name).write_text(moved, encoding="utf-8")
+    return run("pkg-config", *arguments, env={"PKG_CONFIG_PATH": str(folder)}).split()
+
+
+def test_it_installs():
+    run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", FOLDER.name, "--quiet")
+    assert (INSTALLED / "bin" / "stepcal").exists()
+    assert (INSTALLED / "share" / "stepsim" / "stepsim_recorder.py").exists()
+    assert not (INSTALLED / "share" / "stepsim" / "scenarios" / "quickstart").exists()
+
+
+def test_headers_find_each_other():
+    headers = INSTALLED / "include" / "stepsim"
+    names = [path.relative_to(headers) for path in headers.rglob("*.h")]
+    assert pathlib.Path("costmodel/units.h") in names and pathlib.Path("sim/predict.h") in names
+    assert not any(name.parts[:2] == ("sim", "cli") for name in names)
+    for name in names:
+        text = (headers / name).read_text(encoding="utf-8")
+        for included in re.findall(r'^#include "(.*)"', text, re.MULTILINE):
+            assert (headers / included).exists(), f"{name} includes {included}"
+
+
+def test_versions_and_flags_of_both_libraries():
+    for name in ("stepsim-costmodel", "stepsim-sim"):
+        version = stepsim("--version").split()[1]
+        assert pkg_config("--modversion", name) == [version]
+        flags = pkg_config("--cflags", "--libs", name)
+        assert f"-I{INSTALLED}/include/stepsim" in flags, flags
+        assert f"-l{name}" in flags, flags
+
+
+def test_the_example_predicts_what_the_program_does():
+    program = pathlib.Path(ELSEWHERE.name) / "two_policies"
+    flags = pkg_config("--cflags", "--libs", "stepsim-sim")
+    sanitize = [] if SANITIZERS == "none" else [f"-fsanitize={SANITIZERS}"]
+    source = ROOT / "tests" / "install" / "two_policies.cpp"
+    run(*COMPILER, "-std=c++20", *sanitize, source, *flags, "-o", program)
+    scenario = INSTALLED / "share" / "stepsim" / "scenarios" / "token_skew.toml"
+    text = run(program, scenario, "variable_fixed", "bucketing")
+    print(text, end="")
+    predicted = json.loads(stepsim("compare", scenario, "--json", "-"))["predictions"]
+    expected = ""
+    for name in ("variable_fixed", "bucketing"):
+        (summary,) = [p["summary"] for p in predicted if p["policy"] == name]
+        step = summary["step_time_ms"]
+        low, high = step["interval90"]
+        expected += f"{name}: {step['mean']:.3f} ms a step ({low:.3f} to {high:.3f}), "
+        expected += f"{summary['useful_tokens_per_s']:.0f} useful tokens/s\n"
+    assert text == expected, (text, expected)
+    run(program, "nowhere.toml", "a", "b", status=2)
+
+
+def test_a_library_user_of_costmodel_alone():
+    source = pathlib.Path(ELSEWHERE.name) / "bytes.cpp"
+    source.write_text(
+        '#include <cstdio>\n#include "costmodel/parse_units.h"\n'
+        "using namespace stepsim;\n"
+        'int main() { std::printf("%s", format_bytes(Bytes(1 << 20)).c_str()); }\n'
+    )
+    program = source.with_suffix("")
+    sanitize = [] if SANITIZERS == "none" else [f"-fsanitize={SANITIZERS}"]
+    flags = pkg_config("--cflags", "--libs", "stepsim-costmodel")
+    run(*COMPILER, "-std=c++20", *sanitize, source, *flags, "-o", program)
+    assert run(program) == "1 MiB"
+
+
+def test_names_of_the_documentation_work_in_any_folder():
+    assert "bucketing" in stepsim("compare", "scenarios/token_skew.toml")
+    assert "h100_8x_published" in stepsim("profiles")
+    profile = "scenarios/profiles/h100_2x8_published.json"
+    assert "token_budget" in stepsim("compare", "scenarios/two_nodes.toml", "--profile", profile)
+    assert "rank" in stepsim("replay", "scenarios/replay")
+    run(INSTALLED / "bin" / "stepsim", "compare", "scenarios/no_such.toml", status=2)
+
+
+def test_a_file_of_ones_own_comes_first():
+    own = pathlib.Path(ELSEWHERE.name) / "scenarios" / "token_skew.toml"
+    own.parent.mkdir()
+    own.write_text("[scenario]\nname = 3\n")
+    run(INSTALLED / "bin" / "stepsim", "compare", "scenarios/token_skew.toml", status=2)
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

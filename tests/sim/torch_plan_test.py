@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The README's example: batches of `stepsim plan` come out of a PyTorch DataLoader as planned."""
+"""The example of calibrate/torch: batches of `stepsim plan` come out of a PyTorch DataLoader as planned."""
 
 import json
 import os
@@ -20,9 +20,9 @@ PACKING = ROOT / "scenarios" / "packing.toml"
 
 
 def example():
-    """The Python block of the README."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.search(r"```python\n(.*?)```", readme, re.DOTALL).group(1)
+    """The last Python block of its README."""
+    readme = (ROOT / "calibrate" / "torch" / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[-1]
 
 
 def plan_rows(scenario, policy, *options):

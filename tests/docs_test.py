@@ -1,0 +1,83 @@
+"""The commands of the READMEs run as they are printed, and every shipped scenario is listed.
+
+usage: docs_test.py PATH_OF_STEPSIM
+"""
+
+import collections
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+import small_runner
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+STEPSIM = os.path.abspath(sys.argv[1])
+# A folder in which the commands write, with the scenarios beside it as a reader has them.
+FOLDER = tempfile.TemporaryDirectory()
+os.symlink(ROOT / "scenarios", pathlib.Path(FOLDER.name) / "scenarios")
+
+# golden_test.py runs these for every scenario.
+ELSEWHERE = re.compile(r"stepsim compare scenarios/\S+$")
+
+
+def commands(path):
+    """What stands in `…` or in a block: of stepsim, on what is shipped."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    blocks = "".join(re.findall(r"```\n(.*?)```", text, re.DOTALL))
+    found = [line.split("#")[0].strip() for line in blocks.splitlines()]
+    spans = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    found += [" ".join(span.split()) for span in spans]
+    # Others need a live run or a recording, which other tests make.
+    whole = re.compile(r"stepsim (policies|models|profiles)$|stepsim \w+ scenarios/[^…|]*$")
+    chosen = [one for one in dict.fromkeys(found) if whole.match(one)]
+    return [one for one in chosen if not one.startswith("stepsim validate")]
+
+
+def run(command):
+    arguments = shlex.split(command, posix=True)[1:]
+    done = subprocess.run(
+        [STEPSIM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=FOLDER.name,
+    )
+    if "--html" in command and done.returncode == 2 and "html" in done.stderr:
+        return  # Built without pages.
+    assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stderr}"
+    assert done.stdout, command
+
+
+def run_all(path, least):
+    chosen = [one for one in commands(path) if not ELSEWHERE.match(one)]
+    assert len(chosen) >= least, chosen
+    for command in chosen:
+        run(command)
+    print(f"{path}: {len(chosen)} commands")
+
+
+def test_the_commands_of_the_readme_run():
+    run_all("README.md", 12)
+
+
+def test_the_commands_of_the_scenarios_run():
+    run_all("scenarios/README.md", 15)
+
+
+def test_every_scenario_is_listed_and_every_listed_one_is_there():
+    text = (ROOT / "scenarios" / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\|.*`stepsim [a-z]+ scenarios/", line)]
+    names = [re.search(r"`stepsim [a-z]+ (\S+?)[ `]", row).group(1) for row in rows]
+    listed = collections.Counter(names)
+    shipped = {str(path.relative_to(ROOT)) for path in (ROOT / "scenarios").rglob("*.toml")}
+    assert set(listed) == shipped | {"scenarios/replay"}, set(listed) ^ shipped
+    assert set(listed.values()) == {1}, listed
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

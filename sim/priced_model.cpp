@@ -359,6 +359,29 @@ Span PricedModel::span_of(double seconds) const {
   return op_span(to_duration(launch_seconds_), to_duration(seconds));
 }
 
+std::vector<Duration> PricedModel::durations(const std::vector<Op>& ops,
+                                             const std::vector<std::size_t>& alike,
+                                             const std::vector<double>& seconds,
+                                             const std::vector<std::size_t>& groups,
+                                             const CostFactors& factors,
+                                             double compute_factor,
+                                             double load_factor) {
+  std::vector<Duration> result;
+  result.reserve(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (alike[i] != i) {
+      result.push_back(result[alike[i]]);
+      continue;
+    }
+    const OpClass op_class = ops[i].op_class;
+    const bool of_model = op_class != OpClass::ZeroGradient && op_class != OpClass::GradientCopyIn;
+    const double factor =
+        factors.group.empty() ? compute_factor : compute_factor * factors.group[groups[i]];
+    result.push_back(to_duration(seconds[i] * (of_model ? load_factor : 1) * factor));
+  }
+  return result;
+}
+
 RankStep PricedModel::fold(const PricedBatch& batch,
                            const BucketCosts& buckets,
                            const CostFactors& factors,
@@ -369,15 +392,26 @@ RankStep PricedModel::fold(const PricedBatch& batch,
   };
   RankStep step;
   step.data = to_duration(batch.collate * factor(collate_group_));
-  for (std::size_t i = 0; i < forward_.size(); ++i) {
-    const double load = forward_[i].op_class == OpClass::ZeroGradient ? 1 : load_factor;
-    step.forward = then(step.forward, span_of(batch.forward[i] * load * factor(forward_group_[i])));
+  const Duration launch = to_duration(launch_seconds_);
+  for (const Duration duration : durations(forward_,
+                                           forward_alike_,
+                                           batch.forward,
+                                           forward_group_,
+                                           factors,
+                                           compute_factor,
+                                           load_factor)) {
+    step.forward = then(step.forward, op_span(launch, duration));
   }
   std::vector<Span> backward;
   backward.reserve(backward_.size());
-  for (std::size_t i = 0; i < backward_.size(); ++i) {
-    const double load = backward_[i].op_class == OpClass::GradientCopyIn ? 1 : load_factor;
-    backward.push_back(span_of(batch.backward[i] * load * factor(backward_group_[i])));
+  for (const Duration duration : durations(backward_,
+                                           backward_alike_,
+                                           batch.backward,
+                                           backward_group_,
+                                           factors,
+                                           compute_factor,
+                                           load_factor)) {
+    backward.push_back(op_span(launch, duration));
   }
   step.backward = fold_backward(backward, buckets.launch_after);
   step.copy_out.resize(buckets.launch_after.size());

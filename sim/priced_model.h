@@ -133,6 +133,14 @@ class PricedModel {
   double priced_collective(CollectiveKind kind, double bytes, int ranks, int nodes);
   Kernel elements_kernel(OpClass op_class, std::int64_t count, const CostFactors& factors);
   [[nodiscard]] Kernel kernel_of(const Op& op, const BatchShape& shape, double seconds) const;
+  /// [op] how long each of a list takes; `alike` and `groups` as for priced_all().
+  [[nodiscard]] static std::vector<Duration> durations(const std::vector<Op>& ops,
+                                                       const std::vector<std::size_t>& alike,
+                                                       const std::vector<double>& seconds,
+                                                       const std::vector<std::size_t>& groups,
+                                                       const CostFactors& factors,
+                                                       double compute_factor,
+                                                       double load_factor);
   [[nodiscard]] Span span_of(double seconds) const;
 
   const CostModel& costs_;

@@ -44,11 +44,7 @@ void add(const std::vector<CapPoint>& caps, PageContent& content) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-/// At most this many timelines of a sweep.
+/// Timelines of a sweep; the best one may come on top.
 constexpr std::size_t kMostTimelines = 24;
 
 /// The values whose timelines are drawn: evenly spaced ones and the best.
@@ -82,51 +78,6 @@ void add_default_cap(SweepAxis& axis) {
 }
 
 }  // namespace
-
-void add_sweep(const CommonOptions& options,
-               const Scenario& scenario,
-               const SweepAxis& axis,
-               const SweepReport& report,
-               PageContent& content) {
-  SweepAxis drawn = drawn_values(axis, report.best);
-  if (axis.key == "ddp.bucket_cap") {
-    add_default_cap(drawn);
-  }
-  SweepOptions of_drawn = picture_options(options, scenario, report.reference.prediction);
-  of_drawn.skips_unpriced = true;
-  std::vector<SweepPoint> points = sweep(scenario, {drawn}, of_drawn);
-  for (const SweepPoint& point : points) {
-    if (!point.picture) {
-      continue;  // It cannot be priced, so that the sweep itself did not come this far.
-    }
-    const std::string& label = point.labels.front();
-    const bool own =
-        axis.key == "ddp.bucket_cap" && point.picture->bucket_cap == scenario.ddp.bucket_cap;
-    content.timelines.push_back(timeline_json({point.prediction.policy,
-                                               label,
-                                               point.prediction.summary.slowest_rank_step_ms,
-                                               label == axis.labels[report.best],
-                                               own},
-                                              *point.picture));
-  }
-}
-
-void add_blame(const Scenario& scenario,
-               const PolicySpec& policy,
-               const Profile& profile,
-               PageContent& content) {
-  constexpr int kMostRanks = 8;
-  content.blame.push_back(page_blame_json(blame(scenario, policy, profile, kMostRanks)));
-}
-
-Json page_result(const std::vector<Prediction>& predictions) {
-  constexpr std::size_t kMostRows = 2000;
-  std::size_t rows = 0;
-  for (const Prediction& prediction : predictions) {
-    rows += prediction.steps.size();
-  }
-  return prediction_json(predictions, rows <= kMostRows);
-}
 
 std::string command_line(const std::string& command, const std::vector<std::string>& arguments) {
   std::string line = "stepsim " + command;
@@ -169,6 +120,50 @@ void add_timeline(const CommonOptions& options,
                   PageContent& content) {
   const SweepOptions of_one = picture_options(options, scenario, prediction);
   add({{scenario.ddp.bucket_cap, true, sweep(scenario, {}, of_one).front()}}, content);
+}
+
+void add_sweep(const CommonOptions& options,
+               const Scenario& scenario,
+               const SweepAxis& axis,
+               const SweepReport& report,
+               PageContent& content) {
+  SweepAxis drawn = drawn_values(axis, report.best);
+  if (axis.key == "ddp.bucket_cap") {
+    add_default_cap(drawn);
+  }
+  SweepOptions of_drawn = picture_options(options, scenario, report.reference.prediction);
+  of_drawn.skips_unpriced = true;
+  for (const SweepPoint& point : sweep(scenario, {drawn}, of_drawn)) {
+    if (!point.picture) {
+      continue;  // It cannot be priced.
+    }
+    const std::string& label = point.labels.front();
+    const bool own =
+        axis.key == "ddp.bucket_cap" && point.picture->bucket_cap == scenario.ddp.bucket_cap;
+    content.timelines.push_back(timeline_json({point.prediction.policy,
+                                               label,
+                                               point.prediction.summary.slowest_rank_step_ms,
+                                               label == axis.labels[report.best],
+                                               own},
+                                              *point.picture));
+  }
+}
+
+void add_blame(const Scenario& scenario,
+               const PolicySpec& policy,
+               const Profile& profile,
+               PageContent& content) {
+  constexpr int kMostRanks = 8;
+  content.blame.push_back(page_blame_json(blame(scenario, policy, profile, kMostRanks)));
+}
+
+Json page_result(const std::vector<Prediction>& predictions) {
+  constexpr std::size_t kMostRows = 2000;
+  std::size_t rows = 0;
+  for (const Prediction& prediction : predictions) {
+    rows += prediction.steps.size();
+  }
+  return prediction_json(predictions, rows <= kMostRows);
 }
 
 }  // namespace stepsim

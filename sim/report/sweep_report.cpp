@@ -1,6 +1,7 @@
 #include "sim/report/sweep_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -91,16 +92,32 @@ std::string place_of(const std::vector<SweepAxis>& axes, const SweepPoint& point
   return text;
 }
 
+/// "113.803 ms", with the throughput where points do not have the same work in a step.
+std::string time_of(const SweepPoint& point, const SweepReport& report) {
+  const PredictionSummary& s = point.prediction.summary;
+  const double tokens = s.useful_tokens_per_step;
+  constexpr double kSame = 1e-6;
+  const bool same =
+      std::all_of(report.points.begin(), report.points.end(), [&](const SweepPoint& other) {
+        const double others = other.prediction.summary.useful_tokens_per_step;
+        return std::abs(others - tokens) <= kSame * tokens;
+      });
+  return same ? fmt::format("{:.3f} ms", s.slowest_rank_step_ms)
+              : fmt::format("{:.3f} ms for {:.0f} useful tokens", s.slowest_rank_step_ms, tokens);
+}
+
 }  // namespace
 
 std::string sweep_answer(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   const SweepPoint& best = report.points[report.best];
-  return fmt::format("Best: {}, {:.3f} ms a step; {} takes {:.3f} ms, {:.1f} % slower.",
+  const std::string time = time_of(best, report);
+  return fmt::format("Best: {}, {} a step; {} takes {}, {:.1f} % slower{}.",
                      place_of(axes, best),
-                     best.prediction.summary.slowest_rank_step_ms,
+                     time,
                      report.reference_name,
-                     report.reference.prediction.summary.slowest_rank_step_ms,
-                     report.gap * 100);
+                     time_of(report.reference, report),
+                     report.gap * 100,
+                     time.ends_with("tokens") ? " for each token" : "");
 }
 
 SweepReport sweep_report(const Scenario& scenario,
@@ -183,13 +200,12 @@ std::string sweep_text(const Scenario& scenario,
                                  scenario.ranks,
                                  best.prediction.profile,
                                  table.text());
-  text += fmt::format("best: {} ({:.3f} ms a step)\n",
-                      place_of(axes, best),
-                      best.prediction.summary.slowest_rank_step_ms);
-  text += fmt::format("gap:  {} takes {:.3f} ms, {:.1f} % slower than the best\n",
+  text += fmt::format("best: {} ({} a step)\n", place_of(axes, best), time_of(best, report));
+  text += fmt::format("gap:  {} takes {}, {:.1f} % slower{} than the best\n",
                       report.reference_name,
-                      report.reference.prediction.summary.slowest_rank_step_ms,
-                      report.gap * 100);
+                      time_of(report.reference, report),
+                      report.gap * 100,
+                      time_of(best, report).ends_with("tokens") ? " for each token" : "");
   for (const std::string& warning : best.prediction.warnings) {
     text += "warning: " + warning + "\n";
   }

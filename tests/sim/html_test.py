@@ -283,7 +283,7 @@ def test_what_would_break_the_page_is_refused_when_it_is_built():
     template = f"<style>\n/*STYLE*/\n</style>{element}<script>\n/*SCRIPT*/\n</script>"
     with tempfile.TemporaryDirectory() as folder:
         source = embed(folder, template, "const long = '" + "é" * 20000 + "';")
-        literals = re.findall(r'R"page\((.*?)\)page",', source, re.DOTALL)
+        literals = re.findall(r'R"page\((.*?)\)page"sv,', source, re.DOTALL)
         joined = "".join(literals)
         assert joined.count("é") == 20000 and "DATA" not in joined and "body {}" in joined
         assert max(map(len, literals)) < 65536 / 4, "longer than every compiler takes"

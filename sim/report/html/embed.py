@@ -51,7 +51,7 @@ def literals(text):
     if f'){DELIMITER}"' in text:
         sys.exit(f'embed.py: the page holds ){DELIMITER}", which ends a literal')
     chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
-    return "".join(f'    R"{DELIMITER}({chunk}){DELIMITER}",\n' for chunk in chunks)
+    return "".join(f'    R"{DELIMITER}({chunk}){DELIMITER}"sv,\n' for chunk in chunks)
 
 
 def main():
@@ -62,6 +62,7 @@ def main():
             "// Made by sim/report/html/embed.py.\n"
             '#include "sim/report/html/page_source.h"\n\n'
             "namespace stepsim {\n\nnamespace {\n\n"
+            "using namespace std::literals;  // Clang does not count so many characters itself.\n\n"
             f"constexpr std::string_view kBefore[] = {{\n{literals(before)}}};\n\n"
             f"constexpr std::string_view kAfter[] = {{\n{literals(after)}}};\n\n"
             "constexpr PageSource kSource{kBefore, kAfter};\n\n"

@@ -95,7 +95,6 @@ void StepPlayer::add_plain_ops(std::size_t step,
       times.called.push_back(writer.host());
     }
   }
-  writer.skip_to(times.backward_end);
   for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
     writer.skip_to(timeline.reduce_end[b]);
     if (host_is_device) {
@@ -103,9 +102,6 @@ void StepPlayer::add_plain_ops(std::size_t step,
     }
     for (const Duration work : ops.copy_out[b]) {
       writer.work(Part::CopyOut, -1, work);
-    }
-    if (ops.copy_out[b].empty()) {
-      writer.skip_to(writer.host());
     }
   }
   writer.work(Part::Optimizer, -1, ops.optimizer);

@@ -76,6 +76,9 @@ int trace_command(const std::vector<std::string>& arguments) {
   if (!parser.has("out") && !parser.has("out-dir")) {
     throw InputError("stepsim trace: error: give --out FILE or --out-dir FOLDER");
   }
+  if (!common.json.empty() || !common.csv.empty()) {
+    throw InputError("stepsim trace: error: a trace has a form of its own; use --out FILE");
+  }
   const std::string steps = take_step_list(common);
   const Scenario scenario = load_scenario(common);
   const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));

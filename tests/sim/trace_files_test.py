@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -273,6 +274,8 @@ def test_a_wrong_selection_says_what_there_is():
         assert not os.path.exists(out)
     done = run(STEPSIM, "trace", *SKEW, status=2)
     assert "give --out FILE or --out-dir FOLDER" in done.stderr
+    done = run(STEPSIM, "trace", *SKEW, "--out", path_of("x"), "--csv", path_of("y"), status=2)
+    assert "use --out FILE" in done.stderr
 
 
 def test_a_trace_too_large_is_refused_before_it_is_made():
@@ -423,6 +426,13 @@ def test_every_kernel_has_one_launch_inside_a_step():
             assert len(holding) == 1, (where, launch)
 
 
+def test_launches_are_as_far_apart_as_the_simulated_hosts():
+    slow = [*TWO_NODES, "--set", "host.launch=200 us"]
+    launches = [e["ts"] for e in rows_of(profiler(*slow)[0]) if e["name"] == "cudaLaunchKernel"]
+    gaps = [b - a for a, b in zip(launches, launches[1:])]
+    assert min(gaps) >= 1 and statistics.median(gaps) == 200, (min(gaps), statistics.median(gaps))
+
+
 def test_steps_are_rows_of_the_host_and_follow_each_other():
     # With two or more HTA drops the last one, which the help says.
     assert "HTA leaves out the last" in run(STEPSIM, "trace", "--help").stdout
@@ -452,9 +462,8 @@ def test_names_tell_collectives_from_compute():
 def test_names_of_tensors_cannot_pass_for_collectives():
     names = ["ncclKernel_x", "hipFoo", "deviceSync", "Memcpy HtoD", 'a"b<c>', "dma", "NCCL"]
     tensors = pathlib.Path(path_of("tensors.csv"))
-    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     tensors.write_text(
-        "name,shape,forward,backward\n" + "".join(f"{name},64x64,1,2\n" for name in quoted),
+        "name,shape,forward,backward\n" + "".join(f"{name},64x64,1,2\n" for name in names),
         encoding="utf-8",
     )
     text = pathlib.Path(SCENARIOS / "published" / "resnet50_v100.toml").read_text(encoding="utf-8")

@@ -203,10 +203,12 @@ TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") 
     for (const std::string view : {"true", "false"}) {
       CAPTURE(launch);
       CAPTURE(view);
-      const Scenario scenario = parse_scenario(
-          kBlocks,
-          "blocks.toml",
-          std::vector<std::string>{"host.launch=" + launch, "ddp.gradient_as_bucket_view=" + view});
+      const Scenario scenario =
+          parse_scenario(kBlocks,
+                         "blocks.toml",
+                         std::vector<std::string>{"host.launch=" + launch,
+                                                  "times.optimizer=1 ms",
+                                                  "ddp.gradient_as_bucket_view=" + view});
       const Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
       REQUIRE(run.plain());
       StepPlayer player(run, {}, 1.0, nullptr, true, true);
@@ -230,6 +232,7 @@ TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") 
           CHECK(ends[Part::Backward] <= times.backward_end);
           CHECK(waits == times.exposed);
           CHECK(ends[Part::CopyOut] <= times.end);
+          CHECK(ends[Part::Optimizer] == times.end);
           CHECK(timeline.reduce_names.size() == times.launch.size());
           REQUIRE(times.called.size() == times.launch.size());
           for (std::size_t b = 0; b < times.called.size(); ++b) {

@@ -13,6 +13,7 @@
 #include "calibrate/statistics.h"
 #include "costmodel/input_error.h"
 #include "costmodel/parse_units.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 namespace {
@@ -21,13 +22,17 @@ constexpr std::size_t kPoints = 6;
 constexpr int kRepetitions = 5;
 
 /// Measures the points on all ranks; nothing is written.
-SampleSet measure_now(const MeasurePlan& plan, const BackendFactory& factory) {
+SampleSet measure_now(const MeasurePlan& plan,
+                      const BackendFactory& factory,
+                      const OnShare& on_share) {
   RankPass task;
   task.ranks = plan.ranks;
   task.repetitions = kRepetitions;
   task.points = check_points(plan, kPoints);
   task.sentinel = sentinel_lengths(plan.model);
   task.clock_offset = -clock_seconds();
+  const auto steps =
+      static_cast<double>(plan.ranks) * static_cast<double>(task.points.size()) * kRepetitions;
   std::vector<Json> lines;
   run_ranks(
       plan.ranks,
@@ -40,6 +45,9 @@ SampleSet measure_now(const MeasurePlan& plan, const BackendFactory& factory) {
       },
       [&](int /*rank*/, const std::string& line) {
         lines.push_back(parse_json(line, "a rank's measurement"));
+        if (on_share) {  // A line a step; those of sentinels are few.
+          on_share(std::min(1.0, static_cast<double>(lines.size()) / steps));
+        }
       });
   // The list of ops first: the ranks' lines arrive in any order.
   std::stable_partition(
@@ -79,10 +87,12 @@ std::vector<GridPoint> check_points(const MeasurePlan& plan, std::size_t count) 
   return chosen;
 }
 
-CheckResult check_profile(const Profile& profile, const BackendFactory& factory) {
+CheckResult check_profile(const Profile& profile,
+                          const BackendFactory& factory,
+                          const OnShare& on_share) {
   const MeasurePlan plan = plan_of_profile(profile);
   const ProfileCostModel costs(profile);
-  const SampleSet now = measure_now(plan, factory);
+  const SampleSet now = measure_now(plan, factory, on_share);
   CheckResult result;
   std::map<OpClass, CheckRow> rows;
   for (const OpSample& sample : now.ops) {
@@ -111,23 +121,22 @@ CheckResult check_profile(const Profile& profile, const BackendFactory& factory)
   return result;
 }
 
-std::string check_report(const Profile& profile, const CheckResult& result) {
-  std::string text = fmt::format("{:<20} {:>12} {:>12} {:>7}\n", "op", "profile", "now", "ratio");
-  const auto line = [&text](std::string_view name, double predicted, double measured) {
-    fmt::format_to(std::back_inserter(text),
-                   "{:<20} {:>12} {:>12} {:>7.3f}\n",
-                   name,
-                   format_duration(predicted),
-                   format_duration(measured),
-                   predicted > 0 ? measured / predicted : 0.0);
+std::string check_report(const Profile& profile, const CheckResult& result, const Screen& screen) {
+  Table table({"op", "profile", "now", "ratio"});
+  const auto add = [&table](std::string_view name, double predicted, double measured) {
+    table.add({std::string(name),
+               format_duration(predicted),
+               format_duration(measured),
+               fmt::format("{:.3f}", predicted > 0 ? measured / predicted : 0.0)});
   };
   for (const CheckRow& row : result.rows) {
-    line(name_of(row.op_class), row.predicted, row.measured);
+    add(name_of(row.op_class), row.predicted, row.measured);
   }
-  line(fmt::format("{} steps", result.points), result.predicted_steps, result.measured_steps);
+  add(fmt::format("{} steps", result.points), result.predicted_steps, result.measured_steps);
   if (result.profile_sentinel_seconds > 0) {
-    line("sentinel step", result.profile_sentinel_seconds, result.sentinel_seconds);
+    add("sentinel step", result.profile_sentinel_seconds, result.sentinel_seconds);
   }
+  std::string text = table.text(screen);
   fmt::format_to(std::back_inserter(text),
                  "\nprofile {} {}: steps take {:+.1f} % (allowed: {:.1f} %)\n",
                  profile.name,

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "calibrate/measure.h"
+#include "costmodel/on_share.h"
 #include "costmodel/profile.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
@@ -31,7 +33,9 @@ struct CheckResult {
 
 /// Runs the sentinel and a few steps of the profile's own grid now, on all its ranks, and compares.
 /// Raises InputError: the profile was not measured by stepcal, so that its plan is not known.
-[[nodiscard]] CheckResult check_profile(const Profile& profile, const BackendFactory& factory);
+[[nodiscard]] CheckResult check_profile(const Profile& profile,
+                                        const BackendFactory& factory,
+                                        const OnShare& on_share = {});
 
 /// The plan a profile was measured by, from its provenance. Raises InputError.
 [[nodiscard]] MeasurePlan plan_of_profile(const Profile& profile);
@@ -40,6 +44,8 @@ struct CheckResult {
 [[nodiscard]] std::vector<GridPoint> check_points(const MeasurePlan& plan, std::size_t count);
 
 /// Aligned table and verdict.
-[[nodiscard]] std::string check_report(const Profile& profile, const CheckResult& result);
+[[nodiscard]] std::string check_report(const Profile& profile,
+                                       const CheckResult& result,
+                                       const Screen& screen = {});
 
 }  // namespace stepsim

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include "calibrate/launched_group.h"
@@ -15,12 +14,6 @@
 
 namespace stepsim {
 namespace {
-
-struct Command {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& arguments);
-};
 
 constexpr std::array<Command, 7> kCommands = {{
     {"calibrate", "measure this machine and fit a profile: the usual way", calibrate_command},
@@ -34,21 +27,16 @@ constexpr std::array<Command, 7> kCommands = {{
     {"devices", "what there is to measure on", devices_command},
 }};
 
-std::string overview() {
-  std::string text =
-      "stepcal: measure what training steps cost on this machine\n\n"
-      "usage: stepcal COMMAND [options]\n\n";
-  for (const Command& command : kCommands) {
-    text += fmt::format("  {:<10} {}\n", command.name, command.summary);
-  }
-  text +=
-      "\nstepcal COMMAND --help says everything about a command.\n"
-      "Start here:  stepcal calibrate --model tiny-classifier --max-length 256 --max-tokens 4096 "
-      "--out here.json\n"
-      "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine; 130 "
-      "Ctrl-C.\n";
-  return text;
-}
+const CommandSet kSet = {
+    "stepcal",
+    "Measure what training steps cost on this machine.",
+    "Start here:\n"
+    "  stepcal calibrate --model tiny-classifier --max-length 256 --max-tokens 4096 \\\n"
+    "      --out here.json\n\n"
+    "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine; 130 "
+    "Ctrl-C.\n\n"
+    "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
+    kCommands};
 
 /// Ctrl-C while no ranks run (run_ranks() has its own way): everything measured is in the file
 /// already, so that leaving at once loses nothing.
@@ -60,51 +48,33 @@ void leave(int /*signal*/) {
   ::_exit(kInterrupted);
 }
 
-int dispatch(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
-      arguments[0] == "help") {
-    std::fputs(overview().c_str(), stdout);
-    return arguments.empty() ? kBadInput : kDone;
-  }
-  if (arguments[0] == "--version") {
-    fmt::print("stepcal {}\n", STEPSIM_VERSION);
-    return kDone;
-  }
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) {
-    if (arguments[0] == command.name) {
-      return command.run({arguments.begin() + 1, arguments.end()});
-    }
-    names.emplace_back(command.name);
-  }
-  throw InputError("stepcal: error: " + unknown_name("command", printable(arguments[0]), names));
-}
-
 }  // namespace
 
 int run_stepcal(const std::vector<std::string>& arguments) {
   std::signal(SIGINT, leave);
   std::signal(SIGTERM, leave);
   try {
-    const int status = dispatch(arguments);
+    const int status = run_commands(kSet, arguments);
     if (std::fflush(stdout) != 0) {
-      std::fputs("stepcal: error: cannot write to standard output\n", stderr);
+      print_message("stepcal: error: cannot write to standard output");
       return kEnvironmentFault;
     }
     return status;
   } catch (const InputError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    const std::string message = error.what();
+    const bool names_program = message.find("error: ") != std::string::npos;
+    print_message((names_program ? "" : "stepcal: error: ") + message);
     return kBadInput;
   } catch (const EnvironmentFault& error) {
-    fmt::print(stderr, "stepcal: error: {}\n", error.what());
+    print_message(std::string("stepcal: error: ") + error.what());
     return kEnvironmentFault;
   } catch (const StoppedByRank0&) {
     return kEnvironmentFault;
   } catch (const Interrupted&) {
-    fmt::print(stderr, "stepcal: interrupted\n");
+    print_message("stepcal: interrupted");
     return kInterrupted;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "stepcal: internal error: {}\n", error.what());
+    print_message(std::string("stepcal: internal error: ") + error.what());
     return kEnvironmentFault;
   }
 }

@@ -3,14 +3,9 @@
 #include <string>
 #include <vector>
 
-namespace stepsim {
+#include "terminal/commands.h"
 
-/// Exit statuses. 130 is what a shell expects of a program that Ctrl-C ended.
-inline constexpr int kDone = 0;
-inline constexpr int kAnswerIsNo = 1;
-inline constexpr int kBadInput = 2;
-inline constexpr int kEnvironmentFault = 3;
-inline constexpr int kInterrupted = 130;
+namespace stepsim {
 
 /// `stepcal ARGUMENTS`: finds the command, runs it, turns exceptions into messages and statuses.
 [[nodiscard]] int run_stepcal(const std::vector<std::string>& arguments);

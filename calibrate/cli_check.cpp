@@ -1,9 +1,8 @@
-#include <cstdio>
-
 #include "calibrate/check.h"
 #include "calibrate/cli.h"
 #include "calibrate/cli_backend.h"
 #include "calibrate/cli_options.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 namespace {
@@ -21,14 +20,17 @@ constexpr const char* kUsage =
 
 int check_command(const std::vector<std::string>& arguments) {
   OptionParser parser("check", kUsage);
-  parser.add()("profile", po::value<std::string>(), "profile of stepcal fit");
+  parser.add()("profile", po::value<std::string>(), "PROFILE: of stepcal fit or calibrate");
   parser.positional("profile", 1);
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const Profile profile = read_profile(parser.required("profile", "profile (--profile)"));
-  const CheckResult result = check_profile(profile, backend_factory(profile.backend));
-  std::fputs(check_report(profile, result).c_str(), stdout);
+  Progress progress("measuring");
+  const CheckResult result =
+      check_profile(profile, backend_factory(profile.backend), progress.callback());
+  progress.done();
+  print_report(check_report(profile, result, output_screen()));
   return result.fits() ? kDone : kAnswerIsNo;
 }
 

@@ -66,11 +66,11 @@ int devices_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   const auto memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  fmt::print("cpu     {}, {} threads, {}\n{}",
-             cpu_name(),
-             std::thread::hardware_concurrency(),
-             format_bytes(Bytes(memory)),
-             cuda_text(cuda_inventory()));
+  print_report(fmt::format("cpu     {}, {} threads, {}\n{}",
+                           cpu_name(),
+                           std::thread::hardware_concurrency(),
+                           format_bytes(Bytes(memory)),
+                           cuda_text(cuda_inventory())));
   return kDone;
 }
 

@@ -21,25 +21,20 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* kUsage =
-    "usage: stepcal import nccl-tests FILE… [options]\n"
-    "       stepcal import kineto TRACE… [options]        traces of PyTorch's profiler; see its "
-    "--help\n"
-    "       stepcal import run-record RECORD… [options]   a training's own steps; see its --help\n"
-    "\n"
-    "Reads measurements made elsewhere. nccl-tests: what all_reduce_perf and its kin print (every "
-    "version "
-    "since\n"
-    "NCCL 1, rccl-tests, their JSON and CSV), with the labels of launchers and NCCL's own lines "
-    "in\n"
-    "between. Checks every row and the number of ranks, says what is wrong with a log, and turns\n"
-    "good ones into collective samples or a profile. No GPU is needed.\n"
-    "Exit status 2: a log was refused; nothing is written then but --json.\n\n"
+    "usage: stepcal import nccl-tests FILE… [options]\n\n"
+    "Reads what all_reduce_perf and its kin print (every version since NCCL 1, rccl-tests, their "
+    "JSON\n"
+    "and CSV), with the labels of launchers and NCCL's own lines in between. Checks every row and "
+    "the\n"
+    "number of ranks, says what is wrong with a log, and turns good ones into collective samples "
+    "or a\n"
+    "profile. No GPU is needed. Exit status 2: a log was refused; nothing is written then but "
+    "--json.\n\n"
     "examples:\n"
     "  stepcal import nccl-tests all_reduce.log\n"
     "  stepcal import nccl-tests all_reduce.log --nodes 2 --out collectives.jsonl\n"
-    "  stepcal import nccl-tests all_reduce.log --base scenarios/profiles/h100_8x_published.json "
-    "\\\n"
-    "      --profile mine.json\n";
+    "  stepcal import nccl-tests all_reduce.log --profile mine.json \\\n"
+    "      --base scenarios/profiles/h100_8x_published.json\n";
 
 NcclStatements statements_of(const OptionParser& parser) {
   NcclStatements statements;
@@ -89,7 +84,7 @@ bool say_refused(const std::vector<NcclImport>& imports) {
   bool refused = false;
   for (const NcclImport& import : imports) {
     for (const std::string& reason : reasons_of(import, NcclVerdict::Refuse)) {
-      fmt::print(stderr, "{}: error: refused: {}\n", printable(import.log.file), reason);
+      print_message(fmt::format("{}: error: refused: {}", printable(import.log.file), reason));
       refused = true;
     }
   }
@@ -98,24 +93,33 @@ bool say_refused(const std::vector<NcclImport>& imports) {
 
 int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import nccl-tests", kUsage);
-  parser.add()("files", po::value<std::vector<std::string>>(), "logs; - reads standard input")(
-      "json", po::value<std::string>(), "rows and verdicts as JSON, to a file or -")(
-      "out", po::value<std::string>(), "samples file (JSONL), continued when it exists")(
-      "profile", po::value<std::string>(), "profile to write, or -")(
-      "base", po::value<std::string>(), "with --profile: the profile to put the collectives into")(
-      "op", po::value<std::string>(), "collective, where the log does not name it")(
-      "ranks", po::value<int>(), "ranks, where the log does not list them or contradicts itself")(
-      "nodes", po::value<int>(), "nodes, where the log does not list its hosts")(
-      "run", po::value<int>(), "the run to take of a file with several, from 1")(
-      "device", po::value<std::string>(), "what the GPUs are, where the log does not list them")(
-      "accept", po::value<std::vector<std::string>>()->composing(), "a reason to refuse, accepted");
+  parser.add()("files", po::value<std::vector<std::string>>(), "FILE… or -: logs")(
+      "json", po::value<std::string>(), "FILE or -: rows and verdicts as JSON")(
+      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists")(
+      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
+      "base",
+      po::value<std::string>(),
+      "PROFILE: with --profile, the one to put the collectives into")(
+      "op", po::value<std::string>(), "COLLECTIVE: where the log does not name it")(
+      "ranks",
+      po::value<int>(),
+      "NUMBER: ranks, where the log does not list them or contradicts itself")(
+      "nodes", po::value<int>(), "NUMBER: nodes, where the log does not list its hosts")(
+      "run", po::value<int>(), "NUMBER: the run to take of a file with several, from 1")(
+      "device",
+      po::value<std::string>(),
+      "NAME: what the GPUs are, where the log does not list them")(
+      "accept",
+      po::value<std::vector<std::string>>()->composing(),
+      "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows: a reason to refuse, "
+      "accepted; may repeat");
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const std::vector<std::string> files = parser.list("files");
   if (files.empty()) {
-    parser.fail("no log given; see: stepcal import nccl-tests --help");
+    parser.fail("no log given");
   }
   if (parser.has("base") && !parser.has("profile")) {
     parser.fail("--base goes with --profile");
@@ -136,7 +140,7 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   const bool text_to_stdout =
       json != "-" && !(parser.has("profile") && parser.get<std::string>("profile") == "-");
   if (text_to_stdout) {
-    std::fputs(nccl_report(imports).c_str(), stdout);
+    print_report(nccl_report(imports, output_screen()));
     std::fflush(stdout);
   }
   if (say_refused(imports)) {
@@ -150,7 +154,7 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
                   parser.command_line(),
                   date_now()});
     if (text_to_stdout) {
-      fmt::print("next: stepcal fit {} --out PROFILE.json\n", shell_word(out));
+      print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
     }
   }
   if (parser.has("profile")) {
@@ -159,25 +163,25 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   return kDone;
 }
 
+constexpr std::array<Command, 3> kKinds = {{
+    {"nccl-tests", "logs of nccl-tests and rccl-tests", import_nccl_tests_command},
+    {"kineto", "traces of PyTorch's profiler", import_kineto_command},
+    {"run-record", "the recorded steps of a training", import_run_record_command},
+}};
+
+const CommandSet kSet = {
+    "stepcal import",
+    "Use measurements made elsewhere. No GPU is needed.",
+    "examples:\n"
+    "  stepcal import nccl-tests all_reduce.log --profile mine.json\n"
+    "  stepcal import kineto rank*.pt.trace.json.gz\n"
+    "  stepcal import run-record run.jsonl --plan plan.jsonl --profile mine.json\n",
+    kKinds};
+
 }  // namespace
 
 int import_command(const std::vector<std::string>& arguments) {
-  const std::array<std::string, 3> known = {"nccl-tests", "kineto", "run-record"};
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    std::fputs(kUsage, stdout);
-    return arguments.empty() ? kBadInput : kDone;
-  }
-  if (arguments[0] == known[0]) {
-    return import_nccl_tests_command({arguments.begin() + 1, arguments.end()});
-  }
-  if (arguments[0] == known[1]) {
-    return import_kineto_command({arguments.begin() + 1, arguments.end()});
-  }
-  if (arguments[0] == known[2]) {
-    return import_run_record_command({arguments.begin() + 1, arguments.end()});
-  }
-  throw InputError("stepcal import: error: " +
-                   unknown_name("kind of measurement", printable(arguments[0]), known));
+  return run_commands(kSet, arguments);
 }
 
 }  // namespace stepsim

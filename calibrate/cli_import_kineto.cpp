@@ -20,6 +20,7 @@
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
 #include "costmodel/shell_word.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 namespace {
@@ -86,7 +87,7 @@ void say_program(const std::string& folder, const KinetoProgram& program) {
   for (const std::string& note : program.notes) {
     fmt::print("note: {}\n", note);
   }
-  fmt::print("next: stepsim replay {}\n", shell_word(folder));
+  print_report(fmt::format("next: stepsim replay {}\n", shell_word(folder)));
 }
 
 /// Samples file and profile; what they hold goes to standard output when `say`.
@@ -142,21 +143,22 @@ void check_options(const OptionParser& parser) {
 
 int import_kineto_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import kineto", kUsage);
-  parser.add()(
-      "traces", po::value<std::vector<std::string>>(), "one a rank; - reads standard input")(
-      "json", po::value<std::string>(), "everything as JSON, to a file or -")(
-      "program", po::value<std::string>(), "folder to write a program for stepsim replay to")(
-      "step", po::value<std::int64_t>(), "with --program: number of the ProfilerStep")(
+  parser.add()("traces", po::value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank")(
+      "json", po::value<std::string>(), "FILE or -: everything as JSON")(
+      "program", po::value<std::string>(), "FOLDER: to write a program for stepsim replay to")(
+      "step", po::value<std::int64_t>(), "NUMBER: with --program, of the ProfilerStep")(
       "transfers",
       po::value<std::string>(),
-      "with --program: a profile whose transfer times stand in place of those recorded")(
-      "out", po::value<std::string>(), "samples file (JSONL), continued when it exists")(
-      "profile", po::value<std::string>(), "profile to write, or -")(
-      "base", po::value<std::string>(), "with --profile: the profile to put the collectives into")(
+      "PROFILE: with --program, whose transfer times stand in place of those recorded")(
+      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists")(
+      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
+      "base",
+      po::value<std::string>(),
+      "PROFILE: with --profile, the one to put the collectives into")(
       "nodes",
       po::value<int>(),
-      "nodes of the run, for --out, --profile and --transfers; 1 unless stated")(
-      "device", po::value<std::string>(), "what the GPUs are, where the traces do not say");
+      "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)")(
+      "device", po::value<std::string>(), "NAME: what the GPUs are, where the traces do not say");
   parser.positional("traces", -1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -164,12 +166,17 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
   check_options(parser);
   const std::vector<std::string> files = parser.list("traces");
   if (files.empty()) {
-    parser.fail("no trace given; see: stepcal import kineto --help");
+    parser.fail("no trace given");
   }
   std::vector<KinetoTrace> traces;
+  Progress progress(fmt::format("reading {} trace{}", files.size(), files.size() > 1 ? "s" : ""));
   for (const std::string& file : files) {
-    traces.push_back(read_kineto(file));
+    const auto before = static_cast<double>(traces.size());
+    traces.push_back(read_kineto(file, [&](double share) {
+      progress.at((before + share) / static_cast<double>(files.size()));
+    }));
   }
+  progress.done();
   const KinetoMatches matches = match_collectives(traces);
   const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
   if (!json.empty()) {
@@ -186,12 +193,12 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
   const bool say =
       json != "-" && !(parser.has("profile") && parser.get<std::string>("profile") == "-");
   if (say) {
-    std::fputs(kineto_report(traces, matches).c_str(), stdout);
+    print_report(kineto_report(traces, matches, output_screen()));
     if (program) {
       say_program(parser.get<std::string>("program"), *program);
     }
     if (json.empty() && !program && !writes) {
-      std::fputs("next: --json trace.json writes every collective and step by itself\n", stdout);
+      print_report("next: --json trace.json writes every collective and step by itself\n");
     }
   }
   if (writes) {

@@ -6,6 +6,7 @@
 
 #include "calibrate/fit/fit.h"
 #include "costmodel/shell_word.h"
+#include "terminal/commands.h"
 
 namespace stepsim {
 
@@ -24,10 +25,10 @@ void write_imported_profile(const OptionParser& parser,
   const FitResult result = fit_profile(samples, options);
   write_profile(out, result.profile);
   if (out != "-") {
-    fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
-               fit_report(result),
-               out,
-               shell_word(out));
+    print_report(fmt::format("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+                             fit_report(result, output_screen()),
+                             out,
+                             shell_word(out)));
   }
 }
 

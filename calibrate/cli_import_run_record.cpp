@@ -98,16 +98,18 @@ std::string interference_text(const Profile& profile) {
 
 int import_run_record_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import run-record", kUsage);
-  parser.add()("files", po::value<std::vector<std::string>>(), "run records")(
-      "plan", po::value<std::vector<std::string>>()->composing(), "what they ran")(
-      "profile", po::value<std::string>(), "profile to write, or -")(
-      "base", po::value<std::string>(), "profile that has all else: all-reduces, memory");
+  parser.add()("files", po::value<std::vector<std::string>>(), "RECORD…: run records")(
+      "plan",
+      po::value<std::vector<std::string>>()->composing(),
+      "PLAN: what they ran; may repeat")(
+      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
+      "base", po::value<std::string>(), "PROFILE: that has all else, as all-reduces and memory");
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;
   }
   if (parser.list("files").empty()) {
-    parser.fail("no run record given; see: stepcal import run-record --help");
+    parser.fail("no run record given");
   }
   if (parser.list("plan").empty() || !parser.has("profile")) {
     parser.fail("give --plan PLAN (what the record ran) and --profile OUT");
@@ -132,11 +134,11 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   profile.provenance["recorded"] = provenance(parser, runs);
   write_profile(out, profile);
   if (out != "-") {
-    fmt::print("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
-               recorded_report(costs),
-               interference_text(profile),
-               out,
-               shell_word(out));
+    print_report(fmt::format("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+                             recorded_report(costs),
+                             interference_text(profile),
+                             out,
+                             shell_word(out)));
   }
   return kDone;
 }

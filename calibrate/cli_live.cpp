@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include "calibrate/cli.h"
 #include "calibrate/cli_backend.h"
@@ -22,6 +21,8 @@
 #include "costmodel/input_error.h"
 #include "costmodel/profile.h"
 #include "costmodel/shell_word.h"
+#include "terminal/progress.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 namespace {
@@ -98,12 +99,7 @@ std::vector<double> slowest_ranks(const RunRecord& record) {
 }
 
 void print_summary(const std::vector<RunRecord>& records, const std::vector<std::string>& outputs) {
-  std::size_t width = 6;
-  for (const RunRecord& record : records) {
-    width = std::max(width, record.policy.size());
-  }
-  fmt::print(
-      "{:<{}} {:>6} {:>10} {:>10} {:>10}\n", "policy", width, "steps", "mean ms", "p50", "p95");
+  Table table({"policy", "steps", "mean ms", "p50 ms", "p95 ms"});
   std::string files;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const std::vector<double> ms = slowest_ranks(records[i]);
@@ -112,24 +108,24 @@ void print_summary(const std::vector<RunRecord>& records, const std::vector<std:
       sum += value;
     }
     if (!ms.empty()) {
-      fmt::print("{:<{}} {:>6} {:>10.2f} {:>10.2f} {:>10.2f}\n",
-                 records[i].policy,
-                 width,
-                 ms.size(),
-                 sum / static_cast<double>(ms.size()),
-                 median(ms),
-                 quantile(ms, 0.95));
+      table.add({printable(records[i].policy),
+                 std::to_string(ms.size()),
+                 fmt::format("{:.2f}", sum / static_cast<double>(ms.size())),
+                 fmt::format("{:.2f}", median(ms)),
+                 fmt::format("{:.2f}", quantile(ms, 0.95))});
     }
     files += " " + shell_word(outputs[i]);
   }
+  std::string text = table.text(output_screen());
   if (!records.empty() && records[0].backend == "emulated") {
-    fmt::print(
+    text += fmt::format(
         "\nEMULATED: one device played all ranks in turn; transfers are {}'s, not measured here\n",
         records[0].versions.at("emulation").at("collectives").get<std::string>());
   }
-  fmt::print("\nwrote{}\nnext: stepsim validate SCENARIO.toml --profile PROFILE.json --live{}\n",
-             files,
-             files);
+  text += fmt::format("\nwrote{}\n", files);
+  text +=
+      fmt::format("next: stepsim validate SCENARIO.toml --profile PROFILE.json --live{}\n", files);
+  print_report(text);
 }
 
 std::size_t write_records(const std::vector<RunRecord>& records,
@@ -190,35 +186,32 @@ LiveOptions live_options(const OptionParser& parser) {
   return options;
 }
 
-void print_progress(const LiveProgress& now) {
-  fmt::print(stderr, "\r\033[K{} of {} steps", now.steps_done, now.steps_total);
-}
-
 }  // namespace
 
 int live_command(const std::vector<std::string>& arguments) {
   OptionParser parser("live", kUsage);
-  parser.add()("plan", po::value<std::vector<std::string>>(), "FILE…: plans (also without --plan)")(
+  parser.add()("plan", po::value<std::vector<std::string>>(), "PLAN…: what to train")(
       "out-dir", po::value<std::string>(), "FOLDER: a record for each plan, named like the plan")(
       "out", po::value<std::vector<std::string>>()->multitoken(), "FILE…: one for each plan")(
-      "device", po::value<std::string>()->default_value("cpu"), "cpu, cuda or cuda:NUMBER")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu|cuda|cuda:NUMBER: where")(
       "emulate-ranks",
       po::value<int>(),
-      "N: one CUDA device plays all N ranks of the plans in turn, with a stand-in kernel in the "
+      "NUMBER: one CUDA device plays all N ranks of the plans in turn, with a stand-in kernel in "
+      "the "
       "place of each collective")(
       "collectives",
       po::value<std::string>(),
-      "with --emulate-ranks: profile with the all-reduce times to stand in for")(
+      "PROFILE: with --emulate-ranks, has the all-reduce times to stand in for")(
       "channels",
       po::value<int>()->default_value(16),
-      "with --emulate-ranks: multiprocessors that a stand-in holds")(
+      "NUMBER: with --emulate-ranks, multiprocessors that a stand-in holds")(
       "traffic",
       po::value<double>()->default_value(2.5),
-      "with --emulate-ranks: bytes a stand-in moves through memory for each byte of its bucket")(
-      "block",
-      po::value<int>()->default_value(4),
-      "steps of a plan before the next takes its turn")(
-      "repeat", po::value<int>()->default_value(1), "passes over all plans");
+      "NUMBER: with --emulate-ranks, bytes a stand-in moves through memory for each byte of its "
+      "bucket")("block",
+                po::value<int>()->default_value(4),
+                "NUMBER: steps of a plan before the next takes its turn")(
+      "repeat", po::value<int>()->default_value(1), "NUMBER: passes over all plans");
   parser.positional("plan", -1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -247,32 +240,29 @@ int live_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   options.outputs = choose_outputs(parser, options.plans);
-  const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  const auto end_line = [terminal] { std::fputs(terminal ? "\r\033[K" : "", stderr); };
+  Progress progress("training");
   std::vector<RunRecord> records;
   try {
     run_live(
         plans,
         factory,
         options,
-        [terminal](const LiveProgress& now) {
-          if (terminal) {
-            print_progress(now);
-          }
+        [&progress](const LiveProgress& now) {
+          progress.at(static_cast<double>(now.steps_done) / std::max(now.steps_total, 1));
         },
         records);
   } catch (const Interrupted&) {
-    end_line();
+    progress.done();
     fmt::print(stderr,
                "interrupted; {} records of steps are kept\n",
                write_records(records, options.outputs));
     return kInterrupted;
   } catch (const EnvironmentFault&) {
-    end_line();
+    progress.done();
     write_records(records, options.outputs);
     throw;
   }
-  end_line();
+  progress.done();
   write_records(records, options.outputs);
   print_summary(records, options.outputs);
   return kDone;

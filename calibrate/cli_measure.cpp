@@ -8,7 +8,6 @@
 
 #include <fmt/core.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "calibrate/cli.h"
 #include "calibrate/cli_backend.h"
@@ -24,6 +23,7 @@
 #include "costmodel/model_presets.h"
 #include "costmodel/parse_units.h"
 #include "costmodel/shell_word.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 namespace {
@@ -66,22 +66,24 @@ void add_measure_options(OptionParser* parser) {
   parser->add()("plan",
                 po::value<std::vector<std::string>>()->multitoken()->composing(),
                 "FILE…: plans whose batches are to be priced (same model and ranks)")(
-      "model", po::value<std::string>(), "model preset, in place of plans")(
-      "max-length", po::value<std::int64_t>(), "with --model: longest padded length")(
-      "max-tokens", po::value<std::int64_t>(), "with --model: most padded tokens of a batch")(
-      "dtype", po::value<std::string>(), "with --model: f32, tf32, bf16, f16 of the computation")(
-      "attention", po::value<std::string>(), "with --model: dense, flash, varlen")(
+      "model", po::value<std::string>(), "MODEL: model preset, in place of plans")(
+      "max-length", po::value<std::int64_t>(), "NUMBER: with --model, longest padded length")(
+      "max-tokens",
+      po::value<std::int64_t>(),
+      "NUMBER: with --model, most padded tokens of a batch")(
+      "dtype", po::value<std::string>(), "f32|tf32|bf16|f16: with --model, of the computation")(
+      "attention", po::value<std::string>(), "dense|flash|varlen: with --model")(
       "ranks",
       po::value<int>(),
-      "processes that train together (default: the plans', with --model 2 on cpu and 1 on cuda)")(
-      "bucket-cap",
-      po::value<std::string>()->default_value("25 MiB"),
-      "with --model: gradient buckets to all-reduce")(
-      "device", po::value<std::string>()->default_value("cpu"), "cpu, cuda or cuda:NUMBER")(
+      "NUMBER: processes that train together (default: the plans', with --model 2 on cpu and 1 on "
+      "cuda)")("bucket-cap",
+               po::value<std::string>()->default_value("25 MiB"),
+               "SIZE: with --model, gradient buckets to all-reduce")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu|cuda|cuda:NUMBER: where")(
       "budget",
       po::value<std::string>()->default_value("60 s"),
-      "time to spend on measuring: seconds, \"90 s\", \"5 min\"")(
-      "seed", po::value<std::uint64_t>()->default_value(0), "of the order of measurements");
+      "TIME: to spend on measuring, in seconds or as \"90 s\", \"5 min\"")(
+      "seed", po::value<std::uint64_t>()->default_value(0), "NUMBER: of the order of measurements");
 }
 
 void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
@@ -159,11 +161,6 @@ MeasureRequest make_request(const OptionParser& parser,
   return request;
 }
 
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
-  return fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
 void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
   fmt::print(
       "{}{} on {} rank{} ({}): {} batch shapes (length {}..{}, {}..{} samples, up to {} tokens), "
@@ -194,18 +191,6 @@ void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
   std::fflush(stdout);
 }
 
-void print_progress(const MeasureProgress& now) {
-  fmt::print(stderr,
-             "\r\033[Kpass {}/{}  {}/{}  {} measurements  {} elapsed, about {} left",
-             now.pass + 1,
-             now.passes,
-             now.done,
-             now.total,
-             now.measurements,
-             clock_text(now.elapsed_seconds),
-             clock_text(now.remaining_seconds));
-}
-
 int kept_measurements(const std::string& path) {
   try {
     return read_sample_file(path, nullptr).log.measurements();
@@ -220,37 +205,34 @@ void warn_when_busy() {
   constexpr double kTooBusy = 0.2;
   const std::optional<double> busy = busy_share(kSeconds);
   if (busy && *busy > kTooBusy) {
-    fmt::print(stderr,
-               "stepcal: warning: other programs keep this machine {:.0f} % busy; times will be "
-               "longer and noisier than on a quiet one\n",
-               *busy * 100);
+    print_message(
+        fmt::format("stepcal: warning: other programs keep this machine {:.0f} % busy; times will "
+                    "be longer and noisier than on a quiet one",
+                    *busy * 100));
   }
 }
 
 /// False when interrupted, which is said.
 bool run_measure(const MeasureRequest& request, const std::string& device) {
   warn_when_busy();
-  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  Progress progress("measuring");
   MeasureHooks hooks;
   hooks.on_plan = print_plan;
-  hooks.on_warning = [](const std::string& warning) {
-    fmt::print(stderr, "stepcal: warning: {}\n", warning);
+  hooks.on_warning = [&progress](const std::string& warning) {
+    progress.done();
+    print_message(fmt::format("stepcal: warning: {}", warning));
   };
-  if (terminal) {
-    hooks.on_progress = print_progress;
-  }
-  const auto end_line = [terminal] {
-    if (terminal) {
-      std::fputs("\r\033[K", stderr);
-    }
+  hooks.on_progress = [&progress](const MeasureProgress& now) {
+    const double all = now.elapsed_seconds + now.remaining_seconds;
+    progress.at(all > 0 ? now.elapsed_seconds / all : 0, now.remaining_seconds);
   };
   try {
     const int measurements = measure(request, backend_factory(device), hooks);
-    end_line();
+    progress.done();
     fmt::print("{} measurements in {}\n", measurements, request.out);
     return true;
   } catch (const Interrupted&) {
-    end_line();
+    progress.done();
     std::fflush(stdout);
     fmt::print(stderr,
                "interrupted; {} measurements are kept in {}; run the same command to go on\n",
@@ -264,10 +246,10 @@ bool run_measure(const MeasureRequest& request, const std::string& device) {
 void print_fit_warnings(const std::vector<std::string>& warnings) {
   constexpr std::size_t kMost = 10;
   for (std::size_t i = 0; i < std::min(warnings.size(), kMost); ++i) {
-    fmt::print(stderr, "stepcal: warning: {}\n", warnings[i]);
+    print_message(fmt::format("stepcal: warning: {}", warnings[i]));
   }
   if (warnings.size() > kMost) {
-    fmt::print(stderr, "stepcal: warning: and {} more like these\n", warnings.size() - kMost);
+    print_message(fmt::format("stepcal: warning: and {} more like these", warnings.size() - kMost));
   }
 }
 
@@ -280,7 +262,7 @@ void run_fit(const std::string& samples_path,
   std::vector<std::string> warnings;
   const SampleSet samples = read_samples(samples_path, &warnings);
   for (const std::string& warning : warnings) {
-    fmt::print(stderr, "stepcal: warning: {}\n", warning);
+    print_message(fmt::format("stepcal: warning: {}", warning));
   }
   FitOptions options;
   options.name = std::filesystem::path(out).stem().string();
@@ -289,17 +271,20 @@ void run_fit(const std::string& samples_path,
   options.date = date_now();
   options.monotone = monotone;
   options.base = std::move(base);
+  Progress progress("fitting");
+  options.on_share = progress.callback();
   const FitResult result = fit_profile(samples, options);
+  progress.done();
   print_fit_warnings(result.warnings);
   if (!plot.empty()) {
     write_text_atomically(plot, residual_plot(options.name, result.residuals));
   }
   write_profile(out, result.profile);
   if (out != "-") {
-    fmt::print("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
-               fit_report(result),
-               out,
-               shell_word(out));
+    print_report(fmt::format("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+                             fit_report(result, output_screen()),
+                             out,
+                             shell_word(out)));
   }
 }
 
@@ -308,7 +293,8 @@ void run_fit(const std::string& samples_path,
 int measure_command(const std::vector<std::string>& arguments) {
   OptionParser parser("measure", kMeasureUsage);
   add_measure_options(&parser);
-  parser.add()("out", po::value<std::string>(), "samples file (JSONL), continued when it exists");
+  parser.add()(
+      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists");
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -322,17 +308,17 @@ int measure_command(const std::vector<std::string>& arguments) {
   if (!run_measure(request, device)) {
     return kInterrupted;
   }
-  fmt::print("next: stepcal fit {} --out PROFILE.json\n", shell_word(out));
+  print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
   return kDone;
 }
 
 int fit_command(const std::vector<std::string>& arguments) {
   OptionParser parser("fit", kFitUsage);
-  parser.add()("samples", po::value<std::string>(), "samples file of stepcal measure")(
-      "out", po::value<std::string>(), "profile to write, or -")(
+  parser.add()("samples", po::value<std::string>(), "SAMPLES: samples file of stepcal measure")(
+      "out", po::value<std::string>(), "PROFILE or -: profile to write")(
       "monotone", po::bool_switch(), "costs never fall when a batch grows")(
-      "report", po::value<std::string>(), "also draw the errors at all points (SVG file)")(
-      "base", po::value<std::string>(), "profile to put imported collectives into");
+      "report", po::value<std::string>(), "FILE: also draw the errors at all points (SVG)")(
+      "base", po::value<std::string>(), "PROFILE: to put imported collectives into");
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -352,10 +338,10 @@ int fit_command(const std::vector<std::string>& arguments) {
 int calibrate_command(const std::vector<std::string>& arguments) {
   OptionParser parser("calibrate", kCalibrateUsage);
   add_measure_options(&parser);
-  parser.add()("out", po::value<std::string>(), "profile to write")(
+  parser.add()("out", po::value<std::string>(), "PROFILE: profile to write")(
       "samples",
       po::value<std::string>(),
-      "samples file, continued when it exists (default: PROFILE.samples.jsonl)");
+      "SAMPLES: samples file, continued when it exists (default: PROFILE.samples.jsonl)");
   if (!parser.parse(arguments)) {
     return kDone;
   }

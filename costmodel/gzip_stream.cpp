@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,6 +20,14 @@ GzipStream::GzipStream(const std::string& path) : path_(path) {
   if (file_ == nullptr) {
     throw InputError(SourcePlace{path, 0, 0, ""}, std::string("cannot read: ") + strerror(errno));
   }
+  std::error_code no_file;
+  const std::uintmax_t size = std::filesystem::file_size(path, no_file);
+  size_ = no_file ? 0 : static_cast<double>(size);
+}
+
+double GzipStream::share() const {
+  const auto read = static_cast<double>(gzoffset(static_cast<gzFile>(file_)));
+  return size_ > 0 ? std::clamp(read / size_, 0.0, 1.0) : 0;
 }
 
 GzipStream::~GzipStream() {

@@ -1,6 +1,7 @@
 #include "sim/blame.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 
@@ -154,7 +155,8 @@ std::string name_of(Change change) {
 Blame blame(const Scenario& scenario,
             const PolicySpec& policy,
             const Profile& profile,
-            int most_ranks) {
+            int most_ranks,
+            const OnShare& on_share) {
   PredictOptions options;
   options.noise_runs = 0;
   options.event_simulation = false;
@@ -178,6 +180,13 @@ Blame blame(const Scenario& scenario,
   result.buckets = mean_of(buckets);
   result.ops = mean_ops(run);
 
+  constexpr std::array kChanges = {Change::FreeCommunication,
+                                   Change::Balanced,
+                                   Change::EqualRanks,
+                                   Change::NoInterference,
+                                   Change::OneBucket,
+                                   Change::NoData};
+  const std::vector<int> ranks = suspects(result.last, most_ranks);
   const auto add_saving = [&](Change change, int rank) {
     Saving saving{change, rank, result.step_ms, 0, ""};
     options.counterfactual = counterfactual_of(change, rank);
@@ -189,16 +198,15 @@ Blame blame(const Scenario& scenario,
       saving.not_priced = error.what();
     }
     result.savings.push_back(saving);
+    if (on_share) {
+      on_share(static_cast<double>(result.savings.size()) /
+               static_cast<double>(kChanges.size() + ranks.size()));
+    }
   };
-  for (const Change change : {Change::FreeCommunication,
-                              Change::Balanced,
-                              Change::EqualRanks,
-                              Change::NoInterference,
-                              Change::OneBucket,
-                              Change::NoData}) {
+  for (const Change change : kChanges) {
     add_saving(change, -1);
   }
-  for (const int rank : suspects(result.last, most_ranks)) {
+  for (const int rank : ranks) {
     add_saving(Change::MedianRank, rank);
   }
   std::stable_sort(result.savings.begin(),

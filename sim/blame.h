@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/on_share.h"
 #include "costmodel/profile.h"
 #include "sim/scenario.h"
 
@@ -67,7 +68,8 @@ inline constexpr int kMostBlamedRanks = 64;
 [[nodiscard]] Blame blame(const Scenario& scenario,
                           const PolicySpec& policy,
                           const Profile& profile,
-                          int most_ranks = kMostBlamedRanks);
+                          int most_ranks = kMostBlamedRanks,
+                          const OnShare& on_share = {});
 
 /// The steps' largest exposed collective; nothing when all is hidden.
 [[nodiscard]] std::optional<std::size_t> most_exposed(const Blame& blame);

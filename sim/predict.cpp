@@ -1,9 +1,11 @@
 #include "sim/predict.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/memory.h"
 #include "sim/metrics.h"
@@ -120,6 +122,9 @@ void run_without_noise(const Run& run, const PredictOptions& options, Prediction
     if (options.keep_timelines || options.timeline_of_step == step) {
       prediction.timelines.push_back(std::move(timeline));
     }
+    if (options.on_share && options.noise_runs == 0) {
+      options.on_share((step + 1.0) / run.plan().steps);
+    }
   }
   if (options.keep_timelines) {
     prediction.op_labels = run.model().ddp_model().labels;
@@ -224,7 +229,7 @@ std::vector<double> drawn_groups(const Run& run, const PassDraws& draws, NoiseDr
 }
 
 /// Step statistics under jitter, and the 90 % interval of the mean under jitter, fit errors, drift.
-void add_noise(const Run& run, int runs, StepTimeSummary& times) {
+void add_noise(const Run& run, int runs, const OnShare& on_share, Prediction& prediction) {
   NoiseDraws noise(run.scenario().seed);
   const PassDraws draws = pass_draws(run);
   std::vector<double> all;
@@ -243,14 +248,18 @@ void add_noise(const Run& run, int runs, StepTimeSummary& times) {
     }
     const double drift = noise.factor(run.profile().noise.drift);
     means.push_back(mean(steady_step_times(run, factors, drift, noise)));
+    prediction.draws.push_back({means.back(), drift});
+    if (on_share) {
+      on_share(static_cast<double>(i + 1) / runs);
+    }
   }
-  times = {mean(all),
-           quantile(all, 0.5),
-           quantile(all, 0.95),
-           quantile(all, 0.99),
-           largest,
-           quantile(means, 0.05),
-           quantile(means, 0.95)};
+  prediction.summary.step_time_ms = {mean(all),
+                                     quantile(all, 0.5),
+                                     quantile(all, 0.95),
+                                     quantile(all, 0.99),
+                                     largest,
+                                     quantile(means, 0.05),
+                                     quantile(means, 0.95)};
 }
 
 void add_varlen_warning(const Run& run, Prediction& prediction) {
@@ -292,21 +301,38 @@ void add_interference_note(const Run& run, Prediction& prediction) {
   prediction.warnings.push_back(text + "; [interference] in the scenario takes its place");
 }
 
+/// What would fit; empty where that is not known.
+std::string budget_text(const std::optional<TokenBudget>& budget) {
+  if (!budget) {
+    return "";
+  }
+  return budget->tokens > 0
+             ? fmt::format("; at length {} a micro-batch of up to {} padded tokens fits",
+                           budget->length,
+                           budget->tokens)
+             : fmt::format("; not even one sample of length {} fits", budget->length);
+}
+
 void add_warnings(const Run& run, Prediction& prediction) {
-  std::string unseen;
+  std::vector<std::string> unseen;  // Classes: "gemm" of "gemm forward".
   for (const ExtrapolationNote& note : run.model().notes()) {
     if (note.factor > 1) {
       prediction.warnings.push_back(fmt::format(
-          "{}: {:.2g} times beyond the sizes that the profile measured", note.op, note.factor));
+          "{}: {:.2g} times beyond the sizes that the profile measured; stepcal calibrate --plan "
+          "PLANS measures them",
+          note.op,
+          note.factor));
     }
-    if (note.unseen_shape) {
-      unseen += (unseen.empty() ? "" : ", ") + note.op;
+    const std::string op_class = note.op.substr(0, note.op.rfind(' '));
+    if (note.unseen_shape && (unseen.empty() || unseen.back() != op_class)) {
+      unseen.push_back(op_class);
     }
   }
   if (!unseen.empty()) {
-    prediction.warnings.push_back(
-        "priced by the general form of the class, since the profile never measured these sizes: " +
-        unseen);
+    prediction.warnings.push_back(fmt::format(
+        "priced by the general form of their class, since the profile never measured these sizes: "
+        "{}; stepcal calibrate --plan PLANS measures them",
+        fmt::join(unseen, ", ")));
   }
   if (is_varlen(run.scenario())) {
     add_varlen_warning(run, prediction);
@@ -318,7 +344,8 @@ void add_warnings(const Run& run, Prediction& prediction) {
         "and networks make no difference here");
   }
   if (!prediction.out_of_memory.empty()) {
-    prediction.warnings.push_back("out of memory: " + prediction.out_of_memory);
+    prediction.warnings.push_back("out of memory: " + prediction.out_of_memory +
+                                  budget_text(prediction.token_budget));
   }
   if (run.scenario().times && run.scenario().jitter == 0) {
     prediction.warnings.push_back(
@@ -328,7 +355,10 @@ void add_warnings(const Run& run, Prediction& prediction) {
   prediction.collective_sources.assign(sources.begin(), sources.end());
   for (const std::string& source : sources) {
     if (source.find("measured table") == std::string::npos) {
-      prediction.warnings.push_back("not measured: " + source);
+      const bool alone = source.find("one rank") != std::string::npos;
+      prediction.warnings.push_back(
+          "not measured: " + source +
+          (alone ? "" : "; stepcal calibrate or stepcal import nccl-tests measures it"));
     }
   }
 }
@@ -369,7 +399,7 @@ Prediction predict(const Scenario& scenario,
   summarise(prediction.steps, scenario.ranks, scenario.warmup_steps, prediction.summary);
   prediction.summary.step_time_ms = step_times_without_noise(prediction, scenario.warmup_steps);
   if (options.noise_runs > 0) {
-    add_noise(run, affordable_runs(run, options.noise_runs), prediction.summary.step_time_ms);
+    add_noise(run, affordable_runs(run, options.noise_runs), options.on_share, prediction);
   }
   add_token_budget(run, prediction);
   add_warnings(run, prediction);

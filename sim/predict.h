@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "costmodel/memory.h"
+#include "costmodel/on_share.h"
 #include "costmodel/profile.h"
 #include "sim/prediction.h"
 #include "sim/run.h"
@@ -16,6 +17,7 @@ struct PredictOptions {
   std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
   bool event_simulation = true;  ///< Noise-free run by events; else by the closed form if it can.
   Counterfactual counterfactual;
+  OnShare on_share = {};
 };
 
 /// The step times of one policy of a scenario, before running it.

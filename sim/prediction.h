@@ -72,12 +72,19 @@ struct TokenBudget {
   std::int64_t length = 0;  ///< Of the samples: the longest batch of the plan.
 };
 
+/// One run under the profile's errors and noise; the 90 % interval of the mean is of such runs.
+struct MeanDraw {
+  double step_ms = 0;  ///< Mean step, see StepTimeSummary.
+  double drift = 1;    ///< The drawn factor on all costs that is in it: the machine's own speed.
+};
+
 struct Prediction {
   std::string scenario;
   std::string policy;
   std::string profile;
   PredictionSummary summary;
   std::vector<RankStepResult> steps;            ///< Without noise, by step then rank.
+  std::vector<MeanDraw> draws;                  ///< None without noise runs.
   std::vector<StepTimeline> timelines;          ///< [step] or of one step, when asked for.
   std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.

@@ -84,7 +84,12 @@ Solution solve(const std::string& scenario_path,
                Duration step_time,
                const SolveOptions& options) {
   const double wanted = to_ms(step_time);
+  const double predictions = 3 + std::ceil(std::log2(1 / kTolerance));
+  double done = 0;
   const auto step_ms = [&](double value) {
+    if (options.on_share) {
+      options.on_share(done++ / predictions);
+    }
     std::vector<std::string> overrides = options.overrides;
     overrides.push_back(range.key + "=" + value_text(range, value));
     const Scenario scenario = read_scenario(scenario_path, overrides);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/on_share.h"
 #include "costmodel/units.h"
 
 namespace stepsim {
@@ -28,6 +29,7 @@ struct SolveRange {
 struct SolveOptions {
   std::string policy;  ///< Empty: the first of the scenario.
   std::vector<std::string> overrides;
+  OnShare on_share = {};
 };
 
 /// The value at which a scenario predicts a measured step time.

@@ -209,8 +209,12 @@ std::vector<SweepPoint> sweep(const Scenario& scenario,
   // The failure of the first point, so that the message does not depend on the threads.
   std::size_t failed_point = count;
   std::exception_ptr failure;
+  const std::thread::id caller = std::this_thread::get_id();
   const auto work = [&]() {
     for (std::size_t i = next++; i < count; i = next++) {
+      if (options.on_share && std::this_thread::get_id() == caller) {
+        options.on_share(static_cast<double>(i) / static_cast<double>(count));
+      }
       try {
         points[i] = point_or_reason(scenario, axes, options, i);
       } catch (...) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/on_share.h"
 #include "sim/prediction.h"
 #include "sim/scenario.h"
 #include "sim/step_picture.h"
@@ -39,6 +40,7 @@ struct SweepOptions {
   int threads = 0;                     ///< 0: one a core.
   std::optional<int> picture_of_step;  ///< Of each point; the last step where there are fewer.
   bool skips_unpriced = false;  ///< Else a point that cannot be priced is the sweep's InputError.
+  OnShare on_share = {};        ///< Called from the caller's thread only.
 };
 
 /// Predicts every combination of the axes' values (the last axis runs fastest), by the closed form.

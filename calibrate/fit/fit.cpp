@@ -172,17 +172,21 @@ void set_machine(const SampleSet& samples, Profile& profile) {
   profile.noise = fit_noise(samples);
 }
 
-void fit_ops(const SampleSet& samples, bool monotone, FitResult& result) {
+void fit_ops(const SampleSet& samples, const FitOptions& options, FitResult& result) {
   Profile& profile = result.profile;
   const std::vector<Series> all = make_series(samples.ops);
   const std::int64_t processors = processors_of(samples, all);
   for (const Series& series : all) {
-    profile.ops.push_back(fit_best(series, processors, monotone));
+    profile.ops.push_back(fit_best(series, processors, options.monotone));
     for (Residual& residual : residuals_of(series, profile.ops.back())) {
       result.residuals.push_back(std::move(residual));
     }
     for (std::string& warning : fit_warnings(series, profile.ops.back())) {
       result.warnings.push_back(std::move(warning));
+    }
+    if (options.on_share) {
+      options.on_share(static_cast<double>(profile.ops.size()) /
+                       static_cast<double>(all.size() + 1));
     }
   }
   const std::size_t exact = profile.ops.size();
@@ -235,7 +239,7 @@ FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
     profile = *options.base;
   } else {
     set_machine(samples, profile);
-    fit_ops(samples, options.monotone, result);
+    fit_ops(samples, options, result);
   }
   result.collectives = fit_collectives(samples.collectives);
   for (const CollectiveFit& fit : result.collectives) {

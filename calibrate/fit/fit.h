@@ -7,7 +7,9 @@
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/residual_plot.h"
 #include "calibrate/samples.h"
+#include "costmodel/on_share.h"
 #include "costmodel/profile.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
@@ -22,6 +24,7 @@ struct FitOptions {
   /// What the profile starts from, when the samples are imports: its tables of the same collective,
   /// ranks and nodes are replaced, all else is kept.
   std::optional<Profile> base = std::nullopt;
+  OnShare on_share = {};
 };
 
 /// All entries of one class and pass, for the report. Errors are means over the entries.
@@ -57,6 +60,6 @@ struct FitResult {
 [[nodiscard]] NoiseProfile fit_noise(const SampleSet& samples);
 
 /// The result as aligned tables for a terminal: entries by class and pass, collectives, noise.
-[[nodiscard]] std::string fit_report(const FitResult& result);
+[[nodiscard]] std::string fit_report(const FitResult& result, const Screen& screen = {});
 
 }  // namespace stepsim

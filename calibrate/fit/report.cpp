@@ -5,6 +5,7 @@
 
 #include "calibrate/fit/fit.h"
 #include "costmodel/parse_units.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 namespace {
@@ -19,41 +20,33 @@ std::string percent(const std::optional<double>& fraction, bool with_sign = fals
                    : fmt::format("{:.1f}", *fraction * 100);
 }
 
-void append_rows(const std::vector<FitRow>& rows, bool general, std::string* text) {
+/// Rows of the measured sizes, or of the general form for sizes never measured.
+Table rows_table(const std::vector<FitRow>& rows, bool general) {
+  Table table({"op",
+               "pass",
+               "form",
+               "fits",
+               "points",
+               "measured time",
+               "random",
+               "block",
+               "beyond",
+               "bias"});
   for (const FitRow& row : rows) {
-    if (row.general != general) {
-      continue;
+    if (row.general == general) {
+      table.add({std::string(name_of(row.op_class)),
+                 std::string(name_of(row.pass)),
+                 row.forms,
+                 std::to_string(row.entries),
+                 std::to_string(row.points),
+                 format_duration(row.seconds_lo) + " .. " + format_duration(row.seconds_hi),
+                 percent(row.errors.random),
+                 percent(row.errors.block),
+                 percent(row.errors.beyond),
+                 percent(row.errors.bias, true)});
     }
-    fmt::format_to(std::back_inserter(*text),
-                   "{:<18} {:<9} {:<26} {:>4} {:>6}  {:>10} .. {:<10} {:>7} {:>6} {:>7} {:>6}\n",
-                   name_of(row.op_class),
-                   name_of(row.pass),
-                   row.forms,
-                   row.entries,
-                   row.points,
-                   format_duration(row.seconds_lo),
-                   format_duration(row.seconds_hi),
-                   percent(row.errors.random),
-                   percent(row.errors.block),
-                   percent(row.errors.beyond),
-                   percent(row.errors.bias, true));
   }
-}
-
-void append_head(const char* title, std::string* text) {
-  fmt::format_to(std::back_inserter(*text),
-                 "{}\n{:<18} {:<9} {:<26} {:>4} {:>6}  {:<24} {:>7} {:>6} {:>7} {:>6}\n",
-                 title,
-                 "op",
-                 "pass",
-                 "form",
-                 "fits",
-                 "points",
-                 "     measured time",
-                 "random",
-                 "block",
-                 "beyond",
-                 "bias");
+  return table;
 }
 
 void append_interference(const InterferenceProfile& interference, std::string* text) {
@@ -115,17 +108,15 @@ void append_collective(const CollectiveFit& fit, std::string* text) {
 
 }  // namespace
 
-std::string fit_report(const FitResult& result) {
+std::string fit_report(const FitResult& result, const Screen& screen) {
   const Profile& profile = result.profile;
   std::string text = fmt::format(
       "profile {}: {}, {} measurements\n", profile.name, profile.device, result.measurements);
   if (!result.rows.empty()) {
-    text += "\n";
-    append_head("measured sizes (errors held out, in %)", &text);
-    append_rows(result.rows, false, &text);
-    text += "\n";
-    append_head("sizes never measured (block = one size left out)", &text);
-    append_rows(result.rows, true, &text);
+    text += "\nmeasured sizes (errors held out, in %)\n" +
+            rows_table(result.rows, false).text(screen) +
+            "\nsizes never measured (block = one size left out)\n" +
+            rows_table(result.rows, true).text(screen);
   }
   for (const CollectiveFit& fit : result.collectives) {
     append_collective(fit, &text);

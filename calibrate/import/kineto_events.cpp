@@ -251,8 +251,9 @@ std::optional<std::int64_t> KinetoEvent::integer(KinetoArg which) const {
 }
 
 KinetoHeader read_kineto_events(const std::string& path,
-                                const std::function<void(const KinetoEvent&)>& use) {
-  KinetoSource source(path);
+                                const std::function<void(const KinetoEvent&)>& use,
+                                const OnShare& on_share) {
+  KinetoSource source(path, on_share);
   Handler handler(source, use);
   Json::sax_parse(
       KinetoIterator{&source}, KinetoIterator{}, static_cast<nlohmann::json_sax<Json>*>(&handler));

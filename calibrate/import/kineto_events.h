@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "costmodel/on_share.h"
+
 namespace stepsim {
 
 /// What is kept of an event's arguments.
@@ -67,6 +69,7 @@ struct KinetoHeader {
 /// Raises InputError with the byte offset in the unpacked text: no JSON, cut short, nested deeper
 /// than 100 levels; without it: no list of events.
 KinetoHeader read_kineto_events(const std::string& path,
-                                const std::function<void(const KinetoEvent&)>& use);
+                                const std::function<void(const KinetoEvent&)>& use,
+                                const OnShare& on_share = {});
 
 }  // namespace stepsim

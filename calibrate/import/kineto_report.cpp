@@ -13,6 +13,7 @@
 
 #include "calibrate/import/kineto_parts.h"
 #include "costmodel/parse_units.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 namespace {
@@ -47,24 +48,19 @@ std::string step_time_text(const KinetoTrace& trace) {
   return lengths.empty() ? "-" : fmt::format("{:.3f}", median(lengths) * kMillisecond);
 }
 
-void append_ranks(std::span<const KinetoTrace> traces,
-                  const KinetoMatches& matches,
-                  std::string* text) {
-  const auto line = [text](auto&&... values) {
-    fmt::format_to(
-        std::back_inserter(*text), "{:>5} {:>10} {:>10} {:>12} {:>8} {:>9}  {}\n", values...);
-  };
-  line("rank", "steps", "step ms", "collectives", "GPU ops", "left out", "trace");
+Table ranks_table(std::span<const KinetoTrace> traces, const KinetoMatches& matches) {
+  Table table({"rank", "steps", "step ms", "collectives", "GPU ops", "left out", "trace"});
   for (std::size_t t = 0; t < traces.size(); ++t) {
     const KinetoTrace& trace = traces[t];
-    line(matches.ranks[t],
-         steps_text(trace),
-         step_time_text(trace),
-         trace.collectives.size(),
-         trace.ops.size(),
-         trace.without_launch,
-         printable(trace.file));
+    table.add({std::to_string(matches.ranks[t]),
+               steps_text(trace),
+               step_time_text(trace),
+               std::to_string(trace.collectives.size()),
+               std::to_string(trace.ops.size()),
+               std::to_string(trace.without_launch),
+               printable(trace.file)});
   }
+  return table;
 }
 
 /// One line for all collectives of a kind, size and element type.
@@ -75,7 +71,7 @@ struct Kin {
   bool complete = true;
 };
 
-void append_collectives(const KinetoMatches& matches, std::string* text) {
+void append_collectives(const KinetoMatches& matches, const Screen& screen, std::string* text) {
   using Key = std::tuple<std::string, std::optional<std::int64_t>, std::string, bool>;
   std::map<Key, Kin> lines;
   for (const KinetoMatch& match : matches.matches) {
@@ -85,27 +81,23 @@ void append_collectives(const KinetoMatches& matches, std::string* text) {
     kin.longest = std::max(kin.longest, match.longest_ns);
     kin.complete = kin.complete && match.complete;
   }
-  const auto line = [text](auto&&... values) {
-    fmt::format_to(
-        std::back_inserter(*text), "{:<15} {:>12} {:<9} {:<6} {:>6} {:>22} {:>13}\n", values...);
-  };
-  *text += '\n';
-  line("collective", "size", "type", "DDP", "count", "recorded us", "transfer us");
+  Table table({"collective", "size", "type", "DDP", "count", "recorded us", "transfer us"});
   for (const auto& [key, kin] : lines) {
     const auto& [kind, bytes, dtype, bucket] = key;
-    line(printable(kind),
+    table.add(
+        {printable(kind),
          size_text(bytes),
          dtype.empty() ? "?" : printable(dtype),
          bucket ? "bucket" : "",
-         kin.transfers.size(),
+         std::to_string(kin.transfers.size()),
          fmt::format("{:.1f} .. {:.1f}",
                      static_cast<double>(kin.shortest) * kMicrosecond,
                      static_cast<double>(kin.longest) * kMicrosecond),
-         fmt::format("{}{:.1f}", kin.complete ? "" : "<= ", median(kin.transfers) * kMicrosecond));
+         fmt::format("{}{:.1f}", kin.complete ? "" : "<= ", median(kin.transfers) * kMicrosecond)});
   }
-  *text +=
-      "recorded: kernel times of all ranks, waiting included; transfer: earliest end - latest "
-      "start over\nthe ranks, the median\n";
+  *text += "\n" + table.text(screen) +
+           "recorded: kernel times of all ranks, waiting included; transfer: earliest end - latest "
+           "start over the ranks, the median\n";
 }
 
 /// Bytes of the buckets of one step, in the order of launches; unknown ones are left out.
@@ -148,7 +140,7 @@ std::array<ClassTotal, kKinetoClasses> totals_of(const KinetoTrace& trace) {
   return totals;
 }
 
-void append_compute(std::span<const KinetoTrace> traces, std::string* text) {
+void append_compute(std::span<const KinetoTrace> traces, const Screen& screen, std::string* text) {
   std::array<ClassTotal, kKinetoClasses> sums{};
   double steps = 0;
   double all = 0;
@@ -164,24 +156,20 @@ void append_compute(std::span<const KinetoTrace> traces, std::string* text) {
   if (all <= 0) {
     return;
   }
-  fmt::format_to(std::back_inserter(*text),
-                 "\n{:<15} {:>13} {:>12} {:>7}\n",
-                 "compute",
-                 "ops per step",
-                 "ms per step",
-                 "share");
+  Table table({"compute", "ops per step", "ms per step", "share"});
+  std::vector<double> shares;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const auto total = static_cast<double>(sums[i].total_ns);
     if (sums[i].count > 0) {
-      fmt::format_to(std::back_inserter(*text),
-                     "{:<15} {:>13.1f} {:>12.3f} {:>6.1f}%\n",
-                     name_of(static_cast<KinetoClass>(i)),
-                     static_cast<double>(sums[i].count) / steps,
-                     total * kMillisecond / steps,
-                     100 * total / all);
+      table.add({std::string(name_of(static_cast<KinetoClass>(i))),
+                 fmt::format("{:.1f}", static_cast<double>(sums[i].count) / steps),
+                 fmt::format("{:.3f}", total * kMillisecond / steps),
+                 fmt::format("{:.1f} %", 100 * total / all)});
+      shares.push_back(total / all);
     }
   }
-  *text += "per step and rank; classes by the names of kernels\n";
+  table.add_bars("", std::move(shares), {});
+  *text += "\n" + table.text(screen) + "per step and rank; classes by the names of kernels\n";
 }
 
 /// A step that had work for the GPU.
@@ -204,38 +192,40 @@ std::vector<StepLine> gpu_steps(std::span<const KinetoTrace> traces, const Kinet
   return lines;
 }
 
-void append_parts(const std::vector<StepLine>& steps, std::string* text) {
+void append_parts(const std::vector<StepLine>& steps, const Screen& screen, std::string* text) {
   constexpr std::size_t kMostLines = 12;
-  const auto line = [text](auto&&... values) {
-    fmt::format_to(std::back_inserter(*text),
-                   "{:>5} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>7}\n",
-                   values...);
-  };
   const auto ms = [](std::int64_t ns) {
     return fmt::format("{:.3f}", static_cast<double>(ns) * kMillisecond);
   };
-  *text += "\nGPU busy, ms, with what each part of a step launched\n";
-  line(
-      "rank", "step", "forward", "backward", "optimizer", "rest", "collectives", "at once", "idle");
+  Table table({"rank",
+               "step",
+               "forward",
+               "backward",
+               "optimizer",
+               "rest",
+               "collectives",
+               "at once",
+               "idle"});
   for (std::size_t i = 0; i < std::min(steps.size(), kMostLines); ++i) {
     const KinetoStepTime& time = steps[i].time;
     const double idle = static_cast<double>(time.idle_ns()) / static_cast<double>(time.window_ns);
-    line(steps[i].rank,
-         steps[i].number,
-         ms(time.parts[0].busy_ns),
-         ms(time.parts[1].busy_ns),
-         ms(time.parts[2].busy_ns),
-         ms(time.parts[3].busy_ns),
-         ms(time.collective_ns),
-         ms(time.both_ns),
-         fmt::format("{:.1f}%", 100 * idle));
+    table.add({std::to_string(steps[i].rank),
+               std::to_string(steps[i].number),
+               ms(time.parts[0].busy_ns),
+               ms(time.parts[1].busy_ns),
+               ms(time.parts[2].busy_ns),
+               ms(time.parts[3].busy_ns),
+               ms(time.collective_ns),
+               ms(time.both_ns),
+               fmt::format("{:.1f} %", 100 * idle)});
   }
+  *text += "\nGPU busy, ms, with what each part of a step launched\n" + table.text(screen);
   if (steps.size() > kMostLines) {
     *text += fmt::format("{} more: --json\n", steps.size() - kMostLines);
   }
   *text +=
       "collectives with the wait; at once: compute and collectives; idle: neither, between the "
-      "step's first\nand last GPU work\n";
+      "step's first and last GPU work\n";
 }
 
 void append_times(const std::vector<StepLine>& steps, std::string* text) {
@@ -389,19 +379,20 @@ std::int64_t zero_of(std::span<const KinetoTrace> traces) {
 
 }  // namespace
 
-std::string kineto_report(std::span<const KinetoTrace> traces, const KinetoMatches& matches) {
-  std::string text;
-  append_ranks(traces, matches, &text);
+std::string kineto_report(std::span<const KinetoTrace> traces,
+                          const KinetoMatches& matches,
+                          const Screen& screen) {
+  std::string text = ranks_table(traces, matches).text(screen);
   if (!matches.matches.empty()) {
-    append_collectives(matches, &text);
+    append_collectives(matches, screen, &text);
     append_buckets(traces.front(), &text);
     append_ready_times(traces.front(), matches.ranks.front(), &text);
   }
   if (const auto steps = gpu_steps(traces, matches); !steps.empty()) {
-    append_parts(steps, &text);
+    append_parts(steps, screen, &text);
     append_times(steps, &text);
   }
-  append_compute(traces, &text);
+  append_compute(traces, screen, &text);
   text += '\n';
   const auto say = [&text](const std::string& what, const std::string& message) {
     text += what + ": " + message + "\n";

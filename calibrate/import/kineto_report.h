@@ -6,13 +6,15 @@
 #include "calibrate/import/kineto_match.h"
 #include "calibrate/import/kineto_trace.h"
 #include "costmodel/json_file.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
 /// Tables for a terminal: ranks and steps, collectives by kind and size, DDP's buckets, the parts
 /// of a step, compute by class, then warnings.
 [[nodiscard]] std::string kineto_report(std::span<const KinetoTrace> traces,
-                                        const KinetoMatches& matches);
+                                        const KinetoMatches& matches,
+                                        const Screen& screen = {});
 
 /// {"format", "ranks": [{"rank", "steps", "collectives", "compute", "warnings", …}], "matches",
 /// "unmatched", "warnings"}; times in microseconds, starts from the first step of all ranks.

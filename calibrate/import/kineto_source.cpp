@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,8 @@ bool is_hex(char c) {
 
 }  // namespace
 
-KinetoSource::KinetoSource(const std::string& path) : path_(path), file_(path) {}
+KinetoSource::KinetoSource(const std::string& path, OnShare on_share)
+    : path_(path), on_share_(std::move(on_share)), file_(path) {}
 
 void KinetoSource::fail(std::size_t offset, const std::string& message) const {
   throw InputError(SourcePlace{path_, 0, 0, ""}, fmt::format("byte {}: {}", offset, message));
@@ -36,6 +38,9 @@ bool KinetoSource::fill() {
   at_ = 0;
   ready_ = 0;
   read_more();
+  if (on_share_) {
+    on_share_(file_.share());
+  }
   repair(ended_ ? chunk_.size() : chunk_.size() - kAhead);
   return ready_ > 0;
 }

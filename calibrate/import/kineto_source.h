@@ -6,6 +6,7 @@
 #include <string>
 
 #include "costmodel/gzip_stream.h"
+#include "costmodel/on_share.h"
 
 namespace stepsim {
 
@@ -18,7 +19,7 @@ namespace stepsim {
 class KinetoSource {
  public:
   /// "-" reads standard input. Raises InputError: missing or unreadable.
-  explicit KinetoSource(const std::string& path);
+  explicit KinetoSource(const std::string& path, OnShare on_share = {});
 
   /// False at the end of the file. Raises InputError: damaged or cut gzip, a string of more than 16
   /// MiB.
@@ -43,6 +44,7 @@ class KinetoSource {
   void count_utf8(unsigned char byte);
 
   std::string path_;
+  OnShare on_share_;
   GzipStream file_;
   std::string chunk_;       ///< Repaired up to `ready_`, as read behind it.
   std::size_t at_ = 0;      ///< The next character.

@@ -100,11 +100,12 @@ int step_at(const std::vector<KinetoStep>& steps, std::int64_t time) {
   return static_cast<int>(after - steps.begin()) - 1;
 }
 
-KinetoTrace read_kineto(const std::string& path) {
+KinetoTrace read_kineto(const std::string& path, const OnShare& on_share) {
   KinetoTrace trace;
   trace.file = path;
   KinetoCollector collector(&trace);
-  trace.header = read_kineto_events(path, [&](const KinetoEvent& event) { collector.add(event); });
+  trace.header = read_kineto_events(
+      path, [&](const KinetoEvent& event) { collector.add(event); }, on_share);
   collector.finish();
   sort_host_rows(&trace);
   sort_by_launch(&trace.ops);

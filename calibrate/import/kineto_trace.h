@@ -8,6 +8,7 @@
 
 #include "calibrate/import/kineto_events.h"
 #include "calibrate/import/kineto_names.h"
+#include "costmodel/on_share.h"
 
 namespace stepsim {
 
@@ -129,6 +130,6 @@ struct KinetoTrace {
 /// grows with the GPU operations, the runtime's calls and the nodes of autograd only.
 ///
 /// Raises InputError: see read_kineto_events(); also an element type that is not known.
-[[nodiscard]] KinetoTrace read_kineto(const std::string& path);
+[[nodiscard]] KinetoTrace read_kineto(const std::string& path, const OnShare& on_share = {});
 
 }  // namespace stepsim

@@ -1,12 +1,12 @@
 #include "calibrate/import/nccl_report.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
 #include "costmodel/parse_units.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 namespace {
@@ -61,6 +61,12 @@ std::string sizes_text(const NcclSweep& sweep) {
   return fmt::format("{} .. {}", format_bytes(Bytes(lo->bytes)), format_bytes(Bytes(hi->bytes)));
 }
 
+Paint paint_of(NcclVerdict verdict) {
+  return verdict == NcclVerdict::Refuse ? Paint::Bad
+         : verdict == NcclVerdict::Warn ? Paint::Warning
+                                        : Paint::Plain;
+}
+
 }  // namespace
 
 std::vector<std::string> reasons_of(const NcclImport& import, NcclVerdict weight) {
@@ -78,38 +84,36 @@ std::vector<std::string> reasons_of(const NcclImport& import, NcclVerdict weight
   return texts;
 }
 
-std::string nccl_report(std::span<const NcclImport> imports) {
-  std::string text;
-  const auto line = [&text](auto&&... values) {
-    fmt::format_to(std::back_inserter(text),
-                   "{:<40} {:>5} {:>5}  {:<14} {:>4}  {:<22} {:>10}  {}\n",
-                   values...);
-  };
-  line("file", "ranks", "nodes", "collective", "rows", "sizes", "peak GB/s", "verdict");
+std::string nccl_report(std::span<const NcclImport> imports, const Screen& screen) {
+  Table table({"file", "ranks", "nodes", "collective", "rows", "sizes", "peak GB/s", "verdict"});
+  std::string reasons;
   for (const NcclImport& import : imports) {
     const std::string file = printable(import.log.file);
     for (const NcclSweep& sweep : import.sweeps) {
-      line(
-          file,
-          sweep.ranks ? std::to_string(*sweep.ranks) : "?",
-          nodes_text(sweep),
-          sweep.op.empty() ? "?" : printable(sweep.op),
-          sweep.table.rows.size(),
-          sizes_text(sweep),
-          fmt::format("{:.2f}", sweep.peak_busbw),
-          name_of(std::max(sweep.verdict(),
-                           import.has_several_runs() ? NcclVerdict::Refuse : NcclVerdict::Accept)));
+      const NcclVerdict verdict = std::max(
+          sweep.verdict(), import.has_several_runs() ? NcclVerdict::Refuse : NcclVerdict::Accept);
+      table.add({file,
+                 sweep.ranks ? std::to_string(*sweep.ranks) : "?",
+                 nodes_text(sweep),
+                 sweep.op.empty() ? "?" : printable(sweep.op),
+                 std::to_string(sweep.table.rows.size()),
+                 sizes_text(sweep),
+                 fmt::format("{:.2f}", sweep.peak_busbw),
+                 std::string(name_of(verdict))},
+                paint_of(verdict));
     }
     if (import.sweeps.empty()) {
-      line(file, "?", "?", "?", 0, "-", "-", name_of(import.verdict()));
+      table.add({file, "?", "?", "?", "0", "-", "-", std::string(name_of(import.verdict()))},
+                paint_of(import.verdict()));
     }
     for (const NcclVerdict weight : {NcclVerdict::Refuse, NcclVerdict::Warn}) {
       for (const std::string& reason : reasons_of(import, weight)) {
-        fmt::format_to(std::back_inserter(text), "  {}: {}\n", name_of(weight), reason);
+        reasons += imports.size() > 1 ? file + ": " : "";
+        reasons += fmt::format("{}: {}\n", name_of(weight), reason);
       }
     }
   }
-  return text + "peak: bus bandwidth of nccl-tests, the best block\n";
+  return table.text(screen) + reasons + "peak: bus bandwidth of nccl-tests, the best block\n";
 }
 
 Json nccl_json(const NcclImport& import) {

@@ -5,11 +5,13 @@
 
 #include "calibrate/import/nccl_tests.h"
 #include "costmodel/json_file.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
 /// One line a table, with warnings below, for a terminal.
-[[nodiscard]] std::string nccl_report(std::span<const NcclImport> imports);
+[[nodiscard]] std::string nccl_report(std::span<const NcclImport> imports,
+                                      const Screen& screen = {});
 
 /// {"format", "file", "verdict", "op", "ranks", "nodes", "rows": [{"bytes", "out_of_place_us",
 /// "in_place_us"}], "warnings", …}: the main table of one file. With several runs the rows of all,

@@ -4,6 +4,7 @@
 #include "sim/cli/options.h"
 #include "sim/report/blame_report.h"
 #include "sim/run.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 
@@ -24,15 +25,18 @@ constexpr const char* kUsage =
 int blame_command(const std::vector<std::string>& arguments) {
   OptionParser parser("blame", kUsage);
   parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario");
+  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
   const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
-  const Blame result = blame(scenario, policy, scenario_profile(scenario));
-  print_text(common, blame_text(scenario, result));
+  Progress progress("predicting the step with one thing changed");
+  const Blame result =
+      blame(scenario, policy, scenario_profile(scenario), kMostBlamedRanks, progress.callback());
+  progress.done();
+  print_text(common, blame_text(scenario, result, output_screen()));
   if (!common.json.empty()) {
     write_text_atomically(common.json, blame_json(result).dump(1) + "\n");
   }

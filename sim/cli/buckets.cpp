@@ -8,7 +8,7 @@
 #include "sim/cli/options.h"
 #include "sim/ddp/bucket_assignment.h"
 #include "sim/report/csv.h"
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -171,7 +171,7 @@ std::string table_text(const std::vector<Bucket>& buckets,
                tensors[static_cast<std::size_t>(list.front())].name,
                tensors[static_cast<std::size_t>(list.back())].name});
   }
-  return table.text();
+  return table.text(output_screen());
 }
 
 }  // namespace
@@ -185,7 +185,7 @@ int buckets_command(const std::vector<std::string>& arguments) {
   }
   if (parser.has("params")) {
     if (parser.has("scenario")) {
-      throw InputError("stepsim buckets: error: give a scenario or --params, not both");
+      parser.fail("give a scenario or --params, not both");
     }
     return buckets_of_file(parser);
   }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
 #include <fmt/core.h>
@@ -14,7 +13,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/shipped.h"
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -29,7 +28,7 @@ int print_catalog(const OptionParser& parser, const std::string& text, const Jso
     write_text_atomically(path, json.dump(1) + "\n");
   }
   if (path != "-") {
-    std::fputs(text.c_str(), stdout);
+    print_report(text);
   }
   return kDone;
 }
@@ -57,7 +56,14 @@ std::vector<std::string> profile_files(const std::string& folder) {
 }  // namespace
 
 int policies_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("policies", "usage: stepsim policies [--json FILE]\n");
+  OptionParser parser(
+      "policies",
+      "usage: stepsim policies [--json FILE]\n\n"
+      "The kinds of batching policies a scenario can name ([[policy]] kind = …), with\n"
+      "their parameters and where they come from.\n\n"
+      "examples:\n"
+      "  stepsim policies\n"
+      "  stepsim policies --json -\n");
   add_json_option(parser);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -84,7 +90,12 @@ int policies_command(const std::vector<std::string>& arguments) {
 }
 
 int models_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("models", "usage: stepsim models [--json FILE]\n");
+  OptionParser parser("models",
+                      "usage: stepsim models [--json FILE]\n\n"
+                      "The model presets a scenario can name ([model] preset = …).\n\n"
+                      "examples:\n"
+                      "  stepsim models\n"
+                      "  stepsim models --json -\n");
   add_json_option(parser);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -111,15 +122,20 @@ int models_command(const std::vector<std::string>& arguments) {
                     {"parameters", count},
                     {"source", preset.source}});
   }
-  return print_catalog(parser, table.text(), list);
+  return print_catalog(parser, table.text(output_screen()), list);
 }
 
 int profiles_command(const std::vector<std::string>& arguments) {
   OptionParser parser("profiles",
                       "usage: stepsim profiles [--dir FOLDER] [--json FILE]\n\n"
-                      "The calibrated machines in a folder (scenarios/profiles without --dir).\n");
+                      "The calibrated machines in a folder (scenarios/profiles without --dir).\n\n"
+                      "examples:\n"
+                      "  stepsim profiles\n"
+                      "  stepsim profiles --dir my_machines --json -\n");
   add_json_option(parser);
-  parser.add()("dir", po::value<std::string>()->default_value("scenarios/profiles"), "FOLDER");
+  parser.add()("dir",
+               po::value<std::string>()->default_value("scenarios/profiles"),
+               "FOLDER: where the profiles are");
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -144,7 +160,7 @@ int profiles_command(const std::vector<std::string>& arguments) {
                     {"all_reduce_ranks", ranks},
                     {"provenance", profile.provenance}});
   }
-  return print_catalog(parser, table.text(), list);
+  return print_catalog(parser, table.text(output_screen()), list);
 }
 
 }  // namespace stepsim

@@ -3,8 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
-
-#include <fmt/core.h>
+#include <string_view>
 
 #include "costmodel/input_error.h"
 
@@ -30,60 +29,55 @@ constexpr std::array kCommands = {
     Command{"profiles", "the calibrated machines there are", profiles_command},
 };
 
-std::string overview() {
-  std::string text =
-      "stepsim: know the step time of a DDP batching policy and bucket size before running it\n\n"
-      "usage: stepsim COMMAND [options]\n\n";
-  for (const Command& command : kCommands) {
-    text += fmt::format("  {:<10} {}\n", command.name, command.summary);
-  }
-  text +=
-      "\nstepsim COMMAND --help says everything about a command.\n"
-      "Start here:  stepsim compare scenarios/token_skew.toml\n"
-      "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine.\n";
-  return text;
-}
+const CommandSet kSet = {
+    "stepsim",
+    "Know the step time of a DDP batching policy and bucket size before running it.",
+    "Start here: stepsim compare scenarios/token_skew.toml\n\n"
+    "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine.\n\n"
+    "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
+    kCommands};
 
-int dispatch(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
-      arguments[0] == "help") {
-    std::fputs(overview().c_str(), stdout);
-    return arguments.empty() ? kBadInput : kDone;
-  }
-  if (arguments[0] == "--version") {
-    fmt::print("stepsim {}\n", STEPSIM_VERSION);
-    return kDone;
-  }
-  for (const Command& command : kCommands) {
-    if (arguments[0] == command.name) {
-      return command.run({arguments.begin() + 1, arguments.end()});
+/// What to try after a message that holds some words.
+struct Hint {
+  std::string_view words;
+  const char* command;
+};
+
+constexpr std::array kHints = {Hint{"policy kind", "stepsim policies"},
+                               Hint{"model preset", "stepsim models"},
+                               Hint{"profile", "stepsim profiles"}};
+
+void print_error(const std::string& message) {
+  const bool names_program = message.find("error: ") != std::string::npos;
+  print_message((names_program ? "" : "stepsim: error: ") + message);
+  const bool has_command =
+      message.find("see: ") != std::string::npos || message.find("stepcal ") != std::string::npos;
+  for (const Hint& hint : kHints) {
+    if (!has_command && message.find(hint.words) != std::string::npos) {
+      print_message(std::string("next: ") + hint.command);
+      return;
     }
   }
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) {
-    names.emplace_back(command.name);
-  }
-  throw InputError("stepsim: error: " + unknown_name("command", arguments[0], names));
 }
 
 }  // namespace
 
 int run_stepsim(const std::vector<std::string>& arguments) {
   try {
-    const int status = dispatch(arguments);
+    const int status = run_commands(kSet, arguments);
     if (std::fflush(stdout) != 0) {
-      std::fputs("stepsim: error: cannot write to standard output\n", stderr);
+      print_message("stepsim: error: cannot write to standard output");
       return kEnvironmentFault;
     }
     return status;
   } catch (const InputError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    print_error(error.what());
     return kBadInput;
   } catch (const EnvironmentFault& error) {
-    fmt::print(stderr, "stepsim: error: {}\n", error.what());
+    print_message(std::string("stepsim: error: ") + error.what());
     return kEnvironmentFault;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "stepsim: internal error: {}\n", error.what());
+    print_message(std::string("stepsim: internal error: ") + error.what());
     return kEnvironmentFault;
   }
 }

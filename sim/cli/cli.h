@@ -1,23 +1,11 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
+#include "terminal/commands.h"
+
 namespace stepsim {
-
-/// Exit statuses of both programs.
-inline constexpr int kDone = 0;
-inline constexpr int kAnswerIsNo = 1;
-inline constexpr int kBadInput = 2;
-inline constexpr int kEnvironmentFault = 3;
-
-/// One command: its name, a line for the overview, its help's examples, and what it does.
-struct Command {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& arguments);
-};
 
 /// `stepsim ARGUMENTS`: finds the command, runs it, turns exceptions into messages and statuses.
 [[nodiscard]] int run_stepsim(const std::vector<std::string>& arguments);

@@ -1,16 +1,20 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
 #include "sim/predict.h"
+#include "sim/recommendation.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
 #include "sim/run.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 
@@ -32,6 +36,7 @@ void write_page(const CommonOptions& options,
                 const Profile& profile,
                 const std::vector<Prediction>& predictions) {
   content.result = page_result(predictions);
+  content.result["recommendation"] = recommendation_json(recommend(scenario, predictions));
   content.answer = recommendation_text(scenario, predictions);
   content.warnings = warnings_of(predictions);
   const Prediction* best = recommended(scenario, predictions);
@@ -61,16 +66,24 @@ int compare_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   std::vector<Prediction> predictions;
+  const auto count = static_cast<double>(scenario.policies.size());
+  Progress progress(fmt::format("predicting {} policies", count));
   for (const PolicySpec& policy : scenario.policies) {
-    predictions.push_back(predict(scenario, policy, profile, {}));
+    const auto before = static_cast<double>(predictions.size());
+    PredictOptions options;
+    options.on_share = [&](double share) { progress.at((before + share) / count); };
+    predictions.push_back(predict(scenario, policy, profile, options));
     const EpochEffects effects = plan_effects(scenario, policy);
     predictions.back().training = effects.training;
     predictions.back().varlen = effects.varlen;
     predictions.back().planning_seconds = effects.planning_seconds;
   }
-  print_text(common, compare_text(scenario, predictions));
+  progress.done();
+  print_text(common, compare_text(scenario, predictions, output_screen()));
   if (!common.json.empty()) {
-    write_text_atomically(common.json, prediction_json(predictions, true).dump(1) + "\n");
+    Json json = prediction_json(predictions, true);
+    json["recommendation"] = recommendation_json(recommend(scenario, predictions));
+    write_text_atomically(common.json, json.dump(1) + "\n");
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, summary_csv(predictions));

@@ -31,7 +31,7 @@ int figures_command(const std::vector<std::string>& arguments) {
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
   const std::vector<FigureCheck> checks = check_figures(scenario);
-  print_text(common, figures_text(scenario, checks));
+  print_text(common, figures_text(scenario, checks, output_screen()));
   if (!common.json.empty()) {
     write_text_atomically(common.json, figures_json(scenario, checks).dump(1) + "\n");
   }

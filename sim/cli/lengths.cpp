@@ -1,7 +1,7 @@
 #include "sim/batching/lengths.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -12,7 +12,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/length_summary.h"
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -50,7 +50,7 @@ LengthSource source_of(const std::string& file, const std::string& field) {
   return source;
 }
 
-std::string summary_text(const std::string& title, const LengthSummary& s) {
+std::string summary_text(const std::string& title, const LengthSummary& s, const Screen& screen) {
   std::string text = title + "\n\n";
   text += fmt::format("samples      {}\n", s.samples);
   text += fmt::format("tokens       {}\n", s.tokens);
@@ -68,12 +68,14 @@ std::string summary_text(const std::string& title, const LengthSummary& s) {
   }
   Table percentiles(names);
   percentiles.add(values);
-  text += percentiles.text() + "\n";
+  text += percentiles.text(screen) + "\n";
   std::int64_t most = 1;
   for (const LengthBar& bar : s.bars) {
     most = std::max(most, bar.samples);
   }
-  Table bars({"length", "samples", "of the samples", "of the tokens", ""});
+  Table bars({"length", "samples", "of the samples", "of the tokens"});
+  std::vector<double> shares;
+  std::vector<std::string> plain;
   for (const LengthBar& bar : s.bars) {
     const auto width = static_cast<std::size_t>(40 * bar.samples / most);
     bars.add(
@@ -81,10 +83,12 @@ std::string summary_text(const std::string& title, const LengthSummary& s) {
          std::to_string(bar.samples),
          fmt::format("{:.1f} %",
                      100 * static_cast<double>(bar.samples) / static_cast<double>(s.samples)),
-         fmt::format("{:.1f} %", 100 * bar.token_share),
-         fmt::format("{:<40}", std::string(width, '#'))});
+         fmt::format("{:.1f} %", 100 * bar.token_share)});
+    shares.push_back(static_cast<double>(bar.samples) / static_cast<double>(most));
+    plain.emplace_back(width, '#');
   }
-  return text + bars.text();
+  bars.add_bars("", std::move(shares), std::move(plain));
+  return text + bars.text(screen);
 }
 
 Json summary_json(const LengthSummary& s) {
@@ -117,14 +121,15 @@ Json summary_json(const LengthSummary& s) {
 int lengths_command(const std::vector<std::string>& arguments) {
   OptionParser parser("lengths", kUsage);
   parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "policy with its own data")(
-      "file", po::value<std::string>(), "FILE of lengths, in place of a scenario")(
+  parser.add()(
+      "policy", po::value<std::string>()->default_value(""), "POLICY: with data of its own")(
+      "file", po::value<std::string>(), "FILE: lengths, in place of a scenario")(
       "field", po::value<std::string>()->default_value("length"), "NAME: field of a .jsonl file");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   if (parser.has("file") == parser.has("scenario")) {
-    throw InputError("stepsim lengths: error: give a scenario or --file FILE, one of them");
+    parser.fail("give a scenario or --file FILE, one of them");
   }
   std::vector<std::int64_t> lengths;
   std::string title;
@@ -140,7 +145,7 @@ int lengths_command(const std::vector<std::string>& arguments) {
     lengths = data_lengths(scenario, find_policy(scenario, parser.get<std::string>("policy")));
   }
   const LengthSummary summary = summarise_lengths(std::move(lengths));
-  print_text(common, summary_text(title, summary));
+  print_text(common, summary_text(title, summary, output_screen()));
   if (!common.json.empty()) {
     write_text_atomically(common.json, summary_json(summary).dump(1) + "\n");
   }

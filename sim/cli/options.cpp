@@ -1,7 +1,8 @@
 #include "sim/cli/options.h"
 
-#include <cstdio>
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -13,68 +14,46 @@ namespace stepsim {
 
 namespace po = boost::program_options;
 
-OptionParser::OptionParser(std::string command, std::string usage)
-    : command_(std::move(command)), usage_(std::move(usage)), options_("options") {
-  options_.add_options()("help,h", "print this and leave");
+namespace {
+
+/// The scenario file with a name near to that of one that is not there; else empty.
+std::string nearest_scenario(const std::string& path) {
+  std::error_code error;
+  if (path == "-" || std::filesystem::exists(path, error)) {
+    return "";
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder.empty() ? "." : folder, error)) {
+    if (entry.path().extension() == ".toml") {
+      names.push_back((folder / entry.path().filename()).string());
+    }
+  }
+  return nearest_name(path, names);
 }
 
+}  // namespace
+
+OptionParser::OptionParser(std::string command, std::string usage)
+    : CommandParser("stepsim", std::move(command), std::move(usage)) {}
+
 void OptionParser::add_common() {
-  options_.add_options()("scenario", po::value<std::string>(), "scenario file (TOML)")(
+  add_shared()("scenario", po::value<std::string>(), "SCENARIO: scenario file (TOML)")(
       "set",
       po::value<std::vector<std::string>>()->composing(),
       "KEY=VALUE: any key of the scenario, e.g. ddp.bucket_cap=\"50 MiB\"; may repeat")(
-      "seed", po::value<std::string>(), "scenario.seed")(
-      "steps", po::value<std::string>(), "scenario.steps")(
-      "profile", po::value<std::string>(), "profile in place of the scenario's")(
+      "seed", po::value<std::string>(), "NUMBER: scenario.seed")(
+      "steps", po::value<std::string>(), "NUMBER: scenario.steps")(
+      "profile", po::value<std::string>(), "PROFILE: in place of the scenario's")(
       "json", po::value<std::string>(), "FILE or -: write the result as JSON")(
       "csv", po::value<std::string>(), "FILE or -: write the result as CSV")(
       "quiet,q", po::bool_switch(), "no text, only files and the exit status");
-  positional_.add("scenario", 1);
+  positional("scenario", 1);
 }
 
 void OptionParser::add_html() {
-  options_.add_options()(
-      "html", po::value<std::string>(), "FILE or -: write a page that shows the result");
-}
-
-void OptionParser::positional(const std::string& name, int count) {
-  positional_.add(name.c_str(), count);
-}
-
-bool OptionParser::parse(const std::vector<std::string>& arguments) {
-  try {
-    // Abbreviated options are refused: they would change their meaning when options are added.
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(arguments)
-                  .options(options_)
-                  .positional(positional_)
-                  .style(style)
-                  .run(),
-              values_);
-  } catch (const po::unknown_option& error) {
-    std::vector<std::string> known;
-    for (const auto& option : options_.options()) {
-      known.push_back("--" + option->long_name());
-    }
-    throw InputError("stepsim " + command_ +
-                     ": error: " + unknown_name("option", error.get_option_name(), known));
-  } catch (const po::error& error) {
-    throw InputError("stepsim " + command_ + ": error: " + error.what() + "; see: stepsim " +
-                     command_ + " --help");
-  }
-  if (has("help")) {
-    std::fputs(usage_.c_str(), stdout);
-    std::string text = "\n";
-    for (const auto& option : options_.options()) {
-      const bool takes_value = option->semantic()->max_tokens() > 0;
-      text += fmt::format("  {:<22} {}\n",
-                          "--" + option->long_name() + (takes_value ? " ARG" : ""),
-                          option->description());
-    }
-    std::fputs(text.c_str(), stdout);
-    return false;
-  }
-  return true;
+  add()("html", po::value<std::string>(), "FILE or -: write a page that shows the result");
 }
 
 CommonOptions OptionParser::output_options() const {
@@ -84,12 +63,10 @@ CommonOptions OptionParser::output_options() const {
   options.html = has("html") ? get<std::string>("html") : "";
   options.quiet = get<bool>("quiet");
   if (options.json == "-" && options.csv == "-") {
-    throw InputError("stepsim " + command_ +
-                     ": error: JSON and CSV cannot both go to standard output");
+    fail("JSON and CSV cannot both go to standard output");
   }
   if (options.html == "-" && (options.json == "-" || options.csv == "-")) {
-    throw InputError("stepsim " + command_ +
-                     ": error: only one of --html, --json and --csv can go to standard output");
+    fail("only one of --html, --json and --csv can go to standard output");
   }
   if (!options.html.empty()) {
     require_page();
@@ -100,10 +77,13 @@ CommonOptions OptionParser::output_options() const {
 CommonOptions OptionParser::common() const {
   CommonOptions options = output_options();
   if (!has("scenario")) {
-    throw InputError("stepsim " + command_ + ": error: no scenario file given; see: stepsim " +
-                     command_ + " --help");
+    fail("no scenario file given");
   }
   options.scenario = get<std::string>("scenario");
+  if (const std::string near = nearest_scenario(shipped_path(options.scenario)); !near.empty()) {
+    fail(fmt::format(
+        "no scenario file '{}'; did you mean '{}'?", printable(options.scenario), printable(near)));
+  }
   for (const char* name : {"seed", "steps"}) {
     if (has(name)) {
       options.set.push_back(fmt::format("scenario.{}={}", name, get<std::string>(name)));
@@ -126,7 +106,7 @@ Scenario load_scenario(const CommonOptions& options) {
 
 void print_text(const CommonOptions& options, const std::string& text) {
   if (!options.quiet && options.json != "-" && options.csv != "-" && options.html != "-") {
-    std::fputs(text.c_str(), stdout);
+    print_report(text);
   }
 }
 

@@ -3,10 +3,9 @@
 #include <string>
 #include <vector>
 
-#include <boost/program_options.hpp>
-
-#include "costmodel/profile.h"
 #include "sim/scenario.h"
+#include "terminal/command_parser.h"
+#include "terminal/commands.h"
 
 namespace stepsim {
 
@@ -20,8 +19,8 @@ struct CommonOptions {
   bool quiet = false;
 };
 
-/// A command's options with its usage and examples: `usage` is printed by --help as it is.
-class OptionParser {
+/// The options of a command of stepsim.
+class OptionParser : public CommandParser {
  public:
   OptionParser(std::string command, std::string usage);
 
@@ -29,30 +28,11 @@ class OptionParser {
   void add_common();
   /// --html
   void add_html();
-  boost::program_options::options_description_easy_init add() { return options_.add_options(); }
-  /// Names of arguments without a dash, in order; the last one may repeat.
-  void positional(const std::string& name, int count);
-
-  /// False when --help was asked for (and printed). Raises InputError for a wrong option.
-  [[nodiscard]] bool parse(const std::vector<std::string>& arguments);
-
-  [[nodiscard]] bool has(const std::string& name) const { return values_.count(name) > 0; }
-  template <typename T>
-  [[nodiscard]] T get(const std::string& name) const {
-    return values_[name].as<T>();
-  }
   /// --json, --csv, --html and --quiet alone. Raises InputError: two go to standard output;
   /// EnvironmentFault: a page is asked for and this build has none.
   [[nodiscard]] CommonOptions output_options() const;
   /// Raises InputError when the scenario is missing.
   [[nodiscard]] CommonOptions common() const;
-
- private:
-  std::string command_;
-  std::string usage_;
-  boost::program_options::options_description options_;
-  boost::program_options::positional_options_description positional_;
-  boost::program_options::variables_map values_;
 };
 
 /// Scenario of the common options, overrides applied.

@@ -10,6 +10,7 @@
 #include "sim/cli/options.h"
 #include "sim/report/csv.h"
 #include "sim/report/varlen_report.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 
@@ -99,31 +100,34 @@ std::vector<NamedVarlenUse> varlen_uses(const Scenario& scenario, const std::vec
 int plan_command(const std::vector<std::string>& arguments) {
   OptionParser parser("plan", kUsage);
   parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
-      "out", po::value<std::string>(), "FILE of the plan (JSONL), or -")(
+  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
+      "out", po::value<std::string>(), "FILE or -: the plan (JSONL)")(
       "out-dir", po::value<std::string>(), "FOLDER: the plans of all policies");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   if (!common.json.empty()) {
-    throw InputError("stepsim plan: error: a plan is JSONL already; use --out FILE");
+    parser.fail("a plan is JSONL already; use --out FILE");
   }
   const bool all = parser.has("out-dir");
   if (all == parser.has("out") && common.csv.empty()) {
-    throw InputError("stepsim plan: error: give either --out FILE or --out-dir FOLDER");
+    parser.fail("give either --out FILE or --out-dir FOLDER");
   }
   const Scenario scenario = load_scenario(common);
   std::vector<Plan> plans;
   if (parser.has("out") || !parser.get<std::string>("policy").empty()) {
     plans.push_back(make_plan(scenario, find_policy(scenario, parser.get<std::string>("policy"))));
   } else {
+    Progress progress("planning");
     for (const PolicySpec& policy : scenario.policies) {
       plans.push_back(make_plan(scenario, policy));
+      progress.at(static_cast<double>(plans.size()) /
+                  static_cast<double>(scenario.policies.size()));
     }
   }
   if (!parser.has("out") || parser.get<std::string>("out") != "-") {
-    print_text(common, varlen_text(varlen_uses(scenario, plans)));
+    print_text(common, varlen_text(varlen_uses(scenario, plans), output_screen()));
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, plan_csv(plans));

@@ -58,7 +58,7 @@ template <std::size_t N>
 void refuse(const OptionParser& parser, const std::array<const char*, N>& options, const char* of) {
   for (const char* name : options) {
     if (parser.has(name)) {
-      throw InputError(fmt::format("stepsim replay: error: --{} is for programs of {}", name, of));
+      parser.fail(fmt::format("--{} is for programs of {}", name, of));
     }
   }
 }
@@ -67,7 +67,7 @@ double scale(const OptionParser& parser, const char* name) {
   constexpr double kMost = 100;
   const double value = parser.has(name) ? parser.get<double>(name) : 1;
   if (!(value >= 0 && value <= kMost)) {
-    throw InputError(fmt::format("stepsim replay: error: --{} must be from 0 to {}", name, kMost));
+    parser.fail(fmt::format("--{} must be from 0 to {}", name, kMost));
   }
   return value;
 }
@@ -85,7 +85,7 @@ LaunchChoices launch_choices(const OptionParser& parser) {
     const bool digits = !text.empty() && text.size() < 9 &&
                         text.find_first_not_of("0123456789") == std::string::npos;
     if (text != "shortest" && !digits) {
-      throw InputError("stepsim replay: error: --transfers-from takes a rank or 'shortest'");
+      parser.fail("--transfers-from takes a rank or 'shortest'");
     }
     choices.transfers_from = digits ? std::stoi(text) : kShortest;
   }
@@ -101,7 +101,7 @@ Sends sends_of(const OptionParser& parser) {
     return Sends::Buffered;
   }
   const std::vector<std::string> known = {"blocking", "buffered"};
-  throw InputError("stepsim replay: error: " + unknown_name("--sends", text, known));
+  parser.fail(unknown_name("--sends", text, known));
 }
 
 PipelineReplay replay_pipeline(const CsvTable& table, Sends sends) {
@@ -135,7 +135,7 @@ CommonOptions outputs(const OptionParser& parser) {
   options.csv = parser.has("csv") ? parser.get<std::string>("csv") : "";
   options.quiet = parser.get<bool>("quiet");
   if (options.json == "-" && options.csv == "-") {
-    throw InputError("stepsim replay: error: JSON and CSV cannot both go to standard output");
+    parser.fail("JSON and CSV cannot both go to standard output");
   }
   return options;
 }
@@ -145,20 +145,21 @@ CommonOptions outputs(const OptionParser& parser) {
 int replay_command(const std::vector<std::string>& arguments) {
   OptionParser parser("replay", kUsage);
   parser.positional("program", 1);
-  parser.add()(
-      "program", po::value<std::string>(), "recorded program (CSV, may be gzip) or its folder")(
+  parser.add()("program",
+               po::value<std::string>(),
+               "PROGRAM: recorded program (CSV, may be gzip) or its folder")(
       "no-barrier",
       po::value<bool>()->zero_tokens()->implicit_value(true),
       "no rank waits for the others in a collective")(
-      "ranks-from", po::value<int>(), "the program of this rank on all ranks")(
+      "ranks-from", po::value<int>(), "RANK: the program of this rank on all ranks")(
       "transfers-from",
       po::value<std::string>(),
-      "rank whose recorded kernel durations are the transfer times, or 'shortest'")(
-      "transfer-scale", po::value<double>(), "factor on the transfer times")(
-      "cpu-scale", po::value<double>(), "factor on the CPU's times")(
+      "RANK|shortest: whose recorded kernel durations are the transfer times")(
+      "transfer-scale", po::value<double>(), "FACTOR: on the transfer times")(
+      "cpu-scale", po::value<double>(), "FACTOR: on the CPU's times")(
       "sends",
       po::value<std::string>(),
-      "blocking (default) or buffered: who waits for a transfer")(
+      "blocking|buffered: who waits for a transfer (default: blocking)")(
       "balanced",
       po::value<bool>()->zero_tokens()->implicit_value(true),
       "show each step with every micro-batch at its stage's mean")(
@@ -172,7 +173,7 @@ int replay_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   if (!parser.has("program")) {
-    throw InputError("stepsim replay: error: no program given; see: stepsim replay --help");
+    parser.fail("no program given");
   }
   const CommonOptions options = outputs(parser);
   const CsvTable table(program_file(shipped_path(parser.get<std::string>("program"))));
@@ -180,11 +181,14 @@ int replay_command(const std::vector<std::string>& arguments) {
     refuse(parser, kLaunchOptions, "CPU launches");
     const PipelineReplay result = replay_pipeline(table, sends_of(parser));
     const StepColumns columns{parser.has("steps-table"), parser.has("balanced")};
-    write(options, replay_text(result, columns), replay_json(result), replay_csv(result));
+    write(options,
+          replay_text(result, columns, output_screen()),
+          replay_json(result),
+          replay_csv(result));
   } else if (table.find("gap_us")) {
     refuse(parser, kPipelineOptions, "a pipeline");
     const LaunchReplay result = replay(read_launch_recording(table), {}, launch_choices(parser));
-    write(options, replay_text(result), replay_json(result), replay_csv(result));
+    write(options, replay_text(result, output_screen()), replay_json(result), replay_csv(result));
   } else {
     throw InputError({table.path(), 1, 0, ""},
                      "neither a program of CPU launches (column gap_us) nor of a pipeline (column "

@@ -16,6 +16,7 @@
 #include "sim/report/json.h"
 #include "sim/report/text.h"
 #include "sim/report/traces.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 
@@ -52,7 +53,7 @@ int run_command(const std::vector<std::string>& arguments) {
   OptionParser parser("run", kRunUsage);
   parser.add_common();
   parser.add_html();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
+  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
       "trace", po::value<std::string>(), "FILE: also write a Chrome trace, as stepsim trace --out");
   if (!parser.parse(arguments)) {
     return kDone;
@@ -61,11 +62,15 @@ int run_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
   const Profile profile = scenario_profile(scenario);
-  Prediction prediction = predict(scenario, policy, profile, {});
+  Progress progress("predicting " + policy.name);
+  PredictOptions options;
+  options.on_share = progress.callback();
+  Prediction prediction = predict(scenario, policy, profile, options);
   if (is_varlen(with_attention_of(policy, scenario))) {
     prediction.varlen = plan_effects(scenario, policy).varlen;
   }
-  print_text(common, run_text(scenario, prediction));
+  progress.done();
+  print_text(common, run_text(scenario, prediction, output_screen()));
   if (!common.json.empty()) {
     write_text_atomically(common.json, prediction_json({prediction}, true).dump(1) + "\n");
   }

@@ -8,6 +8,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/report/csv.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 
@@ -112,21 +113,24 @@ int solve_command(const std::vector<std::string>& arguments) {
   OptionParser parser("solve", kUsage);
   parser.add_common();
   parser.add()("key", po::value<std::string>(), "KEY=LOW..HIGH: what to find, and between what")(
-      "step-time", po::value<std::string>(), "measured mean step, as \"736.7 ms\"")(
-      "policy", po::value<std::string>()->default_value(""), "policy of the scenario");
+      "step-time", po::value<std::string>(), "TIME: measured mean step, as \"736.7 ms\"")(
+      "policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   if (!parser.has("key") || !parser.has("step-time")) {
-    throw InputError(
-        "stepsim solve: error: give --key KEY=LOW..HIGH and --step-time TIME; see: stepsim solve "
-        "--help");
+    parser.fail("give --key KEY=LOW..HIGH and --step-time TIME");
   }
   const SolveRange range = parse_solve_range(parser.get<std::string>("key"));
   const Duration wanted = parse_step_time(parser.get<std::string>("step-time"));
+  Progress progress("solving");
   const Solution solution =
-      solve(common.scenario, range, wanted, {parser.get<std::string>("policy"), common.set});
+      solve(common.scenario,
+            range,
+            wanted,
+            {parser.get<std::string>("policy"), common.set, progress.callback()});
+  progress.done();
   print_text(common, solution_text(range, wanted, solution));
   if (!common.json.empty()) {
     write_text_atomically(common.json, solution_json(range, wanted, solution).dump(1) + "\n");

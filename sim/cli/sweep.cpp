@@ -14,6 +14,7 @@
 #include "sim/report/json.h"
 #include "sim/report/sweep_report.h"
 #include "sim/run.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 
@@ -56,16 +57,17 @@ int sweep_command(const std::vector<std::string>& arguments) {
   OptionParser parser("sweep", kUsage);
   parser.add_common();
   parser.add_html();
-  parser.add()(
-      "over", po::value<std::vector<std::string>>()->composing(), "KEY=VALUES; may repeat")(
-      "policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
-      "threads", po::value<int>()->default_value(0), "threads; 0: one a core");
+  parser.add()("over",
+               po::value<std::vector<std::string>>()->composing(),
+               "KEY=VALUES: what to vary; may repeat")(
+      "policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
+      "threads", po::value<int>()->default_value(0), "NUMBER: threads; 0 is one a core");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   if (!parser.has("over")) {
-    throw InputError("stepsim sweep: error: give --over KEY=VALUES; see: stepsim sweep --help");
+    parser.fail("give --over KEY=VALUES");
   }
   std::vector<SweepAxis> axes;
   for (const std::string& text : parser.get<std::vector<std::string>>("over")) {
@@ -78,10 +80,13 @@ int sweep_command(const std::vector<std::string>& arguments) {
   options.overrides = common.set;
   options.threads = parser.get<int>("threads");
   if (options.threads < 0) {
-    throw InputError("stepsim sweep: error: --threads must be 0 or more");
+    parser.fail("--threads must be 0 or more");
   }
+  Progress progress("sweeping");
+  options.on_share = progress.callback();
   const SweepReport report = sweep_report(scenario, axes, options);
-  print_text(common, sweep_text(scenario, axes, report));
+  progress.done();
+  print_text(common, sweep_text(scenario, axes, report, output_screen()));
   if (!common.json.empty()) {
     write_text_atomically(common.json, sweep_json(axes, report).dump(1) + "\n");
   }

@@ -64,17 +64,17 @@ std::string size_text(const TraceFiles& files) {
 int trace_command(const std::vector<std::string>& arguments) {
   OptionParser parser("trace", kUsage);
   parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "policy of the scenario")(
-      "out", po::value<std::string>(), "FILE of the trace, or -")(
+  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
+      "out", po::value<std::string>(), "FILE or -: the trace")(
       "out-dir", po::value<std::string>(), "FOLDER: a trace of PyTorch's profiler for each rank")(
-      "ranks", po::value<std::string>(), "LIST of ranks to show: 0..3,8")(
+      "ranks", po::value<std::string>(), "LIST: ranks to show, as 0..3,8")(
       "parts", po::bool_switch(), "one slice for a part of a step in place of each op");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   CommonOptions common = parser.common();
   if (!parser.has("out") && !parser.has("out-dir")) {
-    throw InputError("stepsim trace: error: give --out FILE or --out-dir FOLDER");
+    parser.fail("give --out FILE or --out-dir FOLDER");
   }
   if (!common.json.empty() || !common.csv.empty()) {
     throw InputError("stepsim trace: error: a trace has a form of its own; use --out FILE");

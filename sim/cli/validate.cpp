@@ -20,6 +20,7 @@
 #include "sim/report/validation_words.h"
 #include "sim/run.h"
 #include "sim/utc_time.h"
+#include "terminal/progress.h"
 
 namespace stepsim {
 
@@ -65,8 +66,13 @@ std::vector<Prediction> predictions_for(const OptionParser& parser,
     return predictions;
   }
   std::vector<Prediction> predictions;
+  const auto count = static_cast<double>(scenario.policies.size());
+  Progress progress(fmt::format("predicting {} policies", count));
   for (const PolicySpec& policy : scenario.policies) {
-    predictions.push_back(predict(scenario, policy, profile, {}));
+    const auto before = static_cast<double>(predictions.size());
+    PredictOptions options;
+    options.on_share = [&](double share) { progress.at((before + share) / count); };
+    predictions.push_back(predict(scenario, policy, profile, options));
   }
   return predictions;
 }
@@ -134,7 +140,7 @@ void write_outputs(const OptionParser& parser,
   const CommonOptions common = parser.common();
   const std::string report = parser.has("report") ? parser.get<std::string>("report") : "";
   if (report != "-") {
-    print_text(common, validation_text(validation, sources, bound));
+    print_text(common, validation_text(validation, sources, bound, output_screen()));
   }
   if (!report.empty()) {
     write_text_atomically(report, validation_markdown(validation, sources, bound));
@@ -179,25 +185,23 @@ int validate_command(const std::vector<std::string>& arguments) {
   parser.add_common();
   parser.add_html();
   parser.add()("live", po::value<std::vector<std::string>>()->multitoken(), "FILE…: run records")(
-      "predictions", po::value<std::string>(), "FILE of predictions made before the live run")(
-      "bound", po::value<double>()->default_value(10.0), "percent: largest error of a mean")(
+      "predictions", po::value<std::string>(), "FILE: predictions made before the live run")(
+      "bound", po::value<double>()->default_value(10.0), "PERCENT: largest error of a mean")(
       "report", po::value<std::string>(), "FILE or -: write the comparison as Markdown");
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   if (!parser.has("live")) {
-    throw InputError("stepsim validate: error: give --live FILE… (from stepcal live)");
+    parser.fail("give --live FILE… (from stepcal live)");
   }
   if (parser.has("report") && parser.get<std::string>("report") == "-" &&
       (common.json == "-" || common.csv == "-" || common.html == "-")) {
-    throw InputError(
-        "stepsim validate: error: only one of --report, --html, --json and --csv can go to "
-        "standard output");
+    parser.fail("only one of --report, --html, --json and --csv can go to standard output");
   }
   const double bound = parser.get<double>("bound") / 100;
   if (!(bound > 0)) {
-    throw InputError("stepsim validate: error: --bound must be above 0");
+    parser.fail("--bound must be above 0");
   }
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/core.h>
 
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -44,8 +45,9 @@ double share(const Blame& blame, const Saving& saving) {
   return blame.step_ms > 0 ? saving.saves_ms / blame.step_ms : 0;
 }
 
-std::string savings_table(const Blame& blame) {
+Table savings_table(const Blame& blame) {
   Table table({"the step, if", "step ms", "saves ms", "of the step"});
+  std::vector<double> shares;
   for (const Saving& saving : shown_savings(blame)) {
     if (saving.not_priced.empty()) {
       table.add({saving_words(saving),
@@ -55,8 +57,10 @@ std::string savings_table(const Blame& blame) {
     } else {
       table.add({saving_words(saving), "-", "-", "-"});
     }
+    shares.push_back(share(blame, saving));
   }
-  return table.text();
+  table.add_bars("saves, of the step", std::move(shares), {});
+  return table;
 }
 
 std::string last_text(const Blame& blame) {
@@ -113,10 +117,10 @@ std::string answer(const Scenario& scenario, const Blame& blame) {
   constexpr double kWorthSaying = 0.001;
   const Saving& largest = blame.savings.front();
   if (share(blame, largest) < kWorthSaying) {
-    return fmt::format("No single change saves as much as 0.1 %: the step is compute. Next: {}\n",
+    return fmt::format("No single change saves as much as 0.1 %: the step is compute.\nNext: {}\n",
                        next_command(scenario, blame, Change::NoData));
   }
-  return fmt::format("Most would be saved if {}: {:.3f} ms, {:.1f} % of the step. Next: {}\n",
+  return fmt::format("Most would be saved if {}: {:.3f} ms, {:.1f} % of the step.\nNext: {}\n",
                      saving_words(largest),
                      largest.saves_ms,
                      share(blame, largest) * 100,
@@ -156,7 +160,7 @@ std::string saving_words(const Saving& saving) {
   return "";
 }
 
-std::string blame_text(const Scenario& scenario, const Blame& blame) {
+std::string blame_text(const Scenario& scenario, const Blame& blame, const Screen& screen) {
   std::string text =
       fmt::format("{}: policy {}, {} ranks, profile {}; {} steps, the first {} left out\n",
                   blame.scenario,
@@ -166,7 +170,7 @@ std::string blame_text(const Scenario& scenario, const Blame& blame) {
                   scenario.steps,
                   scenario.warmup_steps);
   text += fmt::format("{:.3f} ms a step, without noise\n\n", blame.step_ms);
-  text += savings_table(blame);
+  text += savings_table(blame).text(screen);
   text += "Each row changes one thing; savings overlap, so they do not add up.\n";
   for (const Saving& saving : blame.savings) {
     if (!saving.not_priced.empty()) {

@@ -5,12 +5,15 @@
 
 #include "costmodel/json_file.h"
 #include "sim/blame.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
 /// A table of what each change would save, who was last, what was exposed; the last sentence names
 /// the largest saving and the command to try next.
-[[nodiscard]] std::string blame_text(const Scenario& scenario, const Blame& blame);
+[[nodiscard]] std::string blame_text(const Scenario& scenario,
+                                     const Blame& blame,
+                                     const Screen& screen = {});
 /// {"format": "stepsim-blame/1", …}
 [[nodiscard]] Json blame_json(const Blame& blame);
 /// The rows of the table: all changes, of the ranks with the median load the first few.

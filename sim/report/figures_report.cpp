@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "sim/report/csv.h"
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 namespace {
@@ -51,7 +51,9 @@ std::string closing_line(const std::vector<FigureCheck>& checks) {
 
 }  // namespace
 
-std::string figures_text(const Scenario& scenario, const std::vector<FigureCheck>& checks) {
+std::string figures_text(const Scenario& scenario,
+                         const std::vector<FigureCheck>& checks,
+                         const Screen& screen) {
   std::vector<std::string> notes;
   std::vector<std::string> sources;
   std::vector<std::string> formulas;
@@ -67,9 +69,13 @@ std::string figures_text(const Scenario& scenario, const std::vector<FigureCheck
                published.value.text,
                format_like(published.value, check.computed),
                off_text(check),
-               verdict_of(check) + mark(notes, published.note)});
+               verdict_of(check) + mark(notes, published.note)},
+              check.agrees          ? Paint::Good
+              : check.unexplained() ? Paint::Bad
+                                    : Paint::Warning);
   }
-  std::string text = fmt::format("{}: {}\n\n{}\n", scenario.name, scenario.question, table.text());
+  std::string text =
+      fmt::format("{}: {}\n\n{}\n", scenario.name, scenario.question, table.text(screen));
   for (const std::string& note : notes) {
     text += fmt::format("{} {}\n", mark(notes, note).substr(1), note);
   }

@@ -5,12 +5,14 @@
 
 #include "costmodel/json_file.h"
 #include "sim/figures.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
 /// Published and computed figures side by side, with notes, formulas and sources.
 [[nodiscard]] std::string figures_text(const Scenario& scenario,
-                                       const std::vector<FigureCheck>& checks);
+                                       const std::vector<FigureCheck>& checks,
+                                       const Screen& screen = {});
 /// {"format": "stepsim-figures/1", "scenario", "figures": […]}, values in bytes, seconds, buckets.
 [[nodiscard]] Json figures_json(const Scenario& scenario, const std::vector<FigureCheck>& checks);
 /// One row a figure.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <vector>
 
 #include "costmodel/input_error.h"
+#include "terminal/wrap.h"
 
 namespace stepsim {
 
@@ -14,6 +16,25 @@ namespace {
 bool in_word(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte >= 0x80 || std::isalnum(byte) != 0;
+}
+
+struct Column {
+  std::size_t width = 3;  ///< The shortest rule between header and rows.
+  bool left = false;
+};
+
+std::vector<std::string> escaped(std::vector<std::string> cells) {
+  std::transform(cells.begin(), cells.end(), cells.begin(), markdown_text);
+  return cells;
+}
+
+std::string pipe_line(const std::vector<std::string>& cells, const std::vector<Column>& columns) {
+  std::string line = "|";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::string blanks(columns[i].width - display_width(cells[i]), ' ');
+    line += " " + (columns[i].left ? cells[i] + blanks : blanks + cells[i]) + " |";
+  }
+  return line + "\n";
 }
 
 }  // namespace
@@ -47,6 +68,32 @@ std::string markdown_code(const std::string& lines) {
   }
   const std::string fence(longest + 1, '`');
   return fence + "\n" + lines + "\n" + fence + "\n";
+}
+
+std::string markdown_table(const Table& table) {
+  const std::vector<std::string> header = escaped(table.header());
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& row : table.rows()) {
+    rows.push_back(escaped(row));
+  }
+  std::vector<Column> columns(header.size());
+  std::string rule = "|";
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    std::vector<std::string> cells;
+    columns[i].width = std::max(columns[i].width, display_width(header[i]));
+    for (const auto& row : rows) {
+      cells.push_back(row[i]);
+      columns[i].width = std::max(columns[i].width, display_width(row[i]));
+    }
+    columns[i].left = i == 0 || is_word_column(cells);
+    const std::string dashes(columns[i].width - 1, '-');
+    rule += columns[i].left ? " -" + dashes + " |" : " " + dashes + ": |";
+  }
+  std::string text = pipe_line(header, columns) + rule + "\n";
+  for (const auto& row : rows) {
+    text += pipe_line(row, columns);
+  }
+  return text;
 }
 
 }  // namespace stepsim

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "terminal/table.h"
+
 namespace stepsim {
 
 /// Any text as it stands, within one line of GitHub's Markdown or a cell of its tables: control
@@ -11,5 +13,8 @@ namespace stepsim {
 
 /// Commands or other lines in a fence that nothing in them can close.
 [[nodiscard]] std::string markdown_code(const std::string& lines);
+
+/// A table of GitHub's Markdown: pipes aligned, cells escaped.
+[[nodiscard]] std::string markdown_table(const Table& table);
 
 }  // namespace stepsim

@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -75,13 +75,13 @@ bool any_measured(const LaunchReplay& replay) {
   });
 }
 
-std::string ranks_text(const LaunchReplay& replay) {
+std::string ranks_text(const LaunchReplay& replay, const Screen& screen) {
   if (!any_measured(replay)) {
     Table table({"rank", "replayed us"});
     for (std::size_t r = 0; r < replay.ranks.size(); ++r) {
       table.add({std::to_string(r), us_text(replay.ranks[r].step)});
     }
-    return table.text();
+    return table.text(screen);
   }
   Table table({"rank", "measured us", "replayed us", "error"});
   for (std::size_t r = 0; r < replay.ranks.size(); ++r) {
@@ -92,10 +92,11 @@ std::string ranks_text(const LaunchReplay& replay) {
                us_text(rank.step),
                error ? signed_percent(*error) : ""});
   }
-  return table.text() + "\n" + error_text(replay_error(replay)) + "\n";
+  return table.text(screen) + "\n" + error_text(replay_error(replay)) + "\n";
 }
 
-std::string collectives_text(const std::vector<ReplayedCollective>& collectives) {
+std::string collectives_text(const std::vector<ReplayedCollective>& collectives,
+                             const Screen& screen) {
   if (collectives.empty()) {
     return "";
   }
@@ -126,7 +127,7 @@ std::string collectives_text(const std::vector<ReplayedCollective>& collectives)
   }
   return "\ncollectives: skew from the first to the last rank's arrival, transfer from there to "
          "the end\n" +
-         table.text();
+         table.text(screen);
 }
 
 Json figures_json(const ReplayedCollective::Figures& figures) {
@@ -167,7 +168,9 @@ MeanStep mean_step(const PipelineReplay& replay) {
   return mean;
 }
 
-std::string steps_text(std::vector<ReplayedStep> steps, const StepColumns& columns) {
+std::string steps_text(std::vector<ReplayedStep> steps,
+                       const StepColumns& columns,
+                       const Screen& screen) {
   std::string title = "every step\n";
   if (!columns.all_steps && steps.size() > kWorstSteps) {
     std::ranges::stable_sort(steps, [](const ReplayedStep& a, const ReplayedStep& b) {
@@ -192,7 +195,7 @@ std::string steps_text(std::vector<ReplayedStep> steps, const StepColumns& colum
     }
     table.add(std::move(row));
   }
-  return title + table.text();
+  return title + table.text(screen);
 }
 
 }  // namespace
@@ -215,12 +218,14 @@ ReplayError replay_error(const PipelineReplay& replay) {
   return summary_of(errors);
 }
 
-std::string replay_text(const LaunchReplay& replay) {
+std::string replay_text(const LaunchReplay& replay, const Screen& screen) {
   return fmt::format("{}: one step of {} ranks\n\n", printable(replay.path), replay.ranks.size()) +
-         ranks_text(replay) + collectives_text(replay.collectives);
+         ranks_text(replay, screen) + collectives_text(replay.collectives, screen);
 }
 
-std::string replay_text(const PipelineReplay& replay, const StepColumns& columns) {
+std::string replay_text(const PipelineReplay& replay,
+                        const StepColumns& columns,
+                        const Screen& screen) {
   const MeanStep mean = mean_step(replay);
   return fmt::format(
              "{}: {} steps of {} replicas with {} pipeline stages, {} rows\n\n"
@@ -238,7 +243,7 @@ std::string replay_text(const PipelineReplay& replay, const StepColumns& columns
              error_text(replay_error(replay)),
              ms_text(mean.balanced),
              100 * mean.imbalance()) +
-         steps_text(replay.steps, columns);
+         steps_text(replay.steps, columns, screen);
 }
 
 Json replay_json(const LaunchReplay& replay) {

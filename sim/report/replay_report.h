@@ -7,6 +7,7 @@
 #include "costmodel/json_file.h"
 #include "sim/replay/launch_replay.h"
 #include "sim/replay/pipeline_replay.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
@@ -44,9 +45,11 @@ struct StepColumns {
 [[nodiscard]] ReplayError replay_error(const PipelineReplay& replay);
 
 /// Step by rank, the error, and the collectives.
-[[nodiscard]] std::string replay_text(const LaunchReplay& replay);
+[[nodiscard]] std::string replay_text(const LaunchReplay& replay, const Screen& screen = {});
 /// Mean step, the error, what imbalance costs, and steps.
-[[nodiscard]] std::string replay_text(const PipelineReplay& replay, const StepColumns& columns);
+[[nodiscard]] std::string replay_text(const PipelineReplay& replay,
+                                      const StepColumns& columns,
+                                      const Screen& screen = {});
 
 [[nodiscard]] Json replay_json(const LaunchReplay& replay);
 [[nodiscard]] Json replay_json(const PipelineReplay& replay);

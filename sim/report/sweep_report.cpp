@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 
 #include "sim/report/csv.h"
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -74,13 +74,10 @@ std::string reason(const SweepPoint& point, const SweepPoint& best, bool valley)
   return valley ? valley_reason(point, best) : largest_part(point, best);
 }
 
-std::string bar(double value, double low, double high) {
-  const double share = high > low ? (value - low) / (high - low) : 0;
-  std::string text;
-  for (int i = 0; i <= static_cast<int>(share * 20 + 0.5); ++i) {
-    text += "#";
-  }
-  return text;
+/// A step time above the shortest, of the largest that is; the shortest one shows as a mark, too.
+double bar_share(double value, double low, double high) {
+  constexpr double kMark = 1.0 / 21;
+  return kMark + (1 - kMark) * (high > low ? (value - low) / (high - low) : 0);
 }
 
 /// "ddp.bucket_cap = 128 MiB"
@@ -135,6 +132,7 @@ SweepReport sweep_report(const Scenario& scenario,
   const bool cap = axes.size() == 1 && sweeps_bucket_cap(axes);
   report.reference_name = cap ? "DDP's default of 25 MiB" : "the scenario as it stands";
   SweepOptions one = options;
+  one.on_share = {};
   std::vector<SweepAxis> reference_axes;
   if (cap) {
     reference_axes.push_back({kBucketCap, {std::to_string(kDefaultBucketCapBytes)}, {"25 MiB"}});
@@ -146,7 +144,8 @@ SweepReport sweep_report(const Scenario& scenario,
 
 std::string sweep_text(const Scenario& scenario,
                        const std::vector<SweepAxis>& axes,
-                       const SweepReport& report) {
+                       const SweepReport& report,
+                       const Screen& screen) {
   double low = 0;
   double high = 0;
   for (const SweepPoint& point : report.points) {
@@ -174,8 +173,9 @@ std::string sweep_text(const Scenario& scenario,
     header.emplace_back("last bucket ms");
   }
   header.emplace_back("why");
-  header.emplace_back("");
   Table table(header);
+  std::vector<double> shares;
+  std::vector<std::string> plain;
   for (const SweepPoint& point : report.points) {
     const PredictionSummary& s = point.prediction.summary;
     std::vector<std::string> row = point.labels;
@@ -191,15 +191,17 @@ std::string sweep_text(const Scenario& scenario,
       row.push_back(fmt::format("{:.3f}", point.last_bucket_ms));
     }
     row.push_back(reason(point, best, valley));
-    row.push_back(fmt::format("{:<21}", bar(s.slowest_rank_step_ms, low, high)));
-    table.add(row);
+    table.add(row, &point == &best ? Paint::Good : fits(point) ? Paint::Plain : Paint::Bad);
+    shares.push_back(bar_share(s.slowest_rank_step_ms, low, high));
+    plain.push_back(bar_text(shares.back(), 21, {}));
   }
+  table.add_bars(screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
   std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n",
                                  scenario.name,
                                  best.prediction.policy,
                                  scenario.ranks,
                                  best.prediction.profile,
-                                 table.text());
+                                 table.text(screen));
   text += fmt::format("best: {} ({} a step)\n", place_of(axes, best), time_of(best, report));
   text += fmt::format("gap:  {} takes {}, {:.1f} % slower{} than the best\n",
                       report.reference_name,

@@ -6,6 +6,7 @@
 #include "costmodel/json_file.h"
 #include "sim/scenario.h"
 #include "sim/sweep.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
@@ -27,7 +28,8 @@ struct SweepReport {
                                        const SweepReport& report);
 [[nodiscard]] std::string sweep_text(const Scenario& scenario,
                                      const std::vector<SweepAxis>& axes,
-                                     const SweepReport& report);
+                                     const SweepReport& report,
+                                     const Screen& screen = {});
 [[nodiscard]] Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report);
 [[nodiscard]] std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& report);
 

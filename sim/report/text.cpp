@@ -1,13 +1,14 @@
 #include "sim/report/text.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include <fmt/core.h>
 
-#include "sim/metrics.h"
-#include "sim/report/table.h"
+#include "costmodel/quantile.h"
+#include "sim/recommendation.h"
 #include "sim/report/varlen_report.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -27,13 +28,18 @@ std::string header_text(const Scenario& scenario, const Prediction& prediction) 
                      scenario.warmup_steps);
 }
 
-/// A policy on data of its own is a reference case: other work, so not a choice.
-bool is_reference(const Scenario& scenario, const std::string& policy) {
-  return find_policy(scenario, policy).lengths.has_value();
+/// Three digits, without an exponent.
+std::string short_number(double value) {
+  const int digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 ? 2 : 3;
+  return fmt::format("{:.{}f}", value, digits);
 }
 
-std::string interval(const StepTimeSummary& times) {
-  return fmt::format("{:.3g}-{:.3g}", times.low90, times.high90);
+/// Useful tokens/s with 90 % of the draws, the machine's drift left out: it is all policies'.
+Span90 speed_interval(const Prediction& prediction) {
+  const std::vector<double> drawn = drawn_speeds(prediction);
+  const double mean = prediction.summary.useful_tokens_per_s;
+  return drawn.empty() ? Span90{mean, mean, mean}
+                       : Span90{quantile(drawn, 0.05), mean, quantile(drawn, 0.95)};
 }
 
 std::string warnings_text(const std::vector<Prediction>& predictions) {
@@ -53,16 +59,6 @@ std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction
     return a->summary.useful_tokens_per_s > b->summary.useful_tokens_per_s;
   });
   return ranked;
-}
-
-/// Those on the scenario's own data that fit into memory, best first.
-std::vector<const Prediction*> choices_of(const Scenario& scenario,
-                                          const std::vector<Prediction>& predictions) {
-  std::vector<const Prediction*> choices = ranked_by_throughput(predictions);
-  std::erase_if(choices, [&](const Prediction* prediction) {
-    return is_reference(scenario, prediction->policy) || !prediction->out_of_memory.empty();
-  });
-  return choices;
 }
 
 std::string share(std::int64_t part, std::int64_t whole) {
@@ -93,7 +89,7 @@ std::string planning_text(const std::vector<const Prediction*>& ranked) {
 
 /// What the policies do to training, beside their speed; empty when that was not asked for. Columns
 /// about parts of samples are there where a policy cuts samples.
-std::string training_text(const std::vector<const Prediction*>& ranked) {
+std::string training_text(const std::vector<const Prediction*>& ranked, const Screen& screen) {
   const bool targets = std::any_of(ranked.begin(), ranked.end(), [](const Prediction* prediction) {
     return prediction->training && prediction->training->target_padding_ratio();
   });
@@ -154,111 +150,34 @@ std::string training_text(const std::vector<const Prediction*>& ranked) {
   return "\none epoch of training (skew: the largest rank over the mean; moved by: how far from "
          "the "
          "sampler's order, as a share of the epoch)\n\n" +
-         table.text() + planning_text(ranked);
+         table.text(screen) + planning_text(ranked);
 }
 
-std::string varlen_section(const std::vector<const Prediction*>& predictions) {
+/// The recommended policy, and those that are no choice.
+Paint row_paint(const Prediction& prediction,
+                bool reference,
+                const Recommendation& recommendation) {
+  if (!prediction.out_of_memory.empty()) {
+    return Paint::Bad;
+  }
+  const bool best =
+      !recommendation.choices.empty() && recommendation.choices.front().policy == prediction.policy;
+  return best ? Paint::Good : (reference ? Paint::Quiet : Paint::Plain);
+}
+
+std::string varlen_section(const std::vector<const Prediction*>& predictions,
+                           const Screen& screen) {
   std::vector<NamedVarlenUse> uses;
   for (const Prediction* prediction : predictions) {
     if (prediction->varlen) {
       uses.emplace_back(prediction->policy, *prediction->varlen);
     }
   }
-  return uses.empty() ? "" : "\n" + varlen_text(uses);
+  return uses.empty() ? "" : "\n" + varlen_text(uses, screen);
 }
 
-}  // namespace
-
-std::vector<std::string> warnings_of(const std::vector<Prediction>& predictions) {
-  std::vector<std::string> seen;
-  for (const Prediction& prediction : predictions) {
-    for (const std::string& warning : prediction.warnings) {
-      // An out-of-memory step differs by policy; everything else is said once.
-      const bool memory = warning.rfind("out of memory", 0) == 0;
-      const std::string line = memory ? prediction.policy + ": " + warning : warning;
-      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
-        seen.push_back(line);
-      }
-    }
-  }
-  return seen;
-}
-
-const Prediction* recommended(const Scenario& scenario,
-                              const std::vector<Prediction>& predictions) {
-  const std::vector<const Prediction*> choices = choices_of(scenario, predictions);
-  return choices.empty() ? nullptr : choices.front();
-}
-
-std::string recommendation_text(const Scenario& scenario,
-                                const std::vector<Prediction>& predictions) {
-  const std::vector<const Prediction*> choices = choices_of(scenario, predictions);
-  if (choices.empty()) {
-    return "No policy of this scenario fits into memory on its own data.";
-  }
-  const PredictionSummary& best = choices.front()->summary;
-  std::string text = fmt::format(
-      "Use {}: {:.0f} useful tokens/s", choices.front()->policy, best.useful_tokens_per_s);
-  if (choices.size() > 1) {
-    const PredictionSummary& next = choices[1]->summary;
-    const PredictionSummary& last = choices.back()->summary;
-    text += fmt::format(", {:+.1f} % over {}",
-                        (best.useful_tokens_per_s / next.useful_tokens_per_s - 1) * 100,
-                        choices[1]->policy);
-    if (choices.size() > 2) {
-      text += fmt::format(" and {:+.1f} % over {}",
-                          (best.useful_tokens_per_s / last.useful_tokens_per_s - 1) * 100,
-                          choices.back()->policy);
-    }
-    // Throughput at the far ends of both intervals: errors shared by the policies make this
-    // cautious.
-    const double worst_best = best.useful_tokens_per_step / best.step_time_ms.high90;
-    const double best_next = next.useful_tokens_per_step / next.step_time_ms.low90;
-    text += worst_best > best_next
-                ? "; the 90 % intervals do not overlap"
-                : fmt::format("; the 90 % intervals of {} and {} overlap, so measure both",
-                              choices.front()->policy,
-                              choices[1]->policy);
-  }
-  return text + ".";
-}
-
-std::string run_text(const Scenario& scenario, const Prediction& prediction) {
-  const PredictionSummary& s = prediction.summary;
-  std::string text = header_text(scenario, prediction);
-  text += fmt::format("policy {}\n\n", prediction.policy);
-  text += fmt::format("step time          {:.3f} ms mean, 90 % interval {:.3f} to {:.3f}\n",
-                      s.step_time_ms.mean,
-                      s.step_time_ms.low90,
-                      s.step_time_ms.high90);
-  text += fmt::format("                   {:.3f} ms p50, {:.3f} p95, {:.3f} p99, {:.3f} max\n",
-                      s.step_time_ms.p50,
-                      s.step_time_ms.p95,
-                      s.step_time_ms.p99,
-                      s.step_time_ms.max);
-  text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
-                      s.useful_tokens_per_s,
-                      s.samples_per_s);
-  text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio));
-  text += fmt::format("rank token spread  {:.1f} useful tokens\n", s.rank_token_spread);
-  text +=
-      fmt::format("communication      {:.3f} ms of collectives, {:.3f} ms exposed, {} overlapped\n",
-                  s.communication_ms,
-                  s.exposed_communication_ms,
-                  percent(s.overlap_fraction));
-  for (const std::string& source : prediction.collective_sources) {
-    text += fmt::format("                   {}\n", source);
-  }
-  text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency));
-  text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);
-  if (const auto& budget = prediction.token_budget) {
-    text += fmt::format(
-        "largest budget     {} padded tokens a micro-batch fit into memory at length {}\n",
-        budget->tokens,
-        budget->length);
-  }
-  text += "\n";
-
+/// Means over the steady steps, one row a rank.
+Table ranks_table(const Scenario& scenario, const Prediction& prediction) {
   Table table({"rank",
                "data ms",
                "forward ms",
@@ -268,6 +187,7 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction) {
                "step ms",
                "useful tokens",
                "padded tokens"});
+  std::vector<double> busy;
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     std::vector<RankStepResult> rows;
     for (const RankStepResult& row : prediction.steps) {
@@ -291,11 +211,79 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction) {
                fmt::format("{:.3f}", average(&RankStepResult::step_ms)),
                fmt::format("{:.1f}", average(&RankStepResult::useful_tokens)),
                fmt::format("{:.1f}", average(&RankStepResult::padded_tokens))});
+    busy.push_back((average(&RankStepResult::step_ms) - average(&RankStepResult::exposed_ms)) /
+                   std::max(prediction.summary.slowest_rank_step_ms, 1e-9));
   }
-  return text + table.text() + varlen_section({&prediction}) + warnings_text({prediction});
+  table.add_bars("not waiting", std::move(busy), {});
+  return table;
 }
 
-std::string compare_text(const Scenario& scenario, const std::vector<Prediction>& predictions) {
+}  // namespace
+
+std::vector<std::string> warnings_of(const std::vector<Prediction>& predictions) {
+  std::vector<std::string> seen;
+  for (const Prediction& prediction : predictions) {
+    for (const std::string& warning : prediction.warnings) {
+      // An out-of-memory step differs by policy; everything else is said once.
+      const bool memory = warning.rfind("out of memory", 0) == 0;
+      const std::string line = memory ? prediction.policy + ": " + warning : warning;
+      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
+        seen.push_back(line);
+      }
+    }
+  }
+  return seen;
+}
+
+std::string interval90(const StepTimeSummary& times) {
+  return short_number(times.low90) + "-" + short_number(times.high90);
+}
+
+std::string run_text(const Scenario& scenario, const Prediction& prediction, const Screen& screen) {
+  const PredictionSummary& s = prediction.summary;
+  std::string text = header_text(scenario, prediction);
+  text += fmt::format("policy {}\n\n", prediction.policy);
+  text += fmt::format("step time          {:.3f} ms mean, 90 % interval {:.3f} to {:.3f}\n",
+                      s.step_time_ms.mean,
+                      s.step_time_ms.low90,
+                      s.step_time_ms.high90);
+  text += fmt::format(
+      "                   {:.3f} ms p50, {:.3f} p95, {:.3f} p99; worst of {} steps {:.3f}\n",
+      s.step_time_ms.p50,
+      s.step_time_ms.p95,
+      s.step_time_ms.p99,
+      scenario.steps - scenario.warmup_steps,
+      s.step_time_ms.max);
+  text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
+                      s.useful_tokens_per_s,
+                      s.samples_per_s);
+  text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio));
+  text += fmt::format("rank token spread  {:.1f} useful tokens\n", s.rank_token_spread);
+  text +=
+      fmt::format("communication      {:.3f} ms of collectives, {:.3f} ms exposed, {} overlapped\n",
+                  s.communication_ms,
+                  s.exposed_communication_ms,
+                  percent(s.overlap_fraction));
+  for (const std::string& source : prediction.collective_sources) {
+    text += fmt::format("                   {}\n", source);
+  }
+  text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency));
+  text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);
+  if (const auto& budget = prediction.token_budget) {
+    text += fmt::format(
+        "largest budget     {} padded tokens a micro-batch fit into memory at length {}\n",
+        budget->tokens,
+        budget->length);
+  }
+  text += "\n";
+
+  text += ranks_table(scenario, prediction).text(screen);
+  return text + varlen_section({&prediction}, screen) + warnings_text({prediction});
+}
+
+std::string compare_text(const Scenario& scenario,
+                         const std::vector<Prediction>& predictions,
+                         const Screen& screen) {
   const std::vector<const Prediction*> ranked = ranked_by_throughput(predictions);
   Table table({"policy",
                "step ms",
@@ -307,28 +295,34 @@ std::string compare_text(const Scenario& scenario, const std::vector<Prediction>
                "exposed ms",
                "efficiency",
                "memory MiB"});
+  const Recommendation recommendation = recommend(scenario, predictions);
+  std::vector<Span90> speeds;
   bool any_reference = false;
   for (const Prediction* prediction : ranked) {
     const PredictionSummary& s = prediction->summary;
+    speeds.push_back(speed_interval(*prediction));
     const bool reference = is_reference(scenario, prediction->policy);
     any_reference = any_reference || reference;
     table.add({prediction->policy + (reference ? " *" : ""),
                fmt::format("{:.3f}", s.step_time_ms.mean),
-               interval(s.step_time_ms),
+               interval90(s.step_time_ms),
                fmt::format("{:.3f}", s.step_time_ms.p95),
                fmt::format("{:.0f}", s.useful_tokens_per_s),
                percent(s.padding_ratio),
                fmt::format("{:.1f}", s.rank_token_spread),
                fmt::format("{:.3f}", s.exposed_communication_ms),
                percent(s.scaling_efficiency),
-               fmt::format("{:.1f}", s.peak_memory_mib)});
+               fmt::format("{:.1f}", s.peak_memory_mib)},
+              row_paint(*prediction, reference, recommendation));
   }
-  std::string text = header_text(scenario, predictions.front()) + "\n" + table.text();
+  table.add_intervals("useful tokens/s, 90 % at equal drift", std::move(speeds));
+  std::string text = header_text(scenario, predictions.front()) + "\n" + table.text(screen);
   if (any_reference) {
     text += "* a reference case on data of its own: not a choice\n";
   }
-  text += "\n" + recommendation_text(scenario, predictions) + "\n";
-  return text + training_text(ranked) + varlen_section(ranked) + warnings_text(predictions);
+  text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
+  return text + training_text(ranked, screen) + varlen_section(ranked, screen) +
+         warnings_text(predictions);
 }
 
 }  // namespace stepsim

@@ -7,9 +7,9 @@
 
 #include "costmodel/input_error.h"
 #include "sim/report/markdown.h"
-#include "sim/report/table.h"
 #include "sim/report/validation_report.h"
 #include "sim/report/validation_words.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -99,7 +99,7 @@ std::string live_table(const ValidationSources& sources) {
                header.backend,
                std::to_string(header.repeats)});
   }
-  return table.markdown();
+  return markdown_table(table);
 }
 
 /// One policy in words.
@@ -141,9 +141,9 @@ std::string validation_markdown(const Validation& validation,
       "## Step time\n\nFrom the last rank's start to the last rank's end, mean over the steady "
       "steps. Repeatability is the standard deviation of the passes' means; an error below two "
       "standard errors of the measured mean cannot be told from none.\n\n" +
-      step_time_table(validation).markdown() + "\n";
+      markdown_table(step_time_table(validation)) + "\n";
   text += "## Where the error is\n\nPoints of the measured step that each part adds.\n\n" +
-          part_error_table(validation).markdown() + "\n";
+          markdown_table(part_error_table(validation)) + "\n";
   text += "## Findings\n\n";
   for (const std::string& finding : findings(validation, sources)) {
     text += bullet(finding);

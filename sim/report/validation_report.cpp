@@ -8,6 +8,7 @@
 
 #include "costmodel/input_error.h"
 #include "sim/report/csv.h"
+#include "sim/report/text.h"
 #include "sim/report/validation_words.h"
 
 namespace stepsim {
@@ -108,7 +109,7 @@ Table step_time_table(const Validation& validation) {
   for (const PolicyValidation& p : validation.policies) {
     table.add({printable(p.policy),
                fmt::format("{:.3f}", p.predicted.mean),
-               fmt::format("{:.3g}-{:.3g}", p.predicted.low90, p.predicted.high90),
+               interval90(p.predicted),
                fmt::format("{:.3f}", p.measured_mean),
                signed_percent(p.error_mean),
                signed_percent(p.error_p50),
@@ -143,12 +144,13 @@ Table part_error_table(const Validation& validation) {
 
 std::string validation_text(const Validation& validation,
                             const ValidationSources& sources,
-                            double bound) {
+                            double bound,
+                            const Screen& screen) {
   std::string text =
       "step time (last rank's start to last rank's end), mean over the steady steps\n\n" +
-      step_time_table(validation).text();
+      step_time_table(validation).text(screen);
   text += "\nwhere the error is, in points of the measured step\n\n" +
-          part_error_table(validation).text() + "\n";
+          part_error_table(validation).text(screen) + "\n";
   for (const std::string& finding : findings(validation, sources)) {
     text += finding + "\n";
   }

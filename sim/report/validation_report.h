@@ -3,9 +3,9 @@
 #include <string>
 
 #include "costmodel/json_file.h"
-#include "sim/report/table.h"
 #include "sim/report/validation_sources.h"
 #include "sim/validate.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -17,7 +17,8 @@ namespace stepsim {
 /// Both tables, the findings and the verdict for a bound on the error of the mean, a fraction.
 [[nodiscard]] std::string validation_text(const Validation& validation,
                                           const ValidationSources& sources,
-                                          double bound);
+                                          double bound,
+                                          const Screen& screen = {});
 /// {"format": "stepsim-validation/1", …}
 [[nodiscard]] Json validation_json(const Validation& validation,
                                    const ValidationSources& sources,

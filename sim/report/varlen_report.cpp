@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim {
 
-std::string varlen_text(const std::vector<NamedVarlenUse>& uses) {
+std::string varlen_text(const std::vector<NamedVarlenUse>& uses, const Screen& screen) {
   if (uses.empty()) {
     return "";
   }
@@ -42,7 +42,7 @@ std::string varlen_text(const std::vector<NamedVarlenUse>& uses) {
   }
   return "varlen attention over one epoch (most documents: of a batch, as the policy makes them; "
          "empty blocks: of the grid, mean)\n\n" +
-         table.text();
+         table.text(screen);
 }
 
 }  // namespace stepsim

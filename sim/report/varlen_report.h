@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/batching/varlen_epoch.h"
+#include "terminal/screen.h"
 
 namespace stepsim {
 
@@ -13,6 +14,7 @@ using NamedVarlenUse = std::pair<std::string, VarlenUse>;
 
 /// How the batches of one epoch fit into the slots of a varlen call, one row a policy; empty
 /// without one.
-[[nodiscard]] std::string varlen_text(const std::vector<NamedVarlenUse>& uses);
+[[nodiscard]] std::string varlen_text(const std::vector<NamedVarlenUse>& uses,
+                                      const Screen& screen = {});
 
 }  // namespace stepsim

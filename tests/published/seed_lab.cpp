@@ -10,7 +10,7 @@
 #include "sim/batch_plan.h"
 #include "sim/metrics.h"
 #include "sim/predict.h"
-#include "sim/report/table.h"
+#include "terminal/table.h"
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "sim/report/table.h"
+#include "terminal/table.h"
 
 namespace stepsim::published {
 

@@ -186,6 +186,6 @@ TEST_CASE("the last sentence names the largest saving and a command") {
   const Scenario scenario = blocks({"cluster.slow_ranks=[{rank=1, factor=1.5}]"});
   const std::string text = blame_text(scenario, blame_of(scenario));
   CHECK(text.find("Most would be saved if all ranks were equally fast: 15.000 ms, 31.2 % of the "
-                  "step. Next: stepsim run blocks.toml --policy fixed --set "
+                  "step.\nNext: stepsim run blocks.toml --policy fixed --set "
                   "\"cluster.slow_ranks=[]\"\n") != std::string::npos);
 }

@@ -187,7 +187,7 @@ TEST_CASE("the text numbers the notes and counts what agrees") {
            figure + "value = \"42 GB\"\n");
   CHECK(figures_text(scenario, check_figures(scenario)) ==
         "token skew: What does padding cost?\n\n"
-        "figure                    conditions  published  computed  published off by  verdict\n"
+        "figure       conditions               published  computed  published off by  verdict\n"
         "ring_volume  4 GPUs, 70 B parameters     420 GB    420 GB            +0.0 %  agrees\n"
         "ring_volume  4 GPUs, 70 B parameters     400 GB    420 GB            -4.8 %  published is "
         "too low [1]\n"

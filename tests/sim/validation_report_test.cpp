@@ -192,7 +192,7 @@ TEST_CASE("text of others is no markup of the report") {
   Table table({"policy", "ms"});
   table.add({"a|b", "1.5"});
   table.add({"cd", "10.25"});
-  CHECK(table.markdown() ==
+  CHECK(markdown_table(table) ==
         "| policy |    ms |\n"
         "| ------ | ----: |\n"
         "| a\\|b   |   1.5 |\n"

@@ -1,0 +1,43 @@
+#include "terminal/show.h"
+
+#include <doctest/doctest.h>
+
+using namespace stepsim;
+
+namespace {
+
+Screen terminal(int columns, bool colour = false) {
+  Screen screen;
+  screen.columns = columns;
+  screen.colour = colour;
+  return screen;
+}
+
+const std::string kLong = "warning: of all the sizes that there are, the profile measured none";
+
+}  // namespace
+
+TEST_CASE("a pipe gets a report as it is") {
+  CHECK(shown(kLong + "\n", {}) == kLong + "\n");
+}
+
+TEST_CASE("sentences break at blanks on a terminal") {
+  CHECK(shown(kLong + "\nend", terminal(40)) ==
+        "warning: of all the sizes that there\n"
+        "  are, the profile measured none\nend");
+  CHECK(shown("peak       " + kLong, terminal(50)) ==
+        "peak       warning: of all the sizes that there\n"
+        "           are, the profile measured none");
+}
+
+TEST_CASE("a command to copy stays on its line") {
+  const std::string command =
+      "next: stepsim sweep scenario.toml --over ddp.bucket_cap=1MiB..2GiB:x2\n";
+  CHECK(shown(command, terminal(40)) == command);
+}
+
+TEST_CASE("labels have colours where a screen has them") {
+  CHECK(shown("warning: x\n", terminal(80, true)) == "\x1b[33mwarning:\x1b[0m x\n");
+  CHECK(shown("next: stepsim run\n", terminal(80, true)) == "next: \x1b[36mstepsim run\x1b[0m\n");
+  CHECK(shown("warning: x\n", terminal(80)) == "warning: x\n");
+}

@@ -31,8 +31,8 @@ const CommandSet kSet = {
     "stepcal",
     "Measure what training steps cost on this machine.",
     "Start here:\n"
-    "  stepcal calibrate --model tiny-classifier --max-length 256 --max-tokens 4096 \\\n"
-    "      --out here.json\n\n"
+    "  stepcal calibrate --model tiny-classifier --max-length 256 \\\n"
+    "      --max-tokens 4096 --out here.json\n\n"
     "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine; 130 "
     "Ctrl-C.\n\n"
     "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",

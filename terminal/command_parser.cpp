@@ -68,7 +68,8 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
 }
 
 void CommandParser::fail(const std::string& message) const {
-  throw InputError(name_ + ": error: " + message + "; see: " + help_command());
+  const std::string joint = message.ends_with('?') ? " see: " : "; see: ";
+  throw InputError(name_ + ": error: " + message + joint + help_command());
 }
 
 CommandHelp CommandParser::help() const {

@@ -45,7 +45,7 @@ struct Hint {
 
 constexpr std::array kHints = {Hint{"policy kind", "stepsim policies"},
                                Hint{"model preset", "stepsim models"},
-                               Hint{"profile", "stepsim profiles"}};
+                               Hint{"cluster.profile", "stepsim profiles"}};
 
 void print_error(const std::string& message) {
   const bool names_program = message.find("error: ") != std::string::npos;

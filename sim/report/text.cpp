@@ -34,12 +34,13 @@ std::string short_number(double value) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-/// Useful tokens/s with 90 % of the draws, the machine's drift left out: it is all policies'.
+/// Useful tokens/s, median and 90 % of the draws; the machine's drift is left out, being that of
+/// all policies.
 Span90 speed_interval(const Prediction& prediction) {
   const std::vector<double> drawn = drawn_speeds(prediction);
   const double mean = prediction.summary.useful_tokens_per_s;
   return drawn.empty() ? Span90{mean, mean, mean}
-                       : Span90{quantile(drawn, 0.05), mean, quantile(drawn, 0.95)};
+                       : Span90{quantile(drawn, 0.05), quantile(drawn, 0.5), quantile(drawn, 0.95)};
 }
 
 std::string warnings_text(const std::vector<Prediction>& predictions) {
@@ -315,7 +316,7 @@ std::string compare_text(const Scenario& scenario,
                fmt::format("{:.1f}", s.peak_memory_mib)},
               row_paint(*prediction, reference, recommendation));
   }
-  table.add_intervals("useful tokens/s, 90 % at equal drift", std::move(speeds));
+  table.add_intervals("useful tokens/s in 90 % of the draws", std::move(speeds));
   std::string text = header_text(scenario, predictions.front()) + "\n" + table.text(screen);
   if (any_reference) {
     text += "* a reference case on data of its own: not a choice\n";

@@ -13,7 +13,7 @@
 #include "calibrate/statistics.h"
 #include "costmodel/input_error.h"
 #include "costmodel/parse_units.h"
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 namespace stepsim {
 namespace {

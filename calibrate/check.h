@@ -6,7 +6,7 @@
 #include "calibrate/measure.h"
 #include "costmodel/on_share.h"
 #include "costmodel/profile.h"
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

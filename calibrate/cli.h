@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "terminal/commands.h"
+#include "costmodel/terminal/commands.h"
 
 namespace stepsim {
 

@@ -2,7 +2,7 @@
 #include "calibrate/cli.h"
 #include "calibrate/cli_backend.h"
 #include "calibrate/cli_options.h"
-#include "terminal/progress.h"
+#include "costmodel/terminal/progress.h"
 
 namespace stepsim {
 namespace {

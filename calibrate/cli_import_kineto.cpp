@@ -20,7 +20,7 @@
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
 #include "costmodel/shell_word.h"
-#include "terminal/progress.h"
+#include "costmodel/terminal/progress.h"
 
 namespace stepsim {
 namespace {

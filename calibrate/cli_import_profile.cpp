@@ -6,7 +6,7 @@
 
 #include "calibrate/fit/fit.h"
 #include "costmodel/shell_word.h"
-#include "terminal/commands.h"
+#include "costmodel/terminal/commands.h"
 
 namespace stepsim {
 

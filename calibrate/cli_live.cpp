@@ -21,8 +21,8 @@
 #include "costmodel/input_error.h"
 #include "costmodel/profile.h"
 #include "costmodel/shell_word.h"
-#include "terminal/progress.h"
-#include "terminal/table.h"
+#include "costmodel/terminal/progress.h"
+#include "costmodel/terminal/table.h"
 
 namespace stepsim {
 namespace {

@@ -23,7 +23,7 @@
 #include "costmodel/model_presets.h"
 #include "costmodel/parse_units.h"
 #include "costmodel/shell_word.h"
-#include "terminal/progress.h"
+#include "costmodel/terminal/progress.h"
 
 namespace stepsim {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "terminal/command_parser.h"
+#include "costmodel/terminal/command_parser.h"
 
 namespace stepsim {
 

@@ -9,7 +9,7 @@
 #include "calibrate/samples.h"
 #include "costmodel/on_share.h"
 #include "costmodel/profile.h"
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

@@ -5,7 +5,7 @@
 
 #include "calibrate/fit/fit.h"
 #include "costmodel/parse_units.h"
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 namespace stepsim {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "calibrate/import/kineto_parts.h"
 #include "costmodel/parse_units.h"
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 namespace stepsim {
 namespace {

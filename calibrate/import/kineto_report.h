@@ -6,7 +6,7 @@
 #include "calibrate/import/kineto_match.h"
 #include "calibrate/import/kineto_trace.h"
 #include "costmodel/json_file.h"
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

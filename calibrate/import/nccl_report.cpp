@@ -6,7 +6,7 @@
 
 #include "costmodel/input_error.h"
 #include "costmodel/parse_units.h"
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 namespace stepsim {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "calibrate/import/nccl_tests.h"
 #include "costmodel/json_file.h"
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

@@ -1,10 +1,10 @@
 #include "sim/blame.h"
 
+#include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/report/blame_report.h"
 #include "sim/run.h"
-#include "terminal/progress.h"
 
 namespace stepsim {
 

@@ -3,12 +3,12 @@
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
 #include "costmodel/parse_units.h"
+#include "costmodel/terminal/table.h"
 #include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/ddp/bucket_assignment.h"
 #include "sim/report/csv.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 

@@ -9,11 +9,11 @@
 #include "costmodel/model_presets.h"
 #include "costmodel/parse_units.h"
 #include "costmodel/profile.h"
+#include "costmodel/terminal/table.h"
 #include "sim/batching/policy.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/shipped.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 

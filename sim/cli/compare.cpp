@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "costmodel/terminal/progress.h"
 #include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
@@ -14,7 +15,6 @@
 #include "sim/report/json.h"
 #include "sim/report/text.h"
 #include "sim/run.h"
-#include "terminal/progress.h"
 
 namespace stepsim {
 

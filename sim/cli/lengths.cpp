@@ -7,12 +7,12 @@
 
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
+#include "costmodel/terminal/table.h"
 #include "sim/batch_plan.h"
 #include "sim/batching/histogram.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/length_summary.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/terminal/command_parser.h"
+#include "costmodel/terminal/commands.h"
 #include "sim/scenario.h"
-#include "terminal/command_parser.h"
-#include "terminal/commands.h"
 
 namespace stepsim {
 

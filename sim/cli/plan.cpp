@@ -5,12 +5,12 @@
 
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
+#include "costmodel/terminal/progress.h"
 #include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/report/csv.h"
 #include "sim/report/varlen_report.h"
-#include "terminal/progress.h"
 
 namespace stepsim {
 

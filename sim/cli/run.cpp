@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "costmodel/terminal/progress.h"
 #include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
@@ -16,7 +17,6 @@
 #include "sim/report/json.h"
 #include "sim/report/text.h"
 #include "sim/report/traces.h"
-#include "terminal/progress.h"
 
 namespace stepsim {
 

@@ -5,10 +5,10 @@
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
 #include "costmodel/parse_units.h"
+#include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/report/csv.h"
-#include "terminal/progress.h"
 
 namespace stepsim {
 

@@ -6,6 +6,7 @@
 
 #include "costmodel/input_error.h"
 #include "costmodel/parse_units.h"
+#include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
@@ -14,7 +15,6 @@
 #include "sim/report/json.h"
 #include "sim/report/sweep_report.h"
 #include "sim/run.h"
-#include "terminal/progress.h"
 
 namespace stepsim {
 

@@ -9,6 +9,7 @@
 
 #include "costmodel/input_error.h"
 #include "costmodel/run_record.h"
+#include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
@@ -20,7 +21,6 @@
 #include "sim/report/validation_words.h"
 #include "sim/run.h"
 #include "sim/utc_time.h"
-#include "terminal/progress.h"
 
 namespace stepsim {
 

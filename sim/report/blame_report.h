@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "costmodel/json_file.h"
+#include "costmodel/terminal/screen.h"
 #include "sim/blame.h"
-#include "terminal/screen.h"
 
 namespace stepsim {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 namespace {

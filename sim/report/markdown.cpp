@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "costmodel/input_error.h"
-#include "terminal/wrap.h"
+#include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
 

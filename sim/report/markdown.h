@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 namespace stepsim {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "costmodel/json_file.h"
+#include "costmodel/terminal/screen.h"
 #include "sim/replay/launch_replay.h"
 #include "sim/replay/pipeline_replay.h"
-#include "terminal/screen.h"
 
 namespace stepsim {
 

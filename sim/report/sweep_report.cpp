@@ -7,8 +7,8 @@
 
 #include <fmt/core.h>
 
+#include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 
@@ -195,7 +195,8 @@ std::string sweep_text(const Scenario& scenario,
     shares.push_back(bar_share(s.slowest_rank_step_ms, low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));
   }
-  table.add_bars(screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
+  table.add_bars(
+      screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
   std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n",
                                  scenario.name,
                                  best.prediction.policy,

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "costmodel/json_file.h"
+#include "costmodel/terminal/screen.h"
 #include "sim/scenario.h"
 #include "sim/sweep.h"
-#include "terminal/screen.h"
 
 namespace stepsim {
 

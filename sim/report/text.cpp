@@ -6,9 +6,9 @@
 #include <fmt/core.h>
 
 #include "costmodel/quantile.h"
+#include "costmodel/terminal/table.h"
 #include "sim/recommendation.h"
 #include "sim/report/varlen_report.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 

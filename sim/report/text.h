@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/terminal/screen.h"
 #include "sim/prediction.h"
 #include "sim/scenario.h"
-#include "terminal/screen.h"
 
 namespace stepsim {
 

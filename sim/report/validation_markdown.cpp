@@ -6,10 +6,10 @@
 #include <fmt/core.h>
 
 #include "costmodel/input_error.h"
+#include "costmodel/terminal/table.h"
 #include "sim/report/markdown.h"
 #include "sim/report/validation_report.h"
 #include "sim/report/validation_words.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 

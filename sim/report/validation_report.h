@@ -3,9 +3,9 @@
 #include <string>
 
 #include "costmodel/json_file.h"
+#include "costmodel/terminal/table.h"
 #include "sim/report/validation_sources.h"
 #include "sim/validate.h"
-#include "terminal/table.h"
 
 namespace stepsim {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 namespace stepsim {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/terminal/screen.h"
 #include "sim/batching/varlen_epoch.h"
-#include "terminal/screen.h"
 
 namespace stepsim {
 

@@ -7,10 +7,10 @@
 #include <Eigen/Dense>
 #include <fmt/core.h>
 
+#include "costmodel/terminal/table.h"
 #include "sim/batch_plan.h"
 #include "sim/metrics.h"
 #include "sim/predict.h"
-#include "terminal/table.h"
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
 

@@ -33,7 +33,8 @@ struct BrokenOverride {
 };
 
 const std::string kCluster =
-    "ranks, ranks_per_node, profile, slow_ranks, skew, jitter, communicator, topology, all_reduce";
+    "ranks, ranks_per_node, cores, profile, slow_ranks, skew, jitter, communicator, topology, "
+    "all_reduce";
 const std::string kTables =
     "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, host, noise, "
     "times";

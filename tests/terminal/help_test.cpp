@@ -1,4 +1,4 @@
-#include "terminal/help.h"
+#include "costmodel/terminal/help.h"
 
 #include <doctest/doctest.h>
 

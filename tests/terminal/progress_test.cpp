@@ -1,4 +1,4 @@
-#include "terminal/progress.h"
+#include "costmodel/terminal/progress.h"
 
 #include <array>
 

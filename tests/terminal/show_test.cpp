@@ -1,4 +1,4 @@
-#include "terminal/show.h"
+#include "costmodel/terminal/show.h"
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,10 @@
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 #include <sstream>
 
 #include <doctest/doctest.h>
 
-#include "terminal/wrap.h"
+#include "costmodel/terminal/wrap.h"
 
 using namespace stepsim;
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

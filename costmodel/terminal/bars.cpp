@@ -1,4 +1,4 @@
-#include "terminal/bars.h"
+#include "costmodel/terminal/bars.h"
 
 #include <algorithm>
 #include <array>

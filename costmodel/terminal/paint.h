@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

@@ -5,7 +5,7 @@
 
 #include <boost/program_options.hpp>
 
-#include "terminal/help.h"
+#include "costmodel/terminal/help.h"
 
 namespace stepsim {
 

@@ -1,12 +1,12 @@
-#include "terminal/show.h"
+#include "costmodel/terminal/show.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
 
-#include "terminal/paint.h"
-#include "terminal/wrap.h"
+#include "costmodel/terminal/paint.h"
+#include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "costmodel/json_file.h"
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

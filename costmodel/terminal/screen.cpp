@@ -1,4 +1,4 @@
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,12 +1,12 @@
-#include "terminal/help.h"
+#include "costmodel/terminal/help.h"
 
 #include <algorithm>
 #include <cctype>
 #include <string_view>
 
-#include "terminal/paint.h"
-#include "terminal/show.h"
-#include "terminal/wrap.h"
+#include "costmodel/terminal/paint.h"
+#include "costmodel/terminal/show.h"
+#include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
 

@@ -1,11 +1,11 @@
-#include "terminal/table.h"
+#include "costmodel/terminal/table.h"
 
 #include <algorithm>
 #include <cctype>
 #include <limits>
 #include <utility>
 
-#include "terminal/wrap.h"
+#include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
 

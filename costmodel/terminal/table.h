@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "terminal/bars.h"
-#include "terminal/paint.h"
-#include "terminal/screen.h"
+#include "costmodel/terminal/bars.h"
+#include "costmodel/terminal/paint.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

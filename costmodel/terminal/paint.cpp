@@ -1,4 +1,4 @@
-#include "terminal/paint.h"
+#include "costmodel/terminal/paint.h"
 
 namespace stepsim {
 

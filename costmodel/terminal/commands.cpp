@@ -1,4 +1,4 @@
-#include "terminal/commands.h"
+#include "costmodel/terminal/commands.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,9 +9,9 @@
 
 #include "costmodel/input_error.h"
 #include "costmodel/json_file.h"
-#include "terminal/help.h"
-#include "terminal/paint.h"
-#include "terminal/show.h"
+#include "costmodel/terminal/help.h"
+#include "costmodel/terminal/paint.h"
+#include "costmodel/terminal/show.h"
 
 namespace stepsim {
 

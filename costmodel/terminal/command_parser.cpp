@@ -1,4 +1,4 @@
-#include "terminal/command_parser.h"
+#include "costmodel/terminal/command_parser.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "costmodel/on_share.h"
-#include "terminal/screen.h"
+#include "costmodel/terminal/screen.h"
 
 namespace stepsim {
 

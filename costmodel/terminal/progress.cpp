@@ -1,4 +1,4 @@
-#include "terminal/progress.h"
+#include "costmodel/terminal/progress.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,8 +9,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include "terminal/bars.h"
-#include "terminal/wrap.h"
+#include "costmodel/terminal/bars.h"
+#include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
 

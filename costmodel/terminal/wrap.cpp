@@ -1,4 +1,4 @@
-#include "terminal/wrap.h"
+#include "costmodel/terminal/wrap.h"
 
 #include <algorithm>
 

@@ -1,12 +1,15 @@
-"""Makes the README's pictures of report pages: sim/report/html/pictures/*.png.
+"""Makes the README's pictures of report pages and of a terminal: sim/report/html/pictures/*.png.
 
 usage: pictures.py PATH_OF_STEPSIM
 Needs python3-selenium, chromium and chromium-driver.
 """
 
 import base64
+import html
 import os
 import pathlib
+import pty
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +32,16 @@ SHOTS = {
     "policies": (COMPARE, "#policies", "#policies", None),
     "steps": (COMPARE, "#series", "#series", None),
 }
+
+# The terminal's command and its columns.
+TYPED = (["compare", "scenarios/token_skew.toml"], 132)
+TERMINAL = """<!doctype html><meta charset="utf-8"><style>
+body { margin: 0; background: #1c1f26; }
+pre { margin: 0; padding: 18px 20px; color: #d8dee9; font: 13px/1.35 "DejaVu Sans Mono", monospace;
+  display: inline-block; }
+.p1 { font-weight: bold; color: #fff } .p2 { color: #8a93a6 } .p31 { color: #ff7b72 }
+.p32 { color: #7ee787 } .p33 { color: #e3b341 } .p36 { color: #79c0ff }
+</style><pre>%s</pre>"""
 
 BOX = """
 const boxes = arguments[0].map((name) => document.querySelector(name).getBoundingClientRect());
@@ -55,6 +68,32 @@ def shoot(chrome, path, first, last, place):
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
 
 
+def typed(arguments, columns):
+    """What a terminal of so many columns shows."""
+    screen, program = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
+    environment.pop("NO_COLOR", None)
+    shown = b""
+    with subprocess.Popen([STEPSIM, *arguments], stdout=program, stderr=subprocess.DEVNULL,
+                          stdin=program, cwd=ROOT, env=environment) as child:
+        os.close(program)
+        try:
+            while part := os.read(screen, 65536):
+                shown += part
+        except OSError:  # The program has ended.
+            pass
+        assert child.wait() == 0
+    os.close(screen)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def terminal_page(arguments, columns):
+    """The same as HTML, its colours as classes."""
+    text = html.escape(f"$ stepsim {' '.join(arguments)}\n{typed(arguments, columns)}")
+    text = text.replace("\x1b[0m", "</span>")
+    return TERMINAL % re.sub("\x1b\\[(\\d+)m", r'<span class="p\1">', text)
+
+
 def main():
     PICTURES.mkdir(exist_ok=True)
     chrome = resized(start(), 1100, 900)
@@ -67,6 +106,12 @@ def main():
                                    cwd=ROOT)
                 chrome.get("file://" + page)
                 shoot(chrome, PICTURES / f"{name}.png", first, last, place)
+            page = pathlib.Path(folder, "terminal.html")
+            page.write_text(terminal_page(*TYPED), encoding="utf-8")
+            chrome.get(page.as_uri())
+            width = chrome.execute_script("return document.querySelector('pre').offsetWidth")
+            resized(chrome, width, 900)
+            shoot(chrome, PICTURES / "terminal.png", "pre", "pre", None)
     finally:
         chrome.quit()
 

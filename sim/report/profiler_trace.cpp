@@ -31,7 +31,7 @@ std::int64_t us(SimTime time) {
 Part phase_of(const TraceRow& row, const StepTimeline& timeline, Part current) {
   if (row.kind == TraceRow::Kind::Collective) {
     return timeline.reduce_buckets[static_cast<std::size_t>(row.index)] >= 0 ? Part::Backward
-                                                                            : current;
+                                                                             : current;
   }
   switch (row.part) {
     case Part::Backward:

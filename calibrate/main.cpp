@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cli.h"
+#include "calibrate/cli/cli.h"
 
 int main(int argc, char** argv) {
   return stepsim::run_stepcal(std::vector<std::string>(argv + 1, argv + argc));

@@ -26,10 +26,6 @@ RunState& run_state() {
 
 namespace stepsim::test {
 
-std::string source_root() {
-  return STEPSIM_SOURCE_ROOT;
-}
-
 void skip(const std::string& reason) {
   const char* name = doctest::getContextOptions()->currentTest->m_name;
   std::printf("SKIPPED: %s: %s\n", name, reason.c_str());
@@ -37,11 +33,7 @@ void skip(const std::string& reason) {
 }
 
 std::optional<std::string> data_file(const std::string& name) {
-  const char* folder = std::getenv("STEPSIM_DATA");
-  const std::filesystem::path base =
-      folder != nullptr ? std::filesystem::path(folder)
-                        : std::filesystem::path(source_root()) / ".." / "shared" / "data";
-  const auto path = base / name;
+  const std::filesystem::path path = std::filesystem::path(data_folder()) / name;
   if (std::filesystem::exists(path)) {
     return path.lexically_normal().string();
   }

@@ -20,11 +20,11 @@ FORBIDDEN = {
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {
-    "boost/": ("sim/cli/", "calibrate/cli", "costmodel/terminal/command_parser"),
+    "boost/": ("sim/cli/", "calibrate/cli/", "costmodel/terminal/command_parser"),
     "gloo/": ("calibrate/cpu/",),
-    "Eigen/": ("calibrate/cpu/", "calibrate/fit/", "sim/batching/sparse_nnls"),
-    "toml++/": ("sim/",),
-    "zlib.h": ("costmodel/",),
+    "Eigen/": ("calibrate/cpu/", "calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
+    "toml++/": ("sim/scenario/",),
+    "zlib.h": ("costmodel/io/",),
     "cuda": ("calibrate/cuda/",),
     "cublas": ("calibrate/cuda/",),
     "cudnn": ("calibrate/cuda/",),

@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "tests/source_root.h"
+
 namespace stepsim::test {
 
 /// Path of a file of the reference data (STEPSIM_DATA, else ../shared/data beside the project).
@@ -11,9 +13,6 @@ namespace stepsim::test {
 
 /// Records a skip with its reason.
 void skip(const std::string& reason);
-
-/// The project's root folder.
-[[nodiscard]] std::string source_root();
 
 /// An empty folder for this test, removed when the program ends.
 [[nodiscard]] std::string fresh_folder();

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "calibrate/activation_kind.h"
+#include "calibrate/training/activation_kind.h"
 
 namespace stepsim::cpu {
 

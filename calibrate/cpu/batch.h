@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "calibrate/random_stream.h"
-#include "costmodel/transformer.h"
+#include "calibrate/training/random_stream.h"
+#include "costmodel/model/transformer.h"
 
 namespace stepsim::cpu {
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "calibrate/bucket_layout.h"
 #include "calibrate/cpu/buffer.h"
 #include "calibrate/cpu/parameter_store.h"
+#include "calibrate/training/bucket_layout.h"
 
 namespace stepsim::cpu {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "calibrate/clock.h"
 #include "calibrate/cpu/processor.h"
+#include "calibrate/training/clock.h"
 
 namespace stepsim {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/backend.h"
 #include "calibrate/cpu/gloo_group.h"
 #include "calibrate/cpu/gloo_reducer.h"
 #include "calibrate/cpu/trainer.h"
+#include "calibrate/measure/backend.h"
 
 namespace stepsim {
 

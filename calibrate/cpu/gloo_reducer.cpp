@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "calibrate/clock.h"
+#include "calibrate/training/clock.h"
 
 namespace stepsim {
 

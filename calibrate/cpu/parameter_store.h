@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calibrate/cpu/buffer.h"
-#include "costmodel/transformer.h"
+#include "costmodel/model/transformer.h"
 
 namespace stepsim::cpu {
 

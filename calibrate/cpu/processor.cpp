@@ -3,7 +3,7 @@
 #include <Eigen/src/Core/util/Macros.h>
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 
 #ifdef __SSE__
 #include <xmmintrin.h>

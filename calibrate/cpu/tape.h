@@ -6,7 +6,7 @@
 #include "calibrate/cpu/batch.h"
 #include "calibrate/cpu/parameter_store.h"
 #include "calibrate/cpu/workspace.h"
-#include "calibrate/step_tape.h"
+#include "calibrate/training/step_tape.h"
 
 namespace stepsim::cpu {
 

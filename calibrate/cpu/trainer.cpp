@@ -4,15 +4,15 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/clock.h"
 #include "calibrate/cpu/batch.h"
 #include "calibrate/cpu/bucket_list.h"
 #include "calibrate/cpu/parameter_store.h"
 #include "calibrate/cpu/processor.h"
 #include "calibrate/cpu/tape.h"
 #include "calibrate/cpu/workspace.h"
-#include "calibrate/training_ops.h"
-#include "costmodel/input_error.h"
+#include "calibrate/training/clock.h"
+#include "calibrate/training/training_ops.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 namespace {

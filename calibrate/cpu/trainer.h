@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "costmodel/transformer.h"
+#include "costmodel/model/transformer.h"
 
 namespace stepsim {
 

@@ -7,17 +7,17 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/clock.h"
-#include "calibrate/cuda/gemm.h"
-#include "calibrate/cuda/host_costs.h"
-#include "calibrate/cuda/parameter_store.h"
-#include "calibrate/cuda/sdpa.h"
+#include "calibrate/cuda/attention/sdpa.h"
+#include "calibrate/cuda/kernels/gemm.h"
+#include "calibrate/cuda/timing/host_costs.h"
+#include "calibrate/cuda/training/parameter_store.h"
+#include "calibrate/training/clock.h"
 
 namespace stepsim::cuda {
 namespace {
 
 constexpr std::uint64_t kWeightSeed = 20240501;
-constexpr int kMostThrottled = 5;
+constexpr int kMaxThrottled = 5;
 constexpr auto kCoolDown = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -52,7 +52,7 @@ void CudaBackend::set_buckets(const std::vector<std::vector<int>>& buckets) {
 
 std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths) {
   std::vector<double> seconds = time_once(lengths);
-  for (int again = 0; again < kMostThrottled && throttled(); ++again) {
+  for (int again = 0; again < kMaxThrottled && throttled(); ++again) {
     std::this_thread::sleep_for(kCoolDown);
     seconds = time_once(lengths);
   }

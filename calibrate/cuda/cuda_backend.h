@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/backend.h"
-#include "calibrate/cuda/collective_timer.h"
-#include "calibrate/cuda/device_monitor.h"
-#include "calibrate/cuda/nccl_group.h"
-#include "calibrate/cuda/nccl_reducer.h"
-#include "calibrate/cuda/op_clock.h"
-#include "calibrate/cuda/overlap_probe.h"
-#include "calibrate/cuda/stand_in_reducer.h"
-#include "calibrate/cuda/trainer.h"
+#include "calibrate/cuda/collectives/nccl_group.h"
+#include "calibrate/cuda/collectives/nccl_reducer.h"
+#include "calibrate/cuda/collectives/stand_in_reducer.h"
+#include "calibrate/cuda/device/device_monitor.h"
+#include "calibrate/cuda/timing/collective_timer.h"
+#include "calibrate/cuda/timing/op_clock.h"
+#include "calibrate/cuda/timing/overlap_probe.h"
+#include "calibrate/cuda/training/trainer.h"
+#include "calibrate/measure/backend.h"
 
 namespace stepsim::cuda {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/cuda/devices.h"
-#include "costmodel/input_error.h"
+#include "calibrate/cuda/device/devices.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {
 namespace {

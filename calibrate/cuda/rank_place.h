@@ -1,7 +1,7 @@
 #pragma once
 
 #include "calibrate/cuda/cuda_backend.h"
-#include "calibrate/rank_processes.h"
+#include "calibrate/ranks/rank_processes.h"
 
 namespace stepsim::cuda {
 

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "calibrate/fit/holdout.h"
-#include "calibrate/fit/pieces.h"
-#include "calibrate/statistics.h"
-#include "costmodel/collective_table.h"
-#include "costmodel/op_cost.h"
+#include "calibrate/fit/piecewise_linear.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/compute/op_cost.h"
+#include "costmodel/network/collective_table.h"
 
 namespace stepsim {
 namespace {

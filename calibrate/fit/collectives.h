@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/samples.h"
-#include "costmodel/profile.h"
+#include "calibrate/samples/samples.h"
+#include "costmodel/records/profile.h"
 
 namespace stepsim {
 

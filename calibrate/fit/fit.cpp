@@ -7,14 +7,14 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/fit/general.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/interference_fit.h"
 #include "calibrate/fit/series.h"
+#include "calibrate/fit/unmeasured_sizes.h"
 #include "calibrate/fit/warnings.h"
-#include "calibrate/statistics.h"
-#include "costmodel/collective_pricer.h"
-#include "costmodel/input_error.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/network/collective_pricer.h"
 
 namespace stepsim {
 namespace {
@@ -184,13 +184,13 @@ void fit_ops(const SampleSet& samples, const FitOptions& options, FitResult& res
     for (std::string& warning : fit_warnings(series, profile.ops.back())) {
       result.warnings.push_back(std::move(warning));
     }
-    if (options.on_share) {
-      options.on_share(static_cast<double>(profile.ops.size()) /
-                       static_cast<double>(all.size() + 1));
+    if (options.on_progress) {
+      options.on_progress(static_cast<double>(profile.ops.size()) /
+                          static_cast<double>(all.size() + 1));
     }
   }
   const std::size_t exact = profile.ops.size();
-  for (OpCost& cost : fit_general(all, processors)) {
+  for (OpCost& cost : fit_unmeasured_sizes(all, processors)) {
     profile.ops.push_back(std::move(cost));
   }
   result.rows = make_rows(profile.ops, exact, all);

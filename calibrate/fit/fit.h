@@ -6,9 +6,9 @@
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/residual_plot.h"
-#include "calibrate/samples.h"
-#include "costmodel/on_share.h"
-#include "costmodel/profile.h"
+#include "calibrate/samples/samples.h"
+#include "costmodel/base/progress_callback.h"
+#include "costmodel/records/profile.h"
 #include "costmodel/terminal/screen.h"
 
 namespace stepsim {
@@ -24,7 +24,7 @@ struct FitOptions {
   /// What the profile starts from, when the samples are imports: its tables of the same collective,
   /// ranks and nodes are replaced, all else is kept.
   std::optional<Profile> base = std::nullopt;
-  OnShare on_share = {};
+  ProgressCallback on_progress = {};
 };
 
 /// All entries of one class and pass, for the report. Errors are means over the entries.

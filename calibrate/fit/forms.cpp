@@ -6,15 +6,15 @@
 
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/ratio_form.h"
-#include "calibrate/statistics.h"
-#include "costmodel/op_cost.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
 namespace {
 
 using Knots = std::vector<std::pair<double, double>>;
 
-constexpr std::size_t kMostKnots = 40;
+constexpr std::size_t kMaxKnots = 40;
 constexpr double kClose = 1.03;
 
 /// The median y for each distinct x, ascending.
@@ -212,7 +212,7 @@ void make_monotone(std::vector<std::pair<double, double>>* knots) {
 std::vector<std::pair<double, double>> make_knots(std::vector<std::pair<double, double>> pairs) {
   const Knots distinct = medians(std::move(pairs));
   Knots knots = merge_close(distinct, kClose);
-  for (double close = kClose; knots.size() > kMostKnots;) {
+  for (double close = kClose; knots.size() > kMaxKnots;) {
     close *= 1.02;
     knots = merge_close(distinct, close);
   }

@@ -18,7 +18,7 @@ constexpr int kRounds = 20;
 /// Residuals of the logarithm below this count alike: the repeatability of a measurement.
 constexpr double kSmallResidual = 0.01;
 
-constexpr std::int64_t kMostProcessors = 256;
+constexpr std::int64_t kMaxProcessors = 256;
 constexpr std::size_t kFewestPoints = 100;
 /// Sizes from here on are computed, not fetched: their times show whole waves.
 constexpr double kComputed = 512;
@@ -143,7 +143,7 @@ std::int64_t find_processors(std::span<const GemmPoint> points) {
   }
   const std::vector<GemmPoint> some = thinned(large, kThinned);
   std::vector<std::pair<double, std::int64_t>> ranking;
-  for (std::int64_t processors = 2; processors <= kMostProcessors; processors += 2) {
+  for (std::int64_t processors = 2; processors <= kMaxProcessors; processors += 2) {
     ranking.emplace_back(wave_residual(some, static_cast<double>(processors)), processors);
   }
   std::sort(ranking.begin(), ranking.end());

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "costmodel/gemm_ratio.h"
+#include "costmodel/compute/gemm_ratio.h"
 
 namespace stepsim {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "costmodel/op_cost.h"
+#include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
 namespace {

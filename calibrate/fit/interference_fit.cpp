@@ -18,7 +18,7 @@ using Interval = InterferenceProfile::Interval;
 
 /// Fewer samples of one kind give no more than a factor.
 constexpr std::size_t kFewest = 4;
-constexpr int kMostChannels = 64;
+constexpr int kMaxChannels = 64;
 constexpr double kNoLimit = 100;
 /// Residuals below this are rounding.
 constexpr double kExact = 1e-9;
@@ -205,7 +205,7 @@ InterferenceProfile fit_all(const Samples& samples, int multiprocessors) {
   InterferenceProfile profile;
   profile.value = fit.value;
   profile.value.transfer = std::max(transfer.value - 1, 0.0);
-  profile.value.max_channels = std::clamp(channels, 1, kMostChannels);
+  profile.value.max_channels = std::clamp(channels, 1, kMaxChannels);
   profile.samples = static_cast<int>(samples.size());
   profile.transfer = interval_of(transfer.value - 1, transfer.error, transfer.count);
   profile.compute = interval_of(fit.factor.value - 1, fit.factor.error, fit.factor.count);
@@ -293,11 +293,11 @@ void warn(const Samples& samples, const Interference& value, std::vector<std::st
         samples.size()));
   }
   const bool too_many = std::any_of(samples.begin(), samples.end(), [](const auto& sample) {
-    return sample.channels > kMostChannels;
+    return sample.channels > kMaxChannels;
   });
   if (too_many && value.multiprocessors > 0) {
-    warnings->push_back(fmt::format("overlap: collectives of a simulation hold at most {} channels",
-                                    kMostChannels));
+    warnings->push_back(
+        fmt::format("overlap: collectives of a simulation hold at most {} channels", kMaxChannels));
   }
 }
 

@@ -9,8 +9,8 @@
 #include <fmt/core.h>
 
 #include "calibrate/fit/nnls.h"
-#include "calibrate/statistics.h"
-#include "costmodel/input_error.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 namespace {

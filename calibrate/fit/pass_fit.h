@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/batch_shape.h"
-#include "costmodel/pass_cost.h"
+#include "costmodel/compute/pass_cost.h"
+#include "costmodel/model/batch_shape.h"
 
 namespace stepsim {
 

@@ -6,7 +6,7 @@
 #include "calibrate/fit/forms.h"
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/smoother.h"
-#include "costmodel/op_cost.h"
+#include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calibrate/fit/series.h"
-#include "costmodel/profile.h"
+#include "costmodel/records/profile.h"
 
 namespace stepsim {
 

@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/fit/fit.h"
-#include "costmodel/parse_units.h"
+#include "costmodel/base/parse_units.h"
 #include "costmodel/terminal/table.h"
 
 namespace stepsim {

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/op_cost.h"
+#include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
 namespace {
@@ -17,7 +17,7 @@ constexpr double kWidth = 360;   ///< Of a panel, in pixels.
 constexpr double kHeight = 200;  ///< Of a panel.
 constexpr double kMargin = 40;   ///< Around the axes.
 constexpr double kTop = 40;      ///< For the title.
-constexpr double kMostError = 0.3;
+constexpr double kMaxError = 0.3;
 
 std::string escaped(const std::string& text) {
   std::string result;
@@ -39,8 +39,8 @@ struct Axes {
     return left + kMargin + span * (kWidth - 2 * kMargin);
   }
   [[nodiscard]] double y(double error) const {
-    const double inside = std::clamp(error, -kMostError, kMostError);
-    return top + kHeight / 2 - inside / kMostError * (kHeight / 2 - kMargin);
+    const double inside = std::clamp(error, -kMaxError, kMaxError);
+    return top + kHeight / 2 - inside / kMaxError * (kHeight / 2 - kMargin);
   }
 };
 
@@ -61,7 +61,7 @@ void append_panel(const std::string& name,
                  top + kMargin - 12,
                  escaped(name),
                  residuals.size());
-  for (const double line : {-kMostError, -0.1, 0.0, 0.1, kMostError}) {
+  for (const double line : {-kMaxError, -0.1, 0.0, 0.1, kMaxError}) {
     fmt::format_to(out,
                    "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"{}\"/>"
                    "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{:+.0f}</text>\n",

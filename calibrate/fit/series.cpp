@@ -4,8 +4,8 @@
 #include <map>
 #include <tuple>
 
-#include "calibrate/statistics.h"
-#include "costmodel/op_cost.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
 namespace {

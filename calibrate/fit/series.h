@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "calibrate/samples.h"
-#include "costmodel/profile.h"
+#include "calibrate/samples/samples.h"
+#include "costmodel/records/profile.h"
 
 namespace stepsim {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/statistics.h"
-#include "costmodel/op_cost.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/import/nccl_report.h"
-#include "calibrate/sample_log.h"
-#include "calibrate/sample_writer.h"
-#include "costmodel/collective_cost.h"
-#include "costmodel/input_error.h"
+#include "calibrate/import/nccl/nccl_report.h"
+#include "calibrate/samples/sample_log.h"
+#include "calibrate/samples/sample_writer.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/network/collective_cost.h"
 
 namespace stepsim {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/import/nccl_tests.h"
-#include "calibrate/samples.h"
+#include "calibrate/import/nccl/nccl_tests.h"
+#include "calibrate/samples/samples.h"
 
 namespace stepsim {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "calibrate/backend.h"
-#include "costmodel/plan_file.h"
+#include "calibrate/measure/backend.h"
+#include "costmodel/records/plan_file.h"
 
 namespace stepsim {
 

@@ -11,8 +11,8 @@
 #include "calibrate/live/schedule.h"
 #include "calibrate/live/start_time.h"
 #include "calibrate/live/step_line.h"
-#include "calibrate/rank_processes.h"
-#include "costmodel/input_error.h"
+#include "calibrate/ranks/rank_processes.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "calibrate/live/emulated_ranks.h"
-#include "calibrate/measure.h"
-#include "costmodel/plan_file.h"
-#include "costmodel/run_record.h"
+#include "calibrate/measure/measure.h"
+#include "costmodel/records/plan_file.h"
+#include "costmodel/records/run_record.h"
 
 namespace stepsim {
 

@@ -12,8 +12,8 @@
 #include "calibrate/live/emulated_ranks.h"
 #include "calibrate/live/schedule.h"
 #include "calibrate/live/step_line.h"
-#include "calibrate/measure_rank.h"
-#include "costmodel/input_error.h"
+#include "calibrate/measure/measure_rank.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 namespace {

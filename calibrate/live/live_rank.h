@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "calibrate/live/live.h"
-#include "calibrate/measure.h"
+#include "calibrate/measure/measure.h"
 
 namespace stepsim {
 

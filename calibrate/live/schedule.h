@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "costmodel/plan_file.h"
+#include "costmodel/records/plan_file.h"
 
 namespace stepsim {
 

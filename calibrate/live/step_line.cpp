@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "costmodel/run_record.h"
+#include "costmodel/records/run_record.h"
 
 namespace stepsim {
 

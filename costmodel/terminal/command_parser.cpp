@@ -6,8 +6,8 @@
 
 #include <unistd.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/shell_word.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/shell_word.h"
 
 namespace stepsim {
 

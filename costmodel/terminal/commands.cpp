@@ -7,8 +7,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/help.h"
 #include "costmodel/terminal/paint.h"
 #include "costmodel/terminal/show.h"

@@ -44,18 +44,18 @@ std::string shown_name(const OptionHelp& option) {
 }
 
 std::string options_text(const std::vector<OptionHelp>& options, const Screen& screen) {
-  constexpr std::size_t kMostName = 24;
+  constexpr std::size_t kMaxName = 24;
   std::string text;
   for (const OptionHelp& option : options) {
     const std::string name = shown_name(option);
     const std::string preset =
         option.default_value.empty() ? "" : " (default: " + option.default_value + ")";
-    const auto lines = wrapped(option.description + preset, help_width(screen) - kMostName - 4);
-    const bool beside = display_width(name) <= kMostName;
+    const auto lines = wrapped(option.description + preset, help_width(screen) - kMaxName - 4);
+    const bool beside = display_width(name) <= kMaxName;
     text += "  " + name;
     for (std::size_t i = 0; i < lines.size(); ++i) {
       const std::size_t used = i == 0 && beside ? display_width(name) : 0;
-      text += (i == 0 && beside ? "" : "\n  ") + std::string(kMostName + 2 - used, ' ') + lines[i];
+      text += (i == 0 && beside ? "" : "\n  ") + std::string(kMaxName + 2 - used, ' ') + lines[i];
     }
     text += "\n";
   }

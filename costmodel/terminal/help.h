@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
 
 namespace stepsim {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "costmodel/on_share.h"
+#include "costmodel/base/progress_callback.h"
 #include "costmodel/terminal/screen.h"
 
 namespace stepsim {
@@ -29,7 +29,7 @@ class Progress {
   /// Erases the line.
   void done();
   /// at() as a function; it must not outlive this.
-  [[nodiscard]] OnShare callback() {
+  [[nodiscard]] ProgressCallback callback() {
     return [this](double share) { at(share); };
   }
 

@@ -13,7 +13,7 @@ namespace stepsim {
 namespace {
 
 constexpr int kFewestColumns = 40;
-constexpr int kMostColumns = 1000;
+constexpr int kMaxColumns = 1000;
 constexpr int kUsualColumns = 80;
 
 /// Empty when the variable is not set.
@@ -28,7 +28,7 @@ int columns_of(int descriptor) {
   if (columns <= 0 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) {
     columns = size.ws_col;
   }
-  return columns <= 0 ? kUsualColumns : std::clamp(columns, kFewestColumns, kMostColumns);
+  return columns <= 0 ? kUsualColumns : std::clamp(columns, kFewestColumns, kMaxColumns);
 }
 
 /// As locale(7): the first of the three variables that is set decides.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kLeastPicture = 16;
-constexpr std::size_t kMostPicture = 80;
+constexpr std::size_t kMaxPicture = 80;
 constexpr std::size_t kLeastWords = 24;
 
 std::size_t longest(const std::vector<std::string>& texts) {
@@ -144,7 +144,7 @@ class TableLayout {
     for (Column& column : columns) {
       if (column.picture != nullptr) {
         const std::size_t used = total(columns);
-        column.width = std::min(std::max(kMostPicture, column.width),
+        column.width = std::min(std::max(kMaxPicture, column.width),
                                 column.width + (limit_ > used ? limit_ - used : 0));
       }
     }

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "costmodel/batch_shape.h"
+#include "costmodel/model/batch_shape.h"
 
 namespace stepsim {
 

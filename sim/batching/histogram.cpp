@@ -6,9 +6,9 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "sim/batching/lengths.h"
-#include "sim/batching/random.h"
+#include "sim/batching/random/random.h"
 
 namespace stepsim {
 namespace {

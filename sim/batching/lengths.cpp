@@ -9,12 +9,12 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
-#include "costmodel/json_lines.h"
-#include "costmodel/plan_file.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/io/json_lines.h"
+#include "costmodel/records/plan_file.h"
 #include "sim/batching/histogram.h"
-#include "sim/batching/random.h"
+#include "sim/batching/random/random.h"
 
 namespace stepsim {
 namespace {

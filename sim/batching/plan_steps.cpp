@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/batching/policy.h"
 
 namespace stepsim {

@@ -9,10 +9,10 @@
 #include <variant>
 #include <vector>
 
-#include "costmodel/batch_shape.h"
-#include "costmodel/transformer.h"
+#include "costmodel/model/batch_shape.h"
+#include "costmodel/model/transformer.h"
+#include "sim/batching/algorithms/piece.h"
 #include "sim/batching/lengths.h"
-#include "sim/batching/piece.h"
 #include "sim/batching/policy_parameters.h"
 #include "sim/batching/sampler.h"
 #include "sim/batching/varlen.h"

@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/batching/lengths.h"
 
 namespace stepsim {
@@ -93,9 +93,9 @@ PolicyParameter required_integer(std::string name, std::int64_t least) {
   return result;
 }
 
-PolicyParameter integer_or(std::string name, std::int64_t otherwise, std::int64_t least) {
+PolicyParameter integer_or(std::string name, std::int64_t fallback, std::int64_t least) {
   PolicyParameter result = parameter(std::move(name), Type::Integer);
-  result.otherwise = otherwise;
+  result.fallback = fallback;
   result.least = least;
   return result;
 }
@@ -112,9 +112,9 @@ PolicyParameter required_number(std::string name) {
   return result;
 }
 
-PolicyParameter number_or(std::string name, double otherwise) {
+PolicyParameter number_or(std::string name, double fallback) {
   PolicyParameter result = parameter(std::move(name), Type::Number);
-  result.otherwise = otherwise;
+  result.fallback = fallback;
   return result;
 }
 
@@ -122,15 +122,15 @@ PolicyParameter optional_number(std::string name) {
   return parameter(std::move(name), Type::Number);
 }
 
-PolicyParameter flag_or(std::string name, bool otherwise) {
+PolicyParameter flag_or(std::string name, bool fallback) {
   PolicyParameter result = parameter(std::move(name), Type::Flag);
-  result.otherwise = otherwise;
+  result.fallback = fallback;
   return result;
 }
 
 PolicyParameter choice(std::string name, std::vector<std::string> choices) {
   PolicyParameter result = parameter(std::move(name), Type::Text);
-  result.otherwise = choices.front();
+  result.fallback = choices.front();
   result.choices = std::move(choices);
   return result;
 }
@@ -146,8 +146,8 @@ PolicyParameter optional_integers(std::string name) {
 }
 
 std::string describe(const PolicyParameter& parameter) {
-  if (parameter.otherwise) {
-    return parameter.name + " = " + printed(*parameter.otherwise);
+  if (parameter.fallback) {
+    return parameter.name + " = " + printed(*parameter.fallback);
   }
   return parameter.required ? parameter.name : parameter.name + " (may be left out)";
 }
@@ -209,8 +209,8 @@ PolicyParameters PolicyParameters::completed(const std::string& kind,
                       kind,
                       one.name,
                       one.type == Type::Integer ? fmt::format(" (at least {})", one.least) : ""));
-    } else if (one.otherwise) {
-      result.set(one.name, *one.otherwise);
+    } else if (one.fallback) {
+      result.set(one.name, *one.fallback);
     }
   }
   return result;

@@ -18,7 +18,7 @@ struct PolicyParameter {
   enum class Type { Flag, Integer, Number, Text, Integers };
   std::string name;
   Type type = Type::Integer;
-  std::optional<PolicyValue> otherwise;  ///< Taken when it is left out; none: stays absent.
+  std::optional<PolicyValue> fallback;  ///< Taken when it is left out; none: stays absent.
   bool required = false;
   std::int64_t least = 1;            ///< Of an Integer, or of each of Integers. A Number is > 0.
   std::vector<std::string> choices;  ///< Of a Text.
@@ -27,13 +27,13 @@ struct PolicyParameter {
 // Rows of a policy's parameter list. An integer without a default may be left out.
 [[nodiscard]] PolicyParameter required_integer(std::string name, std::int64_t least = 1);
 [[nodiscard]] PolicyParameter integer_or(std::string name,
-                                         std::int64_t otherwise,
+                                         std::int64_t fallback,
                                          std::int64_t least = 1);
 [[nodiscard]] PolicyParameter optional_integer(std::string name, std::int64_t least = 1);
 [[nodiscard]] PolicyParameter required_number(std::string name);
-[[nodiscard]] PolicyParameter number_or(std::string name, double otherwise);
+[[nodiscard]] PolicyParameter number_or(std::string name, double fallback);
 [[nodiscard]] PolicyParameter optional_number(std::string name);
-[[nodiscard]] PolicyParameter flag_or(std::string name, bool otherwise);
+[[nodiscard]] PolicyParameter flag_or(std::string name, bool fallback);
 [[nodiscard]] PolicyParameter choice(std::string name,
                                      std::vector<std::string> choices);  ///< First: default.
 [[nodiscard]] PolicyParameter required_integers(std::string name);

@@ -5,9 +5,9 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "sim/batching/packing.h"
-#include "sim/batching/partition.h"
+#include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/packing.h"
+#include "sim/batching/algorithms/partition.h"
 
 namespace stepsim {
 namespace {

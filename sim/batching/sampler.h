@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/batching/random.h"
+#include "sim/batching/random/random.h"
 
 namespace stepsim {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "sim/batching/random.h"
+#include "costmodel/base/input_error.h"
+#include "sim/batching/random/random.h"
 
 namespace stepsim {
 namespace {

@@ -1,10 +1,10 @@
-#include "sim/blame.h"
+#include "sim/study/blame.h"
 
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/predict/priced_run.h"
 #include "sim/report/blame_report.h"
-#include "sim/run.h"
 
 namespace stepsim {
 
@@ -34,7 +34,7 @@ int blame_command(const std::vector<std::string>& arguments) {
   const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
   Progress progress("predicting the step with one thing changed");
   const Blame result =
-      blame(scenario, policy, scenario_profile(scenario), kMostBlamedRanks, progress.callback());
+      blame(scenario, policy, scenario_profile(scenario), kMaxBlamedRanks, progress.callback());
   progress.done();
   print_text(common, blame_text(scenario, result, output_screen()));
   if (!common.json.empty()) {

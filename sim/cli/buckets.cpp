@@ -1,13 +1,13 @@
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
-#include "costmodel/parse_units.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
-#include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/ddp/bucket_assignment.h"
+#include "sim/predict/batch_plan.h"
 #include "sim/report/csv.h"
 
 namespace stepsim {

@@ -4,11 +4,11 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
-#include "costmodel/model_presets.h"
-#include "costmodel/parse_units.h"
-#include "costmodel/profile.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/model/model_presets.h"
+#include "costmodel/records/profile.h"
 #include "costmodel/terminal/table.h"
 #include "sim/batching/policy.h"
 #include "sim/cli/cli.h"

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string_view>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 

@@ -4,17 +4,17 @@
 #include <fmt/core.h>
 
 #include "costmodel/terminal/progress.h"
-#include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
-#include "sim/predict.h"
-#include "sim/recommendation.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/priced_run.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
-#include "sim/run.h"
+#include "sim/study/recommendation.h"
 
 namespace stepsim {
 
@@ -71,7 +71,7 @@ int compare_command(const std::vector<std::string>& arguments) {
   for (const PolicySpec& policy : scenario.policies) {
     const auto before = static_cast<double>(predictions.size());
     PredictOptions options;
-    options.on_share = [&](double share) { progress.at((before + share) / count); };
+    options.on_progress = [&](double share) { progress.at((before + share) / count); };
     predictions.push_back(predict(scenario, policy, profile, options));
     const EpochEffects effects = plan_effects(scenario, policy);
     predictions.back().training = effects.training;

@@ -1,4 +1,4 @@
-#include "sim/figures.h"
+#include "sim/study/figures.h"
 
 #include <algorithm>
 

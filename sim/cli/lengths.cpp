@@ -5,14 +5,14 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
-#include "sim/batch_plan.h"
 #include "sim/batching/histogram.h"
+#include "sim/batching/length_summary.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/length_summary.h"
+#include "sim/predict/batch_plan.h"
 
 namespace stepsim {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/cli/shipped.h"
 #include "sim/report/html/page.h"
 

@@ -5,7 +5,7 @@
 
 #include "costmodel/terminal/command_parser.h"
 #include "costmodel/terminal/commands.h"
-#include "sim/scenario.h"
+#include "sim/scenario/scenario.h"
 
 namespace stepsim {
 

@@ -7,13 +7,13 @@
 #include <set>
 #include <utility>
 
-#include "costmodel/parse_units.h"
-#include "costmodel/shell_word.h"
-#include "sim/bucket_valley.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/base/utc_time.h"
+#include "sim/predict/step_picture.h"
 #include "sim/report/html/timeline_data.h"
 #include "sim/report/json.h"
-#include "sim/step_picture.h"
-#include "sim/utc_time.h"
+#include "sim/study/bucket_cap_sweep.h"
 
 namespace stepsim {
 
@@ -45,14 +45,14 @@ void add(const std::vector<CapPoint>& caps, PageContent& content) {
 }
 
 /// Timelines of a sweep; the best one may come on top.
-constexpr std::size_t kMostTimelines = 24;
+constexpr std::size_t kMaxTimelines = 24;
 
 /// The values whose timelines are drawn: evenly spaced ones and the best.
 SweepAxis drawn_values(const SweepAxis& axis, std::size_t best) {
   const std::size_t count = axis.values.size();
   std::set<std::size_t> drawn = {best};
-  for (std::size_t i = 0; i < std::min(count, kMostTimelines); ++i) {
-    drawn.insert(count <= kMostTimelines ? i : i * (count - 1) / (kMostTimelines - 1));
+  for (std::size_t i = 0; i < std::min(count, kMaxTimelines); ++i) {
+    drawn.insert(count <= kMaxTimelines ? i : i * (count - 1) / (kMaxTimelines - 1));
   }
   SweepAxis some{axis.key, {}, {}};
   for (const std::size_t i : drawn) {
@@ -111,7 +111,7 @@ void add_valley(const CommonOptions& options,
                 const Profile& profile,
                 const Prediction& prediction,
                 PageContent& content) {
-  add(bucket_valley(scenario, profile, picture_options(options, scenario, prediction)), content);
+  add(bucket_cap_sweep(scenario, profile, picture_options(options, scenario, prediction)), content);
 }
 
 void add_timeline(const CommonOptions& options,
@@ -153,17 +153,17 @@ void add_blame(const Scenario& scenario,
                const PolicySpec& policy,
                const Profile& profile,
                PageContent& content) {
-  constexpr int kMostRanks = 8;
-  content.blame.push_back(page_blame_json(blame(scenario, policy, profile, kMostRanks)));
+  constexpr int kMaxBlameRanks = 8;
+  content.blame.push_back(page_blame_json(blame(scenario, policy, profile, kMaxBlameRanks)));
 }
 
 Json page_result(const std::vector<Prediction>& predictions) {
-  constexpr std::size_t kMostRows = 2000;
+  constexpr std::size_t kMaxRows = 2000;
   std::size_t rows = 0;
   for (const Prediction& prediction : predictions) {
     rows += prediction.steps.size();
   }
-  return prediction_json(predictions, rows <= kMostRows);
+  return prediction_json(predictions, rows <= kMaxRows);
 }
 
 }  // namespace stepsim

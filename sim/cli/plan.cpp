@@ -3,12 +3,12 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/predict/batch_plan.h"
 #include "sim/report/csv.h"
 #include "sim/report/varlen_report.h"
 

@@ -7,12 +7,12 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/csv_table.h"
+#include "costmodel/io/json_file.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/shipped.h"
-#include "sim/replay/csv_table.h"
 #include "sim/report/replay_report.h"
 
 namespace stepsim {
@@ -64,10 +64,10 @@ void refuse(const OptionParser& parser, const std::array<const char*, N>& option
 }
 
 double scale(const OptionParser& parser, const char* name) {
-  constexpr double kMost = 100;
+  constexpr double kMax = 100;
   const double value = parser.has(name) ? parser.get<double>(name) : 1;
-  if (!(value >= 0 && value <= kMost)) {
-    parser.fail(fmt::format("--{} must be from 0 to {}", name, kMost));
+  if (!(value >= 0 && value <= kMax)) {
+    parser.fail(fmt::format("--{} must be from 0 to {}", name, kMax));
   }
   return value;
 }
@@ -105,7 +105,7 @@ Sends sends_of(const OptionParser& parser) {
 }
 
 PipelineReplay replay_pipeline(const CsvTable& table, Sends sends) {
-  const PipelineRecording recording = read_pipeline_recording(table);
+  const PipelineTrace recording = read_pipeline_trace(table);
   const std::vector<Duration> replayed = replay(recording, {.sends = sends});
   const std::vector<Duration> balanced = replay(recording, {.sends = sends, .balanced = true});
   PipelineReplay result{recording.path, recording.replicas, recording.stages, recording.rows, {}};
@@ -187,7 +187,7 @@ int replay_command(const std::vector<std::string>& arguments) {
           replay_csv(result));
   } else if (table.find("gap_us")) {
     refuse(parser, kPipelineOptions, "a pipeline");
-    const LaunchReplay result = replay(read_launch_recording(table), {}, launch_choices(parser));
+    const LaunchReplay result = replay(read_launch_trace(table), {}, launch_choices(parser));
     write(options, replay_text(result, output_screen()), replay_json(result), replay_csv(result));
   } else {
     throw InputError({table.path(), 1, 0, ""},

@@ -1,22 +1,21 @@
-#include "sim/run.h"
-
 #include <cstdio>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/batch_plan.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
-#include "sim/predict.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/priced_run.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
-#include "sim/report/traces.h"
+#include "sim/report/trace/traces.h"
 
 namespace stepsim {
 
@@ -64,7 +63,7 @@ int run_command(const std::vector<std::string>& arguments) {
   const Profile profile = scenario_profile(scenario);
   Progress progress("predicting " + policy.name);
   PredictOptions options;
-  options.on_share = progress.callback();
+  options.on_progress = progress.callback();
   Prediction prediction = predict(scenario, policy, profile, options);
   if (is_varlen(with_attention_of(policy, scenario))) {
     prediction.varlen = plan_effects(scenario, policy).varlen;

@@ -1,10 +1,10 @@
-#include "sim/solve.h"
+#include "sim/study/solve.h"
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/json_file.h"
-#include "costmodel/parse_units.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"

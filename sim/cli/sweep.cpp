@@ -1,20 +1,20 @@
-#include "sim/sweep.h"
+#include "sim/study/sweep.h"
 
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/parse_units.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
+#include "sim/predict/priced_run.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/sweep_report.h"
-#include "sim/run.h"
 
 namespace stepsim {
 
@@ -83,7 +83,7 @@ int sweep_command(const std::vector<std::string>& arguments) {
     parser.fail("--threads must be 0 or more");
   }
   Progress progress("sweeping");
-  options.on_share = progress.callback();
+  options.on_progress = progress.callback();
   const SweepReport report = sweep_report(scenario, axes, options);
   progress.done();
   print_text(common, sweep_text(scenario, axes, report, output_screen()));

@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/shell_word.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/number_selection.h"
+#include "costmodel/base/shell_word.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/report/traces.h"
-#include "sim/run.h"
-#include "sim/selection.h"
+#include "sim/predict/priced_run.h"
+#include "sim/report/trace/traces.h"
 
 namespace stepsim {
 

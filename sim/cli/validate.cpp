@@ -1,4 +1,4 @@
-#include "sim/validate.h"
+#include "sim/study/validate.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,20 +7,20 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/run_record.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/utc_time.h"
+#include "costmodel/records/run_record.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
-#include "sim/predict.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/priced_run.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/validation_markdown.h"
 #include "sim/report/validation_report.h"
 #include "sim/report/validation_words.h"
-#include "sim/run.h"
-#include "sim/utc_time.h"
 
 namespace stepsim {
 
@@ -71,7 +71,7 @@ std::vector<Prediction> predictions_for(const OptionParser& parser,
   for (const PolicySpec& policy : scenario.policies) {
     const auto before = static_cast<double>(predictions.size());
     PredictOptions options;
-    options.on_share = [&](double share) { progress.at((before + share) / count); };
+    options.on_progress = [&](double share) { progress.at((before + share) / count); };
     predictions.push_back(predict(scenario, policy, profile, options));
   }
   return predictions;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/transformer.h"
-#include "costmodel/units.h"
+#include "costmodel/base/units.h"
+#include "costmodel/model/transformer.h"
 
 namespace stepsim {
 

@@ -25,11 +25,11 @@ RankClock until_backward_end(const RankStep& work,
   clock = after(work.forward, clock);
   line.forward_end = clock.device;
   const std::size_t buckets = last_launch.size();
-  line.launch.resize(buckets);
+  line.ready_at.resize(buckets);
   for (std::size_t b = 0; b < buckets; ++b) {
     clock = after(work.backward[b], clock);
     const SimTime launch = std::max(clock.host, clock.device);
-    line.launch[b] = launch;
+    line.ready_at[b] = launch;
     const SimTime last = last_launch[b];  // By value: a reference into memory would be read twice.
     last_launch[b] = std::max(last, launch);
   }
@@ -47,7 +47,7 @@ RankClock finalize(const RankStep& work,
                    RankClock clock,
                    RankTimeline& line,
                    std::int32_t rank,
-                   std::vector<PlayedSpan>* waits) {
+                   std::vector<TraceSpan>* waits) {
   Duration exposed{0};
   Duration copied{0};
   for (std::size_t b = 0; b < reduce_end.size(); ++b) {
@@ -55,7 +55,7 @@ RankClock finalize(const RankStep& work,
     const SimTime resumed = std::max(clock.device, reduced);
     exposed += resumed - clock.device;
     if (waits != nullptr && resumed > clock.device) {
-      waits->push_back({rank, -1, kComputeStream, Part::Wait, clock.device, resumed});
+      waits->push_back({rank, -1, kComputeStream, Phase::Wait, clock.device, resumed});
     }
     clock.device = resumed;
     clock.host = host_is_device ? resumed : clock.host;

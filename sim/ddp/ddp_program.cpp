@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "sim/ddp/rank_writer.h"
+#include "sim/ddp/rank_program_builder.h"
 
 namespace stepsim {
 
@@ -89,7 +89,7 @@ DdpProgram ddp_program(const DdpModel& model,
                             static_cast<int>(step.ranks.size())};
   CollectiveLog log(context, result);
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-    RankWriter writer(context, log, result.program, static_cast<int>(r));
+    RankProgramBuilder writer(context, log, result.program, static_cast<int>(r));
     writer.write();
   }
   return result;
@@ -139,36 +139,36 @@ std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, 
   return owned;
 }
 
-StepTimeline timeline_of(const Played& played, const DdpProgram& program) {
+StepTimeline timeline_of(const ExecutionTrace& played, const DdpProgram& program) {
   StepTimeline step;
   step.spans = played.spans;
   step.waits = played.waits;
-  for (const PlayedRank& rank : played.ranks) {
-    const auto part = [&](Part which) { return rank.parts[static_cast<std::size_t>(which)]; };
+  for (const RankTrace& rank : played.ranks) {
+    const auto part = [&](Phase which) { return rank.phases[static_cast<std::size_t>(which)]; };
     RankTimeline line;
     line.start = rank.marks[kStepStart];
-    line.data_end = line.start + part(Part::Data);
-    line.forward_end = line.data_end + part(Part::Forward) + part(Part::Other);
-    line.backward_end = line.forward_end + part(Part::Backward);
+    line.data_end = line.start + part(Phase::Data);
+    line.forward_end = line.data_end + part(Phase::Forward) + part(Phase::Other);
+    line.backward_end = line.forward_end + part(Phase::Backward);
     line.compute_end = rank.marks[kBackwardEnd];
     line.end = rank.device_end;
-    line.exposed = part(Part::Wait);
-    line.copy_out = part(Part::CopyOut);
-    line.optimizer = part(Part::Optimizer);
+    line.exposed = part(Phase::Wait);
+    line.copy_out = part(Phase::CopyOut);
+    line.optimizer = part(Phase::Optimizer);
     step.ranks.push_back(std::move(line));
     step.clocks.push_back({rank.host_end, rank.device_end});
   }
   for (std::size_t c = 0; c < played.collectives.size(); ++c) {
-    const PlayedCollective& collective = played.collectives[c];
+    const CollectiveTrace& collective = played.collectives[c];
     step.reduce_start.push_back(collective.start);
     step.reduce_end.push_back(collective.end);
     step.reduce_names.push_back(std::string(name_of(program.uses[c].kind)));
     step.reduce_bytes.push_back(program.uses[c].bytes);
     step.reduce_buckets.push_back(program.uses[c].bucket);
     for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-      step.ranks[r].launch.push_back(collective.arrival[r]);
-      if (!collective.called.empty()) {
-        step.ranks[r].called.push_back(collective.called[r]);
+      step.ranks[r].ready_at.push_back(collective.arrival[r]);
+      if (!collective.enqueued_at.empty()) {
+        step.ranks[r].enqueued_at.push_back(collective.enqueued_at[r]);
       }
     }
   }

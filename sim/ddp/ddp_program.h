@@ -54,6 +54,6 @@ enum DdpMark : std::int32_t { kStepStart, kDataEnd, kForwardEnd, kBackwardEnd, k
                                                        int ranks);
 
 /// What happened, in the form that reports use; buckets' and other collectives in issue order.
-[[nodiscard]] StepTimeline timeline_of(const Played& played, const DdpProgram& program);
+[[nodiscard]] StepTimeline timeline_of(const ExecutionTrace& played, const DdpProgram& program);
 
 }  // namespace stepsim

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/collective_cost.h"
-#include "costmodel/compression.h"
-#include "costmodel/interference.h"
-#include "costmodel/units.h"
+#include "costmodel/base/units.h"
+#include "costmodel/network/collective_cost.h"
+#include "costmodel/network/communication_hook.h"
+#include "costmodel/network/interference.h"
 #include "sim/ddp/bucket_assignment.h"
 #include "sim/ddp/iteration.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "costmodel/transformer.h"
+#include "costmodel/model/transformer.h"
 #include "sim/ddp/step.h"
 
 namespace stepsim {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/units.h"
-#include "sim/engine/played.h"
+#include "costmodel/base/units.h"
+#include "sim/engine/execution_trace.h"
 #include "sim/engine/rank_clock.h"
 
 namespace stepsim {
@@ -68,8 +68,8 @@ struct RankTimeline {
   Duration exposed{0};  ///< Device idle, waiting for all-reduces after backward.
   Duration copy_out{0};
   Duration optimizer{0};
-  std::vector<SimTime> launch;  ///< [bucket] this rank's part is ready to be reduced.
-  std::vector<SimTime> called;  ///< [bucket] the host's clock at the call; with spans only.
+  std::vector<SimTime> ready_at;     ///< [bucket] this rank's part is ready to be reduced.
+  std::vector<SimTime> enqueued_at;  ///< [bucket] the host's clock at the call; with spans only.
   bool operator==(const RankTimeline&) const = default;
 };
 
@@ -82,8 +82,8 @@ struct StepTimeline {
   std::vector<std::string> reduce_names;
   std::vector<double> reduce_bytes;  ///< The same: whole buffers.
   std::vector<int> reduce_buckets;   ///< The same: whose gradients; -1: not those of a bucket.
-  std::vector<PlayedSpan> spans;     ///< All work on all streams, when recorded.
-  std::vector<PlayedSpan> waits;     ///< Of the compute streams for collectives, when recorded:
+  std::vector<TraceSpan> spans;      ///< All work on all streams, when recorded.
+  std::vector<TraceSpan> waits;      ///< Of the compute streams for collectives, when recorded:
                                      ///< all of RankTimeline::exposed.
   std::vector<RankClock> clocks;     ///< [rank] for the next step.
   bool operator==(const StepTimeline&) const = default;

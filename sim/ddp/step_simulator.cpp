@@ -73,7 +73,7 @@ class StepRun {
     const SimTime host = input_.host_is_device ? std::max(clock.host, clock.device) : clock.host;
     lane(rank).host = host + work(rank).data;
     line(rank).start = clock.device;
-    line(rank).launch.resize(at(buckets_));
+    line(rank).ready_at.resize(at(buckets_));
     push(std::max(clock.device, lane(rank).host), Kind::DataEnd, rank, 0);
   }
 
@@ -137,7 +137,7 @@ class StepRun {
   }
 
   void arrive(std::int32_t rank, std::int32_t bucket) {
-    line(rank).launch[at(bucket)] = events_.now();
+    line(rank).ready_at[at(bucket)] = events_.now();
     ++arrived_[at(bucket)];
     start_next_reduce();
   }

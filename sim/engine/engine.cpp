@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "sim/engine/playing.h"
+#include "sim/engine/program_execution.h"
 
 namespace stepsim {
 
@@ -18,8 +18,8 @@ Engine::Engine(EngineRules rules, std::span<const RankClock> clocks)
   queues_.resize(clocks_.size());
 }
 
-Played Engine::play(const Program& program) {
-  return Playing(*this, program).play();
+ExecutionTrace Engine::play(const Program& program) {
+  return ProgramExecution(*this, program).play();
 }
 
 }  // namespace stepsim

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "costmodel/interference.h"
-#include "sim/engine/played.h"
+#include "costmodel/network/interference.h"
+#include "sim/engine/execution_trace.h"
 #include "sim/engine/program.h"
 #include "sim/engine/rank_clock.h"
 
@@ -18,7 +18,7 @@ struct EngineRules {
   Interference interference;
   /// Launches that the host can be ahead of one stream; 0 = no bound. About 1000 on CUDA.
   std::int32_t queue_depth = 0;
-  bool record_spans = false;  ///< Fill Played::spans.
+  bool record_spans = false;  ///< Fill ExecutionTrace::spans.
 };
 
 /// Plays programs by discrete events. Per rank: a host thread that runs its instructions, streams
@@ -39,7 +39,7 @@ class Engine {
   /// Throws std::invalid_argument: ranks, streams, marks or collectives that do not exist, or ranks
   /// that launch the collectives of a communicator in different orders; std::runtime_error: ranks
   /// that wait for ever, naming one and what it waits for.
-  [[nodiscard]] Played play(const Program& program);
+  [[nodiscard]] ExecutionTrace play(const Program& program);
 
   [[nodiscard]] const std::vector<RankClock>& clocks() const { return clocks_; }
   [[nodiscard]] std::uint64_t events_handled() const { return events_handled_; }
@@ -57,7 +57,7 @@ class Engine {
   std::vector<std::array<LaunchQueue, kStreams>> queues_;  ///< [rank][stream]
   std::uint64_t events_handled_ = 0;
 
-  friend class Playing;
+  friend class ProgramExecution;
 };
 
 }  // namespace stepsim

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "costmodel/units.h"
+#include "costmodel/base/units.h"
 
 namespace stepsim {
 

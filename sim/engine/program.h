@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/interference.h"
-#include "costmodel/units.h"
+#include "costmodel/base/units.h"
+#include "costmodel/network/interference.h"
 
 namespace stepsim {
 
 /// What an instruction of a rank's host thread does.
-enum class Do : std::uint8_t {
+enum class Opcode : std::uint8_t {
   Host,        ///< The host is busy for `host`.
   HostUntil,   ///< The host waits until the time `until` (a batch from the loader).
   Work,        ///< Enqueues `work` on `stream`; it starts no earlier than the call plus `latency`.
@@ -26,8 +26,8 @@ enum class Do : std::uint8_t {
 };
 
 /// What a stretch of time on the compute stream is counted as.
-enum class Part : std::uint8_t { Data, Forward, Backward, CopyOut, Optimizer, Wait, Other };
-inline constexpr std::size_t kParts = 7;
+enum class Phase : std::uint8_t { Data, Forward, Backward, CopyOut, Optimizer, Wait, Other };
+inline constexpr std::size_t kPhases = 7;
 
 inline constexpr std::uint8_t kComputeStream = 0;
 /// Casts and decompression of hooks, optimizer in backward: runs beside the compute stream.
@@ -37,9 +37,9 @@ inline constexpr std::uint8_t kNoStream = 255;
 
 /// One instruction; plain data. Every call keeps the host busy for `host`.
 struct Instruction {
-  Do kind = Do::Host;
+  Opcode kind = Opcode::Host;
   std::uint8_t stream = kComputeStream;
-  Part part = Part::Other;
+  Phase phase = Phase::Other;
   Bound bound = Bound::Compute;  ///< Work: what a resident collective takes from it.
   std::int32_t index = -1;       ///< Collective, event or mark.
   std::int32_t blocks = 0;       ///< Work: thread blocks (compute_slowdown()).

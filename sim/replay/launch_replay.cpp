@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/engine/engine.h"
 
 namespace stepsim {
@@ -26,7 +26,7 @@ Duration scaled(Duration duration, double factor) {
 /// Writes one rank's rows as instructions. CPU time between calls that matter is summed up.
 class RankLowering {
  public:
-  RankLowering(const LaunchRecording& recording,
+  RankLowering(const LaunchTrace& recording,
                const ReplayRules& rules,
                double cpu_scale,
                std::int32_t first_collective,
@@ -40,7 +40,7 @@ class RankLowering {
   void add(const LaunchRow& row) {
     busy_ += scaled(row.gap, cpu_scale_);
     if (row.type != Launch::Cpu) {
-      out_.push_back({.kind = Do::Host, .host = std::exchange(busy_, Duration::zero())});
+      out_.push_back({.kind = Opcode::Host, .host = std::exchange(busy_, Duration::zero())});
     }
     switch (row.type) {
       case Launch::Cpu:
@@ -67,28 +67,28 @@ class RankLowering {
   }
 
   /// The rank's CPU works to the end of its last row.
-  void finish() { out_.push_back({.kind = Do::Host, .host = busy_}); }
+  void finish() { out_.push_back({.kind = Opcode::Host, .host = busy_}); }
 
  private:
   void add_work(const LaunchRow& row) {
     if (row.waits_collective >= 0) {
       add_wait(row.stream, row.waits_collective, rules_.wait_latency);
     }
-    out_.push_back({.kind = Do::Work,
+    out_.push_back({.kind = Opcode::Work,
                     .stream = row.stream,
                     .latency = rules_.launch_latency,
                     .work = row.work});
   }
 
   void add_sync(const LaunchRow& row, Duration call, Duration latency) {
-    out_.push_back({.kind = Do::HostSync,
+    out_.push_back({.kind = Opcode::HostSync,
                     .stream = row.stream,
                     .host = scaled(call, cpu_scale_),
                     .latency = latency});
   }
 
   void add_wait(std::uint8_t stream, std::int32_t collective, Duration latency) {
-    out_.push_back({.kind = Do::StreamWait,
+    out_.push_back({.kind = Opcode::StreamWait,
                     .stream = stream,
                     .index = first_collective_ + collective,
                     .latency = latency});
@@ -98,17 +98,17 @@ class RankLowering {
   /// that the next one starts after it.
   void add_collective(const LaunchRow& row) {
     if (const auto producer = recording_.collectives[at(row.collective)].producer) {
-      out_.push_back({.kind = Do::Record, .stream = *producer, .index = row.collective});
-      out_.push_back({.kind = Do::EventWait, .stream = row.stream, .index = row.collective});
+      out_.push_back({.kind = Opcode::Record, .stream = *producer, .index = row.collective});
+      out_.push_back({.kind = Opcode::EventWait, .stream = row.stream, .index = row.collective});
     }
-    out_.push_back({.kind = Do::Collective,
+    out_.push_back({.kind = Opcode::Collective,
                     .stream = row.stream,
                     .index = first_collective_ + row.collective,
                     .latency = rules_.nccl_latency});
     add_wait(row.stream, row.collective, rules_.collective_gap);
   }
 
-  const LaunchRecording& recording_;
+  const LaunchTrace& recording_;
   const ReplayRules& rules_;
   double cpu_scale_;
   std::int32_t first_collective_;
@@ -116,7 +116,7 @@ class RankLowering {
   Duration busy_{0};
 };
 
-std::int32_t require_rank(const LaunchRecording& recording, std::int32_t rank) {
+std::int32_t require_rank(const LaunchTrace& recording, std::int32_t rank) {
   const auto ranks = static_cast<std::int32_t>(recording.rows.size());
   if (rank < 0 || rank >= ranks) {
     throw InputError({recording.path, 0, 0, ""},
@@ -126,7 +126,7 @@ std::int32_t require_rank(const LaunchRecording& recording, std::int32_t rank) {
 }
 
 /// Residency of a collective's kernel on a rank.
-Duration residency(const LaunchRecording& recording, std::int32_t rank, std::int32_t collective) {
+Duration residency(const LaunchTrace& recording, std::int32_t rank, std::int32_t collective) {
   const auto& rows = recording.rows[at(rank)];
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const LaunchRow& r) {
     return r.type == Launch::Collective && r.collective == collective;
@@ -134,7 +134,7 @@ Duration residency(const LaunchRecording& recording, std::int32_t rank, std::int
   return row == rows.end() ? Duration::zero() : row->work;
 }
 
-Duration transfer_time(const LaunchRecording& recording,
+Duration transfer_time(const LaunchTrace& recording,
                        const LaunchChoices& choices,
                        std::int32_t collective) {
   if (choices.transfers_from == kShortest) {
@@ -173,9 +173,9 @@ ReplayedCollective::Figures measured_figures(const std::vector<RecordedKernel>& 
           kernels.front().end + sum / ranks};
 }
 
-ReplayedCollective collective_of(const LaunchRecording& recording,
+ReplayedCollective collective_of(const LaunchTrace& recording,
                                  std::int32_t number,
-                                 const PlayedCollective& played) {
+                                 const CollectiveTrace& played) {
   const LaunchCollective& what = recording.collectives[at(number)];
   const auto [first, last] = std::minmax_element(played.arrival.begin(), played.arrival.end());
   ReplayedCollective result;
@@ -198,7 +198,7 @@ ReplayedCollective collective_of(const LaunchRecording& recording,
 
 }  // namespace
 
-Program lower(const LaunchRecording& recording,
+Program lower(const LaunchTrace& recording,
               const ReplayRules& rules,
               const LaunchChoices& choices) {
   Program program;
@@ -229,7 +229,7 @@ Program lower(const LaunchRecording& recording,
   return program;
 }
 
-LaunchReplay replay(const LaunchRecording& recording,
+LaunchReplay replay(const LaunchTrace& recording,
                     const ReplayRules& rules,
                     const LaunchChoices& choices) {
   const Program program = lower(recording, rules, choices);
@@ -244,7 +244,7 @@ LaunchReplay replay(const LaunchRecording& recording,
   for (const Duration start : recording.start) {
     clocks.push_back({SimTime(start), SimTime(start)});
   }
-  const Played played = Engine(std::move(engine_rules), clocks).play(program);
+  const ExecutionTrace played = Engine(std::move(engine_rules), clocks).play(program);
   LaunchReplay result;
   result.path = recording.path;
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {

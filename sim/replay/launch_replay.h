@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/engine/program.h"
-#include "sim/replay/launch_recording.h"
+#include "sim/replay/launch_trace.h"
 
 namespace stepsim {
 
@@ -64,7 +64,7 @@ struct LaunchReplay {
 
 /// Lowers the recording to a program of the engine. Communicators: one of all ranks, or without the
 /// barrier one a rank (collective c of rank r is number r * collectives + c then).
-[[nodiscard]] Program lower(const LaunchRecording& recording,
+[[nodiscard]] Program lower(const LaunchTrace& recording,
                             const ReplayRules& rules,
                             const LaunchChoices& choices);
 
@@ -77,7 +77,7 @@ struct LaunchReplay {
 /// takes its transfer time on every rank.
 ///
 /// Raises InputError: a rank of `choices` that is not there, a collective without transfer time.
-[[nodiscard]] LaunchReplay replay(const LaunchRecording& recording,
+[[nodiscard]] LaunchReplay replay(const LaunchTrace& recording,
                                   const ReplayRules& rules = {},
                                   const LaunchChoices& choices = {});
 

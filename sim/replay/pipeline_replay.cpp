@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 
@@ -67,7 +67,7 @@ class StageMeans {
 /// Builds the program of one step: first the communicators and collectives, then the workers.
 class StepLowering {
  public:
-  StepLowering(const PipelineRecording& recording,
+  StepLowering(const PipelineTrace& recording,
                const PipelineStep& step,
                const PipelineChoices& choices)
       : recording_(recording),
@@ -189,7 +189,7 @@ class StepLowering {
       return;
     }
     const Duration length = choices_.balanced ? means_.length(row, worker) : row.length;
-    result_.program.ranks[worker].push_back({.kind = Do::Host, .host = length});
+    result_.program.ranks[worker].push_back({.kind = Opcode::Host, .host = length});
   }
 
   [[nodiscard]] std::int32_t id_of(const PipelineRow& row, std::size_t worker) const {
@@ -198,15 +198,15 @@ class StepLowering {
 
   void launch(const PipelineRow& row, std::size_t worker) {
     result_.program.ranks[worker].push_back(
-        {.kind = Do::Collective, .stream = kNoStream, .index = id_of(row, worker)});
+        {.kind = Opcode::Collective, .stream = kNoStream, .index = id_of(row, worker)});
   }
 
   void wait(const PipelineRow& row, std::size_t worker, Duration latency) {
     result_.program.ranks[worker].push_back(
-        {.kind = Do::HostWait, .index = id_of(row, worker), .latency = latency});
+        {.kind = Opcode::HostWait, .index = id_of(row, worker), .latency = latency});
   }
 
-  const PipelineRecording& recording_;
+  const PipelineTrace& recording_;
   const PipelineStep& step_;
   const PipelineChoices& choices_;
   StageMeans means_;
@@ -217,13 +217,13 @@ class StepLowering {
 
 }  // namespace
 
-PipelineProgram lower(const PipelineRecording& recording,
+PipelineProgram lower(const PipelineTrace& recording,
                       const PipelineStep& step,
                       const PipelineChoices& choices) {
   return StepLowering(recording, step, choices).lower();
 }
 
-std::vector<Duration> replay(const PipelineRecording& recording, const PipelineChoices& choices) {
+std::vector<Duration> replay(const PipelineTrace& recording, const PipelineChoices& choices) {
   std::vector<Duration> steps;
   for (const PipelineStep& step : recording.steps) {
     PipelineProgram lowered = lower(recording, step, choices);
@@ -233,7 +233,7 @@ std::vector<Duration> replay(const PipelineRecording& recording, const PipelineC
     Engine engine(std::move(rules), clocks);
     try {
       SimTime end;
-      for (const PlayedRank& rank : engine.play(lowered.program).ranks) {
+      for (const RankTrace& rank : engine.play(lowered.program).ranks) {
         end = std::max(end, rank.host_end);
       }
       steps.push_back(end - SimTime());

@@ -6,7 +6,7 @@
 
 #include "sim/engine/engine.h"
 #include "sim/engine/program.h"
-#include "sim/replay/pipeline_recording.h"
+#include "sim/replay/pipeline_trace.h"
 
 namespace stepsim {
 
@@ -29,7 +29,7 @@ struct PipelineProgram {
 };
 
 /// Workers are the engine's ranks; all work is on their hosts.
-[[nodiscard]] PipelineProgram lower(const PipelineRecording& recording,
+[[nodiscard]] PipelineProgram lower(const PipelineTrace& recording,
                                     const PipelineStep& step,
                                     const PipelineChoices& choices);
 
@@ -38,7 +38,7 @@ struct PipelineProgram {
 /// group start when all its workers are there. The step is the latest end.
 ///
 /// Raises InputError: workers that wait for each other for ever.
-[[nodiscard]] std::vector<Duration> replay(const PipelineRecording& recording,
+[[nodiscard]] std::vector<Duration> replay(const PipelineTrace& recording,
                                            const PipelineChoices& choices = {});
 
 }  // namespace stepsim

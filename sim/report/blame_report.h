@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/blame.h"
+#include "sim/study/blame.h"
 
 namespace stepsim {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/prediction.h"
+#include "sim/predict/prediction.h"
 
 namespace stepsim {
 

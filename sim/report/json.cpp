@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/json_file.h"
-#include "sim/prediction.h"
+#include "costmodel/io/json_file.h"
+#include "sim/predict/prediction.h"
 
 namespace stepsim {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/terminal/wrap.h"
 
 namespace stepsim {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
 #include "sim/replay/launch_replay.h"
 #include "sim/replay/pipeline_replay.h"

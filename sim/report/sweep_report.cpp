@@ -132,7 +132,7 @@ SweepReport sweep_report(const Scenario& scenario,
   const bool cap = axes.size() == 1 && sweeps_bucket_cap(axes);
   report.reference_name = cap ? "DDP's default of 25 MiB" : "the scenario as it stands";
   SweepOptions one = options;
-  one.on_share = {};
+  one.on_progress = {};
   std::vector<SweepAxis> reference_axes;
   if (cap) {
     reference_axes.push_back({kBucketCap, {std::to_string(kDefaultBucketCapBytes)}, {"25 MiB"}});

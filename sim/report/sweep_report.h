@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/scenario.h"
-#include "sim/sweep.h"
+#include "sim/scenario/scenario.h"
+#include "sim/study/sweep.h"
 
 namespace stepsim {
 

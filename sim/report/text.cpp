@@ -5,10 +5,10 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/quantile.h"
+#include "costmodel/base/quantile.h"
 #include "costmodel/terminal/table.h"
-#include "sim/recommendation.h"
 #include "sim/report/varlen_report.h"
+#include "sim/study/recommendation.h"
 
 namespace stepsim {
 

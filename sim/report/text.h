@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "costmodel/terminal/screen.h"
-#include "sim/prediction.h"
-#include "sim/scenario.h"
+#include "sim/predict/prediction.h"
+#include "sim/scenario/scenario.h"
 
 namespace stepsim {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/markdown.h"
 #include "sim/report/validation_report.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "sim/report/validation_sources.h"
-#include "sim/validate.h"
+#include "sim/study/validate.h"
 
 namespace stepsim {
 

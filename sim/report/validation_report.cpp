@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/report/csv.h"
 #include "sim/report/text.h"
 #include "sim/report/validation_words.h"
@@ -181,7 +181,7 @@ Json validation_json(const Validation& validation, const ValidationSources& sour
           {"policies", std::move(policies)},
           {"kendall_tau", validation.kendall_tau},
           {"pairs", validation.pairs},
-          {"told_pairs", validation.told_pairs},
+          {"distinguishable_pairs", validation.distinguishable_pairs},
           {"told_kendall_tau", optional_json(validation.told_kendall_tau)},
           {"recommended", validation.recommended},
           {"truly_best", validation.truly_best},

@@ -2,10 +2,10 @@
 
 #include <string>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/validation_sources.h"
-#include "sim/validate.h"
+#include "sim/study/validate.h"
 
 namespace stepsim {
 

@@ -6,8 +6,8 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "costmodel/input_error.h"
-#include "sim/utc_time.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/utc_time.h"
 
 namespace stepsim {
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/profile.h"
-#include "costmodel/run_record.h"
-#include "sim/scenario.h"
+#include "costmodel/records/profile.h"
+#include "costmodel/records/run_record.h"
+#include "sim/scenario/scenario.h"
 
 namespace stepsim {
 

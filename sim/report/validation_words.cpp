@@ -5,8 +5,8 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "costmodel/shell_word.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/shell_word.h"
 
 namespace stepsim {
 
@@ -52,19 +52,19 @@ const PolicyValidation* first_decided(const Validation& validation, double bound
 /// standard error falls with their square root.
 int enough_passes(const PolicyValidation& policy, double bound) {
   constexpr double kLeast = 6;
-  constexpr double kMost = 1e4;
+  constexpr double kMax = 1e4;
   if (!policy.resolution()) {
     return static_cast<int>(kLeast);
   }
   const double gap = std::max(std::abs(std::abs(policy.error_mean) - bound), bound / 4);
   const double passes = policy.repeats * std::pow(*policy.resolution() / gap, 2);
-  return static_cast<int>(std::ceil(std::clamp(passes, kLeast, kMost)));
+  return static_cast<int>(std::ceil(std::clamp(passes, kLeast, kMax)));
 }
 
 std::string order_finding(const Validation& validation) {
   std::string text = fmt::format("order of the policies (useful tokens/s): Kendall tau {:.2f}",
                                  validation.kendall_tau);
-  const int close = validation.pairs - validation.told_pairs;
+  const int close = validation.pairs - validation.distinguishable_pairs;
   if (close > 0) {
     const bool one_pass = std::any_of(validation.policies.begin(),
                                       validation.policies.end(),

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sim/report/validation_sources.h"
-#include "sim/validate.h"
+#include "sim/study/validate.h"
 
 namespace stepsim {
 

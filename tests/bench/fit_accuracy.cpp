@@ -10,8 +10,9 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "tests/bench/groups.h"
+#include "tests/source_root.h"
 
 namespace stepsim::bench {
 namespace {
@@ -53,8 +54,7 @@ std::string data_folder(int argc, char** argv) {
   if (argc != 1) {
     throw InputError("usage: fit_accuracy [--data DIR]");
   }
-  const char* data = std::getenv("STEPSIM_DATA");
-  return std::string(data != nullptr ? data : STEPSIM_SOURCE_ROOT "/../shared/data") + "/kernels";
+  return test::data_folder() + "/kernels";
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "calibrate/fit/general.h"
 #include "calibrate/fit/holdout.h"
-#include "costmodel/op_cost.h"
+#include "calibrate/fit/unmeasured_sizes.h"
+#include "costmodel/compute/op_cost.h"
 #include "tests/bench/groups.h"
 
 namespace stepsim::bench {
@@ -220,7 +220,7 @@ void score_unseen(const std::string& path, const std::vector<MlpSeries>& all, Re
     for (const Series& series : train) {
       sizes.emplace(series.op.n, series.op.k);
     }
-    const std::vector<OpCost> general = fit_general(train, find_processors(train));
+    const std::vector<OpCost> general = fit_unmeasured_sizes(train, find_processors(train));
     if (general.empty()) {
       continue;
     }

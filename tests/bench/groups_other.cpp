@@ -5,8 +5,8 @@
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/nnls.h"
-#include "costmodel/collective_table.h"
-#include "costmodel/op_cost.h"
+#include "costmodel/compute/op_cost.h"
+#include "costmodel/network/collective_table.h"
 #include "tests/bench/cached_attention.h"
 #include "tests/bench/groups.h"
 

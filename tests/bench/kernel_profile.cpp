@@ -18,13 +18,13 @@
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/forms.h"
-#include "calibrate/fit/general.h"
 #include "calibrate/fit/holdout.h"
-#include "calibrate/statistics.h"
-#include "costmodel/input_error.h"
-#include "costmodel/model_presets.h"
-#include "costmodel/op_cost.h"
-#include "costmodel/profile.h"
+#include "calibrate/fit/unmeasured_sizes.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/compute/op_cost.h"
+#include "costmodel/model/model_presets.h"
+#include "costmodel/records/profile.h"
 #include "tests/bench/kernel_tables.h"
 
 namespace stepsim::bench {
@@ -221,10 +221,10 @@ std::vector<OpCost> fit_ops(const std::vector<Series>& all, const Series& attent
     }
   }
   ops.push_back(fit_best(attention, kProcessors));
-  for (OpCost& cost : fit_general(all, kProcessors)) {
+  for (OpCost& cost : fit_unmeasured_sizes(all, kProcessors)) {
     ops.push_back(std::move(cost));
   }
-  for (OpCost& cost : fit_general({attention}, kProcessors)) {
+  for (OpCost& cost : fit_unmeasured_sizes({attention}, kProcessors)) {
     ops.push_back(std::move(cost));
   }
   for (OpCost& cost : ops) {

@@ -6,13 +6,13 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "sim/replay/csv_table.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/csv_table.h"
 
 namespace stepsim::bench {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 40U;
+constexpr std::int64_t kMax = std::int64_t{1} << 40U;
 constexpr double kMillisecond = 1e-3;
 
 double seconds(const CsvTable& table, std::size_t row, std::string_view name) {
@@ -25,11 +25,11 @@ double seconds(const CsvTable& table, std::size_t row, std::string_view name) {
 }
 
 std::int64_t integer(const CsvTable& table, std::size_t row, std::string_view name) {
-  return table.integer(row, table.column(name), 0, kMost);
+  return table.integer(row, table.column(name), 0, kMax);
 }
 
 std::int64_t size(const CsvTable& table, std::size_t row, std::string_view name) {
-  return table.integer(row, table.column(name), 1, kMost);
+  return table.integer(row, table.column(name), 1, kMax);
 }
 
 std::string text(const CsvTable& table, std::size_t row, std::string_view name) {

@@ -1,7 +1,7 @@
 // Time to deal one global batch out by min-max: 12 samples a rank of SST-2, 64 looked at, the costs
 // of prefixes given. Goal, on one core of a server from 2020 or later, release build: under 1 ms at
 // 4096 ranks without a tie-break. tie_break 0 none, 1 min_sum, 2 variance, 3 leximax.
-#include "sim/batching/min_max.h"
+#include "sim/batching/algorithms/min_max.h"
 
 #include <cstdint>
 #include <vector>
@@ -9,6 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/batching/histogram.h"
+#include "tests/source_root.h"
 
 namespace {
 
@@ -17,7 +18,7 @@ using namespace stepsim;
 constexpr std::int64_t kBuffer = 64;
 
 std::vector<std::vector<std::int64_t>> buffers(std::int64_t ranks) {
-  const auto histogram = read_histogram(STEPSIM_SOURCE_ROOT "/scenarios/lengths/sst2_train.json");
+  const auto histogram = read_histogram(test::source_root() + "/scenarios/lengths/sst2_train.json");
   const auto lengths = sample_histogram(histogram, ranks * kBuffer, 1);
   std::vector<std::vector<std::int64_t>> result;
   for (auto begin = lengths.begin(); begin != lengths.end(); begin += kBuffer) {

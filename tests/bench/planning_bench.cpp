@@ -6,7 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/batching/lengths.h"
-#include "tests/batching/policy_examples.h"
+#include "tests/sim/batching/policy_examples.h"
 
 namespace {
 

@@ -9,18 +9,17 @@
 
 #include <benchmark/benchmark.h>
 
-#include "sim/replay/csv_table.h"
+#include "costmodel/io/csv_table.h"
 #include "sim/replay/pipeline_replay.h"
+#include "tests/source_root.h"
 
 namespace {
 
 using namespace stepsim;
 
 std::string recorded_job() {
-  const char* folder = std::getenv("STEPSIM_DATA");
-  const std::filesystem::path data =
-      folder != nullptr ? folder : STEPSIM_SOURCE_ROOT "/../shared/data";
-  return (data / "traces" / "bytedance_SE" / "ops.csv.gz").string();
+  return (std::filesystem::path(test::data_folder()) / "traces" / "bytedance_SE" / "ops.csv.gz")
+      .string();
 }
 
 void pipeline_replay(benchmark::State& state) {
@@ -28,7 +27,7 @@ void pipeline_replay(benchmark::State& state) {
     state.SkipWithError(("no reference data at " + recorded_job()).c_str());
     return;
   }
-  const PipelineRecording recording = read_pipeline_recording(CsvTable(recorded_job()));
+  const PipelineTrace recording = read_pipeline_trace(CsvTable(recorded_job()));
   const PipelineChoices choices{state.range(0) == 0 ? Sends::Blocking : Sends::Buffered, false};
   for (auto _ : state) {
     benchmark::DoNotOptimize(replay(recording, choices));

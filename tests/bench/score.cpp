@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "calibrate/statistics.h"
+#include "calibrate/samples/statistics.h"
 
 namespace stepsim::bench {
 namespace {

@@ -14,8 +14,9 @@
 #include "sim/ddp/closed_form.h"
 #include "sim/ddp/step_simulator.h"
 #include "sim/engine/event_queue.h"
-#include "sim/run.h"
-#include "tests/ddp/step_program.h"
+#include "sim/predict/priced_run.h"
+#include "tests/sim/ddp/step_program.h"
+#include "tests/source_root.h"
 
 namespace {
 
@@ -89,11 +90,11 @@ void engines_step(benchmark::State& state) {
     overrides.emplace_back("interference.strength=0.3");
   }
   const Scenario scenario =
-      read_scenario(STEPSIM_SOURCE_ROOT "/scenarios/engines_step.toml", overrides);
-  const Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
+      read_scenario(test::source_root() + "/scenarios/engines_step.toml", overrides);
+  const PricedRun run(scenario, scenario.policies.front(), scenario_profile(scenario));
   double last_end = 0;
   for (auto _ : state) {
-    StepPlayer player(run, {}, 1.0, nullptr, state.range(1) == 1);
+    StepSimulator player(run, {}, 1.0, nullptr, state.range(1) == 1);
     for (int step = 0; step < scenario.steps; ++step) {
       const StepTimeline timeline = player.next();
       last_end = to_ms(timeline.ranks.back().end.time_since_epoch());

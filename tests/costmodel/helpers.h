@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "tests/test_data.h"
 
 namespace stepsim::test {

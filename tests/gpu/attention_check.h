@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/cuda/plain_attention.h"
+#include "tests/calibrate/cuda/plain_attention.h"
 #include "tests/gpu/checks.h"
 
 namespace stepsim::cuda {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "calibrate/cuda/device.h"
+#include "calibrate/cuda/device/device.h"
 
 /// Arrays and error bounds for the checks of the CUDA kernels against sums in double. The same
 /// checks run on a GPU (test_gpu) and on the device emulated on the host (test_cuda_emulated).

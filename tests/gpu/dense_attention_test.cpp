@@ -1,4 +1,4 @@
-#include "calibrate/cuda/dense_attention.h"
+#include "calibrate/cuda/attention/dense_attention.h"
 
 #include <cmath>
 

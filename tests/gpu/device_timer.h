@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "calibrate/cuda/device.h"
-#include "calibrate/cuda/kernels.h"
+#include "calibrate/cuda/device/device.h"
+#include "calibrate/cuda/kernels/kernels.h"
 
 namespace stepsim::cuda {
 

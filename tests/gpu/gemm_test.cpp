@@ -1,4 +1,4 @@
-#include "calibrate/cuda/gemm.h"
+#include "calibrate/cuda/kernels/gemm.h"
 
 #include <algorithm>
 #include <array>

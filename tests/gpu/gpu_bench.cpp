@@ -8,10 +8,10 @@
 
 #include <benchmark/benchmark.h>
 
-#include "calibrate/cuda/gemm.h"
-#include "calibrate/cuda/kernels.h"
-#include "calibrate/cuda/sdpa.h"
-#include "costmodel/input_error.h"
+#include "calibrate/cuda/attention/sdpa.h"
+#include "calibrate/cuda/kernels/gemm.h"
+#include "calibrate/cuda/kernels/kernels.h"
+#include "costmodel/base/input_error.h"
 #include "tests/gpu/device_timer.h"
 
 using namespace stepsim;

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "calibrate/cuda/device.h"
-#include "costmodel/input_error.h"
+#include "calibrate/cuda/device/device.h"
+#include "costmodel/base/input_error.h"
 
 /// Runs the cases on device 0; Meson takes status 77 for skipped.
 int main(int argc, char** argv) {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "calibrate/cuda/kernels.h"
+#include "calibrate/cuda/kernels/kernels.h"
 #include "tests/gpu/checks.h"
 
 // Arrays of more than 2^31 elements, on a GPU with the memory for them: indices of 32 bits would

@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "calibrate/cuda/kernels.h"
-#include "costmodel/input_error.h"
+#include "calibrate/cuda/kernels/kernels.h"
+#include "costmodel/base/input_error.h"
 #include "tests/gpu/checks.h"
 
 namespace stepsim::cuda::test {

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "calibrate/cuda/collective_timer.h"
-#include "calibrate/cuda/nccl_group.h"
+#include "calibrate/cuda/collectives/nccl_group.h"
+#include "calibrate/cuda/timing/collective_timer.h"
 #include "tests/gpu/checks.h"
 
 // What one device can show of NCCL: that its calls are accepted, and change nothing with one rank.

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "calibrate/cuda/overlap_probe.h"
-#include "costmodel/model_presets.h"
+#include "calibrate/cuda/timing/overlap_probe.h"
+#include "costmodel/model/model_presets.h"
 #include "tests/gpu/checks.h"
 
 namespace stepsim::cuda::test {

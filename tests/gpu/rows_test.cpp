@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "calibrate/cuda/kernels.h"
+#include "calibrate/cuda/kernels/kernels.h"
 #include "tests/gpu/checks.h"
 
 namespace stepsim::cuda::test {

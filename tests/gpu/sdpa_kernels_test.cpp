@@ -1,4 +1,4 @@
-#include "calibrate/cuda/sdpa_kernels.h"
+#include "calibrate/cuda/attention/sdpa_kernels.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "calibrate/cuda/sdpa.h"
+#include "calibrate/cuda/attention/sdpa.h"
 
 #include <cmath>
 
 #include <doctest/doctest.h>
 
-#include "calibrate/cuda/sdpa_graph.h"
-#include "costmodel/input_error.h"
+#include "calibrate/cuda/attention/sdpa_graph.h"
+#include "costmodel/base/input_error.h"
 #include "tests/gpu/attention_check.h"
 
 using namespace stepsim;

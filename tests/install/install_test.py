@@ -65,7 +65,7 @@ def test_it_installs():
 def test_headers_find_each_other():
     headers = INSTALLED / "include" / "stepsim"
     names = [path.relative_to(headers) for path in headers.rglob("*.h")]
-    assert pathlib.Path("costmodel/units.h") in names and pathlib.Path("sim/predict.h") in names
+    assert pathlib.Path("costmodel/base/units.h") in names and pathlib.Path("sim/predict/predict.h") in names
     assert not any(name.parts[:2] == ("sim", "cli") for name in names)
     for name in names:
         text = (headers / name).read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def test_the_example_predicts_what_the_program_does():
 def test_a_library_user_of_costmodel_alone():
     source = pathlib.Path(ELSEWHERE.name) / "bytes.cpp"
     source.write_text(
-        '#include <cstdio>\n#include "costmodel/parse_units.h"\n'
+        '#include <cstdio>\n#include "costmodel/base/parse_units.h"\n'
         "using namespace stepsim;\n"
         'int main() { std::printf("%s", format_bytes(Bytes(1 << 20)).c_str()); }\n'
     )

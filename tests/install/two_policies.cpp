@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "sim/predict.h"
+#include "sim/predict/predict.h"
 
 int main(int count, char** arguments) {
   if (count != 4) {

@@ -1,9 +1,9 @@
 // Four processes on one CPU, one of which sleeps before each batch.
 #include <map>
 
-#include "tests/ddp/ddp_fixture.h"
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
+#include "tests/sim/ddp/ddp_fixture.h"
 
 namespace stepsim::published {
 

@@ -4,8 +4,8 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "sim/solve.h"
+#include "costmodel/base/input_error.h"
+#include "sim/study/solve.h"
 #include "tests/published/predicted.h"
 #include "tests/published/resnet.h"
 #include "tests/published/validation.h"

@@ -2,12 +2,13 @@
 
 #include <charconv>
 
-#include "sim/predict.h"
+#include "sim/predict/predict.h"
+#include "tests/source_root.h"
 
 namespace stepsim::published {
 
 std::string published_file(const std::string& name) {
-  return std::string(STEPSIM_SOURCE_ROOT) + "/scenarios/published/" + name;
+  return test::source_root() + "/scenarios/published/" + name;
 }
 
 Prediction predicted(const std::string& scenario,

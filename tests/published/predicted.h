@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/prediction.h"
-#include "sim/replay/csv_table.h"
+#include "costmodel/io/csv_table.h"
+#include "sim/predict/prediction.h"
 
 namespace stepsim::published {
 

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "tests/published/predicted.h"
 #include "tests/published/seed_lab.h"
 #include "tests/published/validation.h"

@@ -7,16 +7,16 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "tests/published/resnet.h"
 #include "tests/published/validation.h"
+#include "tests/source_root.h"
 
 namespace stepsim::published {
 namespace {
 
 std::string default_data() {
-  const char* data = std::getenv("STEPSIM_DATA");
-  return data != nullptr ? data : STEPSIM_SOURCE_ROOT "/../shared/data";
+  return test::data_folder();
 }
 
 void print_tensors(const std::string& name) {

@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 #include "tests/published/predicted.h"
 #include "tests/published/resnet.h"
 #include "tests/published/temporary_file.h"
@@ -52,9 +52,9 @@ std::vector<double> predicted_ready(const std::string& tensors, double backward_
   const StepTimeline& step = run.timelines.back();
   const RankTimeline& rank = step.ranks.front();
   std::vector<double> result;
-  for (std::size_t c = 0; c < rank.launch.size(); ++c) {
+  for (std::size_t c = 0; c < rank.ready_at.size(); ++c) {
     if (step.reduce_names.empty() || step.reduce_names[c] == "all_reduce") {
-      result.push_back(to_ms(rank.launch[c] - rank.forward_end));
+      result.push_back(to_ms(rank.ready_at[c] - rank.forward_end));
     }
   }
   return result;

@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "costmodel/json_file.h"
-#include "sim/replay/csv_table.h"
+#include "costmodel/io/csv_table.h"
+#include "costmodel/io/json_file.h"
 #include "tests/published/predicted.h"
 #include "tests/test_data.h"
 

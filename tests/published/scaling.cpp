@@ -4,9 +4,10 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/collective_cost.h"
+#include "costmodel/network/collective_cost.h"
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
+#include "tests/source_root.h"
 
 namespace stepsim::published {
 
@@ -31,7 +32,7 @@ Overrides resnet_run(const Row& row, double strength) {
       fmt::format("times.optimizer={:.6f} ms", step_ms * (1 - kForward - kBackward)),
       fmt::format("interference.strength={}", strength)};
   if (row.a100) {
-    overrides.push_back("cluster.profile=" + std::string(STEPSIM_SOURCE_ROOT) +
+    overrides.push_back("cluster.profile=" + test::source_root() +
                         "/scenarios/profiles/a100_8x_published.json");
   }
   return overrides;

@@ -8,11 +8,12 @@
 #include <fmt/core.h>
 
 #include "costmodel/terminal/table.h"
-#include "sim/batch_plan.h"
-#include "sim/metrics.h"
-#include "sim/predict.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/metrics.h"
+#include "sim/predict/predict.h"
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
+#include "tests/source_root.h"
 
 namespace stepsim::published {
 namespace {
@@ -55,7 +56,7 @@ std::map<int, double> measured_steps(const RecordedRun& run) {
 }  // namespace
 
 Scenario seed_lab_scenario() {
-  return read_scenario(std::string(STEPSIM_SOURCE_ROOT) + "/scenarios/token_skew.toml", {});
+  return read_scenario(test::source_root() + "/scenarios/token_skew.toml", {});
 }
 
 RecordedRun seed_lab_run(const std::string& data, const std::string& name) {

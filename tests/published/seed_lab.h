@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/import/recorded_run.h"
-#include "sim/prediction.h"
-#include "sim/scenario.h"
+#include "calibrate/import/recorded/recorded_run.h"
+#include "sim/predict/prediction.h"
+#include "sim/scenario/scenario.h"
 
 namespace stepsim::published {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim::published {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/collective_cost.h"
+#include "costmodel/network/collective_cost.h"
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
 
@@ -21,10 +21,10 @@ struct Growth {
 
 /// By hidden size and layers.
 std::map<std::pair<int, int>, Growth> read_growth(const std::string& path) {
-  constexpr std::int64_t kMost = 1 << 20;
+  constexpr std::int64_t kMax = 1 << 20;
   const CsvTable table(path);
   const auto at = [&](std::size_t row, const char* column) {
-    return static_cast<int>(table.integer(row, table.column(column), 1, kMost));
+    return static_cast<int>(table.integer(row, table.column(column), 1, kMax));
   };
   // By hidden, layers, micro-batch and their number: milliseconds by GPUs.
   std::map<std::tuple<int, int, int, int>, std::map<int, double>> runs;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "sim/batching/ordered_partition.h"
-#include "sim/batching/partition.h"
+#include "sim/batching/algorithms/ordered_partition.h"
+#include "sim/batching/algorithms/partition.h"
 #include "sim/batching/policies/policies.h"
-#include "sim/batching/random.h"
+#include "sim/batching/random/random.h"
 
 namespace stepsim {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/batching/policies/policies.h"
-#include "sim/batching/random.h"
+#include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {

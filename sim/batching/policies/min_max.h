@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "sim/batching/min_max.h"
+#include "sim/batching/algorithms/min_max.h"
 #include "sim/batching/policy.h"
 
 namespace stepsim {

@@ -2,12 +2,12 @@
 
 #include <numeric>
 
-#include "sim/batching/histogram_packing.h"
-#include "sim/batching/multipack.h"
-#include "sim/batching/numpy_generator.h"
-#include "sim/batching/packing.h"
+#include "sim/batching/algorithms/histogram_packing.h"
+#include "sim/batching/algorithms/multipack.h"
+#include "sim/batching/algorithms/packing.h"
 #include "sim/batching/policies/packed_rows.h"
 #include "sim/batching/policies/policies.h"
+#include "sim/batching/random/numpy_generator.h"
 #include "sim/batching/rank_schedule.h"
 
 namespace stepsim {

@@ -6,9 +6,9 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "sim/batching/packing.h"
-#include "sim/batching/packing_stream.h"
+#include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/packing.h"
+#include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/policies/packed_rows.h"
 #include "sim/batching/policies/policies.h"
 

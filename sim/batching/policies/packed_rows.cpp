@@ -5,8 +5,8 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
-#include "sim/batching/partition.h"
+#include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/partition.h"
 
 namespace stepsim {
 namespace {

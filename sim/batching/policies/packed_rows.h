@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/batching/packing.h"
+#include "sim/batching/algorithms/packing.h"
 #include "sim/batching/policy.h"
 
 // What the packed policies share: the rule for long samples, and how rows come to the ranks.

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/batching/batch_cost.h"
 #include "sim/batching/policies/policies.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/batching/policies/policies.h"
 #include "sim/batching/sharding.h"
 

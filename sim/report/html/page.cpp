@@ -1,6 +1,6 @@
 #include "sim/report/html/page.h"
 
-#include "costmodel/input_error.h"
+#include "costmodel/base/input_error.h"
 #include "sim/report/html/page_source.h"
 
 namespace stepsim {

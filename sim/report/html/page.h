@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "costmodel/json_file.h"
+#include "costmodel/io/json_file.h"
 
 namespace stepsim {
 

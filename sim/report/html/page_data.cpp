@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "sim/metrics.h"
+#include "sim/predict/metrics.h"
 #include "sim/report/blame_report.h"
 #include "sim/report/html/page_number.h"
 
@@ -58,7 +58,7 @@ Json largest_memory(const Prediction& prediction) {
 
 /// "gcc: 12.2, threads: 1" for an object, other values as JSON; long ones are cut.
 std::string provenance_text(const Json& value) {
-  constexpr std::size_t kMost = 1000;
+  constexpr std::size_t kMax = 1000;
   std::string text;
   if (value.is_string()) {
     text = value.get<std::string>();
@@ -70,7 +70,7 @@ std::string provenance_text(const Json& value) {
   } else {
     text = value.dump();
   }
-  return text.size() > kMost ? text.substr(0, kMost) + "…" : text;
+  return text.size() > kMax ? text.substr(0, kMax) + "…" : text;
 }
 
 Json profile_rows(const Profile& profile, const std::string& path) {

@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/json_file.h"
-#include "sim/blame.h"
-#include "sim/prediction.h"
-#include "sim/scenario.h"
-#include "sim/validate.h"
+#include "costmodel/io/json_file.h"
+#include "sim/predict/prediction.h"
+#include "sim/scenario/scenario.h"
+#include "sim/study/blame.h"
+#include "sim/study/validate.h"
 
 namespace stepsim {
 

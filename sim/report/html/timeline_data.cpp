@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/parse_units.h"
+#include "costmodel/base/parse_units.h"
 #include "sim/report/html/page_number.h"
 
 namespace stepsim {
@@ -39,19 +39,19 @@ struct Lane {
   }
 };
 
-int kind_of(Part part) {
+int kind_of(Phase part) {
   switch (part) {
-    case Part::Data:
+    case Phase::Data:
       return kData;
-    case Part::Forward:
+    case Phase::Forward:
       return kForward;
-    case Part::Backward:
+    case Phase::Backward:
       return kBackward;
-    case Part::Optimizer:
+    case Phase::Optimizer:
       return kOptimizer;
-    case Part::CopyOut:
-    case Part::Wait:
-    case Part::Other:
+    case Phase::CopyOut:
+    case Phase::Wait:
+    case Phase::Other:
       break;
   }
   return kOther;
@@ -79,9 +79,9 @@ Lane plain_lane(const RankTimeline& rank, std::vector<Stretch> waits) {
 Lane played_lane(const StepTimeline& timeline, int rank, std::vector<Stretch> waits) {
   Lane lane;
   lane.waits = std::move(waits);
-  for (const PlayedSpan& span : timeline.spans) {
+  for (const TraceSpan& span : timeline.spans) {
     if (span.rank == rank && span.stream == kComputeStream) {
-      lane.add(kind_of(span.part), span.begin, span.end);
+      lane.add(kind_of(span.phase), span.begin, span.end);
     }
   }
   return lane;
@@ -89,7 +89,7 @@ Lane played_lane(const StepTimeline& timeline, int rank, std::vector<Stretch> wa
 
 Lane lane_of(const StepTimeline& timeline, int rank) {
   std::vector<Stretch> waits;
-  for (const PlayedSpan& wait : timeline.waits) {
+  for (const TraceSpan& wait : timeline.waits) {
     if (wait.rank == rank) {
       waits.push_back({wait.begin, wait.end});
     }
@@ -121,8 +121,8 @@ std::vector<Piece> merged(const Lane& lane) {
 /// When the transfers that a rank takes part in move, without overlaps.
 std::vector<Stretch> transfers_of(const StepTimeline& timeline, const RankTimeline& rank) {
   std::vector<Stretch> transfers;
-  for (std::size_t c = 0; c < rank.launch.size(); ++c) {
-    if (rank.launch[c] != SimTime::max()) {
+  for (std::size_t c = 0; c < rank.ready_at.size(); ++c) {
+    if (rank.ready_at[c] != SimTime::max()) {
       transfers.push_back({timeline.reduce_start[c], timeline.reduce_end[c]});
     }
   }
@@ -185,13 +185,13 @@ class Clock {
 
 Json buckets_json(const StepTimeline& timeline, const RankTimeline& rank, const Clock& clock) {
   Json json = Json::array();
-  for (std::size_t c = 0; c < rank.launch.size(); ++c) {
-    if (rank.launch[c] == SimTime::max()) {
+  for (std::size_t c = 0; c < rank.ready_at.size(); ++c) {
+    if (rank.ready_at[c] == SimTime::max()) {
       continue;  // The rank takes no part.
     }
     const int bucket =
         timeline.reduce_buckets.empty() ? static_cast<int>(c) : timeline.reduce_buckets[c];
-    Json entry = {clock.at(rank.launch[c]),
+    Json entry = {clock.at(rank.ready_at[c]),
                   clock.at(timeline.reduce_start[c]),
                   clock.at(timeline.reduce_end[c]),
                   bucket};
@@ -224,9 +224,9 @@ Json rank_json(const StepPicture& picture, std::size_t rank, const Clock& clock)
 
 /// How many ranks are drawn: fewer where each has very many collectives.
 std::size_t most_ranks(const StepPicture& picture) {
-  constexpr std::size_t kMostBars = 4000;
+  constexpr std::size_t kMaxBars = 4000;
   const std::size_t bars = std::max<std::size_t>(picture.timeline.reduce_end.size(), 1);
-  return std::clamp<std::size_t>(kMostBars / bars, 2, kMostDrawnRanks);
+  return std::clamp<std::size_t>(kMaxBars / bars, 2, kMaxDrawnRanks);
 }
 
 /// The ranks that are drawn, ascending.

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/json_file.h"
-#include "sim/bucket_valley.h"
-#include "sim/step_picture.h"
+#include "costmodel/io/json_file.h"
+#include "sim/predict/step_picture.h"
+#include "sim/study/bucket_cap_sweep.h"
 
 namespace stepsim {
 
@@ -20,7 +20,7 @@ struct TimelineLabel {
 
 /// Most ranks of a timeline; of more, some from the one with the least compute to the one with the
 /// most.
-inline constexpr std::size_t kMostDrawnRanks = 16;
+inline constexpr std::size_t kMaxDrawnRanks = 16;
 
 /// One step as the page draws it:
 ///

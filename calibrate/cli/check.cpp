@@ -1,0 +1,38 @@
+#include "calibrate/measure/check.h"
+
+#include "calibrate/cli/backend.h"
+#include "calibrate/cli/cli.h"
+#include "calibrate/cli/options.h"
+#include "costmodel/terminal/progress.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepcal check --profile PROFILE\n\n"
+    "Times the sentinel step and a few batch shapes now and compares them with the profile.\n"
+    "Exit status 0: it fits, within 5 % or twice the noise of the calibration; 1: recalibrate.\n\n"
+    "example:\n"
+    "  stepcal check --profile here.json\n";
+
+}  // namespace
+
+int check_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("check", kUsage);
+  parser.add()("profile", po::value<std::string>(), "PROFILE: of stepcal fit or calibrate");
+  parser.positional("profile", 1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const Profile profile = read_profile(parser.required("profile", "profile (--profile)"));
+  Progress progress("measuring");
+  const CheckResult result =
+      check_profile(profile, backend_factory(profile.backend), progress.callback());
+  progress.done();
+  print_report(check_report(profile, result, output_screen()));
+  return result.fits() ? kDone : kAnswerIsNo;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,82 @@
+#include "calibrate/cli/cli.h"
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include <unistd.h>
+
+#include "calibrate/ranks/launched_group.h"
+#include "calibrate/ranks/rank_processes.h"
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::array<Command, 7> kCommands = {{
+    {"calibrate", "measure this machine and fit a profile: the usual way", calibrate_command},
+    {"measure", "measure only, into a samples file that survives a kill", measure_command},
+    {"fit", "make a profile of a samples file", fit_command},
+    {"import",
+     "use measurements made elsewhere: logs of nccl-tests, profiler traces",
+     import_command},
+    {"check", "does a profile still fit this machine?", check_command},
+    {"live", "train the batches of plans for real and record every step", live_command},
+    {"devices", "what there is to measure on", devices_command},
+}};
+
+const CommandSet kSet = {
+    "stepcal",
+    "Measure what training steps cost on this machine.",
+    "Start here:\n"
+    "  stepcal calibrate --model tiny-classifier --max-length 256 \\\n"
+    "      --max-tokens 4096 --out here.json\n\n"
+    "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine; 130 "
+    "Ctrl-C.\n\n"
+    "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
+    kCommands};
+
+/// Ctrl-C while no ranks run (run_ranks() has its own way): everything measured is in the file
+/// already, so that leaving at once loses nothing.
+void leave(int /*signal*/) {
+  const char* text = "\nstepcal: interrupted\n";
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) {
+    // Nowhere to say it.
+  }
+  ::_exit(kInterrupted);
+}
+
+}  // namespace
+
+int run_stepcal(const std::vector<std::string>& arguments) {
+  std::signal(SIGINT, leave);
+  std::signal(SIGTERM, leave);
+  try {
+    const int status = run_commands(kSet, arguments);
+    if (std::fflush(stdout) != 0) {
+      print_message("stepcal: error: cannot write to standard output");
+      return kEnvironmentFault;
+    }
+    return status;
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    const bool names_program = message.find("error: ") != std::string::npos;
+    print_message((names_program ? "" : "stepcal: error: ") + message);
+    return kBadInput;
+  } catch (const EnvironmentFault& error) {
+    print_message(std::string("stepcal: error: ") + error.what());
+    return kEnvironmentFault;
+  } catch (const StoppedByRank0&) {
+    return kEnvironmentFault;
+  } catch (const Interrupted&) {
+    print_message("stepcal: interrupted");
+    return kInterrupted;
+  } catch (const std::exception& error) {
+    print_message(std::string("stepcal: internal error: ") + error.what());
+    return kEnvironmentFault;
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,78 @@
+#include "calibrate/cuda/device/devices.h"
+
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "calibrate/cli/cli.h"
+#include "calibrate/cli/options.h"
+#include "costmodel/base/parse_units.h"
+
+namespace stepsim {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: stepcal devices\n\n"
+    "Lists the processor and the CUDA devices of this machine: what --device cpu and cuda measure "
+    "on.\n\n"
+    "example:\n"
+    "  stepcal devices\n";
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown processor";
+}
+
+std::string cuda_text(const CudaInventory& inventory) {
+  std::string text;
+  if (inventory.devices.empty()) {
+    text = fmt::format("cuda    none: {}\n", inventory.problem);
+  }
+  for (std::size_t i = 0; i < inventory.devices.size(); ++i) {
+    const CudaDevice& device = inventory.devices[i];
+    fmt::format_to(std::back_inserter(text),
+                   "cuda:{}  {}, {}, {} multiprocessors, compute {}.{}\n",
+                   i,
+                   device.name,
+                   format_bytes(Bytes(device.memory_bytes)),
+                   device.multiprocessors,
+                   device.compute_major,
+                   device.compute_minor);
+  }
+  if (inventory.runtime_version > 0) {
+    fmt::format_to(std::back_inserter(text),
+                   "        CUDA runtime {}, driver {}\n",
+                   cuda_version_text(inventory.runtime_version),
+                   inventory.driver_version > 0
+                       ? "for CUDA " + cuda_version_text(inventory.driver_version)
+                       : "none");
+  }
+  return text;
+}
+
+}  // namespace
+
+int devices_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("devices", kUsage);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const auto memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  print_report(fmt::format("cpu     {}, {} threads, {}\n{}",
+                           cpu_name(),
+                           std::thread::hardware_concurrency(),
+                           format_bytes(Bytes(memory)),
+                           cuda_text(cuda_inventory())));
+  return kDone;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include <fmt/core.h>
+
+#include "calibrate/cli/cli.h"
+#include "calibrate/cli/import_kineto.h"
+#include "calibrate/cli/import_profile.h"
+#include "calibrate/cli/import_run_record.h"
+#include "calibrate/cli/options.h"
+#include "calibrate/import/import_samples.h"
+#include "calibrate/import/nccl/nccl_report.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/network/collective_cost.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepcal import nccl-tests FILE… [options]\n\n"
+    "Reads what all_reduce_perf and its kin print (every version since NCCL 1, rccl-tests, their "
+    "JSON\n"
+    "and CSV), with the labels of launchers and NCCL's own lines in between. Checks every row and "
+    "the\n"
+    "number of ranks, says what is wrong with a log, and turns good ones into collective samples "
+    "or a\n"
+    "profile. No GPU is needed. Exit status 2: a log was refused; nothing is written then but "
+    "--json.\n\n"
+    "examples:\n"
+    "  stepcal import nccl-tests all_reduce.log\n"
+    "  stepcal import nccl-tests all_reduce.log --nodes 2 --out collectives.jsonl\n"
+    "  stepcal import nccl-tests all_reduce.log --profile mine.json \\\n"
+    "      --base scenarios/profiles/h100_8x_published.json\n";
+
+NcclStatements statements_of(const OptionParser& parser) {
+  NcclStatements statements;
+  if (parser.has("op")) {
+    try {
+      statements.op = name_of(parse_collective_kind(parser.get<std::string>("op")));
+    } catch (const InputError& error) {
+      parser.fail(std::string("--op: ") + error.what());
+    }
+  }
+  for (const auto& [name, value] :
+       {std::pair("ranks", &statements.ranks), std::pair("nodes", &statements.nodes)}) {
+    if (parser.has(name)) {
+      *value = parser.get<int>(name);
+      if (**value < 1) {
+        parser.fail(fmt::format("--{}: at least 1", name));
+      }
+    }
+  }
+  if (statements.ranks && statements.nodes && *statements.nodes > *statements.ranks) {
+    parser.fail("--nodes: no more than --ranks");
+  }
+  static const std::vector<std::string> known = {
+      "wrong_values", "failed_footer", "too_few_sizes", "ends_small", "damaged_rows"};
+  for (const std::string& code : parser.list("accept")) {
+    if (std::find(known.begin(), known.end(), code) == known.end()) {
+      parser.fail("--accept: " + unknown_name("reason", code, known));
+    }
+    statements.accepted.insert(code);
+  }
+  return statements;
+}
+
+void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>& imports) {
+  std::string files;
+  for (const NcclImport& import : imports) {
+    files += (files.empty() ? "" : ", ") + import.log.file;
+  }
+  const ImportOrigin origin = {parser.has("device") ? parser.get<std::string>("device") : "",
+                               parser.command_line(),
+                               date_now()};
+  write_imported_profile(parser, import_samples(imports, origin), files);
+}
+
+/// "FILE: error: refused: …" for every refused log; false when there is none.
+bool say_refused(const std::vector<NcclImport>& imports) {
+  bool refused = false;
+  for (const NcclImport& import : imports) {
+    for (const std::string& reason : reasons_of(import, NcclVerdict::Refuse)) {
+      print_message(fmt::format("{}: error: refused: {}", printable(import.log.file), reason));
+      refused = true;
+    }
+  }
+  return refused;
+}
+
+int import_nccl_tests_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("import nccl-tests", kUsage);
+  parser.add()("files", po::value<std::vector<std::string>>(), "FILE… or -: logs")(
+      "json", po::value<std::string>(), "FILE or -: rows and verdicts as JSON")(
+      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists")(
+      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
+      "base",
+      po::value<std::string>(),
+      "PROFILE: with --profile, the one to put the collectives into")(
+      "op", po::value<std::string>(), "COLLECTIVE: where the log does not name it")(
+      "ranks",
+      po::value<int>(),
+      "NUMBER: ranks, where the log does not list them or contradicts itself")(
+      "nodes", po::value<int>(), "NUMBER: nodes, where the log does not list its hosts")(
+      "run", po::value<int>(), "NUMBER: the run to take of a file with several, from 1")(
+      "device",
+      po::value<std::string>(),
+      "NAME: what the GPUs are, where the log does not list them")(
+      "accept",
+      po::value<std::vector<std::string>>()->composing(),
+      "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows: a reason to refuse, "
+      "accepted; may repeat");
+  parser.positional("files", -1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::vector<std::string> files = parser.list("files");
+  if (files.empty()) {
+    parser.fail("no log given");
+  }
+  if (parser.has("base") && !parser.has("profile")) {
+    parser.fail("--base goes with --profile");
+  }
+  const NcclStatements statements = statements_of(parser);
+  std::vector<NcclImport> imports;
+  for (const std::string& file : files) {
+    imports.push_back(import_nccl_tests(
+        file,
+        statements,
+        parser.has("run") ? std::optional(parser.get<int>("run")) : std::nullopt));
+  }
+  const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
+  if (!json.empty()) {
+    write_text_atomically(
+        json, nccl_json(imports).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+  const bool text_to_stdout =
+      json != "-" && !(parser.has("profile") && parser.get<std::string>("profile") == "-");
+  if (text_to_stdout) {
+    print_report(nccl_report(imports, output_screen()));
+    std::fflush(stdout);
+  }
+  if (say_refused(imports)) {
+    return kBadInput;
+  }
+  if (parser.has("out")) {
+    const std::string out = parser.get<std::string>("out");
+    write_import(out,
+                 imports,
+                 {parser.has("device") ? parser.get<std::string>("device") : "",
+                  parser.command_line(),
+                  date_now()});
+    if (text_to_stdout) {
+      print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
+    }
+  }
+  if (parser.has("profile")) {
+    write_profile_of(parser, imports);
+  }
+  return kDone;
+}
+
+constexpr std::array<Command, 3> kKinds = {{
+    {"nccl-tests", "logs of nccl-tests and rccl-tests", import_nccl_tests_command},
+    {"kineto", "traces of PyTorch's profiler", import_kineto_command},
+    {"run-record", "the recorded steps of a training", import_run_record_command},
+}};
+
+const CommandSet kSet = {
+    "stepcal import",
+    "Use measurements made elsewhere. No GPU is needed.",
+    "examples:\n"
+    "  stepcal import nccl-tests all_reduce.log --profile mine.json\n"
+    "  stepcal import kineto rank*.pt.trace.json.gz\n"
+    "  stepcal import run-record run.jsonl --plan plan.jsonl --profile mine.json\n",
+    kKinds};
+
+}  // namespace
+
+int import_command(const std::vector<std::string>& arguments) {
+  return run_commands(kSet, arguments);
+}
+
+}  // namespace stepsim

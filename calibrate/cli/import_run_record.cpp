@@ -1,0 +1,146 @@
+#include "calibrate/cli/import_run_record.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/core.h>
+
+#include "calibrate/cli/cli.h"
+#include "calibrate/cli/options.h"
+#include "calibrate/import/recorded/recorded_run.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/shell_word.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: stepcal import run-record RECORD… --plan PLAN… --profile OUT [--base PROFILE]\n\n"
+    "Makes a profile of a training's own steps: a few dozen steps of ONE policy, recorded with\n"
+    "stepsim_recorder.py or stepcal live, give forward, backward, optimizer and data times as "
+    "functions\n"
+    "of the batch, with their errors on steps and sizes held out. Other policies of the same model "
+    "are\n"
+    "then predicted with stepsim compare --profile OUT. Best is a policy whose batches differ "
+    "much in\n"
+    "length and tokens. PLAN says what ran (stepsim plan); each record takes the plan of its "
+    "policy.\n"
+    "Records with bucket times (recorder.watch) give all-reduce times of their sizes; where "
+    "buckets "
+    "will\n"
+    "have other sizes, measure all-reduces and give them with --base.\n\n"
+    "examples:\n"
+    "  stepsim plan SCENARIO.toml --policy bucketed --out plan.jsonl\n"
+    "  stepcal import run-record run.jsonl --plan plan.jsonl --profile mine.json\n"
+    "  stepcal import nccl-tests all_reduce.log --profile network.json\n"
+    "  stepcal import run-record run.jsonl --plan plan.jsonl --base network.json --profile "
+    "mine.json\n";
+
+std::vector<Plan> read_plans(const std::vector<std::string>& paths) {
+  std::vector<Plan> plans;
+  for (const std::string& path : paths) {
+    plans.push_back(read_plan(path));
+    for (std::size_t i = 0; i + 1 < plans.size(); ++i) {
+      if (plans[i].policy == plans.back().policy) {
+        throw InputError(path + ": error: a second plan of policy '" +
+                         printable(plans.back().policy) + "'");
+      }
+    }
+  }
+  return plans;
+}
+
+/// The record's own plan; a single plan serves records that name no policy.
+const Plan& plan_of(const RunRecord& record,
+                    const std::string& path,
+                    const std::vector<Plan>& plans) {
+  for (const Plan& plan : plans) {
+    if (plan.policy == record.policy || (record.policy.empty() && plans.size() == 1)) {
+      return plan;
+    }
+  }
+  throw InputError(fmt::format(
+      "{}: error: recorded policy '{}', and no --plan is of it", path, printable(record.policy)));
+}
+
+Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs) {
+  Json json;
+  json["command"] = parser.command_line();
+  json["date"] = date_now();
+  json["records"] = Json::array();
+  for (const RecordedRun& run : runs) {
+    json["records"].push_back({{"policy", run.record.policy},
+                               {"scenario", run.record.scenario},
+                               {"started_at", run.record.started_at},
+                               {"steps", run.record.steps.size()},
+                               {"versions", run.record.versions}});
+  }
+  return json;
+}
+
+/// How much longer the recorded all-reduces took beside compute, where --base tells.
+std::string interference_text(const Profile& profile) {
+  if (!profile.interference || !profile.interference->transfer) {
+    return "";
+  }
+  const auto [low, high] = *profile.interference->transfer;
+  return fmt::format(
+      "all-reduces take {:.2f} times as long while a rank computes (90 %: {:.2f} to {:.2f})\n",
+      1 + profile.interference->value.transfer,
+      1 + low,
+      1 + high);
+}
+
+}  // namespace
+
+int import_run_record_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("import run-record", kUsage);
+  parser.add()("files", po::value<std::vector<std::string>>(), "RECORD…: run records")(
+      "plan",
+      po::value<std::vector<std::string>>()->composing(),
+      "PLAN: what they ran; may repeat")(
+      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
+      "base", po::value<std::string>(), "PROFILE: that has all else, as all-reduces and memory");
+  parser.positional("files", -1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  if (parser.list("files").empty()) {
+    parser.fail("no run record given");
+  }
+  if (parser.list("plan").empty() || !parser.has("profile")) {
+    parser.fail("give --plan PLAN (what the record ran) and --profile OUT");
+  }
+  const std::vector<Plan> plans = read_plans(parser.list("plan"));
+  std::vector<RecordedRun> runs;
+  std::vector<std::string> warnings;
+  for (const std::string& path : parser.list("files")) {
+    RunRecord record = read_run_record(path, &warnings);
+    const Plan& plan = plan_of(record, path, plans);
+    runs.push_back({std::move(record), plan, path});
+  }
+  std::optional<Profile> base;
+  if (parser.has("base")) {
+    base = read_profile(parser.get<std::string>("base"));
+  }
+  RecordedCosts costs = fit_recorded_runs(runs);
+  costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
+  Profile profile = recorded_profile(costs, runs, base ? &*base : nullptr);
+  const std::string out = parser.get<std::string>("profile");
+  profile.name = std::filesystem::path(out).stem().string();
+  profile.provenance["recorded"] = provenance(parser, runs);
+  write_profile(out, profile);
+  if (out != "-") {
+    print_report(fmt::format("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+                             recorded_report(costs),
+                             interference_text(profile),
+                             out,
+                             shell_word(out)));
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,367 @@
+#include "calibrate/measure/measure.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include "calibrate/cli/backend.h"
+#include "calibrate/cli/cli.h"
+#include "calibrate/cli/options.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/measure/machine_load.h"
+#include "calibrate/measure/measure_probe.h"
+#include "calibrate/ranks/launched_group.h"
+#include "calibrate/samples/sample_log.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/model/model_presets.h"
+#include "costmodel/terminal/progress.h"
+
+namespace stepsim {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kMeasureUsage =
+    "usage: stepcal measure --plan FILE… --out SAMPLES [options]\n"
+    "       stepcal measure --model NAME --max-length L --max-tokens T --out SAMPLES [options]\n\n"
+    "Times every operation of training steps over a grid of batch shapes, and all-reduces, on all\n"
+    "ranks at once. Every measurement is appended to SAMPLES as it comes; after Ctrl-C or a crash\n"
+    "the same command goes on where it stopped. Started by torchrun, mpirun or srun it measures "
+    "on\n"
+    "their ranks, and rank 0 prints and writes.\n\n"
+    "examples:\n"
+    "  stepcal measure --plan plans/*.jsonl --out samples.jsonl\n"
+    "  stepcal measure --model tiny-classifier --ranks 2 --max-length 256 --max-tokens 4096 \\\n"
+    "      --budget 120 --out samples.jsonl\n";
+
+constexpr const char* kCalibrateUsage =
+    "usage: stepcal calibrate --plan FILE… --out PROFILE [options]\n"
+    "       stepcal calibrate --model NAME --max-length L --max-tokens T --out PROFILE "
+    "[options]\n\n"
+    "Measures this machine (stepcal measure) and fits a profile (stepcal fit).\n\n"
+    "examples:\n"
+    "  stepcal calibrate --plan plans/*.jsonl --out here.json\n"
+    "  stepcal calibrate --model gpt2-small --max-length 256 --max-tokens 1024 --budget 600 \\\n"
+    "      --out here.json\n";
+
+constexpr const char* kFitUsage =
+    "usage: stepcal fit SAMPLES --out PROFILE [--base PROFILE] [--monotone] [--report PLOT.svg]\n\n"
+    "Fits the cost of every operation and collective, with errors on held-out measurements.\n"
+    "Imported collectives (stepcal import) can be put into a profile that is there already.\n\n"
+    "examples:\n"
+    "  stepcal fit samples.jsonl --out here.json --report residuals.svg\n"
+    "  stepcal fit collectives.jsonl --base scenarios/profiles/h100_8x_published.json \\\n"
+    "      --out mine.json\n";
+
+void add_measure_options(OptionParser* parser) {
+  parser->add()("plan",
+                po::value<std::vector<std::string>>()->multitoken()->composing(),
+                "FILE…: plans whose batches are to be priced (same model and ranks)")(
+      "model", po::value<std::string>(), "MODEL: model preset, in place of plans")(
+      "max-length", po::value<std::int64_t>(), "NUMBER: with --model, longest padded length")(
+      "max-tokens",
+      po::value<std::int64_t>(),
+      "NUMBER: with --model, most padded tokens of a batch")(
+      "dtype", po::value<std::string>(), "f32|tf32|bf16|f16: with --model, of the computation")(
+      "attention", po::value<std::string>(), "dense|flash|varlen: with --model")(
+      "ranks",
+      po::value<int>(),
+      "NUMBER: processes that train together (default: the plans', with --model 2 on cpu and 1 on "
+      "cuda)")("bucket-cap",
+               po::value<std::string>()->default_value("25 MiB"),
+               "SIZE: with --model, gradient buckets to all-reduce")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu|cuda|cuda:NUMBER: where")(
+      "budget",
+      po::value<std::string>()->default_value("60 s"),
+      "TIME: to spend on measuring, in seconds or as \"90 s\", \"5 min\"")(
+      "seed", po::value<std::uint64_t>()->default_value(0), "NUMBER: of the order of measurements");
+}
+
+void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
+  for (const char* name : {"max-length", "max-tokens", "dtype", "attention"}) {
+    if (parser.has(name)) {
+      parser.fail(fmt::format("--{} goes with --model; plans say it themselves", name));
+    }
+  }
+  std::vector<Plan> plans;
+  for (const std::string& path : parser.list("plan")) {
+    plans.push_back(read_plan(path));
+  }
+  request->box = box_of_plans(plans);
+  request->model = plans.front().model;
+  request->ranks = parser.has("ranks") ? parser.get<int>("ranks") : plans.front().ranks;
+  request->buckets = plans.front().buckets;
+}
+
+void request_from_model(const OptionParser& parser, MeasureRequest* request) {
+  if (!parser.has("model") || !parser.has("max-length") || !parser.has("max-tokens")) {
+    parser.fail("give --plan FILE…, or --model NAME with --max-length and --max-tokens");
+  }
+  request->model = model_preset(parser.get<std::string>("model"));
+  if (parser.has("dtype")) {
+    request->model.dtype = parse_dtype(parser.get<std::string>("dtype"));
+  }
+  if (parser.has("attention")) {
+    request->model.attention = parse_attention(parser.get<std::string>("attention"));
+  }
+  request->ranks = parser.has("ranks")            ? parser.get<int>("ranks")
+                   : request->launched != nullptr ? request->launched->ranks()
+                                                  : (request->device == "cpu" ? 2 : 1);
+  request->box = box_of_limits(request->model,
+                               parser.get<std::int64_t>("max-length"),
+                               parser.get<std::int64_t>("max-tokens"));
+  const Bytes first(std::int64_t{1} << 20U);
+  request->buckets =
+      buckets_by_cap(request->model, first, parse_bytes(parser.get<std::string>("bucket-cap")));
+}
+
+/// "90" and "90 s" alike.
+double parse_budget(const OptionParser& parser) {
+  const std::string text = parser.get<std::string>("budget");
+  const bool is_number = text.find_first_not_of("0123456789.") == std::string::npos;
+  const double seconds = to_seconds(parse_duration(is_number ? text + " s" : text));
+  if (!(seconds > 0)) {
+    parser.fail("--budget: a time above 0, like \"90 s\" or \"5 min\"");
+  }
+  return seconds;
+}
+
+/// `launched`: null without a launcher.
+MeasureRequest make_request(const OptionParser& parser,
+                            const std::string& samples,
+                            LaunchedGroup* launched) {
+  MeasureRequest request;
+  request.launched = launched;
+  request.device = device_kind(parser.get<std::string>("device"));
+  if (parser.has("plan")) {
+    if (parser.has("model")) {
+      parser.fail("give either --plan or --model");
+    }
+    request_from_plans(parser, &request);
+  } else {
+    request_from_model(parser, &request);
+  }
+  if (launched == nullptr && (request.ranks < 1 || request.ranks > 64)) {
+    parser.fail("--ranks: 1 to 64 processes on one machine");
+  }
+  request.budget_seconds = parse_budget(parser);
+  request.seed = parser.get<std::uint64_t>("seed");
+  request.out = samples;
+  request.command = parser.command_line();
+  request.date = date_now();
+  return request;
+}
+
+void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
+  fmt::print(
+      "{}{} on {} rank{} ({}): {} batch shapes (length {}..{}, {}..{} samples, up to {} tokens), "
+      "{} sizes of collectives,\nup to {} passes of {} repetitions; about {:.0f} s{}\n",
+      resumed ? "going on with " : "measuring ",
+      plan.model.name,
+      plan.ranks,
+      plan.ranks == 1 ? "" : "s",
+      plan.device,
+      plan.points.size(),
+      plan.box.min_length,
+      plan.box.max_length,
+      plan.box.min_samples,
+      plan.box.max_samples,
+      plan.box.max_tokens,
+      plan.collective_bytes.size(),
+      plan.passes,
+      plan.repetitions,
+      estimate,
+      !resumed && estimate > 1.2 * plan.budget_seconds
+          ? fmt::format(" (more than the budget of {:.0f} s: it is the least that can be fitted)",
+                        plan.budget_seconds)
+          : "");
+  const std::vector<std::string> lacks = not_measured(plan.ranks);
+  if (!lacks.empty()) {
+    fmt::print("not measured on one rank (it needs two): {}\n", fmt::join(lacks, ", "));
+  }
+  std::fflush(stdout);
+}
+
+int kept_measurements(const std::string& path) {
+  try {
+    return read_sample_file(path, nullptr).log.measurements();
+  } catch (const InputError&) {
+    return 0;  // Interrupted before the first line.
+  }
+}
+
+/// Others' work makes every time longer and less repeatable; better said before than after.
+void warn_when_busy() {
+  constexpr double kSeconds = 0.4;
+  constexpr double kTooBusy = 0.2;
+  const std::optional<double> busy = busy_share(kSeconds);
+  if (busy && *busy > kTooBusy) {
+    print_message(
+        fmt::format("stepcal: warning: other programs keep this machine {:.0f} % busy; times will "
+                    "be longer and noisier than on a quiet one",
+                    *busy * 100));
+  }
+}
+
+/// False when interrupted, which is said.
+bool run_measure(const MeasureRequest& request, const std::string& device) {
+  warn_when_busy();
+  Progress progress("measuring");
+  MeasureHooks hooks;
+  hooks.on_plan = print_plan;
+  hooks.on_warning = [&progress](const std::string& warning) {
+    progress.done();
+    print_message(fmt::format("stepcal: warning: {}", warning));
+  };
+  hooks.on_progress = [&progress](const MeasureProgress& now) {
+    const double all = now.elapsed_seconds + now.remaining_seconds;
+    progress.at(all > 0 ? now.elapsed_seconds / all : 0, now.remaining_seconds);
+  };
+  try {
+    const int measurements = measure(request, backend_factory(device), hooks);
+    progress.done();
+    fmt::print("{} measurements in {}\n", measurements, request.out);
+    return true;
+  } catch (const Interrupted&) {
+    progress.done();
+    std::fflush(stdout);
+    fmt::print(stderr,
+               "interrupted; {} measurements are kept in {}; run the same command to go on\n",
+               kept_measurements(request.out),
+               request.out);
+    return false;
+  }
+}
+
+/// The first ten and the number of the others: a bad machine gives one for each op.
+void print_fit_warnings(const std::vector<std::string>& warnings) {
+  constexpr std::size_t kMax = 10;
+  for (std::size_t i = 0; i < std::min(warnings.size(), kMax); ++i) {
+    print_message(fmt::format("stepcal: warning: {}", warnings[i]));
+  }
+  if (warnings.size() > kMax) {
+    print_message(fmt::format("stepcal: warning: and {} more like these", warnings.size() - kMax));
+  }
+}
+
+void run_fit(const std::string& samples_path,
+             const std::string& out,
+             const std::string& command,
+             bool monotone = false,
+             std::optional<Profile> base = std::nullopt,
+             const std::string& plot = "") {
+  std::vector<std::string> warnings;
+  const SampleSet samples = read_samples(samples_path, &warnings);
+  for (const std::string& warning : warnings) {
+    print_message(fmt::format("stepcal: warning: {}", warning));
+  }
+  FitOptions options;
+  options.name = std::filesystem::path(out).stem().string();
+  options.samples_file = samples_path;
+  options.command = command;
+  options.date = date_now();
+  options.monotone = monotone;
+  options.base = std::move(base);
+  Progress progress("fitting");
+  options.on_progress = progress.callback();
+  const FitResult result = fit_profile(samples, options);
+  progress.done();
+  print_fit_warnings(result.warnings);
+  if (!plot.empty()) {
+    write_text_atomically(plot, residual_plot(options.name, result.residuals));
+  }
+  write_profile(out, result.profile);
+  if (out != "-") {
+    print_report(fmt::format("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+                             fit_report(result, output_screen()),
+                             out,
+                             shell_word(out)));
+  }
+}
+
+}  // namespace
+
+int measure_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("measure", kMeasureUsage);
+  add_measure_options(&parser);
+  parser.add()(
+      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::string out = parser.required("out", "samples file (--out)");
+  const std::string device = parser.get<std::string>("device");
+  const std::unique_ptr<LaunchedGroup> launched = join_launched_group();
+  const MeasureRequest request = make_request(parser, out, launched.get());
+  if (launched && !launched->leads()) {
+    return measure(request, backend_factory(device), {});
+  }
+  if (!run_measure(request, device)) {
+    return kInterrupted;
+  }
+  print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
+  return kDone;
+}
+
+int fit_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("fit", kFitUsage);
+  parser.add()("samples", po::value<std::string>(), "SAMPLES: samples file of stepcal measure")(
+      "out", po::value<std::string>(), "PROFILE or -: profile to write")(
+      "monotone", po::bool_switch(), "costs never fall when a batch grows")(
+      "report", po::value<std::string>(), "FILE: also draw the errors at all points (SVG)")(
+      "base", po::value<std::string>(), "PROFILE: to put imported collectives into");
+  parser.positional("samples", 1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::string samples = parser.required("samples", "samples file");
+  const std::string out = parser.required("out", "profile to write (--out)");
+  run_fit(samples,
+          out,
+          parser.command_line(),
+          parser.get<bool>("monotone"),
+          parser.has("base") ? std::optional(read_profile(parser.get<std::string>("base")))
+                             : std::nullopt,
+          parser.has("report") ? parser.get<std::string>("report") : "");
+  return kDone;
+}
+
+int calibrate_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("calibrate", kCalibrateUsage);
+  add_measure_options(&parser);
+  parser.add()("out", po::value<std::string>(), "PROFILE: profile to write")(
+      "samples",
+      po::value<std::string>(),
+      "SAMPLES: samples file, continued when it exists (default: PROFILE.samples.jsonl)");
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::string out = parser.required("out", "profile to write (--out)");
+  const std::string samples = parser.has("samples") ? parser.get<std::string>("samples")
+                              : out == "-"          ? "stepcal.samples.jsonl"
+                                                    : out + ".samples.jsonl";
+  const std::string device = parser.get<std::string>("device");
+  const std::unique_ptr<LaunchedGroup> launched = join_launched_group();
+  const MeasureRequest request = make_request(parser, samples, launched.get());
+  if (launched && !launched->leads()) {
+    return measure(request, backend_factory(device), {});
+  }
+  if (!run_measure(request, device)) {
+    return kInterrupted;
+  }
+  std::fflush(stdout);
+  run_fit(samples, out, parser.command_line());
+  return kDone;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,32 @@
+#include "calibrate/cli/options.h"
+
+#include <array>
+#include <ctime>
+#include <utility>
+
+namespace stepsim {
+
+OptionParser::OptionParser(std::string command, std::string usage)
+    : CommandParser("stepcal", std::move(command), std::move(usage)) {}
+
+std::string OptionParser::required(const std::string& name, const std::string& what) const {
+  if (!has(name) || get<std::string>(name).empty()) {
+    fail("no " + what + " given");
+  }
+  return get<std::string>(name);
+}
+
+std::vector<std::string> OptionParser::list(const std::string& name) const {
+  return has(name) ? get<std::vector<std::string>>(name) : std::vector<std::string>();
+}
+
+std::string date_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
+}  // namespace stepsim

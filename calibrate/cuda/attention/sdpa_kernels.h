@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "calibrate/cuda/device/device.h"
+
+/// What fused attention needs beside cuDNN's kernels.
+namespace stepsim::cuda {
+
+/// out[array][i] = offsets[i] * stride[array]: first tokens as first elements of several arrays.
+///
+/// Args:
+///     out: [strides][count], on the device.
+///     offsets: [count] tokens, on the device.
+void element_offsets(const Stream& stream,
+                     std::int64_t* out,
+                     const std::int32_t* offsets,
+                     std::int64_t count,
+                     const std::array<std::int64_t, 4>& strides);
+
+/// Columns of rows of tokens, of 16-bit elements; pointer, stride and width in multiples of 16
+/// bytes.
+struct TokenRows {
+  void* data = nullptr;
+  std::int64_t stride = 0;  ///< Elements.
+  std::int64_t width = 0;   ///< Elements; 0 = no array.
+};
+
+/// Sets rows sample * length + position to zero where position >= lengths[sample].
+void clear_padding(const Stream& stream,
+                   const std::array<TokenRows, 3>& arrays,
+                   const std::int32_t* lengths,
+                   std::int64_t samples,
+                   std::int64_t length);
+
+}  // namespace stepsim::cuda

@@ -1,0 +1,186 @@
+#include "calibrate/cuda/device/device.h"
+
+#include <array>
+
+#include "calibrate/cuda/device/check_cuda.h"
+#include "costmodel/base/input_error.h"
+
+namespace stepsim::cuda {
+namespace {
+
+cudaStream_t stream_of(const Stream& stream) {
+  return static_cast<cudaStream_t>(stream.handle());
+}
+
+cudaEvent_t event_of(const Event& event) {
+  return static_cast<cudaEvent_t>(event.handle());
+}
+
+int current_device() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+void copy(
+    const Stream& stream, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  check_cuda(cudaMemcpyAsync(to, from, bytes, kind, stream_of(stream)), "cudaMemcpyAsync");
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) {
+    throw EnvironmentFault(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
+                           cudaGetErrorName(status) + ")");
+  }
+}
+
+void use_device(int index) {
+  check_cuda(cudaSetDevice(index), "cudaSetDevice");
+}
+
+int device_count() {
+  int count = 0;
+  check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  return count;
+}
+
+DeviceInfo device_info() {
+  const int device = current_device();
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::array<char, 32> bus_id{};
+  check_cuda(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device),
+             "cudaDeviceGetPCIBusId");
+  DeviceInfo info;
+  info.name = properties.name;
+  info.bus_id = bus_id.data();
+  info.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
+  info.l2_bytes = properties.l2CacheSize;
+  info.multiprocessors = properties.multiProcessorCount;
+  info.compute_major = properties.major;
+  info.compute_minor = properties.minor;
+  return info;
+}
+
+std::int64_t free_memory_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<std::int64_t>(free);
+}
+
+void synchronize_device() {
+  check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+Stream::Stream(Priority priority) {
+  int lowest = 0;
+  int highest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+             "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithPriority(
+                 &stream, cudaStreamNonBlocking, priority == Priority::High ? highest : lowest),
+             "cudaStreamCreateWithPriority");
+  handle_ = stream;
+}
+
+Stream::~Stream() {
+  cudaStreamDestroy(stream_of(*this));
+}
+
+void Stream::wait(const Event& event) const {
+  check_cuda(cudaStreamWaitEvent(stream_of(*this), event_of(event), 0), "cudaStreamWaitEvent");
+}
+
+void Stream::synchronize() const {
+  check_cuda(cudaStreamSynchronize(stream_of(*this)), "cudaStreamSynchronize");
+}
+
+Event::Event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreate(&event), "cudaEventCreate");
+  handle_ = event;
+}
+
+Event::~Event() {
+  if (handle_ != nullptr) {
+    cudaEventDestroy(event_of(*this));
+  }
+}
+
+void Event::record(const Stream& stream) const {
+  check_cuda(cudaEventRecord(event_of(*this), stream_of(stream)), "cudaEventRecord");
+}
+
+void Event::synchronize() const {
+  check_cuda(cudaEventSynchronize(event_of(*this)), "cudaEventSynchronize");
+}
+
+bool Event::done() const {
+  const cudaError_t status = cudaEventQuery(event_of(*this));
+  if (status == cudaErrorNotReady) {
+    return false;
+  }
+  check_cuda(status, "cudaEventQuery");
+  return true;
+}
+
+double seconds_between(const Event& from, const Event& to) {
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, event_of(from), event_of(to)),
+             "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  cudaFree(data_);
+}
+
+void DeviceBuffer::reserve(std::size_t bytes) {
+  if (bytes <= bytes_) {
+    return;
+  }
+  synchronize_device();
+  check_cuda(cudaFree(std::exchange(data_, nullptr)), "cudaFree");
+  bytes_ = 0;
+  const std::string call = "cudaMalloc of " + std::to_string(bytes) + " bytes";
+  check_cuda(cudaMalloc(&data_, bytes), call.c_str());
+  bytes_ = bytes;
+}
+
+HostBuffer::~HostBuffer() {
+  cudaFreeHost(data_);
+}
+
+void HostBuffer::reserve(std::size_t bytes) {
+  if (bytes <= bytes_) {
+    return;
+  }
+  synchronize_device();
+  check_cuda(cudaFreeHost(std::exchange(data_, nullptr)), "cudaFreeHost");
+  bytes_ = 0;
+  const std::string call = "cudaHostAlloc of " + std::to_string(bytes) + " bytes";
+  check_cuda(cudaHostAlloc(&data_, bytes, cudaHostAllocMapped), call.c_str());
+  bytes_ = bytes;
+}
+
+void copy_to_device(const Stream& stream, void* device, const void* host, std::size_t bytes) {
+  copy(stream, device, host, bytes, cudaMemcpyHostToDevice);
+}
+
+void copy_to_host(const Stream& stream, void* host, const void* device, std::size_t bytes) {
+  copy(stream, host, device, bytes, cudaMemcpyDeviceToHost);
+}
+
+void copy_on_device(const Stream& stream, void* to, const void* from, std::size_t bytes) {
+  copy(stream, to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+
+void set_zero(const Stream& stream, void* device, std::size_t bytes) {
+  check_cuda(cudaMemsetAsync(device, 0, bytes, stream_of(stream)), "cudaMemsetAsync");
+}
+
+}  // namespace stepsim::cuda

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "calibrate/cuda/device/device.h"
+
+namespace stepsim::cuda {
+
+/// C = op(A) op(B) + beta C, all row-major; C is m x n, op(A) m x k, op(B) k x n. A transposed
+/// operand lies in memory as the transpose (A: k x m, B: n x k). Leading dimensions are elements
+/// from a row in memory to the next.
+struct GemmCall {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  ConstArray a;
+  ConstArray b;
+  Array c;  ///< Of the dtype of a and b, or F32.
+  std::int64_t lda = 0;
+  std::int64_t ldb = 0;
+  std::int64_t ldc = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  float beta = 0;          ///< 0 or 1.
+  bool tf32 = false;       ///< F32 operands through TF32 tensor cores.
+  std::int64_t batch = 1;  ///< Products side by side, with strides in elements between them.
+  std::int64_t stride_a = 0;
+  std::int64_t stride_b = 0;
+  std::int64_t stride_c = 0;
+  ConstArray bias;  ///< [n], of C's dtype, added to every row; null data = none.
+};
+
+/// Matrix products by cuBLASLt on the current device, with fp32 accumulation; a product
+/// that is split along k may add its parts in the dtype of c, as PyTorch's defaults let it. Plans
+/// (layouts and the first heuristic result) are kept by shape. One thread and one stream at a time.
+/// Source of the layouts: cublasLt is column-major; a row-major R x C matrix is a column-major C x
+/// R one.
+class Gemm {
+ public:
+  /// `workspace_bytes` changes which kernels are chosen; 0 = PyTorch's default for the device: 32
+  /// MiB on Hopper and later, 4 MiB before.
+  explicit Gemm(std::int64_t workspace_bytes = 0);
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  /// Raises EnvironmentFault: no kernel for this shape.
+  void run(const Stream& stream, const GemmCall& call);
+  [[nodiscard]] std::int64_t workspace_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// "13.0.2": the version of cuBLASLt that is loaded.
+[[nodiscard]] std::string cublas_version();
+
+}  // namespace stepsim::cuda

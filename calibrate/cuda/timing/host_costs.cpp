@@ -1,0 +1,119 @@
+#include "calibrate/cuda/timing/host_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "calibrate/cuda/kernels/kernels.h"
+#include "calibrate/samples/statistics.h"
+#include "calibrate/training/clock.h"
+
+namespace stepsim::cuda {
+namespace {
+
+constexpr int kRepetitions = 9;
+
+/// Notes when the host has launched the first and the last op behind the batch.
+class LaunchTimer : public OpTimer {
+ public:
+  void op_begin(std::size_t op) override {
+    if (op == 1) {
+      begin_ = clock_seconds();
+    }
+  }
+  void op_done(std::size_t op) override {
+    ops_ = op;
+    end_ = clock_seconds();
+  }
+  [[nodiscard]] double per_op() const { return (end_ - begin_) / static_cast<double>(ops_); }
+
+ private:
+  double begin_ = 0;
+  double end_ = 0;
+  std::size_t ops_ = 1;
+};
+
+double launch_seconds(Trainer& trainer) {
+  constexpr std::array<std::int64_t, 2> kLengths = {8, 8};
+  std::vector<double> seconds;
+  for (int i = -1; i < kRepetitions; ++i) {
+    LaunchTimer timer;
+    trainer.step(kLengths, 1.0, nullptr, &timer);
+    if (i >= 0) {
+      seconds.push_back(timer.per_op());
+    }
+  }
+  return median(seconds);
+}
+
+/// Device time of `work` repeated, over its repetitions, launched behind a held stream.
+template <typename Work>
+double device_seconds(const Stream& stream, int repetitions, const Work& work) {
+  constexpr double kLongestHold = 0.05;
+  HostBuffer flag(sizeof(std::uint32_t));
+  auto* released = flag.as<std::uint32_t>();
+  const Event begin;
+  const Event end;
+  *released = 0;
+  hold_stream(stream, released, kLongestHold);
+  begin.record(stream);
+  for (int i = 0; i < repetitions; ++i) {
+    work();
+  }
+  end.record(stream);
+  std::atomic_ref<std::uint32_t>(*released).store(1);
+  stream.synchronize();
+  return seconds_between(begin, end) / repetitions;
+}
+
+/// Launches into a held stream until one blocks the host.
+int queue_depth(const Stream& stream) {
+  constexpr int kMax = 8192;
+  constexpr double kHold = 0.1;
+  constexpr double kBlocked = 0.02;
+  HostBuffer flag(sizeof(std::uint32_t));
+  *flag.as<std::uint32_t>() = 0;
+  hold_stream(stream, flag.as<std::uint32_t>(), kHold);
+  int launched = 0;
+  for (double took = 0; launched < kMax && took < kBlocked; ++launched) {
+    const double start = clock_seconds();
+    launch_nothing(stream);
+    took = clock_seconds() - start;
+  }
+  std::atomic_ref<std::uint32_t>(*flag.as<std::uint32_t>()).store(1);
+  stream.synchronize();
+  return launched < kMax ? launched : 0;
+}
+
+std::vector<std::pair<std::int64_t, double>> copy_seconds(const Stream& stream) {
+  constexpr std::int64_t kLargest = std::int64_t{16} << 20U;
+  const HostBuffer from(static_cast<std::size_t>(kLargest));
+  const DeviceBuffer to(static_cast<std::size_t>(kLargest));
+  std::fill_n(from.as<std::uint8_t>(), kLargest, std::uint8_t{1});
+  std::vector<std::pair<std::int64_t, double>> copies;
+  for (std::int64_t bytes = 1024; bytes <= kLargest; bytes *= 4) {
+    std::vector<double> seconds;
+    for (int i = 0; i < kRepetitions; ++i) {
+      seconds.push_back(device_seconds(stream, 4, [&] {
+        copy_to_device(stream, to.data(), from.as<void>(), static_cast<std::size_t>(bytes));
+      }));
+    }
+    copies.emplace_back(bytes, median(seconds));
+  }
+  return copies;
+}
+
+}  // namespace
+
+HostCosts measure_host_costs(Trainer& trainer) {
+  const Stream& stream = trainer.stream();
+  HostCosts costs;
+  costs.launch_seconds = launch_seconds(trainer);
+  costs.kernel_floor_seconds = device_seconds(stream, 64, [&stream] { launch_nothing(stream); });
+  costs.queue_depth = queue_depth(stream);
+  costs.host_to_device = copy_seconds(stream);
+  return costs;
+}
+
+}  // namespace stepsim::cuda

@@ -1,0 +1,95 @@
+#include "calibrate/cuda/timing/op_clock.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "calibrate/cuda/kernels/kernels.h"
+
+namespace stepsim::cuda {
+namespace {
+
+/// A chunk's launches and events must fit into the driver's queue of about a thousand: an op has up
+/// to four launches and an event.
+constexpr std::size_t kChunk = 128;
+/// A chunk is let go after this long whatever happens: building a plan takes seconds.
+constexpr double kLongestHold = 0.2;
+
+/// Of an op behind the first.
+std::size_t chunk_of(std::size_t op) {
+  return (op - 1) / kChunk;
+}
+
+bool begins_chunk(std::size_t op) {
+  return op > 0 && (op - 1) % kChunk == 0;
+}
+
+}  // namespace
+
+OpClock::OpClock(const Stream& stream, std::size_t ops) : stream_(stream) {
+  resize(ops);
+}
+
+void OpClock::resize(std::size_t ops) {
+  ops_ = ops;
+  begins_.resize(chunk_of(ops - 1) + 1);
+  ends_.resize(ops);
+  flags_.reserve(begins_.size() * sizeof(std::uint32_t));
+}
+
+void OpClock::start(Marks marks) {
+  marks_ = marks;
+  std::fill_n(flags_.as<std::uint32_t>(), begins_.size(), 0U);
+}
+
+void OpClock::op_begin(std::size_t op) {
+  if (op == 0) {
+    collate_begin_.record(stream_);
+  } else if (begins_chunk(op)) {
+    const std::size_t chunk = chunk_of(op);
+    hold_stream(stream_, flags_.as<std::uint32_t>() + chunk, kLongestHold);
+    begins_[chunk].record(stream_);
+  }
+}
+
+void OpClock::op_done(std::size_t op) {
+  const bool last = op + 1 == ops_ || begins_chunk(op + 1);
+  if (marks_ == Marks::Ops || last) {
+    ends_[op].record(stream_);
+  }
+  if (op > 0 && last) {
+    std::atomic_ref<std::uint32_t>(flags_.as<std::uint32_t>()[chunk_of(op)]).store(1);
+  }
+}
+
+std::vector<double> OpClock::op_seconds() const {
+  std::vector<double> seconds = {seconds_between(collate_begin_, ends_[0])};
+  for (std::size_t op = 1; op < ops_; ++op) {
+    const Event& from = begins_chunk(op) ? begins_[chunk_of(op)] : ends_[op - 1];
+    seconds.push_back(seconds_between(from, ends_[op]));
+  }
+  return seconds;
+}
+
+std::vector<double> OpClock::chunk_seconds() const {
+  std::vector<double> seconds;
+  for (std::size_t chunk = 0; chunk < begins_.size(); ++chunk) {
+    const std::size_t last = std::min(ops_ - 1, (chunk + 1) * kChunk);
+    seconds.push_back(seconds_between(begins_[chunk], ends_[last]));
+  }
+  return seconds;
+}
+
+std::vector<double> OpClock::scaled(std::vector<double> ops, const std::vector<double>& chunks) {
+  std::vector<double> sums(chunks.size(), 0.0);
+  for (std::size_t op = 1; op < ops.size(); ++op) {
+    sums[chunk_of(op)] += ops[op];
+  }
+  for (std::size_t op = 1; op < ops.size(); ++op) {
+    const std::size_t chunk = chunk_of(op);
+    ops[op] *= sums[chunk] > 0 ? chunks[chunk] / sums[chunk] : 1.0;
+  }
+  return ops;
+}
+
+}  // namespace stepsim::cuda

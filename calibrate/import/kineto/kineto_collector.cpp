@@ -1,0 +1,468 @@
+#include "calibrate/import/kineto/kineto_collector.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::string_view kStep = "ProfilerStep#";
+constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
+constexpr std::size_t kMaxCategories = 64;
+
+/// What a category means; its names changed with the versions, and so did their case.
+enum class Rows { Host, Runtime, Kernel, Copy, Memset, Sync, Skip };
+
+Rows rows_of(const KinetoEvent& event) {
+  // PyTorch built without Kineto (Debian's) writes a bare list without categories.
+  if (event.category.empty() && event.process == "CPU functions") {
+    return Rows::Host;
+  }
+  std::string category = event.category;
+  std::transform(category.begin(), category.end(), category.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  for (const auto& [name, rows] : {std::pair("cpu_op", Rows::Host),
+                                   std::pair("operator", Rows::Host),
+                                   std::pair("user_annotation", Rows::Host),
+                                   std::pair("cuda_runtime", Rows::Runtime),
+                                   std::pair("cuda_driver", Rows::Runtime),
+                                   std::pair("hip_runtime", Rows::Runtime),
+                                   std::pair("runtime", Rows::Runtime),
+                                   std::pair("kernel", Rows::Kernel),
+                                   std::pair("gpu_memcpy", Rows::Copy),
+                                   std::pair("memcpy", Rows::Copy),
+                                   std::pair("gpu_memset", Rows::Memset),
+                                   std::pair("memset", Rows::Memset),
+                                   std::pair("cuda_sync", Rows::Sync)}) {
+    if (category == name) {
+      return rows;
+    }
+  }
+  return Rows::Skip;
+}
+
+bool starts_with(std::string_view text, std::string_view lead) {
+  return text.substr(0, lead.size()) == lead;
+}
+
+/// hip… of ROCm as cuda… of CUDA; cu… of the driver.
+KinetoCallKind kind_of_call(std::string_view name) {
+  using enum KinetoCallKind;
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (has("LaunchKernel") || has("GraphLaunch")) {
+    return KernelLaunch;
+  }
+  if (name == "cudaMemcpy" || name == "hipMemcpy" || name == "hipMemcpyWithStream") {
+    return BlockingCopy;
+  }
+  return has("StreamSynchronize")   ? StreamSync
+         : has("EventSynchronize")  ? EventSync
+         : has("DeviceSynchronize") ? DeviceSync
+         : has("StreamWaitEvent")   ? StreamWait
+                                    : Other;
+}
+
+/// The part of the step that an annotation or an op of autograd names, and whether it is the
+/// former.
+std::optional<std::pair<KinetoPart, bool>> phase_of(std::string_view name) {
+  if (name == kDdpForward || name == "## forward ##") {
+    return std::pair(KinetoPart::Forward, true);
+  }
+  if (name == "## backward ##") {
+    return std::pair(KinetoPart::Backward, true);
+  }
+  if (starts_with(name, "autograd::engine::evaluate_function")) {
+    return std::pair(KinetoPart::Backward, false);
+  }
+  if (starts_with(name, "Optimizer.step#") || name == "## optimizer ##") {
+    return std::pair(KinetoPart::Optimizer, true);
+  }
+  return std::nullopt;
+}
+
+/// The first innermost list of "[[2,3],[4]]"; empty when there is none.
+std::optional<std::string_view> first_list(std::string_view text) {
+  const std::size_t end = text.find(']');
+  const std::size_t begin = end == std::string_view::npos ? end : text.rfind('[', end);
+  if (begin == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return text.substr(begin + 1, end - begin - 1);
+}
+
+/// The whole numbers of "2, 3"; empty when anything else stands there.
+std::optional<std::vector<std::int64_t>> numbers(std::string_view text) {
+  std::vector<std::int64_t> values;
+  const auto* at = text.data();
+  const auto* const end = text.data() + text.size();
+  while (at != end) {
+    if (*at == ' ' || *at == ',') {
+      ++at;
+      continue;
+    }
+    std::int64_t value = 0;
+    const auto [after, error] = std::from_chars(at, end, value);
+    if (error != std::errc()) {
+      return std::nullopt;
+    }
+    values.push_back(value);
+    at = after;
+  }
+  return values;
+}
+
+/// Counts of a damaged file could overflow a product.
+constexpr std::int64_t kMaxElements = 1'000'000'000'000;
+constexpr std::int64_t kMaxRanks = 100'000;
+
+std::optional<std::int64_t> from_0_to(std::int64_t most, std::optional<std::int64_t> value) {
+  return value && *value >= 0 && *value <= most ? value : std::nullopt;
+}
+
+/// Elements of the first tensor of "Input Dims".
+std::optional<std::int64_t> elements_of(const std::string& dims) {
+  const auto list = first_list(dims);
+  const auto sizes = list ? numbers(*list) : std::nullopt;
+  if (!sizes) {
+    return std::nullopt;
+  }
+  std::int64_t product = 1;
+  for (const std::int64_t size : *sizes) {
+    if (size < 0 || (size > 0 && product > kMaxElements / size)) {
+      return std::nullopt;
+    }
+    product *= size;
+  }
+  return product;
+}
+
+/// The first word of "[float,Scalar]".
+std::string first_type(const std::string& types) {
+  const auto list = first_list(types);
+  return list ? std::string(list->substr(0, list->find(','))) : "";
+}
+
+std::vector<int> ranks_of(const std::string& text) {
+  const auto list = first_list(text);
+  const auto values = list ? numbers(*list) : std::nullopt;
+  std::vector<int> ranks;
+  for (const std::int64_t value : values.value_or(std::vector<std::int64_t>())) {
+    if (value < 0 || value > kMaxRanks) {
+      return {};
+    }
+    ranks.push_back(static_cast<int>(value));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+void KinetoCollector::add(const KinetoEvent& event) {
+  ++trace_.events;
+  const std::string key = event.phase + " " + event.category;
+  if (trace_.counts.size() < kMaxCategories || trace_.counts.count(key) > 0) {
+    ++trace_.counts[key];
+  }
+  if (event.phase == "X") {
+    add_complete(event);
+  }
+}
+
+void KinetoCollector::add_complete(const KinetoEvent& event) {
+  const Rows rows = rows_of(event);
+  if (rows == Rows::Skip) {
+    return;
+  }
+  if (rows == Rows::Sync) {
+    const auto value = [&event](KinetoArg arg) { return event.integer(arg).value_or(-1); };
+    syncs_.push_back({value(KinetoArg::Correlation),
+                      value(KinetoArg::Stream),
+                      value(KinetoArg::WaitOnStream),
+                      value(KinetoArg::WaitOnRecord)});
+    return;
+  }
+  if (!event.start_ns || !event.duration_ns) {
+    ++trace_.unusable;
+    return;
+  }
+  const KinetoSpan span = {*event.start_ns, *event.duration_ns};
+  if (rows == Rows::Host) {
+    add_host(event, {span, thread_of(event)});
+  } else if (rows == Rows::Runtime) {
+    add_runtime(event, span);
+  } else {
+    add_gpu(event,
+            span,
+            rows == Rows::Kernel ? class_of_kernel(event.name)
+            : rows == Rows::Copy ? KinetoClass::Memcpy
+                                 : KinetoClass::Memset);
+  }
+}
+
+void KinetoCollector::add_runtime(const KinetoEvent& event, const KinetoSpan& span) {
+  if (event.name == "INVALID") {
+    ++trace_.invalid_calls;
+  } else {
+    trace_.calls.push_back(
+        {kind_of_call(event.name),
+         {span, thread_of(event), event.integer(KinetoArg::Correlation).value_or(-1)}});
+  }
+}
+
+void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at) {
+  const bool gloo = starts_with(event.name, "gloo:");
+  if (starts_with(event.name, kStep)) {
+    const auto number = numbers(std::string_view(event.name).substr(kStep.size()));
+    if (number && number->size() == 1) {
+      trace_.steps.push_back({number->front(), at.span, at.thread});
+    }
+  } else if (gloo || starts_with(event.name, "nccl:")) {
+    Statement statement = statement_of(event);
+    statement.kind = collective_kind_of_call(event.name);
+    calls_.push_back({at, std::move(statement), gloo});
+  } else if (event.name == "record_param_comms") {
+    comm_records_.push_back({at, statement_of(event), false});
+  } else if (const auto phase = phase_of(event.name)) {
+    has_ddp_ = has_ddp_ || event.name == kDdpForward;
+    trace_.phases.push_back({phase->first, phase->second, at.span, at.thread});
+  }
+}
+
+void KinetoCollector::add_gpu(const KinetoEvent& event, const KinetoSpan& span, KinetoClass kind) {
+  GpuRow row;
+  row.correlation = event.integer(KinetoArg::Correlation).value_or(-1);
+  row.op.kind = kind;
+  row.op.name = name_of_kernel(event.name);
+  row.op.stream = event.integer(KinetoArg::Stream).value_or(0);
+  row.op.span = span;
+  row.op.bytes = std::max<std::int64_t>(event.integer(KinetoArg::CopyBytes).value_or(0), 0);
+  if (is_nccl(event.name) && kind != KinetoClass::Memcpy && kind != KinetoClass::Memset) {
+    row.statement = static_cast<std::ptrdiff_t>(kernel_statements_.size());
+    kernel_statements_.push_back(statement_of(event));
+  }
+  gpu_rows_.push_back(row);
+}
+
+KinetoCollector::Statement KinetoCollector::statement_of(const KinetoEvent& event) {
+  Statement statement;
+  statement.kind = collective_kind_of_call(event.arg(KinetoArg::CollectiveName));
+  statement.dtype = event.arg(KinetoArg::Dtype);
+  statement.in_elements = from_0_to(kMaxElements, event.integer(KinetoArg::InElements));
+  statement.out_elements = from_0_to(kMaxElements, event.integer(KinetoArg::OutElements));
+  statement.group_name = event.arg(KinetoArg::GroupName);
+  statement.group_ranks = event.arg(KinetoArg::GroupRanks);
+  statement.group_size = from_0_to(kMaxRanks, event.integer(KinetoArg::GroupSize));
+  if (!statement.in_elements) {
+    // A list of tensors has neither a shape nor a type here.
+    const std::string type = first_type(event.arg(KinetoArg::InputType));
+    const bool tensor = !type.empty() && type != "TensorList" && type != "Scalar" &&
+                        type.find('[') == std::string::npos;
+    if (tensor) {
+      statement.in_elements = elements_of(event.arg(KinetoArg::InputDims));
+      statement.dtype = type;
+    }
+  }
+  return statement;
+}
+
+int KinetoCollector::thread_of(const KinetoEvent& event) {
+  return threads_.try_emplace(event.process + "/" + event.thread, static_cast<int>(threads_.size()))
+      .first->second;
+}
+
+int KinetoCollector::name_of_kernel(const std::string& name) {
+  const auto [found, added] =
+      kernel_names_.try_emplace(name, static_cast<int>(trace_.names.size()));
+  if (added) {
+    trace_.names.push_back(name);
+  }
+  return found->second;
+}
+
+void KinetoCollector::shift_to_base() {
+  const std::int64_t base = trace_.header.base_ns;
+  for (KinetoStep& step : trace_.steps) {
+    step.span.start_ns += base;
+  }
+  for (GpuRow& row : gpu_rows_) {
+    row.op.span.start_ns += base;
+  }
+  for (KinetoCall& call : trace_.calls) {
+    call.at.span.start_ns += base;
+  }
+  for (KinetoPhase& phase : trace_.phases) {
+    phase.span.start_ns += base;
+  }
+  for (std::vector<Call>* calls : {&calls_, &comm_records_}) {
+    for (Call& call : *calls) {
+      call.at.span.start_ns += base;
+    }
+  }
+}
+
+void KinetoCollector::sort_host_rows() {
+  const auto by_correlation = [](const KinetoCall& a, const KinetoCall& b) {
+    return std::pair(a.at.correlation, a.at.span.start_ns) <
+           std::pair(b.at.correlation, b.at.span.start_ns);
+  };
+  std::stable_sort(trace_.calls.begin(), trace_.calls.end(), by_correlation);
+  for (std::vector<Call>* calls : {&calls_, &comm_records_}) {
+    std::stable_sort(calls->begin(), calls->end(), [](const Call& a, const Call& b) {
+      return std::pair(a.at.thread, a.at.span.start_ns) <
+             std::pair(b.at.thread, b.at.span.start_ns);
+    });
+  }
+}
+
+KinetoCall* KinetoCollector::call_of(std::int64_t correlation) const {
+  const auto found = std::lower_bound(
+      trace_.calls.begin(),
+      trace_.calls.end(),
+      correlation,
+      [](const KinetoCall& call, std::int64_t id) { return call.at.correlation < id; });
+  const bool there = correlation >= 0 && found != trace_.calls.end();
+  return there && found->at.correlation == correlation ? &*found : nullptr;
+}
+
+KinetoCollector::Call* KinetoCollector::enclosing(std::vector<Call>& calls,
+                                                  const KinetoLaunch& launch) {
+  const auto key = std::pair(launch.thread, launch.span.start_ns);
+  auto after =
+      std::upper_bound(calls.begin(), calls.end(), key, [](const auto& wanted, const Call& call) {
+        return wanted < std::pair(call.at.thread, call.at.span.start_ns);
+      });
+  // Collective calls nest a few levels deep at most: a coalesced one holds those of its parts.
+  constexpr int kDeepest = 8;
+  for (int i = 0; i < kDeepest && after != calls.begin(); ++i) {
+    --after;
+    if (after->at.thread == launch.thread && launch.span.start_ns <= after->at.span.end_ns()) {
+      return &*after;
+    }
+  }
+  return nullptr;
+}
+
+void KinetoCollector::complete_syncs() {
+  for (const Sync& sync : syncs_) {
+    if (KinetoCall* call = call_of(sync.correlation)) {
+      const KinetoCall* record = call_of(sync.record);
+      call->stream = sync.stream;
+      call->on_stream = sync.on_stream;
+      call->event_ns = record == nullptr ? -1 : record->at.span.start_ns;
+    }
+  }
+}
+
+/// A collective's own call makes its stream wait; what waits for a collective stands outside.
+void KinetoCollector::leave_waits_of_collectives() {
+  for (KinetoCall& call : trace_.calls) {
+    if (call.kind == KinetoCallKind::StreamWait) {
+      const Call* record = enclosing(comm_records_, call.at);
+      const bool own =
+          (record != nullptr && record->launched) || enclosing(calls_, call.at) != nullptr;
+      call.kind = own ? KinetoCallKind::Other : call.kind;
+    }
+  }
+}
+
+void KinetoCollector::take_size(const Statement& statement,
+                                KinetoSizeFrom from,
+                                KinetoCollective* collective) {
+  if (collective->elements || !statement.in_elements || statement.dtype.empty()) {
+    return;
+  }
+  const auto bytes = element_bytes(statement.dtype);
+  if (!bytes) {
+    throw InputError(SourcePlace{trace_.file, 0, 0, ""},
+                     fmt::format("unknown element type '{}' of a collective; its size in bytes is "
+                                 "not known",
+                                 printable(statement.dtype)));
+  }
+  std::int64_t whole = *statement.in_elements;
+  if (collective->kind == "all_gather") {
+    const std::int64_t ranks = statement.group_size.value_or(trace_.header.world_size.value_or(1));
+    whole = statement.out_elements.value_or(0) > 0 ? *statement.out_elements : whole * ranks;
+  }
+  collective->elements = statement.in_elements;
+  collective->bytes = whole * *bytes;
+  collective->dtype = dtype_name(statement.dtype);
+  collective->size_from = from;
+}
+
+void KinetoCollector::add_collective(const KinetoSpan& span,
+                                     std::int64_t stream,
+                                     const KinetoLaunch& launch,
+                                     Statement own) {
+  const Call* call = enclosing(calls_, launch);
+  Call* record = enclosing(comm_records_, launch);
+  if (record != nullptr) {
+    record->launched = true;
+  }
+  const Statement none;
+  const std::array<std::pair<const Statement*, KinetoSizeFrom>, 3> statements = {{
+      {&own, KinetoSizeFrom::Kernel},
+      {call == nullptr ? &none : &call->statement, KinetoSizeFrom::Call},
+      {record == nullptr ? &none : &record->statement, KinetoSizeFrom::CommRecord},
+  }};
+  KinetoCollective collective;
+  collective.span = span;
+  collective.stream = stream;
+  collective.launch = launch;
+  for (const auto& [statement, from] : statements) {
+    collective.kind = collective.kind.empty() ? statement->kind : collective.kind;
+  }
+  for (const auto& [statement, from] : statements) {
+    take_size(*statement, from, &collective);
+    if (collective.group.empty() && !statement->group_name.empty()) {
+      collective.group = statement->group_name + " " + statement->group_ranks;
+      collective.group_ranks = ranks_of(statement->group_ranks);
+    }
+    if (!collective.group_size && statement->group_size) {
+      collective.group_size = static_cast<int>(*statement->group_size);
+    }
+  }
+  trace_.collectives.push_back(std::move(collective));
+}
+
+void KinetoCollector::finish() {
+  shift_to_base();
+  sort_host_rows();
+  std::set<std::int64_t> streams;
+  for (GpuRow& row : gpu_rows_) {
+    streams.insert(row.op.stream);
+    const KinetoCall* call = call_of(row.correlation);
+    if (call == nullptr) {
+      ++trace_.without_launch;
+    } else if (row.statement < 0) {
+      row.op.launch = call->at;
+      trace_.ops.push_back(row.op);
+    } else {
+      Statement& own = kernel_statements_[static_cast<std::size_t>(row.statement)];
+      const std::string& name = trace_.names[static_cast<std::size_t>(row.op.name)];
+      const std::string by_name = collective_kind_of_kernel(name);
+      own.kind = own.kind.empty() && !by_name.empty() ? by_name : own.kind;
+      add_collective(row.op.span, row.op.stream, call->at, own);
+    }
+  }
+  for (const Call& call : calls_) {
+    if (call.gloo) {
+      Statement statement = call.statement;
+      add_collective(call.at.span, -1, call.at, std::move(statement));
+    }
+  }
+  complete_syncs();
+  leave_waits_of_collectives();
+  trace_.streams.assign(streams.begin(), streams.end());
+}
+
+}  // namespace stepsim

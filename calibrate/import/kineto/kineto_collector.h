@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "calibrate/import/kineto/kineto_trace.h"
+
+namespace stepsim {
+
+/// Picks from the rows of a trace what read_kineto() keeps, and joins GPU rows with the host's when
+/// all were seen: rows come in any order.
+class KinetoCollector {
+ public:
+  /// Fills `trace`, which must outlive the collector.
+  explicit KinetoCollector(KinetoTrace* trace) : trace_(*trace) {}
+
+  void add(const KinetoEvent& event);
+  /// After the last row, with the trace's header set. Raises InputError: an unknown element type.
+  void finish();
+  [[nodiscard]] bool has_ddp() const { return has_ddp_; }
+
+ private:
+  /// A size and a group, as a kernel, a call or record_param_comms states them.
+  struct Statement {
+    std::string kind;
+    std::string dtype;
+    std::optional<std::int64_t> in_elements;
+    std::optional<std::int64_t> out_elements;
+    std::string group_name;
+    std::string group_ranks;
+    std::optional<std::int64_t> group_size;
+  };
+  /// A call of a collective on the host.
+  struct Call {
+    KinetoLaunch at;
+    Statement statement;
+    bool gloo = false;
+    bool launched = false;  ///< A collective's kernel, found in finish().
+  };
+  /// A GPU row that waits for its launch.
+  struct GpuRow {
+    std::int64_t correlation = -1;
+    KinetoOp op;
+    std::ptrdiff_t statement = -1;  ///< Index into `kernel_statements_` of an NCCL kernel.
+  };
+
+  /// A row of category cuda_sync.
+  struct Sync {
+    std::int64_t correlation = -1;
+    std::int64_t stream = -1;
+    std::int64_t on_stream = -1;
+    std::int64_t record = -1;  ///< Correlation of the call that recorded the event.
+  };
+
+  void add_complete(const KinetoEvent& event);
+  void add_host(const KinetoEvent& event, const KinetoLaunch& at);
+  void add_runtime(const KinetoEvent& event, const KinetoSpan& span);
+  void add_gpu(const KinetoEvent& event, const KinetoSpan& span, KinetoClass kind);
+  [[nodiscard]] static Statement statement_of(const KinetoEvent& event);
+  [[nodiscard]] int thread_of(const KinetoEvent& event);
+  [[nodiscard]] int name_of_kernel(const std::string& name);
+
+  void shift_to_base();
+  void sort_host_rows();
+  /// Of `trace_.calls`, by correlation.
+  [[nodiscard]] KinetoCall* call_of(std::int64_t correlation) const;
+  [[nodiscard]] static Call* enclosing(std::vector<Call>& calls, const KinetoLaunch& launch);
+  void add_collective(const KinetoSpan& span,
+                      std::int64_t stream,
+                      const KinetoLaunch& launch,
+                      Statement own);
+  void complete_syncs();
+  void leave_waits_of_collectives();
+  void take_size(const Statement& statement, KinetoSizeFrom from, KinetoCollective* collective);
+
+  KinetoTrace& trace_;
+  std::vector<GpuRow> gpu_rows_;
+  std::vector<Statement> kernel_statements_;
+  std::vector<Sync> syncs_;
+  std::vector<Call> calls_;         ///< nccl:* and gloo:*; by thread and start when sorted.
+  std::vector<Call> comm_records_;  ///< record_param_comms, the same.
+  std::map<std::string, int> threads_;
+  std::map<std::string, int> kernel_names_;
+  bool has_ddp_ = false;
+};
+
+}  // namespace stepsim

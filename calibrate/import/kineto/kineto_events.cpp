@@ -1,0 +1,270 @@
+#include "calibrate/import/kineto/kineto_events.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "calibrate/import/kineto/kineto_source.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::size_t kMaxDepth = 100;
+constexpr std::size_t kLongestArg = 4096;
+constexpr std::size_t kLongestName = 512;
+
+using ArgName = std::pair<std::string_view, KinetoArg>;
+
+constexpr std::array<ArgName, static_cast<std::size_t>(KinetoArg::Count)> kArgNames = {{
+    {"correlation", KinetoArg::Correlation},
+    {"stream", KinetoArg::Stream},
+    {"bytes", KinetoArg::CopyBytes},
+    {"Collective name", KinetoArg::CollectiveName},
+    {"In msg nelems", KinetoArg::InElements},
+    {"Out msg nelems", KinetoArg::OutElements},
+    {"dtype", KinetoArg::Dtype},
+    {"Group size", KinetoArg::GroupSize},
+    {"Process Group Name", KinetoArg::GroupName},
+    {"Process Group Ranks", KinetoArg::GroupRanks},
+    {"Input Dims", KinetoArg::InputDims},
+    {"Input type", KinetoArg::InputType},
+    {"wait_on_stream", KinetoArg::WaitOnStream},
+    {"wait_on_cuda_event_record_corr_id", KinetoArg::WaitOnRecord},
+}};
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? std::optional(value) : std::nullopt;
+}
+
+/// Microseconds as written to nanoseconds; a double has too few digits for Unix time.
+std::optional<std::int64_t> nanoseconds(const std::string& microseconds) {
+  // 79 years: the base time, a start and a length together still fit into 64 bits.
+  constexpr long double kLargest = 2.5e15L;
+  const long double value = std::strtold(microseconds.c_str(), nullptr);
+  if (!(value >= 0 && value < kLargest)) {
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(std::llround(value * 1000));
+}
+
+enum class ValueKind { Integer, Decimal, Text, Other };
+
+/// The parser's client: knows where in the document it stands and fills one event at a time.
+class Handler : public nlohmann::json_sax<Json> {
+ public:
+  Handler(KinetoSource& source, const std::function<void(const KinetoEvent&)>& use)
+      : source_(source), use_(use) {}
+
+  bool null() override { return scalar("", ValueKind::Other); }
+  bool boolean(bool /*value*/) override { return scalar("", ValueKind::Other); }
+  bool number_integer(number_integer_t value) override {
+    return scalar(std::to_string(value), ValueKind::Integer);
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return scalar(std::to_string(value), ValueKind::Integer);
+  }
+  bool number_float(number_float_t /*value*/, const string_t& raw) override {
+    return scalar(raw, ValueKind::Decimal);
+  }
+  bool string(string_t& value) override { return scalar(value, ValueKind::Text); }
+  bool binary(binary_t& /*value*/) override { return false; }  // Not part of JSON text.
+
+  bool start_object(std::size_t /*size*/) override {
+    if (list_depth_ > 0 && depth_ == list_depth_) {
+      event_ = KinetoEvent();
+      event_depth_ = depth_ + 1;
+    }
+    return open();
+  }
+  bool end_object() override {
+    if (event_depth_ > 0 && depth_ == event_depth_) {
+      use_(event_);
+      event_depth_ = 0;
+    }
+    return close();
+  }
+  bool start_array(std::size_t /*size*/) override {
+    if (depth_ == 0 || (depth_ == 1 && list_depth_ == 0 && root_key_ == "traceEvents")) {
+      list_depth_ = depth_ + 1;
+      has_list_ = true;
+    }
+    append_arg("[");
+    return open();
+  }
+  bool end_array() override {
+    if (depth_ == list_depth_) {
+      list_depth_ = 0;
+    }
+    append_arg("]");
+    return close();
+  }
+
+  bool key(string_t& name) override {
+    if (event_depth_ > 0) {
+      event_key(name);
+    } else if (depth_ == 1) {
+      root_key_ = name;
+    } else {
+      key_ = name;
+    }
+    return true;
+  }
+
+  bool parse_error(std::size_t position,
+                   const std::string& /*last_token*/,
+                   const nlohmann::detail::exception& error) override {
+    std::string message = error.what();
+    for (const std::string_view lead : {"syntax error ", "number overflow"}) {
+      if (const std::size_t at = message.find(lead); at != std::string::npos) {
+        message.erase(0, at);
+        break;
+      }
+    }
+    source_.fail(position > 0 ? position - 1 : 0,
+                 printable(message.substr(0, message.find("; last read: "))));
+  }
+
+  [[nodiscard]] bool has_list() const { return has_list_; }
+  KinetoHeader take_header() { return std::move(header_); }
+
+ private:
+  bool open() {
+    if (++depth_ > kMaxDepth) {
+      source_.fail(source_.offset(), "nested deeper than 100 levels");
+    }
+    return true;
+  }
+  bool close() {
+    --depth_;
+    return true;
+  }
+
+  void event_key(const std::string& name) {
+    if (depth_ == event_depth_) {
+      key_ = name;
+      arg_ = nullptr;
+    } else if (depth_ == event_depth_ + 1 && key_ == "args") {
+      const auto* known = std::find_if(kArgNames.begin(), kArgNames.end(), [&](const ArgName& arg) {
+        return arg.first == name;
+      });
+      arg_ = known == kArgNames.end() ? nullptr
+                                      : &event_.args[static_cast<std::size_t>(known->second)];
+      if (arg_ != nullptr) {
+        arg_->clear();
+      }
+    }
+  }
+
+  void append_arg(std::string_view text) {
+    if (event_depth_ == 0 || arg_ == nullptr || depth_ <= event_depth_) {
+      return;
+    }
+    const bool next = !arg_->empty() && arg_->back() != '[' && text != "]";
+    if (arg_->size() + text.size() < kLongestArg) {
+      *arg_ += (next ? "," : "") + std::string(text);
+    }
+  }
+
+  bool scalar(const std::string& text, ValueKind kind) {
+    if (event_depth_ > 0 && depth_ == event_depth_) {
+      event_value(text, kind);
+    } else if (event_depth_ > 0) {
+      append_arg(text);
+    } else {
+      header_value(text);
+    }
+    return true;
+  }
+
+  void event_value(const std::string& text, ValueKind kind) {
+    const bool number = kind == ValueKind::Integer || kind == ValueKind::Decimal;
+    if (key_ == "ts" || key_ == "dur") {
+      (key_ == "ts" ? event_.start_ns : event_.duration_ns) =
+          number ? nanoseconds(text) : std::nullopt;
+      header_.fractional_times = header_.fractional_times || kind == ValueKind::Decimal;
+      return;
+    }
+    for (const auto& [key, field] : {std::pair("ph", &event_.phase),
+                                     std::pair("cat", &event_.category),
+                                     std::pair("name", &event_.name),
+                                     std::pair("pid", &event_.process),
+                                     std::pair("tid", &event_.thread)}) {
+      if (key_ == key) {
+        *field = text.substr(0, kLongestName);
+      }
+    }
+  }
+
+  void header_value(const std::string& text) {
+    if (root_key_ == "baseTimeNanoseconds" && depth_ == 1) {
+      const std::int64_t base = parse_integer(text).value_or(0);
+      constexpr std::int64_t kLargest = 4'000'000'000'000'000'000;
+      header_.base_ns = base >= 0 && base < kLargest ? base : 0;
+    } else if (root_key_ == "distributedInfo" && depth_ == 2) {
+      distributed_value(text);
+    } else if (root_key_ == "deviceProperties" && depth_ == 3 && key_ == "name") {
+      header_.device = header_.devices == 0 ? text.substr(0, kLongestName) : header_.device;
+      ++header_.devices;
+    }
+  }
+
+  void distributed_value(const std::string& text) {
+    const auto number = parse_integer(text);
+    constexpr std::int64_t kMaxRanks = 100'000;
+    const bool plausible = number && *number >= 0 && *number <= kMaxRanks;
+    if (key_ == "rank") {
+      header_.rank = plausible ? number : std::nullopt;
+    } else if (key_ == "world_size") {
+      header_.world_size = plausible ? number : std::nullopt;
+    } else if (key_ == "backend") {
+      header_.backend = text.substr(0, kLongestName);
+    } else if (key_ == "nccl_version") {
+      header_.nccl_version = text.substr(0, kLongestName);
+    }
+  }
+
+  KinetoSource& source_;
+  const std::function<void(const KinetoEvent&)>& use_;
+  KinetoHeader header_;
+  KinetoEvent event_;
+  std::size_t depth_ = 0;        ///< Open lists and objects.
+  std::size_t list_depth_ = 0;   ///< `depth_` inside the list of events; 0 outside it.
+  std::size_t event_depth_ = 0;  ///< `depth_` of an event's members; 0 outside events.
+  bool has_list_ = false;
+  std::string root_key_;
+  std::string key_;
+  std::string* arg_ = nullptr;  ///< The argument whose value comes.
+};
+
+}  // namespace
+
+std::optional<std::int64_t> KinetoEvent::integer(KinetoArg which) const {
+  return parse_integer(arg(which));
+}
+
+KinetoHeader read_kineto_events(const std::string& path,
+                                const std::function<void(const KinetoEvent&)>& use,
+                                const ProgressCallback& on_progress) {
+  KinetoSource source(path, on_progress);
+  Handler handler(source, use);
+  Json::sax_parse(
+      KinetoIterator{&source}, KinetoIterator{}, static_cast<nlohmann::json_sax<Json>*>(&handler));
+  if (!handler.has_list()) {
+    throw InputError(SourcePlace{path, 0, 0, ""},
+                     "no list of events: neither 'traceEvents' nor a bare list; is this a trace of "
+                     "PyTorch's profiler?");
+  }
+  KinetoHeader header = handler.take_header();
+  header.repaired = source.repaired();
+  return header;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "costmodel/base/progress_callback.h"
+
+namespace stepsim {
+
+/// What is kept of an event's arguments.
+enum class KinetoArg {
+  Correlation,
+  Stream,
+  CopyBytes,
+  CollectiveName,
+  InElements,
+  OutElements,
+  Dtype,
+  GroupSize,
+  GroupName,
+  GroupRanks,
+  InputDims,
+  InputType,
+  WaitOnStream,
+  WaitOnRecord,
+  Count
+};
+
+/// One row of the trace; empty or absent where the file has nothing (or no number, or a negative
+/// one).
+struct KinetoEvent {
+  std::string phase;
+  std::string category;
+  std::string name;
+  std::string process;
+  std::string thread;
+  std::optional<std::int64_t> start_ns;  ///< Since the file's base time.
+  std::optional<std::int64_t> duration_ns;
+  /// As written, at most 4 KiB each; lists as "[[1,2],[3]]".
+  std::array<std::string, static_cast<std::size_t>(KinetoArg::Count)> args;
+
+  [[nodiscard]] const std::string& arg(KinetoArg which) const {
+    return args[static_cast<std::size_t>(which)];
+  }
+  /// Empty when absent or no integer.
+  [[nodiscard]] std::optional<std::int64_t> integer(KinetoArg which) const;
+};
+
+/// What stands beside the events. Paths, hosts, jobs and users are not read.
+struct KinetoHeader {
+  std::optional<std::int64_t> rank;
+  std::optional<std::int64_t> world_size;
+  std::string backend;
+  std::string nccl_version;
+  std::string device;             ///< Name of the first device.
+  int devices = 0;                ///< That the process saw; 0 when not recorded.
+  std::int64_t base_ns = 0;       ///< Unix time that the events' times count from.
+  bool fractional_times = false;  ///< New schema: microseconds with decimals.
+  std::int64_t repaired = 0;      ///< Characters and values that JSON does not allow.
+};
+
+/// Reads a Chrome trace (an object with traceEvents, or a bare list; .json or .json.gz), handing
+/// each row to `use`, which must not keep the reference. Memory does not grow with the file.
+///
+/// Raises InputError with the byte offset in the unpacked text: no JSON, cut short, nested deeper
+/// than 100 levels; without it: no list of events.
+KinetoHeader read_kineto_events(const std::string& path,
+                                const std::function<void(const KinetoEvent&)>& use,
+                                const ProgressCallback& on_progress = {});
+
+}  // namespace stepsim

@@ -1,0 +1,193 @@
+#include "calibrate/import/kineto/kineto_names.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <initializer_list>
+#include <utility>
+
+namespace stepsim {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  return result;
+}
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+  });
+}
+
+struct Element {
+  std::string_view name;  ///< Lower case.
+  std::string_view dtype;
+  std::int64_t bytes;
+};
+
+constexpr std::array<Element, 32> kElements = {{
+    {"float", "float32", 4},
+    {"float32", "float32", 4},
+    {"double", "float64", 8},
+    {"float64", "float64", 8},
+    {"half", "float16", 2},
+    {"float16", "float16", 2},
+    {"c10::half", "float16", 2},
+    {"bfloat16", "bfloat16", 2},
+    {"c10::bfloat16", "bfloat16", 2},
+    {"long", "int64", 8},
+    {"long int", "int64", 8},
+    {"int64", "int64", 8},
+    {"int", "int32", 4},
+    {"int32", "int32", 4},
+    {"short", "int16", 2},
+    {"short int", "int16", 2},
+    {"byte", "uint8", 1},
+    {"unsigned char", "uint8", 1},
+    {"uint8", "uint8", 1},
+    {"char", "int8", 1},
+    {"signed char", "int8", 1},
+    {"int8", "int8", 1},
+    {"bool", "bool", 1},
+    {"float8_e4m3fn", "float8_e4m3fn", 1},
+    {"c10::float8_e4m3fn", "float8_e4m3fn", 1},
+    {"float8_e5m2", "float8_e5m2", 1},
+    {"c10::float8_e5m2", "float8_e5m2", 1},
+    {"float8_e4m3fnuz", "float8_e4m3fnuz", 1},
+    {"float8_e5m2fnuz", "float8_e5m2fnuz", 1},
+    {"complexfloat", "complex64", 8},
+    {"c10::complex<float>", "complex64", 8},
+    {"complexdouble", "complex128", 16},
+}};
+
+const Element* find_element(std::string_view dtype) {
+  const std::string name = lower(dtype);
+  const auto* found = std::find_if(kElements.begin(), kElements.end(), [&](const Element& element) {
+    return element.name == name;
+  });
+  return found == kElements.end() ? nullptr : found;
+}
+
+}  // namespace
+
+std::string_view name_of(KinetoClass kind) {
+  constexpr std::array<std::string_view, kKinetoClasses> kNames = {"gemm",
+                                                                   "attention",
+                                                                   "convolution",
+                                                                   "norm",
+                                                                   "softmax",
+                                                                   "optimizer",
+                                                                   "embedding",
+                                                                   "reduction",
+                                                                   "elementwise",
+                                                                   "memcpy",
+                                                                   "memset",
+                                                                   "other"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+KinetoClass class_of_kernel(std::string_view name) {
+  const std::string text = lower(name);
+  // PyTorch's own templates first: the functor in their arguments may be called anything.
+  if (has_any(text, {"multi_tensor_apply", "adam", "fused_sgd", "lamb_"})) {
+    return KinetoClass::Optimizer;
+  }
+  if (has_any(text, {"elementwise_kernel", "catarray", "nchwtonhwc", "nhwctonchw"})) {
+    return KinetoClass::Elementwise;
+  }
+  if (has_any(text, {"flash", "fmha", "attention", "sdpa"})) {
+    return KinetoClass::Attention;
+  }
+  if (has_any(text,
+              {"convol",
+               "conv1d",
+               "conv2d",
+               "conv3d",
+               "conv_",
+               "4conv",
+               "fprop",
+               "dgrad",
+               "wgrad",
+               "winograd",
+               "implicit_gemm"})) {
+    return KinetoClass::Convolution;
+  }
+  if (has_any(text, {"gemm", "gemv", "splitkreduce", "cutlass", "cublas", "matmul", "nvjet"})) {
+    return KinetoClass::Gemm;
+  }
+  if (has_any(text, {"layer_norm", "layernorm", "rms_norm", "batch_norm", "bn_fw", "bn_bw"})) {
+    return KinetoClass::Norm;
+  }
+  if (has_any(text, {"softmax", "nll_loss", "cross_entropy"})) {
+    return KinetoClass::Softmax;
+  }
+  if (has_any(text, {"embedding", "indexselect", "index_"})) {
+    return KinetoClass::Embedding;
+  }
+  if (has_any(text, {"reduce_kernel", "devicereduce", "triton_red_", "triton_per_"})) {
+    return KinetoClass::Reduction;
+  }
+  if (has_any(text, {"elementwise", "copy", "fill", "dropout", "triton_poi_", "gelu"})) {
+    return KinetoClass::Elementwise;
+  }
+  return KinetoClass::Other;
+}
+
+bool is_nccl(std::string_view name) {
+  return has_any(lower(name), {"nccl"});
+}
+
+std::string collective_kind_of_call(std::string_view call) {
+  std::string text = lower(call);
+  if (const std::size_t colon = text.find(':'); colon != std::string::npos) {
+    text.erase(0, colon + 1);
+  }
+  std::string letters = text;
+  letters.erase(std::remove(letters.begin(), letters.end(), '_'), letters.end());
+  // "reduce" stands in three names: the longer ones come first.
+  for (const auto& [part, kind] : {std::pair("allreduce", "all_reduce"),
+                                   std::pair("reducescatter", "reduce_scatter"),
+                                   std::pair("allgather", "all_gather"),
+                                   std::pair("alltoall", "all_to_all"),
+                                   std::pair("broadcast", "broadcast"),
+                                   std::pair("barrier", "barrier"),
+                                   std::pair("reduce", "reduce"),
+                                   std::pair("gather", "gather"),
+                                   std::pair("scatter", "scatter"),
+                                   std::pair("send", "send"),
+                                   std::pair("recv", "recv")}) {
+    if (letters.find(part) != std::string::npos) {
+      return kind;
+    }
+  }
+  return text;
+}
+
+std::string collective_kind_of_kernel(std::string_view kernel) {
+  for (const auto& [part, kind] : {std::pair("AllReduce", "all_reduce"),
+                                   std::pair("ReduceScatter", "reduce_scatter"),
+                                   std::pair("AllGather", "all_gather"),
+                                   std::pair("Broadcast", "broadcast"),
+                                   std::pair("_Reduce_", "reduce")}) {
+    if (kernel.find(part) != std::string_view::npos) {
+      return kind;
+    }
+  }
+  return "";
+}
+
+std::optional<std::int64_t> element_bytes(std::string_view dtype) {
+  const Element* element = find_element(dtype);
+  return element == nullptr ? std::nullopt : std::optional(element->bytes);
+}
+
+std::string dtype_name(std::string_view dtype) {
+  const Element* element = find_element(dtype);
+  return std::string(element == nullptr ? dtype : element->dtype);
+}
+
+}  // namespace stepsim

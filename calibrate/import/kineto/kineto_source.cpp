@@ -1,0 +1,139 @@
+#include "calibrate/import/kineto/kineto_source.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{1} << 18;
+/// A repair looks at no more than this many characters ahead.
+constexpr std::size_t kAhead = 16;
+constexpr std::size_t kLongestString = std::size_t{16} << 20;
+
+bool is_hex(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+}  // namespace
+
+KinetoSource::KinetoSource(const std::string& path, ProgressCallback on_progress)
+    : path_(path), on_progress_(std::move(on_progress)), file_(path) {}
+
+void KinetoSource::fail(std::size_t offset, const std::string& message) const {
+  throw InputError(SourcePlace{path_, 0, 0, ""}, fmt::format("byte {}: {}", offset, message));
+}
+
+bool KinetoSource::fill() {
+  if (ended_ && ready_ == chunk_.size()) {
+    return false;
+  }
+  chunk_.erase(0, ready_);
+  before_ += ready_;
+  at_ = 0;
+  ready_ = 0;
+  read_more();
+  if (on_progress_) {
+    on_progress_(file_.share());
+  }
+  repair(ended_ ? chunk_.size() : chunk_.size() - kAhead);
+  return ready_ > 0;
+}
+
+void KinetoSource::read_more() {
+  while (!ended_ && chunk_.size() <= kChunk) {
+    ended_ = !file_.append(kChunk, &chunk_);
+  }
+}
+
+void KinetoSource::repair(std::size_t limit) {
+  std::size_t i = 0;
+  while (i < limit) {
+    if (in_string_) {
+      i = repair_in_string(i);
+    } else if (chunk_[i] == '"') {
+      in_string_ = true;
+      string_size_ = 0;
+      ++i;
+    } else {
+      i = repair_value(i);
+    }
+  }
+  ready_ = i;
+}
+
+std::size_t KinetoSource::repair_in_string(std::size_t i) {
+  char& c = chunk_[i];
+  const auto byte = static_cast<unsigned char>(c);
+  count_utf8(byte);
+  if (++string_size_ > kLongestString) {
+    fail(before_ + i, "a string of more than 16 MiB");
+  }
+  if (c == '"') {
+    in_string_ = false;
+  } else if (c == '\\') {
+    return repair_escape(i);
+  } else if (byte < 0x20) {
+    c = ' ';
+    ++repaired_;
+  } else if (byte >= 0x80) {
+    c = '?';
+  }
+  return i + 1;
+}
+
+std::size_t KinetoSource::repair_escape(std::size_t i) {
+  constexpr std::size_t kUnicode = 6;  // \uXXXX
+  if (i + 1 >= chunk_.size()) {
+    return i + 1;
+  }
+  const char kind = chunk_[i + 1];
+  if (std::string_view("\"\\/bfnrt").find(kind) != std::string_view::npos) {
+    return i + 2;
+  }
+  const std::string_view digits =
+      std::string_view(chunk_).substr(i + 2, std::min(chunk_.size() - i - 2, kUnicode - 2));
+  if (kind != 'u' || digits.size() < kUnicode - 2 ||
+      !std::all_of(digits.begin(), digits.end(), is_hex)) {
+    chunk_[i] = '/';
+    ++repaired_;
+    return i + 1;
+  }
+  const bool surrogate =
+      (digits[0] == 'd' || digits[0] == 'D') && digits[1] >= '8';  // Letters are above digits.
+  if (surrogate) {
+    chunk_.replace(i, kUnicode, kUnicode, '?');
+  }
+  return i + kUnicode;
+}
+
+std::size_t KinetoSource::repair_value(std::size_t i) {
+  const std::string_view rest = std::string_view(chunk_).substr(i, kAhead);
+  for (const std::string_view word :
+       {"N/A", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"}) {
+    if (rest.substr(0, word.size()) == word) {
+      chunk_.replace(i, word.size(), "\"\"" + std::string(word.size() - 2, ' '));
+      ++repaired_;
+      return i + word.size();
+    }
+  }
+  return i + 1;
+}
+
+void KinetoSource::count_utf8(unsigned char byte) {
+  if (continuation_ > 0 && (byte & 0xc0) == 0x80) {
+    --continuation_;
+    return;
+  }
+  if (continuation_ > 0 || (byte & 0xc0) == 0x80 || byte >= 0xf8) {
+    ++repaired_;
+  }
+  continuation_ = byte >= 0xf8 ? 0 : byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : byte >= 0xc0 ? 1 : 0;
+}
+
+}  // namespace stepsim

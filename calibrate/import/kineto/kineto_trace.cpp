@@ -1,0 +1,119 @@
+#include "calibrate/import/kineto/kineto_trace.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "calibrate/import/kineto/kineto_collector.h"
+
+namespace stepsim {
+namespace {
+
+template <typename Row>
+void sort_by_launch(std::vector<Row>* rows) {
+  std::stable_sort(rows->begin(), rows->end(), [](const Row& a, const Row& b) {
+    return a.launch.span.start_ns < b.launch.span.start_ns;
+  });
+}
+
+/// ready_ns of every collective; both lists are in order of launches.
+void find_ready_times(KinetoTrace* trace) {
+  std::optional<std::int64_t> end;
+  auto op = trace->ops.begin();
+  for (KinetoCollective& collective : trace->collectives) {
+    while (op != trace->ops.end() && op->launch.span.start_ns < collective.launch.span.start_ns) {
+      end = std::max(end.value_or(op->span.end_ns()), op->span.end_ns());
+      ++op;
+    }
+    collective.ready_ns = collective.stream >= 0 ? end : std::nullopt;
+  }
+}
+
+void assign_steps(bool ddp, KinetoTrace* trace) {
+  for (KinetoOp& op : trace->ops) {
+    op.step = step_at(trace->steps, op.launch.span.start_ns);
+  }
+  for (KinetoCollective& collective : trace->collectives) {
+    collective.step = step_at(trace->steps, collective.launch.span.start_ns);
+    collective.bucket =
+        ddp && collective.kind == "all_reduce" && collective.step >= 0 &&
+        collective.launch.thread != trace->steps[static_cast<std::size_t>(collective.step)].thread;
+  }
+}
+
+void warn(KinetoTrace* trace) {
+  std::vector<std::string>& warnings = trace->warnings;
+  if (trace->header.repaired > 0) {
+    warnings.push_back(
+        fmt::format("{} characters or values are not valid JSON (bytes that are not "
+                    "UTF-8, N/A, …) and were replaced",
+                    trace->header.repaired));
+  }
+  if (trace->without_launch > 0) {
+    warnings.push_back(
+        fmt::format("{} GPU operations were launched before the recording began: left out",
+                    trace->without_launch));
+  }
+  if (trace->unusable > 0) {
+    warnings.push_back(
+        fmt::format("{} events have no usable time or length: left out", trace->unusable));
+  }
+  if (trace->steps.empty()) {
+    warnings.emplace_back(
+        "no ProfilerStep: call profiler.step() once a step; nothing can be told per step");
+  }
+  const auto sizeless = std::count_if(trace->collectives.begin(),
+                                      trace->collectives.end(),
+                                      [](const KinetoCollective& one) { return !one.bytes; });
+  if (sizeless > 0) {
+    warnings.push_back(
+        fmt::format("{} collectives have no size: record with record_shapes=True", sizeless));
+  }
+}
+
+void sort_host_rows(KinetoTrace* trace) {
+  std::sort(trace->steps.begin(), trace->steps.end(), [](const KinetoStep& a, const KinetoStep& b) {
+    return a.span.start_ns < b.span.start_ns;
+  });
+  std::stable_sort(
+      trace->calls.begin(), trace->calls.end(), [](const KinetoCall& a, const KinetoCall& b) {
+        return std::pair(a.at.span.start_ns, -a.at.span.duration_ns) <
+               std::pair(b.at.span.start_ns, -b.at.span.duration_ns);
+      });
+  std::stable_sort(
+      trace->phases.begin(), trace->phases.end(), [](const KinetoPhase& a, const KinetoPhase& b) {
+        return a.span.start_ns < b.span.start_ns;
+      });
+}
+
+}  // namespace
+
+int step_at(const std::vector<KinetoStep>& steps, std::int64_t time) {
+  const auto after = std::upper_bound(
+      steps.begin(), steps.end(), time, [](std::int64_t at, const KinetoStep& step) {
+        return at < step.span.start_ns;
+      });
+  if (after == steps.begin() || time >= std::prev(after)->span.end_ns()) {
+    return -1;
+  }
+  return static_cast<int>(after - steps.begin()) - 1;
+}
+
+KinetoTrace read_kineto(const std::string& path, const ProgressCallback& on_progress) {
+  KinetoTrace trace;
+  trace.file = path;
+  KinetoCollector collector(&trace);
+  trace.header = read_kineto_events(
+      path, [&](const KinetoEvent& event) { collector.add(event); }, on_progress);
+  collector.finish();
+  sort_host_rows(&trace);
+  sort_by_launch(&trace.ops);
+  sort_by_launch(&trace.collectives);
+  assign_steps(collector.has_ddp(), &trace);
+  find_ready_times(&trace);
+  warn(&trace);
+  return trace;
+}
+
+}  // namespace stepsim

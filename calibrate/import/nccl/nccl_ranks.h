@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "calibrate/import/nccl/nccl_log.h"
+
+namespace stepsim {
+
+/// What busbw / algbw can be, given how many places were printed.
+struct BusFactor {
+  double lo = 0;
+  double hi = 0;  ///< Below `lo`: the rows contradict each other.
+};
+
+/// The intersection over all blocks with more than 0.5 GB/s; absent when there is none.
+[[nodiscard]] std::optional<BusFactor> bus_factor_of(std::span<const NcclRow> rows);
+
+/// Numbers of ranks, from `lo` to `hi`, not rounded.
+struct RankRange {
+  double lo = 0;
+  double hi = 0;
+
+  [[nodiscard]] bool holds(int ranks) const { return ranks >= lo && ranks <= hi; }
+  /// The only whole number inside; absent when there are none or several.
+  [[nodiscard]] std::optional<int> only() const;
+};
+
+/// The ranks that give this factor; absent for collectives whose factor is always 1, and unknown
+/// ones. All-reduce: n = 2 / (2 - f), or where f < 1 the (n-1)/(n+1) that one revision of
+/// nccl-tests prints when NCCL_ALGO names NVLS; reduce-scatter, all-gather and all-to-all: n = 1 /
+/// (1 - f). Source: nccl-tests, doc/PERFORMANCE.md.
+[[nodiscard]] std::optional<RankRange> ranks_of_factor(const BusFactor& factor,
+                                                       const std::string& op);
+
+/// The ranks that a table's rank lines state; absent without such lines.
+[[nodiscard]] std::optional<int> listed_ranks(const NcclTable& table);
+
+/// Nodes that `ranks` ranks fill, from the host names and device numbers of the rank lines, of
+/// which some may be missing; absent without such lines.
+[[nodiscard]] std::optional<int> listed_nodes(const NcclTable& table, int ranks);
+
+/// True when two rank lines of one host show the same full bus id (with its domain).
+[[nodiscard]] bool shares_gpu(const NcclTable& table);
+
+/// The collective: as the log names it, else from redop, root, count and factor where those leave
+/// only one. Empty when they leave several.
+[[nodiscard]] std::string collective_of(const NcclTable& table);
+
+}  // namespace stepsim

@@ -1,0 +1,98 @@
+#include "calibrate/import/nccl/nccl_tests.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "calibrate/import/nccl/nccl_json.h"
+#include "calibrate/import/nccl/nccl_text.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::size_t kLargestFile = std::size_t{256} << 20U;
+
+/// "run 2: GPUS=4, all_reduce, line 9"
+std::string run_text(std::size_t number, const NcclSweep& sweep) {
+  return fmt::format("run {} at line {}{}",
+                     number,
+                     sweep.table.line,
+                     sweep.table.section.empty() ? "" : " (" + sweep.table.section + ")");
+}
+
+}  // namespace
+
+NcclVerdict NcclImport::verdict() const {
+  NcclVerdict worst = NcclVerdict::Accept;
+  for (const NcclReason& reason : reasons) {
+    worst = std::max(worst, reason.weight);
+  }
+  for (const NcclSweep& sweep : sweeps) {
+    worst = std::max(worst, sweep.verdict());
+  }
+  return worst;
+}
+
+const NcclSweep* NcclImport::main_sweep() const {
+  const auto found = std::find_if(
+      sweeps.begin(), sweeps.end(), [](const auto& sweep) { return sweep.op == "all_reduce"; });
+  return found != sweeps.end() ? &*found : sweeps.empty() ? nullptr : &sweeps.front();
+}
+
+bool NcclImport::has_several_runs() const {
+  std::map<std::string, int> runs;
+  return std::any_of(sweeps.begin(), sweeps.end(), [&runs](const NcclSweep& sweep) {
+    return ++runs[sweep.op] > 1;
+  });
+}
+
+NcclImport import_nccl_text(const std::string& text,
+                            const std::string& file,
+                            const NcclStatements& statements,
+                            std::optional<int> run) {
+  NcclImport result;
+  result.log = is_nccl_json(text) ? read_nccl_json(text, file) : read_nccl_text(text, file);
+  std::vector<NcclTable> tables = std::exchange(result.log.tables, {});
+  if (run) {
+    if (*run < 1 || static_cast<std::size_t>(*run) > tables.size()) {
+      throw InputError({file, 0, 0, ""},
+                       fmt::format("--run {}: it has {} runs", *run, tables.size()));
+    }
+    tables = {tables[static_cast<std::size_t>(*run) - 1]};
+  }
+  for (NcclTable& table : tables) {
+    result.sweeps.push_back(check_table(result.log, std::move(table), statements));
+  }
+  if (result.sweeps.empty()) {
+    result.reasons.push_back({"no_rows", "no table of nccl-tests", NcclVerdict::Refuse});
+  }
+  if (result.has_several_runs()) {
+    std::string runs;
+    constexpr std::size_t kMaxShown = 8;
+    for (std::size_t i = 0; i < std::min(kMaxShown, result.sweeps.size()); ++i) {
+      runs += (i > 0 ? ", " : "") + run_text(i + 1, result.sweeps[i]);
+    }
+    result.reasons.push_back({"multi_run",
+                              fmt::format("several runs: {}{}; choose one with --run N",
+                                          runs,
+                                          result.sweeps.size() > kMaxShown ? ", …" : ""),
+                              NcclVerdict::Refuse});
+  }
+  if (!result.log.unknown_version.empty()) {
+    result.reasons.push_back({"unknown_version", result.log.unknown_version, NcclVerdict::Warn});
+  }
+  return result;
+}
+
+NcclImport import_nccl_tests(const std::string& path,
+                             const NcclStatements& statements,
+                             std::optional<int> run) {
+  return import_nccl_text(read_text(path, kLargestFile), path, statements, run);
+}
+
+}  // namespace stepsim

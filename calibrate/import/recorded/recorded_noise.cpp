@@ -1,0 +1,139 @@
+#include "calibrate/import/recorded/recorded_noise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <numeric>
+#include <vector>
+
+#include "calibrate/samples/statistics.h"
+
+namespace stepsim {
+namespace {
+
+/// Evenly spaced quantiles whose last is chosen so that the draws above the one before it have the
+/// mean of the values there: between the two largest quantiles there is a long thin tail.
+std::vector<double> noise_quantiles(const std::vector<double>& ratios) {
+  constexpr int kIntervals = 40;
+  std::vector<double> quantiles;
+  for (int i = 0; i < kIntervals; ++i) {
+    quantiles.push_back(quantile(ratios, static_cast<double>(i) / kIntervals));
+  }
+  double sum = 0;
+  double count = 0;
+  for (const double ratio : ratios) {
+    if (ratio >= quantiles.back()) {
+      sum += ratio;
+      count += 1;
+    }
+  }
+  quantiles.push_back(std::max(quantiles.back(), 2 * sum / count - quantiles.back()));
+  double mean = 0;  // Of draws between them.
+  for (std::size_t i = 0; i + 1 < quantiles.size(); ++i) {
+    mean += (quantiles[i] + quantiles[i + 1]) / (2.0 * kIntervals);
+  }
+  for (double& value : quantiles) {
+    value /= mean;
+  }
+  return quantiles;
+}
+
+/// Where each value stands among all, less a half: in (-0.5, 0.5).
+std::vector<double> standings(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return values[a] < values[b];
+  });
+  std::vector<double> result(values.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    result[order[i]] = (static_cast<double>(i) + 0.5) / static_cast<double>(order.size()) - 0.5;
+  }
+  return result;
+}
+
+/// The correlation of normal draws whose places have the rank correlation (Spearman) of the pairs
+/// of ranks within a step: 2 sin(pi / 6 rho), Kruskal, J. Am. Stat. Assoc. 53 (1958). Not negative.
+double rank_correlation(std::span<const ComputeRatio> ratios, const std::vector<double>& values) {
+  const std::vector<double> standing = standings(values);
+  std::map<int, std::vector<double>> by_step;
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    by_step[ratios[i].step].push_back(standing[i]);
+  }
+  double products = 0;
+  double pairs = 0;
+  for (const auto& [step, of_step] : by_step) {
+    for (std::size_t a = 0; a < of_step.size(); ++a) {
+      for (std::size_t b = a + 1; b < of_step.size(); ++b) {
+        products += of_step[a] * of_step[b];
+        pairs += 1;
+      }
+    }
+  }
+  if (pairs == 0) {
+    return 0;
+  }
+  constexpr double kVariance = 1.0 / 12;  // Of a place.
+  const double spearman = products / pairs / kVariance;
+  return std::clamp(2 * std::sin(std::numbers::pi / 6 * spearman), 0.0, 1.0);
+}
+
+double drift_of(std::span<const ComputeRatio> ratios, int steps) {
+  constexpr int kParts = 8;
+  // Of a random walk with variance T in the time T: its mean over a run and that over the next run
+  // of equal length differ by a variance of 2 T / 3, its parts from the mean of the run by T / 6.
+  constexpr double kNextRun = 2;
+  std::vector<std::vector<double>> parts(kParts);
+  for (const ComputeRatio& ratio : ratios) {
+    const int part = ratio.step * kParts / std::max(steps, 1);
+    parts[static_cast<std::size_t>(part)].push_back(ratio.ratio);
+  }
+  double between = 0;
+  double within = 0;
+  int used = 0;
+  for (const auto& part : parts) {
+    if (part.size() < 2) {
+      continue;
+    }
+    const auto n = static_cast<double>(part.size());
+    const double average = std::accumulate(part.begin(), part.end(), 0.0) / n;
+    double squares = 0;
+    for (const double ratio : part) {
+      squares += (ratio - average) * (ratio - average);
+    }
+    between += (average - 1) * (average - 1);
+    within += squares / (n - 1) / n;
+    ++used;
+  }
+  return used > 0 ? kNextRun * std::sqrt(std::max(0.0, (between - within) / used)) : 0;
+}
+
+}  // namespace
+
+NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps) {
+  std::vector<double> values;
+  for (const ComputeRatio& ratio : ratios) {
+    values.push_back(ratio.ratio);
+  }
+  NoiseProfile noise;
+  noise.step_quantiles = noise_quantiles(values);
+  noise.step_jitter = robust_deviation(values);
+  noise.rank_correlation = rank_correlation(ratios, values);
+  noise.drift = drift_of(ratios, steps);
+  return noise;
+}
+
+void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseProfile& noise) {
+  double squares = 0;
+  for (const ComputeRatio& ratio : ratios) {
+    squares += (ratio.ratio - 1) * (ratio.ratio - 1);
+  }
+  const double variance = squares / static_cast<double>(ratios.size() - 1);
+  noise.drift = std::sqrt(noise.drift * noise.drift + variance / std::max(steps, 1));
+  noise.step_jitter = 0;
+  noise.step_quantiles.clear();
+  noise.rank_correlation = 0;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,451 @@
+#include "calibrate/import/recorded/recorded_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include <fmt/core.h>
+
+#include "calibrate/fit/collectives.h"
+#include "calibrate/fit/pass_fit.h"
+#include "calibrate/import/recorded/recorded_buckets.h"
+#include "calibrate/import/recorded/recorded_noise.h"
+#include "calibrate/import/recorded/recorded_whole.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/compute/shared_cores.h"
+#include "costmodel/network/collective_table.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMilli = 1e-3;
+constexpr double kLeftOut = 0.01;  ///< Slowest optimizer steps: hiccups of the machine.
+
+using StepRank = std::pair<int, int>;
+
+/// Micro-batches by step and rank.
+std::map<StepRank, std::vector<const MicroBatch*>> planned(const Plan& plan) {
+  std::map<StepRank, std::vector<const MicroBatch*>> result;
+  for (const MicroBatch& batch : plan.micro_batches) {
+    result[{batch.step, batch.rank}].push_back(&batch);
+  }
+  return result;
+}
+
+bool has_buckets(const RunRecord& record) {
+  return std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
+    return !step.buckets.empty();
+  });
+}
+
+bool has_processor_times(const RunRecord& record) {
+  return std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
+    return step.backward_cpu_ms > 0;
+  });
+}
+
+void require_alike(std::span<const RecordedRun> runs) {
+  const RecordedRun& first = runs.front();
+  for (const RecordedRun& run : runs) {
+    if (run.record.world_size != run.plan.ranks || run.record.world_size != first.plan.ranks) {
+      throw InputError(fmt::format("{}: error: recorded on {} ranks, its plan has {}, {} has {}",
+                                   run.file,
+                                   run.record.world_size,
+                                   run.plan.ranks,
+                                   first.file,
+                                   first.record.world_size));
+    }
+    if (!same_model(run.plan.model, first.plan.model)) {
+      throw InputError(run.file + ": error: its plan is of another model than that of " +
+                       first.file);
+    }
+    if (run.record.device != first.record.device || run.record.backend != first.record.backend) {
+      throw InputError(fmt::format("{}: error: recorded on '{}' with '{}', {} on '{}' with '{}'",
+                                   run.file,
+                                   printable(run.record.device),
+                                   printable(run.record.backend),
+                                   first.file,
+                                   printable(first.record.device),
+                                   printable(first.record.backend)));
+    }
+  }
+}
+
+/// Sums of what is known by wall and by processor time.
+struct WallOverProcessor {
+  double wall = 0;
+  double processor = 0;
+
+  [[nodiscard]] double ratio() const { return processor > 0 ? wall / processor : 1; }
+};
+
+/// Whether the ranks had fewer cores than there are of them, and it can be told what that made.
+bool shares_cores(const RunRecord& record) {
+  return record.cores > 0 && record.cores < record.world_size && has_processor_times(record);
+}
+
+/// [row] What sharing cores makes of the processor time of a step's forward and backward.
+std::vector<double> core_factors(const RunRecord& record) {
+  std::vector<double> factors(record.steps.size(), 1.0);
+  if (!shares_cores(record)) {
+    return factors;
+  }
+  std::map<std::pair<int, int>, std::vector<std::size_t>> by_step;
+  for (std::size_t i = 0; i < record.steps.size(); ++i) {
+    by_step[{record.steps[i].repeat, record.steps[i].step}].push_back(i);
+  }
+  for (const auto& [step, rows] : by_step) {
+    std::vector<double> processor;
+    for (const std::size_t row : rows) {
+      processor.push_back(record.steps[row].forward_cpu_ms + record.steps[row].backward_cpu_ms);
+    }
+    const auto of_step = shared_core_factors(processor, record.cores);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      factors[rows[i]] = of_step[i];
+    }
+  }
+  return factors;
+}
+
+/// Wall over processor time, beside what sharing cores makes of it.
+struct ProcessorRatios {
+  double forward = 1;
+  /// Of forwards, or of backwards beside all-reduces (where the buckets tell the wait apart),
+  /// whichever is slowed more by what the machine does beside the training thread.
+  double backward = 1;
+};
+
+ProcessorRatios processor_ratios(std::span<const RecordedRun> runs) {
+  WallOverProcessor forward;
+  WallOverProcessor backward;
+  for (const RecordedRun& run : runs) {
+    const auto factors = core_factors(run.record);
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      const StepRecord& step = run.record.steps[i];
+      if (step.step < run.record.warmup_steps || !(step.forward_cpu_ms > 0)) {
+        continue;
+      }
+      forward.wall += step.forward_ms;
+      forward.processor += step.forward_cpu_ms * factors[i];
+      if (!step.buckets.empty()) {
+        backward.wall += step.backward_ms;
+        backward.processor += step.backward_cpu_ms * factors[i];
+      }
+    }
+  }
+  return {forward.ratio(), std::max(forward.ratio(), backward.ratio())};
+}
+
+/// Whether any step's backward can be told from its wait for other ranks.
+bool tells_waiting(const RunRecord& record) {
+  return record.world_size == 1 || has_buckets(record) || has_processor_times(record) ||
+         std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
+           return step.wait_ms > 0;
+         });
+}
+
+/// Seconds of a step's backward without waiting, or nothing when they cannot be told.
+std::optional<double> backward_seconds(const StepRecord& step, int ranks, double ratio) {
+  if (!step.buckets.empty() || ranks == 1) {
+    return step.backward_ms * kMilli;
+  }
+  if (step.backward_cpu_ms > 0) {
+    return step.backward_cpu_ms * ratio * kMilli;
+  }
+  if (step.wait_ms > 0) {
+    return step.backward_ms * kMilli;
+  }
+  return std::nullopt;
+}
+
+/// The observations of all runs, the passes in the same order.
+struct Observations {
+  std::vector<PassObservation> data;
+  std::vector<PassObservation> forward;
+  std::vector<PassObservation> backward;
+  std::vector<double> optimizer;
+  int steps = 0;
+};
+
+/// `whole`: leave the wait in the backward. A forward costs its wall time, where cores are shared
+/// its processor time: what it would take on a core of its own.
+void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, Observations& all) {
+  const bool shared = shares_cores(run.record);
+  const auto batches = planned(run.plan);
+  const int first = all.steps;
+  for (const StepRecord& row : run.record.steps) {
+    const auto found = batches.find({row.step, row.rank});
+    const std::string place =
+        fmt::format("{}: error: step {}, rank {}: ", run.file, row.step, row.rank);
+    if (found == batches.end()) {
+      throw InputError(place + "the plan does not have it");
+    }
+    PassObservation observation;
+    std::int64_t useful = 0;
+    for (const MicroBatch* batch : found->second) {
+      observation.batches.push_back(batch->shape(run.plan.model.window));
+      useful += observation.batches.back().useful_tokens;
+    }
+    if (useful != row.useful_tokens) {
+      throw InputError(place + fmt::format("the record ran {} useful tokens, the plan has {}",
+                                           row.useful_tokens,
+                                           useful));
+    }
+    const auto backward = whole ? std::optional(row.backward_ms * kMilli)
+                                : backward_seconds(row, run.record.world_size, ratios.backward);
+    if (!backward) {
+      throw InputError(place +
+                       "its backward holds the wait for other ranks; record with "
+                       "recorder.watch(ddp), which tells them apart");
+    }
+    observation.step = first + row.repeat * run.plan.steps + row.step;
+    all.steps = std::max(all.steps, observation.step + 1);
+    if (row.step < run.record.warmup_steps || row.samples == 0) {
+      continue;
+    }
+    observation.seconds = kMilli * (shared ? row.forward_cpu_ms * ratios.forward : row.forward_ms);
+    all.forward.push_back(observation);
+    observation.seconds = *backward;
+    all.backward.push_back(observation);
+    observation.seconds = std::max(row.data_ms * kMilli, 1e-9);
+    all.data.push_back(observation);
+    all.optimizer.push_back(row.optimizer_ms * kMilli);
+  }
+}
+
+/// What a forward, a backward or both of a model weigh.
+PassWeight pass_weight(const RecordedModel& model, bool forward, bool backward) {
+  const StepOps all = step_ops(model.model);
+  std::vector<Op> ops;
+  if (forward) {
+    ops.insert(ops.end(), all.forward.begin(), all.forward.end());
+  }
+  if (backward) {
+    ops.insert(ops.end(), all.backward.begin(), all.backward.end());
+  }
+  return [ops = std::move(ops), per_byte = model.operations_per_byte](const BatchShape& batch) {
+    double weight = 0;
+    for (const Op& op : ops) {
+      weight += op_weight(op, batch, per_byte);
+    }
+    return weight;
+  };
+}
+
+/// Fits the passes as shares of whole steps, and leaves but the steps that were fitted in `all`.
+void fit_shares_of_steps(Observations& all, RecordedCosts& costs) {
+  for (std::size_t i = 0; i < all.forward.size(); ++i) {
+    all.forward[i].seconds += all.backward[i].seconds;
+  }
+  const WholeSteps whole = fit_whole_steps(
+      all.forward, costs.model.model.attention, pass_weight(costs.model, true, true));
+  costs.whole = whole.cost;
+  costs.model.forward = part_of(whole.cost, kForwardShare);
+  costs.model.backward = part_of(whole.cost, 1 - kForwardShare);
+  all.forward = all.backward = whole.chosen;
+  for (std::size_t i = 0; i < whole.chosen.size(); ++i) {
+    all.forward[i].seconds *= kForwardShare;
+    all.backward[i].seconds *= 1 - kForwardShare;
+  }
+}
+
+/// Fits each pass.
+void fit_passes(const Observations& all, RecordedModel& model) {
+  const AttentionKind attention = model.model.attention;
+  const auto features = pass_features(all.forward, attention);
+  model.forward = fit_pass(all.forward, features, attention, pass_weight(model, true, false));
+  model.backward = fit_pass(all.backward, features, attention, pass_weight(model, false, true));
+}
+
+/// Compute times of a rank's step over the fitted ones, with mean 1. [observation]
+std::vector<ComputeRatio> compute_ratios(const Observations& all, const RecordedModel& model) {
+  const bool varlen = model.model.attention == AttentionKind::Varlen;
+  std::vector<ComputeRatio> ratios;
+  double mean = 0;
+  for (std::size_t i = 0; i < all.forward.size(); ++i) {
+    double fitted = 0;
+    for (const BatchShape& batch : all.forward[i].batches) {
+      fitted += pass_seconds(model.forward, model.forward.coefficients, batch, varlen) +
+                pass_seconds(model.backward, model.backward.coefficients, batch, varlen);
+    }
+    const double ratio = (all.forward[i].seconds + all.backward[i].seconds) / fitted;
+    ratios.push_back({all.forward[i].step, ratio});
+    mean += ratio / static_cast<double>(all.forward.size());
+  }
+  for (ComputeRatio& ratio : ratios) {
+    ratio.ratio /= mean;
+  }
+  return ratios;
+}
+
+void add_warnings_of_whole_steps(int ranks, std::vector<std::string>& warnings) {
+  warnings.push_back(fmt::format(
+      "fitted to whole steps, all-reduces between {} ranks inside: bucket caps, other networks and "
+      "other numbers of ranks cannot be compared with this profile; recorder.watch(ddp) tells "
+      "all-reduces apart",
+      ranks));
+  warnings.emplace_back(
+      "steps do not jitter in predictions of this profile: the spread of single steps is in the "
+      "interval of the mean, not in p95 and p99");
+}
+
+void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings) {
+  const PassCost& forward = costs.model.forward;
+  if (forward.tokens.first > 0.5 * forward.tokens.second) {
+    warnings.push_back(fmt::format(
+        "all recorded batches have {:.0f} to {:.0f} tokens: what smaller or larger ones cost is a "
+        "guess; record a policy whose batches differ more",
+        forward.tokens.first,
+        forward.tokens.second));
+  }
+  if (forward.length.first > 0.5 * forward.length.second) {
+    warnings.push_back(fmt::format(
+        "all recorded batches are padded to {:.0f} to {:.0f} tokens: how attention grows with the "
+        "length is a guess",
+        forward.length.first,
+        forward.length.second));
+  }
+  if (costs.whole) {
+    add_warnings_of_whole_steps(costs.ranks, warnings);
+  } else if (costs.ranks > 1 && costs.all_reduces.empty()) {
+    warnings.emplace_back(
+        "no bucket times were recorded, so all-reduces come from --base; recorder.watch(ddp) "
+        "records them");
+  }
+}
+
+const char* how_told(bool whole, bool by_processor_time) {
+  if (whole) {
+    return "neither buckets nor processor times were recorded, so whole steps are fitted: the "
+           "compute of the rank with the most work, a third of it as forward";
+  }
+  return by_processor_time
+             ? "backward without waiting: processor time of the thread, scaled to wall time"
+             : "backward without waiting: up to the launch of the last bucket";
+}
+
+/// An all-reduce that takes no time, whatever its size.
+CollectiveCost free_all_reduce(int ranks) {
+  constexpr double kMaxBytes = 1e15;
+  CollectiveCost cost;
+  cost.ranks = ranks;
+  cost.knots = {{1, 0}, {kMaxBytes, 0}};
+  return cost;
+}
+
+}  // namespace
+
+RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
+  if (runs.empty()) {
+    throw InputError("no run record given");
+  }
+  require_alike(runs);
+  RecordedCosts costs;
+  costs.ranks = runs.front().record.world_size;
+  costs.on_gpu =
+      !has_processor_times(runs.front().record) &&
+      (runs.front().record.backend == "nccl" || runs.front().record.versions.contains("cuda"));
+  const auto plain = [&](const RecordedRun& run) {
+    return !has_buckets(run.record) && (costs.ranks == 1 || has_processor_times(run.record));
+  };
+  const bool any_plain = std::any_of(runs.begin(), runs.end(), plain);
+  const bool any_buckets = std::any_of(
+      runs.begin(), runs.end(), [](const RecordedRun& run) { return has_buckets(run.record); });
+  const ProcessorRatios over_processor = processor_ratios(runs);
+  const bool whole = std::none_of(
+      runs.begin(), runs.end(), [](const RecordedRun& run) { return tells_waiting(run.record); });
+  Observations all;
+  for (const RecordedRun& run : runs) {
+    add_reduces(run.record, costs.reduces);
+    if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
+      add_run(run, over_processor, whole, all);
+    }
+  }
+  costs.all_reduces = samples_of(costs.reduces, costs.ranks);
+  RecordedModel& model = costs.model;
+  model.model = runs.front().plan.model;
+  costs.steps = static_cast<int>(all.forward.size()) / costs.ranks;
+  fit_shares(runs, model);
+  if (whole) {
+    fit_shares_of_steps(all, costs);
+  } else {
+    fit_passes(all, model);
+  }
+  model.whole_steps = whole;
+  model.data = fit_pass(all.data, {"1", "tokens"}, model.model.attention);
+  model.data.draws.clear();
+  model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
+  const auto ratios = compute_ratios(all, model);
+  costs.noise = fit_step_noise(ratios, all.steps);
+  if (whole) {
+    const Plan& plan = runs.front().plan;
+    keep_spread_of_runs(ratios, plan.steps - plan.warmup_steps, costs.noise);
+  }
+  if (shares_cores(runs.front().record)) {
+    costs.cores = runs.front().record.cores;
+    costs.notes.push_back(fmt::format(
+        "{} ranks shared {} processor cores: costs are those of a rank with a core of its own, and "
+        "predictions share the cores",
+        costs.ranks,
+        costs.cores));
+  }
+  if (costs.ranks > 1) {
+    costs.notes.emplace_back(how_told(whole, any_plain));
+  }
+  add_warnings(costs, costs.warnings);
+  return costs;
+}
+
+Profile recorded_profile(const RecordedCosts& costs,
+                         std::span<const RecordedRun> runs,
+                         const Profile* base) {
+  Profile profile;
+  const RunRecord& record = runs.front().record;
+  if (base != nullptr) {
+    profile = *base;
+  } else {
+    profile.device = record.device;
+    profile.backend = costs.on_gpu ? "cuda" : "cpu";
+  }
+  profile.host_is_device = !costs.on_gpu;
+  profile.recorded = costs.model;
+  profile.cores = costs.cores;
+  profile.noise.step_jitter = costs.noise.step_jitter;
+  profile.noise.drift = costs.noise.drift;
+  profile.noise.step_quantiles = costs.noise.step_quantiles;
+  profile.noise.rank_correlation = costs.noise.rank_correlation;
+  if (costs.whole && costs.ranks > 1) {
+    std::erase_if(profile.collectives, [&](const CollectiveCost& cost) {
+      return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;
+    });
+    profile.collectives.push_back(free_all_reduce(costs.ranks));
+  }
+  for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
+    const auto known = std::find_if(
+        profile.collectives.begin(), profile.collectives.end(), [&](const CollectiveCost& cost) {
+          return cost.kind == fit.cost.kind && cost.ranks == fit.cost.ranks &&
+                 cost.nodes == fit.cost.nodes;
+        });
+    if (known == profile.collectives.end()) {
+      profile.collectives.push_back(std::move(fit.cost));
+    } else {
+      const TrainingReduces training = fit_training_reduces(costs.reduces, *known);
+      apply(training, costs.reduces, *known);
+      if (training.transfer > 0) {
+        InterferenceProfile interference;
+        interference.value.transfer = training.transfer;
+        interference.transfer = training.transfer_interval;
+        interference.samples = static_cast<int>(costs.reduces.size());
+        interference.errors.random = training.error;
+        profile.interference = interference;
+      }
+      break;  // One fit uses the samples of all sizes.
+    }
+  }
+  return profile;
+}
+
+}  // namespace stepsim

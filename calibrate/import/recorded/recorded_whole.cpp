@@ -1,0 +1,91 @@
+#include "calibrate/import/recorded/recorded_whole.h"
+
+#include <cmath>
+#include <map>
+
+namespace stepsim {
+namespace {
+
+constexpr int kMaxRounds = 5;
+
+using Places = std::vector<std::size_t>;
+
+/// [step] the place of the observation for which `work` is largest.
+template <typename Work>
+Places with_most_work(std::span<const PassObservation> compute, const Work& work) {
+  std::map<int, std::pair<double, std::size_t>> most;
+  for (std::size_t i = 0; i < compute.size(); ++i) {
+    const double own = work(compute[i]);
+    const auto [found, is_new] = most.emplace(compute[i].step, std::pair(own, i));
+    if (!is_new && own > found->second.first) {
+      found->second = {own, i};
+    }
+  }
+  Places places;
+  for (const auto& [step, place] : most) {
+    places.push_back(place.second);
+  }
+  return places;
+}
+
+std::vector<PassObservation> at(std::span<const PassObservation> compute, const Places& places) {
+  std::vector<PassObservation> result;
+  for (const std::size_t place : places) {
+    result.push_back(compute[place]);
+  }
+  return result;
+}
+
+}  // namespace
+
+WholeSteps fit_whole_steps(std::span<const PassObservation> compute,
+                           AttentionKind attention,
+                           const PassWeight& weight) {
+  const bool varlen = attention == AttentionKind::Varlen;
+  Places places = with_most_work(compute, [&](const PassObservation& observation) {
+    double pairs = 0;
+    for (const BatchShape& batch : observation.batches) {
+      pairs += pass_feature("tokens*length", batch, varlen);
+    }
+    return pairs;
+  });
+  WholeSteps whole;
+  while (whole.rounds < kMaxRounds) {
+    ++whole.rounds;
+    whole.chosen = at(compute, places);
+    whole.cost = fit_pass(whole.chosen, pass_features(whole.chosen, attention), attention, weight);
+    const Places next = with_most_work(compute, [&](const PassObservation& observation) {
+      double seconds = 0;
+      for (const BatchShape& batch : observation.batches) {
+        seconds += pass_seconds(whole.cost, whole.cost.coefficients, batch, varlen);
+      }
+      return seconds;
+    });
+    if (next == places) {
+      break;
+    }
+    places = next;
+  }
+  return whole;
+}
+
+PassCost part_of(const PassCost& cost, double share) {
+  PassCost part = cost;
+  for (double& coefficient : part.coefficients) {
+    coefficient *= share;
+  }
+  for (auto& draw : part.draws) {
+    for (double& coefficient : draw) {
+      coefficient *= share;
+    }
+  }
+  const double independent = std::hypot(share, 1 - share);
+  for (auto* error : {&part.errors.random, &part.errors.block}) {
+    if (*error) {
+      *error = **error / independent;
+    }
+  }
+  return part;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calibrate/samples/overlap_sample.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/model/batch_shape.h"
+#include "costmodel/model/transformer.h"
+#include "costmodel/network/collective_cost.h"
+
+namespace stepsim {
+
+/// One rank's part in a collective, or in several back to back. Seconds on a clock that all ranks
+/// of the host share (CLOCK_MONOTONIC); where they do not share one, the arrival is 0 and the end
+/// what this rank's own clock took.
+struct CollectiveTimes {
+  double arrival = 0;  ///< Just before the first call.
+  double end = 0;      ///< The last result is in place on this rank.
+};
+
+/// What the host needs to keep a device busy.
+struct HostCosts {
+  double launch_seconds = 0;        ///< Host time to launch one op of the step.
+  double kernel_floor_seconds = 0;  ///< Device time of a kernel that does nothing.
+  int queue_depth = 0;  ///< Launches that wait in the driver before the host has to; 0 = unknown.
+  std::vector<std::pair<std::int64_t, double>> host_to_device;  ///< Bytes, seconds of a copy.
+};
+
+/// One real training step of a rank. Seconds; start and end on a clock that all ranks of the host
+/// share (CLOCK_MONOTONIC).
+struct TrainedStep {
+  double start = 0;
+  double end = 0;
+  double data = 0;
+  double forward = 0;  ///< Zeroing the gradients included.
+  double backward = 0;
+  double wait = 0;        ///< Exposed communication: waiting for all-reduces after backward.
+  double optimizer = 0;   ///< Copy-out of gradients and AdamW.
+  double thread_cpu = 0;  ///< CPU time of the computing thread; 0 = not measured.
+  double loss = 0;        ///< Mean cross entropy, without the loss scale.
+  struct Bucket {
+    std::int64_t bytes = 0;
+    double launch = 0;  ///< From the start of the step.
+    double end = 0;
+  };
+  std::vector<Bucket> buckets;
+};
+
+/// What one rank trains on in a step: samples of these lengths, padded to the longest or to
+/// `padded_length` where that is more.
+struct StepBatch {
+  std::vector<std::int64_t> lengths;
+  std::int64_t padded_length = 0;
+};
+
+/// A kernel in the place of a collective: it occupies the device, waiting for peers and then
+/// transferring, both in seconds.
+struct StandIn {
+  double wait = 0;
+  double transfer = 0;
+};
+
+/// How a collective occupies a device. Source: NVIDIA/nccl#689, one block a channel of 512 threads;
+/// an all-reduce moves 2 to 3 times its size through each device's memory.
+struct StandInShape {
+  int channels = 16;
+  double traffic = 2.5;  ///< Bytes moved through memory for each byte of the bucket.
+};
+
+/// Where measurements come from, and what a live run trains on: one rank of a group of processes
+/// that measure together, so that every time includes what the neighbours take (memory bandwidth,
+/// shared cores).
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// The ops of one training step in execution order: collate, zero gradients, forward, backward
+  /// with the gradient copies where DDP does them, copies out, optimizer.
+  [[nodiscard]] virtual const std::vector<Op>& ops() const = 0;
+
+  /// Runs one step on random data of these lengths and times each op where it runs in the step, so
+  /// that it finds its inputs where a real step leaves them. Seconds, in the order of ops().
+  [[nodiscard]] virtual std::vector<double> time_step(std::span<const std::int64_t> lengths) = 0;
+
+  /// What time_collective() can time.
+  [[nodiscard]] virtual std::vector<CollectiveKind> collectives() const = 0;
+
+  /// `calls` collectives of `bytes` (the whole buffer) each, back to back. Whoever combines the
+  /// ranks takes last end - last arrival, over `calls`.
+  [[nodiscard]] virtual CollectiveTimes time_collective(CollectiveKind kind,
+                                                        Bytes bytes,
+                                                        int calls) = 0;
+
+  /// Builds what steps of these batches need and what takes long, before they are timed.
+  virtual void prepare(std::span<const StepBatch> /*batches*/) {}
+
+  /// One DDP step on random data of these lengths, padded to the longest or to `padded_length`
+  /// where that is more, the gradients of each bucket all-reduced while the backward goes on.
+  /// Raises InputError: no samples, or a length that the model does not accept.
+  [[nodiscard]] virtual TrainedStep train_step(std::span<const std::int64_t> lengths,
+                                               double loss_scale,
+                                               std::int64_t padded_length) = 0;
+
+  /// As train_step() on one device that plays one of several ranks: with a stand-in in the place of
+  /// each bucket's collective, in launch order, or without any.
+  /// Raises InputError: the backend has no stand-in.
+  [[nodiscard]] virtual TrainedStep emulate_step(std::span<const std::int64_t> /*lengths*/,
+                                                 double /*loss_scale*/,
+                                                 std::int64_t /*padded_length*/,
+                                                 std::span<const StandIn> /*collectives*/) {
+    throw InputError("ranks can be emulated on a CUDA device only; use --device cuda");
+  }
+
+  /// Buckets of the following steps: parameter indices in launch order. Raises InputError: not
+  /// every parameter exactly once.
+  virtual void set_buckets(const std::vector<std::vector<int>>& buckets) = 0;
+
+  /// Compute and collectives of `bytes` side by side, by channels and kind of compute, on all ranks
+  /// at once; the same samples on all of them. None where there is nothing to tell.
+  [[nodiscard]] virtual std::vector<OverlapSample> overlaps(Bytes /*bytes*/) { return {}; }
+
+  /// Waits until every rank is here.
+  virtual void barrier() = 0;
+
+  /// Nothing where the host computes itself.
+  [[nodiscard]] virtual std::optional<HostCosts> host_costs() { return std::nullopt; }
+
+  /// Device, library versions, threads; "backend" (cpu, cuda), "device", and "collectives": the
+  /// library that reduces (gloo, nccl).
+  [[nodiscard]] virtual Json description() const = 0;
+};
+
+/// Lengths of the sentinel step, which calibration and live runs repeat to see the machine drift:
+/// 8 samples of 128 tokens, or of the model's longest when that is less.
+[[nodiscard]] inline std::vector<std::int64_t> sentinel_lengths(const TransformerConfig& model) {
+  const std::int64_t longest = model.max_length > 0 ? model.max_length : 128;
+  return std::vector<std::int64_t>(8, std::min<std::int64_t>(128, longest));
+}
+
+}  // namespace stepsim

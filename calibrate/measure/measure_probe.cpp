@@ -1,0 +1,203 @@
+#include "calibrate/measure/measure_probe.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "calibrate/measure/measure_rank.h"
+#include "calibrate/ranks/launched_group.h"
+#include "calibrate/samples/statistics.h"
+#include "calibrate/training/clock.h"
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::int64_t kSmallBytes = 1024;
+constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20U;
+
+std::vector<std::string> kind_names(const std::vector<CollectiveKind>& kinds) {
+  std::vector<std::string> names;
+  for (const CollectiveKind kind : kinds) {
+    names.emplace_back(name_of(kind));
+  }
+  return names;
+}
+
+/// Median seconds on this rank, behind a step each time: as measuring does it, waiting for the
+/// other ranks included.
+double time_all_reduce(Backend& backend,
+                       const std::vector<std::int64_t>& lengths,
+                       std::int64_t bytes) {
+  constexpr int kRepetitions = 5;
+  std::vector<double> seconds;
+  for (int i = 0; i < kRepetitions; ++i) {
+    static_cast<void>(backend.time_step(lengths));
+    const CollectiveTimes times =
+        backend.time_collective(CollectiveKind::AllReduce, Bytes(bytes), 1);
+    seconds.push_back(times.end - times.arrival);
+  }
+  return median(seconds);
+}
+
+Json host_json(const std::optional<HostCosts>& costs) {
+  if (!costs) {
+    return nullptr;
+  }
+  Json copies = Json::array();
+  for (const auto& [bytes, seconds] : costs->host_to_device) {
+    copies.push_back({{"bytes", bytes}, {"us", seconds * 1e6}});
+  }
+  return {{"launch_us", costs->launch_seconds * 1e6},
+          {"kernel_floor_us", costs->kernel_floor_seconds * 1e6},
+          {"queue_depth", costs->queue_depth},
+          {"host_to_device", copies}};
+}
+
+/// Median seconds of a whole measured step: at least its ops, and all it does around them.
+double wall_seconds(Backend& backend, const std::vector<std::int64_t>& lengths) {
+  constexpr int kRepetitions = 2;
+  std::vector<double> seconds;
+  for (int i = -1; i < kRepetitions; ++i) {
+    backend.barrier();
+    const double start = clock_seconds();
+    const std::vector<double> ops = backend.time_step(lengths);
+    if (i >= 0) {
+      seconds.push_back(
+          std::max(clock_seconds() - start, std::accumulate(ops.begin(), ops.end(), 0.0)));
+    }
+  }
+  return median(seconds);
+}
+
+Json probe_rank(const RankContext& context,
+                const MeasureRequest& request,
+                const BackendFactory& factory,
+                const std::vector<std::int64_t>& small,
+                const std::vector<std::int64_t>& large) {
+  const double start = clock_seconds();
+  const std::unique_ptr<Backend> backend = factory(context, request.model, request.buckets);
+  const double ready = clock_seconds();
+  const std::vector<StepBatch> batches = {{small, 0}, {large, 0}};
+  backend->prepare(batches);
+  Json line = {{"start", ready - start},
+               {"prepare", (clock_seconds() - ready) / static_cast<double>(batches.size())},
+               {"large", wall_seconds(*backend, large)},
+               {"small", wall_seconds(*backend, small)},
+               {"collectives", kind_names(backend->collectives())},
+               {"small_reduce", time_all_reduce(*backend, large, kSmallBytes)},
+               {"large_reduce", time_all_reduce(*backend, large, kLargeBytes)}};
+  line["host"] = host_json(backend->host_costs());
+  line["description"] = backend->description();
+  return line;
+}
+
+}  // namespace
+
+Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
+  const std::vector<std::int64_t> large = sentinel_lengths(request.model);
+  const std::vector<std::int64_t> small(2, std::max<std::int64_t>(1, large.front() / 8));
+  Json answer;
+  run_ranks(
+      request.ranks,
+      [&](const RankContext& context) {
+        context.send(probe_rank(context, request, factory, small, large).dump());
+      },
+      [&](int rank, const std::string& line) {
+        if (rank == 0) {
+          answer = parse_json(line, "probe");
+        }
+      },
+      request.launched);
+  if (request.launched != nullptr && !request.launched->leads()) {
+    return {};
+  }
+  const auto flops = [&](const std::vector<std::int64_t>& lengths) {
+    return training_flops(
+        request.model, static_cast<std::int64_t>(lengths.size()), lengths.front());
+  };
+  const auto seconds = [&answer](const char* key) { return answer.at(key).get<double>(); };
+  Probe result;
+  result.description = answer.at("description");
+  result.host = answer.at("host");
+  StepEstimate& estimate = result.estimate;
+  estimate.start_seconds = seconds("start");
+  estimate.prepare_seconds = seconds("prepare");
+  estimate.seconds_per_flop =
+      std::max(0.0, seconds("large") - seconds("small")) / (flops(large) - flops(small));
+  estimate.fixed_seconds =
+      std::max(0.0, seconds("small") - estimate.seconds_per_flop * flops(small));
+  estimate.collective_latency = seconds("small_reduce");
+  estimate.collective_seconds_per_byte =
+      std::max(0.0, seconds("large_reduce") - seconds("small_reduce")) /
+      static_cast<double>(kLargeBytes - kSmallBytes);
+  estimate.collectives.clear();
+  for (const auto& name : answer.at("collectives")) {
+    estimate.collectives.push_back(parse_collective_kind(name.get<std::string>()));
+  }
+  return result;
+}
+
+std::vector<std::string> not_measured(int ranks) {
+  return ranks > 1 ? std::vector<std::string>{}
+                   : std::vector<std::string>{"times of collectives",
+                                              "stretch of a transfer beside compute",
+                                              "skew between ranks"};
+}
+
+Json samples_header(const MeasureRequest& request, const MeasurePlan& plan, const Probe& probe) {
+  const auto host_memory =
+      static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const Json& description = probe.description;
+  Json header = {
+      {"format", "stepsim-samples/1"},
+      {"device", description.value("device", std::string("unknown device"))},
+      {"versions", description},
+      {"memory_bytes_per_rank", description.value("memory_bytes", host_memory / request.ranks)},
+      {"started_at", request.date},
+      {"command", request.command},
+      {"sentinel_lengths", sentinel_lengths(request.model)},
+      {"not_measured", not_measured(request.ranks)},
+      {"plan", plan_json(plan)}};
+  if (description.contains("multiprocessors")) {
+    header["multiprocessors"] = description.at("multiprocessors");
+  }
+  if (!probe.host.is_null()) {
+    header["host"] = probe.host;
+  }
+  return header;
+}
+
+void require_same_request(const SampleFile& file,
+                          const MeasureRequest& request,
+                          const Json& header) {
+  std::vector<std::string> differences;
+  const auto compare = [&](const char* what, bool same) {
+    if (!same) {
+      differences.emplace_back(what);
+    }
+  };
+  compare("model", file.plan.model == request.model);
+  compare("ranks", file.plan.ranks == request.ranks);
+  compare("device", file.header.value("device", "") == header.at("device").get<std::string>());
+  compare("range of batches", file.plan.box == request.box);
+  compare("buckets", file.plan.buckets == request.buckets);
+  compare("budget", file.plan.budget_seconds == request.budget_seconds);
+  compare("seed", file.plan.seed == request.seed);
+  if (differences.empty()) {
+    return;
+  }
+  std::string list;
+  for (const std::string& difference : differences) {
+    list += (list.empty() ? "" : ", ") + difference;
+  }
+  throw InputError(fmt::format(
+      "{}: error: holds measurements of another request (different: {}); choose another file with "
+      "--out, or remove this one",
+      request.out,
+      list));
+}
+
+}  // namespace stepsim

@@ -1,0 +1,236 @@
+#include "calibrate/measure/measure_rank.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+#include <map>
+
+#include <fmt/core.h>
+
+#include "calibrate/samples/sample_log.h"
+#include "calibrate/samples/statistics.h"
+#include "calibrate/training/clock.h"
+
+namespace stepsim {
+namespace {
+
+constexpr int kSentinelRepetitions = 3;
+constexpr std::size_t kPointsPerSentinel = 10;
+constexpr int kCollectiveWarmUps = 2;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+/// [kind] Mean time over a kind's occurrences in the step.
+std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<double>& seconds) {
+  std::vector<double> sums(kinds.ops.size(), 0.0);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    sums[kinds.kind_of[i]] += seconds[i];
+  }
+  for (std::size_t kind = 0; kind < sums.size(); ++kind) {
+    sums[kind] /= kinds.counts[kind];
+  }
+  return sums;
+}
+
+/// Times of the job's own buckets, reduced behind every measured step.
+using BucketTimes = std::map<CollectiveTask, RankTimes>;
+
+void reduce_buckets(Backend& backend, const RankPass& pass, BucketTimes* times) {
+  for (const std::int64_t bytes : pass.bucket_bytes) {
+    const CollectiveTimes once =
+        backend.time_collective(CollectiveKind::AllReduce, Bytes(bytes), 1);
+    if (times != nullptr) {
+      const CollectiveTask task{CollectiveKind::AllReduce, bytes, false};
+      RankTimes& all = (*times)[task];
+      all.task = task;
+      all.arrival.push_back(once.arrival);
+      all.end.push_back(once.end);
+    }
+  }
+}
+
+/// Each behind a training step and before the next one, as in use: between busy ranks the transfer
+/// has to wait for a core now and then, and can take several times as long as between idle ones.
+RankTimes measure_collective(Backend& backend, const RankPass& pass, const CollectiveTask& task) {
+  RankTimes times;
+  times.task = task;
+  backend.barrier();
+  const int repetitions = collective_repetitions(task, pass.bucket_bytes);
+  for (int i = -kCollectiveWarmUps; i < repetitions; ++i) {
+    static_cast<void>(backend.time_step(pass.sentinel));
+    const CollectiveTimes once =
+        backend.time_collective(task.kind, Bytes(task.bytes), collective_calls(task));
+    if (i >= 0) {
+      times.arrival.push_back(once.arrival);
+      times.end.push_back(once.end);
+    }
+  }
+  return times;
+}
+
+void append_list(const char* key, const std::vector<double>& seconds, std::string* text) {
+  fmt::format_to(std::back_inserter(*text), ",\"{}\":[", key);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    fmt::format_to(std::back_inserter(*text), "{}{:.9f}", i > 0 ? "," : "", seconds[i]);
+  }
+  *text += "]";
+}
+
+}  // namespace
+
+int collective_repetitions(const CollectiveTask& task,
+                           const std::vector<std::int64_t>& bucket_bytes) {
+  if (task.kind == CollectiveKind::AllReduce && !task.pipelined &&
+      std::find(bucket_bytes.begin(), bucket_bytes.end(), task.bytes) != bucket_bytes.end()) {
+    return 16;
+  }
+  return task.bytes <= kMiB ? 4 : (task.bytes <= 16 * kMiB ? 3 : 2);
+}
+
+int collective_calls(const CollectiveTask& task) {
+  return !task.pipelined ? 1 : (task.bytes < kMiB ? 20 : 5);
+}
+
+double time_steps(Backend& backend, const std::vector<std::int64_t>& lengths, int repetitions) {
+  backend.barrier();
+  static_cast<void>(backend.time_step(lengths));
+  std::vector<double> totals;
+  for (int i = 0; i < repetitions; ++i) {
+    backend.barrier();
+    double total = 0;
+    for (const double seconds : backend.time_step(lengths)) {
+      total += seconds;
+    }
+    totals.push_back(total);
+  }
+  return median(totals);
+}
+
+void measure_rank_pass(Backend& backend,
+                       const RankPass& pass,
+                       const std::function<void(const std::string& line)>& send) {
+  const StepOpKinds kinds = distinct_ops(backend.ops());
+  const auto sentinel = [&] {
+    const double seconds = time_steps(backend, pass.sentinel, kSentinelRepetitions);
+    send(sentinel_line(pass.pass, pass.rank, clock_seconds() + pass.clock_offset, seconds));
+  };
+  if (pass.rank == 0) {
+    send(pass_line(pass.pass, kinds));
+  }
+  std::vector<StepBatch> batches;
+  for (const GridPoint& point : pass.points) {
+    batches.push_back({point_lengths(point), 0});
+  }
+  backend.prepare(batches);
+  // As a training run does it: another shape every step, and the gradients reduced in between. The
+  // same shape again and again would find warmer caches, and idle neighbours, than a run ever does.
+  BucketTimes bucket_times;
+  for (int repetition = -1; repetition < pass.repetitions; ++repetition) {
+    for (std::size_t i = 0; i < pass.points.size(); ++i) {
+      if (i % kPointsPerSentinel == 0 && repetition == 0) {
+        sentinel();
+      }
+      const std::vector<std::int64_t> lengths = point_lengths(pass.points[i]);
+      const std::vector<double> seconds = backend.time_step(lengths);
+      reduce_buckets(backend, pass, repetition >= 0 ? &bucket_times : nullptr);
+      if (repetition >= 0) {
+        send(step_line(pass.pass,
+                       pass.rank,
+                       clock_seconds() + pass.clock_offset,
+                       batch_shape(lengths),
+                       {mean_by_kind(kinds, seconds)}));
+      }
+    }
+  }
+  for (const CollectiveTask& task : pass.collectives) {
+    const auto own = bucket_times.find(task);
+    send(rank_times_line(own != bucket_times.end() ? own->second
+                                                   : measure_collective(backend, pass, task)));
+  }
+  if (pass.overlaps_kept) {
+    const std::int64_t largest =
+        *std::max_element(pass.bucket_bytes.begin(), pass.bucket_bytes.end());
+    const std::vector<OverlapSample> samples = backend.overlaps(Bytes(largest));
+    for (std::size_t i = *pass.overlaps_kept; pass.rank == 0 && i < samples.size(); ++i) {
+      send(overlap_line(pass.pass, samples[i]));
+    }
+  }
+  sentinel();
+}
+
+Json rank_pass_json(const RankPass& pass) {
+  Json points = Json::array();
+  for (const GridPoint& point : pass.points) {
+    points.push_back({point.samples, point.length});
+  }
+  Json collectives = Json::array();
+  for (const CollectiveTask& task : pass.collectives) {
+    collectives.push_back({name_of(task.kind), task.bytes, task.pipelined});
+  }
+  return {{"pass", pass.pass},
+          {"ranks", pass.ranks},
+          {"repetitions", pass.repetitions},
+          {"points", points},
+          {"collectives", collectives},
+          {"bucket_bytes", pass.bucket_bytes},
+          {"buckets", pass.buckets},
+          {"sentinel", pass.sentinel},
+          {"overlaps_kept", pass.overlaps_kept ? Json(*pass.overlaps_kept) : Json(nullptr)}};
+}
+
+RankPass rank_pass_from_json(const Json& json) {
+  RankPass pass;
+  json.at("pass").get_to(pass.pass);
+  json.at("ranks").get_to(pass.ranks);
+  json.at("repetitions").get_to(pass.repetitions);
+  for (const Json& point : json.at("points")) {
+    pass.points.push_back({point.at(0).get<std::int64_t>(), point.at(1).get<std::int64_t>()});
+  }
+  for (const Json& task : json.at("collectives")) {
+    pass.collectives.push_back({parse_collective_kind(task.at(0).get<std::string>()),
+                                task.at(1).get<std::int64_t>(),
+                                task.at(2).get<bool>()});
+  }
+  json.at("bucket_bytes").get_to(pass.bucket_bytes);
+  json.at("buckets").get_to(pass.buckets);
+  json.at("sentinel").get_to(pass.sentinel);
+  if (!json.at("overlaps_kept").is_null()) {
+    pass.overlaps_kept = json.at("overlaps_kept").get<std::size_t>();
+  }
+  return pass;
+}
+
+std::string rank_times_line(const RankTimes& times) {
+  std::string text = fmt::format(R"({{"kind":"rank_times","op":"{}","bytes":{},"pipelined":{})",
+                                 name_of(times.task.kind),
+                                 times.task.bytes,
+                                 times.task.pipelined);
+  append_list("arrival_seconds", times.arrival, &text);
+  append_list("end_seconds", times.end, &text);
+  return text + "}";
+}
+
+RankTimes rank_times_from_json(const Json& line) {
+  return {{parse_collective_kind(line.at("op").get<std::string>()),
+           line.at("bytes").get<std::int64_t>(),
+           line.at("pipelined").get<bool>()},
+          line.at("arrival_seconds").get<std::vector<double>>(),
+          line.at("end_seconds").get<std::vector<double>>()};
+}
+
+std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks) {
+  const int calls = collective_calls(ranks.front().task);
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < ranks.front().arrival.size(); ++i) {
+    double arrival = ranks.front().arrival[i];
+    double end = ranks.front().end[i];
+    for (const RankTimes& times : ranks) {
+      assert(times.task == ranks.front().task && times.end.size() > i);
+      arrival = std::max(arrival, times.arrival[i]);
+      end = std::max(end, times.end[i]);
+    }
+    seconds.push_back(std::max(0.0, end - arrival) / calls);
+  }
+  return seconds;
+}
+
+}  // namespace stepsim

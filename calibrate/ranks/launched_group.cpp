@@ -1,0 +1,313 @@
+#include "calibrate/ranks/launched_group.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "calibrate/ranks/sockets.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+
+namespace stepsim {
+
+using namespace ranks;  // NOLINT(google-build-using-namespace): what this is built from.
+
+namespace {
+
+constexpr const char* kFormat = "stepsim-ranks/1";
+/// Whoever connects and says nothing is no rank.
+constexpr std::chrono::seconds kHelloLimit(5);
+
+std::string hello(const Launch& launch) {
+  const Json json = {{"format", kFormat},
+                     {"rank", launch.rank},
+                     {"ranks", launch.ranks},
+                     {"local_rank", launch.local_rank}};
+  return json.dump();
+}
+
+/// A rank's hello; null when it is none: something else has found the port.
+Json read_hello(const Socket& socket) {
+  set_read_limit(socket, kHelloLimit);
+  try {
+    const std::string message = receive_message(socket.fd());
+    set_read_limit(socket, std::chrono::seconds(0));
+    const Json json = Json::parse(message.substr(std::min<std::size_t>(1, message.size())));
+    return json.is_object() && json.value("format", "") == kFormat ? json : Json();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+/// Of the ranks that are not there yet.
+std::string missing(const std::vector<int>& sockets) {
+  std::string list;
+  for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
+    if (sockets[rank] < 0) {
+      list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+LaunchedGroup::LaunchedGroup(Launch launch, std::chrono::milliseconds patience)
+    : launch_(std::move(launch)) {
+  std::signal(SIGPIPE, SIG_IGN);  // A lost connection is an error and no signal.
+  try {
+    if (leads()) {
+      lead(patience);
+    } else {
+      join(patience);
+    }
+  } catch (...) {
+    for (const int socket : sockets_) {
+      ::close(socket);
+    }
+    throw;
+  }
+}
+
+LaunchedGroup::~LaunchedGroup() {
+  for (const int socket : sockets_) {
+    if (socket >= 0) {
+      try {
+        if (leads()) {
+          send_message(socket, kQuit, "");
+        }
+      } catch (const EnvironmentFault&) {
+        // It is gone already.
+      }
+      ::close(socket);
+    }
+  }
+}
+
+void LaunchedGroup::lead(std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const Socket listener = listen_on(launch_.address, launch_.port);
+  sockets_.assign(static_cast<std::size_t>(launch_.ranks), -1);
+  int nodes = 1;
+  for (int here = 1; here < launch_.ranks;) {
+    Socket socket = accept_until(listener, deadline);
+    if (socket.fd() < 0) {
+      throw EnvironmentFault(
+          fmt::format("{} of {} ranks came within {:.0f} s to port {} of {}; missing: {}",
+                      here,
+                      launch_.ranks,
+                      std::chrono::duration<double>(patience).count(),
+                      launch_.port,
+                      launch_.address,
+                      missing(sockets_)));
+    }
+    const Json json = read_hello(socket);
+    if (json.is_null()) {
+      continue;
+    }
+    const int rank = json.value("rank", -1);
+    const int ranks = json.value("ranks", -1);
+    if (ranks != launch_.ranks || rank < 1 || rank >= ranks) {
+      throw InputError(
+          fmt::format("rank {} was told that there are {} ranks, rank 0 that there are {}",
+                      rank,
+                      ranks,
+                      launch_.ranks));
+    }
+    if (sockets_[static_cast<std::size_t>(rank)] >= 0) {
+      throw InputError(fmt::format("two processes were told that they are rank {}", rank));
+    }
+    sockets_[static_cast<std::size_t>(rank)] = socket.release();
+    nodes += json.value("local_rank", 0) == 0 ? 1 : 0;
+    ++here;
+  }
+  nodes_ = nodes;
+  for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
+    send_message(sockets_[rank], kWelcome, std::to_string(nodes_));
+  }
+}
+
+void LaunchedGroup::join(std::chrono::milliseconds patience) {
+  Socket socket =
+      connect_until(launch_.address, launch_.port, std::chrono::steady_clock::now() + patience);
+  if (socket.fd() < 0) {
+    throw EnvironmentFault(fmt::format("rank {}: rank 0 does not answer on port {} of {}",
+                                       launch_.rank,
+                                       launch_.port,
+                                       launch_.address));
+  }
+  send_message(socket.fd(), kHello, hello(launch_));
+  try {
+    nodes_ = std::stoi(receive_message(socket.fd()).substr(1));
+  } catch (const EnvironmentFault&) {
+    throw StoppedByRank0{};
+  }
+  sockets_ = {socket.release()};
+}
+
+std::unique_ptr<LaunchedGroup> join_launched_group() {
+  const std::optional<Launch> launch = read_launch();
+  return launch ? std::make_unique<LaunchedGroup>(*launch) : nullptr;
+}
+
+bool LaunchedGroup::more() {
+  if (next_run_.empty()) {
+    try {
+      next_run_ = receive_message(sockets_[0]);
+    } catch (const EnvironmentFault&) {
+      throw EnvironmentFault(fmt::format("rank {}: rank 0's process is gone", launch_.rank));
+    }
+  }
+  return next_run_[0] == kRun;
+}
+
+void LaunchedGroup::run(int ranks, const RankBody& body, const OnLine& on_line) {
+  if (ranks != launch_.ranks) {
+    throw InputError(fmt::format(
+        "{} ranks are asked for, but {} has started {}", ranks, launch_.launcher, launch_.ranks));
+  }
+  if (!leads()) {
+    follow(body);
+    return;
+  }
+  const RendezvousFolder folder;
+  const SignalsToPipe signals;
+  for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
+    try {
+      send_message(sockets_[rank], kRun, folder.path());
+    } catch (const EnvironmentFault&) {
+      // It is gone: the run will say so.
+    }
+  }
+  RankGroup group(sockets_, on_line);
+  RankSeat seat;
+  seat.local_rank = launch_.local_rank;
+  seat.nodes = nodes_;
+  seat.folder = folder.path();
+  group.start(body, seat);
+  if (!group.run(signals.reader())) {
+    throw Interrupted{};
+  }
+}
+
+namespace {
+
+/// One run of a rank above 0: what its process says goes to rank 0, and what rank 0 says to it.
+class Relay {
+ public:
+  Relay(int socket, RankSeat seat) : socket_(socket), seat_(std::move(seat)) {}
+
+  void run(const RankBody& body) {
+    const SignalsToPipe signals;
+    process_.start(seat_, body);
+    while (true) {
+      std::vector<pollfd> polled = {{signals.reader(), POLLIN, 0}, {socket_, POLLIN, 0}};
+      if (open_) {
+        polled.push_back({process_.reader(), POLLIN, 0});
+      }
+      if (::poll(polled.data(), polled.size(), -1) < 0) {
+        continue;  // A signal: its byte is in the pipe next time.
+      }
+      if (polled[0].revents != 0) {
+        send_message(socket_, kStop, "");
+        end();
+        throw Interrupted{};
+      }
+      if (open_ && polled[2].revents != 0) {
+        pass_on();
+      }
+      if (polled[1].revents != 0 && hear()) {
+        return;
+      }
+    }
+  }
+
+ private:
+  /// From the process to rank 0.
+  void pass_on() {
+    open_ = messages_.read_some(process_.reader());
+    while (const std::optional<std::string> message = messages_.next()) {
+      told_ = told_ || message->front() != kLine;
+      // That the process is done is told when it has ended.
+      done_ = done_ || message->front() == kDone;
+      if (message->front() != kDone) {
+        send_message(socket_, message->front(), message->substr(1));
+      }
+    }
+    if (!open_) {
+      const std::string text = process_.reap(seat_, told_);
+      if (!text.empty()) {
+        send_message(socket_, kCrash, text);
+      } else if (done_) {
+        send_message(socket_, kDone, "");
+      }
+    }
+  }
+
+  /// From rank 0. True: the run is over.
+  bool hear() {
+    std::string message;
+    try {
+      message = receive_message(socket_);
+    } catch (const EnvironmentFault&) {
+      process_.stop();
+      throw EnvironmentFault(fmt::format("rank {}: rank 0's process is gone", seat_.rank));
+    }
+    if (message[0] == kStop) {
+      end();
+      throw StoppedByRank0{};
+    }
+    if (message[0] == kBroadcast && open_) {
+      try {
+        send_message(process_.writer(), kBroadcast, message.substr(1));
+      } catch (const EnvironmentFault&) {
+        // The process has ended; why is told when it is reaped.
+      }
+    }
+    return message[0] == kFinished;
+  }
+
+  /// Stops the process; lines that it had sent still reach rank 0.
+  void end() {
+    process_.stop();
+    told_ = true;
+    try {
+      while (open_) {
+        pass_on();
+      }
+      send_message(socket_, kStopped, "");
+    } catch (const EnvironmentFault&) {
+      // Rank 0 has not waited for it.
+    }
+  }
+
+  int socket_;
+  RankSeat seat_;
+  ForkedRank process_;
+  MessageReader messages_;
+  bool open_ = true;
+  bool told_ = false;
+  bool done_ = false;
+};
+
+}  // namespace
+
+void LaunchedGroup::follow(const RankBody& body) {
+  if (!more()) {
+    throw StoppedByRank0{};
+  }
+  RankSeat seat;
+  seat.rank = launch_.rank;
+  seat.ranks = launch_.ranks;
+  seat.local_rank = launch_.local_rank;
+  seat.nodes = nodes_;
+  seat.folder = next_run_.substr(1);
+  next_run_.clear();
+  Relay(sockets_[0], seat).run(body);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "calibrate/ranks/rank_channel.h"
+#include "calibrate/ranks/rank_processes.h"
+
+namespace stepsim::ranks {
+
+using RankBody = std::function<void(const RankContext&)>;
+using OnLine = std::function<void(int rank, const std::string& line)>;
+
+/// One rank in a process of its own, forked from this one.
+class ForkedRank {
+ public:
+  ForkedRank() = default;
+  ~ForkedRank() { stop(); }
+  ForkedRank(const ForkedRank&) = delete;
+  ForkedRank& operator=(const ForkedRank&) = delete;
+
+  /// Runs `body` in the new process, and tells how it ended in a message. Raises EnvironmentFault.
+  void start(const RankSeat& seat, const RankBody& body);
+  [[nodiscard]] int reader() const { return to_parent_->reader(); }
+  [[nodiscard]] int writer() const { return from_parent_->writer(); }
+  /// Waits for its end. Returns what there is to tell of it, empty when it left by itself.
+  /// `has_told`: it has sent a message of its end.
+  [[nodiscard]] std::string reap(const RankSeat& seat, bool has_told);
+  /// Ends it by its process id and waits for it.
+  void stop();
+
+ private:
+  pid_t pid_ = -1;  ///< -1: not started, or reaped.
+  // Made at the start: a rank that was forked before would keep their ends open.
+  std::optional<Pipe> to_parent_;
+  std::optional<Pipe> from_parent_;
+};
+
+/// Messages as they arrive on a pipe or socket, whole ones only.
+class MessageReader {
+ public:
+  /// Reads once. False: the other end is closed.
+  bool read_some(int fd);
+  /// The next whole message, its kind first, its line breaks restored.
+  [[nodiscard]] std::optional<std::string> next();
+
+ private:
+  std::string pending_;
+};
+
+/// The ranks of one run, seen from rank 0's parent: forked here, or behind sockets.
+class RankGroup {
+ public:
+  /// [rank] `sockets`: of ranks elsewhere, -1 where it is to be forked here.
+  RankGroup(std::vector<int> sockets, const OnLine& on_line);
+  /// Ranks that still run are stopped.
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+
+  /// `seat`: of all; rank and local rank are filled in for each that is forked.
+  void start(const RankBody& body, RankSeat seat);
+  /// Until all ranks are done. False: a signal arrived. Raises what a rank has failed with.
+  bool run(int signals);
+
+ private:
+  /// Why a rank ended before its time. The lowest cause is reported: neighbours only notice a lost
+  /// connection.
+  struct Failure {
+    enum Cause { BadInput, Crash, Fault };
+    Cause cause;
+    std::string text;
+  };
+  struct Rank {
+    RankSeat seat;
+    ForkedRank process;
+    int socket = -1;  ///< -1: forked.
+    MessageReader messages;
+    bool open = true;
+    bool done = false;
+    bool told = false;  ///< Has told its error.
+    [[nodiscard]] int reader() const { return socket >= 0 ? socket : process.reader(); }
+    [[nodiscard]] int writer() const { return socket >= 0 ? socket : process.writer(); }
+  };
+
+  [[nodiscard]] bool any_open() const;
+  [[nodiscard]] bool grace_is_over() const;
+  /// Handles what is there to read; waits for it at most `timeout` ms, -1 for ever.
+  void wait_for_input(int signals, int timeout);
+  void read_some(Rank& rank);
+  void handle(Rank& rank, const std::string& message);
+  /// Passes rank 0's text on to all others.
+  void broadcast(const std::string& text);
+  void tell_sockets(char kind);
+  void fail(Failure failure);
+  void close(Rank& rank);
+  void stop();
+  /// Hands over the whole lines that stopped ranks left behind.
+  void drain();
+
+  std::vector<Rank> ranks_;
+  const OnLine& on_line_;
+  std::optional<Failure> failure_;
+  std::chrono::steady_clock::time_point failed_at_;
+  bool interrupted_ = false;
+  bool stopped_ = false;  ///< The ranks behind sockets have been told that the run is over.
+};
+
+}  // namespace stepsim::ranks

@@ -1,0 +1,184 @@
+// The lines of a samples file: how they are written. Numbers are cut to what the clock can tell,
+// which keeps the file small.
+#include <iterator>
+
+#include <fmt/core.h>
+
+#include "calibrate/samples/sample_log.h"
+#include "costmodel/io/json_lines.h"
+
+namespace stepsim {
+namespace {
+
+std::string_view rows_name(Rows rows) {
+  switch (rows) {
+    case Rows::Samples:
+      return "samples";
+    case Rows::Elements:
+      return "elements";
+    case Rows::Tokens:
+      break;
+  }
+  return "tokens";
+}
+
+void append_us(const std::vector<double>& seconds, std::string* text) {
+  text->push_back('[');
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    fmt::format_to(std::back_inserter(*text), "{}{:.2f}", i > 0 ? "," : "", seconds[i] * 1e6);
+  }
+  text->push_back(']');
+}
+
+}  // namespace
+
+std::string op_key(const Op& op) {
+  return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}",
+                     name_of(op.op_class),
+                     name_of(op.pass),
+                     rows_name(op.rows),
+                     op.n,
+                     op.k,
+                     op.heads,
+                     op.kv_heads,
+                     op.head_dim,
+                     op.causal ? 1 : 0,
+                     name_of(op.dtype),
+                     op.varlen ? 1 : 0,
+                     op.window);
+}
+
+StepOpKinds distinct_ops(const std::vector<Op>& step) {
+  StepOpKinds kinds;
+  std::map<std::string, std::size_t> index;
+  for (const Op& op : step) {
+    const auto [place, is_new] = index.emplace(op_key(op), kinds.ops.size());
+    if (is_new) {
+      kinds.ops.push_back(op);
+      kinds.ops.back().name.clear();
+      kinds.ops.back().completes.clear();
+      kinds.counts.push_back(0);
+    }
+    ++kinds.counts[place->second];
+    kinds.kind_of.push_back(place->second);
+  }
+  return kinds;
+}
+
+std::string pass_line(int pass, const StepOpKinds& kinds) {
+  std::string text = fmt::format(R"({{"kind":"pass","pass":{},"ops":[)", pass);
+  for (std::size_t i = 0; i < kinds.ops.size(); ++i) {
+    const Op& op = kinds.ops[i];
+    fmt::format_to(
+        std::back_inserter(text),
+        R"({}{{"op":"{}","pass":"{}","rows":"{}","n":{},"k":{},"heads":{},"kv_heads":{},)"
+        R"("head_dim":{},"causal":{},"varlen":{},"window":{},"dtype":"{}","count":{}}})",
+        i > 0 ? "," : "",
+        name_of(op.op_class),
+        name_of(op.pass),
+        rows_name(op.rows),
+        op.n,
+        op.k,
+        op.heads,
+        op.kv_heads,
+        op.head_dim,
+        op.causal,
+        op.varlen,
+        op.window,
+        name_of(op.dtype),
+        kinds.counts[i]);
+  }
+  return text + "]}";
+}
+
+std::string step_line(int pass,
+                      int rank,
+                      double at_seconds,
+                      const BatchShape& batch,
+                      const std::vector<std::vector<double>>& op_seconds) {
+  std::string text = fmt::format(
+      R"({{"kind":"step","pass":{},"rank":{},"at_seconds":{:.3f},"samples":{},"max_length":{},)"
+      R"("useful_tokens":{},"sum_squares":{:.0f},"op_us":[)",
+      pass,
+      rank,
+      at_seconds,
+      batch.samples,
+      batch.max_length,
+      batch.useful_tokens,
+      batch.sum_squares);
+  for (std::size_t i = 0; i < op_seconds.size(); ++i) {
+    text += i > 0 ? "," : "";
+    append_us(op_seconds[i], &text);
+  }
+  return text + "]}";
+}
+
+std::string collective_line(int pass,
+                            int ranks,
+                            int nodes,
+                            const CollectiveTask& task,
+                            const std::vector<double>& seconds) {
+  std::string text =
+      fmt::format(R"({{"kind":"collective","pass":{},"op":"{}","ranks":{},"nodes":{},"bytes":{},)"
+                  R"("pipelined":{},"us":)",
+                  pass,
+                  name_of(task.kind),
+                  ranks,
+                  nodes,
+                  task.bytes,
+                  task.pipelined);
+  append_us(seconds, &text);
+  return text + "}";
+}
+
+std::string imported_line(const ImportedSize& size, const ImportedTime& time) {
+  const auto& [op, ranks, nodes, bytes] = size;
+  std::string text =
+      fmt::format(R"({{"kind":"collective","op":"{}","ranks":{},"nodes":{},"bytes":{})",
+                  op,
+                  ranks,
+                  nodes,
+                  bytes);
+  if (time.out_of_place_us) {
+    text += fmt::format(R"(,"out_of_place_us":{})", json_number(*time.out_of_place_us));
+  }
+  if (time.in_place_us) {
+    text += fmt::format(R"(,"in_place_us":{})", json_number(*time.in_place_us));
+  }
+  return text + "}";
+}
+
+std::string overlap_line(int pass, const OverlapSample& sample) {
+  std::string text =
+      fmt::format(R"({{"kind":"overlap","pass":{},"channels":{},"collective_bytes":{},)"
+                  R"("collective_alone_us":{:.3f})",
+                  pass,
+                  sample.channels,
+                  sample.collective_bytes,
+                  sample.collective_alone * 1e6);
+  if (sample.collective_beside > 0) {
+    text += fmt::format(R"(,"collective_beside_us":{:.3f})", sample.collective_beside * 1e6);
+  }
+  text += fmt::format(R"(,"compute":"{}")", sample.compute);
+  if (sample.compute_blocks > 0) {
+    text += fmt::format(R"(,"compute_blocks":{})", sample.compute_blocks);
+  }
+  return text + fmt::format(R"(,"compute_alone_us":{:.3f},"compute_beside_us":{:.3f}}})",
+                            sample.compute_alone * 1e6,
+                            sample.compute_beside * 1e6);
+}
+
+std::string sentinel_line(int pass, int rank, double at_seconds, double seconds) {
+  return fmt::format(
+      R"({{"kind":"sentinel","pass":{},"rank":{},"at_seconds":{:.3f},"step_us":{:.2f}}})",
+      pass,
+      rank,
+      at_seconds,
+      seconds * 1e6);
+}
+
+std::string pass_end_line(int pass, double at_seconds) {
+  return fmt::format(R"({{"kind":"pass_end","pass":{},"at_seconds":{:.3f}}})", pass, at_seconds);
+}
+
+}  // namespace stepsim

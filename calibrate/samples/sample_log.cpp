@@ -1,0 +1,290 @@
+#include "calibrate/samples/sample_log.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/network/collective_cost.h"
+
+namespace stepsim {
+namespace {
+
+Rows parse_rows(JsonReader& reader) {
+  const std::string name = reader.text("rows");
+  if (name == "tokens") {
+    return Rows::Tokens;
+  }
+  if (name == "samples") {
+    return Rows::Samples;
+  }
+  if (name == "elements") {
+    return Rows::Elements;
+  }
+  reader.fail("rows", "must be tokens, samples or elements, not '" + printable(name) + "'");
+}
+
+Op parse_op(JsonReader& reader) {
+  Op op;
+  op.op_class = parse_op_class(reader.text("op"));
+  op.pass = parse_pass(reader.text("pass"));
+  op.rows = parse_rows(reader);
+  op.n = reader.integer("n");
+  op.k = reader.integer("k");
+  op.heads = reader.integer("heads");
+  op.kv_heads = reader.integer("kv_heads");
+  op.head_dim = reader.integer("head_dim");
+  op.causal = reader.boolean_or("causal", false);
+  op.varlen = reader.boolean_or("varlen", false);
+  op.window = reader.integer_or("window", 0);
+  op.dtype = parse_dtype(reader.text("dtype"));
+  return op;
+}
+
+/// A list of microseconds as seconds; zero is what the clock says of an op too short for it.
+std::vector<double> seconds_of(const JsonReader& reader, const char* key, const Json& list) {
+  std::vector<double> seconds;
+  for (const Json& value : list) {
+    const double us = value.is_number() ? value.get<double>() : -1;
+    if (!(us >= 0) || !std::isfinite(us)) {
+      reader.fail(key, "must hold times in microseconds, 0 or more");
+    }
+    seconds.push_back(us * 1e-6);
+  }
+  return seconds;
+}
+
+const Json& list_of(JsonReader& reader, const char* key) {
+  const Json& list = reader.get(key);
+  if (!list.is_array() || list.empty()) {
+    reader.fail(key, "must be a list that is not empty");
+  }
+  return list;
+}
+
+constexpr int kMaxRanks = 1 << 24;
+
+/// Collective, ranks and nodes of a line.
+std::tuple<std::string, int, int> group_of(JsonReader& reader) {
+  const std::string op(name_of(reader.parsed("op", parse_collective_kind)));
+  const int ranks = reader.integer_in("ranks", 2, kMaxRanks);
+  return {op, ranks, reader.integer_in("nodes", 1, ranks)};
+}
+
+}  // namespace
+
+void SampleLog::add(const Json& line, const std::string& file, int number) {
+  if (!line.is_object()) {
+    throw InputError({file, number, 0, ""}, "a measurement must be a JSON object");
+  }
+  JsonReader reader(line, file, number, "");
+  const std::string kind = reader.text("kind");
+  if (kind == "pass") {
+    add_pass(reader, file, number);
+  } else if (kind == "step") {
+    add_step(reader);
+  } else if (kind == "all_reduce" || (kind == "collective" && reader.has("us"))) {
+    add_measured(reader, kind);
+  } else if (kind == "import") {
+    add_import(reader, line);
+  } else if (kind == "collective") {
+    add_imported(reader);
+  } else if (kind == "overlap") {
+    add_overlap(reader);
+  } else if (kind == "sentinel") {
+    sentinels_.push_back({reader.number("step_us") * 1e-6, reader.number("at_seconds")});
+    last_at_ = std::max(last_at_, reader.number("at_seconds"));
+  } else if (kind == "pass_end") {
+    ended_.insert(static_cast<int>(reader.integer("pass")));
+    last_at_ = std::max(last_at_, reader.number("at_seconds"));
+  } else {
+    const std::array<std::string, 8> known = {
+        "pass", "step", "all_reduce", "sentinel", "pass_end", "import", "collective", "overlap"};
+    reader.fail("kind", unknown_name("kind of line", printable(kind), known));
+  }
+}
+
+void SampleLog::add_pass(JsonReader& reader, const std::string& file, int number) {
+  PassOps ops;
+  for (const Json& entry : list_of(reader, "ops")) {
+    if (!entry.is_object()) {
+      reader.fail("ops", "must hold objects");
+    }
+    JsonReader member(entry, file, number, "ops");
+    const Op op = parse_op(member);
+    const auto [place, is_new] = op_index_.emplace(op_key(op), ops_.size());
+    if (is_new) {
+      ops_.push_back(op);
+    }
+    ops.op.push_back(place->second);
+    ops.counts.push_back(static_cast<int>(member.integer("count")));
+  }
+  passes_[static_cast<int>(reader.integer("pass"))] = std::move(ops);
+}
+
+PointLog& SampleLog::point_of(const BatchShape& batch) {
+  const auto [place, is_new] =
+      point_index_.emplace(std::pair(batch.samples, batch.max_length), points_.size());
+  if (is_new) {
+    points_.emplace_back();
+    points_.back().batch = batch;
+  }
+  return points_[place->second];
+}
+
+void SampleLog::add_step(JsonReader& reader) {
+  const int pass = static_cast<int>(reader.integer("pass"));
+  const auto ops = passes_.find(pass);
+  if (ops == passes_.end()) {
+    reader.fail("pass", "the list of this pass's ops is missing above");
+  }
+  const BatchShape batch{reader.integer("samples"),
+                         reader.integer("max_length"),
+                         reader.integer("useful_tokens"),
+                         reader.number("sum_squares")};
+  if (batch.samples < 1 || batch.max_length < 1) {
+    reader.fail("samples", "samples and max_length must be 1 or more");
+  }
+  PointLog& point = point_of(batch);
+  for (const Json& row : list_of(reader, "op_us")) {
+    const std::vector<double> seconds = seconds_of(reader, "op_us", row);
+    if (seconds.size() != ops->second.op.size()) {
+      reader.fail("op_us",
+                  fmt::format("{} times for {} ops", seconds.size(), ops->second.op.size()));
+    }
+    double total = 0;
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      const std::size_t op = ops->second.op[i];
+      point.op_seconds[op].push_back(seconds[i]);
+      point.op_runs[op] += ops->second.counts[i];
+      total += seconds[i] * ops->second.counts[i];
+    }
+    point.step_seconds.push_back(total);
+    ++measurements_;
+  }
+  point.ranks_of_pass[pass].insert(static_cast<int>(reader.integer("rank")));
+  last_at_ = std::max(last_at_, reader.number("at_seconds"));
+}
+
+void SampleLog::add_measured(JsonReader& reader, const std::string& kind) {
+  // Lines of kind "all_reduce" are of stepcal 0.1 and from one machine.
+  const auto group = kind == "all_reduce"
+                         ? std::tuple(kind, reader.integer_in("ranks", 1, kMaxRanks), 1)
+                         : group_of(reader);
+  if (import_groups_.count(group) > 0) {
+    const auto& [op, ranks, nodes] = group;
+    reader.fail("ranks",
+                fmt::format("{} of {} ranks on {} nodes is imported above", op, ranks, nodes));
+  }
+  CollectiveTask task;
+  task.kind = parse_collective_kind(std::get<0>(group));
+  task.bytes = reader.integer("bytes");
+  task.pipelined = reader.boolean_or("pipelined", false);
+  std::vector<double>& all =
+      measured_[{std::tuple_cat(group, std::tuple(task.bytes)), task.pipelined}];
+  for (const double seconds : seconds_of(reader, "us", list_of(reader, "us"))) {
+    all.push_back(seconds);
+    ++measurements_;
+  }
+  collectives_done_.emplace(static_cast<int>(reader.integer("pass")), task);
+}
+
+void SampleLog::add_import(JsonReader& reader, const Json& line) {
+  const auto group = group_of(reader);
+  const auto& [op, ranks, nodes] = group;
+  const bool measured =
+      std::any_of(measured_.begin(), measured_.end(), [&group](const auto& entry) {
+        const auto& [one_op, one_ranks, one_nodes, bytes] = entry.first.first;
+        return std::tuple(one_op, one_ranks, one_nodes) == group;
+      });
+  if (measured || !import_groups_.insert(group).second) {
+    reader.fail("op",
+                fmt::format("a second {} of {} ranks on {} nodes; keep them in files of their own",
+                            op,
+                            ranks,
+                            nodes));
+  }
+  imports_.push_back(line);
+}
+
+void SampleLog::add_imported(JsonReader& reader) {
+  const auto group = group_of(reader);
+  if (import_groups_.count(group) == 0) {
+    reader.fail("op", "the line of this import is missing above");
+  }
+  const std::int64_t bytes = reader.integer("bytes");
+  if (bytes < 1) {
+    reader.fail("bytes", "must be 1 or more");
+  }
+  ImportedTime time;
+  for (const auto& [key, value] : {std::pair("out_of_place_us", &time.out_of_place_us),
+                                   std::pair("in_place_us", &time.in_place_us)}) {
+    if (reader.has(key)) {
+      *value = reader.number(key);
+      if (!(**value > 0)) {
+        reader.fail(key, "must be above 0");
+      }
+    }
+  }
+  if (!time.out_of_place_us && !time.in_place_us) {
+    reader.fail("bytes", "neither out_of_place_us nor in_place_us is there");
+  }
+  imported_[std::tuple_cat(group, std::tuple(bytes))].push_back(time);
+  ++measurements_;
+}
+
+void SampleLog::add_overlap(JsonReader& reader) {
+  constexpr int kMaxChannels = 1 << 16;
+  static const std::array<std::string, 3> kWork = {"gemm", "attention", "memory"};
+  OverlapSample sample;
+  sample.channels = reader.integer_in("channels", 1, kMaxChannels);
+  sample.collective_bytes = reader.integer("collective_bytes");
+  if (sample.collective_bytes < 1) {
+    reader.fail("collective_bytes", "must be 1 or more");
+  }
+  sample.compute = reader.text("compute");
+  if (std::find(kWork.begin(), kWork.end(), sample.compute) == kWork.end()) {
+    reader.fail("compute", unknown_name("compute", printable(sample.compute), kWork));
+  }
+  if (reader.has("compute_blocks")) {
+    sample.compute_blocks = reader.integer_in("compute_blocks", 1, std::numeric_limits<int>::max());
+  }
+  for (const auto& [key, seconds] : {std::pair("collective_alone_us", &sample.collective_alone),
+                                     std::pair("collective_beside_us", &sample.collective_beside),
+                                     std::pair("compute_alone_us", &sample.compute_alone),
+                                     std::pair("compute_beside_us", &sample.compute_beside)}) {
+    if (seconds == &sample.collective_beside && !reader.has(key)) {
+      continue;  // A stand-in took the collective's place.
+    }
+    *seconds = reader.number(key) * 1e-6;
+    if (!(*seconds > 0)) {
+      reader.fail(key, "must be above 0");
+    }
+  }
+  overlaps_.push_back(std::move(sample));
+  ++measurements_;
+}
+
+const PointLog* SampleLog::find(const GridPoint& point) const {
+  const auto place = point_index_.find({point.samples, point.length});
+  return place == point_index_.end() ? nullptr : &points_[place->second];
+}
+
+bool SampleLog::has_all_ranks(const GridPoint& point, int pass, int ranks) const {
+  const PointLog* log = find(point);
+  if (log == nullptr) {
+    return false;
+  }
+  const auto place = log->ranks_of_pass.find(pass);
+  return place != log->ranks_of_pass.end() &&
+         place->second.size() >= static_cast<std::size_t>(ranks);
+}
+
+bool SampleLog::has_collective(const CollectiveTask& task, int pass) const {
+  return collectives_done_.count({pass, task}) > 0;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "calibrate/samples/measure_plan.h"
+#include "calibrate/samples/samples.h"
+#include "costmodel/io/json_file.h"
+
+namespace stepsim {
+
+/// The distinct ops of a step, and how often it runs each.
+struct StepOpKinds {
+  std::vector<Op> ops;               ///< In order of first appearance; name and completes left out.
+  std::vector<int> counts;           ///< [kind] Occurrences in one step.
+  std::vector<std::size_t> kind_of;  ///< [index in the step] Its kind; empty when read from a file.
+};
+
+[[nodiscard]] StepOpKinds distinct_ops(const std::vector<Op>& step);
+
+/// Tells ops apart by everything that decides their cost.
+[[nodiscard]] std::string op_key(const Op& op);
+
+/// Lines of a samples file. Seconds become microseconds with two decimals.
+[[nodiscard]] std::string pass_line(int pass, const StepOpKinds& kinds);
+/// `op_seconds`: [repetition][kind], the mean over a kind's occurrences in that step.
+[[nodiscard]] std::string step_line(int pass,
+                                    int rank,
+                                    double at_seconds,
+                                    const BatchShape& batch,
+                                    const std::vector<std::vector<double>>& op_seconds);
+/// `seconds`: [repetition] of one call.
+[[nodiscard]] std::string collective_line(
+    int pass, int ranks, int nodes, const CollectiveTask& task, const std::vector<double>& seconds);
+[[nodiscard]] std::string sentinel_line(int pass, int rank, double at_seconds, double seconds);
+[[nodiscard]] std::string pass_end_line(int pass, double at_seconds);
+
+/// Collective, ranks, nodes, bytes.
+using ImportedSize = std::tuple<std::string, int, int, std::int64_t>;
+/// The same of what was measured here, and whether the calls went back to back.
+using MeasuredSize = std::pair<ImportedSize, bool>;
+
+/// One row of an imported log; at least one of both is there.
+struct ImportedTime {
+  std::optional<double> out_of_place_us;
+  std::optional<double> in_place_us;
+};
+
+[[nodiscard]] std::string imported_line(const ImportedSize& size, const ImportedTime& time);
+
+/// {"kind":"overlap","pass","channels","collective_bytes","collective_alone_us",
+/// "collective_beside_us"?,"compute","compute_blocks"?,"compute_alone_us","compute_beside_us"}: an
+/// OverlapSample. Times are medians over repetitions; a repeated line is another sample.
+[[nodiscard]] std::string overlap_line(int pass, const OverlapSample& sample);
+
+/// Everything measured at one batch shape.
+struct PointLog {
+  BatchShape batch;
+  std::map<std::size_t, std::vector<double>> op_seconds;  ///< By op; every repetition.
+  std::map<std::size_t, double> op_runs;                  ///< By op; occurrences in those steps.
+  std::vector<double> step_seconds;                       ///< Every repetition of every rank.
+  std::map<int, std::set<int>> ranks_of_pass;             ///< By pass; ranks that have reported.
+};
+
+/// The lines of one samples file after its header, taken in one by one.
+class SampleLog {
+ public:
+  /// Takes in one line. Raises InputError with file and line.
+  void add(const Json& line, const std::string& file, int number);
+
+  [[nodiscard]] const std::vector<Op>& ops() const { return ops_; }
+  [[nodiscard]] const std::vector<PointLog>& points() const { return points_; }
+  [[nodiscard]] const PointLog* find(const GridPoint& point) const;
+  [[nodiscard]] bool has_all_ranks(const GridPoint& point, int pass, int ranks) const;
+  [[nodiscard]] bool has_collective(const CollectiveTask& task, int pass) const;
+  [[nodiscard]] bool pass_ended(int pass) const { return ended_.count(pass) > 0; }
+  /// Measured here: every repetition.
+  [[nodiscard]] const std::map<MeasuredSize, std::vector<double>>& measured() const {
+    return measured_;
+  }
+  [[nodiscard]] const std::map<ImportedSize, std::vector<ImportedTime>>& imported() const {
+    return imported_;
+  }
+  /// Lines of kind "import": one for each collective of a log.
+  [[nodiscard]] const std::vector<Json>& imports() const { return imports_; }
+  [[nodiscard]] const std::vector<OverlapSample>& overlaps() const { return overlaps_; }
+  [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
+  [[nodiscard]] double last_at_seconds() const { return last_at_; }
+  [[nodiscard]] int measurements() const { return measurements_; }
+
+ private:
+  struct PassOps {
+    std::vector<std::size_t> op;  ///< [column] Index into ops_.
+    std::vector<int> counts;
+  };
+  void add_pass(JsonReader& reader, const std::string& file, int number);
+  void add_step(JsonReader& reader);
+  void add_measured(JsonReader& reader, const std::string& kind);
+  void add_import(JsonReader& reader, const Json& line);
+  void add_imported(JsonReader& reader);
+  void add_overlap(JsonReader& reader);
+  PointLog& point_of(const BatchShape& batch);
+
+  std::vector<Op> ops_;
+  std::map<std::string, std::size_t> op_index_;
+  std::map<int, PassOps> passes_;
+  std::vector<PointLog> points_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> point_index_;
+  std::map<MeasuredSize, std::vector<double>> measured_;
+  std::set<std::pair<int, CollectiveTask>> collectives_done_;  ///< By pass.
+  std::map<ImportedSize, std::vector<ImportedTime>> imported_;
+  std::vector<Json> imports_;
+  std::set<std::tuple<std::string, int, int>> import_groups_;  ///< Collective, ranks, nodes.
+  std::vector<OverlapSample> overlaps_;
+  std::vector<SentinelSample> sentinels_;
+  std::set<int> ended_;
+  double last_at_ = 0;
+  int measurements_ = 0;
+};
+
+/// Medians over repetitions, passes and ranks; header and plan are left empty. See read_samples().
+[[nodiscard]] SampleSet combine_samples(const SampleLog& log);
+
+/// A samples file as it lies on the disk.
+struct SampleFile {
+  Json header;
+  MeasurePlan plan;
+  SampleLog log;
+  std::uintmax_t whole_bytes = 0;  ///< Up to the end of the last whole line.
+};
+
+/// As read_samples(), with nothing combined yet.
+[[nodiscard]] SampleFile read_sample_file(const std::string& path,
+                                          std::vector<std::string>* warnings);
+
+}  // namespace stepsim

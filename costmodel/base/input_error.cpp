@@ -1,0 +1,172 @@
+#include "costmodel/base/input_error.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace stepsim {
+namespace {
+
+/// Bytes of the UTF-8 character that starts at `at`; 0 when it is no valid one.
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  const std::size_t length = lead < 0x80                    ? 1
+                             : lead >= 0xc2 && lead <= 0xdf ? 2
+                             : lead >= 0xe0 && lead <= 0xef ? 3
+                             : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                                            : 0;
+  if (length == 0 || at + length > text.size()) {
+    return 0;
+  }
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) {
+      return 0;
+    }
+  }
+  return length;
+}
+
+/// True for control characters: C0, DEL, and C1 in its UTF-8 form.
+bool is_control(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  return lead < 0x20 || lead == 0x7f ||
+         (lead == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0);
+}
+
+/// One cell of a terminal line for each character of the text.
+std::vector<std::string> cells(std::string_view text) {
+  std::vector<std::string> result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text, at), 1);
+    const std::string_view character = text.substr(at, length);
+    const bool plain = utf8_length(text, at) > 0 && !is_control(character);
+    result.emplace_back(plain ? character : character == "\t" ? " " : "?");
+    at += length;
+  }
+  return result;
+}
+
+/// The line with a caret under `column`; of a long line the part around it.
+std::string quoted_line(const SourcePlace& place) {
+  constexpr std::size_t kBefore = 60;
+  constexpr std::size_t kWidth = 100;
+  // Enough for the window below, whatever the size of the line.
+  const std::size_t column = static_cast<std::size_t>(std::max(place.column, 1)) - 1;
+  const auto line = cells(std::string_view{place.text}.substr(0, 4 * (column + kWidth)));
+  const std::size_t caret = std::min(column, line.size());
+  const std::size_t first = caret > kBefore + kWidth / 4 ? caret - kBefore : 0;
+  const std::size_t last = std::min(line.size(), first + kWidth);
+  std::string quoted = first > 0 ? "…" : "";
+  for (std::size_t i = first; i < last; ++i) {
+    quoted += line[i];
+  }
+  if (last < line.size()) {
+    quoted += "…";
+  }
+  if (place.column <= 0) {
+    return "\n" + quoted;
+  }
+  return "\n" + quoted + "\n" + std::string(caret - first + (first > 0 ? 1 : 0), ' ') + "^";
+}
+
+std::string placed(const SourcePlace& place, const std::string& message) {
+  std::string result = printable(place.file);
+  if (place.line > 0) {
+    result += fmt::format(":{}", place.line);
+    if (place.column > 0) {
+      result += fmt::format(":{}", place.column);
+    }
+  }
+  result += ": error: " + message;
+  if (!place.text.empty()) {
+    result += quoted_line(place);
+  }
+  return result;
+}
+
+/// Edit distance with exchanged neighbours (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> last(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, replace});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    before.swap(last);
+    last.swap(row);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+InputError::InputError(const std::string& message) : std::runtime_error(message) {}
+
+InputError::InputError(const SourcePlace& place, const std::string& message)
+    : std::runtime_error(placed(place, message)) {}
+
+std::string nearest_name(std::string_view name, std::span<const std::string> known) {
+  constexpr std::size_t kLongestName = 100;
+  std::string nearest;
+  if (name.size() > kLongestName) {
+    return nearest;
+  }
+  // A third of the letters may be wrong: 'clusterr' is near 'cluster', 'rank' is not near 'name'.
+  std::size_t best = std::max<std::size_t>(1, name.size() / 3) + 1;
+  for (const auto& candidate : known) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best && distance < candidate.size()) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::string unknown_name(std::string_view what,
+                         std::string_view name,
+                         std::span<const std::string> known) {
+  const std::string nearest = nearest_name(name, known);
+  std::string text = fmt::format("unknown {} '{}';", what, printable(name));
+  if (!nearest.empty()) {
+    text += fmt::format(" did you mean '{}'?", nearest);
+  }
+  constexpr std::size_t kLongList = 24;
+  if (nearest.empty() || known.size() <= kLongList) {
+    text += fmt::format(" known: {}", fmt::join(known, ", "));
+  }
+  return text;
+}
+
+std::string printable(std::string_view text, std::size_t limit) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
+    std::string shown(character);
+    if (length == 0 || is_control(character)) {
+      shown.clear();
+      for (const char byte : character) {
+        shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+      }
+    }
+    if (result.size() + shown.size() > limit) {
+      return result + "…";
+    }
+    result += shown;
+    at += character.size();
+  }
+  return result;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,140 @@
+#include "costmodel/base/parse_units.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+using Unit = std::pair<std::string_view, double>;
+
+constexpr std::array<Unit, 6> kByteUnits = {{{"", 1},
+                                             {"B", 1},
+                                             {"KiB", 1024},
+                                             {"MiB", 1048576},
+                                             {"GiB", 1073741824},
+                                             {"TiB", 1099511627776}}};
+constexpr std::array<Unit, 5> kTimeUnits = {
+    {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}}};
+
+constexpr std::array<Unit, 12> kBandwidthUnits = {{{"B/s", 1},
+                                                   {"kB/s", 1e3},
+                                                   {"MB/s", 1e6},
+                                                   {"GB/s", 1e9},
+                                                   {"TB/s", 1e12},
+                                                   {"KiB/s", 1024},
+                                                   {"MiB/s", 1048576},
+                                                   {"GiB/s", 1073741824},
+                                                   {"TiB/s", 1099511627776},
+                                                   {"Mbit/s", 1e6 / 8},
+                                                   {"Gbit/s", 1e9 / 8},
+                                                   {"Tbit/s", 1e12 / 8}}};
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+/// "25 MiB" -> (25, "MiB"). `example` is what a good text looks like.
+std::pair<double, std::string_view> split(std::string_view text, std::string_view example) {
+  const std::string_view whole = trimmed(text);
+  double value = 0;
+  const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
+  if (error != std::errc() || !std::isfinite(value)) {
+    throw InputError(fmt::format("'{}' is not a {}", printable(text), example));
+  }
+  if (value < 0) {
+    throw InputError(fmt::format("'{}' is negative", printable(text)));
+  }
+  return {value, trimmed(whole.substr(static_cast<std::size_t>(end - whole.data())))};
+}
+
+}  // namespace
+
+Bytes parse_bytes(std::string_view text) {
+  const auto [value, unit] = split(text, "size such as 25 MiB");
+  for (const auto& [name, factor] : kByteUnits) {
+    if (name != unit) {
+      continue;
+    }
+    const double bytes = value * factor;
+    if (bytes > 0x1p62) {
+      throw InputError(fmt::format("'{}' is beyond 4 EiB", printable(text)));
+    }
+    if (factor == 1 && std::floor(bytes) != bytes) {
+      throw InputError(fmt::format("'{}' is not a whole number of bytes", printable(text)));
+    }
+    return Bytes(std::llround(bytes));
+  }
+  throw InputError(
+      fmt::format("unknown unit '{}'; use KiB, MiB, GiB or bytes without unit", printable(unit)));
+}
+
+Duration parse_duration(std::string_view text) {
+  const auto [value, unit] = split(text, "time such as 3 ms");
+  for (const auto& [name, factor] : kTimeUnits) {
+    if (name == unit) {
+      if (value * factor > 9.2e9) {
+        throw InputError(fmt::format("'{}' is beyond 292 years", printable(text)));
+      }
+      return to_duration(value * factor);
+    }
+  }
+  if (unit.empty()) {
+    throw InputError(fmt::format("'{}' has no unit; use ns, us, ms, s or min", printable(text)));
+  }
+  throw InputError(fmt::format("unknown unit '{}'; use ns, us, ms, s or min", printable(unit)));
+}
+
+double parse_bandwidth(std::string_view text) {
+  const auto [value, unit] = split(text, "bandwidth such as 150 GB/s");
+  for (const auto& [name, factor] : kBandwidthUnits) {
+    if (name == unit) {
+      return value * factor;
+    }
+  }
+  throw InputError(fmt::format("unknown unit '{}'; use MB/s, GB/s, GiB/s or Gbit/s and their kind",
+                               printable(unit)));
+}
+
+std::string format_bytes(Bytes bytes) {
+  const auto value = static_cast<double>(bytes.value());
+  const auto* unit = &kByteUnits[1];
+  for (std::size_t i = 2; i < kByteUnits.size(); ++i) {
+    if (std::abs(value) >= kByteUnits[i].second) {
+      unit = &kByteUnits[i];
+    }
+  }
+  const double scaled = value / unit->second;
+  if (std::floor(scaled) == scaled) {
+    return fmt::format("{:.0f} {}", scaled, unit->first);
+  }
+  return fmt::format("{:.2f} {}", scaled, unit->first);
+}
+
+std::string format_duration(double seconds) {
+  if (seconds == 0 || !std::isfinite(seconds)) {
+    return fmt::format("{} s", seconds);
+  }
+  std::string result;
+  for (const auto& [unit, factor] : kTimeUnits) {
+    const double scaled = seconds / factor;
+    result = fmt::format("{:.{}f} {}", scaled, std::abs(scaled) < 9.9995 ? 3 : 1, unit);
+    if (std::abs(scaled) < 999.95) {
+      break;
+    }
+  }
+  return result;
+}
+
+}  // namespace stepsim

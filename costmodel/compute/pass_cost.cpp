@@ -1,0 +1,180 @@
+#include "costmodel/compute/pass_cost.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/compute/op_cost.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::string_view kPairs = "tokens*length";
+
+std::int64_t tokens_of(const BatchShape& batch, bool varlen) {
+  return varlen ? batch.useful_tokens : batch.padded_tokens();
+}
+
+double pairs_of(const BatchShape& batch, bool varlen) {
+  return varlen
+             ? batch.sum_squares
+             : static_cast<double>(batch.padded_tokens()) * static_cast<double>(batch.max_length);
+}
+
+/// How far outside a range; below 1 is inside.
+double beyond(double value, const std::pair<double, double>& range) {
+  return std::max(value / range.second, value > 0 ? range.first / value : 1);
+}
+
+}  // namespace
+
+double pass_feature(std::string_view feature, const BatchShape& batch, bool varlen) {
+  if (feature == "1") {
+    return batch.samples > 0 ? 1 : 0;
+  }
+  if (feature == "samples") {
+    return static_cast<double>(batch.samples);
+  }
+  if (feature == "tokens") {
+    return static_cast<double>(tokens_of(batch, varlen));
+  }
+  if (feature == kPairs) {
+    return pairs_of(batch, varlen);
+  }
+  if (feature.size() > kPairs.size() + 1 && feature.substr(0, kPairs.size()) == kPairs &&
+      feature[kPairs.size()] == '>') {
+    double from = 0;
+    const char* end = feature.data() + feature.size();
+    const auto [rest, error] = std::from_chars(feature.data() + kPairs.size() + 1, end, from);
+    if (error == std::errc() && rest == end && from >= 0) {
+      return std::max(0.0, pairs_of(batch, varlen) - from);
+    }
+  }
+  throw InputError(fmt::format(
+      "unknown feature '{}' of a pass; known: 1, samples, tokens, tokens*length, tokens*length>X",
+      printable(std::string(feature))));
+}
+
+double pass_seconds(const PassCost& cost,
+                    std::span<const double> coefficients,
+                    const BatchShape& batch,
+                    bool varlen) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < cost.features.size(); ++i) {
+    seconds += coefficients[i] * pass_feature(cost.features[i], batch, varlen);
+  }
+  return seconds;
+}
+
+std::vector<double> draw_ratios(const PassCost& cost,
+                                std::span<const BatchShape> batches,
+                                bool varlen) {
+  std::vector<double> sums(cost.features.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    for (const BatchShape& batch : batches) {
+      sums[i] += pass_feature(cost.features[i], batch, varlen);
+    }
+  }
+  const auto total = [&](const std::vector<double>& coefficients) {
+    double seconds = 0;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      seconds += coefficients[i] * sums[i];
+    }
+    return seconds;
+  };
+  const double fitted = total(cost.coefficients);
+  std::vector<double> ratios;
+  for (const auto& draw : cost.draws) {
+    ratios.push_back(fitted > 0 ? total(draw) / fitted : 1);
+  }
+  return ratios;
+}
+
+bool same_model(const TransformerConfig& a, const TransformerConfig& b) {
+  TransformerConfig renamed = a;
+  renamed.name = b.name;
+  return renamed == b;
+}
+
+double op_weight(const Op& op, const BatchShape& batch, double operations_per_byte) {
+  return op_flops(op, batch) + operations_per_byte * op_bytes(op, batch);
+}
+
+PassCostModel::PassCostModel(RecordedModel recorded, bool host_is_device, double max_extrapolation)
+    : recorded_(std::move(recorded)),
+      varlen_(recorded_.model.attention == AttentionKind::Varlen),
+      host_is_device_(host_is_device),
+      max_extrapolation_(max_extrapolation),
+      ops_(step_ops(recorded_.model)),
+      elements_(static_cast<double>(parameter_count(recorded_.model))) {}
+
+const std::array<double, 2>& PassCostModel::total_weights(const BatchShape& batch) const {
+  const auto at =
+      std::lower_bound(totals_.begin(), totals_.end(), batch, [](const auto& known, const auto& b) {
+        return known.first < b;
+      });
+  if (at != totals_.end() && at->first == batch) {
+    return at->second;
+  }
+  std::array<double, 2> total = {0, 0};
+  for (const Op& op : ops_.forward) {
+    total[0] += op_weight(op, batch, recorded_.operations_per_byte);
+  }
+  for (const Op& op : ops_.backward) {
+    total[1] += op_weight(op, batch, recorded_.operations_per_byte);
+  }
+  return totals_.emplace(at, batch, total)->second;
+}
+
+Cost PassCostModel::cost_of(const PassCost& pass, const BatchShape& batch) const {
+  Cost cost;
+  cost.seconds = pass_seconds(pass, pass.coefficients, batch, varlen_);
+  cost.relative_error = pass.errors.random.value_or(0);
+  // Blocks of sizes that the fit has not seen are all off together, so none of that averages out.
+  cost.shared_error = pass.errors.block.value_or(cost.relative_error);
+  if (batch.samples == 0) {
+    return cost;
+  }
+  const auto tokens = static_cast<double>(tokens_of(batch, varlen_));
+  const auto length = static_cast<double>(batch.max_length);
+  cost.extrapolation = std::max({1.0, beyond(tokens, pass.tokens), beyond(length, pass.length)});
+  const double above = std::max(tokens / pass.tokens.second, length / pass.length.second);
+  if (above > max_extrapolation_) {
+    throw InputError(fmt::format(
+        "a batch of {} x {} tokens is {:.1f} times beyond the recorded steps (limit {:g}): record "
+        "steps of such batches",
+        batch.samples,
+        batch.max_length,
+        above,
+        max_extrapolation_));
+  }
+  return cost;
+}
+
+Cost PassCostModel::op(const Op& op, const BatchShape& batch) const {
+  switch (op.op_class) {
+    case OpClass::Collate:
+      return cost_of(recorded_.data, batch);
+    case OpClass::Optimizer: {
+      Cost cost;
+      cost.seconds = recorded_.optimizer_seconds * static_cast<double>(op.n) / elements_;
+      return cost;
+    }
+    case OpClass::ZeroGradient:
+    case OpClass::GradientCopyIn:
+    case OpClass::GradientCopyOut:
+      return {};
+    default:
+      break;
+  }
+  const bool forward = op.pass == Pass::Forward;
+  Cost cost = cost_of(forward ? recorded_.forward : recorded_.backward, batch);
+  cost.group = forward ? kForwardPass : kBackwardPass;
+  const double all = total_weights(batch)[forward ? 0 : 1];
+  cost.seconds *= all > 0 ? op_weight(op, batch, recorded_.operations_per_byte) / all : 0;
+  return cost;
+}
+
+}  // namespace stepsim

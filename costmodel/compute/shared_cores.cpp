@@ -1,0 +1,26 @@
+#include "costmodel/compute/shared_cores.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace stepsim {
+
+std::vector<double> shared_core_factors(std::span<const double> seconds, int cores) {
+  std::vector<std::size_t> order(seconds.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return seconds[a] < seconds[b];
+  });
+  std::vector<double> factors(seconds.size(), 1.0);
+  double now = 0;
+  double done = 0;  // What everybody who still computes has got.
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double computing = static_cast<double>(order.size() - i);
+    now += (seconds[order[i]] - done) * std::max(1.0, computing / static_cast<double>(cores));
+    done = seconds[order[i]];
+    factors[order[i]] = done > 0 ? now / done : 1;
+  }
+  return factors;
+}
+
+}  // namespace stepsim

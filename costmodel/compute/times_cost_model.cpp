@@ -1,0 +1,55 @@
+#include "costmodel/compute/times_cost_model.h"
+
+#include "costmodel/compute/op_cost.h"
+
+namespace stepsim {
+
+TimesCostModel::TimesCostModel(const TransformerConfig& model, const StepTimes& times)
+    : ops_(step_ops(model)),
+      elements_(static_cast<double>(parameter_count(model))),
+      times_(times) {}
+
+std::pair<double, double> TimesCostModel::total_flops(const BatchShape& batch) const {
+  const auto found = totals_.find(batch);
+  if (found != totals_.end()) {
+    return found->second;
+  }
+  std::pair<double, double> total{0, 0};
+  for (const Op& op : ops_.forward) {
+    total.first += op_flops(op, batch);
+  }
+  for (const Op& op : ops_.backward) {
+    total.second += op_flops(op, batch);
+  }
+  return totals_.emplace(batch, total).first->second;
+}
+
+Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
+  Cost cost;
+  switch (op.op_class) {
+    case OpClass::Collate:
+      return cost;
+    case OpClass::Optimizer:
+      cost.seconds = times_.optimizer * static_cast<double>(op.n) / elements_;
+      return cost;
+    case OpClass::ZeroGradient:
+    case OpClass::GradientCopyIn:
+    case OpClass::GradientCopyOut:
+      cost.seconds =
+          times_.copy_bytes_per_s > 0 ? op_bytes(op, batch) / times_.copy_bytes_per_s : 0;
+      return cost;
+    default:
+      break;
+  }
+  const bool forward = op.pass == Pass::Forward;
+  const auto [forward_flops, backward_flops] = total_flops(batch);
+  const double all = forward ? forward_flops : backward_flops;
+  const std::int64_t tokens = op.varlen ? batch.useful_tokens : batch.padded_tokens();
+  const double scale = times_.tokens > 0 ? static_cast<double>(tokens) / times_.tokens : 1;
+  cost.seconds =
+      all > 0 ? scale * (forward ? times_.forward : times_.backward) * op_flops(op, batch) / all
+              : 0;
+  return cost;
+}
+
+}  // namespace stepsim

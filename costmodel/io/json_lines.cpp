@@ -1,0 +1,65 @@
+#include "costmodel/io/json_lines.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace stepsim {
+
+JsonLines::JsonLines(std::string path, CutLine cut_line)
+    : path_(std::move(path)), cut_line_(cut_line), text_(read_text(path_)) {}
+
+bool JsonLines::next() {
+  while (at_ < text_.size()) {
+    const std::size_t newline = text_.find('\n', at_);
+    const std::size_t end = std::min(newline, text_.size());
+    const std::string_view line = std::string_view{text_}.substr(at_, end - at_);
+    at_ = end + 1;
+    ++line_;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
+      continue;
+    }
+    try {
+      value_ = parse_json(line, path_, line_);
+      return true;
+    } catch (const InputError&) {
+      if (newline != std::string::npos) {
+        throw;
+      }
+    }
+    if (cut_line_ == CutLine::Refuse) {
+      fail("the last line is cut off");
+    }
+    dropped_ = true;
+  }
+  return false;
+}
+
+JsonReader JsonLines::header(std::string_view format) {
+  if (!next()) {
+    throw InputError(SourcePlace{path_, 1, 0, ""},
+                     fmt::format("no header; the first line must hold \"format\": \"{}\"", format));
+  }
+  JsonReader header = reader();
+  header.require_format(format);
+  return header;
+}
+
+void JsonLines::fail(const std::string& message) const {
+  throw InputError(SourcePlace{path_, line_, 0, ""}, message);
+}
+
+std::string json_number(double value) {
+  if (!std::isfinite(value)) {
+    throw std::domain_error("JSON holds finite numbers only");
+  }
+  return fmt::format("{}", value);
+}
+
+std::string json_text(std::string_view value) {
+  return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,72 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "costmodel/io/atomic_file.h"
+#include "costmodel/io/json_file.h"
+
+namespace stepsim {
+namespace {
+
+/// An open file, closed at the end of the scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) {
+      ::close(number_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+}  // namespace
+
+std::string read_text(const std::string& path, std::size_t most_bytes) {
+  constexpr std::size_t kChunk = std::size_t{1} << 16;
+  const auto cannot_read = [&path](int error) {
+    return InputError(
+        fmt::format("cannot read {}: {}", printable(path), std::generic_category().message(error)));
+  };
+  Descriptor opened(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (opened.number() < 0) {
+    throw cannot_read(errno);
+  }
+  std::string text;
+  while (true) {
+    const std::size_t size = text.size();
+    text.resize(size + kChunk);
+    const ssize_t count = ::read(opened.number(), text.data() + size, kChunk);
+    if (count < 0 && errno != EINTR) {
+      throw cannot_read(errno);
+    }
+    text.resize(size + static_cast<std::size_t>(count > 0 ? count : 0));
+    if (text.size() > most_bytes) {
+      throw InputError(
+          fmt::format("cannot read {}: larger than {} bytes", printable(path), most_bytes));
+    }
+    if (count == 0) {
+      return text;
+    }
+  }
+}
+
+void write_text_atomically(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.finish();
+}
+
+}  // namespace stepsim

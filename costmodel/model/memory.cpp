@@ -1,0 +1,232 @@
+#include "costmodel/model/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/model/transformer_layout.h"
+
+namespace stepsim {
+namespace {
+
+/// Tokens whose activations exist: the padded ones, or the useful ones without padding.
+double tokens_of(const TransformerConfig& config, const BatchShape& batch) {
+  const bool unpadded = config.attention == AttentionKind::Varlen;
+  return static_cast<double>(unpadded ? batch.useful_tokens : batch.padded_tokens());
+}
+
+/// Elements of width h, of K and V, and of the MLP's inner tensors that one token keeps in a layer,
+/// all in the compute dtype: the inputs of attention and MLP, Q, the context; K and V of
+/// kv_heads * head_dim; the inner tensors before and after the activation, four in a gated MLP.
+double computed_elements(const TransformerConfig& config) {
+  constexpr double kWideTensors = 4;
+  const auto key_width = static_cast<double>(config.kv_heads * config.head_dim());
+  const double inner_tensors = config.family == ModelFamily::Llama ? 4 : 2;
+  return kWideTensors * static_cast<double>(config.hidden) + 2 * key_width +
+         inner_tensors * static_cast<double>(config.ffn);
+}
+
+/// Bytes kept by one layer, for general widths. The inputs of both norms are 16 bit in a 16-bit
+/// model and fp32 under autocast. With ffn = 4 h this is 34 T h (36 T h under autocast); a gated
+/// MLP has one mask less: T h (17 + 8 ff / h), which is the 38.25 T h that a NeMo note derives for
+/// ff = 2.656 h. Masks stay one byte an element in fp32. Scores, dense: the softmax output, its
+/// 16-bit copy or dropout output, and the mask. Flash attention's statistics (4 T a) are left out.
+double layer_bytes(const TransformerConfig& config, const BatchShape& batch) {
+  const double tokens = tokens_of(config, batch);
+  const auto width = static_cast<double>(config.hidden);
+  const auto size = static_cast<double>(element_size(config.dtype));
+  const bool cast = autocast(config);
+  const double norm_inputs = 2 * width * (cast ? 4 : size);
+  const double gated_masks = config.family == ModelFamily::Llama ? 1 : 2;
+  const double masks = cast ? 0 : gated_masks * width;
+  double scores = 0;
+  if (config.attention == AttentionKind::Dense) {
+    const auto length = static_cast<double>(batch.max_length);
+    const double entries =
+        static_cast<double>(config.heads) * static_cast<double>(batch.samples) * length * length;
+    scores = entries * (cast ? 4 + size : 2 * size + 1);
+  }
+  return tokens * (computed_elements(config) * size + norm_inputs + masks) + scores;
+}
+
+/// Token ids (8 bytes), the mask of the embedding's dropout, and the inputs of the final norm and
+/// of the head (source: Korthikanti et al. 2205.05198, section 4.3); under autocast the norm's is
+/// fp32 and there is no dropout.
+double outside_bytes(const TransformerConfig& config, const BatchShape& batch) {
+  const auto width = static_cast<double>(config.hidden);
+  const auto size = static_cast<double>(element_size(config.dtype));
+  const double per_feature = autocast(config) ? 4 + size : 1 + 2 * size;
+  return tokens_of(config, batch) * (8 + per_feature * width);
+}
+
+/// Weights of linear layers in the compute dtype. Autocast casts them in the forward pass, and the
+/// backward pass keeps them until it has used them.
+double weight_copy_bytes(const TransformerConfig& config) {
+  if (!autocast(config)) {
+    return 0;
+  }
+  double elements = 0;
+  for (const Op& op : step_ops(config).forward) {
+    if (op.op_class == OpClass::Gemm) {
+      elements += static_cast<double>(op.n) * static_cast<double>(op.k);
+    }
+  }
+  return elements * static_cast<double>(element_size(config.dtype));
+}
+
+/// "model.layers.3" of "model.layers.3.mlp.up_proj.weight"; a tensor outside the layers is its own.
+std::string unit_of(const std::string& name) {
+  std::size_t begin = 0;
+  for (std::size_t end = name.find('.'); end != std::string::npos; end = name.find('.', begin)) {
+    const std::string part = name.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string::npos) {
+      return name.substr(0, end);
+    }
+    begin = end + 1;
+  }
+  return name;
+}
+
+Bytes largest_unit(const std::vector<Parameter>& parameters) {
+  std::map<std::string, Bytes> units;
+  Bytes largest;
+  for (const auto& parameter : parameters) {
+    Bytes& unit = units[unit_of(parameter.name)];
+    unit += parameter.bytes();
+    largest = std::max(largest, unit);
+  }
+  return largest;
+}
+
+/// A bucket is at least its largest tensor, since none is split.
+Bytes working_bucket(const std::vector<Parameter>& parameters, const MemoryOptions& options) {
+  Bytes all;
+  Bytes largest = options.working_bucket;
+  for (const auto& parameter : parameters) {
+    all += parameter.bytes();
+    largest = std::max(largest, parameter.bytes());
+  }
+  return std::min(all, largest);
+}
+
+/// Bytes of `elements` at `each` bytes, of which one of `ranks` ranks keeps a shard.
+Bytes shard(std::int64_t elements, double each, int ranks) {
+  const std::int64_t kept = elements / ranks + (elements % ranks != 0 ? 1 : 0);
+  return Bytes(std::llround(static_cast<double>(kept) * each));
+}
+
+/// 16-bit models keep the logits in fp32 (4 T V) and the cross entropy adds 6 T V at the peak: its
+/// fp32 gradient and the 16-bit one. In fp32 the gradient is the only copy: 4 + 4 T V; fp64 twice.
+double logits_bytes(const TransformerConfig& config, const BatchShape& batch) {
+  const bool classes_only = !language_model(config.family);
+  const double rows = classes_only ? static_cast<double>(batch.samples) : tokens_of(config, batch);
+  const auto columns = static_cast<double>(classes_only ? config.classes : config.vocab);
+  const auto size = static_cast<double>(element_size(config.dtype));
+  return rows * columns * (size < 4 ? 10 : 2 * size);
+}
+
+Bytes whole(double bytes) {
+  return Bytes(std::llround(bytes));
+}
+
+}  // namespace
+
+Bytes MemoryUse::total() const {
+  return parameters + gradients + optimizer + buckets + gathered + weight_copies + activations +
+         logits + fixed;
+}
+
+MemoryUse state_memory(std::int64_t elements, Dtype parameter_dtype, const MemoryOptions& options) {
+  if (options.zero_stage < 0 || options.zero_stage > 3) {
+    throw InputError(fmt::format("zero_stage {} is not one of 0, 1, 2, 3", options.zero_stage));
+  }
+  if (options.ranks < 1) {
+    throw InputError(fmt::format("{} ranks; expected at least 1", options.ranks));
+  }
+  const auto size = static_cast<double>(element_size(parameter_dtype));
+  const double optimizer =
+      options.optimizer_bytes_per_parameter + options.master_bytes_per_parameter;
+  const auto ranks_from = [&](int stage) {
+    return options.zero_stage >= stage ? options.ranks : 1;
+  };
+  MemoryUse use;
+  use.optimizer = shard(elements, optimizer, ranks_from(1));
+  use.gradients = shard(elements, size, ranks_from(2));
+  use.parameters = shard(elements, size, ranks_from(3));
+  return use;
+}
+
+bool autocast(const TransformerConfig& config) {
+  return element_size(config.dtype) == 2 && element_size(config.parameter_dtype) == 4;
+}
+
+PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
+    : config_(std::move(config)), checkpointing_(options.activation_checkpointing) {
+  const std::vector<Parameter> tensors = parameters(config_);
+  std::int64_t elements = 0;
+  for (const auto& tensor : tensors) {
+    elements += tensor.elements();
+  }
+  constant_ = state_memory(elements, config_.parameter_dtype, options);
+  if (options.zero_stage >= 2) {
+    constant_.buckets = working_bucket(tensors, options);
+  } else if (!options.gradient_as_bucket_view) {
+    constant_.buckets = constant_.gradients;
+  }
+  if (options.zero_stage == 3) {
+    constant_.gathered = largest_unit(tensors);
+  }
+  constant_.weight_copies = whole(weight_copy_bytes(config_));
+  constant_.fixed = options.fixed;
+}
+
+MemoryUse PeakMemory::at(const BatchShape& batch) const {
+  MemoryUse use = constant_;
+  const double layer = layer_bytes(config_, batch);
+  const auto layers = static_cast<double>(config_.layers);
+  // Full checkpointing keeps the input of each layer, and one layer in full while it is recomputed.
+  const double input = tokens_of(config_, batch) * static_cast<double>(config_.hidden) *
+                       (autocast(config_) ? 4 : static_cast<double>(element_size(config_.dtype)));
+  const double kept = checkpointing_ ? layers * input + layer : layers * layer;
+  use.activations = whole(kept + outside_bytes(config_, batch));
+  use.logits = whole(logits_bytes(config_, batch));
+  return use;
+}
+
+MemoryUse peak_memory(const TransformerConfig& config,
+                      const BatchShape& batch,
+                      const MemoryOptions& options) {
+  return PeakMemory(config, options).at(batch);
+}
+
+std::int64_t largest_token_budget(const TransformerConfig& config,
+                                  const MemoryOptions& options,
+                                  Bytes capacity,
+                                  std::int64_t length) {
+  if (length < 1) {
+    throw InputError(fmt::format("length {}; expected at least 1", length));
+  }
+  const PeakMemory peak(config, options);
+  const auto fits = [&](std::int64_t samples) {
+    const std::int64_t tokens = samples * length;
+    const double squares = static_cast<double>(tokens) * static_cast<double>(length);
+    return peak.at({samples, length, tokens, squares}).total() <= capacity;
+  };
+  std::int64_t most = 0;      // Fits, or nothing does.
+  std::int64_t too_many = 1;  // Does not fit, once the loop has ended.
+  while (fits(too_many)) {
+    most = too_many;
+    too_many *= 2;
+  }
+  while (too_many - most > 1) {
+    const std::int64_t middle = most + (too_many - most) / 2;
+    (fits(middle) ? most : too_many) = middle;
+  }
+  return most * length;
+}
+
+}  // namespace stepsim

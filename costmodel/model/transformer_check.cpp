@@ -1,0 +1,120 @@
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/model/transformer_layout.h"
+
+namespace stepsim {
+namespace {
+
+/// Sizes stay below this, so that products of three of them fit in 64 bits.
+constexpr std::int64_t kLargestSize = 1 << 20;
+constexpr std::int64_t kMaxLayers = 10000;
+
+void check_size(std::string_view key, std::int64_t value, std::int64_t largest) {
+  if (value <= 0) {
+    throw InputError(fmt::format("{}: {} must be at least 1", key, value));
+  }
+  if (value > largest) {
+    throw InputError(fmt::format("{}: {} is beyond {}", key, value, largest));
+  }
+}
+
+void check_heads(const TransformerConfig& config) {
+  if (config.hidden % config.heads != 0) {
+    throw InputError(fmt::format("heads: {} do not divide hidden {}", config.heads, config.hidden));
+  }
+  if (config.heads % config.kv_heads != 0) {
+    throw InputError(
+        fmt::format("kv_heads: {} do not divide heads {}", config.kv_heads, config.heads));
+  }
+  if (!rotary(config.family) && config.kv_heads != config.heads) {
+    throw InputError(fmt::format("kv_heads: {} groups no queries, so it must equal heads {}",
+                                 name_of(config.family),
+                                 config.heads));
+  }
+  if (rotary(config.family) && config.head_dim() % 2 != 0) {
+    throw InputError(fmt::format("heads: {} rotates pairs of features, but hidden / heads is {}",
+                                 name_of(config.family),
+                                 config.head_dim()));
+  }
+}
+
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+
+void check_tensor(const TensorBlock& tensor, std::set<std::string_view>& names) {
+  if (tensor.name.empty() || !names.insert(tensor.name).second) {
+    throw InputError(fmt::format("tensors: the name '{}' is empty or there twice", tensor.name));
+  }
+  std::int64_t elements = 1;
+  for (const std::int64_t size : tensor.shape) {
+    if (size <= 0 || size > kMaxElements / elements) {
+      throw InputError(
+          fmt::format("tensors: {} has a size outside 1..{}", tensor.name, kMaxElements));
+    }
+    elements *= size;
+  }
+  if (tensor.forward < 0 || tensor.backward < 0) {
+    throw InputError(fmt::format("tensors: {} has work below 0", tensor.name));
+  }
+}
+
+void check_blocks(const TransformerConfig& config) {
+  const bool blocks = config.family == ModelFamily::Blocks;
+  if (config.tensors.empty()) {
+    if (blocks) {
+      check_size("block_elements", config.block_elements, kMaxElements);
+    }
+    return;
+  }
+  if (!blocks || config.block_elements != 0 ||
+      config.layers != static_cast<std::int64_t>(config.tensors.size())) {
+    throw InputError("tensors: a list is for kind blocks, one tensor a layer, no block_elements");
+  }
+  std::set<std::string_view> names;
+  double forward = 0;
+  double backward = 0;
+  for (const TensorBlock& tensor : config.tensors) {
+    check_tensor(tensor, names);
+    forward += static_cast<double>(tensor.forward);
+    backward += static_cast<double>(tensor.backward);
+  }
+  if (forward <= 0 || backward <= 0) {
+    throw InputError("tensors: no work at all; expected more than 0 forward and backward");
+  }
+}
+
+}  // namespace
+
+void check(const TransformerConfig& config) {
+  check_size("layers", config.layers, kMaxLayers);
+  check_size("hidden", config.hidden, kLargestSize);
+  check_size("heads", config.heads, kLargestSize);
+  check_size("kv_heads", config.kv_heads, kLargestSize);
+  check_size("ffn", config.ffn, kLargestSize);
+  check_size("vocab", config.vocab, 16 * kLargestSize);
+  check_size("max_length", config.max_length, 16 * kLargestSize);
+  if (config.classes < 0 || config.classes > kLargestSize) {
+    throw InputError(fmt::format("classes: {} is outside 0..{}", config.classes, kLargestSize));
+  }
+  if (config.window < 0) {
+    throw InputError(fmt::format("window: {} is negative; 0 means unlimited", config.window));
+  }
+  check_heads(config);
+  if (config.sparse_embeddings && config.tied_embeddings) {
+    throw InputError("sparse_embeddings: a tied table also gets the head's dense gradient");
+  }
+  check_blocks(config);
+  if (language_model(config.family) && config.classes > 0) {
+    throw InputError(fmt::format("classes: {} predicts tokens and has no classification head",
+                                 name_of(config.family)));
+  }
+  if (!language_model(config.family) && config.tied_embeddings) {
+    throw InputError(fmt::format("tied_embeddings: {} has no head over the vocabulary to tie",
+                                 name_of(config.family)));
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/model/transformer.h"
+
+namespace stepsim {
+namespace {
+
+template <typename Value, std::size_t Size>
+using Names = std::array<std::pair<Value, std::string_view>, Size>;
+
+constexpr Names<Dtype, 5> kDtypes = {{{Dtype::F32, "f32"},
+                                      {Dtype::Tf32, "tf32"},
+                                      {Dtype::Bf16, "bf16"},
+                                      {Dtype::F16, "f16"},
+                                      {Dtype::F64, "f64"}}};
+
+/// What PyTorch and others call the same types.
+constexpr Names<Dtype, 8> kOtherDtypes = {{{Dtype::F32, "fp32"},
+                                           {Dtype::F32, "float32"},
+                                           {Dtype::F32, "float"},
+                                           {Dtype::Bf16, "bfloat16"},
+                                           {Dtype::F16, "fp16"},
+                                           {Dtype::F16, "float16"},
+                                           {Dtype::F64, "fp64"},
+                                           {Dtype::F64, "float64"}}};
+
+constexpr Names<OpClass, 16> kOpClasses = {{{OpClass::Gemm, "gemm"},
+                                            {OpClass::AttentionScores, "attention_scores"},
+                                            {OpClass::Softmax, "softmax"},
+                                            {OpClass::AttentionContext, "attention_context"},
+                                            {OpClass::Attention, "attention"},
+                                            {OpClass::Norm, "norm"},
+                                            {OpClass::Activation, "activation"},
+                                            {OpClass::Elementwise, "elementwise"},
+                                            {OpClass::Embedding, "embedding"},
+                                            {OpClass::Pooling, "pooling"},
+                                            {OpClass::CrossEntropy, "cross_entropy"},
+                                            {OpClass::Collate, "collate"},
+                                            {OpClass::ZeroGradient, "zero_gradient"},
+                                            {OpClass::GradientCopyIn, "gradient_copy_in"},
+                                            {OpClass::GradientCopyOut, "gradient_copy_out"},
+                                            {OpClass::Optimizer, "optimizer"}}};
+
+constexpr Names<Pass, 4> kPasses = {{{Pass::Forward, "forward"},
+                                     {Pass::Backward, "backward"},
+                                     {Pass::InputGradient, "dgrad"},
+                                     {Pass::WeightGradient, "wgrad"}}};
+
+constexpr Names<Rows, 3> kRows = {
+    {{Rows::Tokens, "tokens"}, {Rows::Samples, "samples"}, {Rows::Elements, "elements"}}};
+
+constexpr Names<AttentionKind, 3> kAttention = {{{AttentionKind::Dense, "dense"},
+                                                 {AttentionKind::Flash, "flash"},
+                                                 {AttentionKind::Varlen, "varlen"}}};
+
+constexpr Names<ModelFamily, 7> kFamilies = {{{ModelFamily::TokenClassifier, "token_classifier"},
+                                              {ModelFamily::DistilBert, "distilbert"},
+                                              {ModelFamily::Bert, "bert"},
+                                              {ModelFamily::Gpt2, "gpt2"},
+                                              {ModelFamily::Llama, "llama"},
+                                              {ModelFamily::Nanochat, "nanochat"},
+                                              {ModelFamily::Blocks, "blocks"}}};
+
+template <typename Value, std::size_t Size>
+std::string_view name_in(const Names<Value, Size>& names, Value value) {
+  const auto found = std::find_if(
+      names.begin(), names.end(), [value](const auto& entry) { return entry.first == value; });
+  return found == names.end() ? "?" : found->second;
+}
+
+template <typename Value, std::size_t Size>
+Value parse_in(const Names<Value, Size>& names, std::string_view what, std::string_view name) {
+  std::vector<std::string> known;
+  for (const auto& [value, text] : names) {
+    if (text == name) {
+      return value;
+    }
+    known.emplace_back(text);
+  }
+  throw InputError(unknown_name(what, name, known));
+}
+
+}  // namespace
+
+std::int64_t element_size(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::F32:
+    case Dtype::Tf32:
+      return 4;
+    case Dtype::Bf16:
+    case Dtype::F16:
+      return 2;
+    case Dtype::F64:
+      break;
+  }
+  return 8;
+}
+
+std::string_view name_of(Dtype dtype) {
+  return name_in(kDtypes, dtype);
+}
+
+Dtype parse_dtype(std::string_view name) {
+  for (const auto& [dtype, text] : kOtherDtypes) {
+    if (text == name) {
+      return dtype;
+    }
+  }
+  return parse_in(kDtypes, "dtype", name);
+}
+
+std::string_view name_of(OpClass op_class) {
+  return name_in(kOpClasses, op_class);
+}
+OpClass parse_op_class(std::string_view name) {
+  return parse_in(kOpClasses, "op", name);
+}
+
+std::string_view name_of(Pass pass) {
+  return name_in(kPasses, pass);
+}
+Pass parse_pass(std::string_view name) {
+  return parse_in(kPasses, "pass", name);
+}
+
+std::string_view name_of(Rows rows) {
+  return name_in(kRows, rows);
+}
+Rows parse_rows(std::string_view name) {
+  return parse_in(kRows, "rows", name);
+}
+
+std::string_view name_of(AttentionKind kind) {
+  return name_in(kAttention, kind);
+}
+AttentionKind parse_attention(std::string_view name) {
+  return parse_in(kAttention, "attention", name);
+}
+
+std::string_view name_of(ModelFamily family) {
+  return name_in(kFamilies, family);
+}
+ModelFamily parse_family(std::string_view name) {
+  return parse_in(kFamilies, "model family", name);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,82 @@
+#include "costmodel/network/collective_table.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/compute/op_cost.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kFlatFloorBytes = 32 * 1024;
+/// The tail is drawn from the knots of the last octave, at least three: with sizes a factor 2 apart
+/// the last three, with dense ones more, since neighbours differ by noise only.
+constexpr double kTailWindow = 2;
+constexpr std::size_t kTailKnots = 3;
+
+std::string bytes_text(double bytes) {
+  return format_bytes(Bytes(static_cast<std::int64_t>(bytes)));
+}
+
+void refuse_beyond(const CollectiveCost& table,
+                   Bytes bytes,
+                   double extrapolation,
+                   double max_extrapolation,
+                   const std::string& profile) {
+  if (extrapolation <= max_extrapolation) {
+    return;
+  }
+  const bool larger = static_cast<double>(bytes.value()) > table.knots.back().first;
+  throw InputError(fmt::format(
+      "profile {}: the {} of {} ranks was measured from {} to {}; {} is {:.2f} times {}, and more "
+      "than {} times is refused: measure {} messages",
+      printable(profile),
+      printable(table.kind),
+      table.ranks,
+      bytes_text(table.knots.front().first),
+      bytes_text(table.knots.back().first),
+      format_bytes(bytes),
+      extrapolation,
+      larger ? "beyond" : "below",
+      max_extrapolation,
+      larger ? "larger" : "smaller"));
+}
+
+}  // namespace
+
+double default_tail(const CollectiveCost& table) {
+  return tail_slope(table.knots, kTailWindow, kTailKnots);
+}
+
+Cost table_cost(const CollectiveCost& table,
+                Bytes bytes,
+                double max_extrapolation,
+                const std::string& profile) {
+  const auto& [first_bytes, first_seconds] = table.knots.front();
+  const auto& [last_bytes, last_seconds] = table.knots.back();
+  const auto x = static_cast<double>(bytes.value());
+  Cost cost;
+  cost.relative_error = table.errors.random.value_or(0);
+  cost.shared_error = shared_error(table.errors, static_cast<int>(table.knots.size()));
+  if (x <= last_bytes) {
+    cost.seconds = interpolate(table.knots, x);
+    if (x < first_bytes && first_bytes > kFlatFloorBytes) {
+      cost.extrapolation = first_bytes / std::max(x, kFlatFloorBytes);
+      refuse_beyond(table, bytes, cost.extrapolation, max_extrapolation, profile);
+    }
+    return cost;
+  }
+  cost.extrapolation = x / last_bytes;
+  refuse_beyond(table, bytes, cost.extrapolation, max_extrapolation, profile);
+  const double slope = table.tail_seconds_per_byte.value_or(default_tail(table));
+  cost.seconds = last_seconds + slope * (x - last_bytes);
+  cost.relative_error =
+      std::max(table.errors.beyond.value_or(0), cost.relative_error) * cost.extrapolation;
+  cost.shared_error = cost.relative_error;
+  return cost;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,249 @@
+#include "costmodel/network/topology.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+const std::array<std::string, 8> kNames = {"auto",
+                                           "ring",
+                                           "flat_ring",
+                                           "tree",
+                                           "hierarchical",
+                                           "recursive_doubling",
+                                           "rabenseifner",
+                                           "nccl"};
+
+bool has_tree(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce || kind == CollectiveKind::Broadcast ||
+         kind == CollectiveKind::Reduce;
+}
+
+bool has_two_levels(CollectiveKind kind, const NodeLinks& links) {
+  return kind != CollectiveKind::Broadcast && kind != CollectiveKind::Reduce &&
+         kind != CollectiveKind::AllToAll && links.ranks % links.nodes == 0;
+}
+
+/// What runs when `wanted` is asked for.
+CollectiveAlgorithm available(CollectiveAlgorithm wanted,
+                              CollectiveKind kind,
+                              const NodeLinks& links) {
+  bool has = true;
+  switch (wanted) {
+    case CollectiveAlgorithm::Tree:
+      has = has_tree(kind);
+      break;
+    case CollectiveAlgorithm::Hierarchical:
+      has = has_two_levels(kind, links) && links.nodes > 1;
+      break;
+    case CollectiveAlgorithm::RecursiveDoubling:
+    case CollectiveAlgorithm::Rabenseifner:
+      has = kind == CollectiveKind::AllReduce;
+      break;
+    case CollectiveAlgorithm::FlatRing:
+      has = links.nodes > 1;
+      break;
+    case CollectiveAlgorithm::Nccl:
+      has = kind == CollectiveKind::AllReduce && links.ranks % links.nodes == 0;
+      break;
+    case CollectiveAlgorithm::Auto:
+    case CollectiveAlgorithm::Ring:
+      break;
+  }
+  if (has) {
+    return wanted;
+  }
+  return links.nodes > 1 ? CollectiveAlgorithm::FlatRing : CollectiveAlgorithm::Ring;
+}
+
+/// A link as slow as the slowest that is in use, in latency and bandwidth.
+Link slowest_link(const NodeLinks& links) {
+  if (links.nodes == 1) {
+    return links.intra;
+  }
+  if (links.ranks == links.nodes) {
+    return links.inter;
+  }
+  return {std::max(links.intra.latency_s, links.inter.latency_s),
+          std::min(links.intra.bytes_per_s, links.inter.bytes_per_s)};
+}
+
+/// One ring: its crossings go through the adapter of a single rank.
+double single_ring_time(CollectiveKind kind, double bytes, NodeLinks links) {
+  links.node_bytes_per_s = links.inter.bytes_per_s;
+  return flat_ring_time(kind, bytes, links);
+}
+
+double time_of(CollectiveAlgorithm algorithm,
+               CollectiveKind kind,
+               double bytes,
+               const NodeLinks& links) {
+  switch (algorithm) {
+    case CollectiveAlgorithm::Ring:
+      return single_ring_time(kind, bytes, links);
+    case CollectiveAlgorithm::Tree:
+      return node_tree_time(kind, bytes, links);
+    case CollectiveAlgorithm::Hierarchical:
+      return two_level_time(kind, bytes, links);
+    case CollectiveAlgorithm::RecursiveDoubling:
+      return recursive_doubling_time(bytes, links.ranks, slowest_link(links));
+    case CollectiveAlgorithm::Rabenseifner:
+      return rabenseifner_time(bytes, links.ranks, slowest_link(links));
+    case CollectiveAlgorithm::Auto:
+    case CollectiveAlgorithm::FlatRing:
+    case CollectiveAlgorithm::Nccl:
+      break;
+  }
+  return flat_ring_time(kind, bytes, links);
+}
+
+AnalyticTime fastest(CollectiveKind kind, double bytes, const NodeLinks& links) {
+  AnalyticTime best;
+  for (const auto wanted : {CollectiveAlgorithm::FlatRing,
+                            CollectiveAlgorithm::Tree,
+                            CollectiveAlgorithm::Hierarchical}) {
+    const auto algorithm = available(wanted, kind, links);
+    const double seconds = time_of(algorithm, kind, bytes, links);
+    if (best.algorithm == CollectiveAlgorithm::Auto || seconds < best.seconds) {
+      best = {seconds, algorithm, std::nullopt};
+    }
+  }
+  return best;
+}
+
+int most_ranks_per_node(const Topology& topology) {
+  return topology.ranks_per_node == 0 ? topology.ranks
+                                      : std::min(topology.ranks, topology.ranks_per_node);
+}
+
+void check_group(const Topology& topology, int ranks, int nodes) {
+  const int per_node = most_ranks_per_node(topology);
+  if (nodes < 1 || ranks < nodes || ranks > topology.ranks || nodes > node_count(topology) ||
+      ranks > nodes * per_node) {
+    throw InputError(
+        fmt::format("{} ranks on {} nodes do not fit a cluster of {} ranks with {} per node",
+                    ranks,
+                    nodes,
+                    topology.ranks,
+                    per_node));
+  }
+}
+
+void check_link(const Link& link, const char* bandwidth_key) {
+  if (!(link.bytes_per_s > 0)) {
+    throw InputError(
+        fmt::format("the bandwidth of a link in use is not known: write {} in [cluster.topology]",
+                    bandwidth_key));
+  }
+}
+
+NodeLinks group_links(const Topology& topology, int ranks, int nodes) {
+  const int per_node = most_ranks_per_node(topology);
+  double rank_factor = 1;
+  double network_factor = 1;
+  for (const auto& slow : topology.slow_links) {
+    network_factor = std::max(network_factor, slow.factor);
+    if (slow.rank) {
+      rank_factor = std::max(rank_factor, slow.factor);
+    }
+  }
+  NodeLinks links{ranks, nodes, topology.intra, topology.inter, topology.node_bytes_per_s};
+  if (links.node_bytes_per_s == 0) {
+    links.node_bytes_per_s = per_node * links.inter.bytes_per_s;
+  }
+  if (links.inter.bytes_per_s == 0) {
+    links.inter.bytes_per_s = links.node_bytes_per_s / per_node;
+  }
+  // A group that leaves ranks of its nodes out leaves their share of the adapters out.
+  const int used = (ranks + nodes - 1) / nodes;
+  links.node_bytes_per_s *= static_cast<double>(used) / per_node / network_factor;
+  links.inter.bytes_per_s /= network_factor;
+  links.intra.bytes_per_s /= rank_factor;
+  return links;
+}
+
+}  // namespace
+
+std::string_view name_of(CollectiveAlgorithm algorithm) {
+  return kNames.at(static_cast<std::size_t>(algorithm));
+}
+
+CollectiveAlgorithm parse_collective_algorithm(std::string_view name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) {
+    throw InputError(unknown_name("algorithm", name, kNames));
+  }
+  return static_cast<CollectiveAlgorithm>(found - kNames.begin());
+}
+
+std::span<const std::string> collective_algorithm_names() {
+  return kNames;
+}
+
+int node_count(const Topology& topology) {
+  const int per_node = most_ranks_per_node(topology);
+  return (topology.ranks + per_node - 1) / per_node;
+}
+
+double analytic_error(CollectiveAlgorithm algorithm, double bytes) {
+  constexpr double kMiB = 1048576;
+  const bool nccl = algorithm == CollectiveAlgorithm::Nccl;
+  if (bytes < kMiB) {
+    return nccl ? 0.46 : 0.76;
+  }
+  if (bytes <= 128 * kMiB) {
+    return nccl ? 0.32 : 0.45;
+  }
+  return nccl ? 0.23 : 0.24;
+}
+
+NcclSystem nccl_system(const Topology& topology, const NodeLinks& links) {
+  NcclSystem system;
+  system.ranks = links.ranks;
+  system.nodes = links.nodes;
+  system.gpu = topology.gpu;
+  const double inside =
+      links.ranks > links.nodes ? links.intra.bytes_per_s : links.node_bytes_per_s;
+  const double slowest = links.nodes > 1 ? std::min(inside, links.node_bytes_per_s) : inside;
+  const double per_channel = slowest / topology.nccl_channels * 1e-9;
+  system.ring = system.tree = {topology.nccl_channels, per_channel, per_channel};
+  system.tree_pattern = links.nodes > 1;
+  return system;
+}
+
+AnalyticTime analytic_time(
+    const Topology& topology, CollectiveKind kind, double bytes, int ranks, int nodes) {
+  check_group(topology, ranks, nodes);
+  if (ranks == 1) {
+    return {};
+  }
+  const NodeLinks links = group_links(topology, ranks, nodes);
+  if (ranks > nodes) {
+    check_link(links.intra, "intra_bandwidth");
+  }
+  if (nodes > 1) {
+    check_link(links.inter, "inter_bandwidth");
+  }
+  if (kind == CollectiveKind::AllToAll) {
+    return {pairwise_time(bytes, links), CollectiveAlgorithm::Ring, std::nullopt};
+  }
+  if (topology.algorithm == CollectiveAlgorithm::Auto) {
+    return fastest(kind, bytes, links);
+  }
+  const auto algorithm = available(topology.algorithm, kind, links);
+  if (algorithm != CollectiveAlgorithm::Nccl) {
+    return {time_of(algorithm, kind, bytes, links), algorithm, std::nullopt};
+  }
+  if (topology.nccl_channels < 1) {
+    throw InputError("NCCL's model needs the number of channels in [cluster.topology]");
+  }
+  const NcclChoice choice = nccl_all_reduce(nccl_system(topology, links), bytes);
+  return {choice.us * 1e-6, algorithm, choice};
+}
+
+}  // namespace stepsim

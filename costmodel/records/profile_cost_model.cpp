@@ -1,0 +1,123 @@
+#include "costmodel/records/profile_cost_model.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/compute/op_cost.h"
+#include "costmodel/network/collective_table.h"
+
+namespace stepsim {
+namespace {
+
+bool attention_class(OpClass op_class) {
+  return op_class == OpClass::AttentionScores || op_class == OpClass::Softmax ||
+         op_class == OpClass::AttentionContext || op_class == OpClass::Attention;
+}
+
+/// "gemm forward (n=144, k=48, f32)"
+std::string described(const Op& op) {
+  const std::array<std::pair<std::string_view, std::int64_t>, 4> sizes = {
+      {{"n", op.n}, {"k", op.k}, {"heads", op.heads}, {"head_dim", op.head_dim}}};
+  std::string text = fmt::format("{} {} (", name_of(op.op_class), name_of(op.pass));
+  for (const auto& [name, size] : sizes) {
+    if (size != 0) {
+      text += fmt::format("{}={}, ", name, size);
+    }
+  }
+  return text + fmt::format("{})", name_of(op.dtype));
+}
+
+std::string_view variable_name(const OpCost& cost, const Op& op) {
+  return cost.form == CostForm::PerSampleTable ? "padded length" : name_of(op.rows);
+}
+
+}  // namespace
+
+bool prices_empty_blocks(const Profile& profile) {
+  return std::any_of(profile.ops.begin(), profile.ops.end(), [](const OpCost& cost) {
+    const auto& features = cost.features;
+    return cost.op_class == OpClass::Attention &&
+           std::find(features.begin(), features.end(), "empty_blocks") != features.end();
+  });
+}
+
+ProfileCostModel::ProfileCostModel(Profile profile, double max_extrapolation)
+    : profile_(std::move(profile)), max_extrapolation_(max_extrapolation) {
+  for (std::size_t i = 0; i < profile_.ops.size(); ++i) {
+    const OpCost& cost = profile_.ops[i];
+    index_.emplace_back(
+        Key{cost.op_class, cost.pass, cost.dtype, cost.n, cost.k, cost.heads, cost.head_dim}, i);
+  }
+  std::sort(index_.begin(), index_.end());
+}
+
+const OpCost* ProfileCostModel::at(const Key& key) const {
+  const auto found = std::lower_bound(index_.begin(), index_.end(), std::pair(key, std::size_t{0}));
+  return found != index_.end() && found->first == key ? &profile_.ops[found->second] : nullptr;
+}
+
+ProfileCostModel::Found ProfileCostModel::find(const Op& op) const {
+  const auto key = [&op](std::int64_t n, std::int64_t k, std::int64_t heads, std::int64_t dim) {
+    return Key{op.op_class, op.pass, op.dtype, n, k, heads, dim};
+  };
+  if (const OpCost* cost = at(key(op.n, op.k, op.heads, op.head_dim)); cost != nullptr) {
+    return {cost, true};
+  }
+  if (attention_class(op.op_class)) {
+    if (const OpCost* cost = at(key(0, 0, 0, op.head_dim)); cost != nullptr) {
+      return {cost, false};
+    }
+  }
+  return {at(key(0, 0, 0, 0)), op.rows == Rows::Elements};
+}
+
+Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
+  if (op.rows != Rows::Elements && batch.samples == 0) {
+    return {};
+  }
+  const Found found = find(op);
+  if (found.cost == nullptr) {
+    throw InputError(
+        fmt::format("profile {} has no cost for {}: measure it with: stepcal calibrate --model …",
+                    printable(profile_.name),
+                    described(op)));
+  }
+  Cost cost = evaluate(*found.cost, op, batch);
+  if (cost.extrapolation > max_extrapolation_) {
+    throw InputError(fmt::format(
+        "profile {}: {} was measured for {} from {} to {}; this is {:.2f} times beyond, and more "
+        "than {} times is refused: measure larger batches",
+        printable(profile_.name),
+        described(op),
+        variable_name(*found.cost, op),
+        found.cost->range_lo,
+        found.cost->range_hi,
+        cost.extrapolation,
+        max_extrapolation_));
+  }
+  if (!found.exact) {
+    cost.unseen_shape = true;
+    cost.relative_error = std::max(cost.relative_error, kUnseenShapeError);
+    cost.shared_error = cost.relative_error;
+  }
+  return cost;
+}
+
+CollectivePricer collective_pricer(const Profile& profile,
+                                   std::optional<Topology> topology,
+                                   PricerLimits limits) {
+  return {profile.name, profile.collectives, std::move(topology), limits};
+}
+
+void replace_table(Profile& profile, CollectiveCost table) {
+  std::erase_if(profile.collectives, [&table](const CollectiveCost& other) {
+    return other.kind == table.kind && other.ranks == table.ranks && other.nodes == table.nodes;
+  });
+  profile.collectives.push_back(std::move(table));
+}
+
+}  // namespace stepsim

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <limits>
+
+#include <fmt/core.h>
+
+#include "costmodel/model/transformer_json.h"
+#include "costmodel/records/profile_format.h"
+
+namespace stepsim {
+namespace {
+
+Json range_json(const std::pair<double, double>& range) {
+  return Json::array({finite(range.first), finite(range.second)});
+}
+
+Json pass_json(const PassCost& cost) {
+  Json json = {{"features", cost.features}, {"coefficients_s", numbers_json(cost.coefficients)}};
+  json["tokens_range"] = range_json(cost.tokens);
+  json["length_range"] = range_json(cost.length);
+  json["samples"] = cost.samples;
+  json["errors"] = errors_json(cost.errors);
+  json["draws_s"] = Json::array();
+  for (const auto& draw : cost.draws) {
+    json["draws_s"].push_back(numbers_json(draw));
+  }
+  return json;
+}
+
+bool are_coefficients(const std::vector<double>& numbers, std::size_t features) {
+  return numbers.size() == features &&
+         std::all_of(numbers.begin(), numbers.end(), [](double c) { return c >= 0; });
+}
+
+std::string expected_coefficients(std::size_t features) {
+  return fmt::format("expected {} numbers, none negative", features);
+}
+
+/// [draw][feature]
+std::vector<std::vector<double>> read_draws(JsonReader& reader, std::size_t features) {
+  const Json& draws = reader.get("draws_s");
+  if (!draws.is_array()) {
+    reader.fail("draws_s", "expected an array of draws");
+  }
+  std::vector<std::vector<double>> result;
+  for (const Json& draw : draws) {
+    const bool numbers =
+        draw.is_array() &&
+        std::all_of(draw.begin(), draw.end(), [](const Json& c) { return c.is_number(); });
+    if (!numbers || !are_coefficients(draw.get<std::vector<double>>(), features)) {
+      reader.fail("draws_s", result.size(), expected_coefficients(features));
+    }
+    result.push_back(draw.get<std::vector<double>>());
+  }
+  return result;
+}
+
+std::pair<double, double> read_range(JsonReader& reader, std::string_view key) {
+  const auto range = reader.numbers(key);
+  if (range.size() != 2 || range[0] <= 0 || range[0] > range[1]) {
+    reader.fail(key, "expected [lo, hi] with 0 < lo <= hi");
+  }
+  return {range[0], range[1]};
+}
+
+PassCost read_pass(JsonReader reader) {
+  PassCost cost;
+  cost.features = reader.texts("features");
+  for (std::size_t i = 0; i < cost.features.size(); ++i) {
+    try {
+      static_cast<void>(pass_feature(cost.features[i], {}, false));
+    } catch (const InputError& error) {
+      reader.fail("features", i, error.what());
+    }
+  }
+  cost.coefficients = reader.numbers("coefficients_s");
+  const std::size_t features = cost.features.size();
+  if (!are_coefficients(cost.coefficients, features)) {
+    reader.fail("coefficients_s", expected_coefficients(features));
+  }
+  cost.draws = read_draws(reader, features);
+  cost.tokens = read_range(reader, "tokens_range");
+  cost.length = read_range(reader, "length_range");
+  cost.samples = reader.integer_in("samples", 0, std::numeric_limits<int>::max());
+  cost.errors = read_errors(reader);
+  return cost;
+}
+
+double not_negative(JsonReader& reader, std::string_view key) {
+  const double value = reader.number(key);
+  if (value < 0) {
+    reader.fail(key, fmt::format("{} is negative", value));
+  }
+  return value;
+}
+
+}  // namespace
+
+Json recorded_json(const RecordedModel& recorded) {
+  Json json = {{"model", to_json(recorded.model)},
+               {"optimizer_s", finite(recorded.optimizer_seconds)},
+               {"operations_per_byte", finite(recorded.operations_per_byte)}};
+  if (recorded.whole_steps) {
+    json["whole_steps"] = true;
+  }
+  json["data"] = pass_json(recorded.data);
+  json["forward"] = pass_json(recorded.forward);
+  json["backward"] = pass_json(recorded.backward);
+  return json;
+}
+
+RecordedModel read_recorded(JsonReader reader) {
+  RecordedModel recorded;
+  JsonReader model = reader.object("model");
+  recorded.model = transformer_from_json(model);
+  recorded.optimizer_seconds = not_negative(reader, "optimizer_s");
+  recorded.operations_per_byte = not_negative(reader, "operations_per_byte");
+  recorded.whole_steps = reader.has("whole_steps") && reader.boolean("whole_steps");
+  recorded.data = read_pass(reader.object("data"));
+  recorded.forward = read_pass(reader.object("forward"));
+  recorded.backward = read_pass(reader.object("backward"));
+  return recorded;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "costmodel/compute/op_cost.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/records/profile.h"
+#include "costmodel/records/profile_format.h"
+
+namespace stepsim {
+namespace {
+
+bool needs_version_2(const Profile& profile) {
+  return std::any_of(profile.ops.begin(), profile.ops.end(), [](const OpCost& cost) {
+    return holds_ratio(cost.form) || needs_processors(cost.features);
+  });
+}
+
+std::string_view format_of(const Profile& profile) {
+  if (profile.recorded || profile.cores > 0 || !profile.noise.step_quantiles.empty()) {
+    return kProfileFormat3;
+  }
+  return needs_version_2(profile) ? kProfileFormat2 : kProfileFormat;
+}
+
+Json knots_json(const std::vector<std::pair<double, double>>& knots) {
+  Json list = Json::array();
+  for (const auto& [x, seconds] : knots) {
+    list.push_back(Json::array({finite(x), finite(seconds)}));
+  }
+  return list;
+}
+
+Json range_json(const std::pair<double, double>& range) {
+  return Json::array({finite(range.first), finite(range.second)});
+}
+
+/// What the forms of version 2 hold beside features and coefficients.
+void put_ratio(const OpCost& cost, Json* json) {
+  if (cost.form == CostForm::FeaturesRatio) {
+    (*json)["variable"] = variable_label(cost);
+    (*json)["ratio_knots"] = knots_json(cost.knots);
+  }
+  if (cost.form == CostForm::RooflineRatio) {
+    const GemmRatio& ratio = cost.gemm_ratio;
+    (*json)["gemm_ratio"] = {{"processors", ratio.processors},
+                             {"m_range", range_json(ratio.m)},
+                             {"n_range", range_json(ratio.n)},
+                             {"k_range", range_json(ratio.k)},
+                             {"weights", numbers_json(ratio.weights)}};
+  }
+  if (needs_processors(cost.features)) {
+    (*json)["processors"] = cost.processors;
+  }
+}
+
+Json op_json(const OpCost& cost) {
+  Json json;
+  json["op"] = name_of(cost.op_class);
+  json["pass"] = name_of(cost.pass);
+  json["dtype"] = name_of(cost.dtype);
+  json["n"] = cost.n;
+  json["k"] = cost.k;
+  json["heads"] = cost.heads;
+  json["head_dim"] = cost.head_dim;
+  json["form"] = name_of(cost.form);
+  if (holds_knots(cost.form)) {
+    json["variable"] = variable_label(cost);
+    json["knots_s"] = knots_json(cost.knots);
+  } else {
+    json["features"] = cost.features;
+    json["coefficients_s"] = numbers_json(cost.coefficients);
+    put_ratio(cost, &json);
+  }
+  json["range"] = range_json({cost.range_lo, cost.range_hi});
+  json["samples"] = cost.samples;
+  json["errors"] = errors_json(cost.errors);
+  return json;
+}
+
+Json collective_json(const CollectiveCost& cost) {
+  Json json;
+  json["kind"] = cost.kind;
+  json["ranks"] = cost.ranks;
+  json["nodes"] = cost.nodes;
+  json["dtype"] = name_of(cost.dtype);
+  json["variable"] = "bytes";
+  json["knots_s"] = knots_json(cost.knots);
+  if (cost.tail_seconds_per_byte) {
+    json["tail_s_per_byte"] = finite(*cost.tail_seconds_per_byte);
+  }
+  if (!cost.spread.empty()) {
+    json["spread"] = Json::array();
+    for (const double ratio : cost.spread) {
+      json["spread"].push_back(finite(ratio));
+    }
+  }
+  json["errors"] = errors_json(cost.errors);
+  return json;
+}
+
+Json interference_json(const InterferenceProfile& interference) {
+  const Interference& value = interference.value;
+  Json json;
+  const auto put = [&json](const std::string& key,
+                           double number,
+                           const std::optional<InterferenceProfile::Interval>& interval) {
+    json[key] = finite(number);
+    if (interval) {
+      json[key + "_interval90"] = range_json(*interval);
+    }
+  };
+  put("compute", value.compute, interference.compute);
+  put("transfer", value.transfer, interference.transfer);
+  put("memory_share", value.memory_share, interference.memory_share);
+  json["multiprocessors"] = value.multiprocessors;
+  json["max_channels"] = value.max_channels;
+  json["limit"] = finite(value.limit);
+  json["samples"] = interference.samples;
+  json["errors"] = errors_json(interference.errors);
+  return json;
+}
+
+std::string line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// One member a line.
+std::string recorded_text(const RecordedModel& recorded) {
+  const Json json = recorded_json(recorded);
+  std::string text = "{";
+  for (auto member = json.begin(); member != json.end(); ++member) {
+    text += fmt::format(
+        "{}\n    \"{}\": {}", text.size() > 1 ? "," : "", member.key(), line(member.value()));
+  }
+  return text + "\n  }";
+}
+
+/// One entry a line: short enough to read, and a changed entry is a one-line difference.
+template <typename Costs, typename ToJson>
+std::string list_text(const Costs& costs, ToJson to_text) {
+  std::string text = "[";
+  for (const auto& cost : costs) {
+    text += fmt::format("{}\n    {}", text.size() > 1 ? "," : "", line(to_text(cost)));
+  }
+  return text + (costs.empty() ? "]" : "\n  ]");
+}
+
+}  // namespace
+
+double finite(double value) {
+  if (!std::isfinite(value)) {
+    throw std::domain_error("a profile holds finite numbers only");
+  }
+  return value;
+}
+
+Json errors_json(const FitErrors& errors) {
+  Json json = Json::object();
+  const auto put = [&json](const char* key, const std::optional<double>& value) {
+    if (value) {
+      json[key] = finite(*value);
+    }
+  };
+  put("random", errors.random);
+  put("block", errors.block);
+  put("beyond", errors.beyond);
+  put("bias", errors.bias);
+  return json;
+}
+
+Json numbers_json(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) {
+    list.push_back(finite(value));
+  }
+  return list;
+}
+
+void write_profile(const std::string& path, const Profile& profile) {
+  Json host = {{"launch_s", finite(profile.launch_seconds)},
+               {"host_is_device", profile.host_is_device}};
+  if (profile.cores > 0) {
+    host["cores"] = profile.cores;
+  }
+  Json noise = {{"step_jitter", finite(profile.noise.step_jitter)},
+                {"drift", finite(profile.noise.drift)},
+                {"sentinel_s", finite(profile.noise.sentinel_seconds)}};
+  if (!profile.noise.step_quantiles.empty()) {
+    noise["step_quantiles"] = numbers_json(profile.noise.step_quantiles);
+    noise["rank_correlation"] = finite(profile.noise.rank_correlation);
+  }
+  std::string text = "{\n";
+  const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {
+    text += fmt::format("  \"{}\": {}{}\n", key, value, last ? "" : ",");
+  };
+  member("format", line(format_of(profile)));
+  member("name", line(profile.name));
+  member("device", line(profile.device));
+  member("backend", line(profile.backend));
+  member("provenance", line(profile.provenance));
+  member("memory_capacity_bytes", fmt::format("{}", profile.memory_capacity.value()));
+  member("host", line(host));
+  member("noise", line(noise));
+  if (profile.interference) {
+    member("interference", line(interference_json(*profile.interference)));
+  }
+  if (profile.recorded) {
+    member("recorded", recorded_text(*profile.recorded));
+  }
+  member("ops", list_text(profile.ops, op_json));
+  member("collectives", list_text(profile.collectives, collective_json), true);
+  write_text_atomically(path, text + "}\n");
+}
+
+}  // namespace stepsim

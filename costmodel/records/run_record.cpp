@@ -1,0 +1,207 @@
+#include "costmodel/records/run_record.h"
+
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/io/json_lines.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::string_view kFormat = "stepsim-run-record/1";
+constexpr int kMax = std::numeric_limits<int>::max();
+
+std::string header_text(const RunRecord& record) {
+  Json header;
+  header["format"] = kFormat;
+  header["scenario"] = record.scenario;
+  header["policy"] = record.policy;
+  header["world_size"] = record.world_size;
+  header["backend"] = record.backend;
+  header["device"] = record.device;
+  header["started_at"] = record.started_at;
+  header["warmup_steps"] = record.warmup_steps;
+  header["repeats"] = record.repeats;
+  if (record.cores > 0) {
+    header["cores"] = record.cores;
+  }
+  header["versions"] = record.versions;
+  header["sentinel_ms"] = record.sentinel_ms;
+  return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void append_step(std::string& text, const StepRecord& step) {
+  fmt::format_to(std::back_inserter(text),
+                 R"({{"repeat":{},"step":{},"rank":{},"samples":{},"max_length":{},)"
+                 R"("useful_tokens":{},"padded_tokens":{})",
+                 step.repeat,
+                 step.step,
+                 step.rank,
+                 step.samples,
+                 step.max_length,
+                 step.useful_tokens,
+                 step.padded_tokens);
+  const auto time = [&text](std::string_view key, double ms) {
+    text += fmt::format(R"(,"{}":{})", key, json_number(ms));
+  };
+  time("start_ms", step.start_ms);
+  time("data_ms", step.data_ms);
+  time("forward_ms", step.forward_ms);
+  time("backward_ms", step.backward_ms);
+  time("wait_ms", step.wait_ms);
+  time("optimizer_ms", step.optimizer_ms);
+  time("step_ms", step.step_ms);
+  time("thread_cpu_ms", step.thread_cpu_ms);
+  if (step.forward_cpu_ms > 0 || step.backward_cpu_ms > 0) {
+    time("forward_cpu_ms", step.forward_cpu_ms);
+    time("backward_cpu_ms", step.backward_cpu_ms);
+  }
+  if (step.micro_batches > 1) {
+    text += fmt::format(R"(,"micro_batches":{})", step.micro_batches);
+  }
+  if (!step.lengths.empty()) {
+    text += fmt::format(R"(,"lengths":[{}])", fmt::join(step.lengths, ","));
+  }
+  // A diverged run is still a record of its times; JSON has no word for its loss but null.
+  text += fmt::format(R"(,"loss":{},"buckets":[)",
+                      std::isfinite(step.loss) ? json_number(step.loss) : "null");
+  for (std::size_t i = 0; i < step.buckets.size(); ++i) {
+    text += fmt::format(R"({}{{"bytes":{},"launch_ms":{},"end_ms":{}}})",
+                        i > 0 ? "," : "",
+                        step.buckets[i].bytes,
+                        json_number(step.buckets[i].launch_ms),
+                        json_number(step.buckets[i].end_ms));
+  }
+  text += "]}\n";
+}
+
+/// A duration in milliseconds, not negative.
+double milliseconds(JsonReader& row, std::string_view key) {
+  const double value = row.number(key);
+  if (value < 0) {
+    row.fail(key, fmt::format("{} is negative", value));
+  }
+  return value;
+}
+
+double milliseconds_or_zero(JsonReader& row, std::string_view key) {
+  return row.has(key) ? milliseconds(row, key) : 0;
+}
+
+std::int64_t count(JsonReader& row, std::string_view key) {
+  const std::int64_t value = row.integer(key);
+  if (value < 0) {
+    row.fail(key, fmt::format("{} is negative", value));
+  }
+  return value;
+}
+
+std::vector<BucketRecord> read_buckets(JsonReader& row) {
+  std::vector<BucketRecord> buckets;
+  if (!row.has("buckets")) {
+    return buckets;
+  }
+  for (auto& bucket : row.objects("buckets")) {
+    BucketRecord record;
+    record.bytes = count(bucket, "bytes");
+    record.launch_ms = milliseconds(bucket, "launch_ms");
+    record.end_ms = milliseconds(bucket, "end_ms");
+    buckets.push_back(record);
+  }
+  return buckets;
+}
+
+std::vector<std::int64_t> read_lengths(JsonReader& row) {
+  return row.has("lengths") ? row.integers("lengths") : std::vector<std::int64_t>{};
+}
+
+double read_loss(JsonReader& row) {
+  if (!row.has("loss")) {
+    return 0;
+  }
+  return row.get("loss").is_null() ? std::numeric_limits<double>::quiet_NaN() : row.number("loss");
+}
+
+StepRecord read_step(JsonReader row, const RunRecord& record) {
+  StepRecord step;
+  step.repeat = row.has("repeat") ? row.integer_in("repeat", 0, kMax) : 0;
+  step.step = row.integer_in("step", 0, kMax);
+  step.rank = row.integer_in("rank", 0, record.world_size - 1);
+  step.samples = count(row, "samples");
+  step.max_length = count(row, "max_length");
+  step.useful_tokens = count(row, "useful_tokens");
+  step.padded_tokens = count(row, "padded_tokens");
+  step.start_ms = row.number("start_ms");
+  step.data_ms = milliseconds(row, "data_ms");
+  step.forward_ms = milliseconds(row, "forward_ms");
+  step.backward_ms = milliseconds(row, "backward_ms");
+  step.wait_ms = milliseconds_or_zero(row, "wait_ms");
+  step.optimizer_ms = milliseconds(row, "optimizer_ms");
+  step.step_ms = milliseconds(row, "step_ms");
+  step.thread_cpu_ms = milliseconds_or_zero(row, "thread_cpu_ms");
+  step.forward_cpu_ms = milliseconds_or_zero(row, "forward_cpu_ms");
+  step.backward_cpu_ms = milliseconds_or_zero(row, "backward_cpu_ms");
+  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMax) : 1;
+  step.lengths = read_lengths(row);
+  step.loss = read_loss(row);
+  step.buckets = read_buckets(row);
+  return step;
+}
+
+RunRecord read_header(JsonReader header) {
+  RunRecord record;
+  record.scenario = header.text_or("scenario", "");
+  record.policy = header.text_or("policy", "");
+  record.world_size = header.integer_in("world_size", 1, kMax);
+  record.backend = header.text_or("backend", "");
+  record.device = header.text_or("device", "");
+  record.started_at = header.text_or("started_at", "");
+  record.warmup_steps = header.has("warmup_steps") ? header.integer_in("warmup_steps", 0, kMax) : 0;
+  record.repeats = header.has("repeats") ? header.integer_in("repeats", 1, kMax) : 1;
+  record.cores = header.has("cores") ? header.integer_in("cores", 0, kMax) : 0;
+  if (header.has("versions")) {
+    record.versions = header.get("versions");
+  }
+  if (header.has("sentinel_ms")) {
+    record.sentinel_ms = header.numbers("sentinel_ms");
+  }
+  return record;
+}
+
+}  // namespace
+
+RunRecord read_run_record(const std::string& path, std::vector<std::string>* warnings) {
+  JsonLines lines(path, CutLine::Drop);
+  RunRecord record = read_header(lines.header(kFormat));
+  std::set<std::tuple<int, int, int>> seen;
+  while (lines.next()) {
+    StepRecord step = read_step(lines.reader(), record);
+    if (!seen.emplace(step.repeat, step.step, step.rank).second) {
+      lines.fail(fmt::format(
+          "step {} of rank {} is there twice (repeat {})", step.step, step.rank, step.repeat));
+    }
+    record.steps.push_back(std::move(step));
+  }
+  if (lines.dropped_cut_line() && warnings != nullptr) {
+    warnings->push_back(
+        fmt::format("{}:{}: the last line is cut off and was left out", path, lines.line()));
+  }
+  return record;
+}
+
+void write_run_record(const std::string& path, const RunRecord& record) {
+  std::string text = header_text(record);
+  for (const auto& step : record.steps) {
+    append_step(text, step);
+  }
+  write_text_atomically(path, text);
+}
+
+}  // namespace stepsim

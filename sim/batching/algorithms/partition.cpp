@@ -1,0 +1,261 @@
+#include "sim/batching/algorithms/partition.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+std::int64_t at(std::span<const std::int64_t> values, std::int64_t index) {
+  return values[static_cast<std::size_t>(index)];
+}
+
+Indices all_indices(std::size_t count) {
+  Indices indices(count);
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+Indices descending(std::span<const std::int64_t> values) {
+  Indices order = all_indices(values.size());
+  std::stable_sort(order.begin(), order.end(), [values](std::int64_t a, std::int64_t b) {
+    return at(values, a) > at(values, b);
+  });
+  return order;
+}
+
+void check_parts(std::int64_t parts, std::size_t most) {
+  if (parts < 1 || parts > static_cast<std::int64_t>(most)) {
+    throw InputError(fmt::format("partition: {} values into {} parts", most, parts));
+  }
+}
+
+/// One set of a partial partition.
+struct Set {
+  std::int64_t sum = 0;
+  Indices indices;
+
+  [[nodiscard]] bool operator>(const Set& other) const {
+    const auto key = [](const Set& set) { return std::pair(set.sum, set.indices.size()); };
+    return key(*this) != key(other) ? key(*this) > key(other) : indices > other.indices;
+  }
+};
+
+/// A partial partition: sets in descending order.
+struct State {
+  std::vector<Set> sets;
+
+  [[nodiscard]] std::int64_t spread() const { return sets.front().sum - sets.back().sum; }
+  void sort() { std::sort(sets.begin(), sets.end(), std::greater<>()); }
+};
+
+/// Heap order: the largest spread on top, then the larger first set.
+bool below(const State& a, const State& b) {
+  return a.spread() != b.spread() ? a.spread() < b.spread() : b.sets.front() > a.sets.front();
+}
+
+std::vector<State> first_states(std::span<const std::int64_t> values,
+                                std::size_t parts,
+                                bool equal_size) {
+  Indices ascending = all_indices(values.size());
+  std::stable_sort(ascending.begin(), ascending.end(), [values](std::int64_t a, std::int64_t b) {
+    return at(values, a) < at(values, b);
+  });
+  const std::size_t step = equal_size ? parts : 1;
+  std::vector<State> states;
+  for (std::size_t begin = 0; begin < ascending.size(); begin += step) {
+    State state;
+    state.sets.resize(parts);
+    for (std::size_t i = 0; i < step; ++i) {
+      const std::int64_t index = ascending[begin + i];
+      state.sets[i] = {at(values, index), {index}};
+    }
+    state.sort();
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+void merge_into(State& first, const State& second) {
+  const std::size_t parts = first.sets.size();
+  for (std::size_t j = 0; j < parts; ++j) {
+    const Set& other = second.sets[parts - 1 - j];
+    first.sets[j].sum += other.sum;
+    first.sets[j].indices.insert(
+        first.sets[j].indices.end(), other.indices.begin(), other.indices.end());
+  }
+  first.sort();
+}
+
+/// [part] where the next one begins: `parts` consecutive chunks of 0 .. count - 1 for which the
+/// fold of all chunks' values is least. Earlier ends are preferred, from the back.
+template <typename Value, typename Fold>
+std::vector<std::size_t> best_ends(std::size_t count, std::size_t parts, Value value, Fold fold) {
+  // best[p][i]: the first i in p chunks; from[p][i]: where the last of these begins.
+  std::vector<std::vector<std::int64_t>> best(parts + 1, Indices(count + 1, -1));
+  std::vector<std::vector<std::size_t>> from(parts + 1, std::vector<std::size_t>(count + 1));
+  best[0][0] = 0;
+  for (std::size_t part = 1; part <= parts; ++part) {
+    for (std::size_t end = part; end <= count; ++end) {
+      for (std::size_t begin = part - 1; begin < end; ++begin) {
+        if (best[part - 1][begin] < 0) {
+          continue;
+        }
+        const std::int64_t all = fold(best[part - 1][begin], value(begin, end));
+        if (best[part][end] < 0 || all < best[part][end]) {
+          best[part][end] = all;
+          from[part][end] = begin;
+        }
+      }
+    }
+  }
+  std::vector<std::size_t> ends(parts);
+  std::size_t end = count;
+  for (std::size_t part = parts; part > 0; --part) {
+    ends[part - 1] = end;
+    end = from[part][end];
+  }
+  return ends;
+}
+
+Parts cut(const Indices& order, const std::vector<std::size_t>& ends) {
+  Parts parts;
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    parts.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                       order.begin() + static_cast<std::ptrdiff_t>(end));
+    begin = end;
+  }
+  return parts;
+}
+
+/// Sizes of the parts that take as many of the descending lengths as fit under `highest`.
+std::vector<std::int64_t> sizes_under(const Indices& order,
+                                      std::span<const std::int64_t> lengths,
+                                      std::int64_t highest) {
+  std::vector<std::int64_t> sizes;
+  const auto count = static_cast<std::int64_t>(order.size());
+  for (std::int64_t begin = 0; begin < count; begin += sizes.back()) {
+    const std::int64_t longest = at(lengths, order[static_cast<std::size_t>(begin)]);
+    sizes.push_back(std::min(count - begin, highest / longest));
+  }
+  return sizes;
+}
+
+}  // namespace
+
+Parts karmarkar_karp(std::span<const std::int64_t> values, std::int64_t parts, bool equal_size) {
+  check_parts(parts, values.size());
+  const auto count = static_cast<std::size_t>(parts);
+  if (equal_size && values.size() % count != 0) {
+    throw InputError(
+        fmt::format("partition: {} values into {} parts of equal size", values.size(), parts));
+  }
+  std::vector<State> heap = first_states(values, count, equal_size);
+  std::make_heap(heap.begin(), heap.end(), below);
+  while (heap.size() > 1) {
+    std::pop_heap(heap.begin(), heap.end(), below);
+    State first = std::move(heap.back());
+    heap.pop_back();
+    std::pop_heap(heap.begin(), heap.end(), below);
+    merge_into(first, heap.back());
+    heap.back() = std::move(first);
+    std::push_heap(heap.begin(), heap.end(), below);
+  }
+  Parts result;
+  for (Set& set : heap.front().sets) {
+    std::sort(set.indices.begin(), set.indices.end());
+    result.push_back(std::move(set.indices));
+  }
+  return result;
+}
+
+Parts longest_processing_time(std::span<const std::int64_t> values, std::int64_t parts) {
+  if (parts < 1) {
+    throw InputError(fmt::format("partition: {} parts", parts));
+  }
+  using Load = std::pair<std::int64_t, std::size_t>;
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  for (std::size_t part = 0; part < static_cast<std::size_t>(parts); ++part) {
+    loads.emplace(0, part);
+  }
+  Parts result(static_cast<std::size_t>(parts));
+  for (const std::int64_t index : descending(values)) {
+    const auto [sum, part] = loads.top();
+    loads.pop();
+    result[part].push_back(index);
+    loads.emplace(sum + at(values, index), part);
+  }
+  return result;
+}
+
+Repartition repartition_padded(std::span<const std::int64_t> lengths, std::int64_t parts) {
+  check_parts(parts, lengths.size());
+  const Indices order = descending(lengths);
+  std::int64_t low = at(lengths, order.front());
+  std::int64_t high = low * static_cast<std::int64_t>(order.size());
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (static_cast<std::int64_t>(sizes_under(order, lengths, middle).size()) <= parts) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  std::vector<std::int64_t> sizes = sizes_under(order, lengths, low);
+  while (static_cast<std::int64_t>(sizes.size()) < parts) {
+    const auto largest = std::max_element(sizes.begin(), sizes.end());
+    const std::int64_t half = *largest / 2;
+    *largest -= half;
+    (void)sizes.insert(largest, half);
+  }
+  Repartition result;
+  std::vector<std::size_t> ends;
+  for (const std::int64_t size : sizes) {
+    ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<std::size_t>(size));
+  }
+  result.parts = cut(order, ends);
+  for (const auto& part : result.parts) {
+    result.costs.push_back(at(lengths, part.front()) * static_cast<std::int64_t>(part.size()));
+  }
+  return result;
+}
+
+Parts chunk_by_sum(std::span<const std::int64_t> values, std::int64_t parts) {
+  check_parts(parts, values.size());
+  const Indices order = descending(values);
+  std::vector<std::int64_t> before = {0};  // before[i]: sum of the first i of the order
+  for (const std::int64_t index : order) {
+    before.push_back(before.back() + at(values, index));
+  }
+  const auto sum = [&before](std::size_t begin, std::size_t end) {
+    return before[end] - before[begin];
+  };
+  const auto larger = [](std::int64_t a, std::int64_t b) { return std::max(a, b); };
+  return cut(order, best_ends(order.size(), static_cast<std::size_t>(parts), sum, larger));
+}
+
+Parts buckets_of_least_padding(std::span<const std::int64_t> lengths, std::int64_t buckets) {
+  check_parts(buckets, lengths.size());
+  Indices order = all_indices(lengths.size());
+  std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
+    return at(lengths, a) < at(lengths, b);
+  });
+  // Padded tokens: the useful ones are the same in every solution.
+  const auto padded = [&](std::size_t begin, std::size_t end) {
+    return static_cast<std::int64_t>(end - begin) * at(lengths, order[end - 1]);
+  };
+  return cut(order,
+             best_ends(order.size(), static_cast<std::size_t>(buckets), padded, std::plus<>()));
+}
+
+}  // namespace stepsim

@@ -1,0 +1,215 @@
+#include "sim/engine/program_execution.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace stepsim {
+
+using engine_detail::at;
+using engine_detail::Kind;
+
+ProgramExecution::ProgramExecution(Engine& engine, const Program& program)
+    : engine_(engine),
+      rules_(engine.rules_),
+      program_(program),
+      interference_(rules_.interference.active()),
+      events_(first_time(engine.clocks_)),
+      ranks_(program.ranks.size()),
+      transfers_(program.collectives.size()),
+      communicators_(rules_.communicators.size()) {
+  check();
+  trace_.ranks.resize(ranks_.size());
+  trace_.collectives.resize(program.collectives.size());
+  for (std::size_t c = 0; c < communicators_.size(); ++c) {
+    prepare(communicators_[c], rules_.communicators[c]);
+  }
+  for (auto& collective : trace_.collectives) {
+    collective.arrival.assign(ranks_.size(), SimTime::max());
+    if (rules_.record_spans) {
+      collective.enqueued_at.assign(ranks_.size(), SimTime::max());
+    }
+  }
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    ranks_[r].host = engine.clocks_[r].host;
+    ranks_[r].streams.front().free = engine.clocks_[r].device;
+    for (std::size_t s = 1; s < kStreams; ++s) {
+      ranks_[r].streams[s].free = SimTime::min();
+    }
+    ranks_[r].events.assign(at(program.events), SimTime::max());
+    trace_.ranks[r].marks.resize(at(program.marks));
+  }
+}
+
+ExecutionTrace ProgramExecution::play() {
+  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(ranks_.size()); ++rank) {
+    settle(rank);
+  }
+  while (!events_.empty()) {
+    handle(events_.pop());
+  }
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    finish(static_cast<std::int32_t>(r));
+  }
+  engine_.events_handled_ += events_.events_handled();
+  return std::move(trace_);
+}
+
+SimTime ProgramExecution::first_time(const std::vector<RankClock>& clocks) {
+  SimTime first = clocks.front().device;
+  for (const RankClock& clock : clocks) {
+    first = std::min({first, clock.device, clock.host});
+  }
+  return first;
+}
+
+void ProgramExecution::prepare(CommunicatorState& state, const Communicator& rules) const {
+  state.is_member.assign(ranks_.size(), rules.ranks.empty());
+  state.members = rules.ranks;
+  for (const std::int32_t rank : rules.ranks) {
+    state.is_member[at(rank)] = true;
+  }
+  if (rules.ranks.empty()) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      state.members.push_back(static_cast<std::int32_t>(r));
+    }
+  }
+  state.queue.resize(ranks_.size());
+  state.taken.assign(ranks_.size(), 0);
+  state.busy.assign(ranks_.size(), 0);
+}
+
+void ProgramExecution::refuse(const std::string& what) {
+  throw std::invalid_argument("program: " + what);
+}
+
+void ProgramExecution::check() const {
+  if (program_.ranks.size() != engine_.clocks_.size()) {
+    refuse(std::to_string(program_.ranks.size()) + " ranks for an engine of " +
+           std::to_string(engine_.clocks_.size()));
+  }
+  for (const Communicator& communicator : rules_.communicators) {
+    for (const std::int32_t rank : communicator.ranks) {
+      if (rank < 0 || at(rank) >= ranks_.size()) {
+        refuse("a communicator has rank " + std::to_string(rank) + " of " +
+               std::to_string(ranks_.size()));
+      }
+    }
+  }
+  for (const Collective& collective : program_.collectives) {
+    if (collective.communicator < 0 || at(collective.communicator) >= communicators_.size()) {
+      refuse("no communicator " + std::to_string(collective.communicator));
+    }
+    if (collective.transfer < Duration::zero()) {
+      refuse("a negative transfer");
+    }
+  }
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    for (const Instruction& instruction : program_.ranks[r]) {
+      check(instruction, r);
+    }
+  }
+}
+
+void ProgramExecution::check(const Instruction& instruction, std::size_t rank) const {
+  // A chain of ops may be launched while it runs: its latency is less than zero then, but it
+  // never ends before the call.
+  const Duration latency = instruction.latency +
+                           (instruction.kind == Opcode::Work ? instruction.work : Duration::zero());
+  const std::int64_t all = instruction.host.count() | latency.count() | instruction.work.count();
+  if (all < 0) {
+    refuse("rank " + std::to_string(rank) + ": a negative duration");
+  }
+  const bool no_stream = instruction.stream == kNoStream && instruction.kind == Opcode::Collective;
+  if (instruction.stream >= kStreams && !no_stream) {
+    refuse("rank " + std::to_string(rank) + ": no stream " + std::to_string(instruction.stream));
+  }
+  std::int32_t bound = 0;
+  switch (instruction.kind) {
+    case Opcode::Host:
+    case Opcode::HostUntil:
+    case Opcode::Work:
+    case Opcode::HostSync:
+      return;
+    case Opcode::Collective:
+    case Opcode::StreamWait:
+    case Opcode::HostWait:
+      bound = static_cast<std::int32_t>(program_.collectives.size());
+      break;
+    case Opcode::Record:
+    case Opcode::EventWait:
+      bound = program_.events;
+      break;
+    case Opcode::Mark:
+      bound = program_.marks;
+      break;
+  }
+  if (instruction.index < 0 || instruction.index >= bound) {
+    refuse("rank " + std::to_string(rank) + ": no collective, event or mark " +
+           std::to_string(instruction.index));
+  }
+  if (instruction.kind == Opcode::Collective) {
+    const auto& member =
+        communicators_[at(program_.collectives[at(instruction.index)].communicator)].is_member;
+    if (!member.empty() && !member[rank]) {
+      refuse("rank " + std::to_string(rank) + " is not in the communicator of collective " +
+             std::to_string(instruction.index));
+    }
+  }
+}
+
+void ProgramExecution::handle(const Event& event) {
+  switch (static_cast<Kind>(event.kind)) {
+    case Kind::WorkStart:
+      work_started(event.rank, static_cast<std::uint8_t>(event.index));
+      tell(event.rank);
+      break;
+    case Kind::WorkEnd:
+      work_ended(event.rank, static_cast<std::uint8_t>(event.index), event.generation);
+      break;
+    case Kind::Arrival:
+      arrive(event.rank, event.index);
+      break;
+    case Kind::TransferStart:
+      start_transfer(event.index);
+      break;
+    case Kind::TransferEnd:
+      transfer_ended(event.index, event.generation);
+      break;
+  }
+}
+
+std::string ProgramExecution::name_of_collective(std::int32_t collective) const {
+  const std::int32_t label = program_.collectives[at(collective)].label;
+  std::string text = std::to_string(collective);
+  if (label >= 0 && at(label) < program_.labels.size()) {
+    text += " (" + program_.labels[at(label)] + ")";
+  }
+  return text;
+}
+
+void ProgramExecution::finish(std::int32_t rank) {
+  const Rank& state = ranks_[at(rank)];
+  const Instruction* stuck = nullptr;
+  if (state.next < program_.ranks[at(rank)].size()) {
+    stuck = &program_.ranks[at(rank)][state.next];
+  }
+  for (const Stream& stream : state.streams) {
+    if (!stream.empty()) {
+      stuck = stream.items[stream.head].instruction;
+    }
+  }
+  if (stuck != nullptr) {
+    const bool collective = stuck->kind == Opcode::StreamWait || stuck->kind == Opcode::HostWait;
+    throw std::runtime_error(
+        "program: rank " + std::to_string(rank) + " waits for ever" +
+        (collective ? " for collective " + name_of_collective(stuck->index) : std::string()) +
+        "; not every rank launches it");
+  }
+  RankTrace& played = trace_.ranks[at(rank)];
+  played.host_end = state.host;
+  played.device_end = state.streams[kComputeStream].free;
+  engine_.clocks_[at(rank)] = {played.host_end, played.device_end};
+}
+
+}  // namespace stepsim

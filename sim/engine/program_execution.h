@@ -1,0 +1,208 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/engine/engine.h"
+#include "sim/engine/event_queue.h"
+
+namespace stepsim::engine_detail {
+
+/// Events of the engine.
+enum class Kind : std::int32_t {
+  WorkStart,      ///< Stream `index` of `rank` starts its head (interference only).
+  WorkEnd,        ///< Stream `index` of `rank` ends its head (interference only).
+  Arrival,        ///< Rank `rank`'s part of collective `index` is ready to be taken.
+  TransferStart,  ///< Collective `index` moves data.
+  TransferEnd     ///< Collective `index` is done on all ranks.
+};
+
+[[nodiscard]] inline std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+[[nodiscard]] inline Duration scaled(Duration duration, double factor) {
+  return factor == 1 ? duration
+                     : Duration(std::llround(static_cast<double>(duration.count()) * factor));
+}
+
+/// Something under way at a rate that changes: what is left, at full speed, since when.
+struct Progress {
+  Duration left{0};
+  SimTime since;
+  double slowdown = 1;
+  std::int32_t generation = 0;
+  bool running = false;
+
+  void start(SimTime now, Duration work) {
+    left = work;
+    since = now;
+    running = true;
+  }
+
+  /// Books what was done until `now` and goes on at the new rate; returns the new end.
+  SimTime change(SimTime now, double new_slowdown) {
+    left = std::max(Duration::zero(), left - scaled(now - since, 1 / slowdown));
+    since = now;
+    slowdown = new_slowdown;
+    ++generation;
+    return now + scaled(left, slowdown);
+  }
+};
+
+}  // namespace stepsim::engine_detail
+
+namespace stepsim {
+
+/// One program under way.
+class ProgramExecution {
+ public:
+  ProgramExecution(Engine& engine, const Program& program);
+
+  ExecutionTrace play();
+
+ private:
+  /// Enqueued on a stream: the instruction, and when its call has taken effect.
+  struct Item {
+    const Instruction* instruction;
+    SimTime not_before;
+  };
+
+  struct Stream {
+    std::vector<Item> items;
+    std::size_t head = 0;
+    SimTime free;  ///< End of all that has left the stream.
+    engine_detail::Progress progress;
+    bool start_pending = false;  ///< A WorkStart is on its way.
+    std::int32_t awaited = -1;   ///< Collective that the stream has asked to be woken by.
+
+    [[nodiscard]] bool empty() const { return head == items.size(); }
+  };
+
+  struct Rank {
+    SimTime host;
+    std::size_t next = 0;  ///< Next instruction.
+    std::array<Stream, kStreams> streams;
+    std::vector<SimTime> events;  ///< [event]; SimTime::max() before it is reached.
+    std::int32_t resident = 0;    ///< Collectives that hold a place on the device.
+    std::int32_t channels = 0;    ///< Multiprocessors they hold.
+    std::int32_t computing = 0;   ///< Streams with affected work under way.
+    bool told = false;            ///< What the transfers know: whether it computes.
+    std::int32_t awaited = -1;    ///< Collective that the host has asked to be woken by.
+  };
+
+  struct Transfer {
+    std::int32_t held = 0;  ///< Ranks whose worker holds it.
+    bool active = false;
+    bool done = false;
+    std::int32_t computing = 0;  ///< Ranks that compute beside it.
+    engine_detail::Progress progress;
+    std::vector<std::int32_t> waiters;  ///< Ranks with a stream or host that waits for the end.
+  };
+
+  struct CommunicatorState {
+    std::vector<std::int32_t> members;
+    std::vector<bool> is_member;
+    std::vector<std::vector<std::int32_t>> queue;  ///< [rank] collectives in arrival order.
+    std::vector<std::size_t> taken;                ///< [rank] parts of the queue taken by workers.
+    std::vector<std::int32_t> busy;                ///< [rank] workers that hold a part.
+    std::vector<std::int32_t> order;               ///< Collectives as the first rank took them.
+    std::vector<std::int32_t> active;              ///< Transfers under way.
+  };
+
+  static SimTime first_time(const std::vector<RankClock>& clocks);
+
+  void prepare(CommunicatorState& state, const Communicator& rules) const;
+
+  [[noreturn]] static void refuse(const std::string& what);
+
+  void check() const;
+
+  void check(const Instruction& instruction, std::size_t rank) const;
+
+  /// Lets a rank go on as far as it can at this time.
+  void settle(std::int32_t rank);
+
+  /// True when the host executed something.
+  bool run_host(std::int32_t rank);
+
+  /// Whether a collective has ended; if not, the rank is woken when it does.
+  bool is_done(std::int32_t rank, std::int32_t collective, std::int32_t& awaited);
+
+  void enqueue(std::int32_t rank, const Instruction& in);
+
+  /// Whether the host may launch on this stream now: it waits for the end of the launch that came
+  /// queue_depth before.
+  bool has_room(std::int32_t rank, std::uint8_t stream);
+
+  /// Takes items off a stream until one has to wait. True when something left the stream.
+  bool advance(std::int32_t rank, std::uint8_t index);
+
+  /// True when the head of the stream has left it.
+  bool take_head(std::int32_t rank, std::uint8_t index, Stream& stream);
+
+  /// Moves the end of a stream forward, counted as `phase` on the compute stream.
+  void pass(std::int32_t rank, std::uint8_t index, Phase phase, SimTime free);
+
+  void end_work(std::int32_t rank, std::uint8_t index, const Item& item, SimTime end);
+
+  void start_work(std::int32_t rank, std::uint8_t index, Stream& stream, const Item& item);
+
+  void work_started(std::int32_t rank, std::uint8_t index);
+
+  [[nodiscard]] double slowdown_of_work(std::int32_t rank, const Stream& stream) const;
+
+  void reschedule_work(std::int32_t rank, std::uint8_t index, double slowdown);
+
+  void work_ended(std::int32_t rank, std::uint8_t index, std::int32_t generation);
+
+  /// Tells the transfers under way whether this rank computes. Work that follows work at once is
+  /// one stretch of computing.
+  void tell(std::int32_t rank);
+
+  void resident_changed(std::int32_t rank, std::int32_t by, std::int32_t channels);
+
+  void arrive_at(std::int32_t rank, std::int32_t collective, SimTime time);
+
+  void arrive(std::int32_t rank, std::int32_t collective);
+
+  /// Free workers of this rank take the next parts.
+  void take_parts(std::int32_t communicator, std::int32_t rank);
+
+  void note_order(CommunicatorState& state,
+                  std::size_t position,
+                  std::int32_t collective,
+                  std::int32_t rank) const;
+
+  void start_transfer(std::int32_t collective);
+
+  /// The number of transfers under way has changed: those that share links change their rate.
+  void links_changed(std::int32_t communicator, std::int32_t started);
+
+  void rerate_transfer(std::int32_t collective);
+
+  void transfer_ended(std::int32_t collective, std::int32_t generation);
+
+  void handle(const Event& event);
+
+  [[nodiscard]] std::string name_of_collective(std::int32_t collective) const;
+
+  /// The rank must have come to its end; else it waits for something that never comes.
+  void finish(std::int32_t rank);
+
+  Engine& engine_;
+  const EngineRules& rules_;
+  const Program& program_;
+  bool interference_;
+  EventQueue events_;
+  std::vector<Rank> ranks_;
+  std::vector<Transfer> transfers_;
+  std::vector<CommunicatorState> communicators_;
+  ExecutionTrace trace_;
+};
+
+}  // namespace stepsim

@@ -1,0 +1,414 @@
+#include "sim/predict/predict.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/model/memory.h"
+#include "sim/predict/metrics.h"
+#include "sim/predict/noise.h"
+#include "sim/predict/step_cost.h"
+
+namespace stepsim {
+
+namespace {
+
+/// Step times (ms, see StepTimeSummary) of the steady steps of one run.
+std::vector<double> steady_step_times(const PricedRun& run,
+                                      const CostFactors& factors,
+                                      double common,
+                                      NoiseDraws& noise) {
+  StepSimulator player(run, factors, common, &noise, false);
+  std::vector<double> times;
+  for (int step = 0; step < run.plan().steps; ++step) {
+    const StepTimeline timeline = player.next();
+    if (step < run.scenario().warmup_steps) {
+      continue;
+    }
+    SimTime start = timeline.ranks.front().start;
+    SimTime end = timeline.ranks.front().end;
+    for (const RankTimeline& rank : timeline.ranks) {
+      start = std::max(start, rank.start);
+      end = std::max(end, rank.end);
+    }
+    times.push_back(to_ms(end - start));
+  }
+  return times;
+}
+
+/// Adds the communication figures of one steady step, each divided by the number of such steps.
+void add_communication(const StepTimeline& timeline, double steps, double& busy, double& hidden) {
+  SimTime backward_end{};
+  for (const RankTimeline& rank : timeline.ranks) {
+    backward_end = std::max(backward_end, rank.compute_end);
+  }
+  for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
+    busy += to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]) / steps;
+    const SimTime until = std::min(timeline.reduce_end[b], backward_end);
+    hidden += std::max(0.0, to_ms(until - timeline.reduce_start[b])) / steps;
+  }
+}
+
+/// One rank's row: its micro-batches together.
+RankStepResult row_of(const PricedRun& run,
+                      std::span<const MicroBatch> batches,
+                      const RankTimeline& times) {
+  RankStepResult row;
+  row.step = batches.front().step;
+  row.rank = batches.front().rank;
+  for (const MicroBatch& batch : batches) {
+    const BatchShape shape = batch.shape();
+    row.samples += static_cast<std::int64_t>(batch.samples.size());
+    row.max_length = std::max(row.max_length, shape.max_length);
+    row.useful_tokens += shape.useful_tokens;
+    row.padded_tokens += run.model().input_tokens(shape);
+  }
+  row.start_ms = to_ms(times.start.time_since_epoch());
+  row.data_ms = to_ms(times.data_end - times.start);
+  row.forward_ms = to_ms(times.forward_end - times.data_end);
+  row.backward_ms = to_ms(times.backward_end - times.forward_end);
+  row.exposed_ms = to_ms(times.exposed);
+  row.optimizer_ms = to_ms(times.copy_out + times.optimizer);
+  row.step_ms = to_ms(times.end - times.start);
+  return row;
+}
+
+/// Peak memory of one rank's micro-batches, and the first step and rank that do not fit.
+void add_memory(const PeakMemory& memory,
+                Bytes capacity,
+                std::span<const MicroBatch> batches,
+                RankStepResult& row,
+                Prediction& prediction) {
+  Bytes peak;
+  for (const MicroBatch& batch : batches) {
+    peak = std::max(peak, memory.at(batch.shape()).total());
+  }
+  row.peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
+  if (capacity.value() > 0 && peak > capacity && prediction.out_of_memory.empty()) {
+    prediction.out_of_memory = fmt::format("step {}, rank {}: needs {:.1f} GiB of {:.1f} GiB",
+                                           row.step,
+                                           row.rank,
+                                           static_cast<double>(peak.value()) / 0x1p30,
+                                           static_cast<double>(capacity.value()) / 0x1p30);
+  }
+}
+
+/// The noise-free run: rows, timelines, communication figures.
+void run_without_noise(const PricedRun& run,
+                       const PredictOptions& options,
+                       Prediction& prediction) {
+  const bool draws = options.keep_timelines || options.timeline_of_step;
+  StepSimulator player(run, {}, 1.0, nullptr, options.event_simulation, draws);
+  const double steady = run.plan().steps - run.scenario().warmup_steps;
+  const auto micro_batches = static_cast<std::size_t>(run.scenario().ddp.accumulation_steps);
+  const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
+  const Bytes capacity = run.profile().memory_capacity;
+  double busy = 0;
+  double hidden = 0;
+  std::size_t index = 0;
+  for (int step = 0; step < run.plan().steps; ++step) {
+    StepTimeline timeline = player.next();
+    for (const RankTimeline& rank : timeline.ranks) {
+      const std::span<const MicroBatch> batches(&run.plan().micro_batches[index], micro_batches);
+      index += micro_batches;
+      RankStepResult row = row_of(run, batches, rank);
+      add_memory(memory, capacity, batches, row, prediction);
+      prediction.steps.push_back(row);
+    }
+    if (step >= run.scenario().warmup_steps) {
+      add_communication(timeline, steady, busy, hidden);
+    }
+    if (options.keep_timelines || options.timeline_of_step == step) {
+      prediction.timelines.push_back(std::move(timeline));
+    }
+    if (options.on_progress && options.noise_runs == 0) {
+      options.on_progress((step + 1.0) / run.plan().steps);
+    }
+  }
+  if (options.keep_timelines) {
+    prediction.op_labels = run.model().ddp_model().labels;
+  }
+  prediction.summary.communication_ms = busy;
+  prediction.summary.overlap_fraction = busy > 0 ? hidden / busy : 0;
+}
+
+/// The token budget that the device's memory allows at the longest length of the plan.
+void add_token_budget(const PricedRun& run, Prediction& prediction) {
+  const Bytes capacity = run.profile().memory_capacity;
+  if (capacity.value() == 0) {
+    return;
+  }
+  std::int64_t longest = 0;
+  for (const MicroBatch& batch : run.plan().micro_batches) {
+    longest = std::max(longest, batch.shape().max_length);
+  }
+  const Scenario& scenario = run.scenario();
+  prediction.token_budget = TokenBudget{
+      largest_token_budget(scenario.model, memory_options(scenario), capacity, longest), longest};
+}
+
+StepTimeSummary step_times_without_noise(const Prediction& prediction, int warmup_steps) {
+  GlobalSteps steps;
+  for (const RankStepResult& row : prediction.steps) {
+    if (row.step >= warmup_steps) {
+      steps.add(0, row.step, row.start_ms, row.step_ms);
+    }
+  }
+  const std::vector<double> times = steps.all_ms();
+  const double average = mean(times);
+  return {average,
+          quantile(times, 0.5),
+          quantile(times, 0.95),
+          quantile(times, 0.99),
+          quantile(times, 1.0),
+          average,
+          average};
+}
+
+/// The profile's interference holds for this run.
+bool takes_measured_interference(const PricedRun& run) {
+  const Scenario& scenario = run.scenario();
+  return run.profile().interference && !scenario.interference_given &&
+         scenario.interference.active();
+}
+
+/// The measured interference with its uncertain members drawn from their 90 % intervals.
+Interference drawn_interference(const InterferenceProfile& measured, NoiseDraws& noise) {
+  constexpr double kDeviations = 2 * 1.645;  // In a 90 % interval of a normal distribution.
+  constexpr double kMaxShare = 0.99;
+  Interference drawn = measured.value;
+  for (const auto& [member, interval] : {std::pair(&drawn.compute, &measured.compute),
+                                         std::pair(&drawn.transfer, &measured.transfer),
+                                         std::pair(&drawn.memory_share, &measured.memory_share)}) {
+    if (*interval) {
+      const double deviation = ((*interval)->second - (*interval)->first) / kDeviations;
+      *member = std::max(0.0, *member + deviation * noise.normal());
+    }
+  }
+  drawn.memory_share = std::min(drawn.memory_share, kMaxShare);
+  return drawn;
+}
+
+/// What other fits to a recorded model's steps make of a run's passes: factors, [draw].
+struct PassDraws {
+  std::vector<double> forward;
+  std::vector<double> backward;
+};
+
+PassDraws pass_draws(const PricedRun& run) {
+  if (!prices_recorded_model(run.scenario(), run.profile())) {
+    return {};
+  }
+  std::vector<BatchShape> shapes;
+  for (const MicroBatch& batch : run.plan().micro_batches) {
+    shapes.push_back(run.shape_of(batch));
+  }
+  const RecordedModel& recorded = *run.profile().recorded;
+  const bool varlen = recorded.model.attention == AttentionKind::Varlen;
+  return {draw_ratios(recorded.forward, shapes, varlen),
+          draw_ratios(recorded.backward, shapes, varlen)};
+}
+
+/// One factor a group: its systematic error, and that of one draw's passes.
+std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, NoiseDraws& noise) {
+  const double place = draws.forward.empty() ? 0 : noise.uniform();
+  const auto drawn = [place](const std::vector<double>& ratios) {
+    return ratios.empty()
+               ? 1.0
+               : ratios[static_cast<std::size_t>(place * static_cast<double>(ratios.size()))];
+  };
+  std::vector<double> factors;
+  for (const ErrorGroup& group : run.model().groups()) {
+    const double pass = group.name == kForwardPass    ? drawn(draws.forward)
+                        : group.name == kBackwardPass ? drawn(draws.backward)
+                                                      : 1;
+    factors.push_back(pass * noise.factor(group.relative_sd));
+  }
+  return factors;
+}
+
+/// Step statistics under jitter, and the 90 % interval of the mean under jitter, fit errors, drift.
+void add_noise(const PricedRun& run,
+               int runs,
+               const ProgressCallback& on_progress,
+               Prediction& prediction) {
+  NoiseDraws noise(run.scenario().seed);
+  const PassDraws draws = pass_draws(run);
+  std::vector<double> all;
+  double largest = 0;
+  std::vector<double> means;
+  for (int i = 0; i < runs; ++i) {
+    const auto steady = steady_step_times(run, {}, 1.0, noise);
+    all.insert(all.end(), steady.begin(), steady.end());
+    largest += quantile(steady, 1.0) / runs;
+
+    CostFactors factors;
+    factors.group = drawn_groups(run, draws, noise);
+    factors.collective = noise.factor(run.model().collective_error());
+    if (takes_measured_interference(run)) {
+      factors.interference = drawn_interference(*run.profile().interference, noise);
+    }
+    const double drift = noise.factor(run.profile().noise.drift);
+    means.push_back(mean(steady_step_times(run, factors, drift, noise)));
+    prediction.draws.push_back({means.back(), drift});
+    if (on_progress) {
+      on_progress(static_cast<double>(i + 1) / runs);
+    }
+  }
+  prediction.summary.step_time_ms = {mean(all),
+                                     quantile(all, 0.5),
+                                     quantile(all, 0.95),
+                                     quantile(all, 0.99),
+                                     largest,
+                                     quantile(means, 0.05),
+                                     quantile(means, 0.95)};
+}
+
+void add_varlen_warning(const PricedRun& run, Prediction& prediction) {
+  const bool known = prices_empty_blocks(run.profile());
+  const bool given = run.scenario().varlen.empty_block_seconds.has_value();
+  const auto& batches = run.plan().micro_batches;
+  const bool any = std::any_of(batches.begin(), batches.end(), [&](const MicroBatch& batch) {
+    return run.shape_of(batch).empty_blocks > 0;
+  });
+  if (any && !known && !given) {
+    prediction.warnings.emplace_back(
+        "the empty blocks of varlen attention's grid cost nothing here: neither the profile nor "
+        "varlen.empty_block says what one takes");
+  }
+  if (known && given) {
+    prediction.warnings.emplace_back(
+        "varlen.empty_block is not used: the profile prices empty blocks itself");
+  }
+}
+
+/// Says where interference comes from when the scenario does not state it.
+void add_interference_note(const PricedRun& run, Prediction& prediction) {
+  if (!takes_measured_interference(run)) {
+    return;
+  }
+  const auto& measured = run.profile().interference;
+  const Interference& value = measured->value;
+  std::string text = fmt::format(
+      "interference is the profile's, from {} measurements: compute +{:.1f} %, transfers +{:.1f} %",
+      measured->samples,
+      value.compute * 100,
+      value.transfer * 100);
+  if (value.memory_share > 0) {
+    text += fmt::format(", {:.1f} % of the memory bandwidth", value.memory_share * 100);
+  }
+  if (value.multiprocessors > 0) {
+    text += fmt::format(", waves over {} multiprocessors", value.multiprocessors);
+  }
+  prediction.warnings.push_back(text + "; [interference] in the scenario takes its place");
+}
+
+/// What would fit; empty where that is not known.
+std::string budget_text(const std::optional<TokenBudget>& budget) {
+  if (!budget) {
+    return "";
+  }
+  return budget->tokens > 0
+             ? fmt::format("; at length {} a micro-batch of up to {} padded tokens fits",
+                           budget->length,
+                           budget->tokens)
+             : fmt::format("; not even one sample of length {} fits", budget->length);
+}
+
+void add_warnings(const PricedRun& run, Prediction& prediction) {
+  std::vector<std::string> unseen;  // Classes: "gemm" of "gemm forward".
+  for (const ExtrapolationNote& note : run.model().notes()) {
+    if (note.factor > 1) {
+      prediction.warnings.push_back(fmt::format(
+          "{}: {:.2g} times beyond the sizes that the profile measured; stepcal calibrate --plan "
+          "PLANS measures them",
+          note.op,
+          note.factor));
+    }
+    const std::string op_class = note.op.substr(0, note.op.rfind(' '));
+    if (note.unseen_shape && (unseen.empty() || unseen.back() != op_class)) {
+      unseen.push_back(op_class);
+    }
+  }
+  if (!unseen.empty()) {
+    prediction.warnings.push_back(fmt::format(
+        "priced by the general form of their class, since the profile never measured these sizes: "
+        "{}; stepcal calibrate --plan PLANS measures them",
+        fmt::join(unseen, ", ")));
+  }
+  if (is_varlen(run.scenario())) {
+    add_varlen_warning(run, prediction);
+  }
+  add_interference_note(run, prediction);
+  if (prices_recorded_model(run.scenario(), run.profile()) && run.profile().recorded->whole_steps) {
+    prediction.warnings.emplace_back(
+        "the profile was fitted to whole steps: all-reduces are inside its passes, so bucket caps "
+        "and networks make no difference here");
+  }
+  if (!prediction.out_of_memory.empty()) {
+    prediction.warnings.push_back("out of memory: " + prediction.out_of_memory +
+                                  budget_text(prediction.token_budget));
+  }
+  if (run.scenario().times && run.scenario().jitter == 0) {
+    prediction.warnings.push_back(
+        "the scenario's times state no error, so the interval holds none of theirs");
+  }
+  const auto& sources = run.model().collective_sources();
+  prediction.collective_sources.assign(sources.begin(), sources.end());
+  for (const std::string& source : sources) {
+    if (source.find("measured table") == std::string::npos) {
+      const bool alone = source.find("one rank") != std::string::npos;
+      prediction.warnings.push_back(
+          "not measured: " + source +
+          (alone ? "" : "; stepcal calibrate or stepcal import nccl-tests measures it"));
+    }
+  }
+}
+
+/// Noise runs that a program of the engine affords: each step costs about a microsecond per op.
+int affordable_runs(const PricedRun& run, int wanted) {
+  constexpr double kMaxOps = 1e7;
+  const double ops = static_cast<double>(run.plan().micro_batches.size()) *
+                     static_cast<double>(run.model().ops_per_micro_batch());
+  const int least = std::min(wanted, 20);
+  return run.plain() ? wanted
+                     : std::clamp(static_cast<int>(kMaxOps / std::max(ops, 1.0)), least, wanted);
+}
+
+}  // namespace
+
+MemoryOptions memory_options(const Scenario& scenario) {
+  MemoryOptions memory;
+  memory.gradient_as_bucket_view = scenario.ddp.gradient_as_bucket_view;
+  memory.optimizer_bytes_per_parameter = scenario.optimizer_bytes_per_parameter;
+  memory.activation_checkpointing = scenario.activation_checkpointing;
+  memory.zero_stage = scenario.ddp.zero_stage;
+  memory.ranks = scenario.ranks;
+  memory.working_bucket = scenario.ddp.bucket_cap;
+  return memory;
+}
+
+Prediction predict(const Scenario& scenario,
+                   const PolicySpec& policy,
+                   const Profile& profile,
+                   const PredictOptions& options) {
+  const PricedRun run(scenario, policy, profile, options.counterfactual);
+  Prediction prediction;
+  prediction.scenario = scenario.name;
+  prediction.policy = policy.name;
+  prediction.profile = profile.name;
+  run_without_noise(run, options, prediction);
+  summarise(prediction.steps, scenario.ranks, scenario.warmup_steps, prediction.summary);
+  prediction.summary.step_time_ms = step_times_without_noise(prediction, scenario.warmup_steps);
+  if (options.noise_runs > 0) {
+    add_noise(run, affordable_runs(run, options.noise_runs), options.on_progress, prediction);
+  }
+  add_token_budget(run, prediction);
+  add_warnings(run, prediction);
+  return prediction;
+}
+
+}  // namespace stepsim

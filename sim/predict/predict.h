@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+
+#include "costmodel/base/progress_callback.h"
+#include "costmodel/model/memory.h"
+#include "costmodel/records/profile.h"
+#include "sim/predict/prediction.h"
+#include "sim/predict/priced_run.h"
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+struct PredictOptions {
+  int noise_runs = 100;  ///< Runs with the profile's noise and errors drawn; 0: none.
+  bool keep_timelines = false;
+  std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
+  bool event_simulation = true;  ///< Noise-free run by events; else by the closed form if it can.
+  Counterfactual counterfactual;
+  ProgressCallback on_progress = {};
+};
+
+/// The step times of one policy of a scenario, before running it.
+///
+/// The summary is over steps warmup_steps.., with the step-to-step noise of the profile; the
+/// interval adds the held-out errors of its costs (one factor per class, drawn), the intervals of
+/// its interference and its drift.
+/// Raises InputError: a cost that the profile lacks or refuses.
+[[nodiscard]] Prediction predict(const Scenario& scenario,
+                                 const PolicySpec& policy,
+                                 const Profile& profile,
+                                 const PredictOptions& options);
+
+/// What the scenario keeps on the device.
+[[nodiscard]] MemoryOptions memory_options(const Scenario& scenario);
+
+}  // namespace stepsim

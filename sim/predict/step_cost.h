@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include "costmodel/compute/cost_model.h"
+#include "costmodel/records/profile.h"
+#include "sim/batching/policy.h"
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+/// Whether the profile's recorded passes are those of the scenario's model. Raises InputError: they
+/// are not, and the profile prices no others.
+[[nodiscard]] bool prices_recorded_model(const Scenario& scenario, const Profile& profile);
+
+/// What the ops of a scenario's step cost: as in the profile, or shares of the step in [times].
+[[nodiscard]] std::unique_ptr<CostModel> cost_model(const Scenario& scenario,
+                                                    const Profile& profile);
+
+/// Forward and backward of one micro-batch on a rank of ordinary speed, for policies that plan by
+/// time: the sum of its kernels, or of their launches where the host is slower. Collectives, data
+/// and optimizer are the same for every batch and left out.
+///
+/// Unless attention is "varlen" a batch is priced as if all its padding were useful, so that few
+/// shapes have to be priced. The result keeps what it has priced; it outlives its arguments.
+[[nodiscard]] StepCost step_cost(const Scenario& scenario, const Profile& profile);
+
+}  // namespace stepsim

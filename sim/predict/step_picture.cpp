@@ -1,0 +1,59 @@
+#include "sim/predict/step_picture.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/metrics.h"
+
+namespace stepsim {
+
+bool has_bucket_cap(const Scenario& scenario) {
+  const BucketRule rule = scenario.ddp.bucket_rule;
+  return scenario.ddp.bucket_caps.empty() &&
+         (rule == BucketRule::PyTorch || rule == BucketRule::BeforeCap);
+}
+
+int median_step(const Prediction& prediction, int warmup_steps) {
+  const int first = std::max(warmup_steps, 1);
+  GlobalSteps steady;
+  for (const RankStepResult& row : prediction.steps) {
+    if (row.step >= first) {
+      steady.add(0, row.step, row.start_ms, row.step_ms);
+    }
+  }
+  std::vector<std::pair<double, int>> times;
+  for (const auto& [repeat, steps] : steady.by_repeat()) {
+    for (const auto& [step, ms] : steps) {
+      times.emplace_back(ms, step);
+    }
+  }
+  if (times.empty()) {
+    return 0;
+  }
+  std::sort(times.begin(), times.end());
+  return times[(times.size() - 1) / 2].second;
+}
+
+StepPicture step_picture(const Scenario& scenario, const Prediction& prediction, int step) {
+  StepPicture picture;
+  picture.step = step;
+  picture.timeline = prediction.timelines.front();
+  for (const RankStepResult& row : prediction.steps) {
+    if (row.step == step) {
+      picture.ranks.push_back(row);
+    }
+  }
+  const BucketLists lists = bucket_lists(scenario);
+  const auto parameters = bucket_parameters(scenario.model);
+  for (const Bucket& bucket : step == 0 ? lists.initial : lists.rebuilt) {
+    picture.buckets.push_back(
+        {bucket_bytes(bucket, parameters), static_cast<std::int64_t>(bucket.parameters.size())});
+  }
+  if (has_bucket_cap(scenario)) {
+    picture.bucket_cap = scenario.ddp.bucket_cap;
+  }
+  return picture;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,300 @@
+#include "sim/replay/launch_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+#include "sim/engine/program.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr double kMicrosecond = 1e-6;
+constexpr std::int64_t kMaxRanks = 100'000;
+
+constexpr std::array<std::pair<std::string_view, Launch>, 6> kTypes = {{
+    {"cpu", Launch::Cpu},
+    {"gpu", Launch::Gpu},
+    {"d2h", Launch::BlockingCopy},
+    {"sync", Launch::Sync},
+    {"nccl", Launch::Collective},
+    {"end", Launch::End},
+}};
+
+std::size_t at(std::int64_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+Launch type_of(const CsvTable& table, std::size_t row, CsvTable::Column column) {
+  std::vector<std::string> known;
+  for (const auto& [name, type] : kTypes) {
+    if (table.text(row, column) == name) {
+      return type;
+    }
+    known.emplace_back(name);
+  }
+  table.fail(row, column, unknown_name("type", table.text(row, column), known));
+}
+
+/// The streams of the recording by the engine's numbers, in the order in which they are met.
+class StreamNumbers {
+ public:
+  std::uint8_t number(const CsvTable& table, std::size_t row, CsvTable::Column column) {
+    if (table.text(row, column).empty()) {
+      table.fail(row, column, "a row that uses the GPU must name its stream");
+    }
+    const std::string name(table.text(row, column));
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end() && names_.size() == kStreams) {
+      table.fail(row, column, fmt::format("more than {} streams are in use", kStreams));
+    }
+    const auto index = static_cast<std::uint8_t>(found - names_.begin());
+    if (found == names_.end()) {
+      names_.push_back(name);
+    }
+    return index;
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+void read_ranks(const std::string& path, LaunchTrace& recording) {
+  const CsvTable table(path);
+  const auto rank = table.column("rank");
+  const auto start = table.column("step_start_us");
+  const auto measured = table.find("step_dur_us");
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (table.integer(row, rank, 0, kMaxRanks) != static_cast<std::int64_t>(row)) {
+      table.fail(row, rank, fmt::format("expected {}: ranks count from 0", row));
+    }
+    recording.start.push_back(table.time(row, start, kMicrosecond));
+    recording.measured.emplace_back();
+    if (measured && !table.text(row, *measured).empty()) {
+      const Duration step = table.duration(row, *measured, kMicrosecond);
+      if (step == Duration::zero()) {
+        table.fail(row, *measured, "must be above 0");
+      }
+      recording.measured.back() = step;
+    }
+  }
+  if (recording.start.empty()) {
+    throw InputError({path, 0, 0, ""}, "no ranks");
+  }
+  recording.rows.resize(recording.start.size());
+}
+
+void read_collectives(const std::string& path, StreamNumbers& streams, LaunchTrace& recording) {
+  const CsvTable table(path);
+  const auto number = table.column("collective");
+  const auto producer = table.column("producer_stream");
+  const auto transfer = table.column("fitted_D_us");
+  const auto op = table.find("op");
+  const auto bytes = table.find("bytes");
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (table.integer(row, number, 0, INT32_MAX) != static_cast<std::int64_t>(row)) {
+      table.fail(row, number, fmt::format("expected {}: collectives count from 0", row));
+    }
+    LaunchCollective collective;
+    if (!table.text(row, producer).empty()) {
+      collective.producer = streams.number(table, row, producer);
+    }
+    if (!table.text(row, transfer).empty()) {
+      collective.transfer = table.duration(row, transfer, kMicrosecond);
+    }
+    collective.op = op ? std::string(table.text(row, *op)) : "";
+    if (bytes && !table.text(row, *bytes).empty()) {
+      collective.bytes = table.integer(row, *bytes, 0, INT64_MAX);
+    }
+    recording.collectives.push_back(std::move(collective));
+  }
+}
+
+/// The rows of all ranks, with the checks that a replay relies on.
+class RowReader {
+ public:
+  RowReader(const CsvTable& table, StreamNumbers& streams, LaunchTrace& recording)
+      : table_(table),
+        streams_(streams),
+        recording_(recording),
+        rank_(table_.column("rank")),
+        gap_(table_.column("gap_us")),
+        host_(table_.column("cpu_dur_us")),
+        type_(table_.column("type")),
+        stream_(table_.column("stream")),
+        work_(table_.column("gpu_dur_us")),
+        waits_(table_.column("waits_collective")),
+        collective_(table_.column("collective")),
+        launched_(recording.rows.size()) {}
+
+  void read() {
+    for (std::size_t row = 0; row < table_.rows(); ++row) {
+      add(row);
+    }
+    for (std::size_t r = 0; r < recording_.rows.size(); ++r) {
+      if (recording_.rows[r].empty()) {
+        throw InputError({recording_.path, 0, 0, ""}, fmt::format("rank {} has no rows", r));
+      }
+      if (launched_[r].size() != recording_.order.size()) {
+        throw InputError({recording_.path, 0, 0, ""},
+                         fmt::format("rank {} launches {} collectives where another rank launches "
+                                     "{}; that one would wait for ever",
+                                     r,
+                                     launched_[r].size(),
+                                     recording_.order.size()));
+      }
+    }
+  }
+
+ private:
+  void add(std::size_t row) {
+    const auto ranks = static_cast<std::int64_t>(recording_.rows.size());
+    const std::int64_t rank = table_.integer(row, rank_, 0, ranks - 1);
+    std::vector<LaunchRow>& rows = recording_.rows[at(rank)];
+    LaunchRow entry;
+    entry.type = type_of(table_, row, type_);
+    entry.gap = table_.signed_duration(row, gap_, kMicrosecond);
+    entry.host = duration_or_zero(row, host_);
+    if (!rows.empty() && rows.back().type == Launch::End) {
+      table_.fail(row, type_, fmt::format("rank {} has ended its step above", rank));
+    }
+    check_gap(row, entry, rows);
+    if (entry.type != Launch::Cpu && entry.type != Launch::End) {
+      entry.stream = streams_.number(table_, row, stream_);
+      entry.work = duration_or_zero(row, work_);
+    }
+    if (entry.type == Launch::Gpu || entry.type == Launch::BlockingCopy) {
+      entry.waits_collective = awaited(row, launched_[at(rank)]);
+    }
+    if (entry.type == Launch::Collective) {
+      entry.collective = launch(row, launched_[at(rank)], rank);
+    }
+    rows.push_back(entry);
+  }
+
+  [[nodiscard]] Duration duration_or_zero(std::size_t row, CsvTable::Column column) const {
+    return table_.text(row, column).empty() ? Duration::zero()
+                                            : table_.duration(row, column, kMicrosecond);
+  }
+
+  /// Calls of two threads may overlap a little, but time does not run back.
+  void check_gap(std::size_t row,
+                 const LaunchRow& entry,
+                 const std::vector<LaunchRow>& rows) const {
+    const bool counts = !rows.empty() && rows.back().type != Launch::Sync &&
+                        rows.back().type != Launch::BlockingCopy;
+    const Duration before = counts ? rows.back().host : Duration::zero();
+    if (entry.gap < -before) {
+      table_.fail(row, gap_, "goes back by more than the call in the row before took");
+    }
+  }
+
+  std::int32_t number_at(std::size_t row, CsvTable::Column column) const {
+    const auto count = static_cast<std::int64_t>(recording_.collectives.size());
+    const std::int64_t number = table_.integer(row, column, 0, INT32_MAX);
+    if (number >= count) {
+      table_.fail(row,
+                  column,
+                  fmt::format("unknown collective {}; collective_defs.csv has {}", number, count));
+    }
+    return static_cast<std::int32_t>(number);
+  }
+
+  std::int32_t awaited(std::size_t row, const std::vector<std::int32_t>& launched) const {
+    if (table_.text(row, waits_).empty()) {
+      return -1;
+    }
+    const std::int32_t number = number_at(row, waits_);
+    if (std::find(launched.begin(), launched.end(), number) == launched.end()) {
+      table_.fail(
+          row, waits_, fmt::format("collective {} is not launched above by this rank", number));
+    }
+    return number;
+  }
+
+  std::int32_t launch(std::size_t row, std::vector<std::int32_t>& launched, std::int64_t rank) {
+    const std::int32_t number = number_at(row, collective_);
+    if (std::find(launched.begin(), launched.end(), number) != launched.end()) {
+      table_.fail(
+          row, collective_, fmt::format("rank {} launches collective {} twice", rank, number));
+    }
+    const std::size_t position = launched.size();
+    if (position == recording_.order.size()) {
+      recording_.order.push_back(number);
+    } else if (recording_.order[position] != number) {
+      table_.fail(row,
+                  collective_,
+                  fmt::format("rank {} launches collective {} where another rank launches {}; they "
+                              "would wait for ever",
+                              rank,
+                              number,
+                              recording_.order[position]));
+    }
+    launched.push_back(number);
+    return number;
+  }
+
+  const CsvTable& table_;
+  StreamNumbers& streams_;
+  LaunchTrace& recording_;
+  CsvTable::Column rank_;
+  CsvTable::Column gap_;
+  CsvTable::Column host_;
+  CsvTable::Column type_;
+  CsvTable::Column stream_;
+  CsvTable::Column work_;
+  CsvTable::Column waits_;
+  CsvTable::Column collective_;
+  std::vector<std::vector<std::int32_t>> launched_;  ///< [rank] collectives in order.
+};
+
+/// Where the recording says when the collectives' kernels ran.
+void read_kernels(const std::string& path, LaunchTrace& recording) {
+  const CsvTable table(path);
+  const auto rank = table.column("rank");
+  const auto number = table.column("idx");
+  const auto start = table.column("start_us");
+  const auto end = table.column("end_us");
+  const std::size_t ranks = recording.rows.size();
+  const std::size_t count = recording.collectives.size();
+  recording.ended.assign(count, std::vector<RecordedKernel>(ranks));
+  std::vector<bool> seen(count * ranks, false);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const auto r = at(table.integer(row, rank, 0, static_cast<std::int64_t>(ranks) - 1));
+    const auto c = at(table.integer(row, number, 0, static_cast<std::int64_t>(count) - 1));
+    recording.ended[c][r] = {table.time(row, start, kMicrosecond),
+                             table.time(row, end, kMicrosecond)};
+    if (seen[c * ranks + r]) {
+      table.fail(row, number, fmt::format("collective {} of rank {} is there twice", c, r));
+    }
+    seen[c * ranks + r] = true;
+  }
+  if (std::find(seen.begin(), seen.end(), false) != seen.end()) {
+    throw InputError({path, 0, 0, ""},
+                     "must hold every collective of every rank; remove the file to replay without");
+  }
+}
+
+}  // namespace
+
+LaunchTrace read_launch_trace(const CsvTable& program) {
+  const std::filesystem::path folder = std::filesystem::path(program.path()).parent_path();
+  LaunchTrace recording;
+  recording.path = program.path();
+  StreamNumbers streams;
+  read_ranks((folder / "ranks.csv").string(), recording);
+  read_collectives((folder / "collective_defs.csv").string(), streams, recording);
+  RowReader(program, streams, recording).read();
+  const std::filesystem::path kernels = folder / "collectives.csv";
+  if (std::filesystem::exists(kernels)) {
+    read_kernels(kernels.string(), recording);
+  }
+  return recording;
+}
+
+}  // namespace stepsim

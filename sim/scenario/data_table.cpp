@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/core.h>
+
+#include "sim/scenario/scenario_sections.h"
+
+namespace stepsim {
+namespace {
+
+using Kind = LengthSource::Kind;
+
+struct SourceKey {
+  std::string key;
+  Kind kind;
+  std::vector<std::string> options;  ///< Beside cap, which all take.
+};
+
+const std::vector<SourceKey>& source_keys() {
+  static const std::vector<SourceKey> kKeys = {
+      {"constant", Kind::Constant, {}},
+      {"uniform", Kind::Uniform, {"seed"}},
+      {"log_uniform", Kind::LogUniform, {"seed", "outlier_probability", "label_classes"}},
+      {"log_normal", Kind::LogNormal, {"seed", "outlier_probability"}},
+      {"histogram", Kind::Histogram, {"seed"}},
+      {"file", Kind::File, {}},
+      {"jsonl", Kind::Jsonl, {"field"}},
+      {"plan", Kind::Plan, {}},
+      {"mixture", Kind::Mixture, {"seed"}},
+  };
+  return kKeys;
+}
+
+/// The one source that the table names.
+const SourceKey& find_source(const TomlReader& table) {
+  const SourceKey* found = nullptr;
+  for (const auto& source : source_keys()) {
+    if (!table.has(source.key)) {
+      continue;
+    }
+    if (found != nullptr) {
+      // Blame the one that the user has just set on the command line.
+      const bool first_is_new = !table.value(found->key).override_key.empty();
+      table.fail(
+          first_is_new ? found->key : source.key,
+          fmt::format("two sources of lengths, {} and {}; give one", found->key, source.key));
+    }
+    found = &source;
+  }
+  if (found == nullptr) {
+    table.fail(
+        "expected one of constant, uniform, log_uniform, log_normal, histogram, file, jsonl, plan, "
+        "mixture; got none");
+  }
+  return *found;
+}
+
+void check_options(const TomlReader& table, const SourceKey& source) {
+  for (const char* option : {"seed", "outlier_probability", "label_classes", "field"}) {
+    const auto& taken = source.options;
+    if (table.has(option) && std::find(taken.begin(), taken.end(), option) == taken.end()) {
+      table.fail(option, fmt::format("does not apply to {} lengths", source.key));
+    }
+  }
+}
+
+/// [shortest, longest]
+void read_range(const TomlReader& table, const std::string& key, LengthSource& source) {
+  const auto& items = table.list(key);
+  const bool are_integers = std::all_of(items.begin(), items.end(), [](const TomlValue& item) {
+    return item.kind == TomlValue::Kind::Integer;
+  });
+  if (items.size() != 2 || !are_integers) {
+    table.fail(key, "expected [shortest, longest], two integers");
+  }
+  source.min = items[0].integer;
+  source.max = items[1].integer;
+}
+
+void read_source(const TomlReader& table, const SourceKey& key, LengthSource& source) {
+  switch (key.kind) {
+    case Kind::Constant:
+      source.constant = table.integer(key.key, 1, kMaxSampleLength);
+      break;
+    case Kind::Uniform:
+    case Kind::LogUniform:
+      read_range(table, key.key, source);
+      break;
+    case Kind::LogNormal: {
+      const TomlReader normal = table.table(key.key);
+      source.mu = normal.number("mu");
+      source.sigma = normal.number("sigma");
+      source.min = normal.integer_or("min", 1, 1, kMaxSampleLength);
+      source.max = normal.integer("max", 1, kMaxSampleLength);
+      break;
+    }
+    case Kind::Jsonl:
+      source.field = table.text_or("field", "length");
+      source.file = resolved_path(table, key.key);
+      break;
+    case Kind::Histogram:
+    case Kind::File:
+    case Kind::Plan:
+      source.file = resolved_path(table, key.key);
+      break;
+    case Kind::Mixture:
+      break;  // read_mixture(): its parts are sources themselves.
+  }
+}
+
+/// [{ weight = 0.9, log_normal = { … } }, { weight = 0.1, constant = 2048 }]
+void read_mixture(const TomlReader& table, const Scenario& scenario, LengthSource& source) {
+  for (const TomlValue& item : table.list("mixture")) {
+    const TomlReader part(table.document(), item, table.path() + ".mixture");
+    if (item.kind != TomlValue::Kind::Table) {
+      part.fail(fmt::format("expected a list of {{ weight = 0.9, constant = 128 }}, got {}",
+                            describe(item)));
+    }
+    if (part.has("mixture")) {
+      part.fail("mixture", "a mixture of mixtures; list its parts here");
+    }
+    source.weights.push_back(part.number("weight"));
+    source.parts.push_back(read_lengths(part, scenario));
+    if (has_own_count(source.parts.back()) && source.parts.back().kind != Kind::Histogram) {
+      part.fail("a file has its own number of lengths; mix distributions and histograms");
+    }
+  }
+}
+
+/// Lengths of their own, or { ratio = 0.9, sigma = 0.1 } of the first.
+TargetSource read_targets(const TomlReader& table, const Scenario& scenario) {
+  TargetSource targets;
+  if (!table.has("ratio")) {
+    if (table.has("sigma")) {
+      table.fail("sigma", "applies to ratio only");
+    }
+    targets.source = read_lengths(table, scenario);
+    return targets;
+  }
+  for (const SourceKey& source : source_keys()) {
+    if (table.has(source.key)) {
+      table.fail(source.key,
+                 fmt::format("two sources of target lengths, ratio and {}; give one", source.key));
+    }
+  }
+  for (const char* option : {"outlier_probability", "label_classes", "field"}) {
+    if (table.has(option)) {
+      table.fail(option, "does not apply to a ratio");
+    }
+  }
+  targets.ratio = table.number("ratio");
+  targets.sigma = table.number_or("sigma", 0);
+  targets.seed = static_cast<std::uint64_t>(
+      table.integer_or("seed", static_cast<std::int64_t>(scenario.seed), 0));
+  targets.cap = table.integer_or("cap", 0, 1, kMaxSampleLength);
+  try {
+    check_targets(targets);
+  } catch (const InputError& error) {
+    table.fail(error.what());
+  }
+  return targets;
+}
+
+SamplerSpec read_sampler(const TomlReader& data, const Scenario& scenario) {
+  static const std::array<std::string, 2> kKinds = {"distributed", "python"};
+  SamplerSpec spec;
+  spec.seed = scenario.seed;
+  if (!data.has("sampler")) {
+    return spec;
+  }
+  const TomlReader table = data.table("sampler");
+  spec.kind = read_choice(table, "kind", "distributed", kKinds) == "python"
+                  ? SamplerSpec::Kind::Python
+                  : SamplerSpec::Kind::Distributed;
+  spec.shuffle = table.boolean_or("shuffle", spec.shuffle);
+  spec.seed =
+      static_cast<std::uint64_t>(table.integer_or("seed", static_cast<std::int64_t>(spec.seed), 0));
+  spec.drop_last = table.boolean_or("drop_last", spec.drop_last);
+  spec.set_epoch = table.boolean_or("set_epoch", spec.set_epoch);
+  return spec;
+}
+
+}  // namespace
+
+LengthSource read_lengths(const TomlReader& table, const Scenario& scenario) {
+  const SourceKey& key = find_source(table);
+  check_options(table, key);
+  LengthSource source;
+  source.kind = key.kind;
+  source.seed = static_cast<std::uint64_t>(
+      table.integer_or("seed", static_cast<std::int64_t>(scenario.seed), 0));
+  source.cap = table.integer_or("cap", 0, 1, kMaxSampleLength);
+  source.label_classes = table.integer_or("label_classes", 0, 0, kMaxSampleLength);
+  source.outlier_probability = table.number_or("outlier_probability", 0);
+  if (source.outlier_probability < 0 || source.outlier_probability > 1) {
+    table.fail("outlier_probability",
+               fmt::format("{} is no probability; expected 0 .. 1", source.outlier_probability));
+  }
+  read_source(table, key, source);
+  if (key.kind == Kind::Mixture) {
+    read_mixture(table, scenario, source);
+  }
+  try {
+    check_lengths(source);
+  } catch (const InputError& error) {
+    table.fail(key.key, error.what());
+  }
+  return source;
+}
+
+void check_longest(const TomlReader& table, const LengthSource& source, const Scenario& scenario) {
+  const std::int64_t longest = longest_length(source);
+  if (scenario.model.max_length > 0 && longest > scenario.model.max_length &&
+      !has_own_count(source)) {
+    table.fail(find_source(table).key,
+               fmt::format("samples of up to {} tokens, but the model takes {} (model.max_length)",
+                           longest,
+                           scenario.model.max_length));
+  }
+}
+
+void read_data(const TomlReader& root, Scenario& scenario) {
+  const TomlReader table = required_table(root, "data");
+  scenario.lengths = read_lengths(table.table("lengths"), scenario);
+  if (table.has("samples") || !has_own_count(scenario.lengths)) {
+    scenario.samples = table.integer("samples", 1, kMaxSampleCount);
+    if (scenario.samples < scenario.ranks) {
+      table.fail("samples",
+                 fmt::format("{} samples for {} ranks: every rank needs at least one",
+                             scenario.samples,
+                             scenario.ranks));
+    }
+  }
+  if (table.has("targets")) {
+    scenario.targets = read_targets(table.table("targets"), scenario);
+  }
+  scenario.sampler = read_sampler(table, scenario);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/core.h>
+
+#include "costmodel/io/csv_table.h"
+#include "costmodel/model/model_presets.h"
+#include "sim/scenario/scenario_sections.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
+
+/// "512x256x3x3"; empty when it is no such text.
+std::vector<std::int64_t> parse_shape(std::string_view text) {
+  std::vector<std::int64_t> shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    std::int64_t size = 0;
+    const auto [stop, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size <= 0) {
+      return {};
+    }
+    shape.push_back(size);
+    if (stop == end) {
+      return shape;
+    }
+    if (*stop != 'x') {
+      return {};
+    }
+    at = stop + 1;
+  }
+}
+
+/// The blocks of a file with the columns name, shape, forward and backward.
+std::vector<TensorBlock> read_tensors(const std::string& path) {
+  constexpr std::int64_t kMaxWork = std::int64_t{1} << 50;
+  const CsvTable table(path);
+  const auto name = table.column("name");
+  const auto shape = table.column("shape");
+  const auto forward = table.column("forward");
+  const auto backward = table.column("backward");
+  std::vector<TensorBlock> tensors;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    TensorBlock tensor;
+    tensor.name = table.text(row, name);
+    tensor.shape = parse_shape(table.text(row, shape));
+    if (tensor.shape.empty()) {
+      table.fail(row, shape, "expected sizes as 512x256x3x3");
+    }
+    tensor.forward = table.integer(row, forward, 0, kMaxWork);
+    tensor.backward = table.integer(row, backward, 0, kMaxWork);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+void read_blocks(const TomlReader& table, TransformerConfig& model) {
+  if (!table.has("tensors")) {
+    model.layers = table.integer("layers", 1, kMaxSize);
+    model.block_elements = table.integer("block_elements", 1);
+    return;
+  }
+  for (const char* key : {"layers", "block_elements"}) {
+    if (table.has(key)) {
+      table.fail(key, "the list in tensors has its own");
+    }
+  }
+  model.tensors = read_tensors(resolved_path(table, "tensors"));
+  model.layers = static_cast<std::int64_t>(model.tensors.size());
+}
+
+/// Sizes that every model has: required with `kind`, else the preset's.
+void read_sizes(const TomlReader& table, bool has_preset, TransformerConfig& model) {
+  if (model.family == ModelFamily::Blocks) {
+    read_blocks(table, model);
+    return;
+  }
+  if (table.has("tensors")) {
+    table.fail("tensors", "only for kind = \"blocks\"");
+  }
+  const auto size = [&](const char* key, std::int64_t& field) {
+    if (table.has(key) || !has_preset) {
+      field = table.integer(key, 1, kMaxSize);
+    }
+  };
+  const bool had_plain_heads = model.kv_heads == model.heads;
+  size("layers", model.layers);
+  size("hidden", model.hidden);
+  size("heads", model.heads);
+  size("vocab", model.vocab);
+  model.kv_heads =
+      table.integer_or("kv_heads", had_plain_heads ? model.heads : model.kv_heads, 1, kMaxSize);
+  model.ffn = table.integer_or("ffn", has_preset ? model.ffn : 4 * model.hidden, 1, kMaxSize);
+  model.max_length = table.integer_or("max_length", model.max_length, 1, kMaxSize);
+  model.classes = table.integer_or("classes", model.classes, 0, kMaxSize);
+  model.window = table.integer_or("window", model.window, 0, kMaxSize);
+}
+
+/// What the architecture of a family says where the file says nothing.
+TransformerConfig family_defaults(ModelFamily family) {
+  TransformerConfig model;
+  model.family = family;
+  model.name = std::string(name_of(family));
+  if (family == ModelFamily::Blocks) {
+    // Blocks have no sizes but their own; any batch fits.
+    model.hidden = model.heads = model.kv_heads = model.ffn = model.vocab = 1;
+    model.max_length = std::int64_t{1} << 20;
+  }
+  model.tied_embeddings = family == ModelFamily::Gpt2;
+  model.causal = family == ModelFamily::Gpt2 || family == ModelFamily::Llama ||
+                 family == ModelFamily::Nanochat;
+  return model;
+}
+
+TransformerConfig start_of(const TomlReader& table) {
+  if (table.has("preset") && table.has("kind")) {
+    table.fail("kind", "give preset or kind, not both: a preset has its kind");
+  }
+  if (table.has("preset")) {
+    return table.parsed("preset", [](const std::string& name) { return model_preset(name); });
+  }
+  if (!table.has("kind")) {
+    table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab");
+  }
+  return family_defaults(
+      table.parsed("kind", [](const std::string& name) { return parse_family(name); }));
+}
+
+/// Elements of the model's buffers by dtype, as { f32 = 53120, i64 = 53 }.
+void read_buffers(const TomlReader& table, Scenario& scenario) {
+  const TomlReader buffers = table.table("buffers");
+  for (const TomlValue& item : table.value("buffers").children) {
+    const std::int64_t elements = buffers.integer(item.key, 1);
+    std::int64_t size = 8;
+    if (item.key != "i64") {
+      try {
+        size = element_size(parse_dtype(item.key));
+      } catch (const InputError& error) {
+        buffers.fail(item.key, error.what());
+      }
+    }
+    scenario.buffer_bytes.push_back(elements * size);
+  }
+}
+
+/// check() starts its messages with the key at fault; the place is that key's if the file has it.
+void check_model(const TomlReader& table, const TransformerConfig& model) {
+  try {
+    check(model);
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    const auto colon = message.find(": ");
+    const std::string key = message.substr(0, colon);
+    if (colon == std::string::npos || !table.has(key)) {
+      table.fail(message);
+    }
+    table.fail(key, message.substr(colon + 2));
+  }
+}
+
+}  // namespace
+
+VarlenCall read_varlen(const TomlReader& owner, const VarlenCall& fallback) {
+  VarlenCall call = fallback;
+  if (!owner.has("varlen")) {
+    return call;
+  }
+  const TomlReader table = owner.table("varlen");
+  call.max_num_docs = table.integer_or("max_num_docs", call.max_num_docs, 1, kMaxSize);
+  call.max_seq_len = table.integer_or("max_seq_len", call.max_seq_len, 1, kMaxSampleLength);
+  call.block_rows = table.integer_or("block_rows", call.block_rows, 1, kMaxSize);
+  if (table.has("overflow")) {
+    const std::string name = read_choice(table, "overflow", "error", overflow_names());
+    const auto names = overflow_names();
+    call.overflow =
+        static_cast<Overflow>(std::find(names.begin(), names.end(), name) - names.begin());
+  }
+  if (table.has("empty_block")) {
+    call.empty_block_seconds = table.parsed("empty_block", [](const std::string& text) {
+      return parse_quantity(text, Dimension::Time).value;
+    });
+  }
+  return call;
+}
+
+void read_model(const TomlReader& root, Scenario& scenario) {
+  const TomlReader table = required_table(root, "model");
+  TransformerConfig model = start_of(table);
+  read_sizes(table, table.has("preset"), model);
+  model.name = table.text_or("name", model.name);
+  model.tied_embeddings = table.boolean_or("tied_embeddings", model.tied_embeddings);
+  model.causal = table.boolean_or("causal", model.causal);
+  model.sparse_embeddings = table.boolean_or("sparse_embeddings", false);
+  if (table.has("buffers")) {
+    read_buffers(table, scenario);
+  }
+  const auto dtype = [](const std::string& name) { return parse_dtype(name); };
+  if (table.has("dtype")) {
+    model.dtype = table.parsed("dtype", dtype);
+  }
+  if (table.has("parameter_dtype")) {
+    model.parameter_dtype = table.parsed("parameter_dtype", dtype);
+  }
+  if (table.has("attention")) {
+    model.attention =
+        table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
+  }
+  check_model(table, model);
+  scenario.varlen = read_varlen(table, {});
+  scenario.stated_parameters = table.integer_or("parameters", 0, 1);
+  scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
+  scenario.model = model;
+}
+
+}  // namespace stepsim

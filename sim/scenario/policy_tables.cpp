@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <functional>
+
+#include <fmt/core.h>
+
+#include "sim/scenario/scenario_sections.h"
+
+namespace stepsim {
+namespace {
+
+void check_name(const TomlReader& table, const std::string& name, const Scenario& scenario) {
+  if (name.empty()) {
+    table.fail("name", "expected a name");
+  }
+  const auto same = [&](const PolicySpec& other) { return other.name == name; };
+  if (std::any_of(scenario.policies.begin(), scenario.policies.end(), same)) {
+    table.fail("name", fmt::format("two policies are called '{}'", printable(name)));
+  }
+}
+
+std::vector<std::int64_t> read_integers(const TomlReader& table,
+                                        const std::string& key,
+                                        std::int64_t least) {
+  std::vector<std::int64_t> values;
+  for (const TomlValue& item : table.list(key)) {
+    if (item.kind != TomlValue::Kind::Integer || item.integer < least ||
+        item.integer > kMaxSampleLength) {
+      table.fail(key,
+                 fmt::format("expected a list of integers from {} to {}", least, kMaxSampleLength));
+    }
+    values.push_back(item.integer);
+  }
+  return values;
+}
+
+double read_number(const TomlReader& table, const std::string& key) {
+  const double value = table.number(key);
+  if (value <= 0) {
+    table.fail(key, fmt::format("{} is too small; expected a number above 0", value));
+  }
+  return value;
+}
+
+/// A parameter is checked where it stands, before make_policy looks at the whole.
+PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& parameter) {
+  const std::string& name = parameter.name;
+  switch (parameter.type) {
+    case PolicyParameter::Type::Flag:
+      return table.boolean_or(name, false);
+    case PolicyParameter::Type::Integer:
+      return table.integer(name, parameter.least, kMaxSampleLength);
+    case PolicyParameter::Type::Number:
+      return read_number(table, name);
+    case PolicyParameter::Type::Text:
+      return read_choice(table, name.c_str(), parameter.choices.front().c_str(), parameter.choices);
+    case PolicyParameter::Type::Integers:
+      return read_integers(table, name, parameter.least);
+  }
+  return {};
+}
+
+PolicyParameters read_parameters(const TomlReader& table, const PolicyInfo& info) {
+  for (const std::string& name : policy_parameter_names()) {
+    const auto is_named = [&name](const PolicyParameter& known) { return known.name == name; };
+    if (table.has(name) && std::none_of(info.parameters.begin(), info.parameters.end(), is_named)) {
+      table.fail(name,
+                 fmt::format("does not apply to policy kind '{}', which takes {}",
+                             info.kind,
+                             names_of(info.parameters)));
+    }
+  }
+  PolicyParameters parameters;
+  for (const PolicyParameter& parameter : info.parameters) {
+    if (table.has(parameter.name)) {
+      parameters.set(parameter.name, read_parameter(table, parameter));
+    }
+  }
+  return parameters;
+}
+
+/// The policy's own attention, and what only one kind of attention has.
+void read_attention(const TomlReader& table, const Scenario& scenario, PolicySpec& spec) {
+  const TransformerConfig& model = scenario.model;
+  if (table.has("attention")) {
+    spec.attention =
+        table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
+  }
+  const bool varlen = spec.attention.value_or(model.attention) == AttentionKind::Varlen;
+  if (table.has("varlen")) {
+    if (!varlen) {
+      table.fail("varlen", "only applies to attention = \"varlen\"");
+    }
+    spec.varlen = read_varlen(table, scenario.varlen);
+  }
+  if (table.has("row_length")) {
+    if (varlen) {
+      table.fail("row_length",
+                 "attention = \"varlen\" has no rows; expected \"dense\" or \"flash\"");
+    }
+    spec.row_length =
+        table.integer("row_length", 1, model.max_length > 0 ? model.max_length : kMaxSampleLength);
+  }
+}
+
+PolicySpec read_policy(const TomlReader& unnamed,
+                       const TomlValue& value,
+                       const Scenario& scenario) {
+  PolicySpec spec;
+  spec.name = unnamed.text("name");
+  check_name(unnamed, spec.name, scenario);
+  const TomlReader table(unnamed.document(), value, "policy." + spec.name);
+  spec.kind = table.text("kind");
+  const PolicyInfo& info =
+      table.parsed("kind", [](const std::string& kind) { return std::cref(policy_info(kind)); });
+  spec.parameters = read_parameters(table, info);
+  spec.weighting = read_choice(table, "weighting", "none", weightings());
+  read_attention(table, scenario, spec);
+  spec.pad_to_multiple_of = table.integer_or("pad_to_multiple_of", 1, 1, kMaxSampleLength);
+  if (table.has("lengths")) {
+    spec.lengths = read_lengths(table.table("lengths"), scenario);
+    if (scenario.samples == 0 && !has_own_count(*spec.lengths)) {
+      table.fail("lengths", "data.samples is missing, so the number of samples is not known");
+    }
+  }
+  bool cuts = false;
+  try {
+    cuts = make_policy(spec).cuts();
+  } catch (const InputError& error) {
+    table.fail(error.what());
+  }
+  if (spec.lengths && !cuts) {
+    check_longest(table.table("lengths"), *spec.lengths, scenario);
+  }
+  return spec;
+}
+
+}  // namespace
+
+void read_policies(const TomlReader& root, Scenario& scenario) {
+  if (!root.has("policy")) {
+    root.fail("no policy: add a [[policy]] table");
+  }
+  const TomlValue& policies = root.value("policy");
+  if (policies.kind != TomlValue::Kind::List) {
+    root.fail("policy",
+              fmt::format("expected [[policy]], a list of tables, got {}", describe(policies)));
+  }
+  if (policies.children.empty()) {
+    root.fail("policy", "no policy: the list is empty");
+  }
+  for (const auto& item : policies.children) {
+    const TomlReader unnamed(root.document(), item, "policy");
+    if (item.kind != TomlValue::Kind::Table) {
+      unnamed.fail(fmt::format("expected a table, got {}", describe(item)));
+    }
+    scenario.policies.push_back(read_policy(unnamed, item, scenario));
+  }
+  const auto takes_whole_samples = [](const PolicySpec& policy) {
+    return !policy.lengths && !make_policy(policy).cuts();
+  };
+  const auto& all = scenario.policies;
+  if (std::any_of(all.begin(), all.end(), takes_whole_samples)) {
+    check_longest(root.table("data").table("lengths"), scenario.lengths, scenario);
+  }
+  const auto is_varlen = [&](const PolicySpec& policy) {
+    return policy.attention.value_or(scenario.model.attention) == AttentionKind::Varlen;
+  };
+  const TomlReader model = root.table("model");
+  if (model.has("varlen") &&
+      std::none_of(scenario.policies.begin(), scenario.policies.end(), is_varlen)) {
+    model.fail("varlen", "only applies to attention = \"varlen\", which no policy has");
+  }
+}
+
+}  // namespace stepsim

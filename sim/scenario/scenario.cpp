@@ -1,0 +1,67 @@
+#include "sim/scenario/scenario.h"
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+#include "sim/scenario/scenario_keys.h"
+#include "sim/scenario/scenario_sections.h"
+
+namespace stepsim {
+
+Scenario read_scenario(const std::string& path, std::span<const std::string> overrides) {
+  return parse_scenario(read_text(path), path, overrides);
+}
+
+Scenario parse_scenario(const std::string& text,
+                        const std::string& path,
+                        std::span<const std::string> overrides) {
+  TomlDocument document = parse_toml(text, path);
+  apply_overrides(document, overrides);
+  check_keys(document);
+  const TomlReader root(document, document.root, "");
+  Scenario scenario;
+  scenario.path = path;
+  scenario.text = text;
+  read_scenario_table(root, scenario);
+  read_cluster(root, scenario);
+  read_collectives(root, scenario);
+  read_model(root, scenario);
+  read_ddp(root, scenario);
+  read_optimizer(root, scenario);
+  read_data(root, scenario);
+  read_loader(root, scenario);
+  read_machine(root, scenario);
+  read_policies(root, scenario);
+  read_published(root, scenario);
+  return scenario;
+}
+
+int nodes_of(const Scenario& scenario) {
+  return scenario.ranks_per_node > 0
+             ? (scenario.ranks + scenario.ranks_per_node - 1) / scenario.ranks_per_node
+             : 1;
+}
+
+Scenario with_attention_of(const PolicySpec& policy, Scenario scenario) {
+  scenario.model.attention = policy.attention.value_or(scenario.model.attention);
+  scenario.varlen = policy.varlen.value_or(scenario.varlen);
+  return scenario;
+}
+
+const PolicySpec& find_policy(const Scenario& scenario, const std::string& name) {
+  if (name.empty() && !scenario.policies.empty()) {
+    return scenario.policies.front();
+  }
+  std::vector<std::string> known;
+  for (const auto& policy : scenario.policies) {
+    if (policy.name == name) {
+      return policy;
+    }
+    known.push_back(policy.name);
+  }
+  throw InputError(
+      fmt::format("{}: error: {}", printable(scenario.path), unknown_name("policy", name, known)));
+}
+
+}  // namespace stepsim

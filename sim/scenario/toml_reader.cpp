@@ -1,0 +1,144 @@
+#include "sim/scenario/toml_reader.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/parse_units.h"
+
+namespace stepsim {
+
+using Kind = TomlValue::Kind;
+
+TomlReader::TomlReader(const TomlDocument& document, const TomlValue& table, std::string path)
+    : document_(document), table_(table), path_(std::move(path)) {}
+
+std::string TomlReader::path_to(std::string_view key) const {
+  return path_.empty() ? std::string(key) : path_ + "." + std::string(key);
+}
+
+void TomlReader::fail(std::string_view key, const std::string& message) const {
+  const TomlValue* found = table_.find(key);
+  fail_at(document_, found != nullptr ? *found : table_, TomlAt::Value, path_to(key), message);
+}
+
+void TomlReader::fail(const std::string& message) const {
+  fail_at(document_, table_, TomlAt::Value, path_, message);
+}
+
+void TomlReader::wrong_type(std::string_view key, std::string_view expected) const {
+  fail(key, fmt::format("expected {}, got {}", expected, describe(value(key))));
+}
+
+const TomlValue& TomlReader::value(std::string_view key) const {
+  const TomlValue* found = table_.find(key);
+  if (found == nullptr) {
+    fail(key, "missing");
+  }
+  return *found;
+}
+
+std::string TomlReader::text(std::string_view key) const {
+  const TomlValue& found = value(key);
+  // On a command line `--set ddp.torch=2.4` is meant as text though it reads as a number.
+  const bool is_scalar = found.kind != Kind::List && found.kind != Kind::Table;
+  if (found.kind != Kind::Text && is_scalar && !found.override_text.empty()) {
+    return found.override_text;
+  }
+  if (found.kind != Kind::Text) {
+    wrong_type(key, "a string in quotes");
+  }
+  return found.text;
+}
+
+std::string TomlReader::text_or(std::string_view key, const std::string& fallback) const {
+  return has(key) ? text(key) : fallback;
+}
+
+bool TomlReader::boolean_or(std::string_view key, bool fallback) const {
+  if (!has(key)) {
+    return fallback;
+  }
+  if (value(key).kind != Kind::Boolean) {
+    wrong_type(key, "true or false");
+  }
+  return value(key).boolean;
+}
+
+std::int64_t TomlReader::integer(std::string_view key,
+                                 std::int64_t least,
+                                 std::int64_t most) const {
+  if (value(key).kind != Kind::Integer) {
+    wrong_type(key, "an integer");
+  }
+  const std::int64_t result = value(key).integer;
+  if (result < least) {
+    fail(key, fmt::format("{} is too small; expected at least {}", result, least));
+  }
+  if (result > most) {
+    fail(key, fmt::format("{} is too large; expected at most {}", result, most));
+  }
+  return result;
+}
+
+std::int64_t TomlReader::integer_or(std::string_view key,
+                                    std::int64_t fallback,
+                                    std::int64_t least,
+                                    std::int64_t most) const {
+  return has(key) ? integer(key, least, most) : fallback;
+}
+
+double TomlReader::number(std::string_view key) const {
+  const TomlValue& found = value(key);
+  if (found.kind == Kind::Integer) {
+    return static_cast<double>(found.integer);
+  }
+  if (found.kind != Kind::Real) {
+    wrong_type(key, "a number");
+  }
+  if (!std::isfinite(found.real)) {
+    fail(key, "expected a finite number");
+  }
+  return found.real;
+}
+
+double TomlReader::number_or(std::string_view key, double fallback) const {
+  return has(key) ? number(key) : fallback;
+}
+
+Bytes TomlReader::bytes(std::string_view key) const {
+  const TomlValue& found = value(key);
+  Bytes result;
+  if (found.kind == Kind::Integer) {
+    result = Bytes(found.integer);
+  } else if (found.kind == Kind::Text) {
+    result = parsed(key, [](const std::string& written) { return parse_bytes(written); });
+  } else {
+    wrong_type(key, "a size such as \"25 MiB\", or bytes as an integer");
+  }
+  if (result.value() < 1) {
+    fail(key, fmt::format("a size of {} bytes; expected at least 1", result.value()));
+  }
+  return result;
+}
+
+Bytes TomlReader::bytes_or(std::string_view key, Bytes fallback) const {
+  return has(key) ? bytes(key) : fallback;
+}
+
+TomlReader TomlReader::table(std::string_view key) const {
+  if (value(key).kind != Kind::Table) {
+    wrong_type(key, "a table");
+  }
+  return TomlReader(document_, value(key), path_to(key));
+}
+
+const std::vector<TomlValue>& TomlReader::list(std::string_view key) const {
+  if (value(key).kind != Kind::List) {
+    wrong_type(key, "a list");
+  }
+  return value(key).children;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,170 @@
+#include <fmt/core.h>
+
+#include "costmodel/base/parse_units.h"
+#include "sim/scenario/scenario_sections.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMaxFactor = 1e6;
+constexpr int kMaxChannels = 64;
+
+/// Bytes per second; 0 for a key that is missing and not required.
+double read_bandwidth(const TomlReader& table, const std::string& key, bool required) {
+  if (!required && !table.has(key)) {
+    return 0;
+  }
+  const double bandwidth =
+      table.parsed(key, [](const std::string& text) { return parse_bandwidth(text); });
+  if (bandwidth <= 0) {
+    table.fail(key, "no bandwidth; expected more than 0, as \"150 GB/s\"");
+  }
+  return bandwidth;
+}
+
+/// Seconds; 0 for a key that is missing and not required.
+double read_latency(const TomlReader& table, const std::string& key, bool required) {
+  if (!required && !table.has(key)) {
+    return 0;
+  }
+  return to_seconds(
+      table.parsed(key, [](const std::string& text) { return parse_duration(text); }));
+}
+
+SlowLink read_slow_link(const TomlReader& slow, const Topology& topology) {
+  if (slow.has("rank") == slow.has("node")) {
+    slow.fail("expected either rank or node, as in { rank = 1, factor = 2 }");
+  }
+  const std::string key = slow.has("rank") ? "rank" : "node";
+  const auto index = static_cast<int>(slow.integer(key, 0, kMaxRanks));
+  const int count = slow.has("rank") ? topology.ranks : node_count(topology);
+  if (index >= count) {
+    slow.fail(
+        key, fmt::format("{} {} is out of range: the {}s are 0 .. {}", key, index, key, count - 1));
+  }
+  SlowLink link;
+  (slow.has("rank") ? link.rank : link.node) = index;
+  link.factor = slow.number("factor");
+  if (link.factor < 1 || link.factor > kMaxFactor) {
+    slow.fail("factor",
+              fmt::format("{} is no factor; expected at least 1, as 2 for half the bandwidth",
+                          link.factor));
+  }
+  return link;
+}
+
+void read_slow_links(const TomlReader& table, Topology& topology) {
+  for (const auto& item : table.list("slow_links")) {
+    const TomlReader slow(table.document(), item, "cluster.topology.slow_links");
+    if (item.kind != TomlValue::Kind::Table) {
+      slow.fail(
+          fmt::format("expected a list of {{ rank = 1, factor = 2 }}, got {}", describe(item)));
+    }
+    topology.slow_links.push_back(read_slow_link(slow, topology));
+  }
+}
+
+Topology read_topology_table(const TomlReader& table, const Scenario& scenario) {
+  Topology topology;
+  topology.ranks = scenario.ranks;
+  topology.ranks_per_node = scenario.ranks_per_node;
+  topology.algorithm = parse_collective_algorithm(
+      read_choice(table, "algorithm", "auto", collective_algorithm_names()));
+  const bool uses_intra = scenario.ranks_per_node != 1 && scenario.ranks > 1;
+  const bool uses_inter = node_count(topology) > 1;
+  topology.intra = {read_latency(table, "intra_latency", uses_intra),
+                    read_bandwidth(table, "intra_bandwidth", uses_intra)};
+  topology.node_bytes_per_s = read_bandwidth(table, "node_bandwidth", false);
+  topology.inter = {
+      read_latency(table, "inter_latency", uses_inter),
+      read_bandwidth(table, "inter_bandwidth", uses_inter && topology.node_bytes_per_s == 0)};
+  if (topology.algorithm == CollectiveAlgorithm::Nccl) {
+    topology.nccl_channels = static_cast<int>(table.integer("channels", 1, kMaxChannels));
+    topology.gpu = parse_gpu_generation(
+        read_choice(table, "gpu", std::string(name_of(topology.gpu)), gpu_generation_names()));
+  } else {
+    for (const char* key : {"channels", "gpu"}) {
+      if (table.has(key)) {
+        table.fail(key, "only for algorithm = \"nccl\"");
+      }
+    }
+  }
+  if (table.has("slow_links")) {
+    read_slow_links(table, topology);
+  }
+  return topology;
+}
+
+/// The texts of a list, each through `parse`, which raises InputError.
+template <typename Parse>
+std::vector<double> read_list(const TomlReader& table, const std::string& key, Parse parse) {
+  std::vector<double> values;
+  for (const auto& item : table.list(key)) {
+    if (item.kind != TomlValue::Kind::Text) {
+      table.fail(key, fmt::format("expected a list of texts, got {} in it", describe(item)));
+    }
+    try {
+      values.push_back(parse(item.text));
+    } catch (const InputError& error) {
+      table.fail(key, error.what());
+    }
+  }
+  return values;
+}
+
+CollectiveCost read_all_reduce(const TomlReader& table, const Scenario& scenario, int nodes) {
+  const std::vector<double> sizes = read_list(table, "sizes", [](const std::string& text) {
+    return static_cast<double>(parse_bytes(text).value());
+  });
+  const std::vector<double> times = read_list(
+      table, "times", [](const std::string& text) { return to_seconds(parse_duration(text)); });
+  if (sizes.size() < 2) {
+    table.fail("sizes", fmt::format("{} sizes; expected at least 2", sizes.size()));
+  }
+  if (times.size() != sizes.size()) {
+    table.fail("times", fmt::format("{} times for {} sizes", times.size(), sizes.size()));
+  }
+  CollectiveCost cost;
+  cost.ranks = scenario.ranks;
+  cost.nodes = nodes;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] <= (i == 0 ? 0 : sizes[i - 1])) {
+      table.fail("sizes", "expected sizes of more than 0 bytes that ascend");
+    }
+    if (times[i] <= 0) {
+      table.fail("times", "a time of 0; expected more");
+    }
+    cost.knots.emplace_back(sizes[i], times[i]);
+  }
+  return cost;
+}
+
+}  // namespace
+
+void read_collectives(const TomlReader& root, Scenario& scenario) {
+  const TomlReader cluster = required_table(root, "cluster");
+  if (cluster.has("topology")) {
+    scenario.topology = read_topology_table(cluster.table("topology"), scenario);
+  }
+  if (!cluster.has("all_reduce")) {
+    return;
+  }
+  const TomlReader table = cluster.table("all_reduce");
+  if (scenario.ranks == 1) {
+    cluster.fail("all_reduce", "one rank has no all-reduce");
+  }
+  for (const char* key : {"ranks", "ranks_per_node"}) {
+    const bool moved = cluster.has(key) && !cluster.value(key).override_key.empty();
+    if (moved && cluster.value("all_reduce").override_key.empty()) {
+      cluster.fail(key,
+                   "the times in cluster.all_reduce are those of the ranks in the file; describe "
+                   "the links in [cluster.topology] instead, or set cluster.all_reduce too");
+    }
+  }
+  Topology layout;
+  layout.ranks = scenario.ranks;
+  layout.ranks_per_node = scenario.ranks_per_node;
+  scenario.all_reduce_table = read_all_reduce(table, scenario, node_count(layout));
+}
+
+}  // namespace stepsim

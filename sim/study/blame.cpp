@@ -1,0 +1,229 @@
+#include "sim/study/blame.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
+
+#include "costmodel/base/input_error.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/priced_run.h"
+
+namespace stepsim {
+
+namespace {
+
+Counterfactual counterfactual_of(Change change, int rank) {
+  Counterfactual counterfactual;
+  switch (change) {
+    case Change::FreeCommunication:
+      counterfactual.free_communication = true;
+      break;
+    case Change::Balanced:
+      counterfactual.balanced = true;
+      break;
+    case Change::EqualRanks:
+      counterfactual.equal_ranks = true;
+      break;
+    case Change::MedianRank:
+      counterfactual.median_rank = rank;
+      break;
+    case Change::NoInterference:
+      counterfactual.no_interference = true;
+      break;
+    case Change::OneBucket:
+      counterfactual.one_bucket = true;
+      break;
+    case Change::NoData:
+      counterfactual.no_data = true;
+      break;
+  }
+  return counterfactual;
+}
+
+/// Adds who was last in one steady step of `steps`.
+void add_last(const StepTimeline& timeline, double steps, std::vector<double>& last) {
+  SimTime end{};
+  for (const RankTimeline& rank : timeline.ranks) {
+    end = std::max(end, rank.compute_end);
+  }
+  const auto is_last = [&](const RankTimeline& rank) { return rank.compute_end == end; };
+  const auto together = std::count_if(timeline.ranks.begin(), timeline.ranks.end(), is_last);
+  for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
+    if (is_last(timeline.ranks[r])) {
+      last[r] += 1 / (static_cast<double>(together) * steps);
+    }
+  }
+}
+
+/// What the collectives of one step took beyond the backward and beyond each other.
+std::vector<BucketBlame> exposed(const StepTimeline& timeline) {
+  SimTime hidden_until{};
+  for (const RankTimeline& rank : timeline.ranks) {
+    hidden_until = std::max(hidden_until, rank.compute_end);
+  }
+  std::vector<BucketBlame> buckets;
+  for (std::size_t c = 0; c < timeline.reduce_end.size(); ++c) {
+    BucketBlame bucket{timeline.reduce_names.empty() ? "all_reduce" : timeline.reduce_names[c], 0};
+    const SimTime from = std::max(timeline.reduce_start[c], hidden_until);
+    if (timeline.reduce_end[c] > from) {
+      bucket.exposed_ms = to_ms(timeline.reduce_end[c] - from);
+      hidden_until = timeline.reduce_end[c];
+    }
+    buckets.push_back(bucket);
+  }
+  return buckets;
+}
+
+/// The mean of those steps that have as many collectives as the last one: a step that rebuilds
+/// the buckets has more.
+std::vector<BucketBlame> mean_of(const std::vector<std::vector<BucketBlame>>& steps) {
+  std::vector<BucketBlame> means = steps.back();
+  double alike = 1;
+  for (std::size_t s = 0; s + 1 < steps.size(); ++s) {
+    if (steps[s].size() != means.size()) {
+      continue;
+    }
+    ++alike;
+    for (std::size_t c = 0; c < means.size(); ++c) {
+      means[c].exposed_ms += steps[s][c].exposed_ms;
+    }
+  }
+  for (BucketBlame& bucket : means) {
+    bucket.exposed_ms /= alike;
+  }
+  return means;
+}
+
+/// Forward and backward by class of op, over all ranks of the steady steps.
+std::vector<OpBlame> mean_ops(const PricedRun& run) {
+  const Plan& plan = run.plan();
+  std::vector<double> seconds;
+  for (const MicroBatch& batch : plan.micro_batches) {
+    if (batch.step >= plan.warmup_steps) {
+      const std::vector<double> one =
+          run.model().seconds_by_group(run.model().price(run.shape_of(batch)));
+      seconds.resize(one.size());
+      std::transform(one.begin(), one.end(), seconds.begin(), seconds.begin(), std::plus<>());
+    }
+  }
+  const double rank_steps = static_cast<double>(plan.steps - plan.warmup_steps) * plan.ranks;
+  std::vector<OpBlame> ops;
+  for (std::size_t group = 0; group < seconds.size(); ++group) {
+    if (seconds[group] > 0) {
+      ops.push_back({run.model().groups()[group].name, seconds[group] * 1e3 / rank_steps});
+    }
+  }
+  std::stable_sort(
+      ops.begin(), ops.end(), [](const OpBlame& a, const OpBlame& b) { return a.ms > b.ms; });
+  return ops;
+}
+
+/// The ranks to try, those that were last most often first.
+std::vector<int> suspects(const std::vector<double>& last, int most) {
+  std::vector<int> ranks(last.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return last[static_cast<std::size_t>(a)] > last[static_cast<std::size_t>(b)];
+  });
+  ranks.resize(std::min(ranks.size(), static_cast<std::size_t>(most)));
+  return ranks;
+}
+
+}  // namespace
+
+std::string name_of(Change change) {
+  switch (change) {
+    case Change::FreeCommunication:
+      return "free_communication";
+    case Change::Balanced:
+      return "balanced";
+    case Change::EqualRanks:
+      return "equal_ranks";
+    case Change::MedianRank:
+      return "median_rank";
+    case Change::NoInterference:
+      return "no_interference";
+    case Change::OneBucket:
+      return "one_bucket";
+    case Change::NoData:
+      return "no_data";
+  }
+  return "";
+}
+
+Blame blame(const Scenario& scenario,
+            const PolicySpec& policy,
+            const Profile& profile,
+            int most_ranks,
+            const ProgressCallback& on_progress) {
+  PredictOptions options;
+  options.noise_runs = 0;
+  options.event_simulation = false;
+  Blame result;
+  result.scenario = scenario.name;
+  result.policy = policy.name;
+  result.profile = profile.name;
+  result.step_ms = predict(scenario, policy, profile, options).summary.step_time_ms.mean;
+
+  result.last.resize(static_cast<std::size_t>(scenario.ranks));
+  const PricedRun run(scenario, policy, profile);
+  StepSimulator player(run, {}, 1.0, nullptr, false);
+  std::vector<std::vector<BucketBlame>> buckets;
+  for (int step = 0; step < scenario.steps; ++step) {
+    const StepTimeline timeline = player.next();
+    if (step >= scenario.warmup_steps) {
+      add_last(timeline, scenario.steps - scenario.warmup_steps, result.last);
+      buckets.push_back(exposed(timeline));
+    }
+  }
+  result.buckets = mean_of(buckets);
+  result.ops = mean_ops(run);
+
+  constexpr std::array kChanges = {Change::FreeCommunication,
+                                   Change::Balanced,
+                                   Change::EqualRanks,
+                                   Change::NoInterference,
+                                   Change::OneBucket,
+                                   Change::NoData};
+  const std::vector<int> ranks = suspects(result.last, most_ranks);
+  const auto add_saving = [&](Change change, int rank) {
+    Saving saving{change, rank, result.step_ms, 0, ""};
+    options.counterfactual = counterfactual_of(change, rank);
+    try {
+      saving.step_ms = predict(scenario, policy, profile, options).summary.step_time_ms.mean;
+      saving.saves_ms = result.step_ms - saving.step_ms;
+    } catch (const InputError& error) {
+      // One bucket can be larger than any all-reduce that the profile knows.
+      saving.not_priced = error.what();
+    }
+    result.savings.push_back(saving);
+    if (on_progress) {
+      on_progress(static_cast<double>(result.savings.size()) /
+                  static_cast<double>(kChanges.size() + ranks.size()));
+    }
+  };
+  for (const Change change : kChanges) {
+    add_saving(change, -1);
+  }
+  for (const int rank : ranks) {
+    add_saving(Change::MedianRank, rank);
+  }
+  std::stable_sort(result.savings.begin(),
+                   result.savings.end(),
+                   [](const Saving& a, const Saving& b) { return a.saves_ms > b.saves_ms; });
+  return result;
+}
+
+std::optional<std::size_t> most_exposed(const Blame& blame) {
+  const auto most = std::max_element(
+      blame.buckets.begin(), blame.buckets.end(), [](const BucketBlame& a, const BucketBlame& b) {
+        return a.exposed_ms < b.exposed_ms;
+      });
+  if (most == blame.buckets.end() || most->exposed_ms <= 0) {
+    return std::nullopt;
+  }
+  return static_cast<std::size_t>(most - blame.buckets.begin());
+}
+
+}  // namespace stepsim

@@ -1,0 +1,60 @@
+#include "sim/study/bucket_cap_sweep.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "sim/predict/step_cost.h"
+
+namespace stepsim {
+
+namespace {
+
+bool cap_matters(const Scenario& scenario, const Profile& profile) {
+  return has_bucket_cap(scenario) && scenario.ranks > 1 &&
+         !(prices_recorded_model(scenario, profile) && profile.recorded->whole_steps);
+}
+
+/// The caps beside the scenario's own, ascending.
+std::vector<std::int64_t> other_caps(std::int64_t own) {
+  constexpr std::int64_t kSmallest = std::int64_t{1} << 20;
+  constexpr std::int64_t kLargest = std::int64_t{2} << 30;
+  std::vector<std::int64_t> caps = {kDefaultBucketCapBytes};
+  for (std::int64_t cap = kSmallest; cap <= kLargest; cap *= 2) {
+    caps.push_back(cap);
+  }
+  std::erase(caps, own);
+  std::sort(caps.begin(), caps.end());
+  return caps;
+}
+
+}  // namespace
+
+std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
+                                       const Profile& profile,
+                                       const SweepOptions& options) {
+  const Bytes own = scenario.ddp.bucket_cap;
+  std::vector<CapPoint> valley = {{own, true, sweep(scenario, {}, options).front()}};
+  if (!cap_matters(scenario, profile)) {
+    return valley;
+  }
+  const std::vector<std::int64_t> caps = other_caps(own.value());
+  SweepAxis axis{"ddp.bucket_cap", {}, {}};
+  for (const std::int64_t cap : caps) {
+    axis.values.push_back(std::to_string(cap));
+  }
+  axis.labels = axis.values;
+  SweepOptions of_caps = options;
+  of_caps.skips_unpriced = true;
+  std::vector<SweepPoint> points = sweep(scenario, {axis}, of_caps);
+  for (std::size_t i = 0; i < caps.size(); ++i) {
+    valley.push_back({Bytes(caps[i]), false, std::move(points[i])});
+  }
+  std::sort(valley.begin(), valley.end(), [](const CapPoint& a, const CapPoint& b) {
+    return a.cap < b.cap;
+  });
+  return valley;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+/// A published figure beside the computed one.
+struct FigureCheck {
+  PublishedFigure published;
+  std::string conditions;    ///< "8 GPUs, 50 GB/s"
+  double computed = 0;       ///< In base units: bytes, seconds, buckets.
+  double published_off = 0;  ///< (published - computed) / computed.
+  bool agrees = false;       ///< The difference is within the published figure's rounding.
+
+  /// It differs, and the scenario's note does not say why.
+  [[nodiscard]] bool unexplained() const { return !agrees && published.note.empty(); }
+};
+
+/// Computes every published figure of the scenario, in order. Formulas: figure_table().
+/// Raises InputError when the scenario has none.
+[[nodiscard]] std::vector<FigureCheck> check_figures(const Scenario& scenario);
+
+}  // namespace stepsim

@@ -1,0 +1,188 @@
+#include "sim/study/recommendation.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/quantile.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr double kSure = 0.9;   // A share of draws that needs no measurement.
+constexpr double kRival = 0.1;  // A share that makes a policy worth measuring too.
+
+/// Share of the speeds below `speed`, equal ones by half.
+double share_below(const std::vector<double>& speeds, double speed) {
+  const auto [first, last] = std::equal_range(speeds.begin(), speeds.end(), speed);
+  const auto below = static_cast<double>(first - speeds.begin());
+  return (below + static_cast<double>(last - first) / 2) / static_cast<double>(speeds.size());
+}
+
+/// Over all combinations of the policies' draws.
+double first_share(const std::vector<std::vector<double>>& speeds, std::size_t policy) {
+  double share = 0;
+  for (const double speed : speeds[policy]) {
+    double all = 1;
+    for (std::size_t other = 0; other < speeds.size(); ++other) {
+      all *= other == policy ? 1 : share_below(speeds[other], speed);
+    }
+    share += all / static_cast<double>(speeds[policy].size());
+  }
+  return share;
+}
+
+std::pair<double, double> gain_interval(const std::vector<double>& first,
+                                        const std::vector<double>& second) {
+  std::vector<double> gains;
+  for (const double a : first) {
+    for (const double b : second) {
+      gains.push_back(a / b - 1);
+    }
+  }
+  return {quantile(gains, 0.05), quantile(gains, 0.95)};
+}
+
+std::string share_text(double share) {
+  constexpr double kNearlyAll = 0.995;  // So many draws cannot tell 99.5 % from all.
+  return share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100);
+}
+
+/// A name within a sentence: quoted where it holds a comma.
+std::string in_sentence(const std::string& policy) {
+  return policy.find(',') == std::string::npos ? policy : "'" + policy + "'";
+}
+
+/// "; it is first in 97 % of the draws", or what to measure.
+std::string certainty(const Recommendation& recommendation) {
+  const std::vector<Choice>& choices = recommendation.choices;
+  std::string text =
+      fmt::format("; it is first in {} of the draws", share_text(choices.front().first_share));
+  if (choices.front().first_share >= kSure) {
+    return text;
+  }
+  std::vector<Choice> rivals(choices.begin() + 1, choices.end());
+  std::stable_sort(rivals.begin(), rivals.end(), [](const Choice& a, const Choice& b) {
+    return a.first_share > b.first_share;
+  });
+  std::string names = in_sentence(rivals.front().policy);
+  for (std::size_t i = 1; i < rivals.size() && rivals[i].first_share >= kRival; ++i) {
+    const bool last = i + 1 == rivals.size() || rivals[i + 1].first_share < kRival;
+    names += (last ? " and " : ", ") + in_sentence(rivals[i].policy);
+  }
+  const bool one = rivals.size() == 1 || rivals[1].first_share < kRival;
+  return text + fmt::format(", so measure it{}{}", one ? " and " : ", ", names);
+}
+
+}  // namespace
+
+bool is_reference(const Scenario& scenario, const std::string& policy) {
+  return find_policy(scenario, policy).lengths.has_value();
+}
+
+std::vector<double> drawn_speeds(const Prediction& prediction) {
+  std::vector<double> speeds;
+  for (const MeanDraw& draw : prediction.draws) {
+    speeds.push_back(prediction.summary.useful_tokens_per_step * 1e3 * draw.drift / draw.step_ms);
+  }
+  std::sort(speeds.begin(), speeds.end());
+  return speeds;
+}
+
+Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>& predictions) {
+  std::vector<const Prediction*> ranked;
+  for (const Prediction& prediction : predictions) {
+    if (!is_reference(scenario, prediction.policy) && prediction.out_of_memory.empty()) {
+      ranked.push_back(&prediction);
+    }
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
+    return a->summary.useful_tokens_per_s > b->summary.useful_tokens_per_s;
+  });
+  Recommendation result;
+  std::vector<std::vector<double>> speeds;
+  for (const Prediction* prediction : ranked) {
+    result.choices.push_back({prediction->policy, prediction->summary.useful_tokens_per_s, 0});
+    speeds.push_back(drawn_speeds(*prediction));
+  }
+  if (ranked.size() < 2) {
+    return result;
+  }
+  result.gain = result.choices[0].useful_tokens_per_s / result.choices[1].useful_tokens_per_s - 1;
+  result.drawn = std::none_of(
+      speeds.begin(), speeds.end(), [](const std::vector<double>& s) { return s.empty(); });
+  if (result.drawn) {
+    for (std::size_t i = 0; i < speeds.size(); ++i) {
+      result.choices[i].first_share = first_share(speeds, i);
+    }
+    result.gain_interval = gain_interval(speeds[0], speeds[1]);
+  }
+  return result;
+}
+
+std::string recommendation_text(const Recommendation& recommendation) {
+  const std::vector<Choice>& choices = recommendation.choices;
+  if (choices.empty()) {
+    return "No policy of this scenario fits into memory on its own data.";
+  }
+  const Choice& best = choices.front();
+  std::string text = fmt::format(
+      "Use {}: {:.0f} useful tokens/s", in_sentence(best.policy), best.useful_tokens_per_s);
+  if (choices.size() > 1) {
+    text += fmt::format(
+        ", {:+.1f} % over {}", recommendation.gain * 100, in_sentence(choices[1].policy));
+    if (recommendation.drawn) {
+      text += fmt::format(" (90 % interval {:+.1f} to {:+.1f} %)",
+                          recommendation.gain_interval.first * 100,
+                          recommendation.gain_interval.second * 100);
+    }
+    if (choices.size() > 2) {
+      text += fmt::format(" and {:+.1f} % over {}",
+                          (best.useful_tokens_per_s / choices.back().useful_tokens_per_s - 1) * 100,
+                          in_sentence(choices.back().policy));
+    }
+    text += recommendation.drawn ? certainty(recommendation) : "";
+  }
+  return text + ".";
+}
+
+std::string recommendation_text(const Scenario& scenario,
+                                const std::vector<Prediction>& predictions) {
+  return recommendation_text(recommend(scenario, predictions));
+}
+
+const Prediction* recommended(const Scenario& scenario,
+                              const std::vector<Prediction>& predictions) {
+  const Recommendation recommendation = recommend(scenario, predictions);
+  const auto is_first = [&](const Prediction& prediction) {
+    return !recommendation.choices.empty() &&
+           prediction.policy == recommendation.choices.front().policy;
+  };
+  const auto found = std::find_if(predictions.begin(), predictions.end(), is_first);
+  return found == predictions.end() ? nullptr : &*found;
+}
+
+Json recommendation_json(const Recommendation& recommendation) {
+  Json choices = Json::array();
+  for (const Choice& choice : recommendation.choices) {
+    choices.push_back(
+        {{"policy", choice.policy},
+         {"useful_tokens_per_s", choice.useful_tokens_per_s},
+         {"first_share", recommendation.drawn ? Json(choice.first_share) : Json(nullptr)}});
+  }
+  Json json = {{"policy", nullptr}, {"choices", std::move(choices)}};
+  if (!recommendation.choices.empty()) {
+    json["policy"] = recommendation.choices.front().policy;
+  }
+  if (recommendation.choices.size() > 1) {
+    json["gain"] = recommendation.gain;
+  }
+  if (recommendation.drawn) {
+    json["gain_interval90"] = {recommendation.gain_interval.first,
+                               recommendation.gain_interval.second};
+  }
+  return json;
+}
+
+}  // namespace stepsim

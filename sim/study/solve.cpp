@@ -1,0 +1,127 @@
+#include "sim/study/solve.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/priced_run.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr double kTolerance = 1e-4;  // Of the range.
+
+[[noreturn]] void fail(const std::string& text, const std::string& message) {
+  throw InputError("--key " + printable(text) + ": error: " + message);
+}
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(' ');
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
+/// "12.5 us" -> (12.5, "us")
+std::pair<double, std::string> number_and_unit(const std::string& range, const std::string& text) {
+  const std::string whole = trimmed(text);
+  double value = 0;
+  const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
+  if (error != std::errc() || !std::isfinite(value)) {
+    fail(range, "'" + printable(whole) + "' is not a number");
+  }
+  return {value, trimmed(whole.substr(static_cast<std::size_t>(end - whole.data())))};
+}
+
+/// The value with no more digits than the tolerance is worth.
+double rounded(const SolveRange& range, double value) {
+  const double digits = std::ceil(-std::log10((range.high - range.low) * kTolerance / 10));
+  const double scale = std::pow(10.0, digits);
+  return std::clamp(std::round(value * scale) / scale, range.low, range.high);
+}
+
+}  // namespace
+
+SolveRange parse_solve_range(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::size_t dots = text.find("..", equals == std::string::npos ? 0 : equals);
+  if (equals == std::string::npos || dots == std::string::npos) {
+    fail(text, "expected KEY=LOW..HIGH, as interference.strength=0..2");
+  }
+  SolveRange range;
+  range.key = trimmed(text.substr(0, equals));
+  const auto [low, low_unit] = number_and_unit(text, text.substr(equals + 1, dots - equals - 1));
+  const auto [high, high_unit] = number_and_unit(text, text.substr(dots + 2));
+  if (range.key.empty()) {
+    fail(text, "the key is empty; expected KEY=LOW..HIGH");
+  }
+  if (!low_unit.empty() && low_unit != high_unit) {
+    fail(text,
+         "give both ends in one unit, not " + printable(low_unit) + " and " +
+             (high_unit.empty() ? "none" : printable(high_unit)));
+  }
+  if (low >= high) {
+    fail(text, "the range is empty: its end must be above its start");
+  }
+  range.low = low;
+  range.high = high;
+  range.unit = high_unit;
+  return range;
+}
+
+std::string value_text(const SolveRange& range, double value) {
+  return range.unit.empty() ? fmt::format("{:.12g}", value)
+                            : fmt::format("{:.12g} {}", value, range.unit);
+}
+
+Solution solve(const std::string& scenario_path,
+               const SolveRange& range,
+               Duration step_time,
+               const SolveOptions& options) {
+  const double wanted = to_ms(step_time);
+  const double predictions = 3 + std::ceil(std::log2(1 / kTolerance));
+  double done = 0;
+  const auto step_ms = [&](double value) {
+    if (options.on_progress) {
+      options.on_progress(done++ / predictions);
+    }
+    std::vector<std::string> overrides = options.overrides;
+    overrides.push_back(range.key + "=" + value_text(range, value));
+    const Scenario scenario = read_scenario(scenario_path, overrides);
+    return predict(scenario, find_policy(scenario, options.policy), scenario_profile(scenario), {})
+        .summary.step_time_ms.mean;
+  };
+  Solution solution;
+  double low = range.low;
+  double high = range.high;
+  double low_ms = solution.low_ms = step_ms(low);
+  double high_ms = solution.high_ms = step_ms(high);
+  if (wanted < std::min(low_ms, high_ms) || wanted > std::max(low_ms, high_ms) ||
+      low_ms == high_ms) {
+    return solution;
+  }
+  const bool rises = low_ms < high_ms;
+  while (high - low > kTolerance * (range.high - range.low)) {
+    const double middle = low + (high - low) / 2;
+    const double middle_ms = step_ms(middle);
+    if ((middle_ms < wanted) == rises) {
+      low = middle;
+      low_ms = middle_ms;
+    } else {
+      high = middle;
+      high_ms = middle_ms;
+    }
+  }
+  const double share = high_ms == low_ms ? 0.5 : (wanted - low_ms) / (high_ms - low_ms);
+  solution.found = true;
+  solution.value = rounded(range, low + share * (high - low));
+  solution.step_ms = step_ms(solution.value);
+  return solution;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,246 @@
+#include "sim/study/sweep.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/records/profile.h"
+#include "costmodel/records/profile_cost_model.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/predict.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr std::size_t kMaxValues = 10000;
+
+[[noreturn]] void fail(const std::string& text, const std::string& message) {
+  throw InputError("--over " + printable(text) + ": error: " + message);
+}
+
+bool has_byte_unit(const std::string& text) {
+  return text.find('B') != std::string::npos;
+}
+
+double plain_number(const std::string& axis, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    fail(axis, "'" + printable(text) + "' is not a number");
+  }
+  return value;
+}
+
+double value_of(const std::string& axis, const std::string& text, bool bytes) {
+  if (!bytes) {
+    return plain_number(axis, text);
+  }
+  try {
+    return static_cast<double>(parse_bytes(text).value());
+  } catch (const InputError& error) {
+    fail(axis, error.what());
+  }
+}
+
+void add_value(SweepAxis& axis, const std::string& text, double value, bool bytes) {
+  if (axis.values.size() == kMaxValues) {
+    fail(text, "more than 10000 values");
+  }
+  if (bytes) {
+    const auto whole = static_cast<std::int64_t>(std::llround(value));
+    axis.values.push_back(std::to_string(whole));
+    axis.labels.push_back(format_bytes(Bytes(whole)));
+  } else {
+    axis.values.push_back(fmt::format("{}", value));
+    axis.labels.push_back(axis.values.back());
+  }
+}
+
+void add_range(SweepAxis& axis, const std::string& text, const std::string& spec) {
+  const std::size_t dots = spec.find("..");
+  const std::size_t colon = spec.rfind(':');
+  if (colon == std::string::npos || colon < dots || colon + 2 >= spec.size()) {
+    fail(text, "a range ends in its step: LOW..HIGH:x2 (times 2) or LOW..HIGH:+8 (plus 8)");
+  }
+  const std::string low_text = spec.substr(0, dots);
+  const std::string high_text = spec.substr(dots + 2, colon - dots - 2);
+  const bool bytes = has_byte_unit(low_text) || has_byte_unit(high_text);
+  const double low = value_of(text, low_text, bytes);
+  const double high = value_of(text, high_text, bytes);
+  const char kind = spec[colon + 1];
+  const std::string step_text = spec.substr(colon + 2);
+  if (kind != 'x' && kind != '+') {
+    fail(text, "a step is x2 (times 2) or +8 (plus 8)");
+  }
+  const double step = value_of(text, step_text, bytes && kind == '+');
+  if (low > high) {
+    fail(text, "the range starts above its end");
+  }
+  if (kind == 'x' ? step <= 1 || low <= 0 : step <= 0) {
+    fail(text, "the step must make the value grow");
+  }
+  // A relative slack, so that 0.1..0.5:+0.1 reaches 0.5.
+  const double last = high * (1 + 1e-12);
+  double value = low;
+  for (std::size_t i = 1; value <= last; ++i) {
+    add_value(axis, text, value, bytes);
+    value = kind == 'x' ? value * step : low + step * static_cast<double>(i);
+  }
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t from = 0;
+  while (true) {
+    const std::size_t end = text.find(separator, from);
+    parts.push_back(text.substr(from, end - from));
+    if (end == std::string::npos) {
+      return parts;
+    }
+    from = end + 1;
+  }
+}
+
+SweepPoint predict_point(const Scenario& as_it_stands,
+                         const std::vector<SweepAxis>& axes,
+                         const SweepOptions& options,
+                         std::size_t number) {
+  SweepPoint point;
+  std::vector<std::string> overrides = options.overrides;
+  point.labels.resize(axes.size());
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const std::size_t value = number % axes[i].values.size();
+    number /= axes[i].values.size();
+    point.labels[i] = axes[i].labels[value];
+    overrides.push_back(axes[i].key + "=" + axes[i].values[value]);
+  }
+  const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
+  const Profile profile = scenario_profile(scenario);
+  PredictOptions predict_options;
+  predict_options.event_simulation = false;
+  predict_options.noise_runs = 0;
+  if (options.picture_of_step) {
+    predict_options.timeline_of_step = std::min(*options.picture_of_step, scenario.steps - 1);
+  }
+  point.prediction =
+      predict(scenario, find_policy(scenario, options.policy), profile, predict_options);
+  const auto parameters = bucket_parameters(scenario.model);
+  const BucketLists lists = bucket_lists(scenario);
+  point.buckets = lists.rebuilt.size();
+  const CollectivePricer pricer = collective_pricer(profile, scenario.topology, {1e9, 1e9});
+  point.last_bucket_ms = pricer
+                             .price(CollectiveKind::AllReduce,
+                                    Bytes(bucket_bytes(lists.rebuilt.back(), parameters)),
+                                    scenario.ranks,
+                                    nodes_of(scenario))
+                             .cost.seconds *
+                         1e3;
+  if (const auto step = predict_options.timeline_of_step) {
+    point.picture = step_picture(scenario, point.prediction, *step);
+    point.prediction.timelines.clear();
+  }
+  return point;
+}
+
+SweepPoint point_or_reason(const Scenario& scenario,
+                           const std::vector<SweepAxis>& axes,
+                           const SweepOptions& options,
+                           std::size_t number) {
+  try {
+    return predict_point(scenario, axes, options, number);
+  } catch (const InputError& error) {
+    if (!options.skips_unpriced) {
+      throw;
+    }
+    SweepPoint point;
+    point.not_priced = error.what();
+    return point;
+  }
+}
+
+}  // namespace
+
+SweepAxis parse_sweep_axis(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    fail(text, "expected key=LOW..HIGH:x2 or key=value,value,…");
+  }
+  SweepAxis axis;
+  axis.key = text.substr(0, equals);
+  const std::string spec = text.substr(equals + 1);
+  if (spec.find("..") != std::string::npos) {
+    add_range(axis, text, spec);
+    return axis;
+  }
+  for (const std::string& value : split(spec, ',')) {
+    if (value.empty()) {
+      fail(text, "an empty value in the list");
+    }
+    if (axis.values.size() == kMaxValues) {
+      fail(text, "more than 10000 values");
+    }
+    axis.values.push_back(value);
+    axis.labels.push_back(value);
+  }
+  return axis;
+}
+
+std::vector<SweepPoint> sweep(const Scenario& scenario,
+                              const std::vector<SweepAxis>& axes,
+                              const SweepOptions& options) {
+  std::size_t count = 1;
+  for (const SweepAxis& axis : axes) {
+    count *= axis.values.size();
+    if (count > kMaxValues) {
+      throw InputError("a sweep of more than 10000 points; use fewer values");
+    }
+  }
+  std::vector<SweepPoint> points(count);
+  std::atomic<std::size_t> next{0};
+  std::mutex failure_mutex;
+  // The failure of the first point, so that the message does not depend on the threads.
+  std::size_t failed_point = count;
+  std::exception_ptr failure;
+  const std::thread::id caller = std::this_thread::get_id();
+  const auto work = [&]() {
+    for (std::size_t i = next++; i < count; i = next++) {
+      if (options.on_progress && std::this_thread::get_id() == caller) {
+        options.on_progress(static_cast<double>(i) / static_cast<double>(count));
+      }
+      try {
+        points[i] = point_or_reason(scenario, axes, options, i);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        if (i < failed_point) {
+          failed_point = i;
+          failure = std::current_exception();
+        }
+      }
+    }
+  };
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const auto wanted = options.threads > 0 ? static_cast<unsigned>(options.threads) : cores;
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < wanted && i < count; ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  if (failure != nullptr) {
+    std::rethrow_exception(failure);
+  }
+  return points;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,351 @@
+#include "sim/study/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "sim/predict/metrics.h"
+
+namespace stepsim {
+
+namespace {
+
+/// [step] Predicted without noise.
+std::map<int, double> predicted_times(const Prediction& prediction, int warmup_steps) {
+  GlobalSteps steps;
+  for (const RankStepResult& row : prediction.steps) {
+    if (row.step >= warmup_steps) {
+      steps.add(0, row.step, row.start_ms, row.step_ms);
+    }
+  }
+  return steps.by_repeat()[0];
+}
+
+void require_same_batches(const Prediction& prediction, const RunRecord& record) {
+  std::map<std::pair<int, int>, const RankStepResult*> planned;
+  for (const RankStepResult& row : prediction.steps) {
+    planned[{row.step, row.rank}] = &row;
+  }
+  for (const StepRecord& row : record.steps) {
+    const auto found = planned.find({row.step, row.rank});
+    const std::string place = fmt::format(
+        "policy '{}', step {}, rank {}: ", printable(record.policy), row.step, row.rank);
+    if (found == planned.end()) {
+      throw InputError(place + "the record has it, the scenario's plan does not");
+    }
+    const RankStepResult& plan = *found->second;
+    if (plan.useful_tokens != row.useful_tokens || plan.padded_tokens != row.padded_tokens) {
+      throw InputError(
+          place + fmt::format("the record ran {} useful and {} padded tokens, the plan has {} and "
+                              "{}; it was run from another plan",
+                              row.useful_tokens,
+                              row.padded_tokens,
+                              plan.useful_tokens,
+                              plan.padded_tokens));
+    }
+  }
+}
+
+double relative(double predicted, double measured) {
+  return measured > 0 ? (predicted - measured) / measured : 0;
+}
+
+/// Mean over steps of the relative error of each step, measured as its mean over the passes.
+double per_step_error(const std::map<int, double>& predicted, const LiveRun& run) {
+  std::vector<double> errors;
+  for (const auto& [step, times] : run.by_step) {
+    errors.push_back(std::abs(relative(predicted.at(step), mean(times))));
+  }
+  return mean(errors);
+}
+
+double share_below(const std::vector<double>& values, double limit) {
+  const auto below =
+      std::count_if(values.begin(), values.end(), [&](double value) { return value < limit; });
+  return static_cast<double>(below) / static_cast<double>(values.size());
+}
+
+/// Of the steps that the live run measured.
+StepParts predicted_parts(const Prediction& prediction, const LiveRun& run) {
+  StepParts parts;
+  double rows = 0;
+  for (const RankStepResult& row : prediction.steps) {
+    if (run.by_step.count(row.step) == 0) {
+      continue;
+    }
+    parts.data += row.data_ms;
+    parts.forward += row.forward_ms;
+    parts.backward += row.backward_ms;
+    parts.exposed += row.exposed_ms;
+    parts.optimizer += row.optimizer_ms;
+    rows += 1;
+  }
+  for (double* part :
+       {&parts.data, &parts.forward, &parts.backward, &parts.exposed, &parts.optimizer}) {
+    *part /= rows;
+  }
+  if (!run.states_wait) {
+    parts.backward += std::exchange(parts.exposed, 0);
+  }
+  parts.other = prediction.summary.step_time_ms.mean - parts.data - parts.forward - parts.backward -
+                parts.exposed - parts.optimizer;
+  return parts;
+}
+
+PolicyValidation compare_policy(const Prediction& prediction,
+                                const std::vector<const RunRecord*>& records,
+                                int warmup_steps,
+                                std::vector<std::string>& warnings) {
+  for (const RunRecord* record : records) {
+    require_same_batches(prediction, *record);
+  }
+  const LiveRun run = join_live_runs(records, warmup_steps);
+  warnings.insert(warnings.end(), run.warnings.begin(), run.warnings.end());
+  const std::map<int, double> planned = predicted_times(prediction, warmup_steps);
+  if (run.by_step.size() < planned.size()) {
+    warnings.push_back(fmt::format("policy '{}': {} of {} steady steps were recorded",
+                                   printable(prediction.policy),
+                                   run.by_step.size(),
+                                   planned.size()));
+  }
+  PolicyValidation result;
+  result.policy = prediction.policy;
+  result.predicted = prediction.summary.step_time_ms;
+  result.measured_mean = mean(run.step_ms);
+  result.measured_p50 = quantile(run.step_ms, 0.5);
+  result.measured_p95 = quantile(run.step_ms, 0.95);
+  result.error_mean = relative(result.predicted.mean, result.measured_mean);
+  result.error_p50 = relative(result.predicted.p50, result.measured_p50);
+  result.error_p95 = relative(result.predicted.p95, result.measured_p95);
+  result.step_error = per_step_error(planned, run);
+  result.repeatability = repeatability(run);
+  result.standard_error = standard_error(run);
+  result.files = static_cast<int>(records.size());
+  for (const auto& passes : run.pass_means) {
+    result.repeats += static_cast<int>(passes.size());
+  }
+  result.covered = result.measured_mean >= result.predicted.low90 &&
+                   result.measured_mean <= result.predicted.high90;
+  result.below_p50 = share_below(run.step_ms, result.predicted.p50);
+  result.below_p95 = share_below(run.step_ms, result.predicted.p95);
+  result.measured_steps = static_cast<int>(run.step_ms.size());
+  for (const auto& [step, times] : run.by_step) {
+    result.measured_by_step[step] = mean(times);
+  }
+  result.predicted_parts = predicted_parts(prediction, run);
+  result.measured_parts = run.parts;
+  result.states_wait = run.states_wait;
+  const double tokens = prediction.summary.useful_tokens_per_step;
+  result.predicted_tokens_per_s = tokens / result.predicted.mean * 1e3;
+  result.measured_tokens_per_s = tokens / result.measured_mean * 1e3;
+  return result;
+}
+
+double machine_speed(const std::vector<RunRecord>& records, double calibration_seconds) {
+  std::vector<double> sentinel;
+  for (const RunRecord& record : records) {
+    sentinel.insert(sentinel.end(), record.sentinel_ms.begin(), record.sentinel_ms.end());
+  }
+  if (sentinel.empty() || calibration_seconds <= 0) {
+    return 0;
+  }
+  return quantile(sentinel, 0.5) * 1e-3 / calibration_seconds;
+}
+
+/// +1 when both orders agree on a pair, -1 when they disagree, 0 for a tie.
+int agreement(double a_difference, double b_difference) {
+  const double agree = a_difference * b_difference;
+  return agree > 0 ? 1 : (agree < 0 ? -1 : 0);
+}
+
+/// The smallest difference of the measured tokens per second that the live runs can tell from none.
+std::optional<double> told_difference(const PolicyValidation& a, const PolicyValidation& b) {
+  if (!a.resolution() || !b.resolution()) {
+    return std::nullopt;
+  }
+  return std::hypot(*a.resolution() * a.measured_tokens_per_s,
+                    *b.resolution() * b.measured_tokens_per_s);
+}
+
+void compare_order(Validation& validation) {
+  const auto& policies = validation.policies;
+  std::vector<double> predicted;
+  std::vector<double> measured;
+  double told_score = 0;
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    predicted.push_back(policies[i].predicted_tokens_per_s);
+    measured.push_back(policies[i].measured_tokens_per_s);
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto smallest = told_difference(policies[i], policies[j]);
+      validation.pairs += 1;
+      if (smallest && std::abs(measured[i] - measured[j]) > *smallest) {
+        validation.distinguishable_pairs += 1;
+        told_score += agreement(predicted[i] - predicted[j], measured[i] - measured[j]);
+      }
+    }
+  }
+  validation.kendall_tau = kendall_tau(predicted, measured);
+  if (validation.distinguishable_pairs > 0) {
+    validation.told_kendall_tau = told_score / validation.distinguishable_pairs;
+  }
+}
+
+void compare_recommendation(Validation& validation) {
+  const PolicyValidation* recommended = nullptr;
+  const PolicyValidation* best = nullptr;
+  for (const PolicyValidation& policy : validation.policies) {
+    if (policy.reference) {
+      continue;
+    }
+    if (recommended == nullptr ||
+        policy.predicted_tokens_per_s > recommended->predicted_tokens_per_s) {
+      recommended = &policy;
+    }
+    if (best == nullptr || policy.measured_tokens_per_s > best->measured_tokens_per_s) {
+      best = &policy;
+    }
+  }
+  if (recommended == nullptr) {
+    return;
+  }
+  validation.recommended = recommended->policy;
+  validation.truly_best = best->policy;
+  validation.regret = best->measured_tokens_per_s / recommended->measured_tokens_per_s - 1;
+  if (const auto difference = told_difference(*recommended, *best)) {
+    validation.regret_resolution = *difference / recommended->measured_tokens_per_s;
+  }
+}
+
+void add_coverage(Validation& validation) {
+  double steps = 0;
+  for (const PolicyValidation& policy : validation.policies) {
+    validation.coverage += policy.covered ? 1 : 0;
+    validation.below_p50 += policy.below_p50 * policy.measured_steps;
+    validation.below_p95 += policy.below_p95 * policy.measured_steps;
+    steps += policy.measured_steps;
+  }
+  validation.coverage /= static_cast<double>(validation.policies.size());
+  validation.below_p50 /= steps;
+  validation.below_p95 /= steps;
+}
+
+/// Policies that are only on one side.
+void warn_of_missing(const std::vector<Prediction>& predictions,
+                     const std::map<std::string, std::vector<const RunRecord*>>& live,
+                     std::vector<std::string>& warnings) {
+  std::set<std::string> predicted;
+  std::string not_recorded;
+  for (const Prediction& prediction : predictions) {
+    predicted.insert(prediction.policy);
+    if (live.count(prediction.policy) == 0) {
+      not_recorded += (not_recorded.empty() ? "" : ", ") + printable(prediction.policy);
+    }
+  }
+  for (const auto& [policy, records] : live) {
+    if (predicted.count(policy) == 0) {
+      warnings.push_back("policy '" + printable(policy) +
+                         "' was recorded but is not in the scenario");
+    }
+  }
+  if (!not_recorded.empty()) {
+    warnings.push_back("no live run of " + not_recorded +
+                       ": order and regret are of the other policies");
+  }
+}
+
+}  // namespace
+
+std::optional<double> PolicyValidation::resolution() const {
+  return standard_error ? std::optional(kRealErrors * *standard_error) : std::nullopt;
+}
+
+bool PolicyValidation::within_repeatability() const {
+  return standard_error && std::abs(error_mean) <= *resolution();
+}
+
+bool Validation::holds(double bound) const {
+  return std::all_of(policies.begin(), policies.end(), [&](const PolicyValidation& policy) {
+    return std::abs(policy.error_mean) <= bound;
+  });
+}
+
+std::vector<PartError> part_errors(const PolicyValidation& policy) {
+  const auto error = [&](const char* name, double StepParts::*part) {
+    const double difference = policy.predicted_parts.*part - policy.measured_parts.*part;
+    return PartError{name, policy.measured_mean > 0 ? difference / policy.measured_mean : 0};
+  };
+  std::vector<PartError> errors = {error("data", &StepParts::data),
+                                   error("forward", &StepParts::forward),
+                                   error("backward", &StepParts::backward)};
+  if (policy.states_wait) {
+    errors.push_back(error("exposed", &StepParts::exposed));
+  }
+  errors.push_back(error("optimizer", &StepParts::optimizer));
+  errors.push_back(error("other", &StepParts::other));
+  return errors;
+}
+
+PartError largest_part_error(const PolicyValidation& policy) {
+  const std::vector<PartError> errors = part_errors(policy);
+  const double sign = policy.error_mean < 0 ? -1 : 1;
+  return *std::max_element(
+      errors.begin(), errors.end(), [&](const PartError& a, const PartError& b) {
+        return a.error * sign < b.error * sign;
+      });
+}
+
+double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
+  double score = 0;
+  double pairs = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = i + 1; j < a.size(); ++j) {
+      score += agreement(a[i] - a[j], b[i] - b[j]);
+      pairs += 1;
+    }
+  }
+  return pairs > 0 ? score / pairs : 1;
+}
+
+Validation validate(const std::vector<Prediction>& predictions,
+                    const std::vector<std::string>& reference_policies,
+                    const std::vector<RunRecord>& records,
+                    int warmup_steps,
+                    double calibration_sentinel_seconds) {
+  Validation validation;
+  std::map<std::string, std::vector<const RunRecord*>> live;
+  for (const RunRecord& record : records) {
+    live[record.policy].push_back(&record);
+  }
+  std::set<std::string> seen;
+  for (const Prediction& prediction : predictions) {
+    const auto found = live.find(prediction.policy);
+    if (found == live.end()) {
+      continue;
+    }
+    if (!seen.insert(prediction.policy).second) {
+      throw InputError("policy '" + printable(prediction.policy) + "' is predicted twice");
+    }
+    PolicyValidation policy =
+        compare_policy(prediction, found->second, warmup_steps, validation.warnings);
+    policy.reference =
+        std::find(reference_policies.begin(), reference_policies.end(), prediction.policy) !=
+        reference_policies.end();
+    validation.policies.push_back(std::move(policy));
+  }
+  if (validation.policies.empty()) {
+    throw InputError("the live records and the scenario have no policy in common");
+  }
+  warn_of_missing(predictions, live, validation.warnings);
+  validation.machine_speed = machine_speed(records, calibration_sentinel_seconds);
+  compare_order(validation);
+  compare_recommendation(validation);
+  add_coverage(validation);
+  return validation;
+}
+
+}  // namespace stepsim

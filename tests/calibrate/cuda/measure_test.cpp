@@ -1,0 +1,124 @@
+// Measuring, fitting and live runs with the CUDA backend on emulated devices, one a forked rank.
+#include "calibrate/measure/measure.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/cuda/cuda_backend.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/live/live.h"
+#include "calibrate/samples/samples.h"
+#include "costmodel/model/model_presets.h"
+
+namespace stepsim {
+namespace {
+
+TransformerConfig small_model() {
+  TransformerConfig model = model_preset("tiny-classifier");
+  model.layers = 1;
+  model.hidden = 32;
+  model.ffn = 48;
+  model.vocab = 64;
+  model.max_length = 8;
+  return model;
+}
+
+std::unique_ptr<Backend> emulated_backend(const RankContext& context,
+                                          const TransformerConfig& model,
+                                          const std::vector<std::vector<int>>& buckets) {
+  cuda::RankPlace place;
+  place.overlap.channels = {2};
+  place.overlap.tokens = 32;
+  place.overlap.copy_elements = 4096;
+  place.overlap.repetitions = 1;
+  place.rank = context.rank();
+  place.ranks = context.ranks();
+  // Emulated blocks run one after the other: several channels would take several times as long.
+  place.stand_in = {1, 0};
+  place.unique_id = context.broadcast(context.rank() == 0 ? cuda::nccl_unique_id() : "");
+  return std::make_unique<cuda::CudaBackend>(model, buckets, place);
+}
+
+std::string temporary_file(const char* name) {
+  std::string folder = (std::filesystem::temp_directory_path() / "stepsim-test-XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  return folder + "/" + name;
+}
+
+}  // namespace
+
+TEST_CASE("an emulated device is measured, the samples fitted") {
+  MeasureRequest request;
+  request.model = small_model();
+  request.ranks = 1;
+  request.device = "cuda";
+  request.box = box_of_limits(request.model, 4, 8);
+  request.buckets = buckets_by_cap(request.model, Bytes(4096), Bytes(16384));
+  request.budget_seconds = 1;
+  request.out = temporary_file("samples.jsonl");
+  request.date = "2024-01-01T00:00:00Z";
+  CHECK(measure(request, emulated_backend, {}) > 0);
+  const SampleSet samples = read_samples(request.out, nullptr);
+  CHECK(samples.plan.device == "cuda");
+  CHECK(samples.header.contains("host"));
+  CHECK(samples.header.contains("multiprocessors"));
+  FitOptions options;
+  options.name = "emulated";
+  const FitResult fit = fit_profile(samples, options);
+  CHECK(fit.profile.backend == "cuda");
+  CHECK_FALSE(fit.profile.host_is_device);
+  CHECK(fit.profile.launch_seconds > 0);
+  CHECK(!fit.profile.ops.empty());
+}
+
+TEST_CASE("two emulated devices train the batches of a plan") {
+  Plan plan;
+  plan.scenario = "test";
+  plan.policy = "a";
+  plan.ranks = 2;
+  plan.steps = 3;
+  plan.warmup_steps = 1;
+  plan.model = small_model();
+  plan.initial_buckets = {ready_order(plan.model)};
+  plan.buckets = buckets_by_cap(plan.model, Bytes(4096), Bytes(16384));
+  for (int step = 0; step < plan.steps; ++step) {
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      MicroBatch batch;
+      batch.step = step;
+      batch.rank = rank;
+      batch.samples = {2 * rank, 2 * rank + 1};
+      batch.lengths = {2 + step, 7 + rank};
+      plan.micro_batches.push_back(batch);
+    }
+  }
+  const auto ignore = [](const LiveProgress&) {};
+  std::vector<RunRecord> records;
+  LiveOptions options;
+  run_live({plan}, emulated_backend, options, ignore, records);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].backend == "nccl");
+  CHECK(records[0].steps.size() == 6);
+  for (const StepRecord& step : records[0].steps) {
+    CHECK(step.buckets.size() == plan.buckets.size());
+    CHECK(step.step_ms > 0);
+  }
+
+  options.emulated_transfer = [](std::int64_t bytes) { return 1e-3 + 1e-9 * double(bytes); };
+  options.emulation = {{"ranks", 2}};
+  run_live({plan}, emulated_backend, options, ignore, records);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].backend == "emulated");
+  CHECK(records[0].versions.at("emulation").at("ranks") == 2);
+  REQUIRE(records[0].steps.size() == 6);
+  for (std::size_t i = 0; i < 6; ++i) {
+    CHECK(records[0].steps[i].step == static_cast<int>(i / 2));
+    CHECK(records[0].steps[i].rank == static_cast<int>(i % 2));
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,140 @@
+"""stepcal and stepsim from a plan to a validated live run, on devices emulated on the host.
+
+usage: stepcal_test.py STEPCAL_EMULATED STEPSIM
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+STEPCAL, STEPSIM = sys.argv[1:3]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+SCENARIO = """
+[scenario]
+name = "emulated"
+seed = 1
+steps = 6
+warmup_steps = 1
+
+[cluster]
+ranks = {ranks}
+profile = "{root}/scenarios/profiles/h100_8x_published.json"
+
+[model]
+kind = "gpt2"
+layers = 1
+hidden = 16
+heads = 2
+ffn = 24
+vocab = 40
+max_length = 8
+causal = true
+dtype = "bf16"
+attention = "flash"
+
+[optimizer]
+kind = "adamw"
+
+[data]
+samples = 48
+lengths = {{ uniform = [5, 8], seed = 1 }}
+sampler = {{ kind = "distributed", shuffle = true, seed = 1 }}
+
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 2
+
+[[policy]]
+name = "sorted"
+kind = "hf_group_by_length"
+batch_size = 2
+"""
+
+failures = []
+
+
+def check(condition, text):
+    print(("ok    " if condition else "FAIL  ") + text)
+    if not condition:
+        failures.append(text)
+
+
+def run(*command, status=0):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != status:
+        print(" ".join(map(str, command)), done.stdout, done.stderr, sep="\n")
+        check(False, f"exit status {done.returncode}, expected {status}")
+    return done
+
+
+def header(path):
+    with open(path, encoding="utf-8") as lines:
+        return json.loads(next(lines))
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    one = folder / "one.toml"
+    two = folder / "two.toml"
+    one.write_text(SCENARIO.format(ranks=1, root=ROOT), encoding="utf-8")
+    two.write_text(SCENARIO.format(ranks=2, root=ROOT), encoding="utf-8")
+    profile = folder / "profile.json"
+
+    devices = run(STEPCAL, "devices").stdout
+    check("cuda:1  emulated device" in devices, "devices lists both")
+
+    run(STEPSIM, "plan", one, "--out-dir", folder / "plans")
+    plans = sorted((folder / "plans").glob("*.jsonl"))
+    calibrated = run(
+        STEPCAL, "calibrate", "--device", "cuda", "--plan", *plans, "--budget", "1 s",
+        "--samples", folder / "samples.jsonl", "--out", profile)
+    check(profile.exists(), "a profile was written")
+    written = json.loads(profile.read_text(encoding="utf-8"))
+    check(written["backend"] == "cuda" and written["host"]["launch_s"] > 0, "it holds the host's costs")
+    check("not measured" in calibrated.stdout, "what one rank cannot measure is said")
+    versions = written["provenance"]["versions"]
+    check(all(key in versions for key in ("cublas", "cudnn", "nccl")), "versions are recorded")
+
+    compared = run(STEPSIM, "compare", one, "--profile", profile, "--json", folder / "prediction.json")
+    check("fixed" in compared.stdout, "the policies are predicted")
+    run(STEPCAL, "live", *plans, "--device", "cuda", "--out-dir", folder / "live")
+    records = sorted((folder / "live").glob("*.jsonl"))
+    check(len(records) == 2 and header(records[0])["backend"] == "nccl", "live records")
+    validated = subprocess.run(
+        [STEPSIM, "validate", one, "--profile", profile, "--predictions", folder / "prediction.json", "--live", *records],
+        capture_output=True, text=True, check=False)
+    check(validated.returncode in (0, 1) and "verdict" in validated.stdout, "validate gives a verdict")
+
+    run(STEPSIM, "plan", two, "--out-dir", folder / "plans2")
+    plans = sorted((folder / "plans2").glob("*.jsonl"))
+    refused = run(
+        STEPCAL, "live", plans[0], "--device", "cuda:1", "--out-dir", folder / "none", status=2)
+    check("rank 1 needs CUDA device 2" in refused.stderr, "a rank without a device is refused")
+    run(STEPCAL, "live", *plans, "--device", "cuda", "--emulate-ranks", "2", "--channels", "1",
+        "--collectives", ROOT / "scenarios/profiles/h100_8x_published.json", "--out-dir", folder / "none",
+        status=2)
+    table = {"kind": "all_reduce", "ranks": 2, "nodes": 1, "dtype": "f32", "variable": "bytes",
+             "knots_s": [[1024, 1e-4], [1048576, 2e-4]], "errors": {}}
+    written["collectives"] = [table]
+    profile.write_text(json.dumps(written), encoding="utf-8")
+    launched = subprocess.run(
+        [STEPCAL, "live", *plans, "--device", "cuda", "--emulate-ranks", "2", "--collectives",
+         profile, "--out-dir", folder / "none"],
+        capture_output=True, text=True, check=False,
+        env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2",
+             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"})
+    check(launched.returncode == 2 and "without torchrun" in launched.stderr,
+          "emulation under a launcher is refused")
+    emulated = run(
+        STEPCAL, "live", *plans, "--device", "cuda", "--emulate-ranks", "2", "--channels", "1",
+        "--traffic", "0", "--collectives", profile, "--out-dir", folder / "live2")
+    check("EMULATED" in emulated.stdout, "emulation is said")
+    records = sorted((folder / "live2").glob("*.jsonl"))
+    check(header(records[0])["backend"] == "emulated", "emulation is recorded")
+
+print(f"{len(failures)} failed")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,179 @@
+// The CUDA trainer on the emulated device against the CPU trainer, op for op the same model.
+#include "calibrate/cuda/training/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/cpu/trainer.h"
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+TransformerConfig small(ModelFamily family) {
+  TransformerConfig config;
+  config.name = "small";
+  config.family = family;
+  config.layers = 2;
+  config.hidden = 32;
+  config.heads = 4;
+  config.kv_heads = family == ModelFamily::Llama ? 2 : 4;
+  config.ffn = 48;
+  config.vocab = 53;
+  config.max_length = 24;
+  config.causal = family != ModelFamily::Bert && family != ModelFamily::DistilBert &&
+                  family != ModelFamily::TokenClassifier;
+  config.classes =
+      family == ModelFamily::TokenClassifier || family == ModelFamily::DistilBert ? 4 : 0;
+  config.tied_embeddings = family == ModelFamily::Gpt2;
+  return config;
+}
+
+TransformerConfig on_cpu(TransformerConfig config) {
+  config.dtype = Dtype::F32;
+  config.attention = AttentionKind::Dense;
+  return config;
+}
+
+constexpr ModelFamily kFamilies[] = {ModelFamily::TokenClassifier,
+                                     ModelFamily::DistilBert,
+                                     ModelFamily::Bert,
+                                     ModelFamily::Gpt2,
+                                     ModelFamily::Llama,
+                                     ModelFamily::Nanochat};
+
+/// One step of both trainers with the same weights and data.
+struct BothSteps {
+  double cuda_loss = 0;
+  double cpu_loss = 0;
+  std::vector<std::vector<float>> cuda_gradients;  ///< [parameter]
+  std::vector<std::vector<float>> cpu_gradients;
+};
+
+BothSteps run_both(const TransformerConfig& config,
+                   const std::vector<std::int64_t>& lengths,
+                   double loss_scale) {
+  cuda::Trainer cuda(config, 2, 11);
+  Trainer cpu(on_cpu(config), 2, 12);
+  const std::vector<Parameter> tensors = parameters(config);
+  for (std::size_t p = 0; p < tensors.size(); ++p) {
+    const std::span<float> to = cpu.weights(p);
+    std::memcpy(to.data(), cuda.weights(p).data, to.size_bytes());
+  }
+  cuda.seed_data(5);
+  cpu.seed_data(5);
+  BothSteps both;
+  both.cuda_loss = cuda.step(lengths, loss_scale, nullptr, nullptr).loss;
+  both.cpu_loss = cpu.step(lengths, loss_scale, nullptr, nullptr).loss;
+  for (std::size_t p = 0; p < tensors.size(); ++p) {
+    const std::span<const float> expected = cpu.gradient(p);
+    both.cpu_gradients.emplace_back(expected.begin(), expected.end());
+    const auto* got = static_cast<const float*>(cuda.gradient(p).data);
+    both.cuda_gradients.emplace_back(got, got + expected.size());
+  }
+  return both;
+}
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) {
+    sum += static_cast<double>(value) * static_cast<double>(value);
+  }
+  return std::sqrt(sum);
+}
+
+/// The largest error of a parameter's gradient, over its norm; gradients that should vanish (a
+/// key's bias) are taken over a hundredth of the largest norm.
+double worst_error(const BothSteps& both) {
+  double largest = 0;
+  for (const auto& gradient : both.cpu_gradients) {
+    largest = std::max(largest, norm(gradient));
+  }
+  double worst = 0;
+  for (std::size_t p = 0; p < both.cpu_gradients.size(); ++p) {
+    std::vector<float> difference = both.cuda_gradients[p];
+    for (std::size_t i = 0; i < difference.size(); ++i) {
+      difference[i] -= both.cpu_gradients[p][i];
+    }
+    worst =
+        std::max(worst, norm(difference) / std::max(norm(both.cpu_gradients[p]), 0.01 * largest));
+  }
+  return worst;
+}
+
+const std::vector<std::int64_t> kLengths = {7, 24, 1, 13};
+
+}  // namespace
+
+TEST_CASE("the CUDA trainer's gradients are the CPU trainer's, in fp32 with dense attention") {
+  for (const ModelFamily family : kFamilies) {
+    CAPTURE(name_of(family));
+    const BothSteps both = run_both(small(family), kLengths, 0.5);
+    CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(1e-5));
+    // fp32 sums in another order, through two layers and back.
+    CHECK(worst_error(both) < 1e-4);
+  }
+}
+
+TEST_CASE("a window is the same on both trainers") {
+  TransformerConfig config = small(ModelFamily::Gpt2);
+  config.window = 5;
+  CHECK(worst_error(run_both(config, kLengths, 1)) < 1e-4);
+}
+
+TEST_CASE("mixed precision computes the same model, to bf16's three digits") {
+  for (const AttentionKind attention :
+       {AttentionKind::Dense, AttentionKind::Flash, AttentionKind::Varlen}) {
+    for (const ModelFamily family : kFamilies) {
+      CAPTURE(name_of(family));
+      CAPTURE(name_of(attention));
+      TransformerConfig config = small(family);
+      config.dtype = Dtype::Bf16;
+      config.attention = attention;
+      const BothSteps both = run_both(config, kLengths, 1);
+      CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(0.01));
+      // About twenty roundings of 2^-9 in a row, and sums of products of them.
+      CHECK(worst_error(both) < 0.06);
+    }
+  }
+}
+
+TEST_CASE("training on one batch again and again lowers the loss, parameters in bf16 too") {
+  for (const Dtype parameter_dtype : {Dtype::F32, Dtype::Bf16}) {
+    TransformerConfig config = small(ModelFamily::Gpt2);
+    config.dtype = Dtype::Bf16;
+    config.parameter_dtype = parameter_dtype;
+    config.attention = AttentionKind::Flash;
+    cuda::Trainer trainer(config, 1, 3);
+    std::vector<double> losses;
+    for (int step = 0; step < 6; ++step) {
+      trainer.seed_data(1);
+      losses.push_back(trainer.step(kLengths, 1, nullptr, nullptr).loss);
+    }
+    CHECK(losses.back() < 0.98 * losses.front());
+  }
+}
+
+TEST_CASE("models that the device's libraries do not have are refused with the way out") {
+  TransformerConfig config = small(ModelFamily::Gpt2);
+  config.attention = AttentionKind::Flash;
+  CHECK_THROWS_WITH_AS(cuda::Trainer(config, 1, 1),
+                       doctest::Contains("set model.attention = \"dense\""),
+                       InputError);
+  config.dtype = Dtype::Bf16;
+  config.heads = 8;  // Four features a head.
+  config.kv_heads = 8;
+  CHECK_THROWS_AS(cuda::Trainer(config, 1, 1), InputError);
+  config = small(ModelFamily::Gpt2);
+  config.parameter_dtype = Dtype::F16;
+  CHECK_THROWS_AS(cuda::Trainer(config, 1, 1), InputError);
+  cuda::Trainer trainer(small(ModelFamily::Gpt2), 1, 1);
+  CHECK_THROWS_AS(trainer.step({}, 1, nullptr, nullptr), InputError);
+  CHECK_THROWS_AS(trainer.step(std::vector<std::int64_t>{25}, 1, nullptr, nullptr), InputError);
+}
+
+}  // namespace stepsim

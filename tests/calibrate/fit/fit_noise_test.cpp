@@ -1,0 +1,93 @@
+// Fits of collectives, of their scatter and of the machine's noise.
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/fit/collectives.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/samples/statistics.h"
+#include "tests/calibrate/measure/fake_backend.h"
+
+namespace stepsim {
+
+TEST_CASE("a collective's errors are those of each size predicted from its neighbours") {
+  std::vector<CollectiveSample> samples;
+  for (const std::int64_t bytes : {1024, 2048, 4096, 8192, 16384}) {
+    const double seconds = 1e-4 + static_cast<double>(bytes) * 1e-9;
+    samples.push_back({"all_reduce", 2, 1, bytes, seconds, 0, 5, {}});
+  }
+  std::vector<CollectiveFit> fits = fit_collectives(samples);
+  REQUIRE(fits.size() == 1);
+  CHECK(*fits[0].cost.errors.random < 1e-9);
+  CHECK(*fits[0].cost.errors.beyond < 1e-9);
+  samples[2].seconds *= 2;  // Now its neighbours predict half of it, and it misleads them.
+  fits = fit_collectives(samples);
+  CHECK(*fits[0].bands[0].worst == doctest::Approx(0.5).epsilon(0.1));
+  CHECK_FALSE(fits[0].bands[2].mean);
+}
+
+TEST_CASE("tables hold single calls; the floor of calls back to back is told beside theirs") {
+  std::vector<CollectiveSample> samples;
+  for (const std::int64_t bytes : {1024, 2048, 4096}) {
+    const double seconds = 1e-4 + static_cast<double>(bytes) * 1e-9;
+    samples.push_back({"all_gather", 2, 1, bytes, seconds, 0, 5, {}, false});
+    samples.push_back({"all_gather", 2, 1, bytes, seconds / 2, 0, 5, {}, true});
+  }
+  samples.push_back({"all_reduce", 2, 1, 1024, 3e-4, 0, 5, {}, false});
+  const std::vector<CollectiveFit> fits = fit_collectives(samples);
+  REQUIRE(fits.size() == 2);
+  CHECK(fits[0].cost.knots.size() == 3);
+  CHECK(fits[0].floor == doctest::Approx(1.01024e-4));
+  REQUIRE(fits[0].pipelined_floor);
+  CHECK(*fits[0].pipelined_floor == doctest::Approx(0.50512e-4));
+  CHECK_FALSE(fits[1].pipelined_floor);
+}
+
+TEST_CASE("the scatter of collectives is told by the size with most repetitions") {
+  // Two levels, 1 ms and 5 ms, equally often: the mean is 3 ms, one third and five thirds of it.
+  CollectiveSample sample{"all_reduce", 2, 1, 4096, 3e-3, 2.0 / 3, 100, {}};
+  for (int i = 0; i < 100; ++i) {
+    sample.all_seconds.push_back(i % 2 == 0 ? 1e-3 : 5e-3);
+  }
+  CollectiveSample few{"all_reduce", 2, 1, 1024, 1e-3, 0, 1, {1e-3}};
+  const std::vector<double> spread = fit_collectives({few, sample})[0].cost.spread;
+  REQUIRE(spread.size() == 21);
+  CHECK(spread.front() == doctest::Approx(1.0 / 3));
+  CHECK(spread[15] == doctest::Approx(5.0 / 3));
+  CHECK(spread.back() == doctest::Approx(5.0 / 3));
+  CHECK(fit_collectives({few})[0].cost.spread.empty());
+}
+
+TEST_CASE("slow changes of the machine are drift and no jitter") {
+  SampleSet set;
+  JitterSample point;
+  for (int i = 0; i < 1000; ++i) {
+    point.step_seconds.push_back(1 + 0.0005 * i);
+  }
+  set.jitter.push_back(point);
+  CHECK(fit_noise(set).step_jitter < 0.001);
+}
+
+TEST_CASE("a trimmed mean leaves out the largest values only") {
+  CHECK(trimmed_mean({1, 2, 3, 100}, 0.25) == doctest::Approx(2));
+  CHECK(trimmed_mean({1, 2, 3, 100}, 0.2) == doctest::Approx(26.5));
+}
+
+TEST_CASE("noise is the robust spread of single steps, drift that of the sentinels") {
+  SampleSet set;
+  test::Noise random(5);
+  for (const double scale : {1.0, 10.0}) {
+    JitterSample point;
+    for (int i = 0; i < 2000; ++i) {
+      point.step_seconds.push_back(scale * (1 + 0.04 * random.next()));
+    }
+    set.jitter.push_back(point);
+  }
+  set.sentinels = {{0.9, 0}, {1.0, 1}, {1.1, 2}};
+  const NoiseProfile noise = fit_noise(set);
+  CHECK(noise.step_jitter == doctest::Approx(0.04).epsilon(0.1));
+  CHECK(noise.drift == doctest::Approx(0.14826));  // Median deviation 0.1.
+  CHECK(noise.sentinel_seconds == 1.0);
+}
+
+}  // namespace stepsim

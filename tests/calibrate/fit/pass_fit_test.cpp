@@ -1,0 +1,253 @@
+#include "calibrate/fit/pass_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "tests/costmodel/helpers.h"
+
+using namespace stepsim;
+using doctest::Approx;
+using stepsim::test::Draw;
+
+namespace {
+
+using Law = std::function<double(const BatchShape&)>;
+
+/// 4 to 16 samples of 20 to 240 tokens.
+BatchShape random_batch(Draw& draw) {
+  std::vector<std::int64_t> lengths;
+  const int longest = 60 + draw.whole(180);
+  for (int i = 4 + draw.whole(12); i > 0; --i) {
+    lengths.push_back(20 + draw.whole(longest - 20));
+  }
+  return batch_shape(lengths);
+}
+
+/// Two ranks' passes by a law, times 1 +- noise.
+std::vector<PassObservation> observed(const Law& law, int steps, double noise = 0) {
+  Draw draw(7);
+  std::mt19937_64 generator(3);
+  std::vector<PassObservation> result;
+  for (int i = 0; i < 2 * steps; ++i) {
+    PassObservation observation;
+    observation.batches = {random_batch(draw)};
+    const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
+    observation.seconds = law(observation.batches[0]) * (1 + noise * (2 * uniform - 1));
+    observation.step = i / 2;
+    result.push_back(observation);
+  }
+  return result;
+}
+
+PassCost fitted(const std::vector<PassObservation>& observations,
+                AttentionKind attention = AttentionKind::Dense) {
+  return fit_pass(observations, pass_features(observations, attention), attention);
+}
+
+/// Largest relative error on batches that were not fitted.
+double worst_unseen(const PassCost& cost, const Law& law, bool varlen) {
+  Draw draw(1000);
+  double worst = 0;
+  for (int i = 0; i < 200; ++i) {
+    const BatchShape batch = random_batch(draw);
+    const double seconds = pass_seconds(cost, cost.coefficients, batch, varlen);
+    worst = std::max(worst, std::abs(seconds / law(batch) - 1));
+  }
+  return worst;
+}
+
+double planted(const BatchShape& batch) {
+  return 4e-4 + 3e-5 * static_cast<double>(batch.samples) +
+         2e-6 * static_cast<double>(batch.padded_tokens()) +
+         1e-8 * static_cast<double>(batch.padded_tokens() * batch.max_length);
+}
+
+double constant_law(const BatchShape& batch) {
+  return 3e-3 + 1e-6 * static_cast<double>(batch.padded_tokens());
+}
+
+double varlen_law(const BatchShape& batch) {
+  return 4e-4 + 2e-6 * static_cast<double>(batch.useful_tokens) + 1e-8 * batch.sum_squares;
+}
+
+}  // namespace
+
+TEST_CASE("a planted cost predicts batches that were not fitted to rounding") {
+  for (const Law& law : {Law(planted), Law(constant_law)}) {
+    const PassCost cost = fitted(observed(law, 60));
+    CHECK(worst_unseen(cost, law, false) < 1e-9);
+    CHECK(*cost.errors.random < 1e-9);
+    CHECK(*cost.errors.block < 0.02);  // Other sizes may not show where the held-out ones bend.
+    CHECK(cost.samples == 120);
+  }
+}
+
+TEST_CASE("with varlen attention padding is no part of the cost") {
+  const PassCost cost = fitted(observed(varlen_law, 60), AttentionKind::Varlen);
+  CHECK(worst_unseen(cost, varlen_law, true) < 1e-9);
+  CHECK(cost.features == std::vector<std::string>{"1", "samples", "tokens", "tokens*length"});
+}
+
+TEST_CASE("scores that a cache does not hold bend the cost at one of the deciles") {
+  const auto points = observed(planted, 60);
+  const auto features = pass_features(points, AttentionKind::Dense);
+  REQUIRE(features.size() == 9);
+  const std::string bend = features[6];  // The median.
+  const Law bent = [&](const BatchShape& batch) {
+    return planted(batch) + 2e-8 * pass_feature(bend, batch, false);
+  };
+  const PassCost cost = fitted(observed(bent, 60));
+  CHECK(worst_unseen(cost, bent, false) < 1e-9);
+  CHECK(worst_unseen(cost, planted, false) > 0.05);
+}
+
+TEST_CASE("noise of 5 % leaves predictions within 3 % and is seen by the errors") {
+  const auto points = observed(planted, 60, 0.05);
+  const PassCost cost = fitted(points);
+  CHECK(worst_unseen(cost, planted, false) < 0.03);
+  // Uniform within 5 %: 2.5 % in the mean.
+  CHECK(*cost.errors.random > 0.02);
+  CHECK(*cost.errors.random < 0.035);
+  CHECK(*cost.errors.block < 0.02);
+  double ratio = 0;
+  for (const PassObservation& point : points) {
+    ratio += point.seconds / pass_seconds(cost, cost.coefficients, point.batches[0], false) / 120;
+  }
+  CHECK(ratio == Approx(1).epsilon(0.005));
+}
+
+TEST_CASE("the draws are other fits around the cost") {
+  const PassCost cost = fitted(observed(planted, 60, 0.05));
+  REQUIRE(cost.draws.size() == 40);
+  const std::vector<BatchShape> batch = {{8, 128, 900, 0}};
+  double mean = 0;
+  double low = 2;
+  double high = 0;
+  for (const double ratio : draw_ratios(cost, batch, false)) {
+    mean += ratio / 40;
+    low = std::min(low, ratio);
+    high = std::max(high, ratio);
+  }
+  CHECK(mean == Approx(1));
+  CHECK(low < 0.998);
+  CHECK(high > 1.002);
+  CHECK(high - low < 0.05);
+}
+
+TEST_CASE("the ranges are those of single micro-batches, and a step is the sum of its own") {
+  std::vector<PassObservation> points = observed(planted, 60);
+  Draw draw(20);
+  for (PassObservation& point : points) {
+    point.batches.push_back(random_batch(draw));
+    point.seconds += planted(point.batches[1]);
+  }
+  points[5].batches[0] = batch_shape(std::vector<std::int64_t>(2, 10));
+  points[5].seconds = planted(points[5].batches[0]) + planted(points[5].batches[1]);
+  const PassCost cost = fitted(points);
+  CHECK(worst_unseen(cost, planted, false) < 1e-9);
+  CHECK(cost.tokens.first == 20);
+  CHECK(cost.length.first == 10);
+  CHECK(cost.tokens.second <= 16 * 240);
+  CHECK(cost.length.second <= 240);
+}
+
+TEST_CASE("a fit is right in the mean of the observations, not short by their spread") {
+  // Single times scatter by 40 %: least relative residuals alone would be short by 16 %.
+  const auto points = observed(planted, 200, 0.69);
+  const PassCost cost = fitted(points);
+  double ratio = 0;
+  for (const PassObservation& point : points) {
+    ratio += point.seconds / pass_seconds(cost, cost.coefficients, point.batches[0], false) / 400;
+  }
+  CHECK(ratio == Approx(1).epsilon(0.01));
+}
+
+namespace {
+
+/// What `planted` takes beside its constant.
+double planted_weight(const BatchShape& batch) {
+  return planted(batch) - 4e-4;
+}
+
+/// Steps of batches that all have about the same size, with noise.
+std::vector<PassObservation> narrow(int steps) {
+  std::mt19937_64 generator(5);
+  std::vector<PassObservation> result;
+  for (int i = 0; i < steps; ++i) {
+    PassObservation observation;
+    const auto length = static_cast<std::int64_t>(118 + generator() % 11);
+    observation.batches = {batch_shape(std::vector<std::int64_t>(8, length))};
+    const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
+    observation.seconds = planted(observation.batches[0]) * (0.9 + 0.2 * uniform);
+    observation.step = i;
+    result.push_back(observation);
+  }
+  return result;
+}
+
+double error_at(const PassCost& cost, std::int64_t samples, std::int64_t length) {
+  const BatchShape batch = batch_shape(std::vector<std::int64_t>(samples, length));
+  return pass_seconds(cost, cost.coefficients, batch, false) / planted(batch) - 1;
+}
+
+}  // namespace
+
+TEST_CASE("where the recorded batches do not tell, a pass costs by its weight") {
+  const auto points = narrow(12);
+  const auto features = pass_features(points, AttentionKind::Dense);
+  const PassCost alone = fit_pass(points, features, AttentionKind::Dense);
+  const PassCost known = fit_pass(points, features, AttentionKind::Dense, planted_weight);
+  CHECK(std::abs(error_at(known, 8, 123)) < 0.05);
+  CHECK(std::abs(error_at(known, 8, 40)) < 0.25);
+  CHECK(std::abs(error_at(known, 24, 123)) < 0.25);
+  const auto worst = [](const PassCost& cost) {
+    return std::max({std::abs(error_at(cost, 8, 40)),
+                     std::abs(error_at(cost, 24, 123)),
+                     std::abs(error_at(cost, 8, 400))});
+  };
+  MESSAGE("worst error " << worst(known) << ", without the weight " << worst(alone));
+  CHECK(worst(known) < 0.25);
+  CHECK(worst(alone) > 1.5 * worst(known));
+  // The draws know that this is a guess: they spread more than at the recorded size.
+  const auto spread = [&](std::int64_t length) {
+    const std::vector<BatchShape> batch = {batch_shape(std::vector<std::int64_t>(8, length))};
+    const auto ratios = draw_ratios(known, batch, false);
+    const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
+    return *high - *low;
+  };
+  CHECK(spread(40) > 2 * spread(123));
+}
+
+TEST_CASE("what is known by weight does not move a fit that many steps decide") {
+  const auto points = observed(planted, 200, 0.05);
+  const auto features = pass_features(points, AttentionKind::Dense);
+  const auto wrong = [](const BatchShape& batch) { return static_cast<double>(batch.samples); };
+  const PassCost alone = fit_pass(points, features, AttentionKind::Dense);
+  const PassCost misled = fit_pass(points, features, AttentionKind::Dense, wrong);
+  for (const auto& [samples, length] : {std::pair(5, 60), std::pair(10, 120), std::pair(14, 220)}) {
+    CHECK(error_at(misled, samples, length) ==
+          Approx(error_at(alone, samples, length)).epsilon(0.03).scale(1));
+  }
+}
+
+TEST_CASE("the same observations give the same bits") {
+  CHECK(fitted(observed(planted, 40, 0.05)) == fitted(observed(planted, 40, 0.05)));
+}
+
+TEST_CASE("too few observations and empty times are refused") {
+  auto points = observed(planted, 5);
+  CHECK_NOTHROW((void)fitted(points));
+  points.pop_back();
+  CHECK(test::error_of([&] { (void)fitted(points); }) ==
+        "9 steps and ranks are too few for a fit; record at least 10");
+  CHECK(test::error_of([&] { (void)fitted({}); }) ==
+        "0 steps and ranks are too few for a fit; record at least 10");
+  points = observed(planted, 5);
+  points[7].seconds = 0;
+  CHECK(test::error_of([&] { (void)fitted(points); }) == "step 3: a time of 0");
+}

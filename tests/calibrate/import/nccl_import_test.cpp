@@ -1,0 +1,314 @@
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/import/nccl/nccl_report.h"
+#include "calibrate/import/nccl/nccl_tests.h"
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+const std::string kHeader =
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time"
+    "   algbw   busbw  #wrong \n";
+// 4 ranks: busbw = 1.5 algbw.
+const std::string kRows =
+    "     1048576        262144     float     sum      -1    50.00   20.97   31.46       0    50.00"
+    "   20.97   31.46       0\n"
+    "     2097152        524288     float     sum      -1   100.00   20.97   31.46       0   100.00"
+    "   20.97   31.46       0\n"
+    "     4194304       1048576     float     sum      -1   200.00   20.97   31.46       0   200.00"
+    "   20.97   31.46       0\n"
+    "     8388608       2097152     float     sum      -1   400.00   20.97   31.46       0   400.00"
+    "   20.97   31.46       0\n";
+
+NcclImport import_text(const std::string& text, const NcclStatements& statements = {}) {
+  return import_nccl_text(text, "log", statements, std::nullopt);
+}
+
+bool has(const NcclImport& import, NcclVerdict weight, const std::string& code) {
+  for (const std::string& reason : reasons_of(import, weight)) {
+    if (reason.starts_with(code + ":")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("printed numbers know half a unit of their last place") {
+  CHECK(parse_printed("1.25") == PrintedNumber{1.25, 0.5 * 1e-2});
+  CHECK(parse_printed("12") == PrintedNumber{12, 0.5});
+  CHECK(parse_printed("1.2e+07")->half_unit == doctest::Approx(0.05e7));
+  CHECK(parse_printed("0.009", 3)->value == 9);
+  for (const char* word : {"", "-", ".", "1.2.3", "1e", "nan", "0x10", "12:", "N/A", "1e999"}) {
+    CAPTURE(word);
+    CHECK_FALSE(parse_printed(word).has_value());
+  }
+}
+
+TEST_CASE("NCCL 1 prints milliseconds, with or without # before the rows") {
+  const std::string text =
+      "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  "
+      "busbw      res\n"
+      "    20000000      20000000    char     sum    4.000   5.00   7.50    0e+00    4.000   5.00  "
+      " "
+      "7.50    0e+00\n"
+      "#    20000000       5000000   float     sum    4.000   5.00   7.50       N/A    4.000   "
+      "5.00 "
+      "  7.50      N/A\n";
+  const NcclImport import = import_text(text);
+  REQUIRE(import.sweeps.size() == 1);
+  const NcclTable& table = import.sweeps[0].table;
+  REQUIRE(table.rows.size() == 2);
+  CHECK(table.rows[0].out_of_place->time_us.value == 4000);
+  CHECK(table.rows[0].out_of_place->check == 0);
+  CHECK_FALSE(table.rows[1].in_place->check.has_value());
+  CHECK(import.sweeps[0].ranks == 4);
+  CHECK(has(import, NcclVerdict::Warn, "several_types"));
+}
+
+TEST_CASE("an integer time is not a root: the header decides") {
+  const std::string old =
+      "#       size         count    type   redop     time   algbw   busbw  error     time   algbw "
+      " "
+      " busbw  error\n"
+      "   268435456      67108864   float     sum    13233   20.29   38.04  5e-07    13430   19.99 "
+      " "
+      " 37.48  5e-07\n";
+  const NcclSweep sweep = import_text(old).sweeps.at(0);
+  REQUIRE(sweep.table.rows.size() == 1);
+  CHECK(sweep.table.rows[0].out_of_place->time_us.value == 13233);
+  CHECK(sweep.table.rows[0].in_place->busbw.value == 37.48);
+  CHECK_FALSE(sweep.table.rows[0].root.has_value());
+  CHECK(sweep.ranks == 16);
+}
+
+TEST_CASE("NCCL's own lines inside a row: root and check glued to a host name of digits") {
+  // The row of the table is: 268435456 … -1 1185.50 … 0 1190.17 … 0
+  const std::string text =
+      kHeader +
+      "   268435456      67108864     float     sum      -138host0:1001:1001 [0] NCCL INFO "
+      "AllReduce: 268435456 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..23}\n"
+      "38host0:1001:1001 [0] NCCL INFO AllReduce: 268435456 Bytes\n"
+      "  1185.50  226.43  339.65       038host0:1001:1001 [0] NCCL INFO AllReduce\n"
+      "  1190.17  225.54  338.32       0\n"
+      "# Out of bounds values : 0 OK\n"
+      "# Avg bus bandwidth    : 338.985\n";
+  const NcclImport import = import_text(text);
+  REQUIRE(import.sweeps.at(0).table.rows.size() == 1);
+  const NcclRow& row = import.sweeps[0].table.rows[0];
+  CHECK(row.root == -1);
+  CHECK(row.out_of_place->time_us.value == 1185.50);
+  CHECK(row.in_place->time_us.value == 1190.17);
+  CHECK(row.out_of_place->check == 0);  // The footer says so.
+  CHECK(import.sweeps[0].ranks == 4);
+  CHECK_FALSE(has(import, NcclVerdict::Warn, "rows_elided"));
+  const NcclImport unknown = import_text(replaced(text, "0 OK", "1 FAILED"));
+  CHECK_FALSE(unknown.sweeps[0].table.rows[0].out_of_place->check.has_value());
+  CHECK(has(unknown, NcclVerdict::Refuse, "failed_footer"));
+}
+
+TEST_CASE(
+    "blocks: only one, the other blank, with columns of single iterations, with time stamps") {
+  const std::string blank(32, ' ');
+  const NcclSweep in_place =
+      import_text(kHeader + "     1048576        262144     float     sum      -1" + blank +
+                  "    50.00   20.97   31.46       0\n")
+          .sweeps.at(0);
+  REQUIRE(in_place.table.rows.size() == 1);
+  CHECK_FALSE(in_place.table.rows[0].out_of_place.has_value());
+  CHECK(in_place.table.rows[0].in_place->time_us.value == 50);
+  const NcclSweep single =
+      import_text(
+          "# size count type redop root time algbw busbw #wrong i_min i_max i_p99 i_cv% time algbw "
+          "busbw #wrong i_min i_max i_p99 i_cv% timestamp\n"
+          "1048576 262144 float sum -1 50.00 20.97 31.46 0 49.0 52.0 51.9 1.2 51.00 20.56 30.84 0 "
+          "49.0 52.0 51.9 1.2 2025-10-02 11:00:00\n")
+          .sweeps.at(0);
+  REQUIRE(single.table.rows.size() == 1);
+  CHECK(single.table.rows[0].in_place->time_us.value == 51);
+  CHECK(single.table.rows[0].stamp == "2025-10-02 11:00:00");
+}
+
+TEST_CASE("the CSV of rccl-tests") {
+  const std::string text =
+      ",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-place"
+      ",,,,,,,,,,,,,,,,,,,\n"
+      "size, count, type, redop, root, time, algbw, busbw, #wrong, time, algbw, busbw, #wrong, "
+      "nthreads, ngpus, op, datatype, root\n"
+      "(B), (elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),,,,,,\n"
+      "1048576, 262144, float, sum, -1, 50.00, 20.971520, 36.700160, 0, 51.00, 20.560314, "
+      "35.980549, 0,1,8,sum,float,0\n";
+  const NcclSweep sweep = import_text(text).sweeps.at(0);
+  REQUIRE(sweep.table.rows.size() == 1);
+  CHECK(sweep.table.rows[0].root == -1);
+  CHECK(sweep.table.rows[0].in_place->time_us.value == 51);
+  CHECK(sweep.ranks == 8);
+}
+
+TEST_CASE("runs are never merged; one can be chosen") {
+  const std::string two =
+      "### GPUS=4\n" + kHeader + kRows + "# Avg bus bandwidth : 31.46\n### again\n" + kRows;
+  const NcclImport import = import_text(two);
+  CHECK(import.sweeps.size() == 2);
+  CHECK(has(import, NcclVerdict::Refuse, "multi_run"));
+  CHECK(nccl_json(import)["ranks"].is_null());
+  const NcclImport second = import_nccl_text(two, "log", {}, 2);
+  CHECK(second.verdict() == NcclVerdict::Warn);
+  CHECK(second.sweeps.at(0).table.section == "again");
+  CHECK_THROWS_WITH_AS(static_cast<void>(import_nccl_text(two, "log", {}, 3)),
+                       "log: error: --run 3: it has 2 runs",
+                       InputError);
+}
+
+TEST_CASE("ranks that contradict each other are refused until the user says which") {
+  std::string text = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n";
+  for (int rank = 0; rank < 8; ++rank) {
+    text += "#  Rank  " + std::to_string(rank) + " Group  0 Pid   1 on host0 device  " +
+            std::to_string(rank) + " [0000:0" + std::to_string(rank) + ":00] NVIDIA X\n";
+  }
+  const NcclImport import = import_text(text + kHeader + kRows);
+  CHECK(import.sweeps.at(0).ranks == 8);
+  CHECK(has(import, NcclVerdict::Refuse, "ranks_disagree"));
+  NcclStatements statements;
+  statements.ranks = 4;
+  const NcclImport stated = import_text(text + kHeader + kRows, statements);
+  CHECK(stated.sweeps.at(0).ranks == 4);
+  CHECK(stated.verdict() == NcclVerdict::Warn);
+}
+
+TEST_CASE("a row that its own bandwidth contradicts is left out; many make a damaged log") {
+  const NcclImport import =
+      import_text(kHeader + replaced(kRows, "   400.00   20.97", "   500.00   20.97"));
+  CHECK(import.sweeps.at(0).used.size() == 3);
+  CHECK(has(import, NcclVerdict::Refuse, "damaged_rows"));
+  CHECK(has(import, NcclVerdict::Refuse, "too_few_sizes"));
+}
+
+TEST_CASE("missing rows show in the footer's average") {
+  const NcclImport whole = import_text(kHeader + kRows + "# Avg bus bandwidth : 31.46\n");
+  CHECK_FALSE(has(whole, NcclVerdict::Warn, "rows_elided"));
+  const NcclImport cut = import_text(kHeader + kRows + "# Avg bus bandwidth : 30.1\n");
+  CHECK(has(cut, NcclVerdict::Warn, "rows_elided"));
+}
+
+TEST_CASE("a log that ends inside a row keeps the whole rows and says so") {
+  const std::string whole = kHeader + kRows;
+  const NcclImport import = import_text(whole.substr(0, whole.size() - 20));
+  CHECK(import.sweeps.at(0).table.rows.size() == 3);
+  CHECK(has(import, NcclVerdict::Warn, "incomplete_rows"));
+  CHECK(has(import, NcclVerdict::Warn, "no_footer"));
+}
+
+TEST_CASE("wrong results and CPU times are refused; wrong ones can be accepted") {
+  const std::string wrong = kHeader + replaced(kRows, "31.46       0\n", "31.46       7\n");
+  CHECK(has(import_text(wrong), NcclVerdict::Refuse, "wrong_values"));
+  NcclStatements statements;
+  statements.accepted = {"wrong_values"};
+  CHECK(import_text(wrong, statements).verdict() == NcclVerdict::Warn);
+  const NcclImport cpu = import_text(replaced(kHeader, "   time", "cputime") + kRows);
+  CHECK(has(cpu, NcclVerdict::Refuse, "cpu_time"));
+}
+
+TEST_CASE("other collectives: by name, by root, by count, or asked for") {
+  // All-gather of 8 ranks: busbw = 7/8 algbw.
+  const std::string gather =
+      "     1048576         32768     float    none      -1    50.00   20.97   18.35       0    "
+      "50.00"
+      "   20.97   18.35       0\n";
+  const std::string named = "# Collective test starting: all_gather_perf_mpi\n" + kHeader + gather;
+  CHECK(import_text(named).sweeps.at(0).op == "all_gather");
+  CHECK(import_text(named).sweeps.at(0).ranks == 8);
+  CHECK(has(import_text(kHeader + gather), NcclVerdict::Refuse, "op_unknown"));
+  NcclStatements statements;
+  statements.op = "all_to_all";
+  CHECK(import_text(kHeader + gather, statements).sweeps.at(0).ranks == 8);
+  const NcclImport scatter = import_text(kHeader + replaced(gather, "none", " sum"));
+  CHECK(scatter.sweeps.at(0).op == "reduce_scatter");
+  const NcclImport broadcast =
+      import_text(kHeader + replaced(gather, "none      -1", "none       0"));
+  CHECK(broadcast.sweeps.at(0).op == "broadcast");
+  CHECK(has(broadcast, NcclVerdict::Refuse, "ranks_unknown"));
+}
+
+TEST_CASE("one revision prints (n-1)/(n+1) where NCCL_ALGO names NVLS") {
+  // n = 8: 7/9 of 20.97.
+  const NcclImport import = import_text(kHeader + replaced(kRows, "31.46", "16.31"));
+  CHECK(import.sweeps.at(0).op == "all_reduce");
+  CHECK(import.sweeps.at(0).ranks == 8);
+}
+
+TEST_CASE("the JSON of nccl-tests: ranks are processes times GPUs, the environment stays out") {
+  const std::string text = R"({
+ "version": 3, "start_time": "2025-10-02 11:00:00", "args": ["/opt/build/all_reduce_perf", "-J"],
+ "env": ["SECRET=1"], "nccl_version": "2.28.9",
+ "config": {"nthreads": 1, "ngpus": 4, "graph": "false",
+  "devices": [{"rank": 0, "group": 0, "pid": 7, "hostname": "a", "device": 0, "device_info": "X"},
+              {"rank": 4, "group": 0, "pid": 8, "hostname": "b", "device": 0, "device_info": "X"}]},
+ "results": [
+  {"size": 1048576, "count": 262144, "type": "float", "redop": "sum", "root": "    -1",
+   "out_of_place": null,
+   "in_place": {"time": 50.0, "alg_bw": 20.97152, "bus_bw": 36.70016, "nwrong": null}}],
+ "out_of_bounds": {"count": 0, "okay": "true"},
+ "average_bus_bandwidth": {"bandwidth": 36.70016, "okay": "unchecked"}, "errors": []
+})";
+  const NcclImport import = import_text(text);
+  REQUIRE(import.sweeps.size() == 1);
+  CHECK(import.sweeps[0].ranks == 8);
+  CHECK(import.sweeps[0].nodes == 2);
+  CHECK(import.sweeps[0].op == "all_reduce");
+  CHECK(import.sweeps[0].table.rows.at(0).root == -1);
+  const std::string json = nccl_json(import).dump();
+  CHECK(json.find("SECRET") == std::string::npos);
+  CHECK(json.find("\"out_of_place_us\":null,\"in_place_us\":50.0") != std::string::npos);
+  CHECK_THROWS_AS(import_text(text.substr(0, 700)), InputError);
+  CHECK(has(import_text(replaced(text, "\"version\": 3", "\"version\": 4")),
+            NcclVerdict::Warn,
+            "unknown_version"));
+}
+
+TEST_CASE("texts without a table are refused, whatever they hold") {
+  for (const std::string text :
+       {"", "\n\n", "{}", "hello", "{\"config\":", "\xff\xfe\x00", "# # #"}) {
+    CAPTURE(text);
+    CHECK(has(import_text(text), NcclVerdict::Refuse, "no_rows"));
+  }
+  const NcclImport failed =
+      import_text("h: Test NCCL failure all_reduce.cu:44 'unhandled'\n" + kHeader);
+  CHECK(reasons_of(failed, NcclVerdict::Refuse).at(0) ==
+        "no_rows: no table rows; the test reports: h: Test NCCL failure all_reduce.cu:44 "
+        "'unhandled'");
+}
+
+TEST_CASE("damaged logs end in a result or an input error") {
+  const std::string whole =
+      "[1,0]<stdout>:# Rank 0 Pid 1 on a device 0 [0x1] X\n### a\n" + kHeader + kRows +
+      "host:1:2 [0] NCCL INFO x\n# Avg bus bandwidth : 31.46\n" + "### b\n" + kRows;
+  std::uint64_t state = 1;
+  const auto random = [&state](std::size_t below) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<std::size_t>(state >> 33U) % below;
+  };
+  for (int round = 0; round < 3000; ++round) {
+    CAPTURE(round);
+    std::string text = whole.substr(0, round % 3 == 0 ? random(whole.size()) + 1 : whole.size());
+    for (std::size_t flips = random(12); flips > 0; --flips) {
+      text[random(text.size())] = static_cast<char>(random(256));
+    }
+    const NcclImport import = import_text(text);
+    CHECK(nccl_json(import).contains("rows"));
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""A sweep of real all-reduces over gloo becomes a profile: all_reduce.py, stepcal import.
+
+usage: torch_all_reduce_test.py PATH_OF_STEPCAL
+"""
+
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPCAL = os.path.abspath(sys.argv[1])
+PROGRAM = ROOT / "calibrate" / "torch" / "all_reduce.py"
+SIZES = [4096 * 2**index for index in range(9)]  # The importer wants 1 MiB or more at the end.
+
+
+def torch_or_skip():
+    try:
+        import torch  # noqa: F401  pylint: disable=unused-import
+    except ImportError as error:
+        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def sweep(out, ranks=2):
+    """Runs the program on all ranks."""
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    names = {**os.environ, **address, "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(PROGRAM), "--seconds", "0.05", "--max-bytes", str(SIZES[-1])]
+    processes = [
+        subprocess.Popen([*command, "--out", out], env={**names, "RANK": str(rank)})
+        for rank in range(ranks)
+    ]
+    try:
+        assert [process.wait(timeout=120) for process in processes] == [0] * ranks
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def test_a_sweep_over_gloo_is_accepted_and_becomes_a_table_of_its_medians():
+    torch_or_skip()
+    with tempfile.TemporaryDirectory() as folder:
+        log, profile, rows = (os.path.join(folder, n) for n in ("a.log", "p.json", "rows.json"))
+        sweep(log)
+        command = [STEPCAL, "import", "nccl-tests", log, "--profile", profile, "--json", rows]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        warnings = set(re.findall(r"warn: (\w+):", done.stdout))
+        assert warnings <= {"noisy", "nonmonotone"}, done.stdout  # A busy machine.
+        found = json.loads(pathlib.Path(rows).read_text(encoding="utf-8"))
+        assert found["ranks"] == 2 and found["nodes"] == 1
+        assert [row["bytes"] for row in found["rows"]] == SIZES
+        assert all(row["out_of_place_us"] > 0 for row in found["rows"])
+        (table,) = json.loads(pathlib.Path(profile).read_text(encoding="utf-8"))["collectives"]
+        assert table["ranks"] == 2 and [knot[0] for knot in table["knots_s"]] == SIZES
+        assert "# Out of bounds values : 0 OK" in pathlib.Path(log).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -1,0 +1,440 @@
+#!/usr/bin/env python3
+"""The recorder for PyTorch, in real DDP training over gloo on the CPU.
+
+Run with RANK in the environment it is one rank of such a training: `torch_recorder_test.py MODE`.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "calibrate" / "torch")]
+
+import small_runner  # noqa: E402
+import stepsim_recorder  # noqa: E402
+
+SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
+POLICY = "bucketing"
+STEPS = 10
+MODEL_BYTES = 4 * ((64 * 512 + 512) + (512 * 512 + 512) + (512 + 1))
+
+
+# ---- one rank -------------------------------------------------------------------------------
+
+
+def plan_lengths(rank):
+    """Lengths of each step as planned, [step][sample]."""
+    with open("plan.jsonl", encoding="utf-8") as lines:
+        next(lines)
+        rows = [json.loads(line) for line in lines]
+    return [row["lengths"] for row in rows if row["rank"] == rank][:STEPS]
+
+
+def make_model():
+    import torch
+
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512)]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(512, 1))
+
+
+def train(recorder, rank, watch=None, before_step=None):
+    """Ten steps on the planned lengths (two ranks'). Returns each step's gradients as bytes."""
+    import torch
+
+    ddp = torch.nn.parallel.DistributedDataParallel(make_model(), bucket_cap_mb=1)
+    if watch is not None:
+        watch(ddp)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    torch.manual_seed(100 + rank)
+    gradients = []
+    for number, lengths in enumerate(plan_lengths(rank % 2)):
+        if before_step:
+            before_step(number)
+        with recorder.step(lengths=torch.tensor(lengths)):
+            optimizer.zero_grad()
+            loss = ddp(torch.randn(len(lengths), max(lengths), 64)).square().mean()
+            recorder.backward(loss)
+            optimizer.step()
+        gradients += [parameter.grad.numpy().tobytes() for parameter in ddp.parameters()]
+    return gradients
+
+
+def rank_records(rank):
+    recorder = stepsim_recorder.Recorder("run", policy=POLICY, scenario="token_skew_2ranks")
+    train(recorder, rank, watch=recorder.watch)
+    recorder.close()
+
+
+def rank_is_killed(rank):
+    recorder = stepsim_recorder.Recorder("run", policy=POLICY)
+
+    def before_step(number):
+        if rank == 1 and number == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(recorder, rank, before_step=before_step)
+
+
+def rank_accumulates(rank):
+    """Two micro-batches a step, the first without communication; a step without backward."""
+    import torch
+
+    ddp = torch.nn.parallel.DistributedDataParallel(make_model())
+    recorder = stepsim_recorder.Recorder("run")
+    recorder.watch(ddp)
+    for number in range(3):
+        with recorder.step():
+            if number == 1:
+                continue
+            recorder.batch(lengths=[3, 5])
+            with ddp.no_sync():
+                recorder.backward(ddp(torch.ones(2, 5, 64)).sum())
+            time.sleep(0.02)
+            recorder.batch(lengths=[7], padded_tokens=8)
+            recorder.backward(ddp(torch.ones(1, 8, 64)).sum())
+            recorder.loss(float("nan"))
+            time.sleep(0.03)
+        time.sleep(0.05)
+        if number == 1:
+            recorder.resume()
+    recorder.close()
+
+
+def rank_compares_hooks(rank):
+    """The recorder's hook, around nothing and around a user's, gives the same gradients."""
+    import torch
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    def recorder(name):
+        return stepsim_recorder.Recorder(name)
+
+    def user_hook(ddp):
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+
+    plain = train(recorder("a"), rank)
+    own = recorder("b")
+    assert plain == train(own, rank, watch=own.watch)
+    with_hook = train(recorder("c"), rank, watch=user_hook)
+    own = recorder("d")
+    hook = default_hooks.fp16_compress_hook
+    assert with_hook == train(own, rank, watch=lambda ddp: own.watch(ddp, hook=hook))
+    assert with_hook != plain
+    assert os.path.getsize(f"d.rank{rank}.jsonl") > 0
+    assert torch.distributed.get_world_size() == 3
+
+
+def rank_fails(rank):
+    """Whatever goes wrong in the recorder, the training gives what it gives without."""
+    plain = train(stepsim_recorder.Recorder("good"), rank)
+    for path in ["no/such/folder", "full"]:  # full.rankN.jsonl is /dev/full.
+        recorder = stepsim_recorder.Recorder(path)
+        assert plain == train(recorder, rank, watch=recorder.watch), path
+        assert not recorder.recording
+        recorder.close()
+    recorder = stepsim_recorder.Recorder("odd")
+    with recorder.step(lengths=["many"]):
+        pass
+    assert not recorder.recording
+    assert plain == train(recorder, rank, watch=recorder.watch)
+    # It breaks in the middle of a run, inside the communication hook, on one rank.
+    recorder = stepsim_recorder.Recorder("hook")
+
+    def before_step(number):
+        if number == 5 and rank == 1:
+            recorder._clock.now = lambda: 1 / 0
+
+    assert plain == train(recorder, rank, watch=recorder.watch, before_step=before_step)
+    assert recorder.recording == (rank == 0)
+    recorder.close()
+    try:
+        with stepsim_recorder.Recorder("user").step(lengths=[1]):
+            raise KeyError("the user's own error")
+    except KeyError:
+        return
+    raise AssertionError("the user's error was swallowed")
+
+
+def rank_main(mode):
+    import torch
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    globals()["rank_" + mode](rank)
+    torch.distributed.barrier()
+
+
+# ---- the tests ------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def torch_or_skip():
+    try:
+        import torch  # noqa: F401  pylint: disable=unused-import
+    except ImportError as error:
+        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
+
+
+def run_ranks(mode, ranks=2):
+    """Each rank's exit status and what it printed."""
+    torch_or_skip()
+    names = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, mode],
+            env={**os.environ, **names, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        outputs = [process.communicate(timeout=60)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [process.returncode for process in processes], outputs
+
+
+def run_good_ranks(mode, ranks=2):
+    statuses, outputs = run_ranks(mode, ranks)
+    assert statuses == [0] * ranks, "\n".join(outputs)
+    return outputs
+
+
+def stepsim(*arguments, status=0):
+    done = subprocess.run([STEPSIM, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def in_folder_with_plan(test):
+    def wrapped():
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            stepsim("plan", SCENARIO, "--policy", POLICY, "--out", "plan.jsonl", "--quiet")
+            test()
+            os.chdir("/")
+
+    return wrapped
+
+
+def read_lines(path):
+    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def validated(*options, status=0):
+    return stepsim("validate", SCENARIO, "--live", "run.jsonl", "--bound", "1e9", *options,
+                   status=status)
+
+
+@in_folder_with_plan
+def test_two_ranks_are_recorded_and_read_back():
+    outputs = run_good_ranks("records")
+    assert not any("stepsim_recorder" in output for output in outputs), outputs
+    header, *rows = read_lines("run.jsonl")
+    assert (header["world_size"], header["backend"], header["policy"]) == (2, "gloo", POLICY)
+    assert header["cores"] == os.cpu_count()
+    assert [(row["step"], row["rank"]) for row in rows] == [
+        (step, rank) for step in range(STEPS) for rank in range(2)
+    ]
+    for rank in range(2):
+        of_rank = [row for row in rows if row["rank"] == rank]
+        for row, after, lengths in zip(of_rank, of_rank[1:] + [None], plan_lengths(rank)):
+            check_row(row, lengths)
+            end = row["start_ms"] + row["step_ms"]
+            assert after is None or abs(after["start_ms"] - end) < 1e-3, (row, after)
+    # The project's own reader: same batches as planned, and the same step times.
+    validated("--json", "report.json")
+    report = json.loads(pathlib.Path("report.json").read_text(encoding="utf-8"))
+    measured = report["policies"][0]["measured_ms"]["mean"]
+    times = [step_time(rows, step) for step in range(2, STEPS)]
+    assert abs(measured - sum(times) / len(times)) < 1e-6 * measured, (measured, times)
+
+
+def step_time(rows, step):
+    """Last rank's start to last rank's end."""
+    rows = [row for row in rows if row["step"] == step]
+    end = max(row["start_ms"] + row["step_ms"] for row in rows)
+    return end - max(row["start_ms"] for row in rows)
+
+
+def check_row(row, lengths):
+    assert row["lengths"] == lengths
+    assert (row["samples"], row["max_length"]) == (len(lengths), max(lengths)), row
+    assert row["useful_tokens"] == sum(lengths), row
+    assert row["padded_tokens"] == len(lengths) * max(lengths), row
+    parts = ["data_ms", "forward_ms", "backward_ms", "wait_ms", "optimizer_ms"]
+    assert abs(sum(row[part] for part in parts) - row["step_ms"]) < 1e-3, row
+    assert all(row[part] > 0 for part in parts[1:]), row
+    assert 0 < row["thread_cpu_ms"] <= row["step_ms"] * 1.01 + 0.1, row
+    for part in ["data", "forward", "backward", "optimizer"]:
+        limit = row[f"{part}_ms"] + (row["wait_ms"] if part == "backward" else 0)
+        assert 0 <= row[f"{part}_cpu_ms"] <= limit * 1.01 + 0.1, (part, row)
+    cpu = [row[f"{part}_cpu_ms"] for part in ["data", "forward", "backward", "optimizer"]]
+    assert abs(sum(cpu) - row["thread_cpu_ms"]) < 1e-3, row
+    assert sum(bucket["bytes"] for bucket in row["buckets"]) == MODEL_BYTES, row
+    assert len(row["buckets"]) == (1 if row["step"] == 0 else 2), row  # DDP rebuilds them once.
+    begin = row["data_ms"] + row["forward_ms"]
+    end = row["step_ms"] - row["optimizer_ms"]
+    for bucket in row["buckets"]:
+        assert begin < bucket["launch_ms"] < bucket["end_ms"] < end + 1e-3, row
+    assert abs(row["buckets"][-1]["launch_ms"] - begin - row["backward_ms"]) < 1e-3, row
+
+
+@in_folder_with_plan
+def test_the_example_of_the_readme():
+    torch_or_skip()
+    readme = (ROOT / "calibrate" / "torch" / "README.md").read_text(encoding="utf-8")
+    exec(re.search(r"```python\n(.*?)```", readme, re.DOTALL).group(1), {})
+    header, *rows = read_lines("run.jsonl")
+    assert (header["world_size"], header["backend"]) == (1, "none")
+    assert [row["padded_tokens"] for row in rows] == [240, 180, 400]
+
+
+@in_folder_with_plan
+def test_a_killed_rank_leaves_files_that_can_be_merged():
+    statuses, _ = run_ranks("is_killed")
+    assert statuses[1] == -signal.SIGKILL and statuses[0] != 0, statuses
+    assert not os.path.exists("run.jsonl")
+    assert len(read_lines("run.rank1.jsonl")) == 1 + 6
+    with open("run.rank1.jsonl", "r+", encoding="utf-8") as file:
+        file.truncate(os.path.getsize("run.rank1.jsonl") - 9)
+    command = [sys.executable, stepsim_recorder.__file__, "merge", "run.rank0.jsonl"]
+    done = subprocess.run([*command, "run.rank1.jsonl", "--out", "run.jsonl"],
+                          capture_output=True, text=True, check=True)
+    assert "run.rank1.jsonl:7: the last line is cut off" in done.stderr, done.stderr
+    assert "left out 1 lines of steps that not all ranks finished" in done.stderr, done.stderr
+    assert [row["step"] for row in read_lines("run.jsonl")[1:]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    validated()
+    done = subprocess.run([*command, "--out", "half.jsonl"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done
+    assert "error: no step has all 2 ranks; found 1 files" in done.stderr, done.stderr
+    assert not os.path.exists("half.jsonl")
+
+
+@in_folder_with_plan
+def test_micro_batches_are_one_step():
+    outputs = run_good_ranks("accumulates")
+    assert "step 1 called no backward()" in outputs[0], outputs
+    _, *rows = read_lines("run.jsonl")
+    assert [row["step"] for row in rows] == [0, 0, 2, 2]
+    for row in rows:
+        assert (row["samples"], row["micro_batches"], row["lengths"]) == (3, 2, [3, 5, 7]), row
+        assert (row["max_length"], row["useful_tokens"], row["padded_tokens"]) == (7, 15, 18), row
+        assert sum(bucket["bytes"] for bucket in row["buckets"]) == MODEL_BYTES, row
+        assert row["forward_ms"] > 20 and row["optimizer_ms"] > 30, row
+        assert row["loss"] is None and row["data_ms"] < 49, row
+        assert row["thread_cpu_ms"] < row["step_ms"] - 49, row
+
+
+class FakeCuda:
+    """A device that runs an event when the test lets it: `finished` events of those recorded."""
+
+    finished = 0
+    recorded = 0
+    waits = 0
+    times_ms = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.number = FakeCuda.recorded
+            FakeCuda.recorded += 1
+
+        def query(self):
+            return self.number < FakeCuda.finished
+
+        def synchronize(self):
+            FakeCuda.waits += 1
+            FakeCuda.finished = max(FakeCuda.finished, self.number + 1)
+
+        def elapsed_time(self, end):
+            assert end.query() and self.query(), "elapsed_time() of an event not done raises"
+            return FakeCuda.times_ms[end.number] - FakeCuda.times_ms[self.number]
+
+
+@in_folder_with_plan
+def test_on_a_device_times_are_read_when_they_are_there():
+    torch_or_skip()
+    torch = stepsim_recorder.torch
+    fake, real = FakeCuda, torch.cuda
+    fake.is_available = fake.is_initialized = staticmethod(lambda: True)
+    fake.get_device_name = staticmethod(lambda: "fake")
+    fake.max_memory_allocated = staticmethod(lambda: 7)
+    fake.synchronize = staticmethod(lambda: None)
+    # Anchor; then begin, forward, backward and end of each step. The device is an hour late.
+    fake.times_ms = [0] + [3.6e6 + 10 * at for at in range(12)]
+    loss = torch.zeros(1, requires_grad=True).sum()
+    torch.cuda = fake
+    try:
+        recorder = stepsim_recorder.Recorder("run")
+        for done, lines in [(0, 1), (5, 2), (8, 2)]:  # The second step ends with event 8.
+            fake.finished = done
+            with recorder.step(lengths=[4]):
+                recorder.forward_done()
+                loss.backward(retain_graph=True)
+                recorder.backward_done()
+            assert len(read_lines("run.rank0.jsonl")) == lines
+        assert fake.waits == 0
+        recorder.close()
+    finally:
+        torch.cuda = real
+    assert fake.waits == 2
+    _, *rows = read_lines("run.jsonl")
+    assert [row["step_ms"] for row in rows] == [30, 40, 40], rows
+    assert [row["data_ms"] for row in rows] == [0, 10, 10], rows
+    phases = [(row["forward_ms"], row["backward_ms"], row["optimizer_ms"]) for row in rows]
+    assert phases == [(10, 10, 10)] * 3, phases
+    starts = [row["start_ms"] - rows[0]["start_ms"] for row in rows]
+    assert [round(start, 3) for start in starts] == [0, 30, 70], starts
+    assert rows[0]["start_ms"] > 1e3 * time.perf_counter() + 3.5e6
+    assert rows[0]["peak_memory_bytes"] == 7 and "thread_cpu_ms" not in rows[0]
+
+
+@in_folder_with_plan
+def test_the_hook_changes_no_bit_of_a_gradient():
+    run_good_ranks("compares_hooks", ranks=3)
+
+
+@in_folder_with_plan
+def test_a_failing_recorder_does_not_touch_the_training():
+    for rank in range(2):
+        os.symlink("/dev/full", f"full.rank{rank}.jsonl")
+    outputs = run_good_ranks("fails")
+    for output, reasons in zip(outputs, [(), ("ZeroDivisionError",)]):
+        said = [line for line in output.splitlines() if "no further steps" in line]
+        expected = ("FileNotFoundError", "No space left", "ValueError", *reasons)
+        assert len(said) == len(expected), output
+        for line, reason in zip(said, expected):
+            assert reason in line, output
+        assert "Traceback" not in output, output
+    assert "not merged: rank 1 has no complete file" in outputs[0], outputs[0]
+    assert len(read_lines("hook.rank1.jsonl")) == 1 + 5
+
+
+if __name__ == "__main__":
+    if "RANK" in os.environ:
+        rank_main(sys.argv[1])
+    else:
+        STEPSIM = os.path.abspath(sys.argv[1])
+        sys.exit(small_runner.main(dict(globals())))

@@ -1,0 +1,293 @@
+#include "costmodel/model/transformer.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/io/json_file.h"
+#include "costmodel/model/model_presets.h"
+#include "costmodel/model/transformer_json.h"
+#include "tests/costmodel/helpers.h"
+
+using namespace stepsim;
+using stepsim::test::error_of;
+
+namespace {
+
+std::vector<std::string> names_of(const std::vector<Op>& ops) {
+  std::vector<std::string> names;
+  names.reserve(ops.size());
+  for (const auto& op : ops) {
+    names.push_back(op.name + (op.pass == Pass::InputGradient    ? " dgrad"
+                               : op.pass == Pass::WeightGradient ? " wgrad"
+                                                                 : ""));
+  }
+  return names;
+}
+
+/// The preset with fewer layers, to write its lists out.
+TransformerConfig shortened(std::string_view preset) {
+  TransformerConfig config = model_preset(preset);
+  config.layers = 1;
+  return config;
+}
+
+std::vector<std::int64_t> byte_list(const std::string& case_name, const std::string& path) {
+  const Json data = parse_json(read_text(path), path);
+  for (const auto& entry : data["cases"]) {
+    if (entry["name"] == case_name) {
+      std::vector<std::int64_t> bytes;
+      for (const auto& parameter : entry["params"]) {
+        bytes.push_back(parameter["bytes"].get<std::int64_t>());
+      }
+      return bytes;
+    }
+  }
+  return {};
+}
+
+std::vector<std::int64_t> bytes_of(std::string_view preset) {
+  std::vector<std::int64_t> bytes;
+  for (const auto& parameter : parameters(model_preset(preset))) {
+    bytes.push_back(parameter.bytes().value());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("presets have the published numbers of tensors and parameters") {
+  const std::map<std::string, std::pair<std::size_t, std::int64_t>> published = {
+      {"tiny-classifier", {15, 412960}},
+      {"distilbert", {104, 66955010}},
+      {"bert-base", {199, 109482240}},
+      {"bert-large", {391, 335141888}},
+      {"gpt2-small", {148, 124439808}},
+      {"gpt2-medium", {292, 354823168}},
+      {"gpt2-xl", {580, 1557611200}},
+      {"llama2-7b", {291, 6738415616}},
+      {"llama2-13b", {363, 13015864320}},
+      {"llama2-70b", {723, 68976648192}},
+      {"llama3-8b", {291, 8030261248}},
+      {"nanochat-d24", {146, 880803840}}};
+  CHECK(model_presets().size() == published.size());
+  for (const auto& preset : model_presets()) {
+    CAPTURE(preset.config.name);
+    const auto& [tensors, count] = published.at(preset.config.name);
+    CHECK(parameters(preset.config).size() == tensors);
+    CHECK(parameter_count(preset.config) == count);
+    CHECK_FALSE(preset.source.empty());
+  }
+}
+
+TEST_CASE("parameter lists of GPT-2 small and BERT-large equal those DDP was recorded with") {
+  const auto path = test::data_file("ddp_buckets.json");
+  if (!path) {
+    return;
+  }
+  CHECK(bytes_of("gpt2-small") == byte_list("gpt2_small_tied", *path));
+  CHECK(bytes_of("bert-large") == byte_list("bert_large_approx", *path));
+}
+
+TEST_CASE("every parameter of every preset becomes ready exactly once") {
+  for (const auto& preset : model_presets()) {
+    CAPTURE(preset.config.name);
+    auto order = ready_order(preset.config);
+    std::vector<int> all(parameters(preset.config).size());
+    std::iota(all.begin(), all.end(), 0);
+    std::sort(order.begin(), order.end());
+    CHECK(order == all);
+  }
+}
+
+TEST_CASE("a model registered in the order of use is ready in reverse") {
+  for (const std::string name : {"tiny-classifier", "distilbert", "bert-large", "gpt2-small"}) {
+    CAPTURE(name);
+    const auto order = ready_order(model_preset(name));
+    CHECK(std::is_sorted(order.rbegin(), order.rend()));
+  }
+}
+
+TEST_CASE("Llama registers its norms last but uses them first") {
+  // 0 embedding, 1 q, 2 k, 3 v, 4 o, 5 gate, 6 up, 7 down, 8 and 9 norms, 10 final norm, 11 head
+  CHECK(ready_order(shortened("llama3-8b")) ==
+        std::vector<int>{11, 10, 7, 6, 5, 9, 4, 3, 2, 1, 8, 0});
+  CHECK(parameters(shortened("llama3-8b"))[8].name == "model.layers.0.input_layernorm.weight");
+}
+
+TEST_CASE("a tied head has no parameter and the embedding completes it last") {
+  const auto config = shortened("gpt2-small");
+  const auto ops = step_ops(config);
+  CHECK(ops.backward.back().name == "embedding");
+  CHECK(ops.backward.back().completes == std::vector<int>{0});
+  const auto head = std::find_if(ops.backward.begin(), ops.backward.end(), [](const Op& op) {
+    return op.name == "lm_head" && op.pass == Pass::WeightGradient;
+  });
+  REQUIRE(head != ops.backward.end());
+  CHECK(head->completes.empty());
+  auto untied = config;
+  untied.tied_embeddings = false;
+  CHECK(parameters(untied).back().name == "lm_head.weight");
+  CHECK(ready_order(untied).front() == static_cast<int>(parameters(untied).size()) - 1);
+}
+
+TEST_CASE("the tiny classifier's step is the list in the documentation") {
+  const auto ops = step_ops(shortened("tiny-classifier"));
+  CHECK(names_of(ops.forward) == std::vector<std::string>{"embedding",
+                                                          "layer0.attention_norm",
+                                                          "layer0.qkv",
+                                                          "layer0.scores",
+                                                          "layer0.softmax",
+                                                          "layer0.context",
+                                                          "layer0.attention_output",
+                                                          "layer0.attention_residual",
+                                                          "layer0.mlp_norm",
+                                                          "layer0.mlp_up",
+                                                          "layer0.activation",
+                                                          "layer0.mlp_down",
+                                                          "layer0.mlp_residual",
+                                                          "pooling",
+                                                          "classifier",
+                                                          "loss"});
+  CHECK(ops.backward[1].name == "classifier");
+  CHECK(ops.backward[1].pass == Pass::InputGradient);
+  CHECK(ops.backward[2].pass == Pass::WeightGradient);
+  CHECK(ops.backward[2].completes == std::vector<int>{14, 13});
+  CHECK(ops.backward.size() == ops.forward.size() + 5);
+}
+
+TEST_CASE("Bert normalises after the sums, Llama before and with a gate") {
+  CHECK(names_of(step_ops(shortened("bert-base")).forward) ==
+        std::vector<std::string>{"embedding",
+                                 "position_embedding",
+                                 "token_type_embedding",
+                                 "embedding_add",
+                                 "embedding_norm",
+                                 "layer0.q",
+                                 "layer0.k",
+                                 "layer0.v",
+                                 "layer0.scores",
+                                 "layer0.softmax",
+                                 "layer0.context",
+                                 "layer0.attention_output",
+                                 "layer0.attention_residual",
+                                 "layer0.attention_norm",
+                                 "layer0.mlp_up",
+                                 "layer0.activation",
+                                 "layer0.mlp_down",
+                                 "layer0.mlp_residual",
+                                 "layer0.mlp_norm",
+                                 "pooling",
+                                 "pooler",
+                                 "head_activation",
+                                 "loss"});
+  const auto llama = step_ops(shortened("llama3-8b"));
+  CHECK(names_of(llama.forward) == std::vector<std::string>{"embedding",
+                                                            "layer0.attention_norm",
+                                                            "layer0.q",
+                                                            "layer0.k",
+                                                            "layer0.v",
+                                                            "layer0.rotary",
+                                                            "layer0.attention",
+                                                            "layer0.attention_output",
+                                                            "layer0.attention_residual",
+                                                            "layer0.mlp_norm",
+                                                            "layer0.mlp_gate",
+                                                            "layer0.mlp_up",
+                                                            "layer0.activation",
+                                                            "layer0.mlp_down",
+                                                            "layer0.mlp_residual",
+                                                            "final_norm",
+                                                            "lm_head",
+                                                            "loss"});
+  CHECK(llama.forward[3].n == 1024);  // 8 key heads of 128
+  CHECK(llama.forward[5].n == 5120);
+  CHECK(llama.forward[6].kv_heads == 8);
+  CHECK(llama.forward[6].dtype == Dtype::Bf16);
+}
+
+TEST_CASE("without padding every op over tokens says so") {
+  auto config = shortened("llama3-8b");
+  config.attention = AttentionKind::Varlen;
+  for (const auto& op : step_ops(config).forward) {
+    CHECK(op.varlen);
+  }
+}
+
+TEST_CASE("a model that cannot exist is refused by its key") {
+  const auto broken = [](auto change) {
+    TransformerConfig config = model_preset("tiny-classifier");
+    change(config);
+    return error_of([&config] { check(config); });
+  };
+  CHECK(broken([](auto&) {}) == "no error");
+  CHECK(broken([](auto& c) { c.heads = c.kv_heads = 5; }) == "heads: 5 do not divide hidden 48");
+  CHECK(broken([](auto& c) { c.layers = 0; }) == "layers: 0 must be at least 1");
+  CHECK(broken([](auto& c) { c.hidden = -1; }) == "hidden: -1 must be at least 1");
+  CHECK(broken([](auto& c) { c.ffn = 1LL << 40; }) == "ffn: 1099511627776 is beyond 1048576");
+  CHECK(broken([](auto& c) { c.kv_heads = 2; }) ==
+        "kv_heads: token_classifier groups no queries, so it must equal heads 4");
+  CHECK(broken([](auto& c) { c.tied_embeddings = true; }) ==
+        "tied_embeddings: token_classifier has no head over the vocabulary to tie");
+  CHECK(broken([](auto& c) { c.window = -3; }) == "window: -3 is negative; 0 means unlimited");
+  CHECK(broken([](auto& c) { c.family = ModelFamily::Gpt2; }) ==
+        "classes: gpt2 predicts tokens and has no classification head");
+  CHECK(broken([](auto& c) {
+          c.family = ModelFamily::Llama;
+          c.classes = 0;
+          c.kv_heads = 3;
+        }) == "kv_heads: 3 do not divide heads 4");
+  CHECK(broken([](auto& c) {
+          c.family = ModelFamily::Llama;
+          c.classes = 0;
+          c.heads = c.kv_heads = 16;
+        }) == "heads: llama rotates pairs of features, but hidden / heads is 3");
+}
+
+TEST_CASE("names read back as they are printed, and unknown ones list the known") {
+  for (int i = 0; i < 16; ++i) {
+    const auto value = static_cast<OpClass>(i);
+    CHECK(parse_op_class(name_of(value)) == value);
+  }
+  for (int i = 0; i < 4; ++i) {
+    CHECK(parse_pass(name_of(static_cast<Pass>(i))) == static_cast<Pass>(i));
+  }
+  CHECK(parse_dtype("float32") == Dtype::F32);
+  CHECK(parse_dtype("bfloat16") == Dtype::Bf16);
+  CHECK(parse_rows("samples") == Rows::Samples);
+  CHECK(error_of([] { (void)parse_dtype("bf61"); }) ==
+        "unknown dtype 'bf61'; did you mean 'bf16'? known: f32, tf32, bf16, f16, f64");
+  CHECK(error_of([] { (void)parse_attention("flsh"); }) ==
+        "unknown attention 'flsh'; did you mean 'flash'? known: dense, flash, varlen");
+  CHECK(error_of([] {
+          (void)model_preset("gpt2-smal");
+        }).find("unknown model preset 'gpt2-smal'; did you mean 'gpt2-small'?") == 0);
+}
+
+TEST_CASE("every preset reads back from its JSON") {
+  for (const auto& preset : model_presets()) {
+    CAPTURE(preset.config.name);
+    const std::string text = to_json(preset.config).dump();
+    const Json json = parse_json(text, "m");
+    JsonReader reader(json, "m", 1, "model");
+    CHECK(transformer_from_json(reader) == preset.config);
+  }
+  Json json = to_json(model_preset("tiny-classifier"));
+  json["heads"] = 5;
+  json["kv_heads"] = 5;
+  JsonReader reader(json, "m", 1, "model");
+  CHECK(error_of([&reader] { (void)transformer_from_json(reader); }) ==
+        "m:1: error: model.heads: 5 do not divide hidden 48");
+}
+
+TEST_CASE("training flops are six times the multiply-adds of the matrices, and attention") {
+  // Forward multiply-adds of the lab: 18,432 a token in linear layers, 96 T a token in attention,
+  // 768 a sample in the classifier; twice that in operations, and twice again backward.
+  const double length = 128;
+  const double samples = 8;
+  const double forward = 2 * (samples * length * (18432 + 96 * length) + 768 * samples);
+  CHECK(training_flops(model_preset("tiny-classifier"), 8, 128) == doctest::Approx(3 * forward));
+}

@@ -1,0 +1,182 @@
+// The closed forms and NCCL's model against published sweeps of nccl-tests. Nothing is fitted: the
+// links are those of the data sheets, the steps NCCL's own constants for NVLink and networks.
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include "costmodel/network/collective_pricer.h"
+#include "costmodel/network/topology.h"
+#include "costmodel/records/profile_cost_model.h"
+#include "tests/costmodel/network/nccl_sweeps.h"
+#include "tests/test_data.h"
+
+using namespace stepsim;
+using stepsim::test::read_sweeps;
+using stepsim::test::Sweeps;
+using Algorithm = CollectiveAlgorithm;
+
+namespace {
+
+constexpr double kMiB = 1048576;
+
+struct Cluster {
+  std::string log;
+  int nodes = 1;
+  int per_node = 1;
+  double nvlink_gb_per_s = 0;  ///< Per GPU and direction.
+  double node_gb_per_s = 0;    ///< All network adapters of a node.
+  GpuGeneration gpu = GpuGeneration::Hopper;
+};
+
+/// NVLink: 12 (A100) or 18 links (H100) of 25 GB/s. Adapters: HDR 200, NDR and CX-7 400, Slingshot
+/// 200, EFA 100 Gbit/s each, times those of a node.
+const std::vector<Cluster>& clusters() {
+  constexpr GpuGeneration kAmpere = GpuGeneration::Ampere;
+  static const std::vector<Cluster> kClusters = {
+      {"a100_dgx_ib_002x8_ring", 2, 8, 300, 200, kAmpere},
+      {"a100_sophia_ib_002x8", 2, 8, 300, 200, kAmpere},
+      {"a100_p4d_efa_002x8_tagoutput", 2, 8, 300, 50, kAmpere},
+      {"a100_p4de_efa_002x8_srunlabel", 2, 8, 300, 50, kAmpere},
+      {"a100_polaris_002x4_setup5", 2, 4, 300, 50, kAmpere},
+      {"a100_polaris_540x4_setup5", 540, 4, 300, 50, kAmpere},
+      {"h100_ib_002x8_from_1M", 2, 8, 450, 400},
+      {"h100_oci_roce_002x8_large", 2, 8, 450, 400},
+      {"h100_ib_002x2", 2, 2, 450, 100},
+      {"h100_p5_001x8_tagoutput", 1, 8, 450, 400},
+      {"h100_nvswitch_001x4_full", 1, 4, 450, 400},
+      {"gh200_alps_ss11_002x4", 2, 4, 450, 100},
+      {"gh200_alps_ss11_032x4", 32, 4, 450, 100},
+      {"gh200_alps_ss11_064x4", 64, 4, 450, 100}};
+  return kClusters;
+}
+
+/// Below 1 MiB, to 128 MiB, above.
+std::size_t band(double bytes) {
+  return bytes < kMiB ? 0 : bytes <= 128 * kMiB ? 1 : 2;
+}
+
+using Bands = std::array<double, 3>;
+
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(double value) {
+    sum += value;
+    ++count;
+  }
+};
+
+/// Mean |error| in each band; bands without rows are left out of `over_sweeps`.
+Bands sweep_errors(const Cluster& cluster,
+                   const std::vector<std::pair<double, double>>& rows,
+                   Algorithm algorithm,
+                   std::array<Mean, 3>& over_sweeps) {
+  Topology topology;
+  topology.ranks = cluster.nodes * cluster.per_node;
+  topology.ranks_per_node = cluster.per_node;
+  topology.intra = {3.4e-6, cluster.nvlink_gb_per_s * 1e9};
+  topology.inter.latency_s = 14e-6;
+  topology.node_bytes_per_s = cluster.node_gb_per_s * 1e9;
+  topology.algorithm = algorithm;
+  topology.gpu = cluster.gpu;
+  topology.nccl_channels = 8;
+  std::array<Mean, 3> means;
+  for (const auto& [bytes, us] : rows) {
+    const AnalyticTime time =
+        analytic_time(topology, CollectiveKind::AllReduce, bytes, topology.ranks, cluster.nodes);
+    means[band(bytes)].add(std::abs(time.seconds * 1e6 / us - 1));
+  }
+  Bands errors{};
+  for (std::size_t b = 0; b < 3; ++b) {
+    if (means[b].count > 0) {
+      errors[b] = means[b].sum / means[b].count;
+      over_sweeps[b].add(errors[b]);
+    }
+  }
+  return errors;
+}
+
+void check_stated_errors(const Sweeps& sweeps, Algorithm algorithm) {
+  std::array<Mean, 3> means;
+  for (const auto& cluster : clusters()) {
+    const auto found = sweeps.find(cluster.log);
+    REQUIRE(found != sweeps.end());
+    (void)sweep_errors(cluster, found->second, algorithm, means);
+  }
+  CAPTURE(name_of(algorithm));
+  for (const double bytes : {1024.0, kMiB, 256 * kMiB}) {
+    CAPTURE(bytes);
+    const Mean& mean = means[band(bytes)];
+    CHECK(std::abs(mean.sum / mean.count - analytic_error(algorithm, bytes)) < 0.01);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the stated errors of links from data sheets are those on published sweeps") {
+  const auto path = test::data_file("nccl_logs/figures.csv");
+  if (!path) {
+    return;
+  }
+  const Sweeps sweeps = read_sweeps(*path);
+  check_stated_errors(sweeps, Algorithm::Auto);
+  check_stated_errors(sweeps, Algorithm::Nccl);
+}
+
+TEST_CASE("a run that was told to use rings agrees with the flat ring within 10 % from 1 MiB on") {
+  const auto path = test::data_file("nccl_logs/figures.csv");
+  if (!path) {
+    return;
+  }
+  std::array<Mean, 3> means;
+  const Cluster& cluster = clusters().front();
+  const Bands errors =
+      sweep_errors(cluster, read_sweeps(*path).at(cluster.log), Algorithm::FlatRing, means);
+  CHECK(errors[1] < 0.10);
+  CHECK(errors[2] < 0.10);
+}
+
+TEST_CASE("between measured numbers of ranks the mean error is 15 % on a cluster of GH200") {
+  const auto path = test::data_file("nccl_logs/figures.csv");
+  if (!path) {
+    return;
+  }
+  const Sweeps sweeps = read_sweeps(*path);
+  const auto log_of = [](int nodes) { return fmt::format("gh200_alps_ss11_{:03}x4", nodes); };
+  struct Left {
+    int fewer;
+    int out;
+    int more;
+  };
+  Mean over_cases;
+  for (const Left& nodes : {Left{2, 8, 32}, {8, 32, 64}, {2, 32, 64}, {32, 64, 256}}) {
+    CAPTURE(nodes.out);
+    Profile profile;
+    for (const int known : {nodes.fewer, nodes.more}) {
+      CollectiveCost table;
+      table.ranks = known * 4;
+      table.nodes = known;
+      for (const auto& [bytes, us] : sweeps.at(log_of(known))) {
+        table.knots.emplace_back(bytes, us * 1e-6);
+      }
+      profile.collectives.push_back(table);
+    }
+    const CollectivePricer pricer = collective_pricer(profile);
+    Mean error;
+    for (const auto& [bytes, us] : sweeps.at(log_of(nodes.out))) {
+      const CollectivePrice price = pricer.price(CollectiveKind::AllReduce,
+                                                 Bytes(static_cast<std::int64_t>(bytes)),
+                                                 nodes.out * 4,
+                                                 nodes.out);
+      error.add(std::abs(price.cost.seconds * 1e6 / us - 1));
+      CHECK(price.cost.relative_error == 0.15);
+    }
+    over_cases.add(error.sum / error.count);
+  }
+  CHECK(std::abs(over_cases.sum / over_cases.count - 0.15) < 0.01);
+}

@@ -1,0 +1,207 @@
+#include "costmodel/network/topology.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "tests/costmodel/helpers.h"
+
+using namespace stepsim;
+using doctest::Approx;
+using stepsim::test::error_of;
+using Algorithm = CollectiveAlgorithm;
+using Kind = CollectiveKind;
+
+namespace {
+
+/// 4 nodes of 8: 300 GB/s inside, one 25 GB/s adapter per rank.
+Topology cluster(Algorithm algorithm = Algorithm::Auto) {
+  Topology topology;
+  topology.ranks = 32;
+  topology.ranks_per_node = 8;
+  topology.intra = {2e-6, 300e9};
+  topology.inter = {10e-6, 25e9};
+  topology.algorithm = algorithm;
+  return topology;
+}
+
+double seconds(const Topology& topology, double bytes, Kind kind = Kind::AllReduce) {
+  return analytic_time(topology, kind, bytes, 32, 4).seconds;
+}
+
+}  // namespace
+
+TEST_CASE("each algorithm is its closed form on the links of the group") {
+  const NodeLinks links = {32, 4, {2e-6, 300e9}, {10e-6, 25e9}, 200e9};
+  CHECK(seconds(cluster(Algorithm::FlatRing), 1e8) == flat_ring_time(Kind::AllReduce, 1e8, links));
+  CHECK(seconds(cluster(Algorithm::Hierarchical), 1e8) ==
+        two_level_time(Kind::AllReduce, 1e8, links));
+  CHECK(seconds(cluster(Algorithm::Tree), 1e8) == node_tree_time(Kind::AllReduce, 1e8, links));
+  // One ring: 62 steps, 6 of them between nodes, all bytes through single adapters.
+  CHECK(seconds(cluster(Algorithm::Ring), 1e8) ==
+        Approx(56 * 2e-6 + 6 * 10e-6 + 2 * 31 / 32.0 * 1e8 / 25e9));
+  // Every round at the slower link.
+  CHECK(seconds(cluster(Algorithm::RecursiveDoubling), 1e8) == Approx(5 * (10e-6 + 1e8 / 25e9)));
+  CHECK(seconds(cluster(Algorithm::Rabenseifner), 1e8) ==
+        Approx(10 * 10e-6 + 2 * 31 / 32.0 * 1e8 / 25e9));
+  CHECK(seconds(cluster(), 1e8, Kind::AllToAll) == pairwise_time(1e8, links));
+}
+
+TEST_CASE("auto is the fastest of flat ring, tree and two levels") {
+  for (const double bytes : {8.0, 1e4, 1e6, 1e8, 1e10}) {
+    CAPTURE(bytes);
+    const double ring = seconds(cluster(Algorithm::FlatRing), bytes);
+    const double tree = seconds(cluster(Algorithm::Tree), bytes);
+    const double levels = seconds(cluster(Algorithm::Hierarchical), bytes);
+    CHECK(seconds(cluster(), bytes) == std::min({ring, tree, levels}));
+  }
+  CHECK(analytic_time(cluster(), Kind::AllReduce, 8, 32, 4).algorithm == Algorithm::Tree);
+  CHECK(analytic_time(cluster(), Kind::AllReduce, 1e10, 32, 4).algorithm == Algorithm::FlatRing);
+}
+
+TEST_CASE("an algorithm that does not apply is replaced by rings, and says so") {
+  const auto used = [](Algorithm wanted, Kind kind, int ranks, int nodes) {
+    return analytic_time(cluster(wanted), kind, 1e6, ranks, nodes).algorithm;
+  };
+  CHECK(used(Algorithm::Tree, Kind::AllGather, 32, 4) == Algorithm::FlatRing);
+  CHECK(used(Algorithm::Tree, Kind::Broadcast, 32, 4) == Algorithm::Tree);
+  CHECK(used(Algorithm::Hierarchical, Kind::AllGather, 32, 4) == Algorithm::Hierarchical);
+  CHECK(used(Algorithm::Hierarchical, Kind::Broadcast, 32, 4) == Algorithm::FlatRing);
+  CHECK(used(Algorithm::Hierarchical, Kind::AllReduce, 31, 4) == Algorithm::FlatRing);
+  CHECK(used(Algorithm::Hierarchical, Kind::AllReduce, 8, 1) == Algorithm::Ring);
+  CHECK(used(Algorithm::FlatRing, Kind::AllReduce, 8, 1) == Algorithm::Ring);
+  CHECK(used(Algorithm::Rabenseifner, Kind::AllGather, 32, 4) == Algorithm::FlatRing);
+  CHECK(used(Algorithm::Hierarchical, Kind::AllToAll, 32, 4) == Algorithm::Ring);
+}
+
+TEST_CASE("a group uses the links of its ranks") {
+  const Topology topology = cluster(Algorithm::FlatRing);
+  // Inside one node the network is not used; one rank per node has one adapter.
+  CHECK(analytic_time(topology, Kind::AllReduce, 1e9, 8, 1).seconds ==
+        ring_time(Kind::AllReduce, 1e9, 8, topology.intra));
+  CHECK(analytic_time(topology, Kind::AllReduce, 1e9, 4, 4).seconds ==
+        Approx(ring_time(Kind::AllReduce, 1e9, 4, topology.inter)));
+  CHECK(analytic_time(topology, Kind::AllReduce, 1e9, 8, 4).seconds ==
+        Approx(8 * 2e-6 + 6 * 10e-6 + 1.75 * 1e9 / 50e9));
+  CHECK(analytic_time(topology, Kind::AllReduce, 1e9, 1, 1).seconds == 0);
+}
+
+TEST_CASE("the adapters of a node: their total, or one share for each rank") {
+  Topology total = cluster(Algorithm::FlatRing);
+  total.inter.bytes_per_s = 0;
+  total.node_bytes_per_s = 200e9;
+  CHECK(seconds(total, 1e9) == Approx(seconds(cluster(Algorithm::FlatRing), 1e9)));
+  total.algorithm = Algorithm::Hierarchical;
+  CHECK(seconds(total, 1e9) == Approx(seconds(cluster(Algorithm::Hierarchical), 1e9)));
+  // Eight ranks of a share of 25 GB/s behind adapters of 50 GB/s together.
+  Topology narrow = cluster(Algorithm::Hierarchical);
+  narrow.node_bytes_per_s = 50e9;
+  CHECK(seconds(narrow, 1e15) / 1e15 == Approx(2 * 0.875 / 300e9 + 1.5 / 8 / (50e9 / 8)));
+}
+
+TEST_CASE("the slowest link of a ring decides, and two slow links cost no more than the slower") {
+  Topology slow = cluster(Algorithm::FlatRing);
+  slow.slow_links = {{.rank = 5, .node = std::nullopt, .factor = 4}};
+  // 1 GB at 200 / 4 GB/s through the network, where inside it would be 300 / 4.
+  const double latency = 56 * 2e-6 + 6 * 10e-6;
+  CHECK(seconds(slow, 1e9) == Approx(latency + 2 * 31 / 32.0 * 1e9 / 50e9));
+  slow.slow_links.push_back({.rank = std::nullopt, .node = 2, .factor = 3});
+  CHECK(seconds(slow, 1e9) == Approx(latency + 2 * 31 / 32.0 * 1e9 / 50e9));
+  slow.slow_links[1].factor = 8;
+  CHECK(seconds(slow, 1e9) == Approx(latency + 2 * 31 / 32.0 * 1e9 / 25e9));
+}
+
+TEST_CASE("a slow node's adapters do not slow a group on one node, a slow rank does") {
+  Topology slow = cluster();
+  slow.slow_links = {{.rank = std::nullopt, .node = 2, .factor = 10}};
+  const auto on_one_node = [](const Topology& topology) {
+    return analytic_time(topology, Kind::AllReduce, 1e9, 8, 1).seconds;
+  };
+  CHECK(on_one_node(slow) == on_one_node(cluster()));
+  slow.slow_links = {{.rank = 2, .node = std::nullopt, .factor = 10}};
+  CHECK(on_one_node(slow) > 9 * on_one_node(cluster()));
+}
+
+TEST_CASE("slower links and more bytes never make a collective faster") {
+  test::Draw draw(7);
+  for (int trial = 0; trial < 200; ++trial) {
+    CAPTURE(trial);
+    const auto algorithm = static_cast<Algorithm>(draw.whole(6));
+    const auto kind = static_cast<Kind>(draw.whole(5));
+    Topology topology = cluster(algorithm);
+    const double bytes = 1 + draw.whole(1 << 30);
+    const double before = seconds(topology, bytes, kind);
+    CHECK(before > 0);
+    CHECK(seconds(topology, 2 * bytes, kind) >= before);
+    topology.slow_links = {{.rank = draw.whole(31), .node = std::nullopt, .factor = 1.5}};
+    CHECK(seconds(topology, bytes, kind) >= before);
+    topology.intra.latency_s *= 2;
+    topology.inter.latency_s *= 2;
+    CHECK(seconds(topology, bytes, kind) >= before);
+  }
+}
+
+TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapter") {
+  // Vector of its own: 2 nodes x 8 H100, 8 channels of 48 GB/s.
+  Topology nccl = cluster(Algorithm::Nccl);
+  nccl.ranks = 16;
+  nccl.intra.bytes_per_s = 400e9;
+  nccl.inter.bytes_per_s = 48e9;
+  nccl.nccl_channels = 8;
+  const AnalyticTime time = analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2);
+  CHECK(time.algorithm == Algorithm::Nccl);
+  REQUIRE(time.nccl);
+  CHECK(time.nccl->algorithm == NcclAlgorithm::Ring);
+  CHECK(time.nccl->protocol == NcclProtocol::Simple);
+  CHECK(time.seconds == Approx(1.4 * 131.6e-6 + 1e9 / 204.8e9));
+  nccl.slow_links = {{.rank = std::nullopt, .node = 1, .factor = 2}};
+  CHECK(analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2).seconds ==
+        Approx(1.4 * 131.6e-6 + 1e9 / 102.4e9));
+  // On one node the links inside: 400 GB/s, 8/14 of it as algbw.
+  CHECK(analytic_time(nccl, Kind::AllReduce, 1e10, 8, 1).seconds ==
+        Approx(8.4e-6 + 14 * 3.4e-6 + 1e10 / (400e9 * 8 / 14)));
+  CHECK(analytic_time(nccl, Kind::AllReduce, 1e9, 15, 2).algorithm == Algorithm::FlatRing);
+  CHECK(analytic_time(nccl, Kind::AllGather, 1e9, 16, 2).algorithm == Algorithm::FlatRing);
+  nccl.nccl_channels = 0;
+  CHECK(error_of([&] { (void)analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2); }) ==
+        "NCCL's model needs the number of channels in [cluster.topology]");
+}
+
+TEST_CASE("a group that does not fit and a link without bandwidth are refused") {
+  const auto message = [](const Topology& topology, int ranks, int nodes) {
+    return error_of([&] { (void)analytic_time(topology, Kind::AllReduce, 1, ranks, nodes); });
+  };
+  CHECK(message(cluster(), 9, 1) ==
+        "9 ranks on 1 nodes do not fit a cluster of 32 ranks with 8 per node");
+  CHECK(message(cluster(), 40, 5) ==
+        "40 ranks on 5 nodes do not fit a cluster of 32 ranks with 8 per node");
+  CHECK(message(cluster(), 2, 3) ==
+        "2 ranks on 3 nodes do not fit a cluster of 32 ranks with 8 per node");
+  Topology bare = cluster();
+  bare.intra.bytes_per_s = 0;
+  CHECK(message(bare, 4, 4) == "no error");
+  CHECK(message(bare, 8, 4) ==
+        "the bandwidth of a link in use is not known: write intra_bandwidth in "
+        "[cluster.topology]");
+  bare = cluster();
+  bare.inter.bytes_per_s = 0;
+  CHECK(message(bare, 8, 1) == "no error");
+  CHECK(message(bare, 8, 4) ==
+        "the bandwidth of a link in use is not known: write inter_bandwidth in "
+        "[cluster.topology]");
+}
+
+TEST_CASE("nodes are counted up, and algorithms have names") {
+  CHECK(node_count(cluster()) == 4);
+  Topology uneven = cluster();
+  uneven.ranks = 33;
+  CHECK(node_count(uneven) == 5);
+  uneven.ranks_per_node = 0;
+  CHECK(node_count(uneven) == 1);
+  for (const auto& name : collective_algorithm_names()) {
+    CHECK(name_of(parse_collective_algorithm(name)) == name);
+  }
+  CHECK(parse_collective_algorithm("flat_ring") == Algorithm::FlatRing);
+  CHECK(error_of([] { (void)parse_collective_algorithm("rings"); }).find("'ring'") !=
+        std::string::npos);
+}

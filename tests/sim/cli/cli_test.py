@@ -1,0 +1,499 @@
+"""Runs the stepsim program as a user would: exit statuses, messages, files.
+
+usage: cli_test.py PATH_OF_STEPSIM
+"""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPSIM = os.path.abspath(sys.argv[1])
+SKEW = str(ROOT / "scenarios" / "token_skew.toml")
+PAIR = str(ROOT / "scenarios" / "token_skew_2ranks.toml")
+PACKING = str(ROOT / "scenarios" / "packing.toml")
+VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
+
+
+def run(*arguments, status=0, **keywords):
+    """Runs stepsim, checks its exit status and returns the finished process."""
+    done = subprocess.run(
+        [STEPSIM, *arguments], capture_output=True, text=True, check=False, timeout=120, **keywords
+    )
+    assert done.returncode == status, (
+        f"stepsim {' '.join(arguments)}: status {done.returncode}, not {status}\n"
+        f"{done.stdout}{done.stderr}"
+    )
+    return done
+
+
+def test_help_names_every_command_and_each_has_its_own_help():
+    text = run("--help").stdout
+    for command in (
+        "run compare sweep blame solve plan buckets "
+        "figures replay validate trace policies models profiles"
+    ).split():
+        assert f"\n  {command} " in text, command
+        assert "usage: stepsim " + command in run(command, "--help").stdout
+
+
+def test_an_unknown_command_or_option_names_the_nearest():
+    assert "did you mean 'compare'" in run("comparee", status=2).stderr
+    assert "did you mean '--policy'" in run("run", SKEW, "--polcy", "x", status=2).stderr
+
+
+def test_a_missing_scenario_is_bad_input():
+    assert "nowhere.toml" in run("run", "nowhere.toml", status=2).stderr
+    assert "no scenario file given" in run("compare", status=2).stderr
+
+
+def test_an_unknown_policy_names_the_known_ones():
+    message = run("run", SKEW, "--policy", "bucketin", status=2).stderr
+    assert "did you mean 'bucketing'" in message
+
+
+def test_a_wrong_unit_in_an_override_is_refused():
+    message = run("run", SKEW, "--set", "ddp.bucket_cap=25 MB", status=2).stderr
+    assert "unknown unit 'MB'" in message and "--set ddp.bucket_cap=25 MB" in message
+
+
+def test_plan_equals_the_published_plan_in_every_row():
+    data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
+    published = data / "seed_lab" / "plan.csv"
+    if not published.exists():
+        raise small_runner.Skip(f"no reference data at {published}")
+    table = run("plan", SKEW, "--csv", "-").stdout
+    ours = list(csv.reader(io.StringIO(table)))
+    theirs = list(csv.reader(published.open(encoding="utf-8")))
+    assert len(theirs) == 1 + 192
+    assert sorted(ours) == sorted(theirs)
+
+
+def test_a_policy_that_cuts_samples_keeps_every_token_on_its_way_through_the_files():
+    with tempfile.TemporaryDirectory() as folder:
+        lengths = [5, 3, 4, 9, 1]
+        file = os.path.join(folder, "lengths.txt")
+        pathlib.Path(file).write_text("\n".join(map(str, lengths)), encoding="utf-8")
+        cut = [PACKING, "--steps", "6", "--set", "scenario.warmup_steps=0"]
+        cut += ["--set", "cluster.ranks=1", "--set", "data.samples=5"]
+        cut += ["--set", "data.sampler={shuffle=false}", "--set", "policy.TRL wrapped.rows=1"]
+        cut += ["--set", "policy.TRL wrapped.capacity=4"]
+        data = ["--set", f'data.lengths={{file="{file}"}}']
+        plan = os.path.join(folder, "plan.jsonl")
+        table = run("plan", *cut, *data, "--policy", "TRL wrapped", "--out", plan, "--csv", "-")
+        rows = list(csv.DictReader(io.StringIO(table.stdout)))
+        assert [row["sample_ids"] for row in rows] == ["0", "0 1", "2", "3", "3", "3 4"], rows
+        assert [row["lengths"] for row in rows] == ["4", "1 3", "4", "4", "4", "1 1"], rows
+        assert [row["offsets"] for row in rows] == ["0", "4 0", "", "0", "4", "8 0"], rows
+        # The plan's own lengths make the same plan again.
+        again = ["--set", f'data.lengths={{plan="{plan}"}}']
+        second = os.path.join(folder, "second.jsonl")
+        run("plan", *cut, *again, "--policy", "TRL wrapped", "--out", second)
+        assert pathlib.Path(plan).read_bytes() == pathlib.Path(second).read_bytes()
+
+
+def test_a_policy_that_cuts_samples_takes_longer_ones_than_the_model():
+    options = [PACKING, "--set", "data.samples=2000", "--out", "-", "--quiet"]
+    longer = ["--set", "data.lengths={uniform=[1,4000]}"]
+    run("plan", *options, *longer, "--policy", "TRL wrapped")
+    wide = ["--policy", "TRL wrapped", "--set", "policy.TRL wrapped.capacity=2049"]
+    message = run("plan", *options, *longer, *wide, status=2).stderr
+    assert "policy 'TRL wrapped': a sample is 2049 tokens long, but model" in message, message
+    whole = ["--set", "policy.TRL wrapped.kind=packed_knapsack"]
+    message = run("plan", *options, *longer, *whole, status=2).stderr
+    assert "rows" in message and "does not apply" in message, message
+
+
+def test_padding_to_a_multiple_is_in_the_plan_and_in_every_figure():
+    fixed = ["--policy", "variable_fixed", "--csv", "-"]
+    multiple = ["--set", "policy.variable_fixed.pad_to_multiple_of=64"]
+    plain = list(csv.DictReader(io.StringIO(run("plan", SKEW, *fixed).stdout)))
+    padded = list(csv.DictReader(io.StringIO(run("plan", SKEW, *fixed, *multiple).stdout)))
+    for before, after in zip(plain, padded):
+        expected = -(-int(before["max_length"]) // 64) * 64
+        assert int(after["max_length"]) == expected, (before, after)
+        assert int(after["padded_tokens"]) == expected * int(after["samples"])
+        assert after["lengths"] == before["lengths"]
+    results = []
+    for options in [[], multiple]:
+        done = json.loads(run("compare", SKEW, *options, "--json", "-").stdout)
+        results.append(done["predictions"][1])
+    before, after = results
+    assert after["summary"]["padding_ratio"] > before["summary"]["padding_ratio"]
+    assert after["summary"]["step_time_ms"]["mean"] > before["summary"]["step_time_ms"]["mean"]
+    assert after["training"]["distinct_shapes"] < before["training"]["distinct_shapes"]
+    wide = ["--set", "policy.variable_fixed.pad_to_multiple_of=1000"]
+    message = run("plan", SKEW, *fixed, *wide, status=2).stderr
+    assert "a sample is 1000 tokens long, but model" in message, message
+
+
+def test_compare_counts_what_packing_crops_and_splits():
+    data = ["--set", "data.samples=2000", "--steps", "6"]
+    done = json.loads(run("compare", PACKING, *data, "--json", "-").stdout)
+    training = {p["policy"]: p["training"] for p in done["predictions"]}
+    assert training["TRL wrapped"]["cropped_tokens"] == 0
+    assert training["TRL wrapped"]["split_samples"] > 0
+    assert training["TRL bfd_split"]["lost_tokens"] == 0
+    assert training["TRL bfd"]["cropped_samples"] > 0
+    assert training["TRL bfd"]["split_samples"] == 0
+    # As in nanochat's log of other documents: a choice of documents crops less than none.
+    assert training["nanochat"]["cropped_tokens"] < training["greedy crop"]["cropped_tokens"]
+    text = run("compare", PACKING, *data).stdout
+    assert "cropped tokens  split samples" in text and "lost tokens" in text
+    assert "cropped tokens" not in run("compare", SKEW).stdout
+
+
+def test_varlen_reports_merged_documents_in_run_plan_and_compare():
+    scenario = str(ROOT / "scenarios" / "varlen_nanochat.toml")
+    policy = ("--policy", "varlen, 96 slots")
+    merge = ("--steps", "3", "--set", "policy.varlen, 96 slots.varlen={max_num_docs=40}")
+    head = "cross-document tokens"
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "plan.jsonl"
+        assert head in run("plan", scenario, *policy, *merge, "--out", str(out)).stdout
+        rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    merged = [row for row in rows[1:] if "sequences" in row]
+    assert merged
+    for row in merged:
+        assert len(row["sequences"]) == 40 and max(row["sequences"]) <= 2048
+        assert sum(row["sequences"]) == sum(row["lengths"]) == row["useful_tokens"]
+    lines = run("plan", scenario, *policy, *merge, "--out", "-").stdout.splitlines()
+    assert all(line.startswith("{") for line in lines)
+    text = run("run", scenario, *policy, *merge, "--json", "-").stdout
+    use = json.loads(text)["predictions"][0]["varlen"]
+    assert use["most_documents"] == 74 and use["merged_batches"] > 0
+    assert use["merged_documents"] > 0 and use["cross_document_tokens"] > 0
+    assert head in run("run", scenario, *policy, *merge).stdout
+    overflow = ("--set", "model.varlen.max_num_docs=40", "--set", "model.varlen.overflow=error")
+    assert "documents for max_num_docs = 40" in run("compare", scenario, *overflow, status=2).stderr
+
+
+def test_buckets_reproduces_every_reference_case():
+    data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
+    path = data / "ddp_buckets.json"
+    if not path.exists():
+        raise small_runner.Skip(f"no reference data at {path}")
+    cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    ours = json.loads(run("buckets", "--params", str(path), "--json", "-").stdout)
+    assert len(ours) == len(cases) and len(cases) >= 59
+    for case in cases:
+        mine = ours[case["name"]]
+        assert mine["initial"] == case["expected_initial"], case["name"]
+        assert mine["initial_find_unused"] == case["expected_initial_find_unused"], case["name"]
+        assert mine["rebuilt"] == case["expected_rebuilt"], case["name"]
+
+
+def test_resnet18_buckets_are_those_logged_on_real_gpus():
+    data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
+    path = data / "ddp_buckets.json"
+    if not path.exists():
+        raise small_runner.Skip(f"no reference data at {path}")
+    ours = json.loads(run("buckets", "--params", str(path), "--json", "-").stdout)
+    assert ours["resnet18_cap35"]["rebuilt_bytes"] == [2052000, 38297600, 6408448]
+    names = [n for n in ours if n.startswith("resnet18") and n != "resnet18_cap35"]
+    assert [ours[n]["rebuilt_bytes"] for n in names] == [[2052000, 28852224, 15853824]]
+
+
+def test_bad_parameter_lists_are_refused_with_their_place():
+    for text, message in (
+        ('{"cases": [{"name": "x", "params": []}]}', "cases[0].params"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 0}]}]}', "cases[0].params[0].bytes"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 4}], "ready_order": [1]}]}', "ready_order"),
+        ('{"cases": 3}', "cases"),
+        ('{"cases": [', "error"),
+        ("", "error"),
+    ):
+        done = run("buckets", "--params", "-", "--json", "-", status=2, input=text)
+        assert message in done.stderr, (text, done.stderr)
+
+
+def test_every_text_report_has_its_json_and_csv():
+    result = json.loads(run("compare", SKEW, "--json", "-").stdout)
+    assert result["format"] == "stepsim-prediction/1"
+    assert [p["policy"] for p in result["predictions"]] == [
+        "uniform",
+        "variable_fixed",
+        "bucketing",
+        "token_budget",
+    ]
+    for prediction in result["predictions"]:
+        step = prediction["summary"]["step_time_ms"]
+        assert step["interval90"][0] <= step["mean"] <= step["interval90"][1]
+        assert len(prediction["steps"]) == 48
+    table = list(csv.DictReader(io.StringIO(run("compare", SKEW, "--csv", "-").stdout)))
+    assert float(table[1]["padding_ratio"]) == result["predictions"][1]["summary"]["padding_ratio"]
+
+
+def test_figures_have_json_and_csv_and_a_wrong_one_needs_a_note():
+    table = ROOT / "scenarios" / "figures" / "all_reduce_volume.toml"
+    result = json.loads(run("figures", str(table), "--json", "-").stdout)
+    assert result["format"] == "stepsim-figures/1"
+    assert [f["agrees"] for f in result["figures"]] == [True, True, True, False]
+    rows = list(csv.DictReader(io.StringIO(run("figures", str(table), "--csv", "-").stdout)))
+    assert [float(row["computed"]) for row in rows] == [280e9, 420e9, 490e9, 551.25e9]
+    with tempfile.TemporaryDirectory() as folder:
+        bare = pathlib.Path(folder) / "bare.toml"
+        lines = table.read_text(encoding="utf-8").splitlines()
+        bare.write_text("\n".join(x for x in lines if not x.startswith("note")), encoding="utf-8")
+        assert "1 differ without an explanation" in run("figures", str(bare), status=1).stdout
+    assert "add a [[published]] table" in run("figures", SKEW, status=2).stderr
+
+
+def test_compare_prints_the_published_padding_and_spread():
+    text = run("compare", SKEW).stdout
+    for policy, padding, spread in (
+        ("uniform", "0.0 %", " 0.0 "),
+        ("variable_fixed", "39.5 %", " 382.0 "),
+        ("bucketing", "0.6 %", " 51.7 "),
+        ("token_budget", "0.6 %", " 83.3 "),
+    ):
+        line = next(line for line in text.splitlines() if line.startswith(policy))
+        assert padding in line and spread in line, line
+
+
+def test_one_policy_out_of_memory_is_named_and_ends_with_1():
+    scenario = str(ROOT / "scenarios" / "sst2_distilbert.toml")
+    done = run("compare", scenario, "--set", "policy.fixed.batch_size=1000",
+               "--set", "optimizer.state_bytes_per_parameter=1080", status=1)
+    assert "warning: fixed: out of memory: step 0, rank 0: needs " in done.stdout
+    assert done.stdout.count("out of memory") == 1 and "Use " in done.stdout
+    result = json.loads(run("run", scenario, "--json", "-").stdout)["predictions"][0]
+    assert result["largest_token_budget"]["tokens"] > 0
+
+
+def test_the_valley_has_two_walls_and_names_its_best_point():
+    done = run("sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2", "--json", "-")
+    result = json.loads(done.stdout)
+    steps = [point["step_ms"] for point in result["points"]]
+    best = result["best"]
+    assert len(steps) == 12 and 0 < best < 11
+    assert steps[0] > steps[best] * 1.01 and steps[-1] > steps[best] * 1.01
+    assert result["points"][-1]["overlap_fraction"] < result["points"][best]["overlap_fraction"]
+    text = run("sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2").stdout
+    assert "best: ddp.bucket_cap = " in text and "DDP's default of 25 MiB takes" in text
+
+
+def test_blame_has_json_and_csv_and_ends_with_a_command():
+    done = run("blame", SKEW, "--policy", "variable_fixed")
+    assert "they do not add up" in done.stdout
+    assert "Next: stepsim " in done.stdout.splitlines()[-1]
+    result = json.loads(run("blame", SKEW, "--policy", "variable_fixed", "--json", "-").stdout)
+    assert result["format"] == "stepsim-blame/1" and len(result["last_share"]) == 4
+    saved = [change["saves_ms"] for change in result["changes"]]
+    assert saved == sorted(saved, reverse=True) and len(saved) == 6 + 4
+    rows = list(csv.DictReader(io.StringIO(run("blame", SKEW, "--csv", "-").stdout)))
+    assert len(rows) == 10
+    assert run("blame", SKEW, "--quiet").stdout == ""
+    assert "did you mean 'bucketing'" in run("blame", SKEW, "--policy", "bucketin", status=2).stderr
+
+
+def test_solve_prints_the_line_to_write_or_says_no():
+    wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
+    done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)
+    assert done.stdout.endswith("\n") and "\n[cluster]\nskew = " in done.stdout
+    done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted, "--json", "-")
+    result = json.loads(done.stdout)
+    assert result["found"] and abs(result["step_ms"] - 60) < 0.01, result
+    done = run("solve", SKEW, "--key", "cluster.skew=0..0.001", *wanted, status=1)
+    assert "is not between the predicted mean steps" in done.stdout
+    assert "is empty" in run("solve", SKEW, "--key", "cluster.skew=2..1", *wanted, status=2).stderr
+    assert "did you mean 'skew'" in run(
+        "solve", SKEW, "--key", "cluster.skw=0..1", *wanted, status=2
+    ).stderr
+    assert "--step-time 20 m" in run(
+        "solve", SKEW, "--key", "cluster.skew=0..1", "--step-time", "20 m", status=2
+    ).stderr
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    over = ["--over", "ddp.bucket_cap=1MiB..64MiB:x2", "--json", "-"]
+    one = run("sweep", VALLEY, *over, "--threads", "1").stdout
+    assert one == run("sweep", VALLEY, *over, "--threads", "4").stdout
+
+
+def test_a_full_disk_is_a_fault_of_the_machine_and_the_old_file_stays():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "prediction.json"
+        path.write_text("old", encoding="utf-8")
+        # A file size limit of one block stands for the full disk.
+        done = subprocess.run(
+            ["bash", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "-", STEPSIM, "compare", SKEW,
+             "--json", str(path)],
+            capture_output=True, text=True, check=False, timeout=120,
+        )
+        assert done.returncode == 3, (done.returncode, done.stderr)
+        assert "cannot write" in done.stderr
+        assert path.read_text(encoding="utf-8") == "old"
+        assert [p.name for p in pathlib.Path(folder).iterdir()] == ["prediction.json"]
+
+
+def test_a_full_standard_output_is_a_fault_of_the_machine():
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [STEPSIM, "compare", SKEW], stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False, timeout=120,
+        )
+    assert done.returncode == 3, done.stderr
+
+
+def test_corrupt_records_are_refused_with_file_and_line():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "live.jsonl"
+        header = {"format": "stepsim-run-record/1", "policy": "bucketing", "world_size": 4}
+        for text in ("", "not json\n", '{"format": "stepsim-run-record/9"}\n',
+                     json.dumps(header) + '\n{"step": NaN}\n{}\n'):
+            path.write_text(text, encoding="utf-8")
+            done = run("validate", SKEW, "--live", str(path), status=2)
+            assert str(path) in done.stderr, (text, done.stderr)
+
+
+def live_record(path, prediction, factors, started_at="2026-11-20T19:37:25Z"):
+    """A run record that took `factor` times the predicted time in each pass."""
+    header = {"format": "stepsim-run-record/1", "policy": prediction["policy"], "world_size": 2,
+              "started_at": started_at, "device": "test", "repeats": len(factors)}
+    lines = [header]
+    for repeat, factor in enumerate(factors):
+        for row in prediction["steps"]:
+            line = {k: row[k] for k in
+                    ("step", "rank", "samples", "max_length", "useful_tokens", "padded_tokens")}
+            for part in ("data", "forward", "backward", "optimizer", "step"):
+                line[f"{part}_ms"] = row[f"{part}_ms"] * factor
+            line["wait_ms"] = row["exposed_communication_ms"] * factor
+            line["start_ms"] = row["start_ms"] * factor
+            lines.append({"repeat": repeat, **line})
+    pathlib.Path(path).write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+
+
+def in_folder_with_prediction(test):
+    def wrapped():
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "prediction.json")
+            run("compare", PAIR, "--json", file, "--quiet")
+            made = 1795000000  # 2026-11-18T11:06:40Z, before the live runs.
+            os.utime(file, (made, made))
+            with open(file, encoding="utf-8") as text:
+                predictions = {p["policy"]: p for p in json.load(text)["predictions"]}
+            test(folder, file, predictions)
+
+    return wrapped
+
+
+@in_folder_with_prediction
+def test_validate_reports_in_text_json_csv_and_markdown(folder, file, predictions):
+    live = []
+    for policy, prediction in predictions.items():
+        live.append(os.path.join(folder, policy + ".jsonl"))
+        live_record(live[-1], prediction, [0.98, 1.0, 1.02])
+    report = os.path.join(folder, "report.md")
+    options = ["validate", PAIR, "--live", *live, "--predictions", file]
+    text = run(*options, "--report", report).stdout
+    for line in ("order of the policies (useful tokens/s): Kendall tau 1.00",
+                 "interval coverage: 100.0 % of the policies (4 of 4)",
+                 "steps below predicted p50 / p95: ",
+                 "prediction: of 2026-11-18T11:06:40Z, before the live run",
+                 "verdict: the prediction holds (bound 10.0 % on the error of each mean)"):
+        assert "\n" + line in text, (line, text)
+    assert "where the error is, in points of the measured step" in text
+    assert all(len(line) <= 160 for line in text.splitlines()), text
+    result = json.loads(run(*options, "--json", "-").stdout)
+    assert result["prediction"]["when"] == "before" and result["holds"], result
+    for policy in result["policies"]:
+        assert policy["repeats"] == 3 and abs(policy["repeatability"] - 0.02) < 1e-6, policy
+        assert abs(policy["standard_error"] - 0.02 / 3**0.5) < 1e-6, policy
+        parts = policy["error"]["mean_by_part"]
+        assert abs(sum(parts.values()) - policy["error"]["mean"]) < 1e-9, policy
+        for side in ("predicted_ms", "measured_ms"):
+            assert abs(sum(policy[side]["parts"].values()) - policy[side]["mean"]) < 1e-9, policy
+    rows = list(csv.DictReader(io.StringIO(run(*options, "--csv", "-").stdout)))
+    assert [float(row["error_mean"]) for row in rows] == [
+        policy["error"]["mean"] for policy in result["policies"]]
+    page = pathlib.Path(report).read_text(encoding="utf-8")
+    assert page == run(*options, "--report", "-").stdout.replace("--report -", f"--report {report}")
+    assert page.startswith("# Prediction and live run: token_skew_2ranks\n\n**Verdict: ")
+    tables = [line for line in page.splitlines() if line.startswith("|")]
+    columns = {line.count("|") for line in tables}
+    assert columns == {7, 10, 12}, columns
+    assert "```\nstepsim blame " in page
+    assert "only one of" in run(*options, "--report", "-", "--json", "-", status=2).stderr
+
+
+@in_folder_with_prediction
+def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file, predictions):
+    live = os.path.join(folder, "live.jsonl")
+    slow = json.loads(json.dumps(predictions["bucketing"]))
+    for row in slow["steps"]:
+        late = row["backward_ms"] * 0.5
+        row["backward_ms"] += late
+        row["step_ms"] += late
+        row["start_ms"] *= 2
+    live_record(live, slow, [1.0, 1.001, 0.999])
+    options = ["validate", PAIR, "--live", live, "--predictions", file]
+    text = run(*options, status=1).stdout
+    verdict = next(line for line in text.splitlines() if line.startswith("verdict: "))
+    assert "does not hold (bound 10.0 %" in verdict and ": bucketing -" in verdict, verdict
+    assert "mostly backward (-" in verdict, verdict
+    assert "what to do: bucketing: backward is predicted too short: recalibrate" in text, text
+    assert text.splitlines()[-1].startswith("Next: stepcal calibrate --device cpu --plan "), text
+    assert "warning: no live run of uniform, variable_fixed, token_budget" in text, text
+    assert "the prediction holds (bound 60.0 %" in run(*options, "--bound", "60").stdout
+
+
+@in_folder_with_prediction
+def test_validate_joins_records_of_one_policy(folder, file, predictions):
+    live = [os.path.join(folder, name) for name in ("first.jsonl", "second.jsonl")]
+    live_record(live[0], predictions["bucketing"], [0.99, 1.01])
+    live_record(live[1], predictions["bucketing"], [1.09, 1.11], "2026-11-21T19:37:25Z")
+    options = ["validate", PAIR, "--predictions", file, "--json", "-", "--live"]
+    result = json.loads(run(*options, *live).stdout)["policies"][0]
+    assert result["repeats"] == 4 and result["files"] == 2, result
+    # The files' means 1 and 1.1: 0.0707 / sqrt(2) of 1.05.
+    assert abs(result["standard_error"] - 0.05 / 1.05) < 1e-6, result
+    assert result["within_repeatability"]
+    message = run(*options, live[0], live[0], status=2).stderr
+    assert "policy 'bucketing': the same live run is given twice" in message, message
+
+
+@in_folder_with_prediction
+def test_validate_says_when_the_prediction_came_after_the_live_run(folder, file, predictions):
+    live = os.path.join(folder, "live.jsonl")
+    live_record(live, predictions["bucketing"], [1.0, 1.01])
+    options = ["validate", PAIR, "--live", live]
+    os.utime(file, (1795203445, 1795203445))  # The second in which the live run began.
+    assert "before the live run" in run(*options, "--predictions", file).stdout
+    os.utime(file, (1795203446, 1795203446))
+    done = run(*options, "--predictions", file, "--json", os.path.join(folder, "result.json"))
+    assert "was written at 2026-11-20T19:37:26Z, after the live run" in done.stdout, done.stdout
+    assert "verdict: the prediction, made after the live run, holds" in done.stdout, done.stdout
+    result = json.loads(pathlib.Path(folder, "result.json").read_text(encoding="utf-8"))
+    assert result["prediction"]["when"] == "after", result["prediction"]
+    assert "prediction: computed now" in run(*options).stdout
+
+
+def test_the_catalogues_list_what_there_is():
+    assert "gpt2-small" in run("models").stdout and "124439808" in run("models").stdout
+    for kind in ("fixed", "bucketed", "token_budget"):
+        assert f"{kind}\n" in run("policies").stdout
+    text = run("profiles", "--dir", str(ROOT / "scenarios" / "profiles")).stdout
+    assert "h100_8x_published" in text
+    assert "cannot read folder" in run("profiles", "--dir", "/nowhere", status=2).stderr
+
+
+def test_the_trace_opens_as_json():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json"
+        run("trace", SKEW, "--policy", "bucketing", "--out", str(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+        threads = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        assert threads == {"steps", "compute", "communicator"}
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

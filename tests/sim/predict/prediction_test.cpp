@@ -1,0 +1,245 @@
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/gzip_file.h"
+#include "costmodel/io/json_file.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/predict.h"
+#include "sim/report/json.h"
+#include "sim/report/trace/traces.h"
+#include "tests/test_data.h"
+
+using namespace stepsim;
+
+namespace {
+
+Scenario token_skew(std::vector<std::string> overrides = {}) {
+  return read_scenario(test::source_root() + "/scenarios/token_skew.toml", overrides);
+}
+
+/// Every op costs in proportion to its tokens or elements: figures that can be checked by hand.
+Profile flat_profile(int ranks) {
+  Profile profile;
+  profile.name = "flat";
+  const auto add =
+      [&](OpClass op_class, Pass pass, const std::string& feature, double coefficient) {
+        OpCost cost;
+        cost.op_class = op_class;
+        cost.pass = pass;
+        cost.form = CostForm::Features;
+        cost.features = {feature};
+        cost.coefficients = {coefficient};
+        cost.range_lo = 1;
+        cost.range_hi = 1e9;
+        profile.ops.push_back(cost);
+      };
+  for (const OpClass op_class : {OpClass::AttentionScores,
+                                 OpClass::Softmax,
+                                 OpClass::AttentionContext,
+                                 OpClass::Norm,
+                                 OpClass::Activation,
+                                 OpClass::Elementwise,
+                                 OpClass::Embedding,
+                                 OpClass::Pooling,
+                                 OpClass::CrossEntropy}) {
+    add(op_class, Pass::Forward, "1", 0);
+    add(op_class, Pass::Backward, "1", 0);
+  }
+  add(OpClass::Gemm, Pass::Forward, "tokens", 1e-6);
+  add(OpClass::Gemm, Pass::InputGradient, "tokens", 1e-6);
+  add(OpClass::Gemm, Pass::WeightGradient, "tokens", 1e-6);
+  for (const OpClass op_class : {OpClass::Collate,
+                                 OpClass::ZeroGradient,
+                                 OpClass::GradientCopyIn,
+                                 OpClass::GradientCopyOut,
+                                 OpClass::Optimizer}) {
+    add(op_class, Pass::Forward, "1", 0);
+  }
+  CollectiveCost all_reduce;
+  all_reduce.ranks = ranks;
+  all_reduce.knots = {{1024, 1e-3}, {double{1 << 26}, 1e-3}};
+  profile.collectives.push_back(all_reduce);
+  return profile;
+}
+
+}  // namespace
+
+TEST_CASE("the four cases of the token-skew lab have their published padding and spread") {
+  const Scenario scenario = token_skew();
+  const Profile profile = flat_profile(4);
+  const std::vector<std::pair<double, double>> published = {
+      {0.0, 0.0}, {39.5, 382.0}, {0.6, 51.7}, {0.6, 83.3}};
+  REQUIRE(scenario.policies.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto summary = predict(scenario, scenario.policies[i], profile, {}).summary;
+    CAPTURE(scenario.policies[i].name);
+    CHECK(std::round(summary.padding_ratio * 1000) / 10 == doctest::Approx(published[i].first));
+    CHECK(std::round(summary.rank_token_spread * 10) / 10 == doctest::Approx(published[i].second));
+  }
+}
+
+TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
+  // Uniform case: 8 samples of 128 = 1024 tokens. Five linear layers (qkv, attention_output,
+  // mlp_up, mlp_down, classifier), each forward and two gradients at 1024 us: 15.36 ms. One
+  // bucket, all-reduced in 1 ms after the last gradient: nothing to hide behind.
+  const Scenario scenario = token_skew();
+  PredictOptions options;
+  options.noise_runs = 0;
+  const Prediction prediction =
+      predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), options);
+  CHECK(prediction.summary.forward_ms + prediction.summary.backward_ms == doctest::Approx(15.36));
+  CHECK(prediction.summary.exposed_communication_ms == doctest::Approx(1.0));
+  CHECK(prediction.summary.step_time_ms.mean == doctest::Approx(16.36));
+  CHECK(prediction.summary.overlap_fraction == 0);
+  CHECK(prediction.summary.scaling_efficiency == doctest::Approx(15.36 / 16.36));
+}
+
+TEST_CASE("events and closed form predict the same steps") {
+  const Scenario scenario = token_skew({"ddp.bucket_cap=65536",
+                                        "ddp.first_bucket_cap=4096",
+                                        "cluster.slow_ranks=[{rank=2, factor=1.5}]"});
+  PredictOptions events;
+  events.noise_runs = 0;
+  PredictOptions closed = events;
+  closed.event_simulation = false;
+  for (const PolicySpec& policy : scenario.policies) {
+    const Profile profile = flat_profile(4);
+    const Prediction a = predict(scenario, policy, profile, events);
+    const Prediction b = predict(scenario, policy, profile, closed);
+    CHECK(prediction_json({a}, true) == prediction_json({b}, true));
+  }
+}
+
+TEST_CASE("the same scenario, profile and seed give the same bytes, noise included") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  profile.noise.step_jitter = 0.05;
+  profile.noise.drift = 0.03;
+  const auto text = [&]() {
+    return prediction_json({predict(scenario, scenario.policies[1], profile, {})}, true).dump();
+  };
+  CHECK(text() == text());
+}
+
+TEST_CASE("noise widens the interval around the mean, and jitter alone lengthens the mean") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  const StepTimeSummary still =
+      predict(scenario, scenario.policies[0], profile, {}).summary.step_time_ms;
+  CHECK(still.p50 == still.p95);
+  profile.noise.step_jitter = 0.05;
+  const StepTimeSummary jittered =
+      predict(scenario, scenario.policies[0], profile, {}).summary.step_time_ms;
+  // The slowest of four ranks is about one standard deviation above the middle.
+  CHECK(jittered.mean > still.mean * 1.02);
+  CHECK(jittered.p95 > jittered.p50);
+  profile.noise.drift = 0.3;
+  const StepTimeSummary drifting =
+      predict(scenario, scenario.policies[0], profile, {}).summary.step_time_ms;
+  CHECK(drifting.high90 - drifting.low90 > 2 * (jittered.high90 - jittered.low90));
+  CHECK(drifting.low90 < drifting.mean);
+  CHECK(drifting.high90 > drifting.mean);
+}
+
+TEST_CASE("scattered all-reduces leave the mean and move the tail") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  // Half take nothing, half take twice the mean of 1 ms.
+  profile.collectives[0].spread = {0, 0, 2, 2};
+  const StepTimeSummary times =
+      predict(scenario, scenario.policies[0], profile, {}).summary.step_time_ms;
+  CHECK(times.mean == doctest::Approx(16.36).epsilon(0.01));
+  CHECK(times.p95 == doctest::Approx(17.36).epsilon(0.001));
+  CHECK(times.max == doctest::Approx(17.36).epsilon(0.001));
+}
+
+TEST_CASE("a step that needs more memory than the device has is named") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  profile.memory_capacity = Bytes(1 << 20);
+  const Prediction prediction = predict(scenario, scenario.policies[0], profile, {});
+  CHECK(prediction.out_of_memory.rfind("step 0, rank 0: needs ", 0) == 0);
+  CHECK(prediction.warnings.back().rfind("out of memory: step 0, rank 0", 0) == 0);
+  REQUIRE(prediction.token_budget);
+  CHECK(prediction.token_budget->tokens == 0);
+}
+
+TEST_CASE("the largest token budget is the last one that fits") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  profile.memory_capacity = Bytes(std::int64_t{40} << 20);
+  PredictOptions options;
+  options.noise_runs = 0;
+  const Prediction prediction =
+      predict(scenario, find_policy(scenario, "uniform"), profile, options);
+  REQUIRE(prediction.token_budget);
+  const auto [tokens, length] = *prediction.token_budget;
+  CHECK(length == 128);
+  const auto peak = [&](std::int64_t samples) {
+    const BatchShape batch{samples, 128, samples * 128, static_cast<double>(samples) * 128 * 128};
+    return peak_memory(scenario.model, batch, memory_options(scenario)).total();
+  };
+  CHECK(peak(tokens / 128) <= profile.memory_capacity);
+  CHECK(peak(tokens / 128 + 1) > profile.memory_capacity);
+}
+
+TEST_CASE("a profile without the scenario's rank count is refused") {
+  const Scenario scenario = token_skew();
+  CHECK_THROWS_AS((void)predict(scenario, scenario.policies[0], flat_profile(2), {}), InputError);
+}
+
+TEST_CASE("a sample longer than the model takes is refused") {
+  Scenario scenario = token_skew();
+  scenario.model.max_length = 200;
+  CHECK_THROWS_AS((void)make_plan(scenario, scenario.policies[1]), InputError);
+}
+
+TEST_CASE("a trace by parts has one slice a part, and shows the names of the scenario as text") {
+  const Scenario scenario = token_skew({"scenario.name=\"</script>\\u0001 \\\"quoted\\\"\""});
+  const PolicySpec& policy = scenario.policies[1];
+  PredictOptions options;
+  options.noise_runs = 0;
+  const Prediction prediction = predict(scenario, policy, flat_profile(4), options);
+  const std::string path = test::fresh_folder() + "/trace.json.gz";
+  TraceChoice choice;
+  choice.by_part = true;
+  const TraceFiles files = write_chrome_trace(scenario, policy, flat_profile(4), choice, path);
+  CHECK(files.ranks == 4);
+  CHECK(files.steps == 12);
+  CHECK(files.file_bytes < files.text_bytes);
+  const Json trace = parse_json(read_text_or_gzip(path), "trace.json");
+  CHECK(trace["otherData"]["scenario"] == scenario.name);
+  int counters = 0;
+  int reduces = 0;
+  double exposed_us = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    counters += event["ph"] == "C" ? 1 : 0;
+    reduces += event["name"] == "all_reduce" ? 1 : 0;
+    if (event["name"] == "exposed communication") {
+      exposed_us += event["dur"].get<double>();
+    }
+  }
+  CHECK(counters == 3 * 4 * 12);
+  CHECK(reduces == 4 * 12);  // one bucket a step, drawn on every rank
+  double exposed_ms = 0;
+  for (const RankStepResult& row : prediction.steps) {
+    exposed_ms += row.exposed_ms;
+  }
+  CHECK(exposed_us / 1e3 == doctest::Approx(exposed_ms));
+}
+
+TEST_CASE("a prediction file is read back as it was written") {
+  const Scenario scenario = token_skew();
+  const Prediction prediction = predict(scenario, scenario.policies[1], flat_profile(4), {});
+  const std::string path = test::fresh_folder() + "/prediction.json";
+  write_text_atomically(path, prediction_json({prediction}, true).dump());
+  const auto read = read_predictions(path);
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].policy == "variable_fixed");
+  CHECK(read[0].summary.step_time_ms.mean == prediction.summary.step_time_ms.mean);
+  CHECK(read[0].steps.size() == prediction.steps.size());
+  CHECK(read[0].steps.back().step_ms == prediction.steps.back().step_ms);
+}

@@ -1,0 +1,324 @@
+// Whole runs of scenarios beyond the plain recurrence: each figure is worked out by hand.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "sim/predict/predict.h"
+#include "tests/test_data.h"
+
+using namespace stepsim;
+
+namespace {
+
+/// 10 blocks of 1 ms forward and 2 ms backward, 4 MB each, 5 ms of optimizer, 2 ranks.
+const std::string kBlocks = R"(
+[scenario]
+name = "blocks"
+steps = 12
+warmup_steps = 4
+[cluster]
+ranks = 2
+topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
+[times]
+forward = "10 ms"
+backward = "20 ms"
+optimizer = "5 ms"
+[model]
+kind = "blocks"
+layers = 10
+block_elements = 1_000_000
+[ddp]
+bucket_rule = "per_parameter"
+gradient_as_bucket_view = true
+[data]
+samples = 4096
+lengths = { constant = 8 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 1
+)";
+
+Prediction run(const std::vector<std::string>& overrides, int noise_runs = 0) {
+  const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+  PredictOptions options;
+  options.noise_runs = noise_runs;
+  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+}
+
+double step_ms(const std::vector<std::string>& overrides) {
+  return run(overrides).summary.step_time_ms.mean;
+}
+
+/// Forces the engine without changing what happens.
+const std::string kEngine = "host.queue_depth=1000000";
+
+}  // namespace
+
+TEST_CASE("run: an all-reduce of 4 MB at 4 GB/s hides behind 2 ms of backward but for the last") {
+  CHECK(step_ms({}) == doctest::Approx(10 + 20 + 1 + 5));
+  CHECK(step_ms({kEngine}) == doctest::Approx(36));
+}
+
+TEST_CASE("run: the profile's interference holds unless the scenario states its own") {
+  const auto predicted = [](const std::vector<std::string>& overrides) {
+    const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+    Profile profile = scenario_profile(scenario);
+    profile.interference.emplace().value.compute = 0.1;
+    profile.interference->value.transfer = 0.5;
+    profile.interference->samples = 12;
+    PredictOptions options;
+    options.noise_runs = 0;
+    return predict(scenario, scenario.policies.front(), profile, options);
+  };
+  const std::string note =
+      "interference is the profile's, from 12 measurements: compute +10.0 %, transfers +50.0 %; "
+      "[interference] in the scenario takes its place";
+  const Prediction measured = predicted({});
+  CHECK(measured.summary.step_time_ms.mean ==
+        doctest::Approx(step_ms({"interference.compute=0.1", "interference.transfer=0.5"})));
+  CHECK(measured.summary.step_time_ms.mean > step_ms({}));
+  CHECK(std::count(measured.warnings.begin(), measured.warnings.end(), note) == 1);
+  for (const char* own : {"interference.compute=0", "interference={}"}) {
+    CAPTURE(own);
+    const Prediction stated = predicted({own});
+    CHECK(stated.summary.step_time_ms.mean == step_ms({}));
+    CHECK(std::count(stated.warnings.begin(), stated.warnings.end(), note) == 0);
+  }
+}
+
+TEST_CASE("run: the interval of a step holds those of the measured interference") {
+  const auto width = [](double half) {
+    const Scenario scenario = parse_scenario(kBlocks, "blocks.toml");
+    Profile profile = scenario_profile(scenario);
+    CollectiveCost& all_reduce = profile.collectives.emplace_back();  // 4 GB/s, without an error.
+    all_reduce.ranks = 2;
+    all_reduce.knots = {{1e6, 0.25e-3}, {8e6, 2e-3}};
+    profile.interference.emplace().value.compute = 0.5;
+    profile.interference->compute = {0.5 - half, 0.5 + half};
+    PredictOptions options;
+    options.noise_runs = 400;
+    const StepTimeSummary times =
+        predict(scenario, scenario.policies.front(), profile, options).summary.step_time_ms;
+    return times.high90 - times.low90;
+  };
+  CHECK(width(0) == 0);
+  // Nine transfers of 1 ms run beside the backward. With a slowdown of c it gets 1 / (1 + c) ms of
+  // work done meanwhile and loses c / (1 + c): 9 * 0.2 / 1.2 = 1.5 ms to 9 * 0.8 / 1.8 = 4 ms.
+  CHECK(width(0.3) > 2.1);
+  CHECK(width(0.3) < 2.9);
+}
+
+TEST_CASE("run: the engine and the recurrence give the same steps") {
+  for (const char* name : {"sst2_distilbert", "token_skew", "bucket_valley"}) {
+    CAPTURE(name);
+    const std::string path = test::source_root() + "/scenarios/" + name + ".toml";
+    PredictOptions options;
+    options.noise_runs = 0;
+    const auto predicted = [&](const std::vector<std::string>& overrides) {
+      const Scenario scenario = read_scenario(path, overrides);
+      return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+    };
+    const Prediction plain = predicted({});
+    const Prediction engine = predicted({kEngine});
+    REQUIRE(plain.steps.size() == engine.steps.size());
+    // The engine also plays the rebuild of the second step, whose syncs hold the host back: single
+    // steps of launch-bound runs shift, their mean does not.
+    CHECK(engine.summary.step_time_ms.mean ==
+          doctest::Approx(plain.summary.step_time_ms.mean).epsilon(1e-3));
+    CHECK(engine.summary.communication_ms ==
+          doctest::Approx(plain.summary.communication_ms).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("run: accumulation repeats forward and backward and reduces once") {
+  // k forwards, k - 1 backwards alone, one with the all-reduces, one optimizer.
+  CHECK(step_ms({"ddp.accumulation_steps=4"}) == doctest::Approx(4 * 10 + 3 * 20 + 20 + 1 + 5));
+  // Without no_sync every micro-batch waits for its last bucket.
+  CHECK(step_ms({"ddp.accumulation_steps=4", "ddp.no_sync=false"}) == doctest::Approx(4 * 31 + 5));
+}
+
+TEST_CASE("run: ZeRO stages share the optimizer and move what they must") {
+  // Stage 1: half of the optimizer, then 40 MB of broadcasts (4 GB/s: 10 ms), nothing hidden.
+  CHECK(step_ms({"ddp.zero_stage=1"}) == doctest::Approx(31 + 2.5 + 10));
+  // Stage 2: reduce-scatters of half the volume, half the optimizer, all-gathers of 20 MB a rank.
+  CHECK(step_ms({"ddp.zero_stage=2"}) == doctest::Approx(30.5 + 2.5 + 5));
+  // Stage 3: a block's all-gather takes 0.5 ms and is asked for one block ahead, so the first one
+  // of the forward is exposed, and the last reduce-scatter of 0.5 ms.
+  CHECK(step_ms({"ddp.zero_stage=3"}) == doctest::Approx(30 + 0.5 + 0.5 + 2.5 + 0.5));
+}
+
+TEST_CASE("run: nothing overlaps when everything is launched after the backward") {
+  CHECK(step_ms({"ddp.overlap=false"}) == doctest::Approx(30 + 10 + 5));
+  CHECK(step_ms({"ddp.bucket_rule=single"}) == doctest::Approx(30 + 10 + 5));
+}
+
+TEST_CASE("run: the optimizer in the backward runs beside it") {
+  // The optimizer of each bucket (0.5 ms) follows its all-reduce; only the last one is left.
+  CHECK(step_ms({"ddp.optimizer_in_backward=true"}) == doctest::Approx(31 + 0.5));
+}
+
+TEST_CASE("run: a communication hook in half precision halves the volume") {
+  // Communication-bound: 40 ms of all-reduce against 20 ms of backward.
+  const std::string slow = "cluster.topology.intra_bandwidth=1 GB/s";
+  CHECK(step_ms({slow}) == doctest::Approx(10 + 2 + 40 + 5));
+  CHECK(step_ms({slow, "ddp.communication_hook=fp16"}) == doctest::Approx(10 + 2 + 20 + 5));
+  CHECK(step_ms({slow, "ddp.communication_hook=noop"}) == doctest::Approx(30 + 5));
+}
+
+TEST_CASE("run: join lets a rank run out of inputs") {
+  const Prediction joined = run({"ddp.join=[12, 6]"});
+  CHECK(joined.steps.back().rank == 1);
+  CHECK(joined.steps.back().samples == 0);
+  // The active rank's steps take as long as before: all-reduces still hide behind its backward.
+  CHECK(joined.summary.step_time_ms.mean == doctest::Approx(36).epsilon(0.05));
+  CHECK_THROWS(run({"ddp.join=[12]"}));
+  CHECK_THROWS(run({"ddp.join=[3, 4]"}));
+}
+
+TEST_CASE("run: workers hide loading up to their number") {
+  const auto loaded = [](int workers, const char* batch) {
+    return step_ms({"host.step_sync=true",
+                    "data.loading={batch=\"" + std::string(batch) + "\"}",
+                    "data.workers=" + std::to_string(workers)});
+  };
+  // Without a sync the host loads while the device works.
+  CHECK(step_ms({"data.loading={batch=\"10 ms\"}"}) == doctest::Approx(36));
+  CHECK(loaded(0, "10 ms") == doctest::Approx(36 + 10));
+  CHECK(loaded(1, "30 ms") == doctest::Approx(36));
+  CHECK(loaded(1, "50 ms") == doctest::Approx(50));  // Loader-bound.
+  CHECK(loaded(2, "70 ms") == doctest::Approx(36).epsilon(0.05));
+  CHECK(loaded(2, "100 ms") == doctest::Approx(50).epsilon(0.05));
+}
+
+TEST_CASE("run: a planner in the workers shows as periodic dips") {
+  const Prediction planned = run({"scenario.steps=40",
+                                  "host.step_sync=true",
+                                  "data.workers=1",
+                                  "data.prefetch=1",
+                                  "data.loading={batch=\"1 ms\", plan_every=8, plan=\"100 ms\"}"});
+  int slow = 0;
+  for (const RankStepResult& row : planned.steps) {
+    slow += row.rank == 0 && row.step >= 4 && row.step_ms > 60 ? 1 : 0;
+  }
+  CHECK(slow == 4);  // Batches 8, 16, 24 and 32.
+  // Enough prefetch hides the planner: 4 batches ahead are more than 100 ms of steps.
+  CHECK(step_ms({"host.step_sync=true",
+                 "data.workers=1",
+                 "data.prefetch=4",
+                 "data.loading={batch=\"1 ms\", plan_every=8, plan=\"100 ms\"}"}) ==
+        doctest::Approx(36));
+}
+
+TEST_CASE("run: the copy of the batch to the device counts as data") {
+  // 8 tokens of 16 bytes at 128 kB/s: 1 ms.
+  CHECK(step_ms({"host.copy_bandwidth=0.128 MB/s"}) == doctest::Approx(37));
+}
+
+TEST_CASE("run: same seed, same noise; another seed, another") {
+  const std::vector<std::string> noisy = {"noise.op_jitter=0.05", "cluster.jitter=0.02"};
+  const StepTimeSummary first = run(noisy, 20).summary.step_time_ms;
+  const StepTimeSummary again = run(noisy, 20).summary.step_time_ms;
+  CHECK(first.mean == again.mean);
+  CHECK(first.p95 == again.p95);
+  auto other = noisy;
+  other.emplace_back("scenario.seed=9");
+  CHECK(run(other, 20).summary.step_time_ms.mean != first.mean);
+  CHECK(first.p50 <= first.p95);
+  CHECK(first.p95 <= first.p99);
+}
+
+TEST_CASE("run: every step waits for the slowest of its ranks") {
+  const auto mean_of = [](int ranks) {
+    return run({"cluster.jitter=0.05", "cluster.ranks=" + std::to_string(ranks)}, 40)
+        .summary.step_time_ms.mean;
+  };
+  const double two = mean_of(2);
+  const double sixteen = mean_of(16);
+  // Expected maximum of n normal draws: 0.56 and 1.77 standard deviations; compute is 30 of 36 ms.
+  CHECK(sixteen - two == doctest::Approx((1.77 - 0.56) * 0.05 * 30).epsilon(0.35));
+}
+
+TEST_CASE("run: what ranks have in common of their jitter makes none wait for another") {
+  const auto times = [](const char* jitter, const char* correlation) {
+    const std::string given = std::string("noise.rank_correlation=") + correlation;
+    return run({"cluster.ranks=8", jitter, given}, 200).summary.step_time_ms;
+  };
+  const auto normal = [&](const char* correlation) {
+    return times("cluster.jitter=0.05", correlation);
+  };
+  const StepTimeSummary own = normal("0");
+  const StepTimeSummary half = normal("0.5");
+  const StepTimeSummary common = normal("1");
+  // The largest of 8 normal draws is 1.42 standard deviations, of the half that is own 1.42 * 0.71;
+  // compute is 30 ms, 35 with the optimizer, and the mean of exp(0.05 z) is 1.00125.
+  const double deviation = 0.05 * 30;
+  const double quiet = run({"cluster.ranks=8"}, 200).summary.step_time_ms.mean;
+  CHECK(own.mean - common.mean == doctest::Approx(1.42 * deviation).epsilon(0.1));
+  CHECK(half.mean - common.mean == doctest::Approx(1.42 * 0.707 * deviation).epsilon(0.1));
+  CHECK(common.mean == doctest::Approx(quiet + 0.00125 * 35).epsilon(0.005));
+  CHECK(common.p95 - common.p50 == doctest::Approx(1.645 * 0.05 * 35).epsilon(0.15));
+  // Quantiles keep their spread: a step of equal ranks takes 0.8 to 1.2 of its compute.
+  const StepTimeSummary uniform = times("noise.step_quantiles=[0.8, 1.2]", "1");
+  CHECK(uniform.p95 - uniform.p50 == doctest::Approx(0.45 * 0.4 * 35).epsilon(0.1));
+}
+
+TEST_CASE("run: ranks that share cores compute longer, and faster when others are done") {
+  const auto mean_of = [](const std::vector<std::string>& keys) {
+    std::vector<std::string> all = {"cluster.ranks=4"};
+    all.insert(all.end(), keys.begin(), keys.end());
+    return run(all, 20).summary.step_time_ms.mean;
+  };
+  const double alone = mean_of({});
+  // Compute is 30 ms; on half as many cores as ranks twice that.
+  CHECK(mean_of({"cluster.cores=2"}) == doctest::Approx(alone + 30));
+  CHECK(mean_of({"cluster.cores=4"}) == alone);
+  CHECK(mean_of({"cluster.cores=0"}) == alone);
+  // The last rank has 60 ms of work, the first 30, those between 40 and 50: 180 on two cores, and
+  // 10 ms of the last one are left when it is alone.
+  CHECK(mean_of({"cluster.cores=2", "cluster.skew=1"}) - mean_of({"cluster.skew=1"}) ==
+        doctest::Approx(95 - 60).epsilon(0.02));
+  // The same by events.
+  CHECK(mean_of({"cluster.cores=2", "host.step_sync=true"}) ==
+        doctest::Approx(mean_of({"host.step_sync=true"}) + 30));
+}
+
+TEST_CASE("run: stalls and lasting speeds") {
+  CHECK(run({"noise.stall_probability=1", "noise.stall=\"7 ms\""}, 20).summary.step_time_ms.mean ==
+        doctest::Approx(36 + 7));
+  CHECK(run({"noise.step_quantiles=[1.5, 1.5]"}, 20).summary.step_time_ms.p50 ==
+        doctest::Approx(1.5 * 35 + 1));
+  const StepTimeSummary speeds = run({"noise.rank_speed=0.1"}, 40).summary.step_time_ms;
+  // A rank keeps its speed for a whole run, so the run's mean scatters.
+  CHECK(speeds.high90 - speeds.low90 > 2);
+  CHECK(run({"host.step_sync=true",
+             "noise.loader_stall_probability=1",
+             "noise.loader_stall=\"9 ms\""},
+            20)
+            .summary.step_time_ms.mean == doctest::Approx(36 + 9));
+}
+
+TEST_CASE("run: a table of all-reduces in the scenario replaces links") {
+  const std::string table =
+      "cluster.all_reduce={sizes=[\"1 MiB\", \"64 MiB\"], times=[\"2 ms\", \"128 ms\"]}";
+  // 4 MB take 7.63 ms, so the ten of them are in the way: the first starts after 2 ms.
+  const double one = 2.0 * 4e6 / (1 << 20);
+  CHECK(step_ms({table}) == doctest::Approx(10 + 2 + 10 * one + 5).epsilon(1e-3));
+}
+
+TEST_CASE("run: two nodes are priced by the links and say so") {
+  const Prediction two = run({"cluster.ranks=4",
+                              "cluster.ranks_per_node=2",
+                              "cluster.topology.inter_latency=10 us",
+                              "cluster.topology.inter_bandwidth=1 GB/s",
+                              "cluster.topology.algorithm=hierarchical"});
+  CHECK(two.summary.communication_ms > run({}).summary.communication_ms);
+  bool said = false;
+  for (const std::string& warning : two.warnings) {
+    said = said || warning.find("2 nodes x 2") != std::string::npos;
+  }
+  CHECK(said);
+}

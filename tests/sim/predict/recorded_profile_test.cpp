@@ -1,0 +1,181 @@
+// Steps priced by a profile of recorded passes.
+#include <algorithm>
+#include <map>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/model/model_presets.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/step_cost.h"
+#include "tests/test_data.h"
+
+using namespace stepsim;
+using doctest::Approx;
+
+namespace {
+
+Scenario two_ranks(std::vector<std::string> overrides = {}) {
+  overrides.emplace_back("cluster.ranks=2");
+  return read_scenario(test::source_root() + "/scenarios/token_skew.toml", overrides);
+}
+
+/// `times` milliseconds and microseconds a padded token.
+PassCost pass(double times) {
+  PassCost cost;
+  cost.features = {"1", "tokens"};
+  cost.coefficients = {times * 1e-3, times * 1e-6};
+  cost.tokens = {256, 2048};
+  cost.length = {64, 256};
+  return cost;
+}
+
+/// Forward 1 ms + 1 us T, backward twice that, data 0.1 ms, optimizer 0.5 ms, all-reduce 1 ms.
+Profile recorded_profile() {
+  Profile profile;
+  profile.name = "lab";
+  RecordedModel& recorded = profile.recorded.emplace();
+  recorded.model = model_preset("tiny-classifier");
+  recorded.forward = pass(1);
+  recorded.backward = pass(2);
+  recorded.data = pass(0);
+  recorded.data.coefficients[0] = 1e-4;
+  recorded.optimizer_seconds = 5e-4;
+  CollectiveCost all_reduce;
+  all_reduce.ranks = 2;
+  all_reduce.knots = {{1024, 1e-3}, {double{1 << 26}, 1e-3}};
+  profile.collectives.push_back(all_reduce);
+  return profile;
+}
+
+constexpr double kBeside = 0.1 + 1 + 0.5;    // Milliseconds that are not in the passes.
+constexpr double kPasses = 3 * (1 + 1.024);  // Of 8 samples of 128 tokens.
+
+StepTimeSummary uniform_step(const Profile& profile, std::vector<std::string> overrides = {}) {
+  const Scenario scenario = two_ranks(std::move(overrides));
+  return predict(scenario, find_policy(scenario, "uniform"), profile, {}).summary.step_time_ms;
+}
+
+}  // namespace
+
+TEST_CASE("a step of recorded passes is data, the slowest rank, the all-reduce, the optimizer") {
+  const Scenario scenario = two_ranks();
+  PredictOptions options;
+  options.noise_runs = 0;
+  for (const PolicySpec& policy : scenario.policies) {
+    CAPTURE(policy.name);
+    const Plan plan = make_plan(scenario, policy);
+    std::map<int, std::int64_t> most;  // Padded tokens of the fuller rank.
+    for (const MicroBatch& batch : plan.micro_batches) {
+      most[batch.step] = std::max(most[batch.step], batch.shape().padded_tokens());
+    }
+    double expected = 0;
+    for (int step = plan.warmup_steps; step < plan.steps; ++step) {
+      expected += (kBeside + 3 * (1 + 1e-3 * static_cast<double>(most[step]))) / 10;
+    }
+    const Prediction prediction = predict(scenario, policy, recorded_profile(), options);
+    CHECK(prediction.summary.step_time_ms.mean == Approx(expected).epsilon(1e-6));
+    if (policy.name == "uniform") {
+      CHECK(prediction.summary.step_time_ms.mean == Approx(kBeside + kPasses));
+      CHECK(prediction.summary.forward_ms == Approx(kPasses / 3));
+      CHECK(prediction.summary.backward_ms == Approx(kPasses * 2 / 3));
+    }
+  }
+}
+
+TEST_CASE("recorded passes are for their own model only, unless the profile prices ops") {
+  const Scenario other = two_ranks({"model.preset=\"bert-base\""});
+  Profile profile = recorded_profile();
+  std::string error;
+  try {
+    (void)predict(other, other.policies[0], profile, {});
+  } catch (const InputError& raised) {
+    error = raised.what();
+  }
+  CHECK(error ==
+        "profile 'lab' was recorded from another model (tiny-classifier) than the scenario's, and "
+        "holds no costs of single ops; record steps of this one");
+  CHECK(prices_recorded_model(two_ranks(), profile));
+  profile.ops.resize(1);
+  CHECK_FALSE(prices_recorded_model(other, profile));
+  profile.recorded.reset();
+  CHECK_FALSE(prices_recorded_model(two_ranks(), profile));
+}
+
+TEST_CASE("the interval of the mean holds what other fits to the recorded steps say") {
+  Profile profile = recorded_profile();
+  const auto scaled = [](const PassCost& cost, double factor) {
+    std::vector<double> draw = cost.coefficients;
+    for (double& coefficient : draw) {
+      coefficient *= factor;
+    }
+    return draw;
+  };
+  RecordedModel& recorded = *profile.recorded;
+  recorded.forward.draws = {scaled(recorded.forward, 0.9), scaled(recorded.forward, 1.1)};
+  recorded.backward.draws = {scaled(recorded.backward, 0.9), scaled(recorded.backward, 1.1)};
+  StepTimeSummary step = uniform_step(profile);
+  CHECK(step.mean == Approx(kBeside + kPasses));
+  CHECK(step.low90 == Approx(kBeside + 0.9 * kPasses));
+  CHECK(step.high90 == Approx(kBeside + 1.1 * kPasses));
+  // One draw for both passes: a third down and two thirds up, or the other way round.
+  std::swap(recorded.backward.draws[0], recorded.backward.draws[1]);
+  step = uniform_step(profile);
+  CHECK(step.low90 == Approx(kBeside + kPasses * (1.1 + 2 * 0.9) / 3));
+  CHECK(step.high90 == Approx(kBeside + kPasses * (0.9 + 2 * 1.1) / 3));
+}
+
+TEST_CASE("errors of the passes widen the interval, those of all sizes together") {
+  Profile profile = recorded_profile();
+  CHECK(uniform_step(profile).high90 == Approx(kBeside + kPasses));
+  profile.recorded->forward.errors.block = 0.05;
+  profile.recorded->backward.errors.block = 0.05;
+  const StepTimeSummary step = uniform_step(profile);
+  // Two thirds and a third that err by 5 % independently: 3.7 %, 1.645 times that on both sides.
+  const double half = 1.645 * 0.0373 * kPasses;
+  CHECK(step.low90 == Approx(kBeside + kPasses - half).epsilon(0.02));
+  CHECK(step.high90 == Approx(kBeside + kPasses + half).epsilon(0.02));
+}
+
+TEST_CASE("quantiles of the profile's steps are the jitter, unless the scenario states its own") {
+  Profile profile = recorded_profile();
+  profile.noise.step_jitter = 0.3;
+  profile.noise.step_quantiles = {1, 1};
+  CHECK(uniform_step(profile).mean == Approx(kBeside + kPasses));
+  profile.noise.step_quantiles = {0.5, 1.5};
+  // The slower of two ranks, each uniform in 0.5 to 1.5 of all but the all-reduce: 7/6 of it.
+  CHECK(uniform_step(profile).mean == Approx(1 + (kPasses + 0.6) * 7 / 6).epsilon(0.01));
+  CHECK(uniform_step(profile).p99 < 1 + (kPasses + 0.6) * 1.5);
+  CHECK(uniform_step(profile, {"cluster.jitter=1e-6"}).mean ==
+        Approx(kBeside + kPasses).epsilon(1e-4));
+  CHECK(uniform_step(profile, {"noise.step_quantiles=[1.0, 1.0]"}).mean ==
+        Approx(kBeside + kPasses));
+}
+
+TEST_CASE("policies that plan by time plan by the recorded passes") {
+  const Scenario scenario = two_ranks();
+  const StepCost cost = step_cost(scenario, recorded_profile());
+  const std::vector<std::int64_t> lengths(8, 128);
+  CHECK(static_cast<double>(cost(batch_shape(lengths))) == Approx(kPasses * 1e6));
+}
+
+TEST_CASE("batches beyond the recorded ones and all-reduces inside the passes are warned about") {
+  const Scenario scenario = two_ranks();
+  Profile profile = recorded_profile();
+  const auto warnings = [&] {
+    std::string all;
+    for (const auto& text :
+         predict(scenario, find_policy(scenario, "uniform"), profile, {}).warnings) {
+      all += text + "\n";
+    }
+    return all;
+  };
+  CHECK(warnings().empty());
+  profile.recorded->forward.tokens.second = 512;
+  CHECK(warnings().find("2 times beyond the sizes that the profile measured") != std::string::npos);
+  profile.recorded->whole_steps = true;
+  CHECK(warnings().find("all-reduces are inside its passes") != std::string::npos);
+  profile.recorded->forward.tokens.second = 250;
+  CHECK_THROWS_AS(warnings(), InputError);
+}

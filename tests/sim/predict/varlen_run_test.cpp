@@ -1,0 +1,207 @@
+// Varlen attention and packed rows in whole runs: slots, empty blocks, what the plan says.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/records/profile_cost_model.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/predict.h"
+#include "sim/report/json.h"
+#include "sim/report/text.h"
+
+using namespace stepsim;
+
+namespace {
+
+/// 2 ranks, 2 layers of 4 heads; four documents of 16 tokens a batch.
+const std::string kDocuments = R"([scenario]
+name = "documents"
+steps = 4
+[cluster]
+ranks = 2
+topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
+[times]
+forward = "10 ms"
+backward = "20 ms"
+[model]
+kind = "gpt2"
+layers = 2
+hidden = 64
+heads = 4
+vocab = 100
+max_length = 64
+attention = "flash"
+[data]
+samples = 64
+lengths = { constant = 16 }
+[[policy]]
+name = "rows"
+kind = "packed_next_fit"
+capacity = 64
+row_length = 32
+[[policy]]
+name = "varlen"
+kind = "packed_next_fit"
+capacity = 64
+attention = "varlen"
+varlen = { max_num_docs = 6, max_seq_len = 32, block_rows = 8 }
+)";
+
+Scenario documents(const std::vector<std::string>& overrides = {}) {
+  return parse_scenario(kDocuments, "s.toml", overrides);
+}
+
+Prediction run(const Scenario& scenario, const std::string& policy) {
+  PredictOptions options;
+  options.noise_runs = 0;
+  return predict(scenario, find_policy(scenario, policy), scenario_profile(scenario), options);
+}
+
+std::string error_of(const std::vector<std::string>& overrides) {
+  try {
+    const Scenario scenario = documents(overrides);
+    (void)run(scenario, "varlen");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a batch packed into rows is attended row by row") {
+  const Scenario scenario = documents();
+  const Plan plan = make_plan(scenario, find_policy(scenario, "rows"));
+  for (const MicroBatch& batch : plan.micro_batches) {
+    CHECK(batch.lengths == std::vector<std::int64_t>{16, 16, 16, 16});
+    CHECK(batch.sequences == std::vector<std::int64_t>{32, 32});
+    CHECK(batch.shape().sum_squares == 2 * 32 * 32);
+  }
+  const Prediction rows = run(scenario, "rows");
+  CHECK(rows.steps.front().samples == 4);
+  CHECK(rows.steps.front().padded_tokens == 64);
+  // The last row of 64 tokens in rows of 24 holds 16 and is padded.
+  const Scenario uneven = documents({"policy.rows.row_length=24"});
+  const Plan padded = make_plan(uneven, find_policy(uneven, "rows"));
+  CHECK(padded.micro_batches.front().sequences == std::vector<std::int64_t>{24, 24, 16});
+  CHECK(padded.micro_batches.front().shape().padded_tokens() == 72);
+}
+
+TEST_CASE("an empty block takes its time in every head, layer and pass") {
+  // 6 slots of 4 blocks of 8 rows, of which 4 documents fill two each: 16 are empty.
+  const Prediction free = run(documents(), "varlen");
+  const Prediction slow = run(documents({"policy.varlen.varlen.empty_block=2 us"}), "varlen");
+  const double forward_ms = 16 * 4 * 2 * 2e-3;
+  CHECK(slow.steps.front().forward_ms - free.steps.front().forward_ms ==
+        doctest::Approx(forward_ms).epsilon(1e-4));
+  CHECK(slow.steps.front().backward_ms - free.steps.front().backward_ms ==
+        doctest::Approx(forward_ms).epsilon(1e-4));
+  CHECK(free.steps.front().padded_tokens == 64);
+  const std::string note = "the empty blocks of varlen attention's grid cost nothing here";
+  const auto says = [&](const Prediction& prediction) {
+    for (const std::string& warning : prediction.warnings) {
+      if (warning.starts_with(note)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  CHECK(says(free));
+  CHECK(!says(slow));
+  CHECK(!says(run(documents(), "rows")));
+}
+
+TEST_CASE("a profile that prices empty blocks comes before the scenario's time") {
+  const Scenario scenario = documents({"policy.varlen.varlen.empty_block=2 us"});
+  Profile profile = scenario_profile(scenario);
+  CHECK(!prices_empty_blocks(profile));
+  OpCost cost;
+  cost.op_class = OpClass::Attention;
+  cost.form = CostForm::Features;
+  cost.features = {"empty_blocks"};
+  cost.coefficients = {1e-6};
+  profile.ops.push_back(cost);
+  CHECK(prices_empty_blocks(profile));
+  PredictOptions options;
+  options.noise_runs = 0;
+  const Prediction priced = predict(scenario, find_policy(scenario, "varlen"), profile, options);
+  // [times] prices the ops of this scenario, so no empty block takes any time.
+  CHECK(priced.steps.front().forward_ms == run(documents(), "varlen").steps.front().forward_ms);
+  CHECK(priced.warnings.front() ==
+        "varlen.empty_block is not used: the profile prices empty blocks itself");
+  BatchShape batch{4, 16, 64, 1024};
+  batch.empty_blocks = 16;
+  Op op;
+  op.op_class = OpClass::Attention;
+  op.heads = 4;
+  op.head_dim = 16;
+  op.varlen = true;
+  CHECK(ProfileCostModel(profile).op(op, batch).seconds == doctest::Approx(16 * 4 * 1e-6));
+}
+
+TEST_CASE("merged documents stand in the plan, and in the reports") {
+  const std::vector<std::string> overrides = {"policy.varlen.varlen.max_num_docs=3",
+                                              "policy.varlen.varlen.overflow=merge"};
+  const Scenario scenario = documents(overrides);
+  const PolicySpec& policy = find_policy(scenario, "varlen");
+  for (const MicroBatch& batch : make_plan(scenario, policy).micro_batches) {
+    CHECK(batch.lengths == std::vector<std::int64_t>{16, 16, 16, 16});
+    CHECK(batch.sequences == std::vector<std::int64_t>{32, 16, 16});
+  }
+  const VarlenUse use = plan_effects(scenario, policy).varlen.value();
+  CHECK(use.batches == 16);
+  CHECK(use.most_documents == 4);
+  CHECK(use.merged_batches == 16);
+  CHECK(use.merged_documents == 32);
+  CHECK(use.cross_document_tokens == 16 * 16);
+  Prediction prediction = run(scenario, "varlen");
+  prediction.varlen = use;
+  const Json json = prediction_json({prediction}, false)["predictions"][0]["varlen"];
+  CHECK(json["most_documents"] == 4);
+  CHECK(json["cross_document_tokens"] == 256);
+  CHECK(run_text(scenario, prediction).find("cross-document tokens") != std::string::npos);
+  // What is merged costs (16 + 16)^2.
+  CHECK(make_plan(scenario, policy).micro_batches.front().shape().sum_squares ==
+        32 * 32 + 2 * 16 * 16);
+}
+
+TEST_CASE("a varlen call that documents do not fit into is an error unless asked fallback") {
+  CHECK(error_of({}) == "no error");
+  CHECK(error_of({"policy.varlen.varlen.max_num_docs=3"}) ==
+        "policy 'varlen': rank 0, batch 0: 4 documents for max_num_docs = 3; raise it, or set "
+        "overflow = \"merge\" or \"discard\"");
+  CHECK(error_of({"policy.varlen.varlen.max_seq_len=15"}) ==
+        "policy 'varlen': sample 0 has 16 tokens, above the max_seq_len of 15 of the varlen call; "
+        "overflow = \"merge\" or \"discard\" cuts it");
+  CHECK(
+      error_of({"policy.varlen.varlen.max_num_docs=3", "policy.varlen.varlen.overflow=discard"}) ==
+      "policy 'varlen': rank 0: none of its 8 batches fits into max_num_docs = 3");
+  const auto found = [](const std::vector<std::string>& overrides, const char* text) {
+    const std::string message = error_of(overrides);
+    INFO(message);
+    return message.find(text) != std::string::npos;
+  };
+  CHECK(found({"policy.varlen.varlen.max_num_docs=0"}, "max_num_docs"));
+  CHECK(found({"policy.varlen.varlen.max_seq_len=-1"}, "max_seq_len"));
+  CHECK(found({"policy.varlen.varlen.overflow=drop"}, "unknown value 'drop'"));
+  CHECK(found({"policy.varlen.varlen.empty_block=3"}, "empty_block"));
+  CHECK(found({"policy.varlen.varlen.max_docs=3"}, "max_num_docs"));
+  CHECK(found({"policy.varlen.attention=flash"},
+              "policy.varlen.varlen: only applies to attention = \"varlen\""));
+  CHECK(found({"policy.varlen.attention=fast"}, "unknown attention 'fast'"));
+  CHECK(found({"policy.varlen.row_length=32"}, "attention = \"varlen\" has no rows"));
+  CHECK(found({"policy.rows.row_length=65"}, "row_length"));
+  CHECK(found({"policy.rows.row_length=0"}, "row_length"));
+  CHECK(error_of({"model.varlen={max_num_docs=8}"}) == "no error");
+}
+
+TEST_CASE("a varlen table that no policy uses is an error") {
+  const std::string dense = kDocuments.substr(0, kDocuments.rfind("[[policy]]"));
+  const std::vector<std::string> overrides = {"model.varlen={max_num_docs=8}"};
+  CHECK_THROWS_WITH_AS((void)parse_scenario(dense, "s.toml", overrides),
+                       "--set model.varlen={max_num_docs=8}: error: only applies to attention = "
+                       "\"varlen\", which no policy has",
+                       InputError);
+}

@@ -1,0 +1,356 @@
+// The message is a contract: a table of broken scenarios and the whole text that each must print.
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "sim/scenario/scenario.h"
+#include "tests/sim/scenario/scenario_text.h"
+
+using namespace stepsim;
+using namespace stepsim::test;
+
+namespace {
+
+std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    (void)parse_scenario(text, "s.toml", overrides);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+struct BrokenFile {
+  std::string from;
+  std::string to;
+  std::string message;
+};
+
+struct BrokenOverride {
+  std::string text;
+  std::string message;
+};
+
+const std::string kCluster =
+    "ranks, ranks_per_node, cores, profile, slow_ranks, skew, jitter, communicator, topology, "
+    "all_reduce";
+const std::string kTables =
+    "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, host, noise, "
+    "times";
+const std::string kLengths = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
+
+void check_files(const std::vector<BrokenFile>& files) {
+  for (const auto& file : files) {
+    CAPTURE(file.to);
+    CHECK(error_of(replaced(kScenarioText, file.from, file.to)) == file.message);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("unknown keys and tables are named with the nearest known one") {
+  check_files({
+      {"ranks = 4",
+       "rank = 4",
+       "s.toml:9:1: error: cluster: unknown key 'rank'; did you mean 'ranks'? known: " + kCluster +
+           "\nrank = 4\n^"},
+      {"[cluster]",
+       "[clusterr]",
+       "s.toml:8:2: error: unknown table 'clusterr'; did you mean 'cluster'? known: " + kTables +
+           "\n[clusterr]\n ^"},
+      {"[[policy]]",
+       "[[polcy]]",
+       "s.toml:24:3: error: unknown table 'polcy'; did you mean 'policy'? known: " + kTables +
+           "\n[[polcy]]\n  ^"},
+      {"factor = 1.2",
+       "faktor = 1.2",
+       "s.toml:11:27: error: cluster.slow_ranks: unknown key 'faktor'; did you mean 'factor'? "
+       "known: rank, factor\nslow_ranks = [{ rank = 1, faktor = 1.2 }]\n"
+       "                          ^"},
+  });
+}
+
+TEST_CASE("an unknown key is reported before a missing one") {
+  const std::string text = replaced(kScenarioText, "ranks = 4", "rnaks = 4");
+  CHECK(error_of(replaced(text, "name = \"token skew\"", ""))
+            .starts_with("s.toml:9:1: error: cluster: unknown key 'rnaks'; did you mean 'ranks'?"));
+}
+
+TEST_CASE("missing keys and tables are named at their table") {
+  check_files({
+      {"ranks = 4\n", "", "s.toml:8:1: error: cluster.ranks: missing\n[cluster]\n^"},
+      {"name = \"budget\"\n", "", "s.toml:29:1: error: policy.name: missing\n[[policy]]\n^"},
+      {"preset = \"tiny-classifier\"",
+       "",
+       "s.toml:13:1: error: model: expected preset = \"gpt2-small\", or kind with layers, hidden, "
+       "heads and vocab\n[model]\n^"},
+      {"max_tokens = 1280\n",
+       "",
+       "s.toml:29:1: error: policy.budget: policy kind 'token_budget' needs max_tokens (at least "
+       "1)\n[[policy]]\n^"},
+      {"samples = 3072\n", "", "s.toml:19:1: error: data.samples: missing\n[data]\n^"},
+      {"lengths = " + kLengths, "", "s.toml:19:1: error: data.lengths: missing\n[data]\n^"},
+  });
+  CHECK(error_of("[scenario]\nname = \"x\"\nsteps = 1\n") ==
+        "s.toml: error: missing table [cluster]");
+  const std::string text = kScenarioText;
+  CHECK(error_of(text.substr(0, text.find("[[policy]]"))) ==
+        "s.toml: error: no policy: add a [[policy]] table");
+}
+
+TEST_CASE("values of a wrong type or unit are shown with a caret") {
+  check_files({
+      {"\"25 MiB\"",
+       "\"25 MB\"",
+       "s.toml:17:14: error: ddp.bucket_cap: unknown unit 'MB'; use KiB, MiB, GiB or bytes without "
+       "unit\nbucket_cap = \"25 MB\"\n             ^"},
+      {"\"25 MiB\"",
+       "25.5",
+       "s.toml:17:14: error: ddp.bucket_cap: expected a size such as \"25 MiB\", or bytes as an "
+       "integer, got a real number\nbucket_cap = 25.5\n             ^"},
+      {"ranks = 4",
+       "ranks = \"4\"",
+       "s.toml:9:9: error: cluster.ranks: expected an integer, got a string\nranks = \"4\"\n"
+       "        ^"},
+      {"name = \"token skew\"",
+       "name = 5",
+       "s.toml:2:8: error: scenario.name: expected a string in quotes, got an integer\nname = 5\n"
+       "       ^"},
+      {"lengths = " + kLengths,
+       "lengths = 128",
+       "s.toml:21:11: error: data.lengths: expected a table, got an integer\nlengths = 128\n"
+       "          ^"},
+      {"[64, 256]",
+       "[64]",
+       "s.toml:21:27: error: data.lengths.log_uniform: expected [shortest, longest], two integers\n"
+       "lengths = { log_uniform = [64], outlier_probability = 0.08 }\n"
+       "                          ^"},
+      {"[model]",
+       "[[model]]",
+       "s.toml:13:1: error: model: expected a table, got a list\n[[model]]\n^"},
+      {"factor = 1.2",
+       "factor = inf",
+       "s.toml:11:36: error: cluster.slow_ranks.factor: expected a finite number\n"
+       "slow_ranks = [{ rank = 1, factor = inf }]\n                                   ^"},
+      {"seed = 2043",
+       "shuffle = 1",
+       "s.toml:22:40: error: data.sampler.shuffle: expected true or false, got an integer\n"
+       "sampler = { kind = \"python\", shuffle = 1 }\n"
+       "                                       ^"},
+  });
+}
+
+TEST_CASE("numbers out of their range are refused") {
+  check_files({
+      {"\"25 MiB\"",
+       "0",
+       "s.toml:17:14: error: ddp.bucket_cap: a size of 0 bytes; expected at least 1\n"
+       "bucket_cap = 0\n             ^"},
+      {"\"25 MiB\"",
+       "\"-3 MiB\"",
+       "s.toml:17:14: error: ddp.bucket_cap: '-3 MiB' is negative\nbucket_cap = \"-3 MiB\"\n"
+       "             ^"},
+      {"ranks = 4",
+       "ranks = 0",
+       "s.toml:9:9: error: cluster.ranks: 0 is too small; expected at least 1\nranks = 0\n"
+       "        ^"},
+      {"steps = 12",
+       "steps = 0",
+       "s.toml:5:9: error: scenario.steps: 0 is too small; expected at least 1\nsteps = 0\n"
+       "        ^"},
+      {"steps = 12",
+       "steps = 2000000",
+       "s.toml:5:9: error: scenario.steps: 2000000 is too large; expected at most 1000000\n"
+       "steps = 2000000\n        ^"},
+      {"warmup_steps = 2",
+       "warmup_steps = 12",
+       "s.toml:6:16: error: scenario.warmup_steps: 12 warm-up steps of 12 steps leave none to "
+       "report; expected less than 12\nwarmup_steps = 12\n               ^"},
+      {"rank = 1",
+       "rank = 4",
+       "s.toml:11:24: error: cluster.slow_ranks.rank: rank 4 is out of range: the ranks are 0 .. "
+       "3\n"
+       "slow_ranks = [{ rank = 4, factor = 1.2 }]\n                       ^"},
+      {"factor = 1.2",
+       "factor = 0",
+       "s.toml:11:36: error: cluster.slow_ranks.factor: 0 is no factor; expected more than 0, as "
+       "1.2 for 20 % slower\nslow_ranks = [{ rank = 1, factor = 0 }]\n"
+       "                                   ^"},
+      {"samples = 3072",
+       "samples = 3",
+       "s.toml:20:11: error: data.samples: 3 samples for 4 ranks: every rank needs at least one\n"
+       "samples = 3\n          ^"},
+      {"batch_size = 8",
+       "batch_size = -8",
+       "s.toml:27:14: error: policy.fixed 8.batch_size: -8 is too small; expected at least 1\n"
+       "batch_size = -8\n             ^"},
+      {"0.08",
+       "1.5",
+       "s.toml:21:60: error: data.lengths.outlier_probability: 1.5 is no probability; expected 0 "
+       ".. "
+       "1\nlengths = { log_uniform = [64, 256], outlier_probability = 1.5 }\n"
+       "                                                           ^"},
+      {"[64, 256]",
+       "[64, 1024]",
+       "s.toml:21:27: error: data.lengths.log_uniform: samples of up to 1024 tokens, but the model "
+       "takes 256 (model.max_length)\n"
+       "lengths = { log_uniform = [64, 1024], outlier_probability = 0.08 }\n"
+       "                          ^"},
+      {"[64, 256]",
+       "[64, 32]",
+       "s.toml:21:27: error: data.lengths.log_uniform: the shortest length is above the longest\n"
+       "lengths = { log_uniform = [64, 32], outlier_probability = 0.08 }\n"
+       "                          ^"},
+  });
+}
+
+TEST_CASE("names that do not exist or exist twice are refused") {
+  check_files({
+      {"\"budget\"",
+       "\"fixed 8\"",
+       "s.toml:30:8: error: policy.name: two policies are called 'fixed 8'\nname = \"fixed 8\"\n"
+       "       ^"},
+      {"\"token_budget\"",
+       "\"token_buget\"",
+       "s.toml:31:8: error: policy.budget.kind: unknown policy kind 'token_buget'; did you mean "
+       "'token_budget'?\nkind = \"token_buget\"\n       ^"},
+      {"\"token\"",
+       "\"tokens\"",
+       "s.toml:33:13: error: policy.budget.weighting: unknown value 'tokens'; did you mean "
+       "'token'? "
+       "known: none, sample, token\nweighting = \"tokens\"\n            ^"},
+      {"max_tokens = 1280",
+       "batch_size = 8",
+       "s.toml:32:14: error: policy.budget.batch_size: does not apply to policy kind "
+       "'token_budget', which takes max_tokens\nbatch_size = 8\n             ^"},
+      {"\"python\"",
+       "\"pyhton\"",
+       "s.toml:22:20: error: data.sampler.kind: unknown value 'pyhton'; did you mean 'python'? "
+       "known: distributed, python\nsampler = { kind = \"pyhton\", seed = 2043 }\n"
+       "                   ^"},
+      {"outlier_probability = 0.08",
+       "constant = 128",
+       "s.toml:21:27: error: data.lengths.log_uniform: two sources of lengths, constant and "
+       "log_uniform; give one\nlengths = { log_uniform = [64, 256], constant = 128 }\n"
+       "                          ^"},
+      {"log_uniform = [64, 256]",
+       "constant = 128",
+       "s.toml:21:51: error: data.lengths.outlier_probability: does not apply to constant lengths\n"
+       "lengths = { constant = 128, outlier_probability = 0.08 }\n"
+       "                                                  ^"},
+      {"preset = \"tiny-classifier\"",
+       "preset = \"tiny-classifier\"\nheads = 5",
+       "s.toml:15:9: error: model.heads: 5 do not divide hidden 48\nheads = 5\n        ^"},
+  });
+}
+
+TEST_CASE("a policy's parameter of the wrong type or range is shown at its value") {
+  const std::string kind = "kind = \"fixed\"\nbatch_size = 8";
+  const std::string lhotse = "kind = \"lhotse_dynamic_bucketing\"\n";
+  const std::string tf = "kind = \"tf_bucket_by_sequence_length\"\nbucket_batch_sizes = [4, 2]\n";
+  check_files({
+      {kind,
+       lhotse + "max_duration = 0",
+       "s.toml:27:16: error: policy.fixed 8.max_duration: 0 is too small; expected a number above "
+       "0\nmax_duration = 0\n               ^"},
+      {kind,
+       lhotse + "max_duration = \"long\"",
+       "s.toml:27:16: error: policy.fixed 8.max_duration: expected a number, got a "
+       "string\nmax_duration = \"long\"\n               ^"},
+      {kind,
+       lhotse + "sync_buckets = 1",
+       "s.toml:27:16: error: policy.fixed 8.sync_buckets: expected true or false, got an "
+       "integer\nsync_buckets = 1\n               ^"},
+      {kind,
+       tf + "bucket_boundaries = [0]",
+       "s.toml:28:21: error: policy.fixed 8.bucket_boundaries: expected a list of integers from 1 "
+       "to 1073741824\nbucket_boundaries = [0]\n                    ^"},
+      {kind,
+       tf + "bucket_boundaries = [64, 8]",
+       "s.toml:24:1: error: policy.fixed 8: bucket_boundaries: expected lengths that "
+       "ascend\n[[policy]]\n^"},
+      {kind,
+       "kind = \"opennmt\"\nbatch_type = \"token\"",
+       "s.toml:27:14: error: policy.fixed 8.batch_type: unknown value 'token'; did you mean "
+       "'tokens'? known: sents, tokens\nbatch_type = \"token\"\n             ^"},
+  });
+}
+
+TEST_CASE("text that is not TOML is shown where it breaks") {
+  check_files({
+      {"ranks = 4\n",
+       "ranks = 4\nranks = 5\n",
+       "s.toml:10:9: error: not valid TOML: cannot redefine existing integer 'ranks'\nranks = 5\n"
+       "        ^"},
+      {"[cluster]",
+       "[cluster",
+       "s.toml:8:9: error: not valid TOML: expected ']', saw '\\n'\n[cluster\n        ^"},
+  });
+  CHECK(error_of(std::string(1 << 21, ' ')) ==
+        "s.toml: error: 2097152 bytes are too many for a scenario (at most 1048576)");
+  CHECK(error_of(std::string(2000, '.')) == "s.toml:1:1: error: more than 1000 dots on one line");
+  CHECK(error_of("") == "s.toml: error: missing table [scenario]");
+  CHECK(error_of("x = \"\xff\"").starts_with("s.toml:1:"));
+}
+
+TEST_CASE("an error in an override names the command line, not the file") {
+  const std::vector<BrokenOverride> overrides = {
+      {"ddp.bucket_cap=25 MB",
+       "--set ddp.bucket_cap=25 MB: error: unknown unit 'MB'; use KiB, MiB, GiB or bytes without "
+       "unit"},
+      {"ddp.bucket_capp=25 MiB",
+       "--set ddp.bucket_capp: error: unknown key 'bucket_capp'; did you mean 'bucket_cap'? known: "
+       "bucket_cap, first_bucket_cap, bucket_caps, last_bucket_cap, bucket_rule, overlap, torch, "
+       "gradient_as_bucket_view, set_to_none, find_unused_parameters, unused_parameters, "
+       "static_graph, broadcast_buffers, batched_grad_copy, optimizer_in_backward, "
+       "accumulation_steps, no_sync, join, divide_by_initial_world_size, mixed_precision, "
+       "communication_hook, zero_stage, zero_broadcast_by_rank"},
+      {"clusterr.ranks=4",
+       "--set clusterr.ranks: error: unknown table 'clusterr'; did you mean 'cluster'? known: " +
+           kTables},
+      {"cluster.ranks=0", "--set cluster.ranks=0: error: 0 is too small; expected at least 1"},
+      {"cluster.ranks=four", "--set cluster.ranks=four: error: expected an integer, got a string"},
+      {"policy.budgt.max_tokens=3",
+       "--set policy.budgt.max_tokens=3: error: unknown policy 'budgt'; did you mean 'budget'? "
+       "known: fixed 8, budget"},
+      {"policy.budget.max_token=3",
+       "--set policy.budget.max_token: error: unknown key 'max_token'; did you mean 'max_tokens'?"},
+      {"data.lengths={constant=\"x\"}",
+       "--set data.lengths={constant=\"x\"}: error: data.lengths.constant: expected an integer, "
+       "got "
+       "a string"},
+      {"data.lengths.constant=128",
+       "--set data.lengths.constant=128: error: two sources of lengths, constant and log_uniform; "
+       "give one"},
+      {"ddp.bucket_cap.x=3",
+       "--set ddp.bucket_cap.x=3: error: 'bucket_cap' is no table: it has no keys below it"},
+      {"ddp", "--set ddp: error: expected key=value, as in ddp.bucket_cap=50 MiB"},
+      {"ddp..x=3", "--set ddp..x=3: error: a part of the key is empty; expected key=value"},
+      {"=3", "--set =3: error: a part of the key is empty; expected key=value"},
+  };
+  for (const auto& item : overrides) {
+    CAPTURE(item.text);
+    CHECK(error_of(kScenarioText, {item.text}) == item.message);
+  }
+}
+
+TEST_CASE("a damaged scenario raises nothing but the input error") {
+  const std::string valid = kScenarioText;
+  const std::string pieces = "[]{}=.\"'#\n, 0123456789-+eE_xainf\\u\t\r\x01\x80\xff";
+  std::mt19937_64 random(1);
+  int rejected = 0;
+  for (int round = 0; round < 3000; ++round) {
+    CAPTURE(round);
+    std::string text = valid;
+    for (std::uint64_t change = random() % 4; change < 4; ++change) {
+      const auto at = static_cast<std::size_t>(random() % text.size());
+      const auto count = static_cast<std::size_t>(random() % 6);
+      const std::string piece(1, pieces[static_cast<std::size_t>(random() % pieces.size())]);
+      text.replace(at, count, piece);
+    }
+    rejected += error_of(text) == "no error" ? 0 : 1;
+  }
+  CHECK(rejected > 1000);
+  CHECK(rejected < 3000);
+}

@@ -1,0 +1,110 @@
+// Models given as a list of tensors with their share of measured times.
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/model/transformer_json.h"
+#include "sim/predict/predict.h"
+#include "tests/test_data.h"
+
+using namespace stepsim;
+
+namespace {
+
+const std::string kList =
+    "name,shape,forward,backward\n"
+    "conv.weight,512x512,3,5\n"
+    "norm.weight,512,0,0\n"
+    "norm.bias,512,1,2\n"
+    "fc.weight,1024x512,4,1\n";
+
+const std::string kTimes = "[times]\nforward = \"8 ms\"\nbackward = \"16 ms\"\n";
+
+/// A scenario of two ranks and free all-reduces in a fresh folder, beside the list `tensors.csv`.
+Scenario listed(const std::string& list,
+                const std::string& times = kTimes,
+                const std::string& model = "kind = \"blocks\"\ntensors = \"tensors.csv\"\n") {
+  const std::string folder = test::fresh_folder();
+  std::ofstream(folder + "/tensors.csv") << list;
+  const std::string text =
+      "[scenario]\nname = \"list\"\nsteps = 3\nwarmup_steps = 2\n"
+      "[cluster]\nranks = 2\n"
+      "all_reduce = { sizes = [\"1 KiB\", \"1 GiB\"], times = [\"1 us\", \"1 us\"] }\n"
+      "[model]\n" +
+      model + times +
+      "[ddp]\nbucket_cap = \"1 MiB\"\ngradient_as_bucket_view = true\n"
+      "[data]\nsamples = 64\nlengths = { constant = 1 }\n"
+      "[[policy]]\nname = \"fixed\"\nkind = \"fixed\"\nbatch_size = 1\n";
+  return parse_scenario(text, folder + "/s.toml");
+}
+
+std::string error_of(const std::string& list, const std::string& times = kTimes) {
+  try {
+    (void)listed(list, times);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool says(const std::string& message, const std::string& part) {
+  INFO(message);
+  return message.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a list of tensors: each has its share of forward and backward, the last is ready first") {
+  const Scenario scenario = listed(kList);
+  CHECK(parameter_count(scenario.model) == 512 * 512 + 2 * 512 + 1024 * 512);
+  CHECK(ready_order(scenario.model) == std::vector<int>{3, 2, 1, 0});
+  PredictOptions options;
+  options.noise_runs = 0;
+  options.keep_timelines = true;
+  const Prediction run =
+      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  const StepTimeline& step = run.timelines.back();
+  const RankTimeline& rank = step.ranks.front();
+  CHECK(to_ms(rank.forward_end - rank.data_end) == doctest::Approx(8));
+  // Buckets of 2 MiB (fc) and 1 MiB and a little (the rest): ready after 1 and all 8 shares of 16
+  // ms.
+  REQUIRE(rank.ready_at.size() == 2);
+  CHECK(to_ms(rank.ready_at[0] - rank.forward_end) == doctest::Approx(2));
+  CHECK(to_ms(rank.ready_at[1] - rank.forward_end) == doctest::Approx(16));
+}
+
+TEST_CASE("a list of tensors survives JSON, where plans keep it") {
+  const TransformerConfig model = listed(kList).model;
+  REQUIRE(model.tensors.size() == 4);
+  CHECK(model.tensors[0].shape == std::vector<std::int64_t>{512, 512});
+  const Json json = to_json(model);
+  JsonReader reader(json, "m", 1, "model");
+  CHECK(transformer_from_json(reader) == model);
+}
+
+TEST_CASE("a list of tensors: what is wrong is shown at its place") {
+  CHECK(says(error_of("name,shape,forward\nw,4,1\n"), "tensors.csv:1"));
+  CHECK(says(error_of("name,shape,forward\nw,4,1\n"), "column 'backward' is missing"));
+  for (const char* shape : {"", "4x", "x4", "4y4", "0", "4x-1"}) {
+    const std::string line = std::string("w,") + shape + ",1,1";
+    CHECK(says(error_of("name,shape,forward,backward\n" + line + "\n"),
+               "tensors.csv:2:3: error: shape: expected sizes as 512x256x3x3\n" + line));
+  }
+  CHECK(says(error_of("name,shape,forward,backward\nw,4,-1,1\n"), "forward: must be from 0 to"));
+  CHECK(says(error_of("name,shape,forward,backward\nw,4,1,1\nw,4,1,1\n"),
+             "the name 'w' is empty or there twice"));
+  CHECK(says(error_of("name,shape,forward,backward\nw,4,1,0\n"), "no work at all"));
+  CHECK(says(error_of("name,shape,forward,backward\nw,1048576x1048576x2,1,1\n"),
+             "w has a size outside 1..1099511627776"));
+  CHECK(says(error_of(kList, ""), "give [times] as well"));
+  CHECK_THROWS_WITH_AS(
+      (void)listed(kList, kTimes, "kind = \"blocks\"\ntensors = \"tensors.csv\"\nlayers = 4\n"),
+      doctest::Contains("the list in tensors has its own"),
+      InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)listed(kList, kTimes, "preset = \"bert-base\"\ntensors = \"tensors.csv\"\n"),
+      doctest::Contains("only for kind = \"blocks\""),
+      InputError);
+}

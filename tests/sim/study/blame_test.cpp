@@ -1,0 +1,191 @@
+#include "sim/study/blame.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "sim/predict/priced_run.h"
+#include "sim/report/blame_report.h"
+
+using namespace stepsim;
+
+namespace {
+
+/// Two ranks, forward 10 ms, backward 20 ms in four blocks; each block's gradients are one bucket,
+/// all-reduced in 3 ms. Three of the four hide behind the backward: 33 ms.
+constexpr const char* kBlocks = R"([scenario]
+name = "blocks"
+steps = 4
+warmup_steps = 2
+
+[cluster]
+ranks = 2
+all_reduce = { sizes = ["1 KiB", "4 MiB"], times = ["3 ms", "3 ms"] }
+
+[model]
+kind = "blocks"
+layers = 4
+block_elements = 262144
+
+[ddp]
+bucket_cap = "1 MiB"
+
+[times]
+forward = "10 ms"
+backward = "20 ms"
+
+[data]
+samples = 64
+lengths = { constant = 8 }
+
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 1
+)";
+
+Scenario blocks(const std::vector<std::string>& overrides = {}) {
+  return parse_scenario(kBlocks, "blocks.toml", overrides);
+}
+
+Blame blame_of(const Scenario& scenario) {
+  return blame(scenario, scenario.policies.front(), scenario_profile(scenario));
+}
+
+const Saving& find(const Blame& result, Change change, int rank = -1) {
+  const auto found =
+      std::find_if(result.savings.begin(), result.savings.end(), [&](const Saving& saving) {
+        return saving.change == change && saving.rank == rank;
+      });
+  REQUIRE(found != result.savings.end());
+  return *found;
+}
+
+double exposed_ms(const Blame& result) {
+  return std::accumulate(
+      result.buckets.begin(), result.buckets.end(), 0.0, [](double sum, const BucketBlame& bucket) {
+        return sum + bucket.exposed_ms;
+      });
+}
+
+}  // namespace
+
+TEST_CASE("free communication saves exactly what the backward does not hide") {
+  for (const char* times : {"3 ms", "5 ms", "7 ms"}) {
+    CAPTURE(times);
+    const std::string table = std::string("{ sizes = [\"1 KiB\", \"4 MiB\"], times = [\"") + times +
+                              "\", \"" + times + "\"] }";
+    const Blame result = blame_of(blocks({"cluster.all_reduce=" + table}));
+    const Saving& saving = find(result, Change::FreeCommunication);
+    CHECK(saving.step_ms == doctest::Approx(30));
+    CHECK(saving.saves_ms == doctest::Approx(exposed_ms(result)));
+    CHECK(saving.saves_ms > 2.9);
+  }
+}
+
+TEST_CASE("the exposed time is that of the last bucket where the others hide") {
+  const Blame result = blame_of(blocks());
+  CHECK(result.step_ms == doctest::Approx(33));
+  REQUIRE(result.buckets.size() == 4);
+  CHECK(most_exposed(result) == 3);
+  CHECK(result.buckets[3].exposed_ms == doctest::Approx(3));
+  CHECK(exposed_ms(result) == doctest::Approx(3));
+}
+
+TEST_CASE("compute is listed by class of op, largest first") {
+  const Blame result = blame_of(blocks());
+  REQUIRE(result.ops.size() == 2);
+  CHECK(result.ops[0].ops == "elementwise backward");
+  CHECK(result.ops[0].ms == doctest::Approx(20));
+  CHECK(result.ops[1].ops == "elementwise forward");
+  CHECK(result.ops[1].ms == doctest::Approx(10));
+}
+
+TEST_CASE("one slow rank costs exactly what it takes longer, and is always last") {
+  // Half as slow again: 15 + 30 ms of compute and the last bucket's 3 ms.
+  const Blame result = blame_of(blocks({"cluster.slow_ranks=[{rank=1, factor=1.5}]"}));
+  CHECK(result.step_ms == doctest::Approx(48));
+  CHECK(find(result, Change::EqualRanks).saves_ms == doctest::Approx(15));
+  CHECK(result.savings.front().change == Change::EqualRanks);
+  CHECK(result.last == std::vector<double>{0, 1});
+}
+
+TEST_CASE("one bucket costs the overlap: a negative saving") {
+  // Its all-reduce takes 3 ms as well and starts after the backward, so nothing changes at 3 ms a
+  // bucket; at 1 ms a bucket and 4 ms for all, 3 ms are lost.
+  const Blame result = blame_of(blocks(
+      {"cluster.all_reduce={ sizes = [\"1 MiB\", \"4 MiB\"], times = [\"1 ms\", \"4 ms\"] }"}));
+  CHECK(result.step_ms == doctest::Approx(31));
+  CHECK(find(result, Change::OneBucket).saves_ms == doctest::Approx(-3));
+  CHECK(result.savings.back().change == Change::OneBucket);
+}
+
+TEST_CASE("nothing is saved where there is nothing to save") {
+  const Blame result = blame_of(blocks());
+  for (const Change change :
+       {Change::Balanced, Change::EqualRanks, Change::NoInterference, Change::NoData}) {
+    CAPTURE(name_of(change));
+    CHECK(find(result, change).saves_ms == 0);
+  }
+  CHECK(find(result, Change::MedianRank, 0).saves_ms == 0);
+  CHECK(find(result, Change::MedianRank, 1).saves_ms == 0);
+  CHECK(result.last == std::vector<double>{0.5, 0.5});
+}
+
+TEST_CASE("perfect balance is never slower and saves the excess of the longest rank") {
+  // Costs in proportion to the tokens: lengths differ from rank to rank.
+  for (int seed = 1; seed <= 8; ++seed) {
+    CAPTURE(seed);
+    const Blame result = blame_of(blocks({"times.tokens=64",
+                                          "data.lengths={ uniform = [1, 128] }",
+                                          "scenario.seed=" + std::to_string(seed),
+                                          "scenario.steps=12"}));
+    const Saving& balanced = find(result, Change::Balanced);
+    CHECK(balanced.saves_ms > 0);
+    CHECK(balanced.saves_ms < result.step_ms);
+    CHECK(find(result, Change::MedianRank, 0).saves_ms <= balanced.saves_ms + 1e-6);
+  }
+}
+
+TEST_CASE("a rank that is out of inputs has no load to balance") {
+  // Steady steps 2 and 3: loads of 30 and 39 ms, then rank 0's 30 ms alone. Balanced, the first one
+  // has 34.5 ms on both ranks: the mean of the two steps is 2.25 ms less.
+  const Blame result =
+      blame_of(blocks({"cluster.skew=0.3", "ddp.join=[4, 3]", "model.block_elements=1024"}));
+  CHECK(find(result, Change::Balanced).saves_ms == doctest::Approx(2.25));
+  CHECK(find(result, Change::MedianRank, 0).saves_ms == doctest::Approx(0).epsilon(0.01));
+}
+
+TEST_CASE("interference and loading are blamed for what they add") {
+  const Blame slowed = blame_of(blocks({"interference.strength=0.2"}));
+  CHECK(find(slowed, Change::NoInterference).step_ms == doctest::Approx(33));
+  CHECK(find(slowed, Change::NoInterference).saves_ms > 0.5);
+  // The host loads ahead of the device, so loading counts where it is longer than the step.
+  const Blame hidden = blame_of(blocks({"data.loading={ batch = \"20 ms\" }"}));
+  CHECK(hidden.step_ms == doctest::Approx(33));
+  CHECK(find(hidden, Change::NoData).saves_ms == 0);
+  const Blame loading = blame_of(blocks({"data.loading={ batch = \"40 ms\" }"}));
+  CHECK(loading.step_ms == doctest::Approx(40));
+  CHECK(find(loading, Change::NoData).saves_ms == doctest::Approx(7));
+}
+
+TEST_CASE("a change that the profile cannot price is said, not hidden") {
+  Blame result = blame_of(blocks());
+  for (Saving& saving : result.savings) {
+    if (saving.change == Change::OneBucket) {
+      saving.not_priced = "1 GiB is beyond the table";
+    }
+  }
+  const std::string text = blame_text(blocks(), result);
+  CHECK(text.find("one bucket: not priced: 1 GiB is beyond the table") != std::string::npos);
+}
+
+TEST_CASE("the last sentence names the largest saving and a command") {
+  const Scenario scenario = blocks({"cluster.slow_ranks=[{rank=1, factor=1.5}]"});
+  const std::string text = blame_text(scenario, blame_of(scenario));
+  CHECK(text.find("Most would be saved if all ranks were equally fast: 15.000 ms, 31.2 % of the "
+                  "step.\nNext: stepsim run blocks.toml --policy fixed --set "
+                  "\"cluster.slow_ranks=[]\"\n") != std::string::npos);
+}

@@ -1,0 +1,101 @@
+#include "sim/study/recommendation.h"
+
+#include <doctest/doctest.h>
+
+using namespace stepsim;
+
+namespace {
+
+/// A policy with 1000 useful tokens a step whose draws take these milliseconds at these drifts.
+Prediction prediction(const std::string& policy,
+                      const std::vector<double>& step_ms,
+                      const std::vector<double>& drifts = {}) {
+  Prediction result;
+  result.policy = policy;
+  result.summary.useful_tokens_per_step = 1000;
+  result.summary.useful_tokens_per_s = 1e6 / step_ms.front();
+  for (std::size_t i = 0; i < step_ms.size(); ++i) {
+    result.draws.push_back({step_ms[i], drifts.empty() ? 1 : drifts[i]});
+  }
+  return result;
+}
+
+Scenario scenario_of(const std::vector<Prediction>& predictions) {
+  Scenario scenario;
+  for (const Prediction& one : predictions) {
+    PolicySpec policy;
+    policy.name = one.policy;
+    scenario.policies.push_back(policy);
+  }
+  return scenario;
+}
+
+Recommendation recommend(const std::vector<Prediction>& predictions) {
+  return recommend(scenario_of(predictions), predictions);
+}
+
+}  // namespace
+
+TEST_CASE("a policy that is faster in every draw is first in all of them") {
+  const auto result = recommend({prediction("slow", {20, 22}), prediction("fast", {10, 12})});
+  REQUIRE(result.choices.size() == 2);
+  CHECK(result.choices[0].policy == "fast");
+  CHECK(result.choices[0].first_share == 1);
+  CHECK(result.choices[1].first_share == 0);
+  CHECK(result.gain == doctest::Approx(1));
+  CHECK(recommendation_text(result).find("first in more than 99 % of the draws.") !=
+        std::string::npos);
+}
+
+TEST_CASE("shares count every combination of draws, ties by half") {
+  // Against 11 and 20: 10 wins both, 12 wins one of two: three of four.
+  const auto two = recommend({prediction("a", {10, 12}), prediction("b", {11, 20})});
+  CHECK(two.choices[0].first_share == doctest::Approx(0.75));
+  CHECK(two.choices[1].first_share == doctest::Approx(0.25));
+  const auto same = recommend({prediction("a", {10, 12}), prediction("b", {10, 12})});
+  CHECK(same.choices[0].first_share == doctest::Approx(0.5));
+  const auto three =
+      recommend({prediction("a", {10, 14}), prediction("b", {11, 13}), prediction("c", {12, 15})});
+  double sum = 0;
+  for (const Choice& choice : three.choices) {
+    sum += choice.first_share;
+  }
+  CHECK(sum == doctest::Approx(1));
+}
+
+TEST_CASE("the drift of the machine is the same for all policies") {
+  const auto result =
+      recommend({prediction("a", {10, 20}, {1, 2}), prediction("b", {11, 22}, {1, 2})});
+  CHECK(result.choices[0].first_share == 1);
+  CHECK(result.gain_interval.first == doctest::Approx(0.1));
+  CHECK(result.gain_interval.second == doctest::Approx(0.1));
+}
+
+TEST_CASE("an unsure recommendation says what to measure") {
+  const std::vector<Prediction> unsure = {
+      prediction("a, b", {10, 12}), prediction("c", {10.5, 12}), prediction("d", {90, 95})};
+  CHECK(recommendation_text(scenario_of(unsure), unsure) ==
+        "Use 'a, b': 100000 useful tokens/s, +5.0 % over c (90 % interval -10.6 to +17.8 %) and "
+        "+800.0 % over d; it is first in 62 % of the draws, so measure it and c.");
+}
+
+TEST_CASE("neither references nor what does not fit is a choice") {
+  std::vector<Prediction> all = {
+      prediction("reference", {1, 1}), prediction("huge", {2, 2}), prediction("fixed", {10, 12})};
+  all[1].out_of_memory = "step 0, rank 0: needs too much";
+  Scenario scenario = scenario_of(all);
+  scenario.policies[0].lengths.emplace();
+  CHECK(recommended(scenario, all)->policy == "fixed");
+  CHECK(recommendation_text(scenario, all) == "Use fixed: 100000 useful tokens/s.");
+  all[2].out_of_memory = all[1].out_of_memory;
+  CHECK(recommended(scenario, all) == nullptr);
+  CHECK(recommendation_json(recommend(scenario, all)).at("policy").is_null());
+}
+
+TEST_CASE("without draws nothing is said of certainty") {
+  std::vector<Prediction> all = {prediction("a", {10}), prediction("b", {11})};
+  all[0].draws.clear();
+  all[1].draws.clear();
+  CHECK(recommendation_text(scenario_of(all), all) ==
+        "Use a: 100000 useful tokens/s, +10.0 % over b.");
+}

@@ -1,0 +1,54 @@
+#include "sim/study/sweep.h"
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+
+using namespace stepsim;
+
+namespace {
+
+std::string message(const std::string& text) {
+  try {
+    (void)parse_sweep_axis(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a geometric range of sizes doubles from end to end") {
+  const SweepAxis axis = parse_sweep_axis("ddp.bucket_cap=1MiB..8MiB:x2");
+  CHECK(axis.key == "ddp.bucket_cap");
+  CHECK(axis.values == std::vector<std::string>{"1048576", "2097152", "4194304", "8388608"});
+  CHECK(axis.labels == std::vector<std::string>{"1 MiB", "2 MiB", "4 MiB", "8 MiB"});
+}
+
+TEST_CASE("an arithmetic range reaches its end in spite of rounding") {
+  CHECK(parse_sweep_axis("cluster.ranks=2..8:+2").values ==
+        std::vector<std::string>{"2", "4", "6", "8"});
+  CHECK(parse_sweep_axis("cluster.jitter=0.1..0.5:+0.1").values.size() == 5);
+}
+
+TEST_CASE("a list keeps its values as written") {
+  CHECK(parse_sweep_axis("ddp.bucket_cap=1 MiB,25 MiB").values ==
+        std::vector<std::string>{"1 MiB", "25 MiB"});
+}
+
+TEST_CASE("an axis that makes no sense is refused with the reason") {
+  CHECK(message("ddp.bucket_cap") ==
+        "--over ddp.bucket_cap: error: expected key=LOW..HIGH:x2 or key=value,value,…");
+  CHECK(message("a=1..8") ==
+        "--over a=1..8: error: a range ends in its step: LOW..HIGH:x2 (times 2) or LOW..HIGH:+8 "
+        "(plus 8)");
+  CHECK(message("a=8..1:x2") == "--over a=8..1:x2: error: the range starts above its end");
+  CHECK(message("a=1..8:x1") == "--over a=1..8:x1: error: the step must make the value grow");
+  CHECK(message("a=0..8:x2") == "--over a=0..8:x2: error: the step must make the value grow");
+  CHECK(message("a=1..8:+0") == "--over a=1..8:+0: error: the step must make the value grow");
+  CHECK(message("a=1..z:+1") == "--over a=1..z:+1: error: 'z' is not a number");
+  CHECK(message("a=1,,2") == "--over a=1,,2: error: an empty value in the list");
+  CHECK(message("a=1..1000000:+1") == "--over a=1..1000000:+1: error: more than 10000 values");
+  CHECK(message("a=1MB..2MB:x2").find("unknown unit 'MB'") != std::string::npos);
+}

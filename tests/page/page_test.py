@@ -14,7 +14,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "report"), str(ROOT / "tests" / "page")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli"), str(ROOT / "tests" / "page")]
 import cli_test  # noqa: E402  (needs the path above)
 import small_runner  # noqa: E402
 

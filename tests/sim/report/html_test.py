@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli")]
 import cli_test  # noqa: E402  (its live records; it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 

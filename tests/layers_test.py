@@ -1,26 +1,75 @@
-"""Checks that include lines follow the layers.
+"""Checks that include lines follow the layers, and that folders stay small.
 
-costmodel includes none of the others; sim and calibrate never include each other; each library is
-seen only where the design allows it. Prints `N passed, N failed, N skipped`.
+Each folder may include itself and the folders listed above it, nothing below: so no include points
+up, and there is no circle. Each library is seen only where the design allows it.
+Prints `N passed, N failed, N skipped`.
 """
 
+import collections
 import pathlib
 import re
 import sys
 
+import small_runner
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
+SOURCES = (".h", ".cpp", ".cu", ".cuh")
 
-# Folder -> prefixes of project headers it must not include.
-FORBIDDEN = {
-    "costmodel": ("sim/", "calibrate/", "tests/"),
-    "sim": ("calibrate/", "tests/"),
-    "calibrate": ("sim/", "tests/"),
-}
+# From the bottom up. sim and calibrate stand beside each other and meet in files only.
+COSTMODEL = [
+    "costmodel/base",
+    "costmodel/io",
+    "costmodel/model",
+    "costmodel/compute",
+    "costmodel/network",
+    "costmodel/records",
+    "costmodel/terminal",
+]
+SIM = [
+    "sim/batching/random",
+    "sim/batching/algorithms",
+    "sim/batching",
+    "sim/batching/policies",
+    "sim/engine",
+    "sim/ddp",
+    "sim/ddp/hooks",
+    "sim/scenario",
+    "sim/predict",
+    "sim/study",
+    "sim/replay",
+    "sim/report",
+    "sim/report/trace",
+    "sim/report/html",
+    "sim/cli",
+    "sim",
+]
+CALIBRATE = [
+    "calibrate/samples",
+    "calibrate/ranks",
+    "calibrate/training",
+    "calibrate/measure",
+    "calibrate/cpu",
+    "calibrate/cuda/device",
+    "calibrate/cuda/kernels",
+    "calibrate/cuda/attention",
+    "calibrate/cuda/collectives",
+    "calibrate/cuda/training",
+    "calibrate/cuda/timing",
+    "calibrate/cuda",
+    "calibrate/fit",
+    "calibrate/import/nccl",
+    "calibrate/import",
+    "calibrate/import/kineto",
+    "calibrate/import/recorded",
+    "calibrate/live",
+    "calibrate/cli",
+    "calibrate",
+]
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {
-    "boost/": ("sim/cli/", "calibrate/cli/", "costmodel/terminal/command_parser"),
+    "boost/": ("costmodel/terminal/command_parser", "sim/cli/", "calibrate/cli/"),
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/cpu/", "calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
     "toml++/": ("sim/scenario/",),
@@ -31,36 +80,73 @@ LIBRARIES = {
     "nccl": ("calibrate/cuda/",),
 }
 
-
-def sources(folder):
-    for path in sorted((ROOT / folder).rglob("*")):
-        if path.suffix in (".h", ".cpp", ".cu", ".cuh"):
-            yield path
+# A noun is a header with its sources. Folders of rows of one kind may hold more.
+MOST_NOUNS = 20
+ROWS_OF_ONE_KIND = ("sim/batching/policies", "calibrate/cuda/kernels")
 
 
-def main():
-    failures = []
+def sources():
+    for top in ("costmodel", "sim", "calibrate"):
+        for path in sorted((ROOT / top).rglob("*")):
+            if path.suffix in SOURCES:
+                yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def below(folder):
+    """The folders that files of `folder` may include."""
+    for stack in (COSTMODEL, COSTMODEL + SIM, COSTMODEL + CALIBRATE):
+        if folder in stack:
+            return set(stack[: stack.index(folder) + 1])
+    raise AssertionError(f"{folder}/ is in no layer: add it to tests/layers_test.py")
+
+
+def test_an_include_never_points_up():
     checked = 0
-    for folder, forbidden in FORBIDDEN.items():
-        for path in sources(folder):
-            name = path.relative_to(ROOT).as_posix()
-            text = path.read_text(encoding="utf-8")
-            if path.suffix == ".h" and not text.startswith("#pragma once"):
-                failures.append(f"{name}: does not start with #pragma once")
-            for include in INCLUDE.findall(text):
+    wrong = []
+    for name, text in sources():
+        allowed = below(name.rpartition("/")[0])
+        for include in INCLUDE.findall(text):
+            if (ROOT / include).exists():
                 checked += 1
-                if include.startswith(forbidden):
-                    failures.append(f"{name}: includes {include}")
-                for library, allowed in LIBRARIES.items():
-                    if include.startswith(library) and not name.startswith(allowed):
-                        failures.append(f"{name}: includes {include}, allowed in {allowed}")
-    for failure in failures:
-        print(failure)
-    if checked == 0:
-        failures.append("nothing was checked")
-    print(f"{0 if failures else 1} passed, {len(failures)} failed, 0 skipped")
-    return 1 if failures else 0
+                if include.rpartition("/")[0] not in allowed:
+                    wrong.append(f"{name} includes {include}")
+    assert checked > 1000, checked
+    assert not wrong, "\n".join(wrong)
+
+
+def test_each_library_is_seen_where_the_design_allows_it():
+    wrong = []
+    for name, text in sources():
+        for include in INCLUDE.findall(text):
+            for library, allowed in LIBRARIES.items():
+                if include.startswith(library) and not name.startswith(allowed):
+                    wrong.append(f"{name} includes {include}, allowed in {allowed}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_header_is_included_once():
+    wrong = [name for name, text in sources()
+             if name.endswith(".h") and not text.startswith("#pragma once")]
+    assert not wrong, f"no #pragma once at the start of {wrong}"
+
+
+def nouns(names):
+    """A source belongs to the header whose name its own begins with."""
+    headers = {pathlib.PurePath(name).stem for name in names if name.endswith((".h", ".cuh"))}
+    others = {pathlib.PurePath(name).stem for name in names} - headers
+    alone = {stem for stem in others
+             if not any(stem.startswith(header + "_") for header in headers)}
+    return headers | alone
+
+
+def test_no_folder_is_a_heap():
+    folders = collections.defaultdict(list)
+    for name, _ in sources():
+        folders[name.rpartition("/")[0]].append(name)
+    crowded = {folder: len(nouns(names)) for folder, names in folders.items()
+               if folder not in ROWS_OF_ONE_KIND and len(nouns(names)) > MOST_NOUNS}
+    assert not crowded, f"more than {MOST_NOUNS} nouns: {crowded}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(small_runner.main(globals()))

@@ -81,8 +81,9 @@ double BatchCost::operator()(std::int64_t samples, std::int64_t longest) const {
   const double y = std::min(static_cast<double>(longest), lengths_.back());
   const auto [row, right] = place(samples_, x);
   const auto [column, up] = place(lengths_, y);
-  // Points of no weight are left out: infinity times zero is no number.
-  const auto along = [&](std::size_t line) {
+  // Points without weight are left out, since infinity times zero is not a number. The bindings are
+  // captured as new variables: Clang 14 cannot capture a structured binding itself.
+  const auto along = [this, column = column, up = up](std::size_t line) {
     return up > 0 ? at(line, column) * (1 - up) + at(line, column + 1) * up : at(line, column);
   };
   const double inside = right > 0 ? along(row) * (1 - right) + along(row + 1) * right : along(row);

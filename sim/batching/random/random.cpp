@@ -11,6 +11,14 @@
 namespace stepsim {
 namespace {
 
+/// Refuses counts that are too large for torch's 32-bit draws; a negative count is among them,
+/// since it wraps to a huge one.
+void check_torch_count(std::uint64_t n) {
+  if (n >= std::numeric_limits<std::uint32_t>::max() / 20) {
+    throw std::invalid_argument("torch_randperm: n is outside 0 .. 2^32 / 20");
+  }
+}
+
 /// The seed as 32-bit words, low first, without a high word of zero.
 MersenneTwister python_generator(std::uint64_t seed) {
   const std::array<std::uint32_t, 2> words = {static_cast<std::uint32_t>(seed),
@@ -52,9 +60,7 @@ std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed) 
 }
 
 void torch_shuffle_head(std::span<std::int64_t> values, std::size_t count, std::uint64_t seed) {
-  if (values.size() >= std::numeric_limits<std::uint32_t>::max() / 20) {
-    throw std::invalid_argument("torch_randperm: n is outside 0 .. 2^32 / 20");
-  }
+  check_torch_count(values.size());
   MersenneTwister generator(static_cast<std::uint32_t>(seed));
   for (std::size_t i = 0; i < count && i + 1 < values.size(); ++i) {
     std::swap(values[i], values[i + generator() % (values.size() - i)]);
@@ -62,9 +68,7 @@ void torch_shuffle_head(std::span<std::int64_t> values, std::size_t count, std::
 }
 
 std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed) {
-  if (n < 0) {
-    throw std::invalid_argument("torch_randperm: n is negative");
-  }
+  check_torch_count(static_cast<std::uint64_t>(n));
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   torch_shuffle_head(order, order.size(), seed);

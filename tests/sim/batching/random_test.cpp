@@ -1,6 +1,7 @@
 #include "sim/batching/random/random.h"
 
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -138,5 +139,8 @@ TEST_CASE("draws below zero or beyond 32 bits are refused") {
   CHECK_THROWS_AS((void)random.below(std::uint64_t{1} << 32), std::invalid_argument);
   CHECK_THROWS_AS((void)torch_randperm(-1, 0), std::invalid_argument);
   CHECK_THROWS_AS((void)torch_randperm(std::int64_t{1} << 31, 0), std::invalid_argument);
+  // The check comes before the memory: asking for it would raise another error.
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  CHECK_THROWS_AS((void)torch_randperm(largest, 0), std::invalid_argument);
   CHECK(torch_randperm(0, 0).empty());
 }

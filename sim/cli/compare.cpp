@@ -66,6 +66,7 @@ int compare_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   std::vector<Prediction> predictions;
+  std::vector<double> planning_seconds;
   const auto count = static_cast<double>(scenario.policies.size());
   Progress progress(fmt::format("predicting {} policies", count));
   for (const PolicySpec& policy : scenario.policies) {
@@ -76,10 +77,10 @@ int compare_command(const std::vector<std::string>& arguments) {
     const EpochEffects effects = plan_effects(scenario, policy);
     predictions.back().training = effects.training;
     predictions.back().varlen = effects.varlen;
-    predictions.back().planning_seconds = effects.planning_seconds;
+    planning_seconds.push_back(effects.planning_seconds);
   }
   progress.done();
-  print_text(common, compare_text(scenario, predictions, output_screen()));
+  print_text(common, compare_text(scenario, predictions, planning_seconds, output_screen()));
   if (!common.json.empty()) {
     Json json = prediction_json(predictions, true);
     json["recommendation"] = recommendation_json(recommend(scenario, predictions));

@@ -142,7 +142,7 @@ void add_sweep(const CommonOptions& options,
         axis.key == "ddp.bucket_cap" && point.picture->bucket_cap == scenario.ddp.bucket_cap;
     content.timelines.push_back(timeline_json({point.prediction.policy,
                                                label,
-                                               point.prediction.summary.slowest_rank_step_ms,
+                                               point.prediction.summary.step_time_ms.mean,
                                                label == axis.labels[report.best],
                                                own},
                                               *point.picture));

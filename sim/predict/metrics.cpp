@@ -1,6 +1,7 @@
 #include "sim/predict/metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -23,6 +24,27 @@ double population_std(std::span<const double> values) {
   return values.empty() ? 0 : std::sqrt(squares / static_cast<double>(values.size()));
 }
 
+Duration step_time(const StepTimeline& timeline) {
+  SimTime start = timeline.ranks.front().start;
+  SimTime end = timeline.ranks.front().end;
+  for (const RankTimeline& rank : timeline.ranks) {
+    start = std::max(start, rank.start);
+    end = std::max(end, rank.end);
+  }
+  return end - start;
+}
+
+RankTimes rank_times(const RankTimeline& rank) {
+  RankTimes times;
+  times.data_ms = to_ms(rank.data_end - rank.start);
+  times.forward_ms = to_ms(rank.forward_end - rank.data_end);
+  times.backward_ms = to_ms(rank.backward_end - rank.forward_end);
+  times.exposed_ms = to_ms(rank.exposed);
+  times.optimizer_ms = to_ms(rank.copy_out + rank.optimizer);
+  times.step_ms = to_ms(rank.end - rank.start);
+  return times;
+}
+
 void GlobalSteps::add(int repeat, int step, double start_ms, double step_ms) {
   const Ends row{start_ms, start_ms + step_ms};
   const auto [place, is_new] = ends_.emplace(std::pair(repeat, step), row);
@@ -40,28 +62,31 @@ std::map<int, std::map<int, double>> GlobalSteps::by_repeat() const {
   return times;
 }
 
-std::vector<double> GlobalSteps::all_ms() const {
-  std::vector<double> all;
-  for (const auto& [key, ends] : ends_) {
-    all.push_back(ends.end - ends.start);
+std::map<int, double> step_times(std::span<const RankStepResult> rows, int first_step) {
+  GlobalSteps steps;
+  for (const RankStepResult& row : rows) {
+    if (row.step >= first_step) {
+      steps.add(0, row.step, row.start_ms, row.step_ms);
+    }
   }
-  return all;
+  return steps.by_repeat()[0];
 }
 
 namespace {
 
+constexpr std::array kTimes = {&RankTimes::data_ms,
+                               &RankTimes::forward_ms,
+                               &RankTimes::backward_ms,
+                               &RankTimes::exposed_ms,
+                               &RankTimes::optimizer_ms,
+                               &RankTimes::step_ms};
+
 /// The rows of one step, one a rank.
 struct StepGroup {
-  std::vector<double> step_ms;
   std::vector<double> useful;
   std::vector<double> padded;
   std::vector<double> memory;
-  double samples = 0;
 };
-
-double sum(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
 
 double range(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
@@ -70,67 +95,85 @@ double range(const std::vector<double>& values) {
 
 }  // namespace
 
-void summarise(std::span<const RankStepResult> rows,
-               int ranks,
-               int warmup_steps,
-               PredictionSummary& summary) {
+void StepTimeTally::add(const StepTimeline& timeline) {
+  ranks_.resize(timeline.ranks.size());
+  std::vector<double> rank_ms;
+  SimTime backward_end{};
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const RankTimes times = rank_times(timeline.ranks[r]);
+    for (const auto time : kTimes) {
+      ranks_[r].*time += times.*time;
+    }
+    rank_ms.push_back(times.step_ms);
+    backward_end = std::max(backward_end, timeline.ranks[r].compute_end);
+  }
+  step_ms_.push_back(to_ms(step_time(timeline)));
+  std_over_ranks_ += population_std(rank_ms);
+  for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
+    communication_ms_ += to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
+    const SimTime until = std::min(timeline.reduce_end[b], backward_end);
+    hidden_ms_ += std::max(0.0, to_ms(until - timeline.reduce_start[b]));
+  }
+}
+
+void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const {
+  const auto steps = static_cast<double>(step_ms_.size());
+  RankTimes all;
+  ranks.resize(ranks_.size());
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    for (const auto time : kTimes) {
+      ranks[r].*time = ranks_[r].*time / steps;
+      all.*time += ranks[r].*time / static_cast<double>(ranks_.size());
+    }
+  }
+  summary.data_ms = all.data_ms;
+  summary.forward_ms = all.forward_ms;
+  summary.backward_ms = all.backward_ms;
+  summary.exposed_communication_ms = all.exposed_ms;
+  summary.optimizer_ms = all.optimizer_ms;
+  summary.step_time_std_over_ranks = std_over_ranks_ / steps;
+  summary.communication_ms = communication_ms_ / steps;
+  summary.overlap_fraction = communication_ms_ > 0 ? hidden_ms_ / communication_ms_ : 0;
+}
+
+void summarise_work(std::span<const RankStepResult> rows,
+                    int warmup_steps,
+                    std::vector<RankMeans>& ranks,
+                    PredictionSummary& summary) {
   std::map<int, StepGroup> steps;
-  std::vector<double> rank_time(static_cast<std::size_t>(ranks), 0.0);
-  double row_count = 0;
+  double samples = 0;
   for (const RankStepResult& row : rows) {
     summary.peak_memory_mib = std::max(summary.peak_memory_mib, row.peak_memory_mib);
     if (row.step < warmup_steps) {
       continue;
     }
     StepGroup& step = steps[row.step];
-    step.step_ms.push_back(row.step_ms);
     step.useful.push_back(static_cast<double>(row.useful_tokens));
     step.padded.push_back(static_cast<double>(row.padded_tokens));
     step.memory.push_back(row.peak_memory_mib);
-    step.samples += static_cast<double>(row.samples);
-    rank_time[static_cast<std::size_t>(row.rank)] += row.step_ms;
-    summary.data_ms += row.data_ms;
-    summary.forward_ms += row.forward_ms;
-    summary.backward_ms += row.backward_ms;
-    summary.optimizer_ms += row.optimizer_ms;
-    summary.exposed_communication_ms += row.exposed_ms;
-    row_count += 1;
-  }
-  if (steps.empty()) {
-    return;
+    samples += static_cast<double>(row.samples);
+    const auto rank = static_cast<std::size_t>(row.rank);
+    ranks.resize(std::max(ranks.size(), rank + 1));
+    ranks[rank].useful_tokens += step.useful.back();
+    ranks[rank].padded_tokens += step.padded.back();
   }
   const auto count = static_cast<double>(steps.size());
-  double useful = 0;
-  double padded = 0;
-  double samples = 0;
   for (const auto& [number, step] : steps) {
-    useful += sum(step.useful);
-    padded += sum(step.padded);
-    samples += step.samples;
     summary.rank_token_spread += range(step.useful) / count;
-    summary.step_time_std_over_ranks += population_std(step.step_ms) / count;
     summary.padded_tokens_std_over_ranks += population_std(step.padded) / count;
     summary.peak_memory_std_over_ranks += population_std(step.memory) / count;
   }
-  for (double* part : {&summary.data_ms,
-                       &summary.forward_ms,
-                       &summary.backward_ms,
-                       &summary.optimizer_ms,
-                       &summary.exposed_communication_ms}) {
-    *part /= row_count;
+  for (RankMeans& rank : ranks) {
+    // The sums are whole numbers, so that the totals are exact before they are divided.
+    summary.useful_tokens_per_step += rank.useful_tokens;
+    summary.padded_tokens_per_step += rank.padded_tokens;
+    rank.useful_tokens /= count;
+    rank.padded_tokens /= count;
   }
-  summary.slowest_rank_step_ms = *std::max_element(rank_time.begin(), rank_time.end()) / count;
-  summary.useful_tokens_per_step = useful / count;
-  summary.padded_tokens_per_step = padded / count;
-  summary.padding_ratio = padded > 0 ? 1.0 - useful / padded : 0.0;
-  if (summary.slowest_rank_step_ms > 0) {
-    const double per_second = 1e3 / summary.slowest_rank_step_ms;
-    summary.useful_tokens_per_s = summary.useful_tokens_per_step * per_second;
-    summary.padded_tokens_per_s = summary.padded_tokens_per_step * per_second;
-    summary.samples_per_s = samples / count * per_second;
-    const double alone =
-        summary.data_ms + summary.forward_ms + summary.backward_ms + summary.optimizer_ms;
-    summary.scaling_efficiency = alone / summary.slowest_rank_step_ms;
+  if (count > 0) {
+    summary.samples_per_step = samples / count;
+    summary.useful_tokens_per_step /= count;
+    summary.padded_tokens_per_step /= count;
   }
 }
 

@@ -14,14 +14,18 @@ namespace stepsim {
 /// Population standard deviation (ddof = 0).
 [[nodiscard]] double population_std(std::span<const double> values);
 
-/// Step times from rows of ranks: from the last rank's start to the last rank's end.
+/// How long a step takes: from the last rank's start to the last rank's end.
+[[nodiscard]] Duration step_time(const StepTimeline& timeline);
+
+/// What one rank did in a step.
+[[nodiscard]] RankTimes rank_times(const RankTimeline& rank);
+
+/// Step times from rows of ranks, by the rule of step_time().
 class GlobalSteps {
  public:
   void add(int repeat, int step, double start_ms, double step_ms);
   /// [repeat][step] milliseconds.
   [[nodiscard]] std::map<int, std::map<int, double>> by_repeat() const;
-  /// By repeat, then step.
-  [[nodiscard]] std::vector<double> all_ms() const;
 
  private:
   struct Ends {
@@ -31,12 +35,32 @@ class GlobalSteps {
   std::map<std::pair<int, int>, Ends> ends_;
 };
 
-/// Fills the token, throughput, spread and part figures from the rows of the steady steps.
-/// Formulas: the token-skew lab's metrics (ratio of means for padding; useful tokens over the
-/// slowest rank's mean step time for throughput).
-void summarise(std::span<const RankStepResult> rows,
-               int ranks,
-               int warmup_steps,
-               PredictionSummary& summary);
+/// [step] milliseconds of the steps from `first_step` on, of the run without noise.
+[[nodiscard]] std::map<int, double> step_times(std::span<const RankStepResult> rows,
+                                               int first_step);
+
+/// Adds up the times of steady steps, of one run or of many, into the means of a prediction.
+class StepTimeTally {
+ public:
+  void add(const StepTimeline& timeline);
+  /// Of every step added, in order.
+  [[nodiscard]] const std::vector<double>& step_ms() const { return step_ms_; }
+  /// Sets the times of `ranks` and all times of `summary` but those of StepTimeSummary.
+  void set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const;
+
+ private:
+  std::vector<double> step_ms_;
+  std::vector<RankTimes> ranks_;  ///< [rank] sums over the steps
+  double std_over_ranks_ = 0;
+  double communication_ms_ = 0;
+  double hidden_ms_ = 0;  ///< Of the communication: before the last backward ends.
+};
+
+/// Sets the samples, tokens and memory of `summary` and the tokens of `ranks` from the rows of the
+/// steady steps; the peak of the memory is that of all steps.
+void summarise_work(std::span<const RankStepResult> rows,
+                    int warmup_steps,
+                    std::vector<RankMeans>& ranks,
+                    PredictionSummary& summary);
 
 }  // namespace stepsim

@@ -16,39 +16,19 @@ namespace stepsim {
 
 namespace {
 
-/// Step times (ms, see StepTimeSummary) of the steady steps of one run.
-std::vector<double> steady_step_times(const PricedRun& run,
-                                      const CostFactors& factors,
-                                      double common,
-                                      NoiseDraws& noise) {
+/// Calls `visit(timeline)` for the steady steps of one run with noise.
+template <class Visit>
+void play_steady_steps(const PricedRun& run,
+                       const CostFactors& factors,
+                       double common,
+                       NoiseDraws& noise,
+                       Visit visit) {
   StepSimulator player(run, factors, common, &noise, false);
-  std::vector<double> times;
   for (int step = 0; step < run.plan().steps; ++step) {
     const StepTimeline timeline = player.next();
-    if (step < run.scenario().warmup_steps) {
-      continue;
+    if (step >= run.scenario().warmup_steps) {
+      visit(timeline);
     }
-    SimTime start = timeline.ranks.front().start;
-    SimTime end = timeline.ranks.front().end;
-    for (const RankTimeline& rank : timeline.ranks) {
-      start = std::max(start, rank.start);
-      end = std::max(end, rank.end);
-    }
-    times.push_back(to_ms(end - start));
-  }
-  return times;
-}
-
-/// Adds the communication figures of one steady step, each divided by the number of such steps.
-void add_communication(const StepTimeline& timeline, double steps, double& busy, double& hidden) {
-  SimTime backward_end{};
-  for (const RankTimeline& rank : timeline.ranks) {
-    backward_end = std::max(backward_end, rank.compute_end);
-  }
-  for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
-    busy += to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]) / steps;
-    const SimTime until = std::min(timeline.reduce_end[b], backward_end);
-    hidden += std::max(0.0, to_ms(until - timeline.reduce_start[b])) / steps;
   }
 }
 
@@ -57,6 +37,7 @@ RankStepResult row_of(const PricedRun& run,
                       std::span<const MicroBatch> batches,
                       const RankTimeline& times) {
   RankStepResult row;
+  static_cast<RankTimes&>(row) = rank_times(times);
   row.step = batches.front().step;
   row.rank = batches.front().rank;
   for (const MicroBatch& batch : batches) {
@@ -67,12 +48,6 @@ RankStepResult row_of(const PricedRun& run,
     row.padded_tokens += run.model().input_tokens(shape);
   }
   row.start_ms = to_ms(times.start.time_since_epoch());
-  row.data_ms = to_ms(times.data_end - times.start);
-  row.forward_ms = to_ms(times.forward_end - times.data_end);
-  row.backward_ms = to_ms(times.backward_end - times.forward_end);
-  row.exposed_ms = to_ms(times.exposed);
-  row.optimizer_ms = to_ms(times.copy_out + times.optimizer);
-  row.step_ms = to_ms(times.end - times.start);
   return row;
 }
 
@@ -96,18 +71,16 @@ void add_memory(const PeakMemory& memory,
   }
 }
 
-/// The noise-free run: rows, timelines, communication figures.
-void run_without_noise(const PricedRun& run,
-                       const PredictOptions& options,
-                       Prediction& prediction) {
+/// The run without noise: its rows, its timelines, and the times of its steady steps.
+StepTimeTally run_without_noise(const PricedRun& run,
+                                const PredictOptions& options,
+                                Prediction& prediction) {
   const bool draws = options.keep_timelines || options.timeline_of_step;
   StepSimulator player(run, {}, 1.0, nullptr, options.event_simulation, draws);
-  const double steady = run.plan().steps - run.scenario().warmup_steps;
   const auto micro_batches = static_cast<std::size_t>(run.scenario().ddp.accumulation_steps);
   const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
   const Bytes capacity = run.profile().memory_capacity;
-  double busy = 0;
-  double hidden = 0;
+  StepTimeTally tally;
   std::size_t index = 0;
   for (int step = 0; step < run.plan().steps; ++step) {
     StepTimeline timeline = player.next();
@@ -119,7 +92,7 @@ void run_without_noise(const PricedRun& run,
       prediction.steps.push_back(row);
     }
     if (step >= run.scenario().warmup_steps) {
-      add_communication(timeline, steady, busy, hidden);
+      tally.add(timeline);
     }
     if (options.keep_timelines || options.timeline_of_step == step) {
       prediction.timelines.push_back(std::move(timeline));
@@ -131,8 +104,7 @@ void run_without_noise(const PricedRun& run,
   if (options.keep_timelines) {
     prediction.op_labels = run.model().ddp_model().labels;
   }
-  prediction.summary.communication_ms = busy;
-  prediction.summary.overlap_fraction = busy > 0 ? hidden / busy : 0;
+  return tally;
 }
 
 /// The token budget that the device's memory allows at the longest length of the plan.
@@ -150,14 +122,7 @@ void add_token_budget(const PricedRun& run, Prediction& prediction) {
       largest_token_budget(scenario.model, memory_options(scenario), capacity, longest), longest};
 }
 
-StepTimeSummary step_times_without_noise(const Prediction& prediction, int warmup_steps) {
-  GlobalSteps steps;
-  for (const RankStepResult& row : prediction.steps) {
-    if (row.step >= warmup_steps) {
-      steps.add(0, row.step, row.start_ms, row.step_ms);
-    }
-  }
-  const std::vector<double> times = steps.all_ms();
+StepTimeSummary step_times_without_noise(const std::vector<double>& times) {
   const double average = mean(times);
   return {average,
           quantile(times, 0.5),
@@ -230,20 +195,25 @@ std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, N
   return factors;
 }
 
-/// Step statistics under jitter, and the 90 % interval of the mean under jitter, fit errors, drift.
-void add_noise(const PricedRun& run,
-               int runs,
-               const ProgressCallback& on_progress,
-               Prediction& prediction) {
+/// Runs in pairs: one under jitter alone, which the step statistics and all means are of, and one
+/// under jitter, fit errors and drift, whose means give the 90 % interval. Returns the times of the
+/// steps under jitter alone.
+StepTimeTally run_with_noise(const PricedRun& run,
+                             int runs,
+                             const ProgressCallback& on_progress,
+                             Prediction& prediction) {
   NoiseDraws noise(run.scenario().seed);
   const PassDraws draws = pass_draws(run);
-  std::vector<double> all;
+  StepTimeTally tally;
   double largest = 0;
   std::vector<double> means;
   for (int i = 0; i < runs; ++i) {
-    const auto steady = steady_step_times(run, {}, 1.0, noise);
-    all.insert(all.end(), steady.begin(), steady.end());
-    largest += quantile(steady, 1.0) / runs;
+    double largest_of_run = 0;
+    play_steady_steps(run, {}, 1.0, noise, [&](const StepTimeline& timeline) {
+      tally.add(timeline);
+      largest_of_run = std::max(largest_of_run, tally.step_ms().back());
+    });
+    largest += largest_of_run / runs;
 
     CostFactors factors;
     factors.group = drawn_groups(run, draws, noise);
@@ -252,12 +222,17 @@ void add_noise(const PricedRun& run,
       factors.interference = drawn_interference(*run.profile().interference, noise);
     }
     const double drift = noise.factor(run.profile().noise.drift);
-    means.push_back(mean(steady_step_times(run, factors, drift, noise)));
+    std::vector<double> drawn_ms;
+    play_steady_steps(run, factors, drift, noise, [&](const StepTimeline& timeline) {
+      drawn_ms.push_back(to_ms(step_time(timeline)));
+    });
+    means.push_back(mean(drawn_ms));
     prediction.draws.push_back({means.back(), drift});
     if (on_progress) {
       on_progress(static_cast<double>(i + 1) / runs);
     }
   }
+  const std::vector<double>& all = tally.step_ms();
   prediction.summary.step_time_ms = {mean(all),
                                      quantile(all, 0.5),
                                      quantile(all, 0.95),
@@ -265,6 +240,7 @@ void add_noise(const PricedRun& run,
                                      largest,
                                      quantile(means, 0.05),
                                      quantile(means, 0.95)};
+  return tally;
 }
 
 void add_varlen_warning(const PricedRun& run, Prediction& prediction) {
@@ -400,12 +376,15 @@ Prediction predict(const Scenario& scenario,
   prediction.scenario = scenario.name;
   prediction.policy = policy.name;
   prediction.profile = profile.name;
-  run_without_noise(run, options, prediction);
-  summarise(prediction.steps, scenario.ranks, scenario.warmup_steps, prediction.summary);
-  prediction.summary.step_time_ms = step_times_without_noise(prediction, scenario.warmup_steps);
+  StepTimeTally times = run_without_noise(run, options, prediction);
+  summarise_work(prediction.steps, scenario.warmup_steps, prediction.ranks, prediction.summary);
   if (options.noise_runs > 0) {
-    add_noise(run, affordable_runs(run, options.noise_runs), options.on_progress, prediction);
+    const int runs = affordable_runs(run, options.noise_runs);
+    times = run_with_noise(run, runs, options.on_progress, prediction);
+  } else {
+    prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());
   }
+  times.set_means(prediction.ranks, prediction.summary);
   add_token_budget(run, prediction);
   add_warnings(run, prediction);
   return prediction;

@@ -11,8 +11,19 @@
 
 namespace stepsim {
 
-/// One rank in one step of a predicted run.
-struct RankStepResult {
+/// What one rank does in a step, in milliseconds. The parts follow one another and add up to
+/// `step_ms`, the time from the rank's own start of the step to its own end.
+struct RankTimes {
+  double data_ms = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double exposed_ms = 0;    ///< The device is idle after the backward, waiting for collectives.
+  double optimizer_ms = 0;  ///< Copies out of the buckets included.
+  double step_ms = 0;
+};
+
+/// One rank in one step of the run without noise.
+struct RankStepResult : RankTimes {
   int step = 0;
   int rank = 0;
   std::int64_t samples = 0;
@@ -20,17 +31,19 @@ struct RankStepResult {
   std::int64_t useful_tokens = 0;
   std::int64_t padded_tokens = 0;
   double start_ms = 0;
-  double data_ms = 0;
-  double forward_ms = 0;
-  double backward_ms = 0;
-  double exposed_ms = 0;
-  double optimizer_ms = 0;  ///< Copy-outs included.
-  double step_ms = 0;
   double peak_memory_mib = 0;
 };
 
-/// Milliseconds of a step: from when the last rank starts it to when the last rank ends it. The
-/// mean over steps is the pace of the run, whatever the ranks do among themselves.
+/// One rank's means over the steady steps.
+struct RankMeans : RankTimes {
+  double useful_tokens = 0;
+  double padded_tokens = 0;
+};
+
+/// The step time, in milliseconds: a step lasts from when the last rank starts it to when the last
+/// rank ends it. The mean over the steady steps is the pace of the run, whatever the ranks do among
+/// themselves. It is the only step time that throughput, efficiency, gains and rankings are made
+/// from.
 struct StepTimeSummary {
   double mean = 0;
   double p50 = 0;
@@ -41,29 +54,42 @@ struct StepTimeSummary {
   double high90 = 0;
 };
 
-/// The figures of one policy, over the steady steps. Milliseconds, tokens per second.
+/// The figures of one policy: means over the steady steps and, where noise was drawn, over the runs
+/// with noise. All times are of the same simulated steps, so that the parts add up to the step.
 struct PredictionSummary {
   StepTimeSummary step_time_ms;
-  double slowest_rank_step_ms = 0;  ///< Largest over ranks of the rank's mean step time.
-  double useful_tokens_per_s = 0;
-  double padded_tokens_per_s = 0;
-  double samples_per_s = 0;
-  double useful_tokens_per_step = 0;  ///< All ranks.
+  double samples_per_step = 0;  ///< Over all ranks, as the tokens.
+  double useful_tokens_per_step = 0;
   double padded_tokens_per_step = 0;
-  double padding_ratio = 0;      ///< 1 - mean useful / mean padded.
   double rank_token_spread = 0;  ///< Mean over steps of max - min over ranks of useful tokens.
   double step_time_std_over_ranks = 0;  ///< Mean over steps, population.
   double padded_tokens_std_over_ranks = 0;
   double peak_memory_std_over_ranks = 0;
-  double data_ms = 0;
+  double data_ms = 0;  ///< This and the other parts: mean over the ranks.
   double forward_ms = 0;
   double backward_ms = 0;
   double optimizer_ms = 0;
-  double communication_ms = 0;          ///< Sum of the all-reduces of a step.
-  double exposed_communication_ms = 0;  ///< Idle after backward, slower ranks included.
-  double overlap_fraction = 0;          ///< Share of all-reduce time before the last backward ends.
-  double scaling_efficiency = 0;        ///< Mean compute of a rank alone / step time.
+  double exposed_communication_ms = 0;  ///< Idle after the backward, slower ranks included.
+  double communication_ms = 0;          ///< Sum of the collectives of a step.
+  double overlap_fraction = 0;          ///< Share of collective time before the last backward ends.
   double peak_memory_mib = 0;
+
+  [[nodiscard]] double useful_tokens_per_s() const { return per_second(useful_tokens_per_step); }
+  [[nodiscard]] double padded_tokens_per_s() const { return per_second(padded_tokens_per_step); }
+  [[nodiscard]] double samples_per_s() const { return per_second(samples_per_step); }
+  /// 1 - useful / padded tokens.
+  [[nodiscard]] double padding_ratio() const {
+    return padded_tokens_per_step > 0 ? 1 - useful_tokens_per_step / padded_tokens_per_step : 0;
+  }
+  /// What a rank does without waiting for others, over the step time.
+  [[nodiscard]] double scaling_efficiency() const {
+    const double alone = data_ms + forward_ms + backward_ms + optimizer_ms;
+    return step_time_ms.mean > 0 ? alone / step_time_ms.mean : 0;
+  }
+  /// Of a quantity of one step, at the mean step time.
+  [[nodiscard]] double per_second(double per_step) const {
+    return step_time_ms.mean > 0 ? per_step * 1e3 / step_time_ms.mean : 0;
+  }
 };
 
 /// What the memory of one device allows.
@@ -83,13 +109,13 @@ struct Prediction {
   std::string policy;
   std::string profile;
   PredictionSummary summary;
+  std::vector<RankMeans> ranks;                 ///< [rank] Of the same steps as the summary.
   std::vector<RankStepResult> steps;            ///< Without noise, by step then rank.
   std::vector<MeanDraw> draws;                  ///< None without noise runs.
   std::vector<StepTimeline> timelines;          ///< [step] or of one step, when asked for.
   std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.
   std::optional<VarlenUse> varlen;              ///< Likewise, with varlen attention.
-  double planning_seconds = 0;                  ///< Likewise: what planning it took here.
   std::vector<std::string> collective_sources;  ///< "all_reduce: measured table, 8 ranks", …
   std::vector<std::string> warnings;
   std::string out_of_memory;                ///< Empty, or which step and rank would not fit.

@@ -16,17 +16,9 @@ bool has_bucket_cap(const Scenario& scenario) {
 
 int median_step(const Prediction& prediction, int warmup_steps) {
   const int first = std::max(warmup_steps, 1);
-  GlobalSteps steady;
-  for (const RankStepResult& row : prediction.steps) {
-    if (row.step >= first) {
-      steady.add(0, row.step, row.start_ms, row.step_ms);
-    }
-  }
   std::vector<std::pair<double, int>> times;
-  for (const auto& [repeat, steps] : steady.by_repeat()) {
-    for (const auto& [step, ms] : steps) {
-      times.emplace_back(ms, step);
-    }
+  for (const auto& [step, ms] : step_times(prediction.steps, first)) {
+    times.emplace_back(ms, step);
   }
   if (times.empty()) {
     return 0;

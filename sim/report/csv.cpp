@@ -23,7 +23,7 @@ std::string summary_csv(const std::vector<Prediction>& predictions) {
   std::string text =
       "policy,step_ms_mean,step_ms_p50,step_ms_p95,step_ms_p99,step_ms_max,step_ms_low90,"
       "step_ms_high90,"
-      "slowest_rank_step_ms,useful_tokens_per_s,padded_tokens_per_s,samples_per_s,"
+      "useful_tokens_per_s,padded_tokens_per_s,samples_per_s,"
       "useful_tokens_per_step,padded_tokens_per_step,padding_ratio,rank_token_spread,"
       "step_ms_std_over_ranks,padded_tokens_std_over_ranks,peak_memory_mib_std_over_ranks,data_ms,"
       "forward_ms,backward_ms,optimizer_ms,communication_ms,exposed_communication_ms,"
@@ -37,13 +37,12 @@ std::string summary_csv(const std::vector<Prediction>& predictions) {
                                         s.step_time_ms.max,
                                         s.step_time_ms.low90,
                                         s.step_time_ms.high90,
-                                        s.slowest_rank_step_ms,
-                                        s.useful_tokens_per_s,
-                                        s.padded_tokens_per_s,
-                                        s.samples_per_s,
+                                        s.useful_tokens_per_s(),
+                                        s.padded_tokens_per_s(),
+                                        s.samples_per_s(),
                                         s.useful_tokens_per_step,
                                         s.padded_tokens_per_step,
-                                        s.padding_ratio,
+                                        s.padding_ratio(),
                                         s.rank_token_spread,
                                         s.step_time_std_over_ranks,
                                         s.padded_tokens_std_over_ranks,
@@ -55,7 +54,7 @@ std::string summary_csv(const std::vector<Prediction>& predictions) {
                                         s.communication_ms,
                                         s.exposed_communication_ms,
                                         s.overlap_fraction,
-                                        s.scaling_efficiency,
+                                        s.scaling_efficiency(),
                                         s.peak_memory_mib};
     text += fmt::format("{},{}\n", csv_field(prediction.policy), fmt::join(values, ","));
   }

@@ -8,7 +8,9 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kFormat = "stepsim-prediction/1";
+constexpr const char* kFormat = "stepsim-prediction/2";
+/// Its parts of the step are of the run without noise; useful_tokens_per_s is over another time.
+constexpr const char* kFormat1 = "stepsim-prediction/1";
 
 Json summary_json(const PredictionSummary& s) {
   return {{"step_time_ms",
@@ -18,13 +20,12 @@ Json summary_json(const PredictionSummary& s) {
             {"p99", s.step_time_ms.p99},
             {"max", s.step_time_ms.max},
             {"interval90", {s.step_time_ms.low90, s.step_time_ms.high90}}}},
-          {"slowest_rank_step_ms", s.slowest_rank_step_ms},
-          {"useful_tokens_per_s", s.useful_tokens_per_s},
-          {"padded_tokens_per_s", s.padded_tokens_per_s},
-          {"samples_per_s", s.samples_per_s},
+          {"useful_tokens_per_s", s.useful_tokens_per_s()},
+          {"padded_tokens_per_s", s.padded_tokens_per_s()},
+          {"samples_per_s", s.samples_per_s()},
           {"useful_tokens_per_step", s.useful_tokens_per_step},
           {"padded_tokens_per_step", s.padded_tokens_per_step},
-          {"padding_ratio", s.padding_ratio},
+          {"padding_ratio", s.padding_ratio()},
           {"rank_token_spread", s.rank_token_spread},
           {"std_over_ranks",
            {{"step_time_ms", s.step_time_std_over_ranks},
@@ -37,7 +38,7 @@ Json summary_json(const PredictionSummary& s) {
           {"communication_ms", s.communication_ms},
           {"exposed_communication_ms", s.exposed_communication_ms},
           {"overlap_fraction", s.overlap_fraction},
-          {"scaling_efficiency", s.scaling_efficiency},
+          {"scaling_efficiency", s.scaling_efficiency()},
           {"peak_memory_mib", s.peak_memory_mib}};
 }
 
@@ -115,7 +116,11 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
   step.low90 = interval[0].get<double>();
   step.high90 = interval[1].get<double>();
   prediction.summary.useful_tokens_per_step = summary.number("useful_tokens_per_step");
-  prediction.summary.useful_tokens_per_s = summary.number("useful_tokens_per_s");
+  prediction.summary.data_ms = summary.number("data_ms");
+  prediction.summary.forward_ms = summary.number("forward_ms");
+  prediction.summary.backward_ms = summary.number("backward_ms");
+  prediction.summary.exposed_communication_ms = summary.number("exposed_communication_ms");
+  prediction.summary.optimizer_ms = summary.number("optimizer_ms");
   if (reader.has("steps")) {
     const Json& rows = reader.get("steps");
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -163,8 +168,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
                            {"sample_skew", effects.sample_skew},
                            {"token_skew", effects.token_skew},
                            {"displacement", effects.displacement},
-                           {"distinct_shapes", effects.distinct_shapes},
-                           {"planning_seconds", prediction.planning_seconds}};
+                           {"distinct_shapes", effects.distinct_shapes}};
       if (const auto ratio = effects.target_padding_ratio()) {
         entry["training"]["useful_target_tokens"] = effects.useful_target_tokens;
         entry["training"]["padded_target_tokens"] = effects.padded_target_tokens;
@@ -184,7 +188,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
 std::vector<Prediction> read_predictions(const std::string& path) {
   const Json file = parse_json(read_text(path), path);
   JsonReader reader(file, path, 0, "");
-  reader.require_format(kFormat);
+  reader.require_format(reader.text("format") == kFormat1 ? kFormat1 : kFormat);
   const Json& list = reader.get("predictions");
   if (!list.is_array()) {
     reader.fail("predictions", "expected a list");

@@ -22,7 +22,7 @@ bool sweeps_bucket_cap(const std::vector<SweepAxis>& axes) {
 }
 
 double throughput(const SweepPoint& point) {
-  return point.prediction.summary.useful_tokens_per_s;
+  return point.prediction.summary.useful_tokens_per_s();
 }
 
 bool fits(const SweepPoint& point) {
@@ -99,8 +99,8 @@ std::string time_of(const SweepPoint& point, const SweepReport& report) {
         const double others = other.prediction.summary.useful_tokens_per_step;
         return std::abs(others - tokens) <= kSame * tokens;
       });
-  return same ? fmt::format("{:.3f} ms", s.slowest_rank_step_ms)
-              : fmt::format("{:.3f} ms for {:.0f} useful tokens", s.slowest_rank_step_ms, tokens);
+  return same ? fmt::format("{:.3f} ms", s.step_time_ms.mean)
+              : fmt::format("{:.3f} ms for {:.0f} useful tokens", s.step_time_ms.mean, tokens);
 }
 
 }  // namespace
@@ -149,7 +149,7 @@ std::string sweep_text(const Scenario& scenario,
   double low = 0;
   double high = 0;
   for (const SweepPoint& point : report.points) {
-    const double ms = point.prediction.summary.slowest_rank_step_ms;
+    const double ms = point.prediction.summary.step_time_ms.mean;
     low = low == 0 ? ms : std::min(low, ms);
     high = std::max(high, ms);
   }
@@ -179,9 +179,9 @@ std::string sweep_text(const Scenario& scenario,
   for (const SweepPoint& point : report.points) {
     const PredictionSummary& s = point.prediction.summary;
     std::vector<std::string> row = point.labels;
-    row.push_back(fmt::format("{:.3f}", s.slowest_rank_step_ms));
+    row.push_back(fmt::format("{:.3f}", s.step_time_ms.mean));
     row.push_back(fmt::format("{:+.1f} %", (throughput(best) / throughput(point) - 1) * 100));
-    row.push_back(fmt::format("{:.0f}", s.useful_tokens_per_s));
+    row.push_back(fmt::format("{:.0f}", s.useful_tokens_per_s()));
     row.push_back(fmt::format("{:.1f}", s.peak_memory_mib / 1024));
     row.push_back(std::to_string(point.buckets));
     row.push_back(fmt::format("{:.3f}", s.communication_ms));
@@ -192,7 +192,7 @@ std::string sweep_text(const Scenario& scenario,
     }
     row.push_back(reason(point, best, valley));
     table.add(row, &point == &best ? Paint::Good : fits(point) ? Paint::Plain : Paint::Bad);
-    shares.push_back(bar_share(s.slowest_rank_step_ms, low, high));
+    shares.push_back(bar_share(s.step_time_ms.mean, low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));
   }
   table.add_bars(
@@ -224,8 +224,9 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
     }
     const PredictionSummary& s = point.prediction.summary;
     points.push_back({{"values", values},
-                      {"step_ms", s.slowest_rank_step_ms},
-                      {"useful_tokens_per_s", s.useful_tokens_per_s},
+                      {"step_ms", s.step_time_ms.mean},
+                      {"useful_tokens_per_s", s.useful_tokens_per_s()},
+                      {"useful_tokens_per_step", s.useful_tokens_per_step},
                       {"buckets", point.buckets},
                       {"communication_ms", s.communication_ms},
                       {"exposed_communication_ms", s.exposed_communication_ms},
@@ -240,7 +241,8 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
           {"best", report.best},
           {"reference",
            {{"name", report.reference_name},
-            {"step_ms", report.reference.prediction.summary.slowest_rank_step_ms},
+            {"step_ms", report.reference.prediction.summary.step_time_ms.mean},
+            {"useful_tokens_per_step", report.reference.prediction.summary.useful_tokens_per_step},
             {"gap", report.gap}}}};
 }
 
@@ -258,8 +260,8 @@ std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& rep
     }
     const PredictionSummary& s = point.prediction.summary;
     text += fmt::format("{},{},{},{},{},{},{},{}\n",
-                        s.slowest_rank_step_ms,
-                        s.useful_tokens_per_s,
+                        s.step_time_ms.mean,
+                        s.useful_tokens_per_s(),
                         point.buckets,
                         s.communication_ms,
                         s.exposed_communication_ms,

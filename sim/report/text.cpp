@@ -34,13 +34,13 @@ std::string short_number(double value) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-/// Useful tokens/s, median and 90 % of the draws; the machine's drift is left out, being that of
-/// all policies.
-Span90 speed_interval(const Prediction& prediction) {
-  const std::vector<double> drawn = drawn_speeds(prediction);
-  const double mean = prediction.summary.useful_tokens_per_s;
-  return drawn.empty() ? Span90{mean, mean, mean}
-                       : Span90{quantile(drawn, 0.05), quantile(drawn, 0.5), quantile(drawn, 0.95)};
+/// Useful tokens/s at the mean step time and at the ends of its interval.
+Span90 speed_interval(const PredictionSummary& summary) {
+  const auto at = [&summary](double step_ms) {
+    return step_ms > 0 ? summary.useful_tokens_per_step * 1e3 / step_ms : 0;
+  };
+  const StepTimeSummary& step = summary.step_time_ms;
+  return {at(step.high90), at(step.mean), at(step.low90)};
 }
 
 std::string warnings_text(const std::vector<Prediction>& predictions) {
@@ -57,7 +57,7 @@ std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction
     ranked.push_back(&prediction);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
-    return a->summary.useful_tokens_per_s > b->summary.useful_tokens_per_s;
+    return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
   });
   return ranked;
 }
@@ -74,18 +74,23 @@ bool cuts_samples(const Prediction* prediction) {
          (prediction->training->cropped_tokens > 0 || prediction->training->split_samples > 0);
 }
 
-/// Which policy takes the host longest to plan; of policies with effects.
-std::string planning_text(const std::vector<const Prediction*>& ranked) {
-  const auto per_step = [](const Prediction* prediction) {
-    const auto steps = prediction->training ? prediction->training->most_steps : 0;
-    return steps > 0 ? prediction->planning_seconds / static_cast<double>(steps) * 1e3 : 0;
-  };
-  const Prediction* slowest = *std::max_element(
-      ranked.begin(), ranked.end(), [&](const Prediction* a, const Prediction* b) {
-        return per_step(a) < per_step(b);
-      });
-  return fmt::format(
-      "planning on this host: at most {:.2g} ms a step ({})\n", per_step(slowest), slowest->policy);
+/// Which policy takes the host longest to plan. `planning_seconds`: [prediction]
+std::string planning_text(const std::vector<Prediction>& predictions,
+                          const std::vector<double>& planning_seconds) {
+  double largest_ms = 0;
+  std::string slowest;
+  for (std::size_t i = 0; i < planning_seconds.size(); ++i) {
+    const auto steps = predictions[i].training ? predictions[i].training->most_steps : 0;
+    const double ms = steps > 0 ? planning_seconds[i] / static_cast<double>(steps) * 1e3 : 0;
+    if (slowest.empty() || ms > largest_ms) {
+      largest_ms = ms;
+      slowest = predictions[i].policy;
+    }
+  }
+  return slowest.empty()
+             ? ""
+             : fmt::format(
+                   "planning on this host: at most {:.2g} ms a step ({})\n", largest_ms, slowest);
 }
 
 /// What the policies do to training, beside their speed; empty when that was not asked for. Columns
@@ -151,7 +156,7 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   return "\none epoch of training (skew: the largest rank over the mean; moved by: how far from "
          "the "
          "sampler's order, as a share of the epoch)\n\n" +
-         table.text(screen) + planning_text(ranked);
+         table.text(screen);
 }
 
 /// The recommended policy, and those that are no choice.
@@ -177,8 +182,8 @@ std::string varlen_section(const std::vector<const Prediction*>& predictions,
   return uses.empty() ? "" : "\n" + varlen_text(uses, screen);
 }
 
-/// Means over the steady steps, one row a rank.
-Table ranks_table(const Scenario& scenario, const Prediction& prediction) {
+/// One row a rank: its means, and the share of the step in which it does not wait.
+Table ranks_table(const Prediction& prediction) {
   Table table({"rank",
                "data ms",
                "forward ms",
@@ -189,31 +194,18 @@ Table ranks_table(const Scenario& scenario, const Prediction& prediction) {
                "useful tokens",
                "padded tokens"});
   std::vector<double> busy;
-  for (int rank = 0; rank < scenario.ranks; ++rank) {
-    std::vector<RankStepResult> rows;
-    for (const RankStepResult& row : prediction.steps) {
-      if (row.rank == rank && row.step >= scenario.warmup_steps) {
-        rows.push_back(row);
-      }
-    }
-    const auto average = [&](auto member) {
-      double total = 0;
-      for (const RankStepResult& row : rows) {
-        total += static_cast<double>(row.*member);
-      }
-      return rows.empty() ? 0.0 : total / static_cast<double>(rows.size());
-    };
+  for (std::size_t rank = 0; rank < prediction.ranks.size(); ++rank) {
+    const RankMeans& means = prediction.ranks[rank];
     table.add({std::to_string(rank),
-               fmt::format("{:.3f}", average(&RankStepResult::data_ms)),
-               fmt::format("{:.3f}", average(&RankStepResult::forward_ms)),
-               fmt::format("{:.3f}", average(&RankStepResult::backward_ms)),
-               fmt::format("{:.3f}", average(&RankStepResult::exposed_ms)),
-               fmt::format("{:.3f}", average(&RankStepResult::optimizer_ms)),
-               fmt::format("{:.3f}", average(&RankStepResult::step_ms)),
-               fmt::format("{:.1f}", average(&RankStepResult::useful_tokens)),
-               fmt::format("{:.1f}", average(&RankStepResult::padded_tokens))});
-    busy.push_back((average(&RankStepResult::step_ms) - average(&RankStepResult::exposed_ms)) /
-                   std::max(prediction.summary.slowest_rank_step_ms, 1e-9));
+               fmt::format("{:.3f}", means.data_ms),
+               fmt::format("{:.3f}", means.forward_ms),
+               fmt::format("{:.3f}", means.backward_ms),
+               fmt::format("{:.3f}", means.exposed_ms),
+               fmt::format("{:.3f}", means.optimizer_ms),
+               fmt::format("{:.3f}", means.step_ms),
+               fmt::format("{:.1f}", means.useful_tokens),
+               fmt::format("{:.1f}", means.padded_tokens)});
+    busy.push_back((means.step_ms - means.exposed_ms) / std::max(means.step_ms, 1e-9));
   }
   table.add_bars("not waiting", std::move(busy), {});
   return table;
@@ -256,9 +248,9 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
       scenario.steps - scenario.warmup_steps,
       s.step_time_ms.max);
   text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
-                      s.useful_tokens_per_s,
-                      s.samples_per_s);
-  text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio));
+                      s.useful_tokens_per_s(),
+                      s.samples_per_s());
+  text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio()));
   text += fmt::format("rank token spread  {:.1f} useful tokens\n", s.rank_token_spread);
   text +=
       fmt::format("communication      {:.3f} ms of collectives, {:.3f} ms exposed, {} overlapped\n",
@@ -268,7 +260,7 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   for (const std::string& source : prediction.collective_sources) {
     text += fmt::format("                   {}\n", source);
   }
-  text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency));
+  text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency()));
   text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);
   if (const auto& budget = prediction.token_budget) {
     text += fmt::format(
@@ -278,12 +270,13 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   }
   text += "\n";
 
-  text += ranks_table(scenario, prediction).text(screen);
+  text += ranks_table(prediction).text(screen);
   return text + varlen_section({&prediction}, screen) + warnings_text({prediction});
 }
 
 std::string compare_text(const Scenario& scenario,
                          const std::vector<Prediction>& predictions,
+                         const std::vector<double>& planning_seconds,
                          const Screen& screen) {
   const std::vector<const Prediction*> ranked = ranked_by_throughput(predictions);
   Table table({"policy",
@@ -301,29 +294,29 @@ std::string compare_text(const Scenario& scenario,
   bool any_reference = false;
   for (const Prediction* prediction : ranked) {
     const PredictionSummary& s = prediction->summary;
-    speeds.push_back(speed_interval(*prediction));
+    speeds.push_back(speed_interval(s));
     const bool reference = is_reference(scenario, prediction->policy);
     any_reference = any_reference || reference;
     table.add({prediction->policy + (reference ? " *" : ""),
                fmt::format("{:.3f}", s.step_time_ms.mean),
                interval90(s.step_time_ms),
                fmt::format("{:.3f}", s.step_time_ms.p95),
-               fmt::format("{:.0f}", s.useful_tokens_per_s),
-               percent(s.padding_ratio),
+               fmt::format("{:.0f}", s.useful_tokens_per_s()),
+               percent(s.padding_ratio()),
                fmt::format("{:.1f}", s.rank_token_spread),
                fmt::format("{:.3f}", s.exposed_communication_ms),
-               percent(s.scaling_efficiency),
+               percent(s.scaling_efficiency()),
                fmt::format("{:.1f}", s.peak_memory_mib)},
               row_paint(*prediction, reference, recommendation));
   }
-  table.add_intervals("useful tokens/s in 90 % of the draws", std::move(speeds));
+  table.add_intervals("useful tokens/s, 90 % interval", std::move(speeds));
   std::string text = header_text(scenario, predictions.front()) + "\n" + table.text(screen);
   if (any_reference) {
     text += "* a reference case on data of its own: not a choice\n";
   }
   text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
-  return text + training_text(ranked, screen) + varlen_section(ranked, screen) +
-         warnings_text(predictions);
+  return text + training_text(ranked, screen) + planning_text(predictions, planning_seconds) +
+         varlen_section(ranked, screen) + warnings_text(predictions);
 }
 
 }  // namespace stepsim

@@ -17,9 +17,11 @@ namespace stepsim {
 /// The warnings of all, each once; out of memory with the policy's name.
 [[nodiscard]] std::vector<std::string> warnings_of(const std::vector<Prediction>& predictions);
 
-/// All policies ranked by useful tokens per second, and a recommendation.
+/// All policies ranked by useful tokens per second, and a recommendation. `planning_seconds`:
+/// [prediction] what planning the epoch took on this host, or empty.
 [[nodiscard]] std::string compare_text(const Scenario& scenario,
                                        const std::vector<Prediction>& predictions,
+                                       const std::vector<double>& planning_seconds,
                                        const Screen& screen = {});
 
 /// "7.39-10.2": the 90 % interval of the mean, milliseconds.

@@ -120,7 +120,7 @@ std::string remedy(const PartError& part) {
     return "compare the scenario's [loader] and [data] with the real loader";
   }
   if (part.part == "other") {
-    return "compare the scenario's jitter and noise with the spread of the live steps";
+    return "look for work between the parts of the live step that the scenario does not state";
   }
   return "recalibrate with the plans of this scenario";
 }
@@ -211,7 +211,7 @@ std::string part_words(const PolicyValidation& policy, const PartError& part) {
     return "the wait for collectives";
   }
   if (part.part == "other") {
-    return "noise and gaps between the parts";
+    return "gaps between the parts";
   }
   return part.part == "backward" && !policy.states_wait ? "backward with the wait for collectives"
                                                         : part.part;

@@ -16,7 +16,7 @@ struct StepParts {
   double backward = 0;
   double exposed = 0;  ///< Waiting for collectives after the backward.
   double optimizer = 0;
-  double other = 0;  ///< The rest: what noise adds to a prediction, gaps between measured parts.
+  double other = 0;  ///< The rest of the step: the gaps between the parts.
 };
 
 /// What the live runs of one policy measured, in one file or several. Steady steps that all ranks

@@ -98,12 +98,12 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
-    return a->summary.useful_tokens_per_s > b->summary.useful_tokens_per_s;
+    return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
   });
   Recommendation result;
   std::vector<std::vector<double>> speeds;
   for (const Prediction* prediction : ranked) {
-    result.choices.push_back({prediction->policy, prediction->summary.useful_tokens_per_s, 0});
+    result.choices.push_back({prediction->policy, prediction->summary.useful_tokens_per_s(), 0});
     speeds.push_back(drawn_speeds(*prediction));
   }
   if (ranked.size() < 2) {

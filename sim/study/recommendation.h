@@ -40,7 +40,7 @@ struct Recommendation {
 [[nodiscard]] Recommendation recommend(const Scenario& scenario,
                                        const std::vector<Prediction>& predictions);
 
-/// "Use bucketing: 174502 useful tokens/s, +10.9 % over …; …." in one sentence and line.
+/// "Use bucketing: 151417 useful tokens/s, +6.7 % over …; …." in one sentence and line.
 [[nodiscard]] std::string recommendation_text(const Recommendation& recommendation);
 /// The same of predictions.
 [[nodiscard]] std::string recommendation_text(const Scenario& scenario,

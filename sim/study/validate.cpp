@@ -15,17 +15,6 @@ namespace stepsim {
 
 namespace {
 
-/// [step] Predicted without noise.
-std::map<int, double> predicted_times(const Prediction& prediction, int warmup_steps) {
-  GlobalSteps steps;
-  for (const RankStepResult& row : prediction.steps) {
-    if (row.step >= warmup_steps) {
-      steps.add(0, row.step, row.start_ms, row.step_ms);
-    }
-  }
-  return steps.by_repeat()[0];
-}
-
 void require_same_batches(const Prediction& prediction, const RunRecord& record) {
   std::map<std::pair<int, int>, const RankStepResult*> planned;
   for (const RankStepResult& row : prediction.steps) {
@@ -70,29 +59,19 @@ double share_below(const std::vector<double>& values, double limit) {
   return static_cast<double>(below) / static_cast<double>(values.size());
 }
 
-/// Of the steps that the live run measured.
-StepParts predicted_parts(const Prediction& prediction, const LiveRun& run) {
+/// The parts of the predicted mean step. The wait counts as backward where the live run does not
+/// state it.
+StepParts predicted_parts(const PredictionSummary& summary, const LiveRun& run) {
   StepParts parts;
-  double rows = 0;
-  for (const RankStepResult& row : prediction.steps) {
-    if (run.by_step.count(row.step) == 0) {
-      continue;
-    }
-    parts.data += row.data_ms;
-    parts.forward += row.forward_ms;
-    parts.backward += row.backward_ms;
-    parts.exposed += row.exposed_ms;
-    parts.optimizer += row.optimizer_ms;
-    rows += 1;
-  }
-  for (double* part :
-       {&parts.data, &parts.forward, &parts.backward, &parts.exposed, &parts.optimizer}) {
-    *part /= rows;
-  }
+  parts.data = summary.data_ms;
+  parts.forward = summary.forward_ms;
+  parts.backward = summary.backward_ms;
+  parts.exposed = summary.exposed_communication_ms;
+  parts.optimizer = summary.optimizer_ms;
   if (!run.states_wait) {
     parts.backward += std::exchange(parts.exposed, 0);
   }
-  parts.other = prediction.summary.step_time_ms.mean - parts.data - parts.forward - parts.backward -
+  parts.other = summary.step_time_ms.mean - parts.data - parts.forward - parts.backward -
                 parts.exposed - parts.optimizer;
   return parts;
 }
@@ -106,7 +85,7 @@ PolicyValidation compare_policy(const Prediction& prediction,
   }
   const LiveRun run = join_live_runs(records, warmup_steps);
   warnings.insert(warnings.end(), run.warnings.begin(), run.warnings.end());
-  const std::map<int, double> planned = predicted_times(prediction, warmup_steps);
+  const std::map<int, double> planned = step_times(prediction.steps, warmup_steps);
   if (run.by_step.size() < planned.size()) {
     warnings.push_back(fmt::format("policy '{}': {} of {} steady steps were recorded",
                                    printable(prediction.policy),
@@ -137,12 +116,12 @@ PolicyValidation compare_policy(const Prediction& prediction,
   for (const auto& [step, times] : run.by_step) {
     result.measured_by_step[step] = mean(times);
   }
-  result.predicted_parts = predicted_parts(prediction, run);
+  result.predicted_parts = predicted_parts(prediction.summary, run);
   result.measured_parts = run.parts;
   result.states_wait = run.states_wait;
-  const double tokens = prediction.summary.useful_tokens_per_step;
-  result.predicted_tokens_per_s = tokens / result.predicted.mean * 1e3;
-  result.measured_tokens_per_s = tokens / result.measured_mean * 1e3;
+  result.predicted_tokens_per_s = prediction.summary.useful_tokens_per_s();
+  result.measured_tokens_per_s =
+      prediction.summary.useful_tokens_per_step * 1e3 / result.measured_mean;
   return result;
 }
 

@@ -25,7 +25,7 @@ int main(int count, char** arguments) {
                   step.mean,
                   step.low90,
                   step.high90,
-                  prediction.summary.useful_tokens_per_s);
+                  prediction.summary.useful_tokens_per_s());
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -186,7 +186,7 @@ std::string seed_lab_predictions(const std::string& data) {
     table.add({name,
                fmt::format("{:.2f}", step.mean),
                fmt::format("{:.2f} to {:.2f}", step.low90, step.high90),
-               fmt::format("{:.0f}", summary.useful_tokens_per_s)});
+               fmt::format("{:.0f}", summary.useful_tokens_per_s())});
   }
   return fmt::format(
       "## Token-skew lab: the two cases whose times we have not seen\n\n"

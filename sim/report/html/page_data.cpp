@@ -13,14 +13,10 @@ namespace stepsim {
 
 namespace {
 
-/// The steps' times, by step.
-Json step_times(const Prediction& prediction) {
-  GlobalSteps steps;
-  for (const RankStepResult& row : prediction.steps) {
-    steps.add(0, row.step, row.start_ms, row.step_ms);
-  }
+/// [step] times of all steps without noise.
+Json all_step_times(const Prediction& prediction) {
   Json times = Json::array();
-  for (const double ms : steps.all_ms()) {
+  for (const auto& [step, ms] : step_times(prediction.steps, 0)) {
     times.push_back(page_ms(ms));
   }
   return times;
@@ -124,7 +120,7 @@ Json page_data(const Scenario& scenario, const Profile& profile, PageContent con
 Json series_json(const Prediction& prediction, int warmup_steps) {
   Json series = {{"policy", prediction.policy},
                  {"warmup_steps", warmup_steps},
-                 {"step_ms", step_times(prediction)},
+                 {"step_ms", all_step_times(prediction)},
                  {"useful", by_rank(prediction, &RankStepResult::useful_tokens)},
                  {"padded", by_rank(prediction, &RankStepResult::padded_tokens)}};
   Json memory = largest_memory(prediction);

@@ -217,7 +217,7 @@ def test_bad_parameter_lists_are_refused_with_their_place():
 
 def test_every_text_report_has_its_json_and_csv():
     result = json.loads(run("compare", SKEW, "--json", "-").stdout)
-    assert result["format"] == "stepsim-prediction/1"
+    assert result["format"] == "stepsim-prediction/2"
     assert [p["policy"] for p in result["predictions"]] == [
         "uniform",
         "variable_fixed",

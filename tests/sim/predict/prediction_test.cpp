@@ -76,7 +76,7 @@ TEST_CASE("the four cases of the token-skew lab have their published padding and
   for (std::size_t i = 0; i < 4; ++i) {
     const auto summary = predict(scenario, scenario.policies[i], profile, {}).summary;
     CAPTURE(scenario.policies[i].name);
-    CHECK(std::round(summary.padding_ratio * 1000) / 10 == doctest::Approx(published[i].first));
+    CHECK(std::round(summary.padding_ratio() * 1000) / 10 == doctest::Approx(published[i].first));
     CHECK(std::round(summary.rank_token_spread * 10) / 10 == doctest::Approx(published[i].second));
   }
 }
@@ -94,7 +94,7 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
   CHECK(prediction.summary.exposed_communication_ms == doctest::Approx(1.0));
   CHECK(prediction.summary.step_time_ms.mean == doctest::Approx(16.36));
   CHECK(prediction.summary.overlap_fraction == 0);
-  CHECK(prediction.summary.scaling_efficiency == doctest::Approx(15.36 / 16.36));
+  CHECK(prediction.summary.scaling_efficiency() == doctest::Approx(15.36 / 16.36));
 }
 
 TEST_CASE("events and closed form predict the same steps") {

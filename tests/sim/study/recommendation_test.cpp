@@ -13,7 +13,7 @@ Prediction prediction(const std::string& policy,
   Prediction result;
   result.policy = policy;
   result.summary.useful_tokens_per_step = 1000;
-  result.summary.useful_tokens_per_s = 1e6 / step_ms.front();
+  result.summary.step_time_ms.mean = step_ms.front();
   for (std::size_t i = 0; i < step_ms.size(); ++i) {
     result.draws.push_back({step_ms[i], drifts.empty() ? 1 : drifts[i]});
   }

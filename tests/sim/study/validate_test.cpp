@@ -158,13 +158,11 @@ TEST_CASE("several files of one policy are more passes, and drift between them c
 
 TEST_CASE("the error is shared out among the parts of the step") {
   Prediction prediction = predicted("a", 12);
-  for (RankStepResult& row : prediction.steps) {
-    row.data_ms = 1;
-    row.forward_ms = 3;
-    row.backward_ms = 5;
-    row.exposed_ms = row.rank == 0 ? 0.5 : 1.5;
-    row.optimizer_ms = 1;
-  }
+  prediction.summary.data_ms = 1;
+  prediction.summary.forward_ms = 3;
+  prediction.summary.backward_ms = 5;
+  prediction.summary.exposed_communication_ms = 1;
+  prediction.summary.optimizer_ms = 1;
   RunRecord record = measured("a", {10});
   for (StepRecord& row : record.steps) {
     row.data_ms = 1;

@@ -72,13 +72,13 @@ double scale(const OptionParser& parser, const char* name) {
   return value;
 }
 
-LaunchChoices launch_choices(const OptionParser& parser) {
-  LaunchChoices choices;
-  choices.barrier = !parser.has("no-barrier");
-  choices.transfer_scale = scale(parser, "transfer-scale");
-  choices.cpu_scale = scale(parser, "cpu-scale");
+LaunchReplayOptions launch_options(const OptionParser& parser) {
+  LaunchReplayOptions options;
+  options.barrier = !parser.has("no-barrier");
+  options.transfer_scale = scale(parser, "transfer-scale");
+  options.cpu_scale = scale(parser, "cpu-scale");
   if (parser.has("ranks-from")) {
-    choices.ranks_from = parser.get<int>("ranks-from");
+    options.ranks_from = parser.get<int>("ranks-from");
   }
   if (parser.has("transfers-from")) {
     const std::string text = parser.get<std::string>("transfers-from");
@@ -87,24 +87,24 @@ LaunchChoices launch_choices(const OptionParser& parser) {
     if (text != "shortest" && !digits) {
       parser.fail("--transfers-from takes a rank or 'shortest'");
     }
-    choices.transfers_from = digits ? std::stoi(text) : kShortest;
+    options.transfers_from = digits ? std::stoi(text) : kShortest;
   }
-  return choices;
+  return options;
 }
 
-Sends sends_of(const OptionParser& parser) {
+SendMode sends_of(const OptionParser& parser) {
   const std::string text = parser.has("sends") ? parser.get<std::string>("sends") : "blocking";
   if (text == "blocking") {
-    return Sends::Blocking;
+    return SendMode::Blocking;
   }
   if (text == "buffered") {
-    return Sends::Buffered;
+    return SendMode::Buffered;
   }
   const std::vector<std::string> known = {"blocking", "buffered"};
   parser.fail(unknown_name("--sends", text, known));
 }
 
-PipelineReplay replay_pipeline(const CsvTable& table, Sends sends) {
+PipelineReplay replay_pipeline(const CsvTable& table, SendMode sends) {
   const PipelineTrace recording = read_pipeline_trace(table);
   const std::vector<Duration> replayed = replay(recording, {.sends = sends});
   const std::vector<Duration> balanced = replay(recording, {.sends = sends, .balanced = true});
@@ -187,7 +187,7 @@ int replay_command(const std::vector<std::string>& arguments) {
           replay_csv(result));
   } else if (table.find("gap_us")) {
     refuse(parser, kPipelineOptions, "a pipeline");
-    const LaunchReplay result = replay(read_launch_trace(table), {}, launch_choices(parser));
+    const LaunchReplay result = replay(read_launch_trace(table), {}, launch_options(parser));
     write(options, replay_text(result, output_screen()), replay_json(result), replay_csv(result));
   } else {
     throw InputError({table.path(), 1, 0, ""},

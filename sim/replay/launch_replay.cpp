@@ -23,7 +23,7 @@ Duration scaled(Duration duration, double factor) {
                      : Duration(std::llround(static_cast<double>(duration.count()) * factor));
 }
 
-/// Writes one rank's rows as instructions. CPU time between calls that matter is summed up.
+/// Lowers one rank's rows to instructions. Consecutive CPU times become one instruction.
 class RankLowering {
  public:
   RankLowering(const LaunchTrace& recording,
@@ -39,34 +39,34 @@ class RankLowering {
 
   void add(const LaunchRow& row) {
     busy_ += scaled(row.gap, cpu_scale_);
-    if (row.type != Launch::Cpu) {
+    if (row.type != CallType::Cpu) {
       out_.push_back({.kind = Opcode::Host, .host = std::exchange(busy_, Duration::zero())});
     }
     switch (row.type) {
-      case Launch::Cpu:
+      case CallType::Cpu:
         busy_ += scaled(row.host, cpu_scale_);
         break;
-      case Launch::Gpu:
+      case CallType::Gpu:
         add_work(row);
         busy_ += scaled(row.host, cpu_scale_);
         break;
-      case Launch::BlockingCopy:
+      case CallType::BlockingCopy:
         add_work(row);
         add_sync(row, rules_.copy_call, rules_.copy_latency);
         break;
-      case Launch::Sync:
+      case CallType::Sync:
         add_sync(row, rules_.sync_call, rules_.sync_latency);
         break;
-      case Launch::Collective:
+      case CallType::Collective:
         add_collective(row);
         busy_ += scaled(row.host, cpu_scale_);
         break;
-      case Launch::End:
+      case CallType::End:
         break;
     }
   }
 
-  /// The rank's CPU works to the end of its last row.
+  /// Adds the CPU time of the last rows.
   void finish() { out_.push_back({.kind = Opcode::Host, .host = busy_}); }
 
  private:
@@ -94,8 +94,8 @@ class RankLowering {
                     .latency = latency});
   }
 
-  /// The communication stream waits for the producer stream, then for the collective itself, so
-  /// that the next one starts after it.
+  /// Makes the communication stream wait for the producer stream, and after the launch for the
+  /// collective itself, so that the next collective starts after it.
   void add_collective(const LaunchRow& row) {
     if (const auto producer = recording_.collectives[at(row.collective)].producer) {
       out_.push_back({.kind = Opcode::Record, .stream = *producer, .index = row.collective});
@@ -119,39 +119,40 @@ class RankLowering {
 std::int32_t require_rank(const LaunchTrace& recording, std::int32_t rank) {
   const auto ranks = static_cast<std::int32_t>(recording.rows.size());
   if (rank < 0 || rank >= ranks) {
-    throw InputError({recording.path, 0, 0, ""},
-                     fmt::format("rank {} is not there; it has 0 to {}", rank, ranks - 1));
+    throw InputError(
+        {recording.path, 0, 0, ""},
+        fmt::format("there is no rank {}; the recording has ranks 0 to {}", rank, ranks - 1));
   }
   return rank;
 }
 
-/// Residency of a collective's kernel on a rank.
+/// Returns how long a collective's kernel was resident on a rank.
 Duration residency(const LaunchTrace& recording, std::int32_t rank, std::int32_t collective) {
   const auto& rows = recording.rows[at(rank)];
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const LaunchRow& r) {
-    return r.type == Launch::Collective && r.collective == collective;
+    return r.type == CallType::Collective && r.collective == collective;
   });
   return row == rows.end() ? Duration::zero() : row->work;
 }
 
 Duration transfer_time(const LaunchTrace& recording,
-                       const LaunchChoices& choices,
+                       const LaunchReplayOptions& options,
                        std::int32_t collective) {
-  if (choices.transfers_from == kShortest) {
+  if (options.transfers_from == kShortest) {
     Duration shortest = Duration::max();
     for (std::size_t r = 0; r < recording.rows.size(); ++r) {
       shortest = std::min(shortest, residency(recording, static_cast<std::int32_t>(r), collective));
     }
     return shortest;
   }
-  if (choices.transfers_from) {
-    return residency(recording, require_rank(recording, *choices.transfers_from), collective);
+  if (options.transfers_from) {
+    return residency(recording, require_rank(recording, *options.transfers_from), collective);
   }
   const auto transfer = recording.collectives[at(collective)].transfer;
   if (!transfer) {
     throw InputError({recording.path, 0, 0, ""},
-                     fmt::format("collective {} has no fitted_D_us in collective_defs.csv; give "
-                                 "it, or --transfers-from shortest",
+                     fmt::format("collective {} has no fitted_D_us in collective_defs.csv; add "
+                                 "it, or use --transfers-from shortest",
                                  collective));
   }
   return *transfer;
@@ -183,8 +184,8 @@ ReplayedCollective collective_of(const LaunchTrace& recording,
   result.op = what.op;
   result.bytes = what.bytes;
   result.replayed = {*last - *first, played.end - *last, played.end.time_since_epoch()};
-  if (!recording.ended.empty()) {
-    const auto& kernels = recording.ended[at(number)];
+  if (!recording.kernels.empty()) {
+    const auto& kernels = recording.kernels[at(number)];
     result.measured = measured_figures(kernels);
     for (const RecordedKernel& kernel : kernels) {
       const Duration error = played.end.time_since_epoch() - kernel.end;
@@ -200,16 +201,16 @@ ReplayedCollective collective_of(const LaunchTrace& recording,
 
 Program lower(const LaunchTrace& recording,
               const ReplayRules& rules,
-              const LaunchChoices& choices) {
+              const LaunchReplayOptions& options) {
   Program program;
   program.ranks.resize(recording.rows.size());
   const auto count = static_cast<std::int32_t>(recording.collectives.size());
   program.events = count;
-  const auto communicators = choices.barrier ? 1 : static_cast<std::int32_t>(recording.rows.size());
+  const auto communicators = options.barrier ? 1 : static_cast<std::int32_t>(recording.rows.size());
   std::vector<Duration> transfers(recording.collectives.size());
   for (const std::int32_t collective : recording.order) {
     transfers[at(collective)] =
-        scaled(transfer_time(recording, choices, collective), choices.transfer_scale);
+        scaled(transfer_time(recording, options, collective), options.transfer_scale);
   }
   for (std::int32_t communicator = 0; communicator < communicators; ++communicator) {
     for (const Duration transfer : transfers) {
@@ -218,9 +219,9 @@ Program lower(const LaunchTrace& recording,
   }
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     const std::size_t from =
-        choices.ranks_from ? at(require_rank(recording, *choices.ranks_from)) : r;
-    const std::int32_t first = choices.barrier ? 0 : static_cast<std::int32_t>(r) * count;
-    RankLowering lowering(recording, rules, choices.cpu_scale, first, program.ranks[r]);
+        options.ranks_from ? at(require_rank(recording, *options.ranks_from)) : r;
+    const std::int32_t first = options.barrier ? 0 : static_cast<std::int32_t>(r) * count;
+    RankLowering lowering(recording, rules, options.cpu_scale, first, program.ranks[r]);
     for (const LaunchRow& row : recording.rows[from]) {
       lowering.add(row);
     }
@@ -231,10 +232,10 @@ Program lower(const LaunchTrace& recording,
 
 LaunchReplay replay(const LaunchTrace& recording,
                     const ReplayRules& rules,
-                    const LaunchChoices& choices) {
-  const Program program = lower(recording, rules, choices);
+                    const LaunchReplayOptions& options) {
+  const Program program = lower(recording, rules, options);
   EngineRules engine_rules;
-  if (!choices.barrier) {
+  if (!options.barrier) {
     engine_rules.communicators.clear();
     for (std::size_t r = 0; r < program.ranks.size(); ++r) {
       engine_rules.communicators.push_back({.ranks = {static_cast<std::int32_t>(r)}});
@@ -250,7 +251,7 @@ LaunchReplay replay(const LaunchTrace& recording,
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     result.ranks.push_back({played.ranks[r].host_end - clocks[r].host, recording.measured[r]});
   }
-  if (choices.barrier) {
+  if (options.barrier) {
     for (const std::int32_t number : recording.order) {
       result.collectives.push_back(
           collective_of(recording, number, played.collectives[at(number)]));

@@ -17,20 +17,20 @@ namespace {
 constexpr double kMicrosecond = 1e-6;
 constexpr std::int64_t kMaxRanks = 100'000;
 
-constexpr std::array<std::pair<std::string_view, Launch>, 6> kTypes = {{
-    {"cpu", Launch::Cpu},
-    {"gpu", Launch::Gpu},
-    {"d2h", Launch::BlockingCopy},
-    {"sync", Launch::Sync},
-    {"nccl", Launch::Collective},
-    {"end", Launch::End},
+constexpr std::array<std::pair<std::string_view, CallType>, 6> kTypes = {{
+    {"cpu", CallType::Cpu},
+    {"gpu", CallType::Gpu},
+    {"d2h", CallType::BlockingCopy},
+    {"sync", CallType::Sync},
+    {"nccl", CallType::Collective},
+    {"end", CallType::End},
 }};
 
 std::size_t at(std::int64_t index) {
   return static_cast<std::size_t>(index);
 }
 
-Launch type_of(const CsvTable& table, std::size_t row, CsvTable::Column column) {
+CallType type_of(const CsvTable& table, std::size_t row, CsvTable::Column column) {
   std::vector<std::string> known;
   for (const auto& [name, type] : kTypes) {
     if (table.text(row, column) == name) {
@@ -41,7 +41,7 @@ Launch type_of(const CsvTable& table, std::size_t row, CsvTable::Column column) 
   table.fail(row, column, unknown_name("type", table.text(row, column), known));
 }
 
-/// The streams of the recording by the engine's numbers, in the order in which they are met.
+/// Numbers the recording's streams for the engine, in the order in which they appear.
 class StreamNumbers {
  public:
   std::uint8_t number(const CsvTable& table, std::size_t row, CsvTable::Column column) {
@@ -115,7 +115,7 @@ void read_collectives(const std::string& path, StreamNumbers& streams, LaunchTra
   }
 }
 
-/// The rows of all ranks, with the checks that a replay relies on.
+/// Reads the rows of all ranks and makes the checks that a replay relies on.
 class RowReader {
  public:
   RowReader(const CsvTable& table, StreamNumbers& streams, LaunchTrace& recording)
@@ -160,18 +160,18 @@ class RowReader {
     entry.type = type_of(table_, row, type_);
     entry.gap = table_.signed_duration(row, gap_, kMicrosecond);
     entry.host = duration_or_zero(row, host_);
-    if (!rows.empty() && rows.back().type == Launch::End) {
+    if (!rows.empty() && rows.back().type == CallType::End) {
       table_.fail(row, type_, fmt::format("rank {} has ended its step above", rank));
     }
     check_gap(row, entry, rows);
-    if (entry.type != Launch::Cpu && entry.type != Launch::End) {
+    if (entry.type != CallType::Cpu && entry.type != CallType::End) {
       entry.stream = streams_.number(table_, row, stream_);
       entry.work = duration_or_zero(row, work_);
     }
-    if (entry.type == Launch::Gpu || entry.type == Launch::BlockingCopy) {
+    if (entry.type == CallType::Gpu || entry.type == CallType::BlockingCopy) {
       entry.waits_collective = awaited(row, launched_[at(rank)]);
     }
-    if (entry.type == Launch::Collective) {
+    if (entry.type == CallType::Collective) {
       entry.collective = launch(row, launched_[at(rank)], rank);
     }
     rows.push_back(entry);
@@ -182,12 +182,12 @@ class RowReader {
                                             : table_.duration(row, column, kMicrosecond);
   }
 
-  /// Calls of two threads may overlap a little, but time does not run back.
+  /// Checks a gap: calls of two threads may overlap a little, but time does not run backwards.
   void check_gap(std::size_t row,
                  const LaunchRow& entry,
                  const std::vector<LaunchRow>& rows) const {
-    const bool counts = !rows.empty() && rows.back().type != Launch::Sync &&
-                        rows.back().type != Launch::BlockingCopy;
+    const bool counts = !rows.empty() && rows.back().type != CallType::Sync &&
+                        rows.back().type != CallType::BlockingCopy;
     const Duration before = counts ? rows.back().host : Duration::zero();
     if (entry.gap < -before) {
       table_.fail(row, gap_, "goes back by more than the call in the row before took");
@@ -253,7 +253,7 @@ class RowReader {
   std::vector<std::vector<std::int32_t>> launched_;  ///< [rank] collectives in order.
 };
 
-/// Where the recording says when the collectives' kernels ran.
+/// Reads when the collectives' kernels ran, if the recording says so.
 void read_kernels(const std::string& path, LaunchTrace& recording) {
   const CsvTable table(path);
   const auto rank = table.column("rank");
@@ -262,13 +262,13 @@ void read_kernels(const std::string& path, LaunchTrace& recording) {
   const auto end = table.column("end_us");
   const std::size_t ranks = recording.rows.size();
   const std::size_t count = recording.collectives.size();
-  recording.ended.assign(count, std::vector<RecordedKernel>(ranks));
+  recording.kernels.assign(count, std::vector<RecordedKernel>(ranks));
   std::vector<bool> seen(count * ranks, false);
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const auto r = at(table.integer(row, rank, 0, static_cast<std::int64_t>(ranks) - 1));
     const auto c = at(table.integer(row, number, 0, static_cast<std::int64_t>(count) - 1));
-    recording.ended[c][r] = {table.time(row, start, kMicrosecond),
-                             table.time(row, end, kMicrosecond)};
+    recording.kernels[c][r] = {table.time(row, start, kMicrosecond),
+                               table.time(row, end, kMicrosecond)};
     if (seen[c * ranks + r]) {
       table.fail(row, number, fmt::format("collective {} of rank {} is there twice", c, r));
     }

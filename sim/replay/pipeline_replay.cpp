@@ -21,7 +21,7 @@ bool is_receive(PipelineOp op) {
   return op == PipelineOp::ForwardRecv || op == PipelineOp::BackwardRecv;
 }
 
-/// Mean length of a stage's forward or backward rows over replicas and micro-batches.
+/// The mean length of each stage's forward and backward rows, over replicas and micro-batches.
 class StageMeans {
  public:
   StageMeans(const PipelineStep& step, std::int32_t stages)
@@ -36,7 +36,7 @@ class StageMeans {
     }
   }
 
-  /// The row's length, or the mean in its place when it computes.
+  /// Returns the mean length for a compute row, and the row's own length for any other.
   Duration length(const PipelineRow& row, std::size_t worker) {
     const Mean* mean = find(row.op, worker);
     return mean == nullptr ? row.length : mean->sum / mean->count;
@@ -64,15 +64,15 @@ class StageMeans {
   std::vector<Mean> backward_;
 };
 
-/// Builds the program of one step: first the communicators and collectives, then the workers.
+/// Builds the program of one step: first communicators and collectives, then the workers' parts.
 class StepLowering {
  public:
   StepLowering(const PipelineTrace& recording,
                const PipelineStep& step,
-               const PipelineChoices& choices)
+               const PipelineReplayOptions& options)
       : recording_(recording),
         step_(step),
-        choices_(choices),
+        options_(options),
         means_(step, recording.stages),
         boundaries_(recording.replicas * (recording.stages - 1)) {
     const std::int32_t communicators = 2 * boundaries_ + recording.replicas + recording.stages + 1;
@@ -100,7 +100,7 @@ class StepLowering {
     const auto index = static_cast<std::int32_t>(worker);
     const std::int32_t replica = index / recording_.stages;
     const std::int32_t stage = index % recording_.stages;
-    // The boundary after this stage; the one before is one less.
+    // This is the boundary after this stage; the one before it is one less.
     const std::int32_t boundary = replica * (recording_.stages - 1) + stage;
     const std::int32_t groups = 2 * boundaries_;
     switch (op) {
@@ -133,11 +133,11 @@ class StepLowering {
     if (at(row.number) == numbers.size()) {
       numbers.push_back(static_cast<std::int32_t>(result_.program.collectives.size()));
       result_.program.collectives.push_back({.communicator = number, .transfer = Duration::max()});
-      // Transfers do not wait for each other.
+      // A worker for each collective makes sure that transfers do not wait for each other.
       communicator.workers = row.number + 1;
     }
-    // The receiver's record counts for a transfer between stages; in a group the shortest does, and
-    // the others end later by the difference.
+    // A transfer between stages takes what the receiver recorded. A group's operation takes the
+    // shortest time recorded, and the other workers end later by the difference.
     if (!is_transfer(row.op) || is_receive(row.op)) {
       Duration& transfer = result_.program.collectives[at(numbers[at(row.number)])].transfer;
       transfer = std::min(transfer, row.length);
@@ -146,7 +146,7 @@ class StepLowering {
 
   void lower_worker(std::size_t worker) {
     const PipelineWorker& rows = step_.workers[worker];
-    if (choices_.sends == Sends::Buffered) {
+    if (options_.sends == SendMode::Buffered) {
       for (const PipelineRow& row : rows) {
         if (is_receive(row.op)) {
           launch(row, worker);
@@ -167,9 +167,9 @@ class StepLowering {
     }
   }
 
-  /// Launches all of these before it waits for any.
+  /// Launches all transfers of these rows before it waits for any of them.
   void transfer(std::span<const PipelineRow> rows, std::size_t worker) {
-    const bool blocking = choices_.sends == Sends::Blocking;
+    const bool blocking = options_.sends == SendMode::Blocking;
     for (const PipelineRow& row : rows) {
       if (blocking || !is_receive(row.op)) {
         launch(row, worker);
@@ -188,7 +188,7 @@ class StepLowering {
       wait(row, worker, row.length - result_.program.collectives[at(id_of(row, worker))].transfer);
       return;
     }
-    const Duration length = choices_.balanced ? means_.length(row, worker) : row.length;
+    const Duration length = options_.balanced ? means_.length(row, worker) : row.length;
     result_.program.ranks[worker].push_back({.kind = Opcode::Host, .host = length});
   }
 
@@ -208,9 +208,9 @@ class StepLowering {
 
   const PipelineTrace& recording_;
   const PipelineStep& step_;
-  const PipelineChoices& choices_;
+  const PipelineReplayOptions& options_;
   StageMeans means_;
-  std::int32_t boundaries_;  ///< Between neighbouring stages, of all replicas.
+  std::int32_t boundaries_;  ///< How many pairs of neighbouring stages all replicas have.
   std::vector<std::vector<std::int32_t>> collectives_;  ///< [communicator][number of the row]
   PipelineProgram result_;
 };
@@ -219,14 +219,14 @@ class StepLowering {
 
 PipelineProgram lower(const PipelineTrace& recording,
                       const PipelineStep& step,
-                      const PipelineChoices& choices) {
-  return StepLowering(recording, step, choices).lower();
+                      const PipelineReplayOptions& options) {
+  return StepLowering(recording, step, options).lower();
 }
 
-std::vector<Duration> replay(const PipelineTrace& recording, const PipelineChoices& choices) {
+std::vector<Duration> replay(const PipelineTrace& recording, const PipelineReplayOptions& options) {
   std::vector<Duration> steps;
   for (const PipelineStep& step : recording.steps) {
-    PipelineProgram lowered = lower(recording, step, choices);
+    PipelineProgram lowered = lower(recording, step, options);
     const std::vector<RankClock> clocks(step.workers.size());
     EngineRules rules;
     rules.communicators = std::move(lowered.communicators);

@@ -11,34 +11,37 @@
 namespace stepsim {
 
 /// How a worker sends to its neighbours in the pipeline.
-enum class Sends : std::uint8_t {
-  Blocking,  ///< A transfer starts when both stages are there, and both wait for its end; transfers
-             ///< between the same two compute rows go together.
-  Buffered   ///< A transfer starts when the sender is there; only the receiver waits for its end.
+enum class SendMode : std::uint8_t {
+  Blocking,  ///< A transfer starts when both stages have called it, and both wait for its end;
+             ///< transfers between the same two compute rows are launched together.
+  Buffered   ///< A transfer starts when the sender calls it; only the receiver waits for its end.
 };
 
-struct PipelineChoices {
-  Sends sends = Sends::Blocking;
-  bool balanced = false;  ///< Every micro-batch takes its stage's mean.
+/// What a replay changes about the recording.
+struct PipelineReplayOptions {
+  SendMode sends = SendMode::Blocking;
+  bool balanced = false;  ///< True: every micro-batch takes the mean time of its stage.
 };
 
-/// One step as a program of the engine, with the communicators that it names.
+/// One step as a program of the engine, and the communicators that the program refers to.
 struct PipelineProgram {
   Program program;
   std::vector<Communicator> communicators;
 };
 
-/// Workers are the engine's ranks; all work is on their hosts.
+/// Lowers one step. The workers become the engine's ranks, and all work runs on their hosts.
 [[nodiscard]] PipelineProgram lower(const PipelineTrace& recording,
                                     const PipelineStep& step,
-                                    const PipelineChoices& choices);
+                                    const PipelineReplayOptions& options);
 
-/// Length of every step when each worker goes through its rows in recorded order: computing takes
-/// its recorded time, a transfer between stages waits as `sends` says, and the operations of a
-/// group start when all its workers are there. The step is the latest end.
+/// Returns the length of every step, up to the latest end of a worker.
 ///
-/// Raises InputError: workers that wait for each other for ever.
+/// Each worker runs its rows in recorded order. Compute takes its recorded time, a transfer between
+/// stages waits as `options.sends` says, and a group's operation starts when all its workers have
+/// arrived.
+///
+/// Raises InputError: workers wait for each other for ever.
 [[nodiscard]] std::vector<Duration> replay(const PipelineTrace& recording,
-                                           const PipelineChoices& choices = {});
+                                           const PipelineReplayOptions& options = {});
 
 }  // namespace stepsim

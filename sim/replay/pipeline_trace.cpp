@@ -89,7 +89,7 @@ class PipelineReader {
   }
 
  private:
-  /// Replicas and stages: one more than the highest number.
+  /// Counts replicas and stages: one more than the highest number.
   void measure() {
     for (std::size_t row = 0; row < table_.rows(); ++row) {
       const auto replica = table_.integer(row, replica_, 0, kMaxReplicas - 1);
@@ -101,7 +101,7 @@ class PipelineReader {
     if (recording_.rows == 0) {
       fail("holds no rows");
     }
-    // Every worker must have a row, so this also bounds the memory.
+    // Every worker must have a row, so this check bounds the memory as well.
     if (std::int64_t{recording_.replicas} * recording_.stages > recording_.rows) {
       fail(fmt::format("{} rows cannot be of {} replicas with {} stages",
                        recording_.rows,
@@ -132,7 +132,7 @@ class PipelineReader {
       if (!is_group_op(entry.op) && !is_transfer(entry.op)) {
         table_.fail(row, length_, "less than 0");
       }
-      // Where waiting was subtracted from a short communication, noise may be left.
+      // Subtracting the wait from a short communication may leave a small negative length.
       entry.length = Duration::zero();
     }
     const bool before = entry.op == PipelineOp::ForwardRecv || entry.op == PipelineOp::BackwardSend;
@@ -144,7 +144,7 @@ class PipelineReader {
     step.measured = std::max(step.measured, entry.start + entry.length);
   }
 
-  /// Into order of start; the numbers of each op must then count from 0.
+  /// Sorts the rows by start and checks that the numbers of each op then count from 0.
   void sort(PipelineStep& step, std::size_t worker) const {
     PipelineWorker& rows = step.workers[worker];
     if (rows.empty()) {
@@ -175,7 +175,7 @@ class PipelineReader {
       }
       check_equal(step, w, PipelineOp::ReduceScatter, stage, PipelineOp::ReduceScatter);
       check_equal(step, w, PipelineOp::ClipGrads, 0, PipelineOp::ClipGrads);
-      // Stages in between hold no embeddings.
+      // Stages between the first and the last hold no embeddings.
       if (count_of(step.workers[w], PipelineOp::EmbeddingGrads) > 0) {
         check_equal(step, w, PipelineOp::EmbeddingGrads, w - stage, PipelineOp::EmbeddingGrads);
       }
@@ -219,7 +219,7 @@ class PipelineReader {
   CsvTable::Column number_;
   CsvTable::Column start_;
   CsvTable::Column length_;
-  std::map<std::int32_t, std::size_t> steps_;  ///< Index by number.
+  std::map<std::int32_t, std::size_t> steps_;  ///< Positions in recording_.steps, by step number.
   PipelineTrace recording_;
 };
 

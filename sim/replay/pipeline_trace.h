@@ -9,19 +9,19 @@
 
 namespace stepsim {
 
-/// Operations of a pipeline-parallel training step, as its recording names them.
+/// The operations of a pipeline-parallel training step, as the recording names them.
 enum class PipelineOp : std::uint8_t {
   ParamsAllGather,
   ForwardCompute,
   BackwardCompute,
-  ForwardSend,     ///< Activations to the next stage.
-  ForwardRecv,     ///< Activations from the stage before.
-  BackwardSend,    ///< Gradients to the stage before.
-  BackwardRecv,    ///< Gradients from the next stage.
-  LayernormGrads,  ///< All-reduce inside the worker (tensor parallelism).
-  EmbeddingGrads,  ///< All-reduce of the stages of a replica that hold embeddings.
-  ReduceScatter,   ///< Of the gradients of a stage, over the replicas.
-  ClipGrads,       ///< Over all workers.
+  ForwardSend,     ///< SendMode activations to the next stage.
+  ForwardRecv,     ///< Receives activations from the previous stage.
+  BackwardSend,    ///< SendMode gradients to the previous stage.
+  BackwardRecv,    ///< Receives gradients from the next stage.
+  LayernormGrads,  ///< All-reduces inside the worker (tensor parallelism).
+  EmbeddingGrads,  ///< All-reduces over the stages of a replica that hold embeddings.
+  ReduceScatter,   ///< Reduce-scatters the gradients of a stage over the replicas.
+  ClipGrads,       ///< Reduces the gradients' norm over all workers.
   Optimizer,
   GarbageCollection
 };
@@ -30,42 +30,44 @@ enum class PipelineOp : std::uint8_t {
 [[nodiscard]] constexpr bool is_transfer(PipelineOp op) {
   return op >= PipelineOp::ForwardSend && op <= PipelineOp::BackwardRecv;
 }
-/// True for an operation that several workers do together and end together.
+/// True for an operation that several workers do together and complete together.
 [[nodiscard]] constexpr bool is_group_op(PipelineOp op) {
   return op >= PipelineOp::EmbeddingGrads && op <= PipelineOp::ClipGrads;
 }
 
+/// One operation of one worker.
 struct PipelineRow {
   PipelineOp op = PipelineOp::GarbageCollection;
-  std::int32_t number = 0;  ///< Counts the rows of one op of the worker from 0.
-  Duration start{0};        ///< From the step's first row.
-  Duration length{0};       ///< Of a communication: the transfer without waiting.
+  std::int32_t number = 0;  ///< Counts the worker's rows of this op from 0.
+  Duration start{0};        ///< The start, measured from that of the step's first row.
+  Duration length{0};       ///< The duration; a communication's is the transfer without waiting.
 };
 
-/// A worker's rows of one step in order of start.
+/// A worker's rows of one step, sorted by start.
 using PipelineWorker = std::vector<PipelineRow>;
 
+/// One step of all workers.
 struct PipelineStep {
   std::int32_t number = 0;
   std::vector<PipelineWorker> workers;  ///< [replica * stages + stage]
-  Duration measured{0};                 ///< Latest end of a row.
+  Duration measured{0};                 ///< The length of the step, up to the latest end of a row.
 };
 
-/// Steps of a job with data-parallel replicas of a pipeline.
+/// The recorded steps of a job with data-parallel replicas of a pipeline.
 ///
-/// Every worker has rows in every step; each send has its receive, and the members of a group do
+/// Every worker has rows in every step, every send has its receive, and all members of a group do
 /// its operations equally often.
 struct PipelineTrace {
   std::string path;
   std::int32_t replicas = 0;
   std::int32_t stages = 0;
   std::int64_t rows = 0;
-  std::vector<PipelineStep> steps;  ///< In the order of the file.
+  std::vector<PipelineStep> steps;  ///< Steps in the order of the file.
 };
 
-/// Takes the rows of a file. Columns: scenarios/README.md, "Programs to replay".
+/// Reads a recording from a table. scenarios/README.md, "Programs to replay", lists the columns.
 ///
-/// Raises InputError with file, line and column, or with the step and the worker.
+/// Raises InputError that names file, line and column, or the step and the worker.
 [[nodiscard]] PipelineTrace read_pipeline_trace(const CsvTable& table);
 
 }  // namespace stepsim

@@ -28,9 +28,10 @@ void pipeline_replay(benchmark::State& state) {
     return;
   }
   const PipelineTrace recording = read_pipeline_trace(CsvTable(recorded_job()));
-  const PipelineChoices choices{state.range(0) == 0 ? Sends::Blocking : Sends::Buffered, false};
+  const PipelineReplayOptions options{state.range(0) == 0 ? SendMode::Blocking : SendMode::Buffered,
+                                      false};
   for (auto _ : state) {
-    benchmark::DoNotOptimize(replay(recording, choices));
+    benchmark::DoNotOptimize(replay(recording, options));
   }
   state.counters["ops/s"] = benchmark::Counter(static_cast<double>(recording.rows),
                                                benchmark::Counter::kIsIterationInvariantRate);

@@ -108,25 +108,25 @@ TEST_CASE("wrong models of the recorded step miss by what is published") {
     return;
   }
   const LaunchTrace recording = read_launch_trace(CsvTable(*program));
-  std::vector<LaunchChoices> choices = {{}, {.barrier = false}};
+  std::vector<LaunchReplayOptions> options = {{}, {.barrier = false}};
   for (std::int32_t rank = 0; rank < 8; ++rank) {
-    choices.push_back({.transfers_from = rank});
+    options.push_back({.transfers_from = rank});
   }
-  choices.push_back({.transfers_from = kShortest});
-  choices.push_back({.transfer_scale = 0});
-  choices.push_back({.transfer_scale = 5});
-  choices.push_back({.cpu_scale = 0.9});
-  choices.push_back({.cpu_scale = 1.1});
+  options.push_back({.transfers_from = kShortest});
+  options.push_back({.transfer_scale = 0});
+  options.push_back({.transfer_scale = 5});
+  options.push_back({.cpu_scale = 0.9});
+  options.push_back({.cpu_scale = 1.1});
   for (std::int32_t rank = 0; rank < 8; ++rank) {
-    choices.push_back({.ranks_from = rank});
+    options.push_back({.ranks_from = rank});
   }
   const CsvTable table(*expected);
-  REQUIRE(table.rows() == choices.size());
+  REQUIRE(table.rows() == options.size());
   std::vector<double> donors;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     CAPTURE(row);
     CAPTURE(std::string(table.text(row, 0)));
-    const Errors found = errors(replay(recording, {}, choices[row]));
+    const Errors found = errors(replay(recording, {}, options[row]));
     const auto figure = [&](const char* name) {
       return std::stod(std::string(table.text(row, table.column(name))));
     };
@@ -134,7 +134,7 @@ TEST_CASE("wrong models of the recorded step miss by what is published") {
     CHECK(std::abs(found.mean - figure("mean_abs_err_pct")) < 0.0051);
     CHECK(std::abs(found.worst - figure("max_abs_err_pct")) < 0.0051);
     CHECK(std::abs(found.bias - figure("bias_pct")) < 0.0051);
-    if (choices[row].ranks_from) {
+    if (options[row].ranks_from) {
       donors.push_back(found.mean);
     }
   }

@@ -112,7 +112,7 @@ TEST_CASE("a replay asks for what is missing: a transfer time, a rank") {
   CHECK(holds(test::error_of([&] {
                 (void)replay(recording, {}, {.ranks_from = 2, .transfers_from = kShortest});
               }),
-              "rank 2 is not there; it has 0 to 1"));
+              "there is no rank 2; the recording has ranks 0 to 1"));
 }
 
 TEST_CASE("recorded kernels must be of every rank and collective") {

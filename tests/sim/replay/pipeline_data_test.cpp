@@ -52,8 +52,8 @@ TEST_CASE("45 steps of a pipeline job are replayed to 0.2 %; with buffered sends
   CHECK(recording.replicas == 32);
   CHECK(recording.stages == 2);
   const auto blocking = replay(recording);
-  const auto buffered = replay(recording, {.sends = Sends::Buffered});
-  const auto balanced = replay(recording, {.sends = Sends::Buffered, .balanced = true});
+  const auto buffered = replay(recording, {.sends = SendMode::Buffered});
+  const auto balanced = replay(recording, {.sends = SendMode::Buffered, .balanced = true});
   const CsvTable table(*expected);
   REQUIRE(table.rows() == 45);
   REQUIRE(recording.steps.size() == 45);

@@ -37,8 +37,8 @@ PipelineTrace read(const std::string& rows) {
   return read_pipeline_trace(CsvTable(test::written("ops.csv", kHeader + rows)));
 }
 
-double only_step_ms(const PipelineTrace& recording, const PipelineChoices& choices) {
-  const auto steps = replay(recording, choices);
+double only_step_ms(const PipelineTrace& recording, const PipelineReplayOptions& options) {
+  const auto steps = replay(recording, options);
   REQUIRE(steps.size() == 1);
   return to_ms(steps[0]);
 }
@@ -66,13 +66,13 @@ TEST_CASE("blocking sends: both stages wait for the transfer, and the step is 10
 // Forward 1 ends on stage 0 at 21, its transfer at 24: stage 1 goes on at 42 with it, at 52 with
 // the backward, ends that at 72. Backward 1 starts on stage 0 at 76, ends at 96.
 TEST_CASE("buffered sends: only the receiver waits, and the step is 97 ms") {
-  CHECK(only_step_ms(read(kTwoStages), {.sends = Sends::Buffered}) == doctest::Approx(97));
+  CHECK(only_step_ms(read(kTwoStages), {.sends = SendMode::Buffered}) == doctest::Approx(97));
 }
 
 // Forward 0 of stage 0 takes the mean of 8 and 12: all that follows is 2 ms later.
 TEST_CASE("balanced: each forward and backward takes its stage's mean") {
   CHECK(only_step_ms(read(kTwoStages), {.balanced = true}) == doctest::Approx(103));
-  CHECK(only_step_ms(read(kTwoStages), {.sends = Sends::Buffered, .balanced = true}) ==
+  CHECK(only_step_ms(read(kTwoStages), {.sends = SendMode::Buffered, .balanced = true}) ==
         doctest::Approx(99));
 }
 

@@ -15,7 +15,7 @@ PLAIN = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) (?:skipped|unsupported)$
 
 
 def count(result):
-    """(passed, failed, skipped) of one program's log entry."""
+    """Returns (passed, failed, skipped) of one program's log entry."""
     output = result.get("stdout") or ""
     passed = failed = skipped = 0
     for match in DOCTEST.finditer(output):

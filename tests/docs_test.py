@@ -1,4 +1,4 @@
-"""The commands of the READMEs run as they are printed, and every shipped scenario is listed.
+"""Runs the commands of the READMEs as printed, and checks that every shipped scenario is listed.
 
 usage: docs_test.py PATH_OF_STEPSIM
 """
@@ -16,7 +16,7 @@ import small_runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPSIM = os.path.abspath(sys.argv[1])
-# A folder in which the commands write, with the scenarios beside it as a reader has them.
+# The commands write into this folder; the scenarios lie beside it, as a reader has them.
 FOLDER = tempfile.TemporaryDirectory()
 os.symlink(ROOT / "scenarios", pathlib.Path(FOLDER.name) / "scenarios")
 
@@ -25,13 +25,13 @@ ELSEWHERE = re.compile(r"stepsim compare scenarios/\S+$")
 
 
 def commands(path):
-    """What stands in `…` or in a block: of stepsim, on what is shipped."""
+    """Returns the stepsim commands in `…` and in blocks that need only shipped files."""
     text = (ROOT / path).read_text(encoding="utf-8")
     blocks = "".join(re.findall(r"```\n(.*?)```", text, re.DOTALL))
     found = [line.split("#")[0].strip() for line in blocks.splitlines()]
     spans = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     found += [" ".join(span.split()) for span in spans]
-    # Others need a live run or a recording, which other tests make.
+    # Other commands need a live run or a recording, which other tests make.
     whole = re.compile(r"stepsim (policies|models|profiles)$|stepsim \w+ scenarios/[^…|]*$")
     chosen = [one for one in dict.fromkeys(found) if whole.match(one)]
     return [one for one in chosen if not one.startswith("stepsim validate")]
@@ -48,7 +48,7 @@ def run(command):
         cwd=FOLDER.name,
     )
     if "--html" in command and done.returncode == 2 and "html" in done.stderr:
-        return  # Built without pages.
+        return  # This build makes no pages.
     assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stderr}"
     assert done.stdout, command
 

@@ -1,4 +1,4 @@
-"""Every shipped scenario runs, and its report is the one that was last looked at and accepted.
+"""Runs every shipped scenario and compares its report with the last accepted one.
 
 usage: golden_test.py PATH_OF_STEPSIM
 A mismatch writes NAME.txt.new beside the golden file and prints both paths. STEPSIM_ACCEPT=1
@@ -21,7 +21,7 @@ SWEEP = ["--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
 
 
 def check(name, *arguments):
-    """Runs stepsim and compares what it prints with tests/golden/NAME.txt."""
+    """Runs stepsim and compares its output with tests/golden/NAME.txt."""
     text = subprocess.run(
         [STEPSIM, *arguments], capture_output=True, text=True, check=True, timeout=300, cwd=ROOT
     ).stdout

@@ -4,7 +4,7 @@ import traceback
 
 
 class Skip(Exception):
-    """Raised by a test that cannot do what it is for; the reason is printed and counted."""
+    """A test raises this when it cannot run here; it counts as skipped and prints the reason."""
 
 
 def main(names):

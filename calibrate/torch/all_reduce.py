@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures torch.distributed.all_reduce over message sizes; prints the table of nccl-tests'
+"""Measures torch.distributed.all_reduce over message sizes and prints the same table as nccl-tests'
 all_reduce_perf, which `stepcal import nccl-tests` reads.
 
     torchrun --nproc_per_node 2 all_reduce.py --out all_reduce.log
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 all_reduce.py --out all_reduce.log
 
-The all-reduces of one size follow each other without a barrier, each waited for. The block
-"out-of-place" holds the median over them, "in-place" their mean, both averaged over the ranks.
+The all-reduces of one size follow each other without a barrier; each is waited for. The columns
+"out-of-place" hold their median, "in-place" their mean, both averaged over the ranks.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 import torch
 import torch.distributed as dist
 
-BYTES = 4  # Of an element: float32.
+BYTES = 4  # The size of an element (float32).
 WARMUP = 5
 
 
@@ -30,14 +30,14 @@ def parse_arguments():
     parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
     parser.add_argument("--min-bytes", type=int, default=4096)
     parser.add_argument("--max-bytes", type=int, default=64 * 2**20)
-    parser.add_argument("--seconds", type=float, default=1.0, help="limit for one size")
-    parser.add_argument("--max-iterations", type=int, default=1000, help="of one size")
-    parser.add_argument("--out", help="file of the table; default: standard output")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time limit for each size")
+    parser.add_argument("--max-iterations", type=int, default=1000, help="for each size")
+    parser.add_argument("--out", help="file to write the table to; default: standard output")
     return parser.parse_args()
 
 
 class Device:
-    """Where the data are, and how a span is timed there."""
+    """Where the data are, and how to time all-reduces there."""
 
     def __init__(self, backend):
         self.cuda = backend == "nccl"
@@ -63,7 +63,7 @@ class Device:
 
 
 def spans(device, data, count):
-    """Seconds of `count` all-reduces on this rank, one after the other."""
+    """Runs `count` all-reduces one after the other; returns the seconds of each on this rank."""
     marks = [device.mark()]
     for _ in range(count):
         dist.all_reduce(data)
@@ -73,7 +73,7 @@ def spans(device, data, count):
 
 
 def iterations(device, data, arguments):
-    """As many as fit the time limit, at least 3: what rank 0 says, on all ranks."""
+    """Returns how many iterations fit the time limit, at least 3. Rank 0 decides for all ranks."""
     each = statistics.median(spans(device, data, WARMUP))
     wanted = int(arguments.seconds / max(each, 1e-7))
     count = torch.tensor([max(3, min(wanted, arguments.max_iterations))], device=data.device)
@@ -88,7 +88,7 @@ def mean_over_ranks(values, device):
 
 
 def measure(device, size, arguments):
-    """(median seconds, mean seconds, wrong elements) of one size."""
+    """Returns (median seconds, mean seconds, wrong elements) for one size."""
     data = torch.zeros(size // BYTES, device=device.tensors_on)
     taken = spans(device, data, iterations(device, data, arguments))
     data.fill_(1.0)
@@ -98,7 +98,7 @@ def measure(device, size, arguments):
 
 
 class Table:
-    """The rows, and their mean bus bandwidth as nccl-tests counts it."""
+    """The rows of the table, and their mean bus bandwidth as nccl-tests defines it."""
 
     def __init__(self, ranks):
         self.factor = 2 * (ranks - 1) / ranks
@@ -107,7 +107,7 @@ class Table:
         self.wrong = 0
 
     def block(self, size, seconds, wrong):
-        """Time in us, algorithm and bus bandwidth in GB/s, wrong elements."""
+        """Formats time in us, algorithm and bus bandwidth in GB/s, and wrong elements."""
         algorithm = size / seconds / 1e9
         self.bandwidths.append(algorithm * self.factor)
         self.wrong += wrong
@@ -126,8 +126,8 @@ class Table:
 
 
 def head(arguments, places):
-    """What all_reduce_perf prints above its rows. `places`: (host, process, device, its name) of
-    each rank; bus ids are made up."""
+    """Returns the lines that all_reduce_perf prints above its rows; bus ids are made up. `places`
+    holds (host, process id, device index, device name) of each rank."""
     lines = [
         f"# torch.distributed.all_reduce, torch {torch.__version__}, backend {arguments.backend}",
         "# Collective test starting: all_reduce_perf",

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What the recorder costs: the same steps with and without it, in short blocks by turns.
+"""Measures what the recorder costs: it runs the same steps with and without it, in alternating
+short blocks.
 
     /usr/bin/python3 calibrate/torch/overhead.py [STEPS] [STEP_MS]
 
-Prints the medians of both, their difference over pairs of blocks, and the recorder's own CPU time a
-step, which a noisy machine moves less.
+It prints the medians of both, their difference over pairs of blocks, and the recorder's own CPU
+time per step, which depends less on a noisy machine.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import time
 import torch
 from stepsim_recorder import Recorder
 
-BLOCK = 10  # steps
+BLOCK = 10  # steps in a block
 
 
 def median_ms(values):
@@ -24,7 +25,7 @@ def median_ms(values):
 
 
 def run_block(train, recorder):
-    """Seconds of each step, from the end of the one before."""
+    """Returns the seconds of each step, measured from the end of the previous one."""
     seconds = []
     begin = time.perf_counter()
     for _ in range(BLOCK):
@@ -37,7 +38,7 @@ def run_block(train, recorder):
 
 
 def own_cpu_ms(recorder, steps):
-    """The thread's CPU time of a step in which nothing is trained."""
+    """Returns the recorder's CPU time per step, measured on steps that train nothing."""
     zero = torch.zeros(1, requires_grad=True)
     begin = time.thread_time()
     for _ in range(steps):
@@ -70,7 +71,7 @@ def main():
             loss.backward()
         optimizer.step()
 
-    train(None, 100)  # Warms up.
+    train(None, 100)  # warm-up
     begin = time.perf_counter()
     for _ in range(20):
         train(None, 10)

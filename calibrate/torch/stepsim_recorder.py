@@ -11,7 +11,7 @@
 
     python3 stepsim_recorder.py merge run.rank*.jsonl --out run.jsonl     # the same by hand
 
-No error in here reaches the training: the recorder says once what is wrong and records no more.
+No error in here reaches the training: the recorder prints the first error and stops recording.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def _say(message):
 
 
 def _harmless(method):
-    """A method whose first error is printed and ends the recording; None from then on."""
+    """Wraps a method: its first error is printed and ends the recording; it then returns None."""
 
     @functools.wraps(method)
     def guarded(self, *args, **kwargs):
@@ -58,7 +58,7 @@ def _harmless(method):
 
 
 class _HostClock:
-    """Marks are seconds of CLOCK_MONOTONIC, the same for all processes of a host, and of the
+    """A mark is a pair of seconds: CLOCK_MONOTONIC, which all processes of a host share, and the
     thread's processor time."""
 
     done = wait = staticmethod(lambda _mark: True)
@@ -77,7 +77,7 @@ class _HostClock:
 
 
 class _CudaClock:
-    """Marks are CUDA events in the current stream, with the host's time when they were put in."""
+    """A mark is a CUDA event in the current stream and the host's time when it was recorded."""
 
     def __init__(self):
         torch.cuda.synchronize()  # Once, before the first step, to tie the two clocks.
@@ -100,8 +100,8 @@ class _CudaClock:
         return begin[0].elapsed_time(end[0])
 
     def start_ms(self, mark):
-        """Host's time of a mark, later than all asked for before; summed from step to step, because
-        elapsed_time() has the digits of a float only. No event comes before it was put in."""
+        """Returns the host's time of a mark, later than all before. It is summed from step to step,
+        since elapsed_time() is a float, and is never earlier than when the event was recorded."""
         self._anchor_ms += self.milliseconds(self._anchor, mark)
         self._anchor_ms = max(self._anchor_ms, 1e3 * mark[1])
         self._anchor = mark
@@ -119,14 +119,14 @@ def _on_host(value):
 
 
 def _numbers(values):
-    """Integers of a list or a tensor."""
+    """Returns the values of a list or a tensor as integers."""
     values = _on_host(values)
     values = values.tolist() if hasattr(values, "tolist") else values
     return [int(value) for value in values]
 
 
 class _Step:
-    """One step as it runs. Marks are those of the clock."""
+    """A step that is running. Its marks come from the clock."""
 
     def __init__(self, repeat, number, start, entered):
         self.repeat, self.number = repeat, number
@@ -149,7 +149,7 @@ class _Step:
         self.padded_tokens += int(padded_tokens)
 
     def row(self, clock, rank):
-        """The line of the file. Only when the clock is done with `end`."""
+        """Returns the line for the file; the clock must be done with the mark `end`."""
 
         def between(begin, end):
             return round(max(0.0, clock.milliseconds(begin, end)), 5)
@@ -195,15 +195,15 @@ class _Step:
 
 
 class Recorder:
-    """Writes PATH.rankN.jsonl on rank N, a line as soon as a step's times are known.
+    """Writes PATH.rankN.jsonl on rank N: one line a step, as soon as its times are known.
 
     Args:
-        path: Without suffix; its folder must exist.
-        policy: Name of the batching policy, as in the scenario.
-        scenario: Name of the scenario, if there is one.
-        warmup_steps: How many steps at the beginning are not steady, for the reader.
-        reset_peak_memory: CUDA: call reset_peak_memory_stats() before each step, so that
-            peak_memory_bytes is the step's own peak; else it is the highest so far.
+        path: The file's path without suffix; its folder must exist.
+        policy: The name of the batching policy, as in the scenario.
+        scenario: The name of the scenario, if there is one.
+        warmup_steps: How many steps at the beginning readers should leave out of means.
+        reset_peak_memory: With CUDA, call reset_peak_memory_stats() before each step, so that
+            peak_memory_bytes is the step's own peak; otherwise it is the highest so far.
     """
 
     def __init__(self, path, policy="", scenario="", warmup_steps=0, reset_peak_memory=False):
@@ -214,20 +214,20 @@ class Recorder:
         self._file = self._clock = None
         self._rank, self._world_size = 0, 1
         self._repeat = self._next_step = 0
-        self._step = self._previous_end = None  # The step that runs, and when the last one ended.
+        self._step = self._previous_end = None  # The running step, and when the last one ended.
         self._pending = collections.deque()  # Steps whose times are not known yet.
         self._warned = self._closed = False
         atexit.register(self._finish)
 
     @contextlib.contextmanager
     def step(self, lengths=None, max_length=None, padded_tokens=None):
-        """Around one optimizer step. A step that ends by an exception is not recorded.
+        """Wraps one optimizer step. A step that ends with an exception is not recorded.
 
         Args:
             lengths: Tokens of each sample, without padding. With several micro-batches a step leave
                 it out and call batch() for each.
-            max_length: What the batch is padded to; the longest sample by default.
-            padded_tokens: Tokens computed on; samples x max_length by default. Packed: the sum.
+            max_length: The length the batch is padded to; by default that of the longest sample.
+            padded_tokens: Tokens computed; by default samples x max_length. If packed, the sum.
         """
         self._begin(lengths, max_length, padded_tokens)
         try:
@@ -240,42 +240,42 @@ class Recorder:
 
     @_harmless
     def batch(self, lengths, max_length=None, padded_tokens=None):
-        """One micro-batch of the step: counts are summed, and so are the times of the passes."""
+        """Adds a micro-batch to the step; its counts and the times of its passes are summed."""
         if self._step is not None:
             self._step.add_batch(lengths, max_length, padded_tokens)
 
     def backward(self, loss, *args, **kwargs):
-        """loss.backward(…) between two marks."""
+        """Calls loss.backward(…) and records its begin and end."""
         self.forward_done()
         loss.backward(*args, **kwargs)
         self.backward_done()
 
     @_harmless
     def forward_done(self):
-        """For loops that cannot use backward(): just before the gradients are computed …"""
+        """Loops that cannot use backward() call this just before the gradients are computed …"""
         if self._step is not None:
             self._step.passes.append([self._clock.now(), None])
 
     @_harmless
     def backward_done(self):
-        """… and just after."""
+        """… and this just after."""
         if self._step is not None:
             self._step.passes[-1][1] = self._clock.now()
 
     @_harmless
     def loss(self, value):
-        """The step's loss, a number of the host."""
+        """Records the step's loss, a number or tensor; a device tensor is copied to the host."""
         if self._step is not None:
             self._step.loss = float(_on_host(value))
 
     @_harmless
     def resume(self):
-        """After an evaluation or a checkpoint, which is then not data time of the next step."""
+        """Call this after an evaluation or a checkpoint, so that it does not count as data time."""
         if self._clock is not None:
             self._previous_end = self._clock.now()
 
     def next_repeat(self):
-        """The same batches once more: steps count from 0 again."""
+        """Call this before running the same batches once more; steps count from 0 again."""
         self._repeat += 1
         self._next_step = 0
 
@@ -304,11 +304,11 @@ class Recorder:
             ddp_model.register_comm_hook(None, timed_hook)
         except Exception as error:  # pylint: disable=broad-except
             if hook is not None:
-                raise  # Without it the training would be another one.
+                raise  # Without the caller's hook the training would change.
             _say(f"buckets are not recorded: {error}")
 
     def close(self):
-        """Writes what is pending. To be called by all ranks: rank 0 then merges their files."""
+        """Writes what is pending. All ranks must call it: rank 0 then merges their files."""
         if self._closed:
             return
         self._closed = True
@@ -388,7 +388,7 @@ class Recorder:
 
     @_harmless
     def _finish(self):
-        """Waits for the steps still running on the device, and records no more."""
+        """Waits for the steps that still run on the device, and ends the recording."""
         if self._file is not None:
             while self._pending:
                 self._clock.wait(self._pending[0].end)
@@ -416,7 +416,7 @@ def _distributed():
 
 
 def _average(group):
-    """What DDP does without a hook: gradients times 1 / ranks, then their sum."""
+    """Returns a hook that does what DDP does without one: gradients times 1 / ranks, then a sum."""
 
     def hook(_, bucket):
         tensor = bucket.buffer().mul_(1.0 / dist.get_world_size(group))
@@ -435,7 +435,7 @@ def _processor():
 
 
 def _read(path):
-    """Header and rows of one rank's file, without a last line that was cut off."""
+    """Reads the header and rows of one rank's file; a last line that was cut off is dropped."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = file.read().split("\n")
     if lines.pop():
@@ -452,9 +452,9 @@ def _read(path):
 
 
 def merge(paths, out):
-    """One file of the ranks' files: the steps that all ranks finished, by repeat, step and rank.
+    """Merges the ranks' files: the steps that all ranks finished, by repeat, step and rank.
 
-    Raises ValueError: a file that is no record, ranks missing or there twice, no complete step.
+    Raises ValueError: a file is no record, a rank is missing or given twice, no step is complete.
     """
     files = [_read(path) for path in paths]
     header = files[0][0]

@@ -182,7 +182,7 @@ Json validation_json(const Validation& validation, const ValidationSources& sour
           {"kendall_tau", validation.kendall_tau},
           {"pairs", validation.pairs},
           {"distinguishable_pairs", validation.distinguishable_pairs},
-          {"told_kendall_tau", optional_json(validation.told_kendall_tau)},
+          {"told_kendall_tau", optional_json(validation.distinguishable_kendall_tau)},
           {"recommended", validation.recommended},
           {"truly_best", validation.truly_best},
           {"regret", validation.regret},

@@ -73,8 +73,8 @@ std::string order_finding(const Validation& validation) {
                         close,
                         validation.pairs,
                         one_pass ? "too close, or ran too few passes," : "too close");
-    if (validation.told_kendall_tau) {
-      text += fmt::format(", {:.2f} among the others", *validation.told_kendall_tau);
+    if (validation.distinguishable_kendall_tau) {
+      text += fmt::format(", {:.2f} among the others", *validation.distinguishable_kendall_tau);
     }
   }
   return text;

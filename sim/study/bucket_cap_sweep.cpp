@@ -16,7 +16,7 @@ bool cap_matters(const Scenario& scenario, const Profile& profile) {
          !(prices_recorded_model(scenario, profile) && profile.recorded->whole_steps);
 }
 
-/// The caps beside the scenario's own, ascending.
+/// Returns all caps but the scenario's own, ascending.
 std::vector<std::int64_t> other_caps(std::int64_t own) {
   constexpr std::int64_t kSmallest = std::int64_t{1} << 20;
   constexpr std::int64_t kLargest = std::int64_t{2} << 30;

@@ -10,15 +10,18 @@ namespace stepsim {
 /// One bucket cap of bucket_cap_sweep().
 struct CapPoint {
   Bytes cap;
-  bool own = false;  ///< The scenario as it stands.
-  SweepPoint point;  ///< Without labels.
+  bool own = false;  ///< True: this is the scenario's own cap.
+  SweepPoint point;  ///< The prediction; it has no labels.
 };
 
-/// One policy's steps at bucket caps of 1 MiB to 2 GiB (times 2), DDP's default and the scenario's
-/// own, by size, without noise. A cap that the profile cannot price says so in
-/// SweepPoint::not_priced. The scenario as it stands alone where a cap changes nothing: a list of
-/// caps, buckets made without one, a single rank, a profile whose passes include the all-reduces.
-/// Raises InputError: the scenario as it stands cannot be priced.
+/// Predicts one policy's steps at many bucket caps, ascending and without noise: powers of two from
+/// 1 MiB to 2 GiB, DDP's default and the scenario's own cap. A cap that the profile cannot price
+/// has the reason in SweepPoint::not_priced.
+///
+/// The result is only the unchanged scenario when the cap has no effect: the scenario lists several
+/// caps or makes buckets without one, it has a single rank, or the profile's passes include the
+/// all-reduces.
+/// Raises InputError: the unchanged scenario cannot be priced.
 [[nodiscard]] std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
                                                      const Profile& profile,
                                                      const SweepOptions& options);

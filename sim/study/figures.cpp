@@ -58,7 +58,8 @@ double attention_scores(const PublishedFigure& figure) {
   return batch_shape(lengths).sum_squares;
 }
 
-/// The samples' tokens as full rows, whose scores reach over all of the row.
+/// Returns by how much attention shrinks when each sample attends to itself only: the scores of the
+/// samples' tokens packed into full rows over the scores of the samples.
 double attention_saving(const PublishedFigure& figure) {
   const std::int64_t tokens = figure.samples * figure.length;
   const auto rows = static_cast<double>(tokens) / static_cast<double>(figure.row_length);
@@ -135,7 +136,7 @@ std::string condition_text(const std::string& key, const PublishedFigure& figure
   return figure.speed.text;
 }
 
-/// Whether the condition has an effect on this figure.
+/// Tells whether the condition has an effect on this figure.
 bool matters(const std::string& key, const PublishedFigure& figure) {
   using Hook = CommunicationHook;
   if (key == "powersgd_rank") {
@@ -175,7 +176,7 @@ std::vector<FigureCheck> check_figures(const Scenario& scenario) {
     check.computed = compute(scenario, figure);
     const double difference = figure.value.value - check.computed;
     check.published_off = check.computed > 0 ? difference / check.computed : 0;
-    // Printed digits are decimal: a half of the last one is not exact in binary.
+    // Published digits are decimal, so half a unit of the last one is not exact in binary.
     constexpr double kSlack = 1 + 1e-9;
     check.agrees = std::abs(difference) <= figure.value.half_unit * kSlack;
     checks.push_back(std::move(check));

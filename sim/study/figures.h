@@ -7,19 +7,19 @@
 
 namespace stepsim {
 
-/// A published figure beside the computed one.
+/// A published figure and what Stepsim computes for it.
 struct FigureCheck {
   PublishedFigure published;
   std::string conditions;    ///< "8 GPUs, 50 GB/s"
-  double computed = 0;       ///< In base units: bytes, seconds, buckets.
+  double computed = 0;       ///< The computed value in base units: bytes, seconds, buckets.
   double published_off = 0;  ///< (published - computed) / computed.
-  bool agrees = false;       ///< The difference is within the published figure's rounding.
+  bool agrees = false;       ///< True: the difference is within the published figure's rounding.
 
-  /// It differs, and the scenario's note does not say why.
+  /// True when the figures differ and the scenario's note does not say why.
   [[nodiscard]] bool unexplained() const { return !agrees && published.note.empty(); }
 };
 
-/// Computes every published figure of the scenario, in order. Formulas: figure_table().
+/// Computes every published figure of the scenario, in order. figure_table() lists the formulas.
 /// Raises InputError when the scenario has none.
 [[nodiscard]] std::vector<FigureCheck> check_figures(const Scenario& scenario);
 

@@ -15,7 +15,7 @@ namespace stepsim {
 
 namespace {
 
-/// A pass over the plan: file and repeat.
+/// A pass over the plan, by its file and repeat.
 using PassKey = std::pair<std::size_t, int>;
 /// [pass][step] in milliseconds.
 using Passes = std::map<PassKey, std::map<int, double>>;
@@ -43,7 +43,7 @@ void require_different_runs(const std::vector<const RunRecord*>& records) {
   }
 }
 
-/// Steady steps that all ranks finished.
+/// Returns the steady steps that all ranks finished.
 void add_steps(const RunRecord& record, std::size_t file, int warmup_steps, Passes& passes) {
   GlobalSteps steps;
   std::map<std::pair<int, int>, int> ranks;
@@ -62,7 +62,7 @@ void add_steps(const RunRecord& record, std::size_t file, int warmup_steps, Pass
   }
 }
 
-/// Removes the passes that were cut short; returns how many.
+/// Removes the passes that were cut short and returns how many these were.
 std::size_t remove_incomplete(Passes& passes) {
   std::size_t most = 0;
   for (const auto& [key, steps] : passes) {
@@ -94,7 +94,7 @@ StepParts mean_parts(const std::vector<const RunRecord*>& records, const Passes&
   return sum;
 }
 
-/// Standard deviation with n - 1; 0 for fewer than two.
+/// Returns the standard deviation with n - 1; 0 for fewer than two values.
 double sample_std(const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
   return n > 1 ? population_std(values) * std::sqrt(n / (n - 1)) : 0;

@@ -9,7 +9,8 @@
 
 namespace stepsim {
 
-/// A step by its parts, milliseconds: means over ranks and steady steps. They sum to the step time.
+/// The parts of a step in milliseconds, as means over ranks and steady steps. They sum to the step
+/// time.
 struct StepParts {
   double data = 0;
   double forward = 0;
@@ -19,28 +20,29 @@ struct StepParts {
   double other = 0;  ///< The rest of the step: the gaps between the parts.
 };
 
-/// What the live runs of one policy measured, in one file or several. Steady steps that all ranks
-/// finished, of complete passes: those with as many such steps as the fullest one.
+/// What the live runs of one policy measured, in one file or several. It holds the steady steps
+/// that all ranks finished, of all complete passes. A pass is complete when no other pass has more
+/// such steps.
 struct LiveRun {
-  std::vector<double> step_ms;                  ///< Every measured step.
+  std::vector<double> step_ms;                  ///< Every measured step, in milliseconds.
   std::map<int, std::vector<double>> by_step;   ///< [step][pass] milliseconds.
   std::vector<std::vector<double>> pass_means;  ///< [file][pass] milliseconds.
   StepParts parts;
-  bool states_wait = true;  ///< Else the wait for collectives is in `parts.backward`.
+  bool states_wait = true;  ///< False: `parts.backward` includes the wait for collectives.
   std::vector<std::string> warnings;
 };
 
-/// Joins the records of one policy; passes are numbered on from file to file.
-/// Raises InputError: no step after the warm-up, the same run twice.
+/// Joins the records of one policy. Pass numbers continue from file to file.
+/// Raises InputError: there is no step after the warm-up, or one run is given twice.
 [[nodiscard]] LiveRun join_live_runs(const std::vector<const RunRecord*>& records,
                                      int warmup_steps);
 
-/// Standard deviation (n - 1) of the passes' means over their mean; 0 with one pass.
+/// Returns the standard deviation (n - 1) of the passes' means over their mean; 0 with one pass.
 [[nodiscard]] double repeatability(const LiveRun& run);
 
-/// Standard error of the mean over the passes, relative to it; none with one pass. Passes of one
-/// file share the state of the machine, so that with several files the standard error over the
-/// files' means is taken where it is larger.
+/// Returns the standard error of the mean over the passes, relative to that mean; nothing with one
+/// pass. Passes of one file share the state of the machine; with several files the standard error
+/// over the files' means is used when it is larger.
 [[nodiscard]] std::optional<double> standard_error(const LiveRun& run);
 
 }  // namespace stepsim

@@ -10,17 +10,17 @@ namespace stepsim {
 
 namespace {
 
-constexpr double kSure = 0.9;   // A share of draws that needs no measurement.
-constexpr double kRival = 0.1;  // A share that makes a policy worth measuring too.
+constexpr double kSure = 0.9;   // From this share of the draws on nothing needs to be measured.
+constexpr double kRival = 0.1;  // From this share of the draws on a policy is worth measuring.
 
-/// Share of the speeds below `speed`, equal ones by half.
+/// Returns the share of the speeds below `speed`; equal ones count half.
 double share_below(const std::vector<double>& speeds, double speed) {
   const auto [first, last] = std::equal_range(speeds.begin(), speeds.end(), speed);
   const auto below = static_cast<double>(first - speeds.begin());
   return (below + static_cast<double>(last - first) / 2) / static_cast<double>(speeds.size());
 }
 
-/// Over all combinations of the policies' draws.
+/// Returns the share of all combinations of the policies' draws in which `policy` is the fastest.
 double first_share(const std::vector<std::vector<double>>& speeds, std::size_t policy) {
   double share = 0;
   for (const double speed : speeds[policy]) {
@@ -45,16 +45,16 @@ std::pair<double, double> gain_interval(const std::vector<double>& first,
 }
 
 std::string share_text(double share) {
-  constexpr double kNearlyAll = 0.995;  // So many draws cannot tell 99.5 % from all.
+  constexpr double kNearlyAll = 0.995;  // The number of draws cannot tell this from 100 %.
   return share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100);
 }
 
-/// A name within a sentence: quoted where it holds a comma.
+/// Returns a name for use in a sentence: quoted when it holds a comma.
 std::string in_sentence(const std::string& policy) {
   return policy.find(',') == std::string::npos ? policy : "'" + policy + "'";
 }
 
-/// "; it is first in 97 % of the draws", or what to measure.
+/// Returns "; it is first in 97 % of the draws", and what to measure when that is not enough.
 std::string certainty(const Recommendation& recommendation) {
   const std::vector<Choice>& choices = recommendation.choices;
   std::string text =

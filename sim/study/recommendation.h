@@ -10,45 +10,47 @@
 
 namespace stepsim {
 
-/// A policy that may be used, with the share of the draws in which it is the fastest of them.
+/// A policy that can be recommended.
 struct Choice {
   std::string policy;
   double useful_tokens_per_s = 0;
-  double first_share = 0;
+  double first_share = 0;  ///< The share of the draws in which it is the fastest choice.
 };
 
-/// Which policy to use, what that gains, and how sure it is.
+/// Which policy to use, what that gains, and how certain it is.
 ///
-/// A draw pairs one run of each policy under the profile's errors (Prediction::draws). The drift of
-/// the machine is the same for all policies, so it is divided out. All other errors are taken as
-/// independent between policies; where their batches are alike they are not, and the truth is surer
-/// than stated.
+/// A draw pairs one run of each policy under the profile's errors (Prediction::draws). The
+/// machine's drift is common to all policies and is divided out. All other errors are taken to be
+/// independent between policies. Policies with similar batches share some of them, so that the
+/// recommendation is more certain than stated.
 struct Recommendation {
   /// Policies on the scenario's own data that fit into memory, fastest first; empty: none does.
   std::vector<Choice> choices;
   double gain = 0;  ///< Useful tokens/s of the first over the second, less 1.
-  std::pair<double, double> gain_interval;  ///< 90 % of the draws; both 0 without draws.
-  bool drawn = false;                       ///< Whether there are draws: shares and interval hold.
+  std::pair<double, double> gain_interval;  ///< Holds 90 % of the draws; both 0 without draws.
+  bool drawn = false;  ///< True: there are draws, so that the shares and the interval hold.
 };
 
-/// A policy on data of its own is a reference case: other work, so not a choice.
+/// True for a policy on data of its own. It is a reference case that does other work, and so cannot
+/// be chosen.
 [[nodiscard]] bool is_reference(const Scenario& scenario, const std::string& policy);
 
-/// Useful tokens/s of each draw, the machine's drift divided out; ascending.
+/// Returns the useful tokens/s of each draw, with the machine's drift divided out, ascending.
 [[nodiscard]] std::vector<double> drawn_speeds(const Prediction& prediction);
 
+/// Ranks the policies and states the gain of the best one.
 [[nodiscard]] Recommendation recommend(const Scenario& scenario,
                                        const std::vector<Prediction>& predictions);
 
-/// "Use bucketing: 151417 useful tokens/s, +6.7 % over …; …." in one sentence and line.
+/// Formats one sentence on one line: "Use bucketing: 151417 useful tokens/s, +6.7 % over …; ….".
 [[nodiscard]] std::string recommendation_text(const Recommendation& recommendation);
-/// The same of predictions.
+/// Formats the recommendation that follows from these predictions.
 [[nodiscard]] std::string recommendation_text(const Scenario& scenario,
                                               const std::vector<Prediction>& predictions);
-/// The prediction of the first choice; null: there is none.
+/// Returns the prediction of the first choice; null when there is none.
 [[nodiscard]] const Prediction* recommended(const Scenario& scenario,
                                             const std::vector<Prediction>& predictions);
-/// {"policy", "gain", "gain_interval90", "choices": [{"policy", "first_share", …}]}
+/// Returns {"policy", "gain", "gain_interval90", "choices": [{"policy", "first_share", …}]}.
 [[nodiscard]] Json recommendation_json(const Recommendation& recommendation);
 
 }  // namespace stepsim

@@ -15,7 +15,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr double kTolerance = 1e-4;  // Of the range.
+constexpr double kTolerance = 1e-4;  // A fraction of the range.
 
 [[noreturn]] void fail(const std::string& text, const std::string& message) {
   throw InputError("--key " + printable(text) + ": error: " + message);
@@ -27,7 +27,7 @@ std::string trimmed(const std::string& text) {
                                     : text.substr(first, text.find_last_not_of(' ') + 1 - first);
 }
 
-/// "12.5 us" -> (12.5, "us")
+/// Splits "12.5 us" into (12.5, "us").
 std::pair<double, std::string> number_and_unit(const std::string& range, const std::string& text) {
   const std::string whole = trimmed(text);
   double value = 0;
@@ -38,7 +38,7 @@ std::pair<double, std::string> number_and_unit(const std::string& range, const s
   return {value, trimmed(whole.substr(static_cast<std::size_t>(end - whole.data())))};
 }
 
-/// The value with no more digits than the tolerance is worth.
+/// Rounds a value to the digits that the tolerance justifies.
 double rounded(const SolveRange& range, double value) {
   const double digits = std::ceil(-std::log10((range.high - range.low) * kTolerance / 10));
   const double scale = std::pow(10.0, digits);
@@ -51,7 +51,7 @@ SolveRange parse_solve_range(const std::string& text) {
   const std::size_t equals = text.find('=');
   const std::size_t dots = text.find("..", equals == std::string::npos ? 0 : equals);
   if (equals == std::string::npos || dots == std::string::npos) {
-    fail(text, "expected KEY=LOW..HIGH, as interference.strength=0..2");
+    fail(text, "expected KEY=LOW..HIGH, such as interference.strength=0..2");
   }
   SolveRange range;
   range.key = trimmed(text.substr(0, equals));

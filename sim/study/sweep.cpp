@@ -88,7 +88,7 @@ void add_range(SweepAxis& axis, const std::string& text, const std::string& spec
   if (kind == 'x' ? step <= 1 || low <= 0 : step <= 0) {
     fail(text, "the step must make the value grow");
   }
-  // A relative slack, so that 0.1..0.5:+0.1 reaches 0.5.
+  // The relative slack lets 0.1..0.5:+0.1 reach 0.5.
   const double last = high * (1 + 1e-12);
   double value = low;
   for (std::size_t i = 1; value <= last; ++i) {
@@ -207,7 +207,7 @@ std::vector<SweepPoint> sweep(const Scenario& scenario,
   std::vector<SweepPoint> points(count);
   std::atomic<std::size_t> next{0};
   std::mutex failure_mutex;
-  // The failure of the first point, so that the message does not depend on the threads.
+  // Only the first failing point's error is kept, so that the message does not depend on threads.
   std::size_t failed_point = count;
   std::exception_ptr failure;
   const std::thread::id caller = std::this_thread::get_id();

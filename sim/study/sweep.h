@@ -11,17 +11,18 @@
 
 namespace stepsim {
 
-/// One scenario key and the values it takes.
+/// One scenario key and the values that a sweep gives it.
 struct SweepAxis {
   std::string key;
-  std::vector<std::string> values;  ///< As `--set key=value` takes them.
-  std::vector<std::string> labels;  ///< As tables show them.
+  std::vector<std::string> values;  ///< The values, as `--set key=value` takes them.
+  std::vector<std::string> labels;  ///< The values, as tables show them.
 };
 
-/// "ddp.bucket_cap=1MiB..2GiB:x2" (geometric), "cluster.ranks=2..8:+2" (arithmetic) or
+/// Parses "ddp.bucket_cap=1MiB..2GiB:x2" (geometric), "cluster.ranks=2..8:+2" (arithmetic) or
 /// "policy.budget.max_tokens=1024,1280,2048" (a list).
 ///
-/// Raises InputError: no '=', an empty or endless range, more than 10,000 values, a wrong unit.
+/// Raises InputError: '=' is missing, the range is empty or endless, there are more than 10,000
+/// values, or a unit is wrong.
 [[nodiscard]] SweepAxis parse_sweep_axis(const std::string& text);
 
 /// One point of a sweep.
@@ -30,21 +31,21 @@ struct SweepPoint {
   Prediction prediction;
   std::size_t buckets = 0;
   double last_bucket_ms = 0;  ///< All-reduce time of the last bucket, which nothing can hide.
-  std::optional<StepPicture> picture;  ///< When asked for.
-  std::string not_priced;              ///< Empty, or why the profile cannot price the point.
+  std::optional<StepPicture> picture;  ///< Present when SweepOptions::picture_of_step is.
+  std::string not_priced;              ///< Why the profile cannot price the point; else empty.
 };
 
 struct SweepOptions {
-  std::string policy;  ///< Empty: the first of the scenario.
+  std::string policy;  ///< Empty: the scenario's first policy.
   std::vector<std::string> overrides;
-  int threads = 0;                     ///< 0: one a core.
-  std::optional<int> picture_of_step;  ///< Of each point; the last step where there are fewer.
-  bool skips_unpriced = false;  ///< Else a point that cannot be priced is the sweep's InputError.
-  ProgressCallback on_progress = {};  ///< Called from the caller's thread only.
+  int threads = 0;                     ///< 0: one thread per core.
+  std::optional<int> picture_of_step;  ///< Draw this step of each point, or the last one it has.
+  bool skips_unpriced = false;         ///< False: a point that cannot be priced ends the sweep.
+  ProgressCallback on_progress = {};   ///< Called from the caller's thread only.
 };
 
-/// Predicts every combination of the axes' values (the last axis runs fastest), by the closed form.
-/// Overrides and values are applied to the scenario's text.
+/// Predicts every combination of the axes' values by the closed form, without noise; the last axis
+/// varies fastest. Overrides and values are applied to the text of the scenario.
 [[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
                                             const SweepOptions& options);

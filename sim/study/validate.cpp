@@ -44,7 +44,8 @@ double relative(double predicted, double measured) {
   return measured > 0 ? (predicted - measured) / measured : 0;
 }
 
-/// Mean over steps of the relative error of each step, measured as its mean over the passes.
+/// Returns the mean over steps of |relative error|, where a step's measurement is its mean over the
+/// passes.
 double per_step_error(const std::map<int, double>& predicted, const LiveRun& run) {
   std::vector<double> errors;
   for (const auto& [step, times] : run.by_step) {
@@ -59,8 +60,8 @@ double share_below(const std::vector<double>& values, double limit) {
   return static_cast<double>(below) / static_cast<double>(values.size());
 }
 
-/// The parts of the predicted mean step. The wait counts as backward where the live run does not
-/// state it.
+/// Returns the parts of the predicted mean step. The exposed wait counts as backward when the live
+/// run does not state it.
 StepParts predicted_parts(const PredictionSummary& summary, const LiveRun& run) {
   StepParts parts;
   parts.data = summary.data_ms;
@@ -136,14 +137,15 @@ double machine_speed(const std::vector<RunRecord>& records, double calibration_s
   return quantile(sentinel, 0.5) * 1e-3 / calibration_seconds;
 }
 
-/// +1 when both orders agree on a pair, -1 when they disagree, 0 for a tie.
+/// Returns +1 when both orders agree on a pair, -1 when they disagree and 0 for a tie.
 int agreement(double a_difference, double b_difference) {
   const double agree = a_difference * b_difference;
   return agree > 0 ? 1 : (agree < 0 ? -1 : 0);
 }
 
-/// The smallest difference of the measured tokens per second that the live runs can tell from none.
-std::optional<double> told_difference(const PolicyValidation& a, const PolicyValidation& b) {
+/// Returns the smallest difference in measured tokens per second that the live runs can tell from
+/// zero.
+std::optional<double> smallest_difference(const PolicyValidation& a, const PolicyValidation& b) {
   if (!a.resolution() || !b.resolution()) {
     return std::nullopt;
   }
@@ -155,22 +157,22 @@ void compare_order(Validation& validation) {
   const auto& policies = validation.policies;
   std::vector<double> predicted;
   std::vector<double> measured;
-  double told_score = 0;
+  double score = 0;
   for (std::size_t i = 0; i < policies.size(); ++i) {
     predicted.push_back(policies[i].predicted_tokens_per_s);
     measured.push_back(policies[i].measured_tokens_per_s);
     for (std::size_t j = 0; j < i; ++j) {
-      const auto smallest = told_difference(policies[i], policies[j]);
+      const auto smallest = smallest_difference(policies[i], policies[j]);
       validation.pairs += 1;
       if (smallest && std::abs(measured[i] - measured[j]) > *smallest) {
         validation.distinguishable_pairs += 1;
-        told_score += agreement(predicted[i] - predicted[j], measured[i] - measured[j]);
+        score += agreement(predicted[i] - predicted[j], measured[i] - measured[j]);
       }
     }
   }
   validation.kendall_tau = kendall_tau(predicted, measured);
   if (validation.distinguishable_pairs > 0) {
-    validation.told_kendall_tau = told_score / validation.distinguishable_pairs;
+    validation.distinguishable_kendall_tau = score / validation.distinguishable_pairs;
   }
 }
 
@@ -195,7 +197,7 @@ void compare_recommendation(Validation& validation) {
   validation.recommended = recommended->policy;
   validation.truly_best = best->policy;
   validation.regret = best->measured_tokens_per_s / recommended->measured_tokens_per_s - 1;
-  if (const auto difference = told_difference(*recommended, *best)) {
+  if (const auto difference = smallest_difference(*recommended, *best)) {
     validation.regret_resolution = *difference / recommended->measured_tokens_per_s;
   }
 }
@@ -213,7 +215,7 @@ void add_coverage(Validation& validation) {
   validation.below_p95 /= steps;
 }
 
-/// Policies that are only on one side.
+/// Warns of policies that were only predicted or only recorded.
 void warn_of_missing(const std::vector<Prediction>& predictions,
                      const std::map<std::string, std::vector<const RunRecord*>>& live,
                      std::vector<std::string>& warnings) {
@@ -233,7 +235,7 @@ void warn_of_missing(const std::vector<Prediction>& predictions,
   }
   if (!not_recorded.empty()) {
     warnings.push_back("no live run of " + not_recorded +
-                       ": order and regret are of the other policies");
+                       ": order and regret are for the other policies");
   }
 }
 

@@ -1,8 +1,8 @@
-"""Runs real PyTorch DDP training on this machine and compares it with what was predicted before.
+"""Runs real PyTorch DDP training on this machine and compares it with predictions made before.
 
-For each configuration: a short probe (how long a step takes, so how slow the links must be and how
-many steps fit), a calibration from a training of one policy, the predictions, and then the live
-training of all policies or bucket sizes by turns in blocks of 4 steps.
+For each configuration it runs a short probe, which tells how long a step takes and so how slow the
+links must be and how many steps fit; calibrates from a training of one policy; predicts; and then
+trains all policies or bucket sizes live, alternating between them in blocks of 4 steps.
 """
 
 import argparse
@@ -29,17 +29,17 @@ TRAIN = ROOT / "tests" / "live" / "train.py"
 ALL_REDUCE = ROOT / "calibrate" / "torch" / "all_reduce.py"
 BLOCK = 4
 PROBE_STEPS = 8
-CALIBRATION_PASSES = range(2, 9)  # At least, at most; more where steps are short,
-CALIBRATION_S = 15  # because a machine is not the same from one second to the next.
-START_S = 5  # To start a training and to end it.
+CALIBRATION_PASSES = range(2, 9)  # Short steps get more passes, to span CALIBRATION_S,
+CALIBRATION_S = 15  # because a machine's speed changes from second to second.
+START_S = 5  # The time to start a training and to end it.
 STEPS = range(12, 49, BLOCK)
 MOST_PASSES = 12
-SWEEP_S = 10  # For the all-reduces by size.
-LIMIT_S = 600  # For one training.
+SWEEP_S = 10  # The time for measuring all-reduces by size.
+LIMIT_S = 600  # The time limit of one training.
 
 
 def read_lines(path):
-    """(header, rows) of a JSONL file."""
+    """Returns (header, rows) of a JSONL file."""
     with open(path, encoding="utf-8") as lines:
         header = json.loads(next(lines))
         return header, [json.loads(line) for line in lines]
@@ -54,24 +54,24 @@ def read_json(path):
 
 
 def stamp(seconds):
-    """UTC, as a run record writes its own start."""
+    """Formats a time in UTC, as run records write their own start."""
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def width(plan, warmup_steps):
-    """Largest over smallest padded tokens of the steady batches."""
+    """Returns the largest over the smallest padded tokens of the steady batches."""
     tokens = [row["padded_tokens"] for row in plan if row["step"] >= warmup_steps]
     return max(tokens) / min(tokens)
 
 
 def widest(plans):
-    """Name of the policy whose batches cover the widest range. `plans`: {name: (header, rows)}."""
+    """Returns the policy whose batches cover the widest range. `plans`: {name: (header, rows)}."""
     return max(plans, key=lambda name: width(plans[name][1], plans[name][0]["warmup_steps"]))
 
 
 def mean_tokens(rows):
-    """Padded tokens of a step's largest batch, on average."""
+    """Returns the mean over steps of the padded tokens of a step's largest batch."""
     steps = naive.by_step(rows).values()
     return statistics.fmean(max(row["padded_tokens"] for row in step) for step in steps)
 
@@ -81,14 +81,14 @@ def mean_step_s(rows):
 
 
 def link_rate(share, gradient_bytes, step_s, ranks_):
-    """Bits per second at which a ring's all-reduce of all gradients takes `share` of a step whose
-    other part takes `step_s`."""
+    """Returns the bits per second at which a ring all-reduce of all gradients takes `share` of a
+    step whose other part takes `step_s`."""
     transfer_s = step_s * share / (1 - share)
     return 8 * 2 * (ranks_ - 1) / ranks_ * gradient_bytes / transfer_s
 
 
 def size_live(seconds, step_s, runs, passes=None):
-    """(steps, passes) of the live training: as many steps as fit 4 passes, then more passes."""
+    """Returns (steps, passes) of the live training: as many steps as fit 4 passes, then passes."""
     wanted = passes or 4
     fitting = int(seconds / (step_s * runs * wanted)) // BLOCK * BLOCK
     steps = max(STEPS[0], min(STEPS[-1], fitting))
@@ -98,7 +98,8 @@ def size_live(seconds, step_s, runs, passes=None):
 
 
 def processor_s():
-    """(all processors busy, ended children of this process, wall clock), seconds."""
+    """Returns the seconds that (all processors were busy, this process's ended children ran, the
+    clock shows)."""
     with open("/proc/stat", encoding="utf-8") as file:
         user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
     busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
@@ -107,13 +108,13 @@ def processor_s():
 
 
 def other_load(before, after):
-    """Processors that others kept busy between two processor_s(), on average."""
+    """Returns how many processors others kept busy, on average, between two processor_s()."""
     busy, own, wall = (b - a for a, b in zip(before, after))
     return max(0.0, busy - own) / wall
 
 
 class Campaign:
-    """One configuration, in its own folder."""
+    """Runs one configuration in a folder of its own."""
 
     def __init__(self, configuration, tools, folder, options):
         self.configuration = configuration
@@ -132,7 +133,7 @@ class Campaign:
         print(f"[{name} {spent:4.0f} s of {self.seconds:.0f}] {text}", flush=True)
 
     def tool(self, name, *arguments, statuses=(0,)):
-        """stepsim or stepcal; what it prints goes to a log beside the results."""
+        """Runs stepsim or stepcal; its output goes to a log beside the results."""
         command = [str(self.tools / name), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         with open(self.folder / "tools.log", "a", encoding="utf-8") as log:
@@ -148,7 +149,7 @@ class Campaign:
         )
 
     def train(self, net, name, runs, passes):
-        """`runs` as train.py takes them."""
+        """Trains `runs`, which are as train.py takes them, and removes the ranks' own records."""
         spec = {"threads": 1, "block": BLOCK, "passes": passes, "runs": runs}
         write_json(self.folder / f"{name}.json", spec)
         arguments = [self.folder / f"{name}.json"]
@@ -166,7 +167,7 @@ class Campaign:
     # ---- calibration --------------------------------------------------------------------------
 
     def choose_policy(self):
-        """Plans every policy that needs no costs, and takes the widest for the calibration."""
+        """Plans every policy that needs no costs and calibrates with the one of widest range."""
         policies = results.scenario_policies(self.configuration.path)
         plans = {}
         for policy in policies:
@@ -182,7 +183,7 @@ class Campaign:
         self.rank_count = plans[self.policy][0]["ranks"]
 
     def cut_plan(self, steps, name):
-        """The first steps of the calibration's plan, as a plan."""
+        """Writes the first steps of the calibration's plan as a plan and returns its path."""
         header, rows = read_lines(self.plan)
         path = self.folder / "first_plans" / name
         kept = [{**header, "steps": steps}] + [row for row in rows if row["step"] < steps]
@@ -211,15 +212,16 @@ class Campaign:
         self.size_calibration(step_s)
 
     def expected_step_s(self, rows):
-        """Of the mean policy, from recorded steps of one: in proportion to tokens."""
+        """Returns the mean step over all policies, from recorded steps of one of them; steps are
+        taken to be proportional to tokens."""
         return mean_step_s(rows) * self.tokens / mean_tokens(rows)
 
     def left(self):
         return self.seconds - (time.monotonic() - self.started)
 
     def size_calibration(self, step_s):
-        """At most a third of the time, the sweep of all-reduces included; each step is run with and
-        without bucket times."""
+        """Sets the calibration's steps and passes to fit a third of the time, together with the
+        all-reduces by size. Each step runs with and without bucket times."""
         fewest, most = CALIBRATION_PASSES[0], CALIBRATION_PASSES[-1]
         seconds = self.left() / 3 - SWEEP_S
         self.calibration_steps, _ = size_live(seconds, 2 * step_s, 1, fewest)
@@ -232,7 +234,7 @@ class Campaign:
         )
 
     def size_live(self):
-        """Sets the steps and passes that the time is enough for, by what calibrating took."""
+        """Sets the live run's steps and passes to fit the time left, by the calibration's steps."""
         step_s = self.expected_step_s(read_lines(self.folder / "calibration.jsonl")[1])
         seconds = max(5, self.left() - START_S)
         self.live_steps, self.passes = size_live(seconds, step_s, self.runs, self.options.passes)
@@ -266,7 +268,7 @@ class Campaign:
     # ---- predictions and the live run ---------------------------------------------------------
 
     def cases(self):
-        """(name, what --set is for it, bucket cap) of each column of predictions."""
+        """Returns (name, its --set arguments, bucket cap in MiB) of each column of predictions."""
         caps = self.configuration.caps_mib
         if not caps:
             return [("all", [], DEFAULT_CAP_MIB)]
@@ -283,7 +285,7 @@ class Campaign:
             written.append(path.stat().st_mtime)
         self.predictions_written = max(written)
         self.say(f"predictions on disk at {stamp(self.predictions_written)}")
-        time.sleep(1)  # Records state their start in whole seconds.
+        time.sleep(1)  # Records state their start in whole seconds, which must be later.
 
     def live(self, net):
         runs = [
@@ -301,7 +303,7 @@ class Campaign:
             raise RuntimeError("the predictions were not on disk before the live run")
 
     def validate(self):
-        """One validation a case, as stepsim writes it."""
+        """Returns {bucket cap: stepsim's validation}."""
         validations = {}
         for name, sets, cap in self.cases():
             path = self.folder / f"validation_{name}.json"
@@ -315,7 +317,7 @@ class Campaign:
         return validations
 
     def naive_ms(self):
-        """{policy: mean step by the three-term fit of the calibration}"""
+        """Returns {policy: mean step in ms by the three-term fit to the calibration}."""
         header, rows = read_lines(self.folder / "calibration.jsonl")
         coefficients = naive.fit(rows, header["warmup_steps"])
         found = {}
@@ -325,7 +327,7 @@ class Campaign:
         return found
 
     def run(self):
-        """All of it; the result that the report is written from."""
+        """Runs the configuration; writes and returns the result that the report is made from."""
         self.choose_policy()
         self.probe()
         with self.open_network(self.rate) as net:
@@ -362,9 +364,9 @@ def parse_arguments():
     parser.add_argument("--out", default=str(ROOT / "tests" / "live"), help="RESULTS.md, records/")
     parser.add_argument("--work", default=str(ROOT / "build" / "live"), help="everything else")
     parser.add_argument("--build", default=str(ROOT / "build"), help="meson's build folder")
-    parser.add_argument("--passes", type=int, help="of the live training; default: 4 to 12")
-    parser.add_argument("--report", action="store_true", help="only write what --work holds")
-    parser.add_argument("--quick", action="store_true", help="a third of the time")
+    parser.add_argument("--passes", type=int, help="passes of the live training; default: 4 to 12")
+    parser.add_argument("--report", action="store_true", help="only write the report on --work")
+    parser.add_argument("--quick", action="store_true", help="take a third of the time")
     return parser.parse_args()
 
 
@@ -375,7 +377,7 @@ def why_skipped(configuration, missing):
 
 
 def run_all(options):
-    """Results and {name: reason} of what was left out."""
+    """Runs the chosen configurations; returns {name: reason} of those that did not run."""
     work, missing = pathlib.Path(options.work), network.missing()
     options.namespaces = missing is None
     chosen = [c for c in CONFIGURATIONS if not options.only or c.name in options.only]
@@ -397,7 +399,7 @@ def run_all(options):
 
 
 def with_drift(folder):
-    """A result, and how much longer the calibration's own steps took in the live run."""
+    """Returns a result with its drift: how much longer the calibration's steps took when live."""
     result = read_json(folder / "result.json")
     case = f"cap{DEFAULT_CAP_MIB}" if result["caps_mib"] else "all"
     live = folder / f"live_{case}_{result['calibration_policy']}.jsonl"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The campaign's parts on made-up data; no torch, no network."""
+"""Tests the campaign's parts on made-up data, without torch and network."""
 
 import pathlib
 import subprocess
@@ -28,7 +28,7 @@ def row(step, rank, samples, length, **more):
 
 
 def recorded(step, start_ms):
-    """Two ranks; the second has more to do and starts 1 ms later."""
+    """Returns rows of two ranks, of which the second has more to do and starts 1 ms later."""
     length = 20 + 13 * (step * 7 % 11)
     tokens = 8 * length
     own_ms = 5 + 0.01 * tokens + 2e-5 * tokens * length
@@ -40,7 +40,7 @@ def recorded(step, start_ms):
 
 def test_the_three_term_fit_finds_the_coefficients_of_the_rank_with_most_to_do():
     rows = [line for step in range(12) for line in recorded(step, 100.0 * step)]
-    for line in rows[:4]:  # Warm-up: no part of it.
+    for line in rows[:4]:  # Warm-up steps must not count.
         line["step_ms"] += 1000
     a, b, c = naive.fit(rows, warmup_steps=2)
     assert close(a, 5, 1e-6) and close(b, 0.01, 1e-6) and close(c, 2e-5, 1e-6), (a, b, c)
@@ -88,8 +88,8 @@ def test_links_are_as_slow_as_the_share_asks():
 def test_live_runs_fit_their_time():
     assert campaign.size_live(100, 0.05, runs=7) == (48, 5)
     assert campaign.size_live(100, 0.1, runs=7) == (32, 4)
-    assert campaign.size_live(100, 1.0, runs=7) == (12, 4)  # No fewer.
-    assert campaign.size_live(1000, 0.01, runs=7) == (48, 12)  # No more.
+    assert campaign.size_live(100, 1.0, runs=7) == (12, 4)  # the fewest
+    assert campaign.size_live(1000, 0.01, runs=7) == (48, 12)  # the most
     assert campaign.size_live(100, 0.1, runs=7, passes=8) == (16, 8)
 
 
@@ -152,7 +152,7 @@ def test_a_network_that_fails_halfway_leaves_nothing():
 
 
 def validation(policies):
-    """{policy: (predicted, measured)}"""
+    """Makes a validation of {policy: (predicted, measured)}."""
     return {
         "policies": [
             {

@@ -1,4 +1,4 @@
-"""What the campaign runs: scenarios, networks and how long each may take."""
+"""The configurations that the campaign runs: scenarios, networks and how long each may take."""
 
 import dataclasses
 import pathlib
@@ -12,9 +12,11 @@ CAPS_MIB = (1, 2, 5, 10, 25, 50, 100)
 class Configuration:
     """One table of the results.
 
-    share: what part of the step the communication is meant to take on links slowed for it, without
-    overlap; None: links as they are. caps_mib: the bucket sizes to compare with one policy; empty:
-    all policies with DDP's default. seconds: the whole time it may take.
+    share: links are slowed so that communication, without overlap, takes this part of the step;
+        None: links stay as they are.
+    caps_mib: the bucket sizes to compare with one policy; empty: all policies are compared with
+        DDP's default.
+    seconds: the time that all of it may take.
     """
 
     name: str

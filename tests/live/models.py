@@ -1,5 +1,5 @@
-"""The models that the campaign trains, as PyTorch users write them: dense attention over the padded
-batch, fp32. Parameters are registered in the order of the published modules."""
+"""The models that the campaign trains, written as PyTorch users write them: in fp32, with dense
+attention over the padded batch. Parameters are registered in the order of the published modules."""
 
 import math
 
@@ -21,12 +21,12 @@ def attention(query, key, value, heads, bias):
 
 
 def key_bias(mask):
-    """(batch, length) of ones at tokens to a bias that hides the padding."""
+    """Turns a mask (batch, length) with ones at tokens into a bias that hides the padding."""
     return (1.0 - mask)[:, None, None, :] * -1e9
 
 
 class ClassifierBlock(nn.Module):
-    """Norms before attention and MLP."""
+    """A pre-norm block: the norms come before attention and MLP."""
 
     def __init__(self, model):
         super().__init__()
@@ -46,7 +46,7 @@ class ClassifierBlock(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """The token-skew lab's model: masked mean over the tokens, one label a sample."""
+    """The token-skew lab's model: a masked mean over the tokens and one label per sample."""
 
     def __init__(self, model):
         super().__init__()
@@ -65,7 +65,7 @@ class TokenClassifier(nn.Module):
 
 
 class DistilBertBlock(nn.Module):
-    """Norms behind attention and MLP."""
+    """A post-norm block: the norms come after attention and MLP."""
 
     def __init__(self, model):
         super().__init__()
@@ -129,7 +129,7 @@ class GptBlock(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """GPT-2 with tied embeddings; padded positions are left out of the loss."""
+    """GPT-2 with tied embeddings. The loss leaves padded positions out."""
 
     def __init__(self, model):
         super().__init__()
@@ -153,6 +153,6 @@ MODELS = {"token_classifier": TokenClassifier, "distilbert": DistilBert, "gpt2":
 
 
 def make_model(model):
-    """Of the "model" in a plan's header."""
+    """Returns the model that "model" in a plan's header describes."""
     torch.manual_seed(1)
     return MODELS[model["family"]](model)

@@ -1,4 +1,4 @@
-"""The three-term fit that the predictions are compared with: a step takes a + b tokens + c tokens x
+"""The three-term fit that predictions are compared with. A step takes a + b tokens + c tokens x
 length, with the padded tokens and the padded length of the rank that has most to do."""
 
 import collections
@@ -9,12 +9,12 @@ def terms(tokens, length):
 
 
 def largest(rows):
-    """Terms of the rank with the most token pairs, of the rows of one step."""
+    """Returns the terms of the rank with the most token pairs among the rows of one step."""
     return max((terms(row["padded_tokens"], row["max_length"]) for row in rows), key=lambda t: t[2])
 
 
 def by_step(rows):
-    """{(repeat, step): rows of all ranks}"""
+    """Returns {(repeat, step): rows of all ranks}."""
     steps = collections.defaultdict(list)
     for row in rows:
         steps[row.get("repeat", 0), row["step"]].append(row)
@@ -22,14 +22,14 @@ def by_step(rows):
 
 
 def step_ms(rows):
-    """The last rank's start to the last rank's end."""
+    """Returns the time from the last rank's start to the last rank's end."""
     return max(row["start_ms"] + row["step_ms"] for row in rows) - max(
         row["start_ms"] for row in rows
     )
 
 
 def mean_ms_by_step(rows, warmup_steps):
-    """{step: its mean over the repeats}, steady steps only."""
+    """Returns {step: its mean over the repeats} of the steady steps."""
     times = collections.defaultdict(list)
     for (_, step), ranks in by_step(rows).items():
         if step >= warmup_steps:
@@ -38,14 +38,14 @@ def mean_ms_by_step(rows, warmup_steps):
 
 
 def drift(before, after, warmup_steps):
-    """How much longer the same steps of one policy took in the second of two trainings."""
+    """Returns how much longer the same steps took in the second of two trainings, as a fraction."""
     first, second = (mean_ms_by_step(rows, warmup_steps) for rows in (before, after))
     common = first.keys() & second.keys()
     return sum(second[step] for step in common) / sum(first[step] for step in common) - 1
 
 
 def solve(matrix, right):
-    """Of a small symmetric system, by elimination; 0 for a term that is not determined."""
+    """Solves a small symmetric system by elimination; a term that is not determined is 0."""
     size = len(right)
     rows = [list(row) + [value] for row, value in zip(matrix, right)]
     scale = max(abs(value) for row in matrix for value in row)
@@ -62,7 +62,7 @@ def solve(matrix, right):
 
 
 def fit(record, warmup_steps):
-    """(a, b, c) by least squares over the steady steps of a record's rows."""
+    """Returns (a, b, c) by least squares over the steady steps of a record's rows."""
     steps = [rows for (_, step), rows in by_step(record).items() if step >= warmup_steps]
     points = [(largest(rows), step_ms(rows)) for rows in steps]
     scales = [max(point[0][index] for point in points) for index in range(3)]
@@ -73,7 +73,7 @@ def fit(record, warmup_steps):
 
 
 def predict_ms(coefficients, plan, warmup_steps):
-    """Mean step of a plan's rows."""
+    """Returns the mean steady step that the fit predicts for a plan's rows."""
     steps = [rows for (_, step), rows in by_step(plan).items() if step >= warmup_steps]
     times = [sum(c * x for c, x in zip(coefficients, largest(rows))) for rows in steps]
     return sum(times) / len(times)

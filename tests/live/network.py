@@ -1,16 +1,16 @@
-"""Network namespaces with limited links, one for each rank. Needs root and Linux's ip and tc."""
+"""Network namespaces with slowed links, one for each rank. They need root and Linux's ip and tc."""
 
 import os
 import shutil
 import subprocess
 
-PREFIX = "stepsim"  # Of every namespace made here.
+PREFIX = "stepsim"  # Every namespace made here begins with it.
 DEVICE = "eth0"
-BURST_BYTES = 65536  # What may leave at full speed; one segment that TCP hands down.
+BURST_BYTES = 65536  # This much may leave at full speed: one segment that TCP hands down.
 
 
 def missing():
-    """Why there can be no namespaces here; None when there can."""
+    """Returns why namespaces cannot be made here, or None when they can."""
     if os.geteuid() != 0:
         return "needs root"
     for tool in ("ip", "tc"):
@@ -20,8 +20,8 @@ def missing():
 
 
 class Network:
-    """`ranks` namespaces joined by a switch, each sending at most `bits_per_second` (None: as fast
-    as it can). A context manager: everything is gone afterwards."""
+    """A context manager that joins `ranks` namespaces by a switch and removes them afterwards. Each
+    sends at most `bits_per_second` (None: as fast as it can)."""
 
     def __init__(self, ranks, bits_per_second=None, name=None):
         self.name = f"{PREFIX}{name or os.getpid()}"
@@ -40,15 +40,15 @@ class Network:
         return f"10.213.0.{rank + 1}"
 
     def inside(self, rank, command):
-        """`command` as it runs on a rank."""
+        """Returns the command that runs `command` on a rank."""
         return ["ip", "netns", "exec", self.namespace(rank), *command]
 
     def environment(self):
-        """What torch.distributed needs to know there."""
+        """Returns the environment variables that torch.distributed needs in the namespaces."""
         return {"MASTER_ADDR": self.address(0), "GLOO_SOCKET_IFNAME": DEVICE}
 
     def commands(self):
-        """All that set the network up."""
+        """Yields the commands that set the network up."""
         yield ["ip", "netns", "add", self.hub]
         yield self.ip_in(self.hub, "link", "add", "switch", "type", "bridge")
         yield self.ip_in(self.hub, "link", "set", "switch", "up")
@@ -75,7 +75,7 @@ class Network:
         return ["ip", "-n", space, *words]
 
     def remove_commands(self):
-        """What is left alone when it is not there; the links go with their namespaces."""
+        """Yields the commands that remove the network; links disappear with their namespaces."""
         for space in [*map(self.namespace, range(self.ranks)), self.hub]:
             yield ["ip", "netns", "delete", space]
 
@@ -100,7 +100,7 @@ class Network:
 
 
 class Loopback:
-    """No namespaces: all ranks on 127.0.0.1."""
+    """Stands in for Network without namespaces: all ranks are on 127.0.0.1."""
 
     def __init__(self, ranks):
         self.ranks = ranks

@@ -1,4 +1,4 @@
-"""All ranks of one training or measurement, each a process of its own."""
+"""Runs all ranks of a training or measurement, each in a process of its own."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
 
 
 def environment(network, rank):
-    """Of one rank, on top of the caller's."""
+    """Returns the variables of one rank, to be added to the caller's environment."""
     return {
         **ONE_THREAD,
         **network.environment(),
@@ -31,8 +31,8 @@ def stop(processes):
 
 
 def run(network, program, arguments, log, limit_s):
-    """Runs a Python program on all ranks; what they print goes to the file `log`.
-    Raises RuntimeError when one fails or the time is up; none is left running."""
+    """Runs a Python program on all ranks; their output goes to the file `log`.
+    Raises RuntimeError when one fails or the time is up, and leaves none running."""
     command = [sys.executable, str(program), *map(str, arguments)]
     log = pathlib.Path(log)
     processes = []

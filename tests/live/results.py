@@ -1,4 +1,4 @@
-"""What the campaign found: cells of predicted against measured, RESULTS.md, and packed records."""
+"""Makes the campaign's results: cells of predicted against measured, RESULTS.md, packed records."""
 
 import lzma
 import os
@@ -9,7 +9,7 @@ import sys
 import tarfile
 import tomllib
 
-GOOD = 0.03  # An error that counts as a hit, where the live run repeats better than that.
+GOOD = 0.03  # An error up to this is a hit, if the live run repeats better than that.
 MOST_BYTES = 5 * 2**20
 
 
@@ -22,7 +22,7 @@ def scenario_policies(path):
 
 
 def cell(row, naive_ms, cap_mib):
-    """One policy of a validation, beside the three-term fit."""
+    """Returns the cell of one policy of a validation, with the three-term fit."""
     measured = row["measured_ms"]["mean"]
     return {
         "policy": row["policy"],
@@ -40,7 +40,7 @@ def cell(row, naive_ms, cap_mib):
 
 
 def kendall_tau(pairs):
-    """Of (a, b); ties count as neither."""
+    """Returns Kendall's tau of pairs (a, b); ties count as neither."""
     score = count = 0
     for index, (a, b) in enumerate(pairs):
         for c, d in pairs[:index]:
@@ -50,7 +50,7 @@ def kendall_tau(pairs):
 
 
 def best_cap(found):
-    """Recommended and truly best bucket size, and what the first costs over the second."""
+    """Returns the recommended and the truly best bucket size, and the regret of the first."""
     recommended = min(found, key=lambda row: row["predicted_ms"])
     truly = min(found, key=lambda row: row["measured_ms"])
     return {
@@ -63,7 +63,7 @@ def best_cap(found):
 
 
 def cells(validations, naive_ms, caps_mib):
-    """The members of a result that come from `validations`, {bucket cap: stepsim's validation}."""
+    """Returns a result's members that come from `validations`, {bucket cap: its validation}."""
     found = [
         cell(row, naive_ms, cap)
         for cap, validation in validations.items()
@@ -94,7 +94,7 @@ def one_line(result):
 
 
 def table(head, rows):
-    """Markdown."""
+    """Returns a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(line) + " |" for line in lines]
 
@@ -119,7 +119,7 @@ def cell_row(row, by_cap):
 
 
 def setting(result):
-    """The lines above a table."""
+    """Returns the lines above a table."""
     links = "loopback" if not result["namespaces"] else "links as fast as they are"
     if result["bits_per_second"]:
         links = (
@@ -159,7 +159,7 @@ def configuration_text(result):
 
 
 def overall(found):
-    """What all cells say together, as rows of a table."""
+    """Sums up all cells as rows of a table."""
     for result in found:
         for row in result["cells"]:
             row["error_without_drift"] = (1 + row["error"]) * (1 + result["drift"]) - 1
@@ -205,7 +205,7 @@ def command_output(*command):
 
 
 def machine():
-    """One line on what the campaign ran on."""
+    """Returns a line on the machine that the campaign ran on."""
     rows = dict(line.split(":", 1) for line in command_output("lscpu").splitlines() if ":" in line)
     torch = command_output(sys.executable, "-c", "import torch; print(torch.__version__)")
     return (
@@ -232,7 +232,7 @@ steps that both ran.
 
 
 def write_report(path, found, left_out):
-    """`found`: results; `left_out`: {configuration: reason}."""
+    """Writes the report on the results `found`; `left_out` is {configuration: reason}."""
     dates = sorted(result["live_started"][:10] for result in found)
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     lines = [INTRODUCTION, f"Machine: {machine()}. Dates: {span} (UTC).", "", *overall(found), ""]
@@ -247,7 +247,8 @@ def write_report(path, found, left_out):
 
 
 def kept_files(folder):
-    """Records, predictions, measurements and logs; not what `stepsim plan` writes again."""
+    """Tells whether to keep a file: records, predictions, measurements and logs are kept, but not
+    plans, which `stepsim plan` writes again."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -256,7 +257,7 @@ def kept_files(folder):
 
 
 def pack_records(work, out, names):
-    """One NAME.tar.xz a configuration; bytes of all. Warns beyond 5 MiB."""
+    """Packs one NAME.tar.xz per configuration; returns their bytes, and warns beyond 5 MiB."""
     out.mkdir(parents=True, exist_ok=True)
     size = 0
     for name in names:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One rank of a real DDP training that runs several plans by turns and records each.
+"""Runs one rank of a real DDP training that alternates between several plans and records each.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 train.py RUNS.json
 
 RUNS.json: {"threads", "block", "passes", "runs": [{"name", "plan", "bucket_cap_mb", "record",
-"watch"}]}. Every run takes `block` steps in turn, so that all of them see the same machine; a pass
-ends when the plans do. Runs of one bucket cap train one model.
+"watch"}]}. The runs take turns of `block` steps, so that all of them see the machine in the same
+state; a pass ends when the plans do. Runs of one bucket cap share a model.
 """
 
 import json
@@ -23,7 +23,7 @@ import stepsim_recorder  # noqa: E402
 
 
 class Trainer:
-    """A model under DDP with its optimizer."""
+    """A model under DDP and its optimizer."""
 
     def __init__(self, model, bucket_cap_mb):
         self.model = model
@@ -34,7 +34,7 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(dist.get_rank())
 
     def batch(self, row):
-        """Random tokens, padded as planned; (tokens, mask, labels)."""
+        """Returns (tokens, mask, labels) with random tokens, padded as planned."""
         shape = (len(row["lengths"]), row["max_length"])
         tokens = torch.randint(1, self.model["vocab"], shape, generator=self.generator)
         lengths = torch.tensor(row["lengths"])

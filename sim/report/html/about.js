@@ -1,4 +1,4 @@
-// Where the page comes from: warnings, the command, the profile and the scenario.
+// Says where the page comes from: warnings, the command, the profile and the scenario.
 
 function drawWarnings(page) {
   const warnings = page.data.warnings || [];
@@ -41,7 +41,7 @@ function factList(rows) {
     [el("dt", {text: shortName(name)}), el("dd", {text: shortName(value, 1000)})]));
 }
 
-/** Copies by the clipboard, or selects the text where a page from disk may not. */
+/** Copies to the clipboard, or selects the text when a page opened from disk may not copy. */
 function copyText(node, button) {
   const done = () => {
     button.textContent = "Copied";

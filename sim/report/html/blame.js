@@ -1,4 +1,4 @@
-// What a step would save if one thing were different.
+// Shows what a step would save if one thing were different.
 
 function drawBlame(page) {
   for (const blame of page.data.blame || []) {
@@ -15,7 +15,7 @@ function drawBlameOf(page, blame) {
   const card = section(page, "blame", "What would save most",
     `What a step of ${ms(blame.step_ms)} (policy ${shortName(blame.policy)}, without noise) ` +
     "would save if one thing were different. Savings overlap, so they do not add up.");
-  // What saves less than the last digit shown, or would cost time, is in the table.
+  // Changes that save less than the last digit shown, or cost time, are in the table only.
   const saving = priced.filter((row) => row.saved >= 5e-4 * blame.step_ms);
   saving.sort((a, b) => b.saved - a.saved);
   if (saving.length === 0) {

@@ -1,9 +1,9 @@
-// What all charts share: a picture that fits its box, its axes and marks.
+// The parts that all charts share: a picture that fits its box, axes and marks.
 
 /**
- * An SVG as wide as its box, drawn again when that changes. `options`: height (number or function
- * of the width), margin, label (a sentence with the figures). `draw(g, width, height)` gets the
- * inside of the margins. Returns a function that draws again.
+ * Makes an SVG as wide as its box and draws it again when that changes. `options` are height (a
+ * number or a function of the width), margin, and label (a sentence with the figures).
+ * `draw(g, width, height)` draws inside the margins. Returns a function that draws again.
  */
 function chart(box, options, draw) {
   const svg = d3.select(box).append("svg").attr("role", "img");
@@ -27,7 +27,7 @@ function chart(box, options, draw) {
   return again;
 }
 
-/** Horizontal axis under the chart with its title at the right end. */
+/** Draws a horizontal axis under the chart, with its title at the right end. */
 function axisBelow(g, scale, width, height, title, ticks, format) {
   const axis = d3.axisBottom(scale).ticks(ticks || Math.max(3, Math.floor(width / 80)));
   if (format) {
@@ -40,7 +40,7 @@ function axisBelow(g, scale, width, height, title, ticks, format) {
   }
 }
 
-/** Vertical axis with grid lines and its title above. */
+/** Draws a vertical axis with grid lines and its title above. */
 function axisLeft(g, scale, width, title, format) {
   const axis = d3.axisLeft(scale).ticks(5).tickSize(-width);
   if (format) {
@@ -52,7 +52,7 @@ function axisLeft(g, scale, width, title, format) {
   }
 }
 
-/** The domain of values with a little air; from zero where that shows the values well. */
+/** Returns a domain with some room around the values; it starts at zero unless that hides them. */
 function airyDomain(values, fromZero) {
   const [low, high] = d3.extent(values);
   if (low === undefined) {
@@ -65,7 +65,7 @@ function airyDomain(values, fromZero) {
   return [low - air, high + air];
 }
 
-/** Hatched fills, once a page: colours come from the style sheet. */
+/** Adds the hatched fills, once per page; their colours come from the style sheet. */
 function addPatterns() {
   const svg = d3.select(document.body).append("svg")
     .attr("width", 0).attr("height", 0).attr("class", "patterns").attr("aria-hidden", "true");
@@ -80,12 +80,12 @@ function addPatterns() {
 }
 
 /**
- * A chart of one row a thing: its name above its mark, so that any name fits any width.
- * `rows`: {name, strong}; `mark(g, row, x)` draws into a line of 16 px; `value(row)` is written at
- * the end of the name's line, or below it where that is too short for one of the rows.
+ * Draws one row per entry, with the name above the mark, so that any name fits any width. `rows`
+ * are {name, strong}; `mark(g, row, x)` draws into a line of 16 px; `value(row)` is written at the
+ * end of the name's line, or below it in all rows when one of them lacks room.
  */
 function rowChart(box, rows, options) {
-  const letter = 6.9;  // pixels, about
+  const letter = 6.9;  // width of a letter, about, in pixels
   const longest = d3.max(rows, (row) =>
     shortName(row.name).length + options.value(row).length) * letter + 16;
   const lines = (width) => longest > width - 20 ? 2 : 1;

@@ -1,6 +1,6 @@
-// Building blocks of the page. All text goes in by textContent.
+// The building blocks of the page. All text is set as textContent, so that it is never markup.
 
-/** An element with attributes; children are nodes, or text. */
+/** Makes an element with attributes; its children are nodes or text. */
 function el(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -16,7 +16,7 @@ function el(name, attributes = {}, ...children) {
   return node;
 }
 
-/** A card of the page with its heading and a sentence on how to read it. */
+/** Adds a card to the page, with a heading and a sentence on how to read it. */
 function section(page, id, title, lead) {
   const node = el("section", {id, class: "card", "aria-labelledby": id + "-title"},
     el("h2", {id: id + "-title", text: title}),
@@ -26,7 +26,7 @@ function section(page, id, title, lead) {
   return node;
 }
 
-/** A picture with its caption; returns the box that the chart goes into. */
+/** Adds a figure with a caption; returns the box that the chart goes into. */
 function figure(parent, title, note) {
   const box = el("div", {class: "picture"});
   parent.append(el("figure", {},
@@ -36,8 +36,8 @@ function figure(parent, title, note) {
 }
 
 /**
- * A table that opens on demand and is filled when it does. Columns: {name, value(row), text}, where
- * text means left aligned. Tables of more than 60 rows stay closed on paper.
+ * Adds a table that opens on demand and is filled then. Columns are {name, value(row), text}; a
+ * text column is left-aligned. Tables of more than 60 rows stay closed on paper.
  */
 function tableOf(parent, title, columns, rows) {
   const box = el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": title});
@@ -72,7 +72,7 @@ function tableBody(columns, rows) {
   return el("table", {}, el("thead", {}, head), body);
 }
 
-/** A labelled select; `change` gets the chosen index. */
+/** Makes a labelled select; `change` is called with the chosen index. */
 function choice(label, names, chosen, change) {
   const select = el("select", {onchange: () => change(select.selectedIndex)});
   names.forEach((name, i) => {
@@ -81,7 +81,7 @@ function choice(label, names, chosen, change) {
   return el("label", {class: "choice"}, el("span", {text: label}), select);
 }
 
-/** Swatches with words; every entry is [class, words]. */
+/** Adds a legend of swatches; every entry is [class, words]. */
 function legend(parent, entries) {
   const list = el("ul", {class: "legend", "aria-label": "Legend"});
   for (const [name, words] of entries) {
@@ -99,7 +99,7 @@ function legend(parent, entries) {
   return list;
 }
 
-/** Shows lines of text beside a point of the window; without lines, hides them. */
+/** Shows lines of text beside a point of the window; without lines it hides the tip. */
 function showTip(lines, x, y) {
   const tip = document.getElementById("tip");
   tip.hidden = !lines || lines.length === 0;

@@ -2,14 +2,14 @@
 
 usage: embed.py OUTPUT TEMPLATE STYLE SCRIPT...
 The template holds /*STYLE*/, /*SCRIPT*/ (the scripts as listed, d3 first) and, in the element
-stepsim-data, DATA: the page is written as what stands before DATA, the data, and what stands after.
+stepsim-data, DATA. A page is the text before DATA, then the data, then the text after DATA.
 """
 
 import re
 import sys
 
 DATA = re.compile(r'(<script type="application/json" id="stepsim-data">)\s*DATA\s*(</script>)')
-# Compilers need not take longer literals than 65,536 characters.
+# Compilers need not accept literals of more than 65,536 characters.
 CHUNK = 12_000
 DELIMITER = "page"
 
@@ -26,7 +26,7 @@ def replace_once(text, marker, replacement):
 
 
 def inside_element(path, element):
-    """A file's text, which must not end the element that it is put into, nor open a comment."""
+    """Returns a file's text; it must not end the element that it is put into, or open a comment."""
     text = read(path)
     for end in (f"</{element}", "<!--"):
         if end in text.lower():
@@ -35,7 +35,7 @@ def inside_element(path, element):
 
 
 def joined(template, style, scripts):
-    """The page before its data and after it."""
+    """Returns the text of the page before its data and after it."""
     page = read(template)
     page = replace_once(page, "/*STYLE*/", inside_element(style, "style"))
     script = "".join(inside_element(path, "script") for path in scripts)

@@ -1,23 +1,23 @@
-// How numbers and names are written. One place, so that a figure reads the same everywhere.
+// Formats numbers and names in one place, so that a figure reads the same everywhere.
 
 const grouped = new Intl.NumberFormat("en-US", {maximumFractionDigits: 0});
 const longestName = 60;
 
-/** A name from outside as one line that can be shown: no control or direction characters. */
+/** Makes a name from outside safe to show on one line: no control or direction characters. */
 function plainText(text) {
   const controls = /[\u0000-\u001f\u007f-\u009f]/g;
   const invisible = /[\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
   return String(text).replace(controls, "\ufffd").replace(invisible, "\ufffd");
 }
 
-/** The name, cut in the middle when it is longer than `most` characters. */
-function shortName(text, most = longestName) {
+/** Cuts a name in the middle when it is longer than `limit` characters. */
+function shortName(text, limit = longestName) {
   const letters = Array.from(plainText(text));
-  if (letters.length <= most) {
+  if (letters.length <= limit) {
     return letters.join("");
   }
-  const head = Math.ceil((most - 1) * 0.7);
-  const tail = most - 1 - head;
+  const head = Math.ceil((limit - 1) * 0.7);
+  const tail = limit - 1 - head;
   return letters.slice(0, head).join("") + "…" + letters.slice(letters.length - tail).join("");
 }
 
@@ -25,7 +25,7 @@ function isNumber(value) {
   return typeof value === "number" && isFinite(value);
 }
 
-/** Milliseconds to four or five digits: "123.2", "33.14", "4.481". */
+/** Formats milliseconds to four or five digits: "123.2", "33.14", "4.481". */
 function msDigits(ms) {
   const size = Math.abs(ms);
   return ms.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3);
@@ -35,7 +35,7 @@ function ms(value) {
   return value === 0 ? "0 ms" : isNumber(value) ? msDigits(value) + " ms" : "–";
 }
 
-/** Both ends to three digits or more: "15.1–35.9 ms". */
+/** Formats both ends of an interval to three digits or more: "15.1–35.9 ms". */
 function interval([low, high]) {
   const digits = (value) => value >= 100 ? value.toFixed(0) : value.toPrecision(3);
   return `${digits(low)}–${digits(high)} ms`;
@@ -57,7 +57,7 @@ function count(value) {
   return isNumber(value) ? grouped.format(value) : "–";
 }
 
-/** "25 MiB", "1.5 GiB". */
+/** Formats bytes: "25 MiB", "1.5 GiB". */
 function bytes(value) {
   if (!isNumber(value)) {
     return "–";
@@ -71,7 +71,7 @@ function bytes(value) {
   return Number(value.toPrecision(value >= 1000 ? 4 : 3)) + " " + units[unit];
 }
 
-/** The bytes of a label such as "25 MiB"; null for anything else. */
+/** Returns the bytes that a label such as "25 MiB" stands for; null for any other label. */
 function bytesOf(label) {
   const match = /^([0-9.]+) ?(B|KiB|MiB|GiB)$/.exec(label);
   const units = {B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3};

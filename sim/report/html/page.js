@@ -1,6 +1,6 @@
-// Starts the page: reads the data and draws every part that it has something for.
+// Starts the page: reads the data and draws every part that there is data for.
 
-/** The policy that the page is about. */
+/** Returns the policy that the page is about. */
 function recommendedPolicy(data) {
   if (data.recommended) {
     return data.recommended;
@@ -18,7 +18,7 @@ function startPage() {
     contents: document.getElementById("contents"), recommended: recommendedPolicy(data)};
   if ((data.timelines || []).length > 0) {
     const [key] = sweptKeys(page);
-    page.setting = new Setting(data.timelines, page.recommended,
+    page.selection = new TimelineSelection(data.timelines, page.recommended,
       !key || key === "ddp.bucket_cap");
   }
   page.pairing = new Pairing(page);
@@ -28,10 +28,10 @@ function startPage() {
   if (page.kind === "compare") {
     drawPolicies(page);
   }
-  if (page.setting) {
+  if (page.selection) {
     drawStage(page);
   }
-  drawValley(page);
+  drawSweepCurve(page);
   drawTokens(page);
   drawSeries(page);
   drawBlame(page);
@@ -42,7 +42,7 @@ function startPage() {
   document.documentElement.dataset.readyMs = performance.now().toFixed(1);
 }
 
-/** On paper nothing can be opened: short tables and the scenario are printed, long tables not. */
+/** Opens short tables and the scenario for printing; long tables stay closed. */
 function openForPrint() {
   let opened = [];
   window.addEventListener("beforeprint", () => {

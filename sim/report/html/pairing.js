@@ -1,4 +1,4 @@
-// Which two policies the pictures of tokens and of steps compare: a usual one and a better one.
+// Chooses the two policies that the token and step pictures compare: a usual and a better one.
 
 class Pairing {
   constructor(page) {
@@ -8,12 +8,12 @@ class Pairing {
     const choices = names.filter((name) => !references.includes(name));
     const better = names.indexOf(names.includes(page.recommended) ? page.recommended : choices[0]);
     this.better = Math.max(0, better);
-    // Scenarios begin with what people have.
+    // The first policy of a scenario is usually the one that people have now.
     this.usual = names.findIndex((name, i) => i !== this.better && choices.includes(name));
     this.listeners = [];
   }
 
-  /** [{series, role}]: the usual policy first, when there are two. */
+  /** Returns [{series, role}], with the usual policy first when there are two. */
   pair() {
     const better = {series: this.series[this.better], role: "chosen"};
     return this.usual < 0 ? [better]
@@ -30,7 +30,7 @@ class Pairing {
   }
 }
 
-/** Two selects, where there is something to choose; those of other cards follow. */
+/** Adds two selects when there is something to choose; the selects of all cards change together. */
 function drawPairing(card, pairing) {
   if (pairing.usual < 0) {
     return;
@@ -45,7 +45,7 @@ function drawPairing(card, pairing) {
   });
 }
 
-/** The steps that count: those after the warm-up. */
+/** Returns the values of the steady steps, which are those after the warm-up. */
 function steady(series, values) {
   const kept = values.slice(series.warmup_steps || 0);
   return kept.length > 0 ? kept : values;

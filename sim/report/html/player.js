@@ -1,21 +1,21 @@
-// The cursor that sweeps over a step, its play button and its time slider.
+// A cursor that sweeps over a step, with a play button and a time slider.
 
 const sweepSeconds = 8;
-const stillSteps = 16;  // jumps of a sweep for readers who asked for less motion
+const stillSteps = 16;  // jumps in a sweep, for readers who asked for less motion
 
 class Player {
-  constructor(card, timeline, setting) {
+  constructor(card, timeline, selection) {
     this.timeline = timeline;
-    this.setting = setting;
+    this.selection = selection;
     this.button = el("button", {type: "button", class: "play", onclick: () => this.toggle()});
     this.slider = el("input", {type: "range", min: 0, max: 1000, value: 0, "aria-label": "Time",
       oninput: () => this.seek(this.slider.value / 1000)});
     this.words = el("output", {class: "moment"});
     card.append(el("div", {class: "player"}, this.button, this.slider, this.words));
-    this.share = null;  // of the time scale
+    this.share = null;  // the cursor's place on the time scale, 0 to 1
     this.stop();
     this.tell();
-    setting.onChange(() => this.moved());
+    selection.onChange(() => this.moved());
   }
 
   playing() {
@@ -54,12 +54,12 @@ class Player {
   }
 
   endShare() {
-    const [from, to] = this.setting.timeSpan();
-    return (this.setting.current().shown_us - from) / (to - from);
+    const [from, to] = this.selection.timeSpan();
+    return (this.selection.current().shown_us - from) / (to - from);
   }
 
   moment() {
-    const [from, to] = this.setting.timeSpan();
+    const [from, to] = this.selection.timeSpan();
     return from + this.share * (to - from);
   }
 
@@ -86,7 +86,7 @@ class Player {
 
   tell() {
     const text = this.share === null ? "Play sweeps a cursor over the step and says what runs."
-      : momentText(this.setting.current(), this.moment());
+      : momentText(this.selection.current(), this.moment());
     this.words.textContent = text;
     this.slider.setAttribute("aria-valuetext", text);
   }

@@ -1,6 +1,6 @@
-// The policies of a comparison, by useful tokens per second.
+// Compares the policies by useful tokens per second.
 
-/** Predictions, best first; `choice` is false for reference cases on data of their own. */
+/** Returns the predictions, best first; `choice` is false for references on data of their own. */
 function rankedPolicies(page) {
   const rows = (page.data.result.predictions || []).map((prediction) => ({
     name: prediction.policy,
@@ -93,10 +93,10 @@ function policiesTable(card, rows) {
   ], rows);
 }
 
-/** What one epoch loses, repeats and moves; for predictions that say it. */
+/** Shows what one epoch loses, repeats and moves, for the predictions that state it. */
 function trainingTable(card, rows) {
-  const told = rows.filter((row) => row.prediction.training);
-  if (told.length === 0) {
+  const stated = rows.filter((row) => row.prediction.training);
+  if (stated.length === 0) {
     return;
   }
   const share = (part, whole) =>
@@ -112,5 +112,5 @@ function trainingTable(card, rows) {
     {name: "token skew", value: (row) => of(row).token_skew.toFixed(3)},
     {name: "moved by", value: (row) => percent(of(row).displacement)},
     {name: "shapes", value: (row) => count(of(row).distinct_shapes)},
-  ], told);
+  ], stated);
 }

@@ -1,4 +1,4 @@
-// Predicted against measured: a point a policy, faint points for single steps.
+// Plots predicted against measured: a point for each policy, and faint points for single steps.
 
 function drawValidation(page) {
   if (page.kind !== "validate") {
@@ -11,7 +11,7 @@ function drawValidation(page) {
   const card = section(page, "validation", "Predicted against measured",
     "A point on the diagonal is a perfect prediction. Upright lines are the predicted 90 % " +
     "interval, level ones how much the repeats of the live run differ; the band is their mean " +
-    "along the diagonal. No error smaller than that can be told from none.");
+    "along the diagonal. Errors smaller than that cannot be told from zero.");
   const grid = el("div", {class: "pair"});
   card.append(grid);
   drawScatter(figure(grid, "Mean step time", "of each policy"), page, rows);
@@ -57,7 +57,7 @@ function drawScatter(box, page, rows) {
   });
 }
 
-/** Heights for labels that want to be at `wanted`, at least `pitch` apart and above `bottom`. */
+/** Returns heights for labels, close to `wanted`, at least `pitch` apart and above `bottom`. */
 function labelPlaces(wanted, pitch, bottom) {
   const order = d3.range(wanted.length).sort((a, b) => wanted[a] - wanted[b]);
   const places = [];
@@ -72,7 +72,7 @@ function labelPlaces(wanted, pitch, bottom) {
   return places;
 }
 
-/** A point with its interval and repeatability; its name stands right of the diagonal. */
+/** Draws a point with its interval and repeatability, and its name to the right of the diagonal. */
 function drawScatterPoint(g, clip, row, place, x, y, width) {
   const {mean} = row.measured_ms;
   const [left, top] = [x(mean), y(row.predicted_ms.mean)];
@@ -95,7 +95,7 @@ function drawScatterPoint(g, clip, row, place, x, y, width) {
     .on("pointerleave", () => showTip(null));
 }
 
-/** Errors as bars from zero, with what the measurement can tell as a band, and the bound. */
+/** Draws errors as bars from zero, with the measurement's resolution as a band, and the bound. */
 function drawErrors(box, page, rows) {
   const {bound} = page.data.result;
   const resolution = (row) => isNumber(row.standard_error) ? 2 * row.standard_error : 0;

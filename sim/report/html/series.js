@@ -1,6 +1,6 @@
-// Step after step: step time, how unequal the ranks are, memory, and how step times spread.
+// Shows all steps in order: step time, how unequal the ranks are, memory, and the distribution.
 
-/** Population standard deviation over the ranks, one a step. */
+/** Returns the population standard deviation over the ranks, by step. */
 function stdOverRanks(ranks) {
   return ranks[0].map((first, step) => {
     const values = ranks.map((rank) => rank[step]);
@@ -86,7 +86,7 @@ function linesSentence(lines, unit) {
   }).join("; ") + ".";
 }
 
-/** Lines over the steps with a cross-hair that reads them. */
+/** Draws lines over the steps, with a cross-hair that reads their values. */
 function stepChart(box, lines, unit, format) {
   const steps = d3.max(lines, (line) => line.values.length);
   chart(box, {height: 230, margin: {top: 22, left: 52},
@@ -132,7 +132,7 @@ function crossHair(g, width, height, x, steps, words) {
     });
 }
 
-/** How many steps took how long; one outline a policy over common bins. */
+/** Draws how many steps took how long, one outline per policy over common bins. */
 function histogram(box, lines) {
   const kept = lines.map((line) => steady(line.series, line.values));
   const all = kept.flat();

@@ -1,21 +1,21 @@
-// The first picture: controls, the timeline of one step and what it says in figures.
+// Draws the first picture: controls, the timeline of one step and its figures.
 
-/** The key that the slider moves along, as people call it. */
+/** Returns the common name of the key that the slider moves along. */
 function sliderName(page) {
   const axis = sweptKeys(page)[0];
   return !axis || axis === "ddp.bucket_cap" ? "Bucket size" : axis;
 }
 
 function drawStage(page) {
-  const setting = page.setting;
-  const many = setting.policies.some((policy) => setting.byPolicy.get(policy).length > 1);
+  const selection = page.selection;
+  const many = selection.policies.some((policy) => selection.byPolicy.get(policy).length > 1);
   const card = section(page, "timeline", "One step on every rank", many
     ? "The upper lane of a rank is its compute, the lower one its communication. Move the " +
-      "slider: " + (setting.caps
+      "slider: " + (selection.caps
       ? "small buckets start early but pay for every message, large ones start late. "
       : "each place is one value. ") + "All settings share one time scale."
     : "The upper lane of a rank is its compute, the lower one its communication.");
-  const drawn = setting.current().ranks.length;
+  const drawn = selection.current().ranks.length;
   const {ranks} = page.data.scenario;
   if (ranks > drawn) {
     card.append(el("p", {class: "lead", text: `${drawn} of the ${ranks} ranks are drawn, among ` +
@@ -23,24 +23,25 @@ function drawStage(page) {
   }
   const controls = el("div", {class: "controls"});
   card.append(controls);
-  if (setting.policies.length > 1) {
-    controls.append(choice("Policy", setting.policies, setting.policies.indexOf(setting.policy),
-      (i) => setting.choosePolicy(setting.policies[i])));
+  if (selection.policies.length > 1) {
+    const {policies} = selection;
+    controls.append(choice("Policy", policies, policies.indexOf(selection.policy),
+      (i) => selection.choosePolicy(policies[i])));
   }
   drawSlider(controls, page);
-  drawFigures(card, setting);
-  legend(card, timelineLegend(setting));
-  const timeline = new Timeline(card, setting);
-  const player = new Player(card, timeline, setting);
+  drawFigures(card, selection);
+  legend(card, timelineLegend(selection));
+  const timeline = new Timeline(card, selection);
+  const player = new Player(card, timeline, selection);
   drawZoom(player.button.parentNode, timeline);
-  drawBucketTable(card, setting);
+  drawBucketTable(card, selection);
 }
 
-/** Kinds of work that the timelines really have. */
-function timelineLegend(setting) {
+/** Returns legend entries for the kinds of work that occur in the timelines. */
+function timelineLegend(selection) {
   const used = new Set();
   const others = new Set();
-  for (const timeline of [...setting.byPolicy.values()].flat()) {
+  for (const timeline of [...selection.byPolicy.values()].flat()) {
     for (const rank of timeline.ranks) {
       rank.compute.forEach((span) => used.add(kindClasses[span[2]]));
       for (const [, , , number, name] of rank.buckets) {
@@ -64,41 +65,41 @@ function timelineLegend(setting) {
     .filter(([name]) => used.has(name));
 }
 
-function settingWords(timeline) {
+function timelineWords(timeline) {
   const both = timeline.default && timeline.best;
   const role = both ? "default, best" : roleOf(timeline);
   return shortName(timeline.label) + (role ? ` (${role})` : "");
 }
 
 function drawSlider(controls, page) {
-  const setting = page.setting;
+  const selection = page.selection;
   const name = sliderName(page);
   const slider = el("input", {type: "range", id: "setting", min: 0, step: 1,
-    oninput: () => setting.chooseIndex(Number(slider.value))});
+    oninput: () => selection.chooseIndex(Number(slider.value))});
   const value = el("output", {for: "setting", class: "setting-value"});
   const ticks = el("div", {class: "ticks", "aria-hidden": "true"});
   const box = el("div", {class: "slider"},
     el("label", {for: "setting"}, el("span", {text: name}), value), slider, ticks);
   controls.append(box);
   const update = (what) => {
-    const settings = setting.settings();
+    const settings = selection.settings();
     box.classList.toggle("single", settings.length < 2);
     slider.disabled = settings.length < 2;
     slider.max = settings.length - 1;
-    slider.value = setting.index;
-    slider.setAttribute("aria-valuetext", settingWords(setting.current()));
-    value.textContent = settingWords(setting.current());
+    slider.value = selection.index;
+    slider.setAttribute("aria-valuetext", timelineWords(selection.current()));
+    value.textContent = timelineWords(selection.current());
     if (what !== "index") {
-      drawTicks(ticks, settings, setting);
+      drawTicks(ticks, settings, selection);
     }
   };
   update("policy");
-  setting.onChange(update);
-  new ResizeObserver(() => drawTicks(ticks, setting.settings(), setting)).observe(box);
+  selection.onChange(update);
+  new ResizeObserver(() => drawTicks(ticks, selection.settings(), selection)).observe(box);
 }
 
-/** A mark for every setting; words for the default, the best, and the ends where there is room. */
-function drawTicks(ticks, settings, setting) {
+/** Draws a tick for every setting, and labels the default, the best and, if they fit, the ends. */
+function drawTicks(ticks, settings, selection) {
   const last = settings.length - 1;
   if (last < 1) {
     ticks.replaceChildren();
@@ -111,7 +112,7 @@ function drawTicks(ticks, settings, setting) {
       named.push({timeline: settings[i], i});
     }
   }
-  const words = 110;  // pixels
+  const words = 110;  // width of a label in pixels
   const close = named.some((one) => named.some((other) => other !== one &&
     Math.abs(other.i - one.i) / last * ticks.clientWidth < words));
   ticks.classList.toggle("two-rows", close);
@@ -123,32 +124,32 @@ function drawTicks(ticks, settings, setting) {
       tick.append(el("button", {type: "button", tabindex: "-1",
         text: (role ? role + " " : "") + shortName(timeline.label, 16),
         class: i === 0 ? "first" : i === last ? "last" : null,
-        onclick: () => setting.chooseIndex(i)}));
+        onclick: () => selection.chooseIndex(i)}));
     }
     return tick;
   }));
 }
 
-/** The figures of the setting shown, as large numbers. */
-function drawFigures(card, setting) {
+/** Shows the figures of the selected timeline as large numbers. */
+function drawFigures(card, selection) {
   const list = el("dl", {class: "figures", id: "setting-figures"});
   card.append(list);
   const update = () => {
-    const now = setting.current();
-    const best = setting.settings().find((timeline) => timeline.best);
+    const now = selection.current();
+    const best = selection.settings().find((timeline) => timeline.best);
     const figures = [["this step", usAsMs(now.shown_us)],
       ["mean of all steps", ms(now.mean_ms)],
       ["idle for transfers, mean of the ranks", usAsMs(meanOverRanks(now, "exposed"))],
       ["waiting for slower ranks", usAsMs(meanOverRanks(now, "waiting"))],
       ["buckets", count(now.buckets.length)]];
-    if (setting.caps && best && isNumber(best.mean_ms) && isNumber(now.mean_ms)) {
+    if (selection.caps && best && isNumber(best.mean_ms) && isNumber(now.mean_ms)) {
       figures.splice(2, 0, ["against the best", now === best ? "the best"
         : signedPercent(now.mean_ms / best.mean_ms - 1)]);
     }
     list.replaceChildren(...figures.map(figureOf));
   };
   update();
-  setting.onChange(update);
+  selection.onChange(update);
 }
 
 function figureOf([name, value]) {
@@ -166,13 +167,13 @@ function drawZoom(box, timeline) {
     "Ctrl + wheel, pinch or + and − zoom, dragging pans; arrow keys go from bar to bar."}));
 }
 
-/** The buckets and the ranks of the setting shown, as tables. */
-function drawBucketTable(card, setting) {
+/** Shows the buckets and the ranks of the selected timeline as tables. */
+function drawBucketTable(card, selection) {
   const box = el("div");
   card.append(box);
   const update = () => {
     const open = [...box.querySelectorAll("details")].map((details) => details.open);
-    const now = setting.current();
+    const now = selection.current();
     box.replaceChildren();
     const first = (b) => now.ranks.map((rank) => rank.buckets.find((entry) => entry[3] === b))
       .filter(Boolean);
@@ -199,5 +200,5 @@ function drawBucketTable(card, setting) {
     });
   };
   update();
-  setting.onChange(update);
+  selection.onChange(update);
 }

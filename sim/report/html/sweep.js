@@ -1,14 +1,14 @@
-// Sweeps that are no curve: over words, or over several keys; and the table of any sweep.
+// Draws sweeps that are not a curve, over words or over several keys, and the table of any sweep.
 
 function drawSweptChoices(page, key) {
   const measure = measureOf(page);
   const card = section(page, "valley", `${measure.name} over ${shortName(key)}`, null);
-  const points = valleyPoints(page);
+  const points = sweepPoints(page);
   rowChart(figure(card, measure.name, "by " + shortName(key)), points.map((point) =>
     Object.assign({name: point.label, strong: point.best}, point)), {
     domain: [0, d3.max(points, (point) => point.y) * 1.02],
     unit: measure.unit,
-    label: valleySentence(page),
+    label: sweepSentence(page),
     value: (point) => measure.short(point.y),
     mark: (g, point, x) => barMark(g, x(0), x(point.y), point.strong ? "chosen" : "baseline"),
   });
@@ -20,7 +20,7 @@ function barMark(g, from, to, name) {
     .attr("x", Math.min(from, to)).attr("width", Math.max(1, Math.abs(to - from)));
 }
 
-/** Two keys or more: one line for each setting of the first ones over the values of the last. */
+/** Draws a sweep of several keys: a line over the last key for each setting of the others. */
 function drawGridOfSweep(page, keys) {
   const measure = measureOf(page);
   const last = keys[keys.length - 1];
@@ -32,7 +32,7 @@ function drawGridOfSweep(page, keys) {
   const strong = rows[best];
   const card = section(page, "valley", "The sweep",
     `${measure.name} over ${shortName(last)}; each line is one setting of the other keys, the ` +
-    `one with the best point is strong: ${shortName(strong.line, 120)}.`);
+    `one with the best point is emphasised: ${shortName(strong.line, 120)}.`);
   chart(figure(card, measure.name, "over " + shortName(last)), {height: 340,
     margin: {top: 26, left: 56, right: 20, bottom: 42},
     label: `${measure.name} of ${points.length} points; best ${measure.short(strong.y)} at ` +
@@ -68,12 +68,12 @@ function drawLines(g, width, height, rows, strong, measure) {
 
 function sweepTable(card, page, keys) {
   if (page.kind !== "sweep") {
-    tableOf(card, "The valley as a table", [
+    tableOf(card, "The bucket sizes as a table", [
       {name: "bucket size", text: true, value: (point) => shortName(point.label)},
       {name: "step ms", value: (point) => isNumber(point.y) ? point.y.toFixed(3) : "–"},
       {name: "remark", text: true, value: (point) => [point.default ? "default" : "",
         point.best ? "best" : ""].filter(Boolean).join(", ")},
-    ], valleyPoints(page));
+    ], sweepPoints(page));
     return;
   }
   const {points, best} = page.data.result;

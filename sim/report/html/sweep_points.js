@@ -1,4 +1,4 @@
-// The points of a sweep, or of the bucket sizes of the timelines: what is asked, and of what.
+// Collects the points of a sweep, or of the timelines' bucket sizes, and what to measure at them.
 
 const stepMeasure = {name: "Step time", unit: "ms a step", tick: null, short: ms,
   words: (value) => ms(value) + " a step"};
@@ -6,13 +6,13 @@ const rateMeasure = {name: "Useful tokens per second", unit: "useful tokens/s",
   tick: d3.format("~s"), short: (value) => count(value) + " tokens/s",
   words: (value) => count(value) + " useful tokens/s"};
 
-/** The keys of a sweep; none for the other commands. */
+/** Returns the swept keys; other commands have none. */
 function sweptKeys(page) {
   const points = page.kind === "sweep" ? page.data.result.points : [];
   return points.length > 0 ? Object.keys(points[0].values) : [];
 }
 
-/** Step time, unless the swept key changes how much a step does: then only throughput compares. */
+/** Returns step time, or throughput when the swept key changes how much work a step does. */
 function measureOf(page) {
   if (page.kind !== "sweep") {
     return stepMeasure;
@@ -22,18 +22,18 @@ function measureOf(page) {
   return high > 1.001 * low ? rateMeasure : stepMeasure;
 }
 
-/** What a point of a sweep has of the measure. */
+/** Returns the measure's value at a point of a sweep. */
 function valueOf(row, measure) {
   return measure === rateMeasure ? row.useful_tokens_per_s : row.step_ms;
 }
 
 /**
- * Every point: {label, x (bytes, a number or null), y (of the measure), exposed, band, index of its
- * timeline or -1, best, default, row of the sweep}.
+ * Returns all points: {label, x (bytes, a number or null), y (the measure's value), exposed, band,
+ * index of its timeline or -1, best, default, row of the sweep}.
  */
-function valleyPoints(page) {
+function sweepPoints(page) {
   const keys = sweptKeys(page);
-  const settings = valleySettings(page);
+  const settings = sweepTimelines(page);
   const drawn = settings.map((timeline, index) => ({label: timeline.label, x: timeline.cap_bytes,
     y: timeline.mean_ms, index, band: timeline.interval90, best: timeline.best,
     default: timeline.default}));
@@ -52,13 +52,13 @@ function valleyPoints(page) {
   return swept.concat(besides).sort((a, b) => a.x - b.x);
 }
 
-/** The settings of the policy shown; of the recommended one where that has too few. */
-function valleySettings(page) {
-  if (!page.setting) {
+/** Returns the selected policy's timelines, or the recommended one's when these are too few. */
+function sweepTimelines(page) {
+  if (!page.selection) {
     return [];
   }
-  const shown = page.setting.settings();
-  return shown.length > 2 ? shown : page.setting.byPolicy.get(page.recommended) || shown;
+  const shown = page.selection.settings();
+  return shown.length > 2 ? shown : page.selection.byPolicy.get(page.recommended) || shown;
 }
 
 function placeOf(label) {
@@ -66,7 +66,7 @@ function placeOf(label) {
   return size === null && label.trim() !== "" && isFinite(Number(label)) ? Number(label) : size;
 }
 
-/** What the points are compared with: {name, y, x or null}; null where there is nothing. */
+/** Returns the reference of the points, {name, y, x or null}; null when there is none. */
 function referenceOf(page) {
   if (page.kind === "sweep" && page.data.result.reference) {
     const {name, step_ms: time, gap} = page.data.result.reference;
@@ -75,6 +75,6 @@ function referenceOf(page) {
       y: measureOf(page) === stepMeasure ? time : best.useful_tokens_per_s / (1 + gap),
       x: sweptKeys(page)[0] === "ddp.bucket_cap" ? 25 * 1024 ** 2 : null};
   }
-  const found = valleyPoints(page).find((point) => point.default);
+  const found = sweepPoints(page).find((point) => point.default);
   return found ? {name: "default, " + found.label, y: found.y, x: found.x} : null;
 }

@@ -1,10 +1,10 @@
-// One step on all ranks: zoom, pan, hover, keyboard, and the lines where steps end.
+// Draws one step on all ranks: zoom, pan, hover, keyboard, and the lines where steps end.
 
 class Timeline {
-  constructor(card, setting) {
-    this.setting = setting;
+  constructor(card, selection) {
+    this.selection = selection;
     this.view = d3.zoomIdentity;
-    this.selected = null;  // {rank, lane, at} of the keyboard
+    this.selected = null;  // the bar that the keyboard is on: {rank, lane, at}
     this.moment = null;    // the cursor's time in microseconds
     this.box = el("div", {class: "timeline", tabindex: "0", role: "group",
       "aria-label": "Timeline. Arrow keys go from bar to bar, plus and minus zoom, 0 shows all."});
@@ -23,12 +23,12 @@ class Timeline {
     this.box.addEventListener("keydown", (event) => this.key(event));
     this.box.addEventListener("blur", () => this.unselect());
     new ResizeObserver(() => this.resize()).observe(this.box);
-    setting.onChange((what) => this.settingChanged(what));
+    selection.onChange((what) => this.selectionChanged(what));
   }
 
-  /** Everything that depends on the number of ranks or the width. */
+  /** Builds everything that depends on the number of ranks or the width. */
   build() {
-    const ranks = this.setting.current().ranks.length;
+    const ranks = this.selection.current().ranks.length;
     this.width = Math.max(260, this.box.clientWidth);
     this.left = this.width < 520 ? 30 : 62;
     this.inner = this.width - this.left - 22;
@@ -42,7 +42,7 @@ class Timeline {
     this.cursor = this.clipped.append("line").attr("class", "cursor").attr("y1", 0);
     const height = this.bars.height;
     this.height = height;
-    const flags = d3.max([...this.setting.byPolicy.values()], (settings) =>
+    const flags = d3.max([...this.selection.byPolicy.values()], (settings) =>
       settings.filter(roleOf).length);
     const whole = height + 24 + 8 + 15 * (1 + flags);
     this.svg.attr("width", this.width).attr("height", whole)
@@ -55,12 +55,12 @@ class Timeline {
   }
 
   nameRanks() {
-    const ranks = this.setting.current().ranks.length;
+    const ranks = this.selection.current().ranks.length;
     const each = Math.max(1, Math.ceil(14 / this.bars.pitch));
     this.names.selectAll("text").data(d3.range(0, ranks, each)).join("text")
       .attr("x", -8).attr("y", (row) => this.bars.top(row, 0) + this.bars.sizes.compute / 2)
       .attr("dy", "0.35em").attr("text-anchor", "end")
-      .text((row) => (this.left < 40 ? "" : "rank ") + rankNumber(this.setting.current(), row));
+      .text((row) => (this.left < 40 ? "" : "rank ") + rankNumber(this.selection.current(), row));
   }
 
   resize() {
@@ -75,12 +75,12 @@ class Timeline {
   }
 
   wholeScale() {
-    const [from, to] = this.setting.timeSpan();
+    const [from, to] = this.selection.timeSpan();
     return d3.scaleLinear([from, to + 0.015 * (to - from)], [0, this.inner]);
   }
 
   draw() {
-    const timeline = this.setting.current();
+    const timeline = this.selection.current();
     const x = this.scale();
     this.svg.attr("aria-label", timelineSentence(timeline));
     this.axis.call(d3.axisTop(x).ticks(Math.max(3, Math.floor(this.inner / 90)))
@@ -92,9 +92,9 @@ class Timeline {
     this.remark(x);
   }
 
-  /** Where this step ends, and where those of the default and of the best setting would. */
+  /** Marks where this step ends, and where the default's and the best setting's step would end. */
   drawEnds(timeline, x) {
-    const settings = this.setting.settings();
+    const settings = this.selection.settings();
     const ends = [{timeline, name: "now", words: `step: ${usAsMs(timeline.shown_us)}`}];
     for (const other of settings) {
       const role = roleOf(other);
@@ -122,7 +122,7 @@ class Timeline {
       .text((end) => end.words);
   }
 
-  /** Puts the cursor at a time; null takes it away. */
+  /** Puts the cursor at a time; null removes it. */
   setMoment(us) {
     this.moment = us;
     this.drawCursor(this.scale());
@@ -133,13 +133,13 @@ class Timeline {
     this.cursor.attr("x1", at).attr("x2", at).attr("y2", this.height);
   }
 
-  settingChanged(what) {
+  selectionChanged(what) {
     this.selected = null;
     this.point(null);
-    if (this.setting.current().ranks.length * this.bars.pitch !== this.height) {
+    if (this.selection.current().ranks.length * this.bars.pitch !== this.height) {
       this.build();
     }
-    // Bars glide to their new places on a move of the slider only: zoom and pan stay immediate.
+    // Bars glide to their new places only when the slider moves: zoom and pan stay immediate.
     this.box.classList.toggle("gliding", what === "index" && !prefersStill());
     clearTimeout(this.gliding);
     this.gliding = setTimeout(() => this.box.classList.remove("gliding"), 450);
@@ -154,14 +154,14 @@ class Timeline {
     this.svg.call(this.zoom.transform, d3.zoomIdentity);
   }
 
-  /** The bar below a point of the window; null between bars. */
+  /** Returns the bar under a point of the window; null between bars. */
   barAt(clientX, clientY) {
     const box = this.svg.node().getBoundingClientRect();
     const x = this.scale();
     const us = x.invert(clientX - box.left - this.left);
     const y = clientY - box.top - 24;
     const rank = Math.floor(y / this.bars.pitch);
-    const lanes = lanesOf(this.setting.current())[rank];
+    const lanes = lanesOf(this.selection.current())[rank];
     if (!lanes || us < x.domain()[0] || us > x.domain()[1]) {
       return null;
     }
@@ -176,7 +176,7 @@ class Timeline {
   }
 
   linesOf(bar) {
-    const timeline = this.setting.current();
+    const timeline = this.selection.current();
     return bar.lane === 0 ? computeLines(timeline, bar) : transferLines(timeline, bar.entry);
   }
 
@@ -186,17 +186,17 @@ class Timeline {
       this.remark(this.scale());
       return;
     }
-    this.bars.mark(bar, this.setting.current(), this.scale());
+    this.bars.mark(bar, this.selection.current(), this.scale());
     showTip(this.linesOf(bar), event.clientX, event.clientY);
   }
 
   selectedBar() {
     const at = this.selected;
-    return at ? lanesOf(this.setting.current())[at.rank][at.lane][at.at] : null;
+    return at ? lanesOf(this.selection.current())[at.rank][at.lane][at.at] : null;
   }
 
   remark(x) {
-    this.bars.mark(this.selectedBar(), this.setting.current(), x);
+    this.bars.mark(this.selectedBar(), this.selection.current(), x);
   }
 
   unselect() {
@@ -225,9 +225,9 @@ class Timeline {
     event.preventDefault();
   }
 
-  /** Goes to another lane, or along one; shows and speaks the bar that it comes to. */
+  /** Moves to another lane or along one, then shows and speaks the bar there. */
   step(down, right) {
-    const lanes = lanesOf(this.setting.current()).flat();
+    const lanes = lanesOf(this.selection.current()).flat();
     const from = this.selectedBar();
     const wanted = from ? from.rank * 2 + from.lane + down : 0;
     const row = Math.max(0, Math.min(lanes.length - 1, wanted));
@@ -253,7 +253,7 @@ class Timeline {
       this.svg.call(this.zoom.translateTo, this.wholeScale()((bar.start + bar.end) / 2), 0);
     }
     const now = this.scale();
-    this.bars.mark(bar, this.setting.current(), now);
+    this.bars.mark(bar, this.selection.current(), now);
     const box = this.svg.node().getBoundingClientRect();
     const lines = this.linesOf(bar);
     showTip(lines, box.left + this.left + Math.max(0, now(bar.start)),
@@ -262,7 +262,7 @@ class Timeline {
   }
 }
 
-/** The wheel zooms with Ctrl or Cmd only, so that the page still scrolls; dragging pans. */
+/** Lets the wheel zoom with Ctrl or Cmd only, so that the page still scrolls; dragging pans. */
 function zoomFilter(event, zoomed) {
   if (event.type === "wheel") {
     return event.ctrlKey || event.metaKey;

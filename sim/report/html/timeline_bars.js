@@ -1,10 +1,10 @@
-// The bars of a timeline: ranks one below the other, each with a lane of compute and one of
+// Draws the bars of a timeline: ranks one below the other, each with a lane of compute and one of
 // communication.
 
 const lanesKept = new WeakMap();
 const kindClasses = ["data", "forward", "backward", "optimizer", "other"];
 
-/** Heights in pixels, smaller with more ranks. */
+/** Returns the lanes' heights in pixels, which are smaller with more ranks. */
 function laneSizes(ranks) {
   if (ranks <= 4) {
     return {compute: 26, transfer: 16, gap: 16};
@@ -13,7 +13,7 @@ function laneSizes(ranks) {
     : ranks <= 16 ? {compute: 14, transfer: 9, gap: 7} : {compute: 10, transfer: 6, gap: 5};
 }
 
-/** The bars that the keyboard and the pointer find, lane by lane: [rank][0 compute, 1 transfer]. */
+/** Returns the bars that keyboard and pointer find: [rank][0 compute, 1 transfer][bar]. */
 function lanesOf(timeline) {
   if (!lanesKept.has(timeline)) {
     lanesKept.set(timeline, makeLanes(timeline));
@@ -36,7 +36,7 @@ function makeLanes(timeline) {
 }
 
 class TimelineBars {
-  /** `g`: what to draw into; its clip path cuts what zoom pushes out. */
+  /** The bars are drawn into `g`, whose clip path cuts what zoom pushes out. */
   constructor(g, ranks) {
     this.sizes = laneSizes(ranks);
     this.pitch = this.sizes.compute + this.sizes.transfer + 2 + this.sizes.gap;
@@ -75,7 +75,7 @@ class TimelineBars {
     this.mark(null);
   }
 
-  /** When each bucket is ready, below the compute; nothing where the ticks would run together. */
+  /** Returns ticks below the compute when buckets are ready; none if they would run together. */
   readyTicks(rank, r, x) {
     const [first, last] = d3.extent(rank.buckets, ([ready]) => x(ready));
     if (last - first < 3 * rank.buckets.length) {
@@ -85,7 +85,7 @@ class TimelineBars {
     return rank.buckets.map(([ready]) => `M${x(ready).toFixed(1)},${top}v5`).join("");
   }
 
-  /** One rectangle a bar; a pixel between neighbours where there is room for it. */
+  /** Draws one rectangle per bar, with a pixel between neighbours if there is room. */
   place(g, bars, x, top, height, gaps) {
     g.selectAll("rect").data(bars).join("rect")
       .attr("class", (bar) => "bar " + bar.name)
@@ -98,7 +98,7 @@ class TimelineBars {
       });
   }
 
-  /** Names inside the bars that have room for them. */
+  /** Writes names inside the bars that have room for them. */
   drawWords(timeline, compute, transfers, x) {
     const [from, to] = x.range();
     const labelled = (bar, lane, text) => {
@@ -122,7 +122,7 @@ class TimelineBars {
       .attr("dy", "0.35em").text((word) => word.text);
   }
 
-  /** Outlines one bar; of a bucket, its transfer on every rank and when each rank had it ready. */
+  /** Outlines a bar; for a bucket, its transfer on every rank and when each rank was ready. */
   mark(bar, timeline, x) {
     const boxes = !bar ? [] : bar.lane === 0 ? [bar]
       : partsOf(timeline, bar.entry).map(([rank, [ready, start, end]]) =>

@@ -1,4 +1,4 @@
-// What a timeline says in words: for the pointer, the keyboard, the cursor and the screen reader.
+// Puts a timeline into words, for the pointer, the keyboard, the cursor and the screen reader.
 
 const kindNames = ["data", "forward", "backward", "optimizer", "other work"];
 
@@ -6,18 +6,18 @@ function sumOf(spans) {
   return d3.sum(spans, (span) => span[1]);
 }
 
-/** Mean over the ranks of how long something took, in microseconds. */
+/** Returns the mean over the ranks of how long something took, in microseconds. */
 function meanOverRanks(timeline, what) {
   return d3.mean(timeline.ranks, (rank) => sumOf(rank[what])) || 0;
 }
 
-/** How long the ranks of a timeline differ in the end of their backward. */
+/** Returns when each rank's backward ends, in microseconds. */
 function backwardEnds(timeline) {
   return timeline.ranks.map((rank) =>
     d3.max(rank.compute.filter((span) => span[2] === 2), (span) => span[0] + span[1]) || 0);
 }
 
-/** The number of the rank in a row: of many ranks only some are drawn. */
+/** Returns the number of the rank in a row; when there are many ranks only some are drawn. */
 function rankNumber(timeline, row) {
   const {rank} = timeline.ranks[row];
   return isNumber(rank) ? rank : row;
@@ -39,13 +39,13 @@ function computeLines(timeline, bar) {
     `${usAsMs(bar.start)} to ${usAsMs(bar.end)}, ${usAsMs(bar.end - bar.start)} long`];
 }
 
-/** The entries of one transfer, one a rank that takes part: [row, entry]. */
+/** Returns [row, entry] of one transfer for each rank that takes part. */
 function partsOf(timeline, transfer) {
   return timeline.ranks.map((rank, row) => [row, rank.buckets.find((entry) =>
     entry[3] === transfer[3] && entry[1] === transfer[1])]).filter(([, entry]) => entry);
 }
 
-/** A transfer is of a bucket, or another collective that says its name. */
+/** Returns the name of a transfer, which moves a bucket or is another, named collective. */
 function transferName(timeline, [, , , number, name]) {
   if (number < 0) {
     return shortName(name || "collective");
@@ -70,7 +70,7 @@ function transferLines(timeline, transfer) {
   return lines;
 }
 
-/** What runs at one time: "34.20 ms: 8 ranks in backward; bucket 12 of 82 in transfer". */
+/** Says what runs at a time: "34.20 ms: 8 ranks in backward; bucket 12 of 82 in transfer". */
 function momentText(timeline, us) {
   const doing = new Map();
   for (const rank of timeline.ranks) {

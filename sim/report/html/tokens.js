@@ -1,6 +1,6 @@
-// Useful and padded tokens of each rank: what the ranks really work on.
+// Shows the useful and padded tokens of each rank, which are what the ranks work on.
 
-/** {rank, useful, padding}: means over the steady steps. */
+/** Returns {name, useful, padded} of each rank, as means over the steady steps. */
 function tokensOfRanks(series) {
   return series.useful.map((useful, rank) => {
     const mean = d3.mean(steady(series, useful));

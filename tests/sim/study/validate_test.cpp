@@ -106,7 +106,7 @@ TEST_CASE("pairs that the live runs cannot tell are counted apart") {
   CHECK(result.kendall_tau == doctest::Approx(1.0 / 3));
   CHECK(result.pairs == 3);
   CHECK(result.distinguishable_pairs == 2);
-  CHECK(result.told_kendall_tau == 1);
+  CHECK(result.distinguishable_kendall_tau == 1);
   CHECK(result.recommended == "b");
   CHECK(result.truly_best == "a");
   CHECK(result.regret == doctest::Approx(0.02));
@@ -124,7 +124,7 @@ TEST_CASE("with one pass no pair can be told") {
                                      0.0);
   CHECK(result.kendall_tau == 1);
   CHECK(result.distinguishable_pairs == 0);
-  CHECK_FALSE(result.told_kendall_tau.has_value());
+  CHECK_FALSE(result.distinguishable_kendall_tau.has_value());
   CHECK_FALSE(result.regret_resolution.has_value());
 }
 
@@ -216,7 +216,7 @@ TEST_CASE("policies on one side only, and steps that were not recorded, are said
   REQUIRE(result.warnings.size() == 3);
   CHECK(result.warnings[0] == "policy 'a': 1 of 2 steady steps were recorded");
   CHECK(result.warnings[1] == "policy 'c' was recorded but is not in the scenario");
-  CHECK(result.warnings[2] == "no live run of b, d: order and regret are of the other policies");
+  CHECK(result.warnings[2] == "no live run of b, d: order and regret are for the other policies");
 }
 
 TEST_CASE("Kendall's tau counts agreeing less disagreeing pairs") {

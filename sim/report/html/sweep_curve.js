@@ -1,43 +1,43 @@
-// Step time over the bucket size, or over whatever a sweep varies.
+// Draws step time over the bucket size, or over whatever a sweep varies.
 
-function drawValley(page) {
+function drawSweepCurve(page) {
   const keys = sweptKeys(page);
   if (keys.length > 1) {
     drawGridOfSweep(page, keys);
     return;
   }
-  if (!valleyPoints(page).some((point, i, all) => all.length > 2 && point.x > 0)) {
+  if (!sweepPoints(page).some((point, i, all) => all.length > 2 && point.x > 0)) {
     if (keys.length === 1) {
       drawSweptChoices(page, keys[0]);
     }
     return;
   }
   const cap = keys.length === 0 || keys[0] === "ddp.bucket_cap";
-  if (keys.length === 0 && areEqual(valleySettings(page))) {
-    drawFlat(page);
+  if (keys.length === 0 && areEqual(sweepTimelines(page))) {
+    drawEqualSizes(page);
     return;
   }
   const measure = measureOf(page);
   const over = cap ? "over the bucket size" : "over " + shortName(keys[0]);
-  const card = section(page, "valley", cap ? "The valley" : `${measure.name} ${over}`,
-    cap ? "Mean step time at each bucket size: too small pays for every message, too large " +
-      "leaves nothing to overlap with. A click on a point moves the timeline there." : null);
+  const card = section(page, "valley", `${measure.name} ${over}`,
+    cap ? "Small buckets pay for every message; large ones leave nothing to overlap with. " +
+      "Click on a point to move the timeline there." : null);
   const again = chart(figure(card, measure.name, over), {height: (width) => width < 520 ? 300 : 340,
     margin: {top: 26, left: 56, bottom: 42},
-    label: () => valleySentence(page)},
+    label: () => sweepSentence(page)},
     (g, width, height) => drawCurve(g, width, height, page));
-  if (page.setting) {
-    page.setting.onChange(again);
+  if (page.selection) {
+    page.selection.onChange(again);
   }
-  if (valleyPoints(page).some((point) => isNumber(point.exposed))) {
+  if (sweepPoints(page).some((point) => isNumber(point.exposed))) {
     legend(card, [["line-curve", "step"], ["exposed", "of which exposed communication"]]);
   }
-  drawValleyNote(card, page);
+  drawIntervalNote(card, page);
   sweepTable(card, page, keys);
 }
 
-/** How sure the step of the scenario as it stands is; the points are means without noise. */
-function drawValleyNote(card, page) {
+/** States the interval of the scenario as it stands, since the points are means without noise. */
+function drawIntervalNote(card, page) {
   const predictions = page.data.result.predictions || [];
   const found = predictions.find((prediction) => prediction.policy === page.recommended);
   if (found) {
@@ -47,20 +47,20 @@ function drawValleyNote(card, page) {
   }
 }
 
-/** No valley: one sentence says why. */
-function drawFlat(page) {
-  const settings = valleySettings(page);
+/** Says in one sentence why there is no curve: all bucket sizes are equally fast. */
+function drawEqualSizes(page) {
+  const settings = sweepTimelines(page);
   const most = d3.max(settings, (timeline) => timeline.buckets.length);
   const [first, last] = [settings[0], settings[settings.length - 1]];
-  const card = section(page, "valley", "The valley",
-    `There is none: all ${settings.length} bucket sizes from ${shortName(first.label)} to ` +
+  const card = section(page, "valley", "Step time over the bucket size",
+    `All ${settings.length} bucket sizes from ${shortName(first.label)} to ` +
     `${shortName(last.label)} take ${ms(first.mean_ms)} a step` +
     (most === 1 ? ", since all gradients fit into one bucket." : "."));
   sweepTable(card, page, []);
 }
 
-function valleySentence(page) {
-  const points = valleyPoints(page);
+function sweepSentence(page) {
+  const points = sweepPoints(page);
   const {name, short} = measureOf(page);
   const reference = referenceOf(page);
   const best = points.find((point) => point.best);
@@ -71,14 +71,14 @@ function valleySentence(page) {
 }
 
 function drawCurve(g, width, height, page) {
-  const points = valleyPoints(page).filter((point) => point.x > 0 && isNumber(point.y));
+  const points = sweepPoints(page).filter((point) => point.x > 0 && isNumber(point.y));
   const measure = measureOf(page);
   const reference = referenceOf(page);
   const x = d3.scaleLog(d3.extent(points, (point) => point.x), [12, width - 12]);
   const values = points.flatMap((point) => [point.y, ...(point.band || []),
     isNumber(point.exposed) ? point.y - point.exposed : point.y]);
   const domain = airyDomain(values.concat(reference ? [reference.y] : []));
-  const y = d3.scaleLinear(domain, [height - 24, 0]);  // the words of the best stand below
+  const y = d3.scaleLinear(domain, [height - 24, 0]);  // leaves room below for the best's label
   axisLeft(g, y, width, measure.unit, measure.tick);
   g.append("g").attr("class", "axis").attr("transform", `translate(0,${height})`)
     .call(d3.axisBottom(x)
@@ -108,20 +108,20 @@ function drawCurve(g, width, height, page) {
   drawPoints(g, points, x, y, page, height);
 }
 
-/** Of places in rising order those that leave `pixels` between them. */
+/** Keeps those of the rising places that are at least `pixels` apart. */
 function apart(places, x, pixels) {
   return places.reduce((kept, place) => kept.length === 0 ||
     x(place) - x(kept[kept.length - 1]) >= pixels ? kept.concat(place) : kept, []);
 }
 
-/** A level line with its words at the left, above it. */
+/** Draws a level line with its label above it at the left. */
 function markLevel(g, y, width, words) {
   const mark = g.append("g").attr("class", "mark reference");
   mark.append("line").attr("x1", 0).attr("x2", width).attr("y1", y).attr("y2", y);
   mark.append("text").attr("x", 6).attr("y", y - 6).text(words);
 }
 
-/** A point with a line down to the axis, or up to the top, and its words at that end. */
+/** Marks a point with a line down to the axis or up to the top, and a label at that end. */
 function markPoint(g, x, y, name, words, width, height, side) {
   const mark = g.append("g").attr("class", "mark " + name);
   mark.append("line").attr("x1", x).attr("x2", x).attr("y1", y).attr("y2", side < 0 ? -4 : height);
@@ -134,8 +134,8 @@ function markPoint(g, x, y, name, words, width, height, side) {
 }
 
 function drawPoints(g, points, x, y, page, height) {
-  const follows = page.setting && page.setting.settings() === valleySettings(page);
-  const now = follows ? page.setting.index : -1;
+  const follows = page.selection && page.selection.settings() === sweepTimelines(page);
+  const now = follows ? page.selection.index : -1;
   const shown = points.find((point) => point.index === now);
   if (shown) {
     g.append("line").attr("class", "now-line").attr("x1", x(shown.x)).attr("x2", x(shown.x))
@@ -158,7 +158,7 @@ function drawPoints(g, points, x, y, page, height) {
     .on("click", () => {
       const {index} = nearest();
       if (follows && index >= 0) {
-        page.setting.chooseIndex(index);
+        page.selection.chooseIndex(index);
       }
     });
 }

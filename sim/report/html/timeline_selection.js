@@ -1,7 +1,7 @@
-// Which timeline is shown: the policy and the place of the slider. Charts listen to it.
+// Keeps which timeline is shown: the policy and the position of the slider. Charts listen to it.
 
-class Setting {
-  /** `caps`: the settings are bucket caps, of which one is DDP's default. */
+class TimelineSelection {
+  /** `caps` is true when the slider moves along bucket caps, one of which is DDP's default. */
   constructor(timelines, recommended, caps) {
     this.caps = caps;
     this.byPolicy = new Map();
@@ -22,7 +22,7 @@ class Setting {
     this.listeners = [];
   }
 
-  /** Where the slider starts: the default, which most people have, or the scenario as it stands. */
+  /** Returns where the slider starts: at DDP's default, or at the scenario as it stands. */
   firstIndex() {
     const settings = this.settings();
     const found = ["default", "own", "best"].map((role) =>
@@ -38,7 +38,7 @@ class Setting {
     return this.settings()[this.index];
   }
 
-  /** One time scale for all: from the first start of a rank to the end of the longest step. */
+  /** Returns the common time scale: from the first start of a rank to the longest step's end. */
   timeSpan() {
     if (!this.span) {
       const all = [...this.byPolicy.values()].flat();
@@ -73,12 +73,12 @@ class Setting {
   }
 }
 
-/** What is special about a setting; empty for most. */
+/** Returns what is special about a setting; most settings have nothing. */
 function roleOf(timeline) {
   return timeline.best ? "best" : timeline.default ? "default" : timeline.own ? "as it stands" : "";
 }
 
-/** Moves a timeline's zero to where its step begins: when the last rank starts. */
+/** Moves a timeline's zero to the beginning of its step, when the last rank starts. */
 function startAtLastRank(timeline) {
   const end = d3.max(timeline.ranks, (rank) =>
     d3.max(rank.compute, ([start, duration]) => start + duration));
@@ -98,7 +98,7 @@ function startAtLastRank(timeline) {
   }
 }
 
-/** Settings whose mean steps are the same to 0.05 %: nothing to choose among. */
+/** True when all mean steps are equal to within 0.05 %, so that there is nothing to choose. */
 function areEqual(settings) {
   const [low, high] = d3.extent(settings, (timeline) => timeline.mean_ms);
   return high - low < 5e-4 * low;

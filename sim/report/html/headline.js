@@ -1,4 +1,4 @@
-// The head of the page: what was asked, the answer in one sentence, and its main figures.
+// Draws the head of the page: the question, its answer in one sentence, and the main figures.
 
 function drawHead(page) {
   const {data} = page;
@@ -9,7 +9,7 @@ function drawHead(page) {
   document.title = `${name} – stepsim ${page.kind}`;
   set("kicker", `stepsim ${page.kind} · ${name}`);
   set("question", shortName(data.question || titles[page.kind] || "Step time", 240));
-  set("answer", data.answer ? asSentence(shortName(data.answer, 600)) : answerOf(page));
+  set("answer", data.answer ? asSentence(shortName(data.answer, 600)) : headlineOf(page));
   document.getElementById("figures").append(...headFigures(page).map(figureOf));
 }
 
@@ -20,7 +20,7 @@ const titles = {
   validate: "Does the prediction hold?",
 };
 
-function answerOf(page) {
+function headlineOf(page) {
   const {result} = page.data;
   if (page.kind === "sweep") {
     const best = result.points[result.best];
@@ -90,7 +90,7 @@ function headFigures(page) {
     ["exposed communication", ms(first.s.exposed_communication_ms)]];
 }
 
-/** What the recommended policy gains over the one that the pictures of steps compare it with. */
+/** Returns the recommended policy's gain over the policy that the step pictures compare it with. */
 function gainOverUsual(page, rows, first) {
   const usual = page.pairing.usual < 0 ? null : page.pairing.series[page.pairing.usual].policy;
   const found = rows.find((row) => row.name === usual);

@@ -39,7 +39,7 @@ SweepOptions picture_options(const CommonOptions& options,
 }
 
 void add(const std::vector<CapPoint>& caps, PageContent& content) {
-  for (Json& timeline : valley_json(caps, content.warnings)) {
+  for (Json& timeline : cap_timelines_json(caps, content.warnings)) {
     content.timelines.push_back(std::move(timeline));
   }
 }

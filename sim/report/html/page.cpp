@@ -31,7 +31,7 @@ std::string script_json(const Json& value) {
   std::string text;
   text.reserve(json.size());
   for (const char c : json) {
-    // Only texts hold a '<': everywhere else in JSON there is none.
+    // In JSON a '<' can only be inside a string, where an escape may replace it.
     if (c == '<') {
       text += "\\u003c";
     } else {

@@ -52,7 +52,7 @@ Json largest_memory(const Prediction& prediction) {
   return bytes;
 }
 
-/// "gcc: 12.2, threads: 1" for an object, other values as JSON; long ones are cut.
+/// Formats an object as "gcc: 12.2, threads: 1" and other values as JSON; long ones are cut.
 std::string provenance_text(const Json& value) {
   constexpr std::size_t kMax = 1000;
   std::string text;
@@ -73,7 +73,7 @@ Json profile_rows(const Profile& profile, const std::string& path) {
   Json rows = Json::array();
   const auto add = [&rows](const std::string& name, const std::string& text) {
     if (!text.empty()) {
-      // Not a braced list of two texts, which would be an object with one member.
+      // A braced list of two texts would become an object with one member.
       rows.push_back(Json::array({name, text}));
     }
   };

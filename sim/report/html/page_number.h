@@ -4,10 +4,10 @@
 
 namespace stepsim {
 
-/// Microseconds, rounded to 0.1.
+/// Converts to microseconds, rounded to 0.1, which keeps the page small.
 [[nodiscard]] double page_us(Duration duration);
 
-/// A number rounded to six significant digits.
+/// Rounds milliseconds to six significant digits.
 [[nodiscard]] double page_ms(double ms);
 
 }  // namespace stepsim

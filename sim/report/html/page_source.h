@@ -5,13 +5,13 @@
 
 namespace stepsim {
 
-/// The page's text around its data, in pieces.
+/// The page's text before and after its data, in chunks that compilers accept as literals.
 struct PageSource {
   std::span<const std::string_view> before_data;
   std::span<const std::string_view> after_data;
 };
 
-/// As embed.py joined it; null in a build without d3.
+/// Returns the text that embed.py joined at build time; null in a build without d3.
 [[nodiscard]] const PageSource* page_source();
 
 }  // namespace stepsim

@@ -27,7 +27,7 @@ struct Piece {
   int kind = kOther;
 };
 
-/// What one rank's compute stream does in a step: pieces and waits, each in order.
+/// What one rank's compute stream does in a step: pieces of work and waits, each list in order.
 struct Lane {
   std::vector<Piece> pieces;
   std::vector<Stretch> waits;
@@ -99,7 +99,7 @@ Lane lane_of(const StepTimeline& timeline, int rank) {
              : played_lane(timeline, rank, std::move(waits));
 }
 
-/// Neighbours of one kind as one piece, unless the stream waits between them.
+/// Merges neighbours of one kind into one piece, unless the stream waits between them.
 std::vector<Piece> merged(const Lane& lane) {
   std::vector<Piece> pieces;
   auto wait = lane.waits.begin();
@@ -118,7 +118,7 @@ std::vector<Piece> merged(const Lane& lane) {
   return pieces;
 }
 
-/// When the transfers that a rank takes part in move, without overlaps.
+/// Returns when the transfers that a rank takes part in move; overlapping ones are merged.
 std::vector<Stretch> transfers_of(const StepTimeline& timeline, const RankTimeline& rank) {
   std::vector<Stretch> transfers;
   for (std::size_t c = 0; c < rank.ready_at.size(); ++c) {
@@ -140,7 +140,7 @@ std::vector<Stretch> transfers_of(const StepTimeline& timeline, const RankTimeli
   return apart;
 }
 
-/// The waits in two: those during transfers, and the rest.
+/// Splits the waits into those during transfers and the rest.
 std::pair<std::vector<Stretch>, std::vector<Stretch>> divided(
     const std::vector<Stretch>& waits, const std::vector<Stretch>& transfers) {
   std::vector<Stretch> during;
@@ -166,7 +166,7 @@ std::pair<std::vector<Stretch>, std::vector<Stretch>> divided(
   return {during, rest};
 }
 
-/// Times of a page, from the first rank's start on.
+/// Converts simulated times to those of the page, which start with the first rank.
 class Clock {
  public:
   explicit Clock(SimTime zero) : zero_(zero) {}
@@ -187,7 +187,7 @@ Json buckets_json(const StepTimeline& timeline, const RankTimeline& rank, const 
   Json json = Json::array();
   for (std::size_t c = 0; c < rank.ready_at.size(); ++c) {
     if (rank.ready_at[c] == SimTime::max()) {
-      continue;  // The rank takes no part.
+      continue;  // The rank does not take part.
     }
     const int bucket =
         timeline.reduce_buckets.empty() ? static_cast<int>(c) : timeline.reduce_buckets[c];
@@ -222,14 +222,14 @@ Json rank_json(const StepPicture& picture, std::size_t rank, const Clock& clock)
           {"waiting", clock.stretches(waiting)}};
 }
 
-/// How many ranks are drawn: fewer where each has very many collectives.
+/// Returns how many ranks to draw: fewer when each has very many collectives.
 std::size_t most_ranks(const StepPicture& picture) {
   constexpr std::size_t kMaxBars = 4000;
   const std::size_t bars = std::max<std::size_t>(picture.timeline.reduce_end.size(), 1);
   return std::clamp<std::size_t>(kMaxBars / bars, 2, kMaxDrawnRanks);
 }
 
-/// The ranks that are drawn, ascending.
+/// Returns the ranks to draw, ascending.
 std::vector<std::size_t> drawn_ranks(const StepPicture& picture) {
   const std::size_t most = most_ranks(picture);
   std::vector<std::size_t> ranks(picture.timeline.ranks.size());
@@ -289,11 +289,11 @@ Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
           {"ranks", std::move(ranks)}};
 }
 
-Json valley_json(const std::vector<CapPoint>& valley, std::vector<std::string>& warnings) {
+Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::string>& warnings) {
   const auto mean_ms = [](const CapPoint& cap) {
     return cap.point.prediction.summary.step_time_ms.mean;
   };
-  // The scenario as it stands is the best of those that are equal.
+  // Among equally fast caps the scenario's own counts as the best.
   const auto rank = [&](const CapPoint& cap) {
     return std::tuple(!cap.point.not_priced.empty(),
                       !cap.point.prediction.out_of_memory.empty(),
@@ -301,11 +301,11 @@ Json valley_json(const std::vector<CapPoint>& valley, std::vector<std::string>& 
                       !cap.own);
   };
   const auto best =
-      std::min_element(valley.begin(), valley.end(), [&](const CapPoint& a, const CapPoint& b) {
+      std::min_element(caps.begin(), caps.end(), [&](const CapPoint& a, const CapPoint& b) {
         return rank(a) < rank(b);
       });
   Json timelines = Json::array();
-  for (auto cap = valley.begin(); cap != valley.end(); ++cap) {
+  for (auto cap = caps.begin(); cap != caps.end(); ++cap) {
     if (!cap->point.not_priced.empty()) {
       warnings.push_back(fmt::format(
           "no timeline of bucket cap {}: {}", format_bytes(cap->cap), cap->point.not_priced));
@@ -315,7 +315,7 @@ Json valley_json(const std::vector<CapPoint>& valley, std::vector<std::string>& 
     timelines.push_back(timeline_json({cap->point.prediction.policy,
                                        cap_label(picture),
                                        mean_ms(*cap),
-                                       cap == best && valley.size() > 1,
+                                       cap == best && caps.size() > 1,
                                        cap->own},
                                       picture));
   }

@@ -148,7 +148,7 @@ TEST_CASE("bucket caps that no price covers are left out with the reason") {
   CHECK(valley[5].cap == Bytes(kDefaultBucketCapBytes));
   valley[12].point.not_priced = "too large";
   std::vector<std::string> warnings;
-  const Json json = valley_json(valley, warnings);
+  const Json json = cap_timelines_json(valley, warnings);
   CHECK(json.size() == 12);
   CHECK(warnings == std::vector<std::string>{"no timeline of bucket cap 2 GiB: too large"});
 }
@@ -161,7 +161,7 @@ TEST_CASE("caps are not varied where they change nothing") {
   const auto valley = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
   REQUIRE(valley.size() == 1);
   std::vector<std::string> warnings;
-  const Json json = valley_json(valley, warnings);
+  const Json json = cap_timelines_json(valley, warnings);
   CHECK(json[0]["label"] == "as it stands");
   CHECK(json[0]["cap_bytes"].is_null());
 }

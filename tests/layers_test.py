@@ -69,7 +69,7 @@ CALIBRATE = [
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {
-    "boost/": ("costmodel/terminal/command_parser", "sim/cli/", "calibrate/cli/"),
+    "boost/": ("costmodel/terminal/command_parser.cpp",),
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/cpu/", "calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
     "toml++/": ("sim/scenario/",),

@@ -8,8 +8,6 @@
 namespace stepsim {
 namespace {
 
-namespace po = boost::program_options;
-
 constexpr const char* kUsage =
     "usage: stepcal check --profile PROFILE\n\n"
     "Times the sentinel step and a few batch shapes now and compares them with the profile.\n"
@@ -21,7 +19,7 @@ constexpr const char* kUsage =
 
 int check_command(const std::vector<std::string>& arguments) {
   OptionParser parser("check", kUsage);
-  parser.add()("profile", po::value<std::string>(), "PROFILE: of stepcal fit or calibrate");
+  parser.add({{"profile", option_value<std::string>(), "PROFILE: of stepcal fit or calibrate"}});
   parser.positional("profile", 1);
   if (!parser.parse(arguments)) {
     return kDone;

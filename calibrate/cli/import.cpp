@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/import_kineto.h"
@@ -17,8 +18,6 @@
 
 namespace stepsim {
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepcal import nccl-tests FILE… [options]\n\n"
@@ -93,26 +92,29 @@ bool say_refused(const std::vector<NcclImport>& imports) {
 
 int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import nccl-tests", kUsage);
-  parser.add()("files", po::value<std::vector<std::string>>(), "FILE… or -: logs")(
-      "json", po::value<std::string>(), "FILE or -: rows and verdicts as JSON")(
-      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists")(
-      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
-      "base",
-      po::value<std::string>(),
-      "PROFILE: with --profile, the one to put the collectives into")(
-      "op", po::value<std::string>(), "COLLECTIVE: where the log does not name it")(
-      "ranks",
-      po::value<int>(),
-      "NUMBER: ranks, where the log does not list them or contradicts itself")(
-      "nodes", po::value<int>(), "NUMBER: nodes, where the log does not list its hosts")(
-      "run", po::value<int>(), "NUMBER: the run to take of a file with several, from 1")(
-      "device",
-      po::value<std::string>(),
-      "NAME: what the GPUs are, where the log does not list them")(
-      "accept",
-      po::value<std::vector<std::string>>()->composing(),
-      "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows: a reason to refuse, "
-      "accepted; may repeat");
+  parser.add(
+      {{"files", option_value<std::vector<std::string>>(), "FILE… or -: logs"},
+       {"json", option_value<std::string>(), "FILE or -: rows and verdicts as JSON"},
+       {"out",
+        option_value<std::string>(),
+        "SAMPLES: samples file (JSONL), continued when it exists"},
+       {"profile", option_value<std::string>(), "PROFILE or -: profile to write"},
+       {"base",
+        option_value<std::string>(),
+        "PROFILE: with --profile, the one to put the collectives into"},
+       {"op", option_value<std::string>(), "COLLECTIVE: where the log does not name it"},
+       {"ranks",
+        option_value<int>(),
+        "NUMBER: ranks, where the log does not list them or contradicts itself"},
+       {"nodes", option_value<int>(), "NUMBER: nodes, where the log does not list its hosts"},
+       {"run", option_value<int>(), "NUMBER: the run to take of a file with several, from 1"},
+       {"device",
+        option_value<std::string>(),
+        "NAME: what the GPUs are, where the log does not list them"},
+       {"accept",
+        option_value<std::vector<std::string>>(),
+        "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows: a reason to refuse, "
+        "accepted; may repeat"}});
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;

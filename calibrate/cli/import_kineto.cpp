@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/import_profile.h"
@@ -24,8 +25,6 @@
 
 namespace stepsim {
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepcal import kineto TRACE… [options]\n\n"
@@ -143,22 +142,27 @@ void check_options(const OptionParser& parser) {
 
 int import_kineto_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import kineto", kUsage);
-  parser.add()("traces", po::value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank")(
-      "json", po::value<std::string>(), "FILE or -: everything as JSON")(
-      "program", po::value<std::string>(), "FOLDER: to write a program for stepsim replay to")(
-      "step", po::value<std::int64_t>(), "NUMBER: with --program, of the ProfilerStep")(
-      "transfers",
-      po::value<std::string>(),
-      "PROFILE: with --program, whose transfer times stand in place of those recorded")(
-      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists")(
-      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
-      "base",
-      po::value<std::string>(),
-      "PROFILE: with --profile, the one to put the collectives into")(
-      "nodes",
-      po::value<int>(),
-      "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)")(
-      "device", po::value<std::string>(), "NAME: what the GPUs are, where the traces do not say");
+  parser.add(
+      {{"traces", option_value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank"},
+       {"json", option_value<std::string>(), "FILE or -: everything as JSON"},
+       {"program", option_value<std::string>(), "FOLDER: to write a program for stepsim replay to"},
+       {"step", option_value<std::int64_t>(), "NUMBER: with --program, of the ProfilerStep"},
+       {"transfers",
+        option_value<std::string>(),
+        "PROFILE: with --program, whose transfer times stand in place of those recorded"},
+       {"out",
+        option_value<std::string>(),
+        "SAMPLES: samples file (JSONL), continued when it exists"},
+       {"profile", option_value<std::string>(), "PROFILE or -: profile to write"},
+       {"base",
+        option_value<std::string>(),
+        "PROFILE: with --profile, the one to put the collectives into"},
+       {"nodes",
+        option_value<int>(),
+        "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)"},
+       {"device",
+        option_value<std::string>(),
+        "NAME: what the GPUs are, where the traces do not say"}});
   parser.positional("traces", -1);
   if (!parser.parse(arguments)) {
     return kDone;

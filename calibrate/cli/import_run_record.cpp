@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/options.h"
@@ -14,8 +15,6 @@
 
 namespace stepsim {
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepcal import run-record RECORD… --plan PLAN… --profile OUT [--base PROFILE]\n\n"
@@ -76,7 +75,7 @@ Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs
                                {"scenario", run.record.scenario},
                                {"started_at", run.record.started_at},
                                {"steps", run.record.steps.size()},
-                               {"versions", run.record.versions}});
+                               {"versions", *run.record.versions}});
   }
   return json;
 }
@@ -98,12 +97,12 @@ std::string interference_text(const Profile& profile) {
 
 int import_run_record_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import run-record", kUsage);
-  parser.add()("files", po::value<std::vector<std::string>>(), "RECORD…: run records")(
-      "plan",
-      po::value<std::vector<std::string>>()->composing(),
-      "PLAN: what they ran; may repeat")(
-      "profile", po::value<std::string>(), "PROFILE or -: profile to write")(
-      "base", po::value<std::string>(), "PROFILE: that has all else, as all-reduces and memory");
+  parser.add({{"files", option_value<std::vector<std::string>>(), "RECORD…: run records"},
+              {"plan", option_value<std::vector<std::string>>(), "PLAN: what they ran; may repeat"},
+              {"profile", option_value<std::string>(), "PROFILE or -: profile to write"},
+              {"base",
+               option_value<std::string>(),
+               "PROFILE: that has all else, as all-reduces and memory"}});
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -131,7 +130,7 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   Profile profile = recorded_profile(costs, runs, base ? &*base : nullptr);
   const std::string out = parser.get<std::string>("profile");
   profile.name = std::filesystem::path(out).stem().string();
-  profile.provenance["recorded"] = provenance(parser, runs);
+  (*profile.provenance)["recorded"] = provenance(parser, runs);
   write_profile(out, profile);
   if (out != "-") {
     print_report(fmt::format("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",

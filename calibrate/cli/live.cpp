@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cli/backend.h"
 #include "calibrate/cli/cli.h"
@@ -28,8 +29,6 @@
 
 namespace stepsim {
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepcal live PLAN… --out-dir FOLDER [options]\n"
@@ -122,7 +121,7 @@ void print_summary(const std::vector<RunRecord>& records, const std::vector<std:
   if (!records.empty() && records[0].backend == "emulated") {
     text += fmt::format(
         "\nEMULATED: one device played all ranks in turn; transfers are {}'s, not measured here\n",
-        records[0].versions.at("emulation").at("collectives").get<std::string>());
+        records[0].versions->at("emulation").at("collectives").get<std::string>());
   }
   text += fmt::format("\nwrote{}\n", files);
   text +=
@@ -168,10 +167,10 @@ void set_emulation(const OptionParser& parser,
     return pricer->price(CollectiveKind::AllReduce, Bytes(bytes), ranks, 1).cost.seconds;
   };
   const StandInShape shape = stand_in_shape(parser);
-  options->emulation = {{"ranks", ranks},
-                        {"collectives", profile.name},
-                        {"channels", shape.channels},
-                        {"traffic", shape.traffic}};
+  *options->emulation = {{"ranks", ranks},
+                         {"collectives", profile.name},
+                         {"channels", shape.channels},
+                         {"traffic", shape.traffic}};
 }
 
 LiveOptions live_options(const OptionParser& parser) {
@@ -192,28 +191,30 @@ LiveOptions live_options(const OptionParser& parser) {
 
 int live_command(const std::vector<std::string>& arguments) {
   OptionParser parser("live", kUsage);
-  parser.add()("plan", po::value<std::vector<std::string>>(), "PLAN…: what to train")(
-      "out-dir", po::value<std::string>(), "FOLDER: a record for each plan, named like the plan")(
-      "out", po::value<std::vector<std::string>>()->multitoken(), "FILE…: one for each plan")(
-      "device", po::value<std::string>()->default_value("cpu"), "cpu|cuda|cuda:NUMBER: where")(
-      "emulate-ranks",
-      po::value<int>(),
-      "NUMBER: one CUDA device plays all N ranks of the plans in turn, with a stand-in kernel in "
-      "the "
-      "place of each collective")(
-      "collectives",
-      po::value<std::string>(),
-      "PROFILE: with --emulate-ranks, has the all-reduce times to stand in for")(
-      "channels",
-      po::value<int>()->default_value(16),
-      "NUMBER: with --emulate-ranks, multiprocessors that a stand-in holds")(
-      "traffic",
-      po::value<double>()->default_value(2.5),
-      "NUMBER: with --emulate-ranks, bytes a stand-in moves through memory for each byte of its "
-      "bucket")("block",
-                po::value<int>()->default_value(4),
-                "NUMBER: steps of a plan before the next takes its turn")(
-      "repeat", po::value<int>()->default_value(1), "NUMBER: passes over all plans");
+  parser.add(
+      {{"plan", option_value<std::vector<std::string>>(), "PLAN…: what to train"},
+       {"out-dir",
+        option_value<std::string>(),
+        "FOLDER: a record for each plan, named like the plan"},
+       {"out", option_texts(), "FILE…: one for each plan"},
+       {"device", option_value<std::string>("cpu"), "cpu|cuda|cuda:NUMBER: where"},
+       {"emulate-ranks",
+        option_value<int>(),
+        "NUMBER: one CUDA device plays all N ranks of the plans in turn, with a stand-in kernel in "
+        "the "
+        "place of each collective"},
+       {"collectives",
+        option_value<std::string>(),
+        "PROFILE: with --emulate-ranks, has the all-reduce times to stand in for"},
+       {"channels",
+        option_value<int>(16),
+        "NUMBER: with --emulate-ranks, multiprocessors that a stand-in holds"},
+       {"traffic",
+        option_value<double>(2.5),
+        "NUMBER: with --emulate-ranks, bytes a stand-in moves through memory for each byte of its "
+        "bucket"},
+       {"block", option_value<int>(4), "NUMBER: steps of a plan before the next takes its turn"},
+       {"repeat", option_value<int>(1), "NUMBER: passes over all plans"}});
   parser.positional("plan", -1);
   if (!parser.parse(arguments)) {
     return kDone;

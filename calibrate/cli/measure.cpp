@@ -29,8 +29,6 @@
 namespace stepsim {
 namespace {
 
-namespace po = boost::program_options;
-
 constexpr const char* kMeasureUsage =
     "usage: stepcal measure --plan FILE… --out SAMPLES [options]\n"
     "       stepcal measure --model NAME --max-length L --max-tokens T --out SAMPLES [options]\n\n"
@@ -64,27 +62,32 @@ constexpr const char* kFitUsage =
     "      --out mine.json\n";
 
 void add_measure_options(OptionParser* parser) {
-  parser->add()("plan",
-                po::value<std::vector<std::string>>()->multitoken()->composing(),
-                "FILE…: plans whose batches are to be priced (same model and ranks)")(
-      "model", po::value<std::string>(), "MODEL: model preset, in place of plans")(
-      "max-length", po::value<std::int64_t>(), "NUMBER: with --model, longest padded length")(
-      "max-tokens",
-      po::value<std::int64_t>(),
-      "NUMBER: with --model, most padded tokens of a batch")(
-      "dtype", po::value<std::string>(), "f32|tf32|bf16|f16: with --model, of the computation")(
-      "attention", po::value<std::string>(), "dense|flash|varlen: with --model")(
-      "ranks",
-      po::value<int>(),
-      "NUMBER: processes that train together (default: the plans', with --model 2 on cpu and 1 on "
-      "cuda)")("bucket-cap",
-               po::value<std::string>()->default_value("25 MiB"),
-               "SIZE: with --model, gradient buckets to all-reduce")(
-      "device", po::value<std::string>()->default_value("cpu"), "cpu|cuda|cuda:NUMBER: where")(
-      "budget",
-      po::value<std::string>()->default_value("60 s"),
-      "TIME: to spend on measuring, in seconds or as \"90 s\", \"5 min\"")(
-      "seed", po::value<std::uint64_t>()->default_value(0), "NUMBER: of the order of measurements");
+  parser->add(
+      {{"plan",
+        option_texts(),
+        "FILE…: plans whose batches are to be priced (same model and ranks)"},
+       {"model", option_value<std::string>(), "MODEL: model preset, in place of plans"},
+       {"max-length", option_value<std::int64_t>(), "NUMBER: with --model, longest padded length"},
+       {"max-tokens",
+        option_value<std::int64_t>(),
+        "NUMBER: with --model, most padded tokens of a batch"},
+       {"dtype",
+        option_value<std::string>(),
+        "f32|tf32|bf16|f16: with --model, of the computation"},
+       {"attention", option_value<std::string>(), "dense|flash|varlen: with --model"},
+       {"ranks",
+        option_value<int>(),
+        "NUMBER: processes that train together (default: the plans', with --model 2 on cpu and 1 "
+        "on "
+        "cuda)"},
+       {"bucket-cap",
+        option_value<std::string>("25 MiB"),
+        "SIZE: with --model, gradient buckets to all-reduce"},
+       {"device", option_value<std::string>("cpu"), "cpu|cuda|cuda:NUMBER: where"},
+       {"budget",
+        option_value<std::string>("60 s"),
+        "TIME: to spend on measuring, in seconds or as \"90 s\", \"5 min\""},
+       {"seed", option_value<std::uint64_t>(0), "NUMBER: of the order of measurements"}});
 }
 
 void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
@@ -294,8 +297,9 @@ void run_fit(const std::string& samples_path,
 int measure_command(const std::vector<std::string>& arguments) {
   OptionParser parser("measure", kMeasureUsage);
   add_measure_options(&parser);
-  parser.add()(
-      "out", po::value<std::string>(), "SAMPLES: samples file (JSONL), continued when it exists");
+  parser.add({{"out",
+               option_value<std::string>(),
+               "SAMPLES: samples file (JSONL), continued when it exists"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -315,11 +319,12 @@ int measure_command(const std::vector<std::string>& arguments) {
 
 int fit_command(const std::vector<std::string>& arguments) {
   OptionParser parser("fit", kFitUsage);
-  parser.add()("samples", po::value<std::string>(), "SAMPLES: samples file of stepcal measure")(
-      "out", po::value<std::string>(), "PROFILE or -: profile to write")(
-      "monotone", po::bool_switch(), "costs never fall when a batch grows")(
-      "report", po::value<std::string>(), "FILE: also draw the errors at all points (SVG)")(
-      "base", po::value<std::string>(), "PROFILE: to put imported collectives into");
+  parser.add(
+      {{"samples", option_value<std::string>(), "SAMPLES: samples file of stepcal measure"},
+       {"out", option_value<std::string>(), "PROFILE or -: profile to write"},
+       {"monotone", option_flag(), "costs never fall when a batch grows"},
+       {"report", option_value<std::string>(), "FILE: also draw the errors at all points (SVG)"},
+       {"base", option_value<std::string>(), "PROFILE: to put imported collectives into"}});
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -329,7 +334,7 @@ int fit_command(const std::vector<std::string>& arguments) {
   run_fit(samples,
           out,
           parser.command_line(),
-          parser.get<bool>("monotone"),
+          parser.has("monotone"),
           parser.has("base") ? std::optional(read_profile(parser.get<std::string>("base")))
                              : std::nullopt,
           parser.has("report") ? parser.get<std::string>("report") : "");
@@ -339,10 +344,11 @@ int fit_command(const std::vector<std::string>& arguments) {
 int calibrate_command(const std::vector<std::string>& arguments) {
   OptionParser parser("calibrate", kCalibrateUsage);
   add_measure_options(&parser);
-  parser.add()("out", po::value<std::string>(), "PROFILE: profile to write")(
-      "samples",
-      po::value<std::string>(),
-      "SAMPLES: samples file, continued when it exists (default: PROFILE.samples.jsonl)");
+  parser.add(
+      {{"out", option_value<std::string>(), "PROFILE: profile to write"},
+       {"samples",
+        option_value<std::string>(),
+        "SAMPLES: samples file, continued when it exists (default: PROFILE.samples.jsonl)"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

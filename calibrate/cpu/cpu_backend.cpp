@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "calibrate/cpu/processor.h"
 #include "calibrate/training/clock.h"
 
@@ -40,7 +42,7 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-Json cpu_description() {
+Json CpuBackend::description() const {
   Json json;
   json["backend"] = "cpu";
   json["device"] = processor_name();

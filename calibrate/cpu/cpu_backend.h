@@ -16,9 +16,6 @@ namespace stepsim {
 /// The processor's name as the system tells it, "unknown processor" when it does not.
 [[nodiscard]] std::string processor_name();
 
-/// What produced the numbers: processor, compiler and instructions of the kernels, Eigen, gloo.
-[[nodiscard]] Json cpu_description();
-
 /// One rank of the CPU backend: a trainer and the all-reduce of its buckets.
 class CpuBackend : public Backend {
  public:
@@ -47,7 +44,8 @@ class CpuBackend : public Backend {
     trainer_.set_buckets(buckets);
   }
   void barrier() override;
-  [[nodiscard]] Json description() const override { return cpu_description(); }
+  /// What produced the numbers: processor, compiler and instructions of the kernels, Eigen, gloo.
+  [[nodiscard]] Json description() const override;
 
  private:
   Trainer trainer_;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cuda/attention/sdpa.h"
 #include "calibrate/cuda/kernels/gemm.h"

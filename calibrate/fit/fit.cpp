@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/interference_fit.h"
@@ -131,12 +132,12 @@ Json errors_json(const std::vector<CollectiveFit>& fits) {
 
 /// As the header of the samples states it; 0 = it does not.
 std::int64_t stated_processors(const SampleSet& samples) {
-  return samples.header.value("multiprocessors", std::int64_t{0});
+  return samples.header->value("multiprocessors", std::int64_t{0});
 }
 
 /// As stated, else as the GEMMs of a GPU show it; 0 on a CPU.
 std::int64_t processors_of(const SampleSet& samples, const std::vector<Series>& all) {
-  if (samples.header.contains("multiprocessors")) {
+  if (samples.header->contains("multiprocessors")) {
     return stated_processors(samples);
   }
   return samples.plan.device == "cpu" ? 0 : find_processors(all);
@@ -149,25 +150,25 @@ Json provenance(const SampleSet& samples, const FitOptions& options, const FitRe
                {"measurements", result.measurements},
                {"ops_errors_are", "fractions on held-out measurements"},
                {"collective_errors", errors_json(result.collectives)}};
-  for (const auto& [key, value] : samples.header.items()) {
+  for (const auto& [key, value] : samples.header->items()) {
     if (key != "format") {
       json[key] = value;
     }
   }
-  if (!samples.imports.empty()) {
-    json["imports"] = samples.imports;
+  if (!samples.imports->empty()) {
+    json["imports"] = *samples.imports;
   }
   return json;
 }
 
 /// What was fitted of a machine whose steps were measured here.
 void set_machine(const SampleSet& samples, Profile& profile) {
-  profile.device = samples.header.value("device", std::string("unknown"));
-  profile.backend = samples.header.value("backend", samples.plan.device);
+  profile.device = samples.header->value("device", std::string("unknown"));
+  profile.backend = samples.header->value("backend", samples.plan.device);
   profile.host_is_device = profile.backend == "cpu";
-  profile.memory_capacity = Bytes(samples.header.value("memory_bytes_per_rank", std::int64_t{0}));
-  if (samples.header.contains("host")) {
-    profile.launch_seconds = samples.header.at("host").value("launch_us", 0.0) * 1e-6;
+  profile.memory_capacity = Bytes(samples.header->value("memory_bytes_per_rank", std::int64_t{0}));
+  if (samples.header->contains("host")) {
+    profile.launch_seconds = samples.header->at("host").value("launch_us", 0.0) * 1e-6;
   }
   profile.noise = fit_noise(samples);
 }
@@ -224,7 +225,7 @@ NoiseProfile fit_noise(const SampleSet& samples) {
 }
 
 FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
-  if (samples.ops.empty() && samples.imports.empty() && samples.overlaps.empty()) {
+  if (samples.ops.empty() && samples.imports->empty() && samples.overlaps.empty()) {
     throw InputError(options.samples_file +
                      ": error: holds no measured step yet; run stepcal measure to the end first");
   }
@@ -259,8 +260,8 @@ FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
   profile.name = options.name;
   profile.provenance = provenance(samples, options, result);
   if (options.base) {
-    profile.provenance["base"] = {{"name", options.base->name},
-                                  {"provenance", options.base->provenance}};
+    (*profile.provenance)["base"] = {{"name", options.base->name},
+                                     {"provenance", *options.base->provenance}};
   }
   return result;
 }

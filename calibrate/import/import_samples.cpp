@@ -5,6 +5,7 @@
 #include <set>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/import/nccl/nccl_report.h"
 #include "calibrate/samples/sample_log.h"

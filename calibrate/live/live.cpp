@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/live/live_rank.h"
 #include "calibrate/live/schedule.h"
@@ -76,7 +77,7 @@ class Collector {
       record.device = description.value("device", std::string("unknown device"));
       record.versions = description;
       if (is_emulated_) {
-        record.versions["emulation"] = emulation_;
+        (*record.versions)["emulation"] = *emulation_;
       }
     }
   }
@@ -108,7 +109,7 @@ class Collector {
 
   int ranks_;
   bool is_emulated_;
-  Json emulation_;
+  JsonValue emulation_;
   std::vector<RunRecord> records_;
   std::map<int, std::vector<double>> sentinels_;  ///< [round] of the ranks, ms.
   LiveProgress progress_;

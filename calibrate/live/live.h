@@ -18,7 +18,7 @@ struct LiveOptions {
   int repeats = 1;  ///< Passes over all plans.
   /// Not empty: one process plays all ranks in turn (EmulatedRanks), with these transfer times.
   TransferTime emulated_transfer = nullptr;
-  Json emulation;                     ///< What the records say of that.
+  JsonValue emulation;                ///< What the records say of that.
   LaunchedGroup* launched = nullptr;  ///< Null: the ranks are forked on this machine.
 };
 

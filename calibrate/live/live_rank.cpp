@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/live/emulated_ranks.h"
 #include "calibrate/live/schedule.h"

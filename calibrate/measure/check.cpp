@@ -6,6 +6,7 @@
 #include <map>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/measure/measure_rank.h"
 #include "calibrate/samples/sample_log.h"
@@ -67,12 +68,12 @@ bool CheckResult::fits() const {
 }
 
 MeasurePlan plan_of_profile(const Profile& profile) {
-  if (!profile.provenance.is_object() || !profile.provenance.contains("plan")) {
+  if (!profile.provenance->is_object() || !profile.provenance->contains("plan")) {
     throw InputError(fmt::format(
         "profile '{}' was not measured by stepcal: its provenance has no plan to measure again",
         profile.name));
   }
-  return measure_plan_from_json(profile.provenance.at("plan"), "provenance", 0);
+  return measure_plan_from_json(profile.provenance->at("plan"), "provenance", 0);
 }
 
 std::vector<GridPoint> check_points(const MeasurePlan& plan, std::size_t count) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/measure/measure_probe.h"
 #include "calibrate/measure/measure_rank.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "calibrate/measure/measure_rank.h"
@@ -150,7 +151,7 @@ std::vector<std::string> not_measured(int ranks) {
 Json samples_header(const MeasureRequest& request, const MeasurePlan& plan, const Probe& probe) {
   const auto host_memory =
       static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  const Json& description = probe.description;
+  const Json& description = *probe.description;
   Json header = {
       {"format", "stepsim-samples/1"},
       {"device", description.value("device", std::string("unknown device"))},
@@ -164,8 +165,8 @@ Json samples_header(const MeasureRequest& request, const MeasurePlan& plan, cons
   if (description.contains("multiprocessors")) {
     header["multiprocessors"] = description.at("multiprocessors");
   }
-  if (!probe.host.is_null()) {
-    header["host"] = probe.host;
+  if (!probe.host->is_null()) {
+    header["host"] = *probe.host;
   }
   return header;
 }
@@ -181,7 +182,7 @@ void require_same_request(const SampleFile& file,
   };
   compare("model", file.plan.model == request.model);
   compare("ranks", file.plan.ranks == request.ranks);
-  compare("device", file.header.value("device", "") == header.at("device").get<std::string>());
+  compare("device", file.header->value("device", "") == header.at("device").get<std::string>());
   compare("range of batches", file.plan.box == request.box);
   compare("buckets", file.plan.buckets == request.buckets);
   compare("budget", file.plan.budget_seconds == request.budget_seconds);

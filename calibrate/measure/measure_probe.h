@@ -7,11 +7,10 @@
 namespace stepsim {
 
 /// What the backend says of itself, and how fast it is.
-// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct Probe {
-  Json description;
+  JsonValue description;
   StepEstimate estimate;
-  Json host;  ///< Costs of the host, null where it computes itself.
+  JsonValue host;  ///< Costs of the host, null where it computes itself.
 };
 
 /// Empty on launched ranks above 0. Starts the ranks once, times two steps and asks for the

@@ -6,6 +6,7 @@
 #include <map>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/statistics.h"

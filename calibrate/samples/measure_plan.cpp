@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/base/input_error.h"
 #include "costmodel/model/transformer_json.h"
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/network/collective_cost.h"
@@ -207,7 +208,7 @@ void SampleLog::add_import(JsonReader& reader, const Json& line) {
                             ranks,
                             nodes));
   }
-  imports_.push_back(line);
+  imports_->push_back(line);
 }
 
 void SampleLog::add_imported(JsonReader& reader) {

@@ -13,6 +13,7 @@
 #include "calibrate/samples/measure_plan.h"
 #include "calibrate/samples/samples.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/io/json_value.h"
 
 namespace stepsim {
 
@@ -89,7 +90,7 @@ class SampleLog {
     return imported_;
   }
   /// Lines of kind "import": one for each collective of a log.
-  [[nodiscard]] const std::vector<Json>& imports() const { return imports_; }
+  [[nodiscard]] const JsonValue& imports() const { return imports_; }
   [[nodiscard]] const std::vector<OverlapSample>& overlaps() const { return overlaps_; }
   [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
   [[nodiscard]] double last_at_seconds() const { return last_at_; }
@@ -116,7 +117,7 @@ class SampleLog {
   std::map<MeasuredSize, std::vector<double>> measured_;
   std::set<std::pair<int, CollectiveTask>> collectives_done_;  ///< By pass.
   std::map<ImportedSize, std::vector<ImportedTime>> imported_;
-  std::vector<Json> imports_;
+  JsonValue imports_;
   std::set<std::tuple<std::string, int, int>> import_groups_;  ///< Collective, ranks, nodes.
   std::vector<OverlapSample> overlaps_;
   std::vector<SentinelSample> sentinels_;
@@ -130,7 +131,7 @@ class SampleLog {
 
 /// A samples file as it lies on the disk.
 struct SampleFile {
-  Json header;
+  JsonValue header;
   MeasurePlan plan;
   SampleLog log;
   std::uintmax_t whole_bytes = 0;  ///< Up to the end of the last whole line.

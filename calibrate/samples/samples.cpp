@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"

@@ -8,7 +8,7 @@
 
 #include "calibrate/samples/measure_plan.h"
 #include "calibrate/samples/overlap_sample.h"
-#include "costmodel/io/json_file.h"
+#include "costmodel/io/json_value.h"
 #include "costmodel/model/batch_shape.h"
 #include "costmodel/model/transformer.h"
 
@@ -57,11 +57,11 @@ struct JitterSample {
 /// What a samples file holds, with repetitions already combined. (Named so because `Samples` is a
 /// counted type.)
 struct SampleSet {
-  Json header;       ///< As written: device, versions, date, command, and the measuring plan.
+  JsonValue header;  ///< As written: device, versions, date, command, and the measuring plan.
   MeasurePlan plan;  ///< As by default when the file holds imports only.
   std::vector<OpSample> ops;  ///< By op, then batch shape, both in order of first appearance.
   std::vector<CollectiveSample> collectives;  ///< By collective, ranks, nodes and size.
-  std::vector<Json> imports;                  ///< What is known of each imported log.
+  JsonValue imports;  ///< An array: what is known of each imported log; null without any.
   std::vector<OverlapSample> overlaps;
   std::vector<SentinelSample> sentinels;
   std::vector<JitterSample> jitter;

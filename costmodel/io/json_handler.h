@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "costmodel/io/json_file.h"
+#include "costmodel/io/json_value.h"
 
 namespace stepsim {
 
@@ -21,10 +22,10 @@ class JsonLines {
   /// The first line, which must be an object with this "format". Raises InputError.
   [[nodiscard]] JsonReader header(std::string_view format);
 
-  [[nodiscard]] const Json& value() const { return value_; }
+  [[nodiscard]] const Json& value() const { return *value_; }
   [[nodiscard]] int line() const { return line_; }
   /// The current line as an object; valid until the next call of next().
-  [[nodiscard]] JsonReader reader() const { return {value_, path_, line_, ""}; }
+  [[nodiscard]] JsonReader reader() const { return {*value_, path_, line_, ""}; }
   /// True once a cut last line was dropped.
   [[nodiscard]] bool dropped_cut_line() const { return dropped_; }
   /// Raises InputError for the current line as a whole.
@@ -37,7 +38,7 @@ class JsonLines {
   std::size_t at_ = 0;
   int line_ = 0;
   bool dropped_ = false;
-  Json value_;
+  JsonValue value_;
 };
 
 /// The shortest decimal text that reads back as the same double.

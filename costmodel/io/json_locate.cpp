@@ -1,6 +1,7 @@
 #include <cstddef>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/io/json_handler.h"

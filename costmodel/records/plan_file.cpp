@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_lines.h"
 #include "costmodel/model/transformer_json.h"

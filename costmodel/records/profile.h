@@ -5,12 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/compute/fit_errors.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/compute/pass_cost.h"
+#include "costmodel/io/json_value.h"
 #include "costmodel/network/collective_table.h"
 #include "costmodel/network/interference.h"
 
@@ -47,13 +46,12 @@ struct InterferenceProfile {
 };
 
 /// The calibration of one machine: what `stepcal fit` writes and `stepsim` reads.
-// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct Profile {
   std::string name;
   std::string device;
-  std::string backend;                ///< "cpu" or "cuda"
-  nlohmann::ordered_json provenance;  ///< Driver, versions, clocks, date, command, sources.
-  Bytes memory_capacity;              ///< Per rank; 0 = unknown.
+  std::string backend;    ///< "cpu" or "cuda"
+  JsonValue provenance;   ///< Driver, versions, clocks, date, command, sources.
+  Bytes memory_capacity;  ///< Per rank; 0 = unknown.
   std::vector<OpCost> ops;
   std::vector<CollectiveCost> collectives;
   double launch_seconds = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/compute/tile_feature.h"

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/model/transformer_json.h"
 #include "costmodel/records/profile_format.h"

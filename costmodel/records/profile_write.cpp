@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/io/json_file.h"
@@ -200,7 +201,7 @@ void write_profile(const std::string& path, const Profile& profile) {
   member("name", line(profile.name));
   member("device", line(profile.device));
   member("backend", line(profile.backend));
-  member("provenance", line(profile.provenance));
+  member("provenance", line(*profile.provenance));
   member("memory_capacity_bytes", fmt::format("{}", profile.memory_capacity.value()));
   member("host", line(host));
   member("noise", line(noise));

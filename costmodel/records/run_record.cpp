@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_lines.h"
 
@@ -32,7 +33,7 @@ std::string header_text(const RunRecord& record) {
   if (record.cores > 0) {
     header["cores"] = record.cores;
   }
-  header["versions"] = record.versions;
+  header["versions"] = *record.versions;
   header["sentinel_ms"] = record.sentinel_ms;
   return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

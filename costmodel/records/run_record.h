@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "costmodel/io/json_value.h"
 
 namespace stepsim {
 
@@ -42,7 +42,6 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
-// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct RunRecord {
   std::string scenario;
   std::string policy;
@@ -53,7 +52,7 @@ struct RunRecord {
   int warmup_steps = 0;    ///< Of each repeat.
   int repeats = 1;
   int cores = 0;  ///< Processor cores for all ranks together, which run on one host; 0: unknown.
-  nlohmann::ordered_json versions;
+  JsonValue versions;               ///< Of the libraries and the driver, as the run named them.
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;
 

@@ -1,9 +1,12 @@
 #include "costmodel/terminal/command_parser.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <utility>
 
+#include <boost/program_options.hpp>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"
@@ -24,15 +27,81 @@ std::string default_of(const po::option_description& option) {
 
 }  // namespace
 
+const po::value_semantic* option_flag() {
+  return po::value<bool>()->zero_tokens()->implicit_value(true);
+}
+
+const po::value_semantic* option_texts() {
+  return po::value<std::vector<std::string>>()->multitoken();
+}
+
+template <typename T>
+const po::value_semantic* option_value() {
+  return po::value<T>();
+}
+
+template <typename T>
+const po::value_semantic* option_value(T fallback) {
+  return po::value<T>()->default_value(fallback);
+}
+
+struct CommandParser::Boost {
+  po::options_description options;
+  po::options_description shared;
+  po::positional_options_description positional;
+  po::variables_map values;
+};
+
 CommandParser::CommandParser(std::string program, std::string command, std::string usage)
-    : name_(std::move(program) + " " + std::move(command)), usage_(std::move(usage)) {
-  shared_.add_options()("help,h", "print this and leave");
+    : name_(std::move(program) + " " + std::move(command)),
+      usage_(std::move(usage)),
+      boost_(std::make_unique<Boost>()) {
+  boost_->shared.add_options()("help,h", "print this and leave");
+}
+
+CommandParser::~CommandParser() = default;
+
+void CommandParser::add(std::initializer_list<Option> options) {
+  for (const Option& option : options) {
+    boost_->options.add_options()(option.name, option.value, option.description);
+  }
+}
+
+void CommandParser::add_shared(std::initializer_list<Option> options) {
+  for (const Option& option : options) {
+    boost_->shared.add_options()(option.name, option.value, option.description);
+  }
 }
 
 void CommandParser::positional(const std::string& name, int count) {
-  positional_.add(name.c_str(), count);
+  boost_->positional.add(name.c_str(), count);
   positional_names_.push_back(name);
 }
+
+bool CommandParser::has(const std::string& name) const {
+  return boost_->values.count(name) > 0;
+}
+
+template <typename T>
+T CommandParser::get(const std::string& name) const {
+  return boost_->values[name].as<T>();
+}
+
+template const po::value_semantic* option_value<std::string>();
+template const po::value_semantic* option_value<std::vector<std::string>>();
+template const po::value_semantic* option_value<int>();
+template const po::value_semantic* option_value<std::int64_t>();
+template const po::value_semantic* option_value<double>();
+template const po::value_semantic* option_value(std::string);
+template const po::value_semantic* option_value(int);
+template const po::value_semantic* option_value(std::uint64_t);
+template const po::value_semantic* option_value(double);
+template int CommandParser::get(const std::string&) const;
+template std::int64_t CommandParser::get(const std::string&) const;
+template std::uint64_t CommandParser::get(const std::string&) const;
+template double CommandParser::get(const std::string&) const;
+template std::string CommandParser::get(const std::string&) const;
+template std::vector<std::string> CommandParser::get(const std::string&) const;
 
 bool CommandParser::parse(const std::vector<std::string>& arguments) {
   command_line_ = name_;
@@ -44,13 +113,16 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
     return false;
   }
   po::options_description all;
-  all.add(options_).add(shared_);
+  all.add(boost_->options).add(boost_->shared);
   try {
     // Abbreviated options are refused: they would change their meaning when options are added.
     const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::store(
-        po::command_line_parser(arguments).options(all).positional(positional_).style(style).run(),
-        values_);
+    po::store(po::command_line_parser(arguments)
+                  .options(all)
+                  .positional(boost_->positional)
+                  .style(style)
+                  .run(),
+              boost_->values);
   } catch (const po::unknown_option& error) {
     std::vector<std::string> known;
     for (const auto& option : all.options()) {
@@ -74,7 +146,7 @@ void CommandParser::fail(const std::string& message) const {
 
 CommandHelp CommandParser::help() const {
   CommandHelp help{name_, usage_, {}};
-  for (const auto* group : {&options_, &shared_}) {
+  for (const auto* group : {&boost_->options, &boost_->shared}) {
     for (const auto& option : group->options()) {
       OptionHelp one = option_help(option->long_name(), option->description());
       const std::string shown =
@@ -83,7 +155,7 @@ CommandHelp CommandParser::help() const {
       one.takes_value = option->semantic()->max_tokens() > 0;
       one.default_value = one.takes_value ? default_of(*option) : "";
       one.positional = std::count(positional_names_.begin(), positional_names_.end(), one.name) > 0;
-      one.shared = group == &shared_;
+      one.shared = group == &boost_->shared;
       help.options.push_back(std::move(one));
     }
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/terminal/paint.h"
 #include "costmodel/terminal/show.h"
 #include "costmodel/terminal/wrap.h"

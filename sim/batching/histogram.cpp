@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
 #include "sim/batching/lengths.h"

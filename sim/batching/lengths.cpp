@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"

@@ -1,5 +1,7 @@
 #include "sim/study/blame.h"
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
@@ -9,8 +11,6 @@
 namespace stepsim {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepsim blame SCENARIO [--policy NAME] [options]\n\n"
@@ -25,7 +25,7 @@ constexpr const char* kUsage =
 int blame_command(const std::vector<std::string>& arguments) {
   OptionParser parser("blame", kUsage);
   parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario");
+  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
@@ -13,8 +14,6 @@
 namespace stepsim {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepsim buckets SCENARIO [options]\n"
@@ -151,7 +150,7 @@ int buckets_of_file(const OptionParser& parser) {
   if (!json.empty()) {
     write_text_atomically(json, result.dump() + "\n");
   }
-  if (json != "-" && !parser.get<bool>("quiet")) {
+  if (json != "-" && !parser.has("quiet")) {
     std::fputs(text.c_str(), stdout);
   }
   return kDone;
@@ -179,7 +178,7 @@ std::string table_text(const std::vector<Bucket>& buckets,
 int buckets_command(const std::vector<std::string>& arguments) {
   OptionParser parser("buckets", kUsage);
   parser.add_common();
-  parser.add()("params", po::value<std::string>(), "FILE or -: parameter lists (JSON)");
+  parser.add({{"params", option_value<std::string>(), "FILE or -: parameter lists (JSON)"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

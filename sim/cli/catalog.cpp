@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
@@ -19,8 +20,6 @@ namespace stepsim {
 
 namespace {
 
-namespace po = boost::program_options;
-
 /// Prints the list as text, or as JSON where asked.
 int print_catalog(const OptionParser& parser, const std::string& text, const Json& json) {
   const std::string path = parser.has("json") ? parser.get<std::string>("json") : "";
@@ -34,7 +33,7 @@ int print_catalog(const OptionParser& parser, const std::string& text, const Jso
 }
 
 void add_json_option(OptionParser& parser) {
-  parser.add()("json", po::value<std::string>(), "FILE or -: write the list as JSON");
+  parser.add({{"json", option_value<std::string>(), "FILE or -: write the list as JSON"}});
 }
 
 std::vector<std::string> profile_files(const std::string& folder) {
@@ -133,9 +132,8 @@ int profiles_command(const std::vector<std::string>& arguments) {
                       "  stepsim profiles\n"
                       "  stepsim profiles --dir my_machines --json -\n");
   add_json_option(parser);
-  parser.add()("dir",
-               po::value<std::string>()->default_value("scenarios/profiles"),
-               "FOLDER: where the profiles are");
+  parser.add(
+      {{"dir", option_value<std::string>("scenarios/profiles"), "FOLDER: where the profiles are"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -158,7 +156,7 @@ int profiles_command(const std::vector<std::string>& arguments) {
                     {"backend", profile.backend},
                     {"file", file},
                     {"all_reduce_ranks", ranks},
-                    {"provenance", profile.provenance}});
+                    {"provenance", *profile.provenance}});
   }
   return print_catalog(parser, table.text(output_screen()), list);
 }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/report/figures_report.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
@@ -17,8 +18,6 @@
 namespace stepsim {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepsim lengths SCENARIO [--policy NAME] [options]\n"
@@ -121,10 +120,9 @@ Json summary_json(const LengthSummary& s) {
 int lengths_command(const std::vector<std::string>& arguments) {
   OptionParser parser("lengths", kUsage);
   parser.add_common();
-  parser.add()(
-      "policy", po::value<std::string>()->default_value(""), "POLICY: with data of its own")(
-      "file", po::value<std::string>(), "FILE: lengths, in place of a scenario")(
-      "field", po::value<std::string>()->default_value("length"), "NAME: field of a .jsonl file");
+  parser.add({{"policy", option_value<std::string>(""), "POLICY: with data of its own"},
+              {"file", option_value<std::string>(), "FILE: lengths, in place of a scenario"},
+              {"field", option_value<std::string>("length"), "NAME: field of a .jsonl file"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -12,8 +12,6 @@
 
 namespace stepsim {
 
-namespace po = boost::program_options;
-
 namespace {
 
 /// The scenario file with a name near to that of one that is not there; else empty.
@@ -39,21 +37,21 @@ OptionParser::OptionParser(std::string command, std::string usage)
     : CommandParser("stepsim", std::move(command), std::move(usage)) {}
 
 void OptionParser::add_common() {
-  add_shared()("scenario", po::value<std::string>(), "SCENARIO: scenario file (TOML)")(
-      "set",
-      po::value<std::vector<std::string>>()->composing(),
-      "KEY=VALUE: any key of the scenario, e.g. ddp.bucket_cap=\"50 MiB\"; may repeat")(
-      "seed", po::value<std::string>(), "NUMBER: scenario.seed")(
-      "steps", po::value<std::string>(), "NUMBER: scenario.steps")(
-      "profile", po::value<std::string>(), "PROFILE: in place of the scenario's")(
-      "json", po::value<std::string>(), "FILE or -: write the result as JSON")(
-      "csv", po::value<std::string>(), "FILE or -: write the result as CSV")(
-      "quiet,q", po::bool_switch(), "no text, only files and the exit status");
+  add_shared({{"scenario", option_value<std::string>(), "SCENARIO: scenario file (TOML)"},
+              {"set",
+               option_value<std::vector<std::string>>(),
+               "KEY=VALUE: any key of the scenario, e.g. ddp.bucket_cap=\"50 MiB\"; may repeat"},
+              {"seed", option_value<std::string>(), "NUMBER: scenario.seed"},
+              {"steps", option_value<std::string>(), "NUMBER: scenario.steps"},
+              {"profile", option_value<std::string>(), "PROFILE: in place of the scenario's"},
+              {"json", option_value<std::string>(), "FILE or -: write the result as JSON"},
+              {"csv", option_value<std::string>(), "FILE or -: write the result as CSV"},
+              {"quiet,q", option_flag(), "no text, only files and the exit status"}});
   positional("scenario", 1);
 }
 
 void OptionParser::add_html() {
-  add()("html", po::value<std::string>(), "FILE or -: write a page that shows the result");
+  add({{"html", option_value<std::string>(), "FILE or -: write a page that shows the result"}});
 }
 
 CommonOptions OptionParser::output_options() const {
@@ -61,7 +59,7 @@ CommonOptions OptionParser::output_options() const {
   options.json = has("json") ? get<std::string>("json") : "";
   options.csv = has("csv") ? get<std::string>("csv") : "";
   options.html = has("html") ? get<std::string>("html") : "";
-  options.quiet = get<bool>("quiet");
+  options.quiet = has("quiet");
   if (options.json == "-" && options.csv == "-") {
     fail("JSON and CSV cannot both go to standard output");
   }

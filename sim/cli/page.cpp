@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/base/parse_units.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"

@@ -16,8 +16,6 @@ namespace stepsim {
 
 namespace {
 
-namespace po = boost::program_options;
-
 constexpr const char* kUsage =
     "usage: stepsim plan SCENARIO --policy NAME --out FILE [options]\n"
     "       stepsim plan SCENARIO --out-dir FOLDER [options]\n\n"
@@ -100,9 +98,9 @@ std::vector<NamedVarlenUse> varlen_uses(const Scenario& scenario, const std::vec
 int plan_command(const std::vector<std::string>& arguments) {
   OptionParser parser("plan", kUsage);
   parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
-      "out", po::value<std::string>(), "FILE or -: the plan (JSONL)")(
-      "out-dir", po::value<std::string>(), "FOLDER: the plans of all policies");
+  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
+              {"out", option_value<std::string>(), "FILE or -: the plan (JSONL)"},
+              {"out-dir", option_value<std::string>(), "FOLDER: the plans of all policies"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/csv_table.h"
@@ -18,8 +19,6 @@
 namespace stepsim {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepsim replay PROGRAM [options]\n\n"
@@ -133,7 +132,7 @@ CommonOptions outputs(const OptionParser& parser) {
   CommonOptions options;
   options.json = parser.has("json") ? parser.get<std::string>("json") : "";
   options.csv = parser.has("csv") ? parser.get<std::string>("csv") : "";
-  options.quiet = parser.get<bool>("quiet");
+  options.quiet = parser.has("quiet");
   if (options.json == "-" && options.csv == "-") {
     parser.fail("JSON and CSV cannot both go to standard output");
   }
@@ -145,30 +144,25 @@ CommonOptions outputs(const OptionParser& parser) {
 int replay_command(const std::vector<std::string>& arguments) {
   OptionParser parser("replay", kUsage);
   parser.positional("program", 1);
-  parser.add()("program",
-               po::value<std::string>(),
-               "PROGRAM: recorded program (CSV, may be gzip) or its folder")(
-      "no-barrier",
-      po::value<bool>()->zero_tokens()->implicit_value(true),
-      "no rank waits for the others in a collective")(
-      "ranks-from", po::value<int>(), "RANK: the program of this rank on all ranks")(
-      "transfers-from",
-      po::value<std::string>(),
-      "RANK|shortest: whose recorded kernel durations are the transfer times")(
-      "transfer-scale", po::value<double>(), "FACTOR: on the transfer times")(
-      "cpu-scale", po::value<double>(), "FACTOR: on the CPU's times")(
-      "sends",
-      po::value<std::string>(),
-      "blocking|buffered: who waits for a transfer (default: blocking)")(
-      "balanced",
-      po::value<bool>()->zero_tokens()->implicit_value(true),
-      "show each step with every micro-batch at its stage's mean")(
-      "steps-table",
-      po::value<bool>()->zero_tokens()->implicit_value(true),
-      "show all steps, not the worst")(
-      "json", po::value<std::string>(), "FILE or -: write the result as JSON")(
-      "csv", po::value<std::string>(), "FILE or -: one row a rank or step")(
-      "quiet,q", po::bool_switch(), "no text, only files and the exit status");
+  parser.add(
+      {{"program",
+        option_value<std::string>(),
+        "PROGRAM: recorded program (CSV, may be gzip) or its folder"},
+       {"no-barrier", option_flag(), "no rank waits for the others in a collective"},
+       {"ranks-from", option_value<int>(), "RANK: the program of this rank on all ranks"},
+       {"transfers-from",
+        option_value<std::string>(),
+        "RANK|shortest: whose recorded kernel durations are the transfer times"},
+       {"transfer-scale", option_value<double>(), "FACTOR: on the transfer times"},
+       {"cpu-scale", option_value<double>(), "FACTOR: on the CPU's times"},
+       {"sends",
+        option_value<std::string>(),
+        "blocking|buffered: who waits for a transfer (default: blocking)"},
+       {"balanced", option_flag(), "show each step with every micro-batch at its stage's mean"},
+       {"steps-table", option_flag(), "show all steps, not the worst"},
+       {"json", option_value<std::string>(), "FILE or -: write the result as JSON"},
+       {"csv", option_value<std::string>(), "FILE or -: one row a rank or step"},
+       {"quiet,q", option_flag(), "no text, only files and the exit status"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -21,8 +21,6 @@ namespace stepsim {
 
 namespace {
 
-namespace po = boost::program_options;
-
 constexpr const char* kRunUsage =
     "usage: stepsim run SCENARIO [--policy NAME] [--trace FILE] [options]\n\n"
     "Predicts the step time of one policy (the first, without --policy).\n\n"
@@ -52,8 +50,10 @@ int run_command(const std::vector<std::string>& arguments) {
   OptionParser parser("run", kRunUsage);
   parser.add_common();
   parser.add_html();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
-      "trace", po::value<std::string>(), "FILE: also write a Chrome trace, as stepsim trace --out");
+  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
+              {"trace",
+               option_value<std::string>(),
+               "FILE: also write a Chrome trace, as stepsim trace --out"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

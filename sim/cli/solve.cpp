@@ -1,6 +1,7 @@
 #include "sim/study/solve.h"
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
@@ -13,8 +14,6 @@
 namespace stepsim {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepsim solve SCENARIO --key KEY=LOW..HIGH --step-time TIME [options]\n\n"
@@ -112,9 +111,10 @@ Duration parse_step_time(const std::string& text) {
 int solve_command(const std::vector<std::string>& arguments) {
   OptionParser parser("solve", kUsage);
   parser.add_common();
-  parser.add()("key", po::value<std::string>(), "KEY=LOW..HIGH: what to find, and between what")(
-      "step-time", po::value<std::string>(), "TIME: measured mean step, as \"736.7 ms\"")(
-      "policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario");
+  parser.add(
+      {{"key", option_value<std::string>(), "KEY=LOW..HIGH: what to find, and between what"},
+       {"step-time", option_value<std::string>(), "TIME: measured mean step, as \"736.7 ms\""},
+       {"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -20,8 +20,6 @@ namespace stepsim {
 
 namespace {
 
-namespace po = boost::program_options;
-
 constexpr const char* kUsage =
     "usage: stepsim sweep SCENARIO --over KEY=VALUES [--over KEY=VALUES] [options]\n\n"
     "Predicts every value of one or more scenario keys: the valley, its best point, and how far\n"
@@ -57,11 +55,10 @@ int sweep_command(const std::vector<std::string>& arguments) {
   OptionParser parser("sweep", kUsage);
   parser.add_common();
   parser.add_html();
-  parser.add()("over",
-               po::value<std::vector<std::string>>()->composing(),
-               "KEY=VALUES: what to vary; may repeat")(
-      "policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
-      "threads", po::value<int>()->default_value(0), "NUMBER: threads; 0 is one a core");
+  parser.add(
+      {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to vary; may repeat"},
+       {"policy", option_value<std::string>(""), "POLICY: of the scenario"},
+       {"threads", option_value<int>(0), "NUMBER: threads; 0 is one a core"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

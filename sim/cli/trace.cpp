@@ -15,8 +15,6 @@ namespace stepsim {
 
 namespace {
 
-namespace po = boost::program_options;
-
 constexpr const char* kUsage =
     "usage: stepsim trace SCENARIO --out FILE [--policy NAME] [--ranks LIST] [--steps LIST] …\n"
     "       stepsim trace SCENARIO --out-dir FOLDER …\n\n"
@@ -64,11 +62,13 @@ std::string size_text(const TraceFiles& files) {
 int trace_command(const std::vector<std::string>& arguments) {
   OptionParser parser("trace", kUsage);
   parser.add_common();
-  parser.add()("policy", po::value<std::string>()->default_value(""), "POLICY: of the scenario")(
-      "out", po::value<std::string>(), "FILE or -: the trace")(
-      "out-dir", po::value<std::string>(), "FOLDER: a trace of PyTorch's profiler for each rank")(
-      "ranks", po::value<std::string>(), "LIST: ranks to show, as 0..3,8")(
-      "parts", po::bool_switch(), "one slice for a part of a step in place of each op");
+  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
+              {"out", option_value<std::string>(), "FILE or -: the trace"},
+              {"out-dir",
+               option_value<std::string>(),
+               "FOLDER: a trace of PyTorch's profiler for each rank"},
+              {"ranks", option_value<std::string>(), "LIST: ranks to show, as 0..3,8"},
+              {"parts", option_flag(), "one slice for a part of a step in place of each op"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -83,7 +83,7 @@ int trace_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
   TraceChoice choice;
-  choice.by_part = parser.get<bool>("parts");
+  choice.by_part = parser.has("parts");
   if (!steps.empty()) {
     choice.steps = parse_selection(steps, scenario.steps, "steps");
   }

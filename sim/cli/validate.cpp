@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/utc_time.h"
@@ -25,8 +26,6 @@
 namespace stepsim {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* kUsage =
     "usage: stepsim validate SCENARIO --live FILE… [--predictions FILE] [--bound PERCENT]\n"
@@ -184,10 +183,11 @@ int validate_command(const std::vector<std::string>& arguments) {
   OptionParser parser("validate", kUsage);
   parser.add_common();
   parser.add_html();
-  parser.add()("live", po::value<std::vector<std::string>>()->multitoken(), "FILE…: run records")(
-      "predictions", po::value<std::string>(), "FILE: predictions made before the live run")(
-      "bound", po::value<double>()->default_value(10.0), "PERCENT: largest error of a mean")(
-      "report", po::value<std::string>(), "FILE or -: write the comparison as Markdown");
+  parser.add(
+      {{"live", option_texts(), "FILE…: run records"},
+       {"predictions", option_value<std::string>(), "FILE: predictions made before the live run"},
+       {"bound", option_value<double>(10.0), "PERCENT: largest error of a mean"},
+       {"report", option_value<std::string>(), "FILE or -: write the comparison as Markdown"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {

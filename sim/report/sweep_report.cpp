@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/terminal/table.h"
@@ -38,8 +39,8 @@ std::string versions_text(const VersionsJson& versions) {
 std::string provenance_text(const Profile& profile, std::initializer_list<const char*> paths) {
   for (const char* path : paths) {
     const nlohmann::ordered_json::json_pointer place(path);
-    if (profile.provenance.contains(place) && profile.provenance[place].is_string()) {
-      return profile.provenance[place].get<std::string>();
+    if (profile.provenance->contains(place) && (*profile.provenance)[place].is_string()) {
+      return (*profile.provenance)[place].get<std::string>();
     }
   }
   return "";
@@ -51,14 +52,15 @@ std::string entry(const char* what, const std::string& text) {
 }
 
 std::string profile_entries(const Profile& profile, const std::string& path) {
-  const bool versions = profile.provenance.is_object() && profile.provenance.contains("versions");
+  const bool versions = profile.provenance->is_object() && profile.provenance->contains("versions");
   return entry("profile", path.empty() ? profile.name : profile.name + " (" + path + ")") +
          entry("profile's device", profile.device) +
          entry("profile made",
                provenance_text(profile, {"/started_at", "/recorded/date", "/fitted_at"})) +
          entry("profile's command",
                provenance_text(profile, {"/command", "/recorded/command", "/fit_command"})) +
-         entry("profile's versions", versions ? versions_text(profile.provenance["versions"]) : "");
+         entry("profile's versions",
+               versions ? versions_text((*profile.provenance)["versions"]) : "");
 }
 
 std::string source_entries(const ValidationSources& sources) {
@@ -80,7 +82,7 @@ std::string source_entries(const ValidationSources& sources) {
   }
   std::set<std::string> versions;
   for (const LiveFile& file : sources.live) {
-    versions.insert(versions_text(file.header.versions));
+    versions.insert(versions_text(*file.header.versions));
   }
   for (const std::string& each : versions) {
     text += entry("live run's versions", each);

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/utc_time.h"
@@ -34,10 +35,10 @@ namespace {
 /// Whether the profile was fitted to this very live run (stepcal import run-record).
 bool fitted_to(const Profile& profile, const RunRecord& live) {
   const nlohmann::ordered_json::json_pointer place("/recorded/records");
-  if (live.started_at.empty() || !profile.provenance.contains(place)) {
+  if (live.started_at.empty() || !profile.provenance->contains(place)) {
     return false;
   }
-  const auto& runs = profile.provenance[place];
+  const auto& runs = (*profile.provenance)[place];
   return std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
     return run.is_object() && run.contains("policy") && run["policy"] == live.policy &&
            run.contains("started_at") && run["started_at"] == live.started_at;

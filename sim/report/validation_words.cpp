@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
@@ -156,13 +157,13 @@ std::string path_word(const std::string& path) {
 }
 
 bool is_recorded(const Profile& profile) {
-  return profile.provenance.is_object() && profile.provenance.contains("recorded");
+  return profile.provenance->is_object() && profile.provenance->contains("recorded");
 }
 
 /// The live runs are trainings of PyTorch, which the user runs.
 bool is_training(const ValidationSources& sources) {
   return std::any_of(sources.live.begin(), sources.live.end(), [](const LiveFile& file) {
-    return file.header.versions.is_object() && file.header.versions.contains("torch");
+    return file.header.versions->is_object() && file.header.versions->contains("torch");
   });
 }
 

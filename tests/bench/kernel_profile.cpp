@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/forms.h"

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "calibrate/import/kineto/kineto_source.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"

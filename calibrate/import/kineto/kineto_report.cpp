@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/import/kineto/kineto_parts.h"
 #include "costmodel/base/parse_units.h"

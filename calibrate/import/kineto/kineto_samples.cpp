@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/samples/sample_log.h"
 #include "costmodel/base/input_error.h"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/pass_fit.h"
@@ -347,7 +348,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
   costs.ranks = runs.front().record.world_size;
   costs.on_gpu =
       !has_processor_times(runs.front().record) &&
-      (runs.front().record.backend == "nccl" || runs.front().record.versions.contains("cuda"));
+      (runs.front().record.backend == "nccl" || runs.front().record.versions->contains("cuda"));
   const auto plain = [&](const RecordedRun& run) {
     return !has_buckets(run.record) && (costs.ranks == 1 || has_processor_times(run.record));
   };

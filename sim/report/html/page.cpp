@@ -1,5 +1,7 @@
 #include "sim/report/html/page.h"
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/base/input_error.h"
 #include "sim/report/html/page_source.h"
 

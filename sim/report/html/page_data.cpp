@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/predict/metrics.h"
 #include "sim/report/blame_report.h"
 #include "sim/report/html/page_number.h"
@@ -81,8 +83,8 @@ Json profile_rows(const Profile& profile, const std::string& path) {
   add("file", path);
   add("device", profile.device);
   add("backend", profile.backend);
-  if (profile.provenance.is_object()) {
-    for (const auto& [name, value] : profile.provenance.items()) {
+  if (profile.provenance->is_object()) {
+    for (const auto& [name, value] : profile.provenance->items()) {
       add(name, provenance_text(value));
     }
   }

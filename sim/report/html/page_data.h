@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/io/json_file.h"
 #include "sim/predict/prediction.h"
 #include "sim/scenario/scenario.h"

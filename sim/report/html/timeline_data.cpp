@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/parse_units.h"
 #include "sim/report/html/page_number.h"

@@ -8,6 +8,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cuda/cuda_backend.h"
 #include "calibrate/samples/measure_plan.h"

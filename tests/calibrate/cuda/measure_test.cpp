@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cuda/cuda_backend.h"
 #include "calibrate/fit/fit.h"
@@ -65,8 +66,8 @@ TEST_CASE("an emulated device is measured, the samples fitted") {
   CHECK(measure(request, emulated_backend, {}) > 0);
   const SampleSet samples = read_samples(request.out, nullptr);
   CHECK(samples.plan.device == "cuda");
-  CHECK(samples.header.contains("host"));
-  CHECK(samples.header.contains("multiprocessors"));
+  CHECK(samples.header->contains("host"));
+  CHECK(samples.header->contains("multiprocessors"));
   FitOptions options;
   options.name = "emulated";
   const FitResult fit = fit_profile(samples, options);
@@ -109,11 +110,11 @@ TEST_CASE("two emulated devices train the batches of a plan") {
   }
 
   options.emulated_transfer = [](std::int64_t bytes) { return 1e-3 + 1e-9 * double(bytes); };
-  options.emulation = {{"ranks", 2}};
+  *options.emulation = {{"ranks", 2}};
   run_live({plan}, emulated_backend, options, ignore, records);
   REQUIRE(records.size() == 1);
   CHECK(records[0].backend == "emulated");
-  CHECK(records[0].versions.at("emulation").at("ranks") == 2);
+  CHECK(records[0].versions->at("emulation").at("ranks") == 2);
   REQUIRE(records[0].steps.size() == 6);
   for (std::size_t i = 0; i < 6; ++i) {
     CHECK(records[0].steps[i].step == static_cast<int>(i / 2));

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/nnls.h"

@@ -1,6 +1,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/import/nccl/nccl_report.h"
 #include "calibrate/import/nccl/nccl_tests.h"

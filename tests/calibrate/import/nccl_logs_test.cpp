@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/import/nccl/nccl_report.h"
 #include "calibrate/import/nccl/nccl_tests.h"

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/cpu/cpu_backend.h"
 #include "calibrate/cpu/gloo_group.h"
@@ -133,7 +134,7 @@ TEST_CASE("a live run records every step of every rank, repeat and plan, with co
     CHECK(record.warmup_steps == 1);
     CHECK(record.sentinel_ms.size() == 6);
     CHECK(record.started_at.size() == 20);
-    CHECK(record.versions.contains("gloo"));
+    CHECK(record.versions->contains("gloo"));
     REQUIRE(record.steps.size() == static_cast<std::size_t>(plans[i].steps * 2 * 2));
     std::size_t at = 0;
     for (int repeat = 0; repeat < 2; ++repeat) {

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "calibrate/fit/fit.h"
@@ -189,7 +190,7 @@ TEST_CASE("one rank says by name what it cannot measure") {
   request.ranks = 1;
   measure(request, test::fake_factory({}), {});
   const Json lacks =
-      fit_profile(read_samples(request.out, nullptr), {}).profile.provenance.at("not_measured");
+      fit_profile(read_samples(request.out, nullptr), {}).profile.provenance->at("not_measured");
   CHECK(
       lacks ==
       Json({"times of collectives", "stretch of a transfer beside compute", "skew between ranks"}));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "calibrate/training/training_ops.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/model/model_presets.h"

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "calibrate/measure/backend.h"
 #include "calibrate/measure/measure.h"
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/fit/interference_fit.h"
 #include "calibrate/measure/measure_rank.h"

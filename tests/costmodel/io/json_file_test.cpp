@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

@@ -6,6 +6,7 @@
 #include <set>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/model_presets.h"

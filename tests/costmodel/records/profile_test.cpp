@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/records/profile_cost_model.h"
@@ -88,7 +89,7 @@ Profile random_profile(std::uint64_t seed) {
   profile.name = draw.text();
   profile.device = draw.text();
   profile.backend = draw.coin() ? "cpu" : "cuda";
-  profile.provenance = {{"date", "2025-01-02"}, {"clock_mhz", draw.real()}, {"note", draw.text()}};
+  *profile.provenance = {{"date", "2025-01-02"}, {"clock_mhz", draw.real()}, {"note", draw.text()}};
   profile.memory_capacity = Bytes(draw.whole(1 << 30));
   for (int i = draw.whole(8); i > 0; --i) {
     profile.ops.push_back(random_cost(i, draw));

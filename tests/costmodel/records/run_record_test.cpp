@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/costmodel/helpers.h"
 
@@ -59,7 +60,7 @@ RunRecord random_record(std::uint64_t seed) {
   record.started_at = "2025-01-02T03:04:05Z";
   record.warmup_steps = draw.whole(3);
   record.repeats = 1 + draw.whole(2);
-  record.versions = {{"stepsim", "0.1.0"}, {"eigen", draw.text()}};
+  *record.versions = {{"stepsim", "0.1.0"}, {"eigen", draw.text()}};
   for (int i = draw.whole(4); i > 0; --i) {
     record.sentinel_ms.push_back(draw.real());
   }

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/model/batch_shape.h"
 #include "sim/batching/histogram.h"

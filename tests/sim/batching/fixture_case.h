@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/io/json_file.h"
 
 namespace stepsim::test {

@@ -3,6 +3,8 @@
 #include <array>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/batching/algorithms/partition.h"
 #include "sim/batching/policies/policies.h"
 #include "sim/batching/rank_schedule.h"

@@ -2,6 +2,8 @@
 #include <array>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/batching/policies/hugging_face.h"
 #include "sim/batching/policies/lhotse.h"
 #include "sim/batching/policies/policies.h"

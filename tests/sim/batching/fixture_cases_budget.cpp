@@ -3,6 +3,8 @@
 #include <array>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/batching/policies/deepspeed.h"
 #include "sim/batching/policies/espnet.h"
 #include "sim/batching/policies/fairseq.h"

@@ -3,6 +3,8 @@
 #include <array>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "costmodel/model/batch_shape.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/policy.h"

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/batching/algorithms/min_max.h"
 #include "sim/batching/policies/min_max.h"
 #include "sim/batching/policy.h"

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/batching/algorithms/histogram_packing.h"
 #include "sim/batching/algorithms/multipack.h"
 #include "sim/batching/algorithms/packing.h"

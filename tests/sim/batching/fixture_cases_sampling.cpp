@@ -4,6 +4,7 @@
 #include <random>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "sim/batching/policies/policies.h"
 #include "sim/batching/random/numpy_generator.h"

@@ -3,6 +3,8 @@
 #include <array>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "sim/batching/algorithms/partition.h"
 #include "sim/batching/policies/fairseq.h"
 #include "sim/batching/policies/min_max.h"

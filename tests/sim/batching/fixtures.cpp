@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/test_data.h"
 
 namespace stepsim::test {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
 #include "sim/batching/histogram.h"

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/histogram.h"

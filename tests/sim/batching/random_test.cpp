@@ -6,6 +6,7 @@
 #include <random>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "sim/batching/policy.h"
 #include "tests/sim/batching/fixtures.h"

@@ -1,6 +1,7 @@
 #include "sim/batching/sampler.h"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "tests/sim/batching/fixtures.h"

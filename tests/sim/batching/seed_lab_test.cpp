@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/model/batch_shape.h"
 #include "sim/batching/policy.h"

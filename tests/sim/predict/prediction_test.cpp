@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/gzip_file.h"

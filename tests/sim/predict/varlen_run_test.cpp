@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/profile_cost_model.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/number_selection.h"
 #include "costmodel/io/json_file.h"

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/utc_time.h"
 #include "sim/report/markdown.h"
@@ -105,7 +106,7 @@ TEST_CASE("other profiles, devices and emulated runs are said") {
 
 TEST_CASE("an error on the run that the profile was fitted to is no prediction's") {
   ValidationSources from = sources();
-  from.profile.provenance["recorded"]["records"] = {
+  (*from.profile.provenance)["recorded"]["records"] = {
       {{"policy", "fixed"}, {"started_at", "2026-11-20T00:00:00Z"}}, "damaged"};
   CHECK(source_warnings(from).empty());
   from.live[0].header.started_at = "2026-11-20T00:00:00Z";
@@ -114,14 +115,14 @@ TEST_CASE("an error on the run that the profile was fitted to is no prediction's
   CHECK(source_warnings(from)[0] ==
         "live.jsonl: the profile was fitted to this very run, so that its error is of the fit and "
         "not of a prediction");
-  from.profile.provenance = {{"recorded", 3}};
+  *from.profile.provenance = {{"recorded", 3}};
   CHECK(source_warnings(from).empty());
 }
 
 TEST_CASE("recorded trainings are recorded again, not run by stepcal") {
   ValidationSources from = sources();
-  from.live[0].header.versions = {{"torch", "2.5"}};
-  from.profile.provenance = {{"recorded", 3}};
+  *from.live[0].header.versions = {{"torch", "2.5"}};
+  *from.profile.provenance = {{"recorded", 3}};
   CHECK(next_command(one_policy(11.2, 10, 0.04), from, 0.1) ==
         "stepsim plan x.toml --out-dir plans");
   CHECK(next_command(one_policy(12, 10, 0.01), from, 0.1) ==
@@ -208,7 +209,7 @@ TEST_CASE("the report stays one page of Markdown with hostile names") {
   from.scenario.name = kHostile;
   from.scenario.path = kHostile;
   from.profile.device = kHostile;
-  from.profile.provenance = {{"command", kHostile}, {"versions", {{"k", kHostile}}}};
+  *from.profile.provenance = {{"command", kHostile}, {"versions", {{"k", kHostile}}}};
   from.live[0].path = kHostile;
   from.command = std::string("stepsim validate ```") + kHostile;
   const std::string text = validation_markdown(validation, from, 0.1);
@@ -223,10 +224,10 @@ TEST_CASE("the report stays one page of Markdown with hostile names") {
 TEST_CASE("the report says what was compared, the verdict and the next command") {
   ValidationSources from = sources();
   from.profile.device = "Xeon";
-  from.profile.provenance = {{"fitted_at", "2026-11-19T00:00:00Z"},
-                             {"fit_command", "stepcal fit samples.jsonl"},
-                             {"versions", {{"eigen", "3.4.0"}, {"threads", 1}}}};
-  from.live[0].header.versions = {{"torch", "2.5"}};
+  *from.profile.provenance = {{"fitted_at", "2026-11-19T00:00:00Z"},
+                              {"fit_command", "stepcal fit samples.jsonl"},
+                              {"versions", {{"eigen", "3.4.0"}, {"threads", 1}}}};
+  *from.live[0].header.versions = {{"torch", "2.5"}};
   const std::string text = validation_markdown(one_policy(12, 10, 0.01), from, 0.1);
   for (const char* part : {"**Verdict: the prediction does not hold",
                            "- **scenario**: x (x.toml)\n",

@@ -1,6 +1,7 @@
 #include "sim/study/recommendation.h"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace stepsim;
 

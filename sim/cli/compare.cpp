@@ -38,14 +38,14 @@ void write_page(const CommonOptions& options,
                 const std::vector<Prediction>& predictions) {
   content.result = page_result(predictions);
   content.result["recommendation"] = recommendation_json(recommend(scenario, predictions));
-  content.answer = recommendation_text(scenario, predictions);
+  content.headline = recommendation_text(scenario, predictions);
   content.warnings = warnings_of(predictions);
   const Prediction* best = recommended(scenario, predictions);
   content.recommended = best != nullptr ? best->policy : "";
   for (const Prediction& prediction : predictions) {
     content.series.push_back(series_json(prediction, scenario.warmup_steps));
     if (&prediction == best) {
-      add_valley(options, scenario, profile, prediction, content);
+      add_bucket_cap_sweep(options, scenario, profile, prediction, content);
       add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
     } else {
       add_timeline(options, scenario, prediction, content);

@@ -108,11 +108,11 @@ PageContent page_content(const std::string& command,
   return content;
 }
 
-void add_valley(const CommonOptions& options,
-                const Scenario& scenario,
-                const Profile& profile,
-                const Prediction& prediction,
-                PageContent& content) {
+void add_bucket_cap_sweep(const CommonOptions& options,
+                          const Scenario& scenario,
+                          const Profile& profile,
+                          const Prediction& prediction,
+                          PageContent& content) {
   add(bucket_cap_sweep(scenario, profile, picture_options(options, scenario, prediction)), content);
 }
 

@@ -20,11 +20,11 @@ namespace stepsim {
                                        const Scenario& scenario);
 
 /// Bucket caps of one policy: timelines of the step that is the median of `prediction`.
-void add_valley(const CommonOptions& options,
-                const Scenario& scenario,
-                const Profile& profile,
-                const Prediction& prediction,
-                PageContent& content);
+void add_bucket_cap_sweep(const CommonOptions& options,
+                          const Scenario& scenario,
+                          const Profile& profile,
+                          const Prediction& prediction,
+                          PageContent& content);
 
 /// The scenario as it stands: one timeline, of the step that is the median of `prediction`.
 void add_timeline(const CommonOptions& options,

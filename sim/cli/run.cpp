@@ -39,7 +39,7 @@ void write_page(const CommonOptions& options,
   content.result = page_result({prediction});
   content.warnings = prediction.warnings;
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
-  add_valley(options, scenario, profile, prediction, content);
+  add_bucket_cap_sweep(options, scenario, profile, prediction, content);
   add_blame(scenario, policy, profile, content);
   write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
 }

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: stepsim sweep SCENARIO --over KEY=VALUES [--over KEY=VALUES] [options]\n\n"
-    "Predicts every value of one or more scenario keys: the valley, its best point, and how far\n"
+    "Predicts every value of one or more scenario keys: the curve, its best point, and how far\n"
     "the scenario as it stands is from it.\n\n"
     "VALUES: LOW..HIGH:x2 (times 2), LOW..HIGH:+8 (plus 8), or a list a,b,c; units as in the "
     "file.\n\n"
@@ -33,7 +33,7 @@ constexpr const char* kUsage =
     "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2 \\\n"
     "      --html page.html\n";
 
-/// The valley, and a timeline of each point when one key is swept.
+/// The points, and a timeline of each one when one key is swept.
 void write_page(const CommonOptions& common,
                 PageContent content,
                 const Scenario& scenario,
@@ -41,7 +41,7 @@ void write_page(const CommonOptions& common,
                 const std::vector<SweepAxis>& axes,
                 const SweepReport& report) {
   content.result = sweep_json(axes, report);
-  content.answer = sweep_answer(axes, report);
+  content.headline = sweep_headline(axes, report);
   content.warnings = report.points[report.best].prediction.warnings;
   if (axes.size() == 1) {
     add_sweep(common, scenario, axes.front(), report, content);

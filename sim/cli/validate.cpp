@@ -163,7 +163,7 @@ void write_page(const CommonOptions& options,
                 double bound) {
   const Scenario& scenario = sources.scenario;
   content.result = validation_json(validation, sources, bound);
-  content.answer = verdict(validation, sources, bound);
+  content.headline = verdict(validation, sources, bound);
   content.recommended = validation.recommended;
   content.warnings = validation.warnings;
   for (const PolicyValidation& policy : validation.policies) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/terminal/table.h"
+#include "sim/report/number_text.h"
 
 namespace stepsim {
 
@@ -54,7 +55,7 @@ Table savings_table(const Blame& blame) {
       table.add({saving_words(saving),
                  fmt::format("{:.3f}", saving.step_ms),
                  fmt::format("{:+.3f}", saving.saves_ms),
-                 fmt::format("{:+.1f} %", share(blame, saving) * 100)});
+                 signed_percent(share(blame, saving))});
     } else {
       table.add({saving_words(saving), "-", "-", "-"});
     }
@@ -114,7 +115,7 @@ std::string ops_text(const Blame& blame) {
   return text + "\n";
 }
 
-std::string answer(const Scenario& scenario, const Blame& blame) {
+std::string headline(const Scenario& scenario, const Blame& blame) {
   constexpr double kWorthSaying = 0.001;
   const Saving& largest = blame.savings.front();
   if (share(blame, largest) < kWorthSaying) {
@@ -179,7 +180,7 @@ std::string blame_text(const Scenario& scenario, const Blame& blame, const Scree
     }
   }
   return text + "\n" + last_text(blame) + exposed_text(blame) + ops_text(blame) + "\n" +
-         answer(scenario, blame);
+         headline(scenario, blame);
 }
 
 Json blame_json(const Blame& blame) {

@@ -1,7 +1,10 @@
 #include "sim/report/csv.h"
 
+#include <variant>
+
 #include <fmt/core.h>
-#include <fmt/ranges.h>
+
+#include "sim/report/prediction_columns.h"
 
 namespace stepsim {
 
@@ -20,69 +23,34 @@ std::string csv_field(const std::string& text) {
 }
 
 std::string summary_csv(const std::vector<Prediction>& predictions) {
-  std::string text =
-      "policy,step_ms_mean,step_ms_p50,step_ms_p95,step_ms_p99,step_ms_max,step_ms_low90,"
-      "step_ms_high90,"
-      "useful_tokens_per_s,padded_tokens_per_s,samples_per_s,"
-      "useful_tokens_per_step,padded_tokens_per_step,padding_ratio,rank_token_spread,"
-      "step_ms_std_over_ranks,padded_tokens_std_over_ranks,peak_memory_mib_std_over_ranks,data_ms,"
-      "forward_ms,backward_ms,optimizer_ms,communication_ms,exposed_communication_ms,"
-      "overlap_fraction,scaling_efficiency,peak_memory_mib\n";
+  std::string text = "policy";
+  for (const SummaryColumn& column : summary_columns()) {
+    text += fmt::format(",{}", column.csv);
+  }
+  text += "\n";
   for (const Prediction& prediction : predictions) {
-    const PredictionSummary& s = prediction.summary;
-    const std::vector<double> values = {s.step_time_ms.mean,
-                                        s.step_time_ms.p50,
-                                        s.step_time_ms.p95,
-                                        s.step_time_ms.p99,
-                                        s.step_time_ms.max,
-                                        s.step_time_ms.low90,
-                                        s.step_time_ms.high90,
-                                        s.useful_tokens_per_s(),
-                                        s.padded_tokens_per_s(),
-                                        s.samples_per_s(),
-                                        s.useful_tokens_per_step,
-                                        s.padded_tokens_per_step,
-                                        s.padding_ratio(),
-                                        s.rank_token_spread,
-                                        s.step_time_std_over_ranks,
-                                        s.padded_tokens_std_over_ranks,
-                                        s.peak_memory_std_over_ranks,
-                                        s.data_ms,
-                                        s.forward_ms,
-                                        s.backward_ms,
-                                        s.optimizer_ms,
-                                        s.communication_ms,
-                                        s.exposed_communication_ms,
-                                        s.overlap_fraction,
-                                        s.scaling_efficiency(),
-                                        s.peak_memory_mib};
-    text += fmt::format("{},{}\n", csv_field(prediction.policy), fmt::join(values, ","));
+    text += csv_field(prediction.policy);
+    for (const SummaryColumn& column : summary_columns()) {
+      text += fmt::format(",{}", column.value(prediction.summary));
+    }
+    text += "\n";
   }
   return text;
 }
 
 std::string steps_csv(const std::vector<Prediction>& predictions) {
-  std::string text =
-      "policy,step,rank,samples,max_length,useful_tokens,padded_tokens,start_ms,data_ms,forward_ms,"
-      "backward_ms,exposed_communication_ms,optimizer_ms,step_ms,peak_memory_mib\n";
+  std::string text = "policy";
+  for (const StepColumn& column : step_columns()) {
+    text += fmt::format(",{}", column.name);
+  }
+  text += "\n";
   for (const Prediction& prediction : predictions) {
     for (const RankStepResult& row : prediction.steps) {
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                          csv_field(prediction.policy),
-                          row.step,
-                          row.rank,
-                          row.samples,
-                          row.max_length,
-                          row.useful_tokens,
-                          row.padded_tokens,
-                          row.start_ms,
-                          row.data_ms,
-                          row.forward_ms,
-                          row.backward_ms,
-                          row.exposed_ms,
-                          row.optimizer_ms,
-                          row.step_ms,
-                          row.peak_memory_mib);
+      text += csv_field(prediction.policy);
+      for (const StepColumn& column : step_columns()) {
+        std::visit([&](auto member) { text += fmt::format(",{}", row.*member); }, column.member);
+      }
+      text += "\n";
     }
   }
   return text;

@@ -8,6 +8,7 @@
 
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
+#include "sim/report/number_text.h"
 
 namespace stepsim {
 namespace {
@@ -23,8 +24,7 @@ std::string verdict_of(const FigureCheck& check) {
 /// A factor says more than 3000 %.
 std::string off_text(const FigureCheck& check) {
   const double ratio = check.published_off + 1;
-  return ratio >= 2 ? fmt::format("{:.3g} times", ratio)
-                    : fmt::format("{:+.1f} %", check.published_off * 100);
+  return ratio >= 2 ? fmt::format("{:.3g} times", ratio) : signed_percent(check.published_off);
 }
 
 void add_once(std::vector<std::string>& list, const std::string& text) {

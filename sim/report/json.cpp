@@ -1,10 +1,12 @@
 #include "sim/report/json.h"
 
 #include <utility>
+#include <variant>
 
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "sim/report/prediction_columns.h"
 
 namespace stepsim {
 
@@ -14,51 +16,20 @@ constexpr const char* kFormat = "stepsim-prediction/2";
 /// Its parts of the step are of the run without noise; useful_tokens_per_s is over another time.
 constexpr const char* kFormat1 = "stepsim-prediction/1";
 
-Json summary_json(const PredictionSummary& s) {
-  return {{"step_time_ms",
-           {{"mean", s.step_time_ms.mean},
-            {"p50", s.step_time_ms.p50},
-            {"p95", s.step_time_ms.p95},
-            {"p99", s.step_time_ms.p99},
-            {"max", s.step_time_ms.max},
-            {"interval90", {s.step_time_ms.low90, s.step_time_ms.high90}}}},
-          {"useful_tokens_per_s", s.useful_tokens_per_s()},
-          {"padded_tokens_per_s", s.padded_tokens_per_s()},
-          {"samples_per_s", s.samples_per_s()},
-          {"useful_tokens_per_step", s.useful_tokens_per_step},
-          {"padded_tokens_per_step", s.padded_tokens_per_step},
-          {"padding_ratio", s.padding_ratio()},
-          {"rank_token_spread", s.rank_token_spread},
-          {"std_over_ranks",
-           {{"step_time_ms", s.step_time_std_over_ranks},
-            {"padded_tokens", s.padded_tokens_std_over_ranks},
-            {"peak_memory_mib", s.peak_memory_std_over_ranks}}},
-          {"data_ms", s.data_ms},
-          {"forward_ms", s.forward_ms},
-          {"backward_ms", s.backward_ms},
-          {"optimizer_ms", s.optimizer_ms},
-          {"communication_ms", s.communication_ms},
-          {"exposed_communication_ms", s.exposed_communication_ms},
-          {"overlap_fraction", s.overlap_fraction},
-          {"scaling_efficiency", s.scaling_efficiency()},
-          {"peak_memory_mib", s.peak_memory_mib}};
+Json summary_json(const PredictionSummary& summary) {
+  Json json;
+  for (const SummaryColumn& column : summary_columns()) {
+    json[Json::json_pointer(std::string("/") + column.key)] = column.value(summary);
+  }
+  return json;
 }
 
 Json row_json(const RankStepResult& row) {
-  return {{"step", row.step},
-          {"rank", row.rank},
-          {"samples", row.samples},
-          {"max_length", row.max_length},
-          {"useful_tokens", row.useful_tokens},
-          {"padded_tokens", row.padded_tokens},
-          {"start_ms", row.start_ms},
-          {"data_ms", row.data_ms},
-          {"forward_ms", row.forward_ms},
-          {"backward_ms", row.backward_ms},
-          {"exposed_communication_ms", row.exposed_ms},
-          {"optimizer_ms", row.optimizer_ms},
-          {"step_ms", row.step_ms},
-          {"peak_memory_mib", row.peak_memory_mib}};
+  Json json;
+  for (const StepColumn& column : step_columns()) {
+    std::visit([&](auto member) { json[column.name] = row.*member; }, column.member);
+  }
+  return json;
 }
 
 Json varlen_json(const VarlenUse& use) {
@@ -78,22 +49,20 @@ Json varlen_json(const VarlenUse& use) {
           {"blocks_per_head", use.blocks}};
 }
 
-RankStepResult read_row(JsonReader row) {
-  RankStepResult result;
-  result.step = static_cast<int>(row.integer("step"));
-  result.rank = static_cast<int>(row.integer("rank"));
-  result.samples = row.integer("samples");
-  result.max_length = row.integer("max_length");
-  result.useful_tokens = row.integer("useful_tokens");
-  result.padded_tokens = row.integer("padded_tokens");
-  result.start_ms = row.number("start_ms");
-  result.data_ms = row.number("data_ms");
-  result.forward_ms = row.number("forward_ms");
-  result.backward_ms = row.number("backward_ms");
-  result.exposed_ms = row.number("exposed_communication_ms");
-  result.optimizer_ms = row.number("optimizer_ms");
-  result.step_ms = row.number("step_ms");
-  return result;
+RankStepResult read_row(JsonReader reader) {
+  RankStepResult row;
+  for (const StepColumn& column : step_columns()) {
+    if (const auto* member = std::get_if<double RankStepResult::*>(&column.member)) {
+      // The memory is not asked for: no measured step states one to compare it with.
+      row.*(*member) = *member == &RankStepResult::peak_memory_mib ? 0 : reader.number(column.name);
+    } else if (const auto* count = std::get_if<std::int64_t RankStepResult::*>(&column.member)) {
+      row.*(*count) = reader.integer(column.name);
+    } else {
+      row.*std::get<int RankStepResult::*>(column.member) =
+          static_cast<int>(reader.integer(column.name));
+    }
+  }
+  return row;
 }
 
 Prediction read_prediction(const Json& entry, const std::string& path, const std::string& place) {

@@ -10,6 +10,7 @@
 
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
+#include "sim/report/number_text.h"
 
 namespace stepsim {
 
@@ -48,7 +49,7 @@ std::string largest_part(const SweepPoint& point, const SweepPoint& best) {
 }
 
 /// Why a bucket size is not the best: what its exposed communication is made of.
-std::string valley_reason(const SweepPoint& point, const SweepPoint& best) {
+std::string bucket_cap_reason(const SweepPoint& point, const SweepPoint& best) {
   const PredictionSummary& here = point.prediction.summary;
   const PredictionSummary& there = best.prediction.summary;
   const double excess = here.exposed_communication_ms + here.optimizer_ms -
@@ -65,14 +66,14 @@ std::string valley_reason(const SweepPoint& point, const SweepPoint& best) {
   return here.overlap_fraction < 0.05 ? "no overlap" : "less overlap";
 }
 
-std::string reason(const SweepPoint& point, const SweepPoint& best, bool valley) {
+std::string reason(const SweepPoint& point, const SweepPoint& best, bool over_caps) {
   if (!fits(point)) {
     return "out of memory";
   }
   if (&point == &best) {
     return "best";
   }
-  return valley ? valley_reason(point, best) : largest_part(point, best);
+  return over_caps ? bucket_cap_reason(point, best) : largest_part(point, best);
 }
 
 /// A step time above the shortest, of the largest that is; the shortest one shows as a mark, too.
@@ -106,7 +107,7 @@ std::string time_of(const SweepPoint& point, const SweepReport& report) {
 
 }  // namespace
 
-std::string sweep_answer(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   const SweepPoint& best = report.points[report.best];
   const std::string time = time_of(best, report);
   return fmt::format("Best: {}, {} a step; {} takes {}, {:.1f} % slower{}.",
@@ -169,8 +170,8 @@ std::string sweep_text(const Scenario& scenario,
                            "overlap"}) {
     header.emplace_back(name);
   }
-  const bool valley = axes.size() == 1 && sweeps_bucket_cap(axes);
-  if (valley) {
+  const bool over_caps = axes.size() == 1 && sweeps_bucket_cap(axes);
+  if (over_caps) {
     header.emplace_back("last bucket ms");
   }
   header.emplace_back("why");
@@ -181,17 +182,17 @@ std::string sweep_text(const Scenario& scenario,
     const PredictionSummary& s = point.prediction.summary;
     std::vector<std::string> row = point.labels;
     row.push_back(fmt::format("{:.3f}", s.step_time_ms.mean));
-    row.push_back(fmt::format("{:+.1f} %", (throughput(best) / throughput(point) - 1) * 100));
+    row.push_back(signed_percent(throughput(best) / throughput(point) - 1));
     row.push_back(fmt::format("{:.0f}", s.useful_tokens_per_s()));
     row.push_back(fmt::format("{:.1f}", s.peak_memory_mib / 1024));
     row.push_back(std::to_string(point.buckets));
     row.push_back(fmt::format("{:.3f}", s.communication_ms));
     row.push_back(fmt::format("{:.3f}", s.exposed_communication_ms));
     row.push_back(fmt::format("{:.0f} %", s.overlap_fraction * 100));
-    if (valley) {
+    if (over_caps) {
       row.push_back(fmt::format("{:.3f}", point.last_bucket_ms));
     }
-    row.push_back(reason(point, best, valley));
+    row.push_back(reason(point, best, over_caps));
     table.add(row, &point == &best ? Paint::Good : fits(point) ? Paint::Plain : Paint::Bad);
     shares.push_back(bar_share(s.step_time_ms.mean, low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));

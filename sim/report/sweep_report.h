@@ -10,7 +10,7 @@
 
 namespace stepsim {
 
-/// A sweep with its answer: the best point, and the scenario as it stands beside it.
+/// A sweep and what it shows: the best point, and the scenario as it stands beside it.
 struct SweepReport {
   std::vector<SweepPoint> points;
   std::size_t best = 0;  ///< Largest useful tokens per second (for bucket caps: shortest step).
@@ -24,8 +24,8 @@ struct SweepReport {
                                        const SweepOptions& options);
 
 /// The best point and what the reference costs more: a sentence.
-[[nodiscard]] std::string sweep_answer(const std::vector<SweepAxis>& axes,
-                                       const SweepReport& report);
+[[nodiscard]] std::string sweep_headline(const std::vector<SweepAxis>& axes,
+                                         const SweepReport& report);
 [[nodiscard]] std::string sweep_text(const Scenario& scenario,
                                      const std::vector<SweepAxis>& axes,
                                      const SweepReport& report,

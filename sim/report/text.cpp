@@ -5,18 +5,15 @@
 
 #include <fmt/core.h>
 
-#include "costmodel/base/quantile.h"
 #include "costmodel/terminal/table.h"
+#include "sim/report/number_text.h"
+#include "sim/report/prediction_columns.h"
 #include "sim/report/varlen_report.h"
 #include "sim/study/recommendation.h"
 
 namespace stepsim {
 
 namespace {
-
-std::string percent(double fraction) {
-  return fmt::format("{:.1f} %", fraction * 100);
-}
 
 std::string header_text(const Scenario& scenario, const Prediction& prediction) {
   return fmt::format("{}: {} ranks, model {}, profile {}; {} steps, the first {} left out\n",
@@ -26,12 +23,6 @@ std::string header_text(const Scenario& scenario, const Prediction& prediction) 
                      prediction.profile,
                      scenario.steps,
                      scenario.warmup_steps);
-}
-
-/// Three digits, without an exponent.
-std::string short_number(double value) {
-  const int digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 ? 2 : 3;
-  return fmt::format("{:.{}f}", value, digits);
 }
 
 /// Useful tokens/s at the mean step time and at the ends of its interval.
@@ -63,10 +54,10 @@ std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction
 }
 
 std::string share(std::int64_t part, std::int64_t whole) {
-  return whole > 0 ? fmt::format("{} ({:.1f} %)",
-                                 part,
-                                 100.0 * static_cast<double>(part) / static_cast<double>(whole))
-                   : std::to_string(part);
+  return whole > 0
+             ? fmt::format(
+                   "{} ({})", part, percent(static_cast<double>(part) / static_cast<double>(whole)))
+             : std::to_string(part);
 }
 
 bool cuts_samples(const Prediction* prediction) {
@@ -228,10 +219,6 @@ std::vector<std::string> warnings_of(const std::vector<Prediction>& predictions)
   return seen;
 }
 
-std::string interval90(const StepTimeSummary& times) {
-  return short_number(times.low90) + "-" + short_number(times.high90);
-}
-
 std::string run_text(const Scenario& scenario, const Prediction& prediction, const Screen& screen) {
   const PredictionSummary& s = prediction.summary;
   std::string text = header_text(scenario, prediction);
@@ -279,16 +266,12 @@ std::string compare_text(const Scenario& scenario,
                          const std::vector<double>& planning_seconds,
                          const Screen& screen) {
   const std::vector<const Prediction*> ranked = ranked_by_throughput(predictions);
-  Table table({"policy",
-               "step ms",
-               "90 % interval",
-               "p95 ms",
-               "useful tokens/s",
-               "padding",
-               "rank token spread",
-               "exposed ms",
-               "efficiency",
-               "memory MiB"});
+  const std::vector<const SummaryColumn*> columns = shown_columns(false);
+  std::vector<std::string> header = {"policy"};
+  for (const SummaryColumn* column : columns) {
+    header.emplace_back(column->heading);
+  }
+  Table table(header);
   const Recommendation recommendation = recommend(scenario, predictions);
   std::vector<Span90> speeds;
   bool any_reference = false;
@@ -297,17 +280,11 @@ std::string compare_text(const Scenario& scenario,
     speeds.push_back(speed_interval(s));
     const bool reference = is_reference(scenario, prediction->policy);
     any_reference = any_reference || reference;
-    table.add({prediction->policy + (reference ? " *" : ""),
-               fmt::format("{:.3f}", s.step_time_ms.mean),
-               interval90(s.step_time_ms),
-               fmt::format("{:.3f}", s.step_time_ms.p95),
-               fmt::format("{:.0f}", s.useful_tokens_per_s()),
-               percent(s.padding_ratio()),
-               fmt::format("{:.1f}", s.rank_token_spread),
-               fmt::format("{:.3f}", s.exposed_communication_ms),
-               percent(s.scaling_efficiency()),
-               fmt::format("{:.1f}", s.peak_memory_mib)},
-              row_paint(*prediction, reference, recommendation));
+    std::vector<std::string> cells = {prediction->policy + (reference ? " *" : "")};
+    for (const SummaryColumn* column : columns) {
+      cells.push_back(figure_text(*column, s));
+    }
+    table.add(std::move(cells), row_paint(*prediction, reference, recommendation));
   }
   table.add_intervals("useful tokens/s, 90 % interval", std::move(speeds));
   std::string text = header_text(scenario, predictions.front()) + "\n" + table.text(screen);

@@ -24,7 +24,4 @@ namespace stepsim {
                                        const std::vector<double>& planning_seconds,
                                        const Screen& screen = {});
 
-/// "7.39-10.2": the 90 % interval of the mean, milliseconds.
-[[nodiscard]] std::string interval90(const StepTimeSummary& times);
-
 }  // namespace stepsim

@@ -9,6 +9,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/markdown.h"
+#include "sim/report/number_text.h"
 #include "sim/report/validation_report.h"
 #include "sim/report/validation_words.h"
 

@@ -9,7 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/report/csv.h"
-#include "sim/report/text.h"
+#include "sim/report/number_text.h"
 #include "sim/report/validation_words.h"
 
 namespace stepsim {
@@ -110,7 +110,7 @@ Table step_time_table(const Validation& validation) {
   for (const PolicyValidation& p : validation.policies) {
     table.add({printable(p.policy),
                fmt::format("{:.3f}", p.predicted.mean),
-               interval90(p.predicted),
+               interval(p.predicted.low90, p.predicted.high90),
                fmt::format("{:.3f}", p.measured_mean),
                signed_percent(p.error_mean),
                signed_percent(p.error_p50),

@@ -8,6 +8,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
+#include "sim/report/number_text.h"
 
 namespace stepsim {
 
@@ -198,14 +199,6 @@ std::string blame_command(const ValidationSources& sources, const std::string& p
 }
 
 }  // namespace
-
-std::string percent(double fraction) {
-  return fmt::format("{:.1f} %", fraction * 100);
-}
-
-std::string signed_percent(double fraction) {
-  return fmt::format("{:+.1f} %", fraction * 100);
-}
 
 std::string part_words(const PolicyValidation& policy, const PartError& part) {
   if (part.part == "exposed") {

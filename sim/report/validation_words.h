@@ -8,11 +8,6 @@
 
 namespace stepsim {
 
-/// "12.3 %"
-[[nodiscard]] std::string percent(double fraction);
-/// "+12.3 %"
-[[nodiscard]] std::string signed_percent(double fraction);
-
 /// The part in plain words, as the policy's records state it.
 [[nodiscard]] std::string part_words(const PolicyValidation& policy, const PartError& part);
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/terminal/table.h"
+#include "sim/report/number_text.h"
 
 namespace stepsim {
 
@@ -38,7 +39,7 @@ std::string varlen_text(const std::vector<NamedVarlenUse>& uses, const Screen& s
                std::to_string(use.lost_tokens),
                std::to_string(use.cut_documents),
                std::to_string(use.cut_tokens),
-               fmt::format("{:.1f} %", use.blocks > 0 ? use.empty_blocks / use.blocks * 100 : 0)});
+               percent(use.blocks > 0 ? use.empty_blocks / use.blocks : 0)});
   }
   return "varlen attention over one epoch (most documents: of a batch, as the policy makes them; "
          "empty blocks: of the grid, mean)\n\n" +

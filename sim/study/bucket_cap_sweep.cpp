@@ -35,9 +35,9 @@ std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
                                        const Profile& profile,
                                        const SweepOptions& options) {
   const Bytes own = scenario.ddp.bucket_cap;
-  std::vector<CapPoint> valley = {{own, true, sweep(scenario, {}, options).front()}};
+  std::vector<CapPoint> points = {{own, true, sweep(scenario, {}, options).front()}};
   if (!cap_matters(scenario, profile)) {
-    return valley;
+    return points;
   }
   const std::vector<std::int64_t> caps = other_caps(own.value());
   SweepAxis axis{"ddp.bucket_cap", {}, {}};
@@ -47,14 +47,14 @@ std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
   axis.labels = axis.values;
   SweepOptions of_caps = options;
   of_caps.skips_unpriced = true;
-  std::vector<SweepPoint> points = sweep(scenario, {axis}, of_caps);
+  std::vector<SweepPoint> swept = sweep(scenario, {axis}, of_caps);
   for (std::size_t i = 0; i < caps.size(); ++i) {
-    valley.push_back({Bytes(caps[i]), false, std::move(points[i])});
+    points.push_back({Bytes(caps[i]), false, std::move(swept[i])});
   }
-  std::sort(valley.begin(), valley.end(), [](const CapPoint& a, const CapPoint& b) {
+  std::sort(points.begin(), points.end(), [](const CapPoint& a, const CapPoint& b) {
     return a.cap < b.cap;
   });
-  return valley;
+  return points;
 }
 
 }  // namespace stepsim

@@ -156,7 +156,7 @@ def bars(chrome):
 
 def slide(chrome, index):
     chrome.execute_script(
-        """const slider = document.getElementById("setting");
+        """const slider = document.getElementById("timeline-selection");
            slider.value = arguments[0];
            slider.dispatchEvent(new Event("input"));""",
         index,
@@ -200,9 +200,9 @@ def test_the_slider_moves_the_bars_and_the_end_of_the_step():
     # The first bucket is the same: DDP caps it apart.
     assert small[1] != large[1] and small[-1] != large[-1]
     assert chrome.find_element(By.CSS_SELECTOR, ".end.now text").text != end
-    assert "2 GiB" in chrome.find_element(By.CSS_SELECTOR, ".setting-value").text
-    chrome.find_element(By.ID, "setting").send_keys(Keys.ARROW_LEFT)
-    assert "1 GiB" in chrome.find_element(By.CSS_SELECTOR, ".setting-value").text
+    assert "2 GiB" in chrome.find_element(By.CSS_SELECTOR, ".timeline-selection-value").text
+    chrome.find_element(By.ID, "timeline-selection").send_keys(Keys.ARROW_LEFT)
+    assert "1 GiB" in chrome.find_element(By.CSS_SELECTOR, ".timeline-selection-value").text
 
 
 def test_bars_are_where_the_data_says():
@@ -254,7 +254,7 @@ def test_figures_of_a_sweep_equal_the_json():
         assert row["exposed ms"] == f"{point['exposed_communication_ms']:.3f}", row
         assert row["buckets"] == str(point["buckets"]), row
     best = points[page["result"]["best"]]
-    assert best["values"]["ddp.bucket_cap"] in browser().find_element(By.ID, "answer").text
+    assert best["values"]["ddp.bucket_cap"] in browser().find_element(By.ID, "headline").text
 
 
 def test_figures_of_a_run_equal_the_json():
@@ -301,7 +301,7 @@ def test_the_valley_follows_the_slider_and_the_slider_the_valley():
            catcher.dispatchEvent(new MouseEvent("click",
              {clientX: box.left + 12, clientY: box.top + 20, bubbles: true}));"""
     )
-    assert chrome.find_element(By.ID, "setting").get_attribute("value") == "0"
+    assert chrome.find_element(By.ID, "timeline-selection").get_attribute("value") == "0"
 
 
 def test_the_keyboard_reads_bars_and_zooms():
@@ -449,7 +449,7 @@ def test_a_page_of_8_ranks_200_steps_and_12_bucket_sizes_is_small_and_quick():
     print(f"8 ranks x 200 steps: {size / 1e6:.2f} MB, written in {page['seconds']:.1f} s with the "
           f"prediction, drawn in {drawn:.0f} ms, interactive after {ready:.0f} ms")
     moves = chrome.execute_script(
-        """const slider = document.getElementById("setting");
+        """const slider = document.getElementById("timeline-selection");
            const began = performance.now();
            for (slider.value = 0; slider.value < Number(slider.max); slider.stepUp()) {
              slider.dispatchEvent(new Event("input"));

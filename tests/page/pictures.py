@@ -50,7 +50,7 @@ return {x: 0, width: document.documentElement.clientWidth, y: Math.max(0, first.
   height: last.bottom - Math.max(first.top, 14) + 22, scale: 1};
 """
 SLIDE = """
-const slider = document.getElementById("setting");
+const slider = document.getElementById("timeline-selection");
 slider.value = arguments[0];
 slider.dispatchEvent(new Event("input"));
 """

@@ -81,3 +81,12 @@ function bytesOf(label) {
 function plural(number, word) {
   return count(number) + " " + word + (number === 1 ? "" : "s");
 }
+
+/** How the figures of a column are written, by the name of the column's format. */
+const figureFormats = {
+  milliseconds: (value) => value.toFixed(3),
+  whole: count,
+  tenths: (value) => value.toFixed(1),
+  percent: (value) => percent(value),
+  interval: (ends) => ends.map((end) => end.toFixed(3)).join(" – "),
+};

@@ -9,7 +9,7 @@ function drawHead(page) {
   document.title = `${name} – stepsim ${page.kind}`;
   set("kicker", `stepsim ${page.kind} · ${name}`);
   set("question", shortName(data.question || titles[page.kind] || "Step time", 240));
-  set("answer", data.answer ? asSentence(shortName(data.answer, 600)) : headlineOf(page));
+  set("headline", data.headline ? asSentence(shortName(data.headline, 600)) : headlineOf(page));
   document.getElementById("figures").append(...headFigures(page).map(figureOf));
 }
 

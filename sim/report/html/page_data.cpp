@@ -10,6 +10,7 @@
 #include "sim/predict/metrics.h"
 #include "sim/report/blame_report.h"
 #include "sim/report/html/page_number.h"
+#include "sim/report/prediction_columns.h"
 
 namespace stepsim {
 
@@ -91,18 +92,33 @@ Json profile_rows(const Profile& profile, const std::string& path) {
   return rows;
 }
 
+/// The columns of the table of policies.
+Json policy_columns() {
+  Json columns = Json::array();
+  for (const SummaryColumn* column : shown_columns(true)) {
+    std::string key = column->key;
+    if (column->format == FigureFormat::Interval) {
+      key = key.substr(0, key.rfind('/'));  // Both ends.
+    }
+    columns.push_back(
+        {{"key", key}, {"heading", column->heading}, {"format", name_of(column->format)}});
+  }
+  return columns;
+}
+
 }  // namespace
 
 Json page_data(const Scenario& scenario, const Profile& profile, PageContent content) {
-  return {{"format", "stepsim-page/1"},
+  return {{"format", "stepsim-page/2"},
           {"version", std::move(content.version)},
           {"made", std::move(content.made)},
           {"kind", std::move(content.kind)},
           {"command", std::move(content.command)},
           {"question", scenario.question},
-          {"answer", std::move(content.answer)},
+          {"headline", std::move(content.headline)},
           {"recommended", std::move(content.recommended)},
           {"references", std::move(content.references)},
+          {"columns", policy_columns()},
           {"scenario",
            {{"file", scenario.path},
             {"name", scenario.name},

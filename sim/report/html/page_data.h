@@ -15,12 +15,12 @@ namespace stepsim {
 
 /// What the page of one command says.
 struct PageContent {
-  std::string kind;                     ///< The command: "run", "compare", "sweep" or "validate".
-  std::string version;                  ///< Of this program.
-  std::string made;                     ///< UTC
-  std::string command;                  ///< The whole command line, as a shell would take it.
-  std::string profile_path;             ///< As the user named it; empty: none.
-  std::string answer;                   ///< The terminal's last word; may be empty.
+  std::string kind;          ///< The command: "run", "compare", "sweep" or "validate".
+  std::string version;       ///< Of this program.
+  std::string made;          ///< UTC
+  std::string command;       ///< The whole command line, as a shell would take it.
+  std::string profile_path;  ///< As the user named it; empty: none.
+  std::string headline;  ///< The result in one sentence, as the terminal states it; may be empty.
   std::string recommended;              ///< A policy; may be empty.
   std::vector<std::string> references;  ///< Policies on data of their own: never recommended.
   std::vector<std::string> warnings;
@@ -32,8 +32,9 @@ struct PageContent {
 
 /// The page's data:
 ///
-///   {"format": "stepsim-page/1", "version", "made", "kind", "command", "question", "answer",
-///    "recommended", "references": [policy, …],
+///   {"format": "stepsim-page/2", "version", "made", "kind", "command", "question", "headline",
+///    "recommended", "references": [policy, …], "columns": of the table of policies,
+///    [{"key": "a/b" is member b of member a of "summary", "heading", "format"}, …],
 ///    "scenario": {"file", "name", "text": the file as read, "model", "ranks", "steps",
 ///                 "warmup_steps"},
 ///    "profile": [["device", text], …]: its name, file, device and provenance, "warnings": [text,

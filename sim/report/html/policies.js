@@ -53,7 +53,7 @@ function drawPolicies(page) {
         .attr("x1", x(row.s.step_time_ms.p95)).attr("x2", x(row.s.step_time_ms.p95));
     },
   });
-  policiesTable(card, rows);
+  policiesTable(card, rows, page.data.columns);
   trainingTable(card, rows);
 }
 
@@ -76,20 +76,12 @@ function stepTimesSentence(rows) {
     `${ms(row.s.step_time_ms.mean)}, ${interval(row.s.step_time_ms.interval90)}`).join("; ") + ".";
 }
 
-function policiesTable(card, rows) {
+/** The columns that the program names, so that a new figure needs no change here. */
+function policiesTable(card, rows, columns) {
   tableOf(card, "The policies as a table", [
     {name: "policy", text: true, value: (row) => shortName(row.name)},
-    {name: "step ms", value: (row) => row.s.step_time_ms.mean.toFixed(3)},
-    {name: "90 % interval", value: (row) =>
-      row.s.step_time_ms.interval90.map((value) => value.toFixed(3)).join(" – ")},
-    {name: "p95 ms", value: (row) => row.s.step_time_ms.p95.toFixed(3)},
-    {name: "useful tokens/s", value: (row) => count(row.s.useful_tokens_per_s)},
-    {name: "padding", value: (row) => percent(row.s.padding_ratio)},
-    {name: "rank token spread", value: (row) => row.s.rank_token_spread.toFixed(1)},
-    {name: "exposed ms", value: (row) => row.s.exposed_communication_ms.toFixed(3)},
-    {name: "overlap", value: (row) => percent(row.s.overlap_fraction, 0)},
-    {name: "efficiency", value: (row) => percent(row.s.scaling_efficiency)},
-    {name: "memory MiB", value: (row) => row.s.peak_memory_mib.toFixed(1)},
+    ...columns.map(({key, heading, format}) => ({name: heading, value: (row) =>
+      figureFormats[format](key.split("/").reduce((at, member) => at[member], row.s))})),
   ], rows);
 }
 

@@ -74,12 +74,12 @@ function timelineWords(timeline) {
 function drawSlider(controls, page) {
   const selection = page.selection;
   const name = sliderName(page);
-  const slider = el("input", {type: "range", id: "setting", min: 0, step: 1,
+  const slider = el("input", {type: "range", id: "timeline-selection", min: 0, step: 1,
     oninput: () => selection.chooseIndex(Number(slider.value))});
-  const value = el("output", {for: "setting", class: "setting-value"});
+  const value = el("output", {for: "timeline-selection", class: "timeline-selection-value"});
   const ticks = el("div", {class: "ticks", "aria-hidden": "true"});
   const box = el("div", {class: "slider"},
-    el("label", {for: "setting"}, el("span", {text: name}), value), slider, ticks);
+    el("label", {for: "timeline-selection"}, el("span", {text: name}), value), slider, ticks);
   controls.append(box);
   const update = (what) => {
     const settings = selection.settings();
@@ -132,7 +132,7 @@ function drawTicks(ticks, settings, selection) {
 
 /** Shows the figures of the selected timeline as large numbers. */
 function drawFigures(card, selection) {
-  const list = el("dl", {class: "figures", id: "setting-figures"});
+  const list = el("dl", {class: "figures", id: "timeline-figures"});
   card.append(list);
   const update = () => {
     const now = selection.current();

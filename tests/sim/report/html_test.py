@@ -60,7 +60,7 @@ def test_the_page_of_a_run_holds_what_json_writes():
         data = data_of(pathlib.Path(page).read_text(encoding="utf-8"))
         assert data["result"] == json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
         assert text == run(*options).stdout
-        assert data["format"] == "stepsim-page/1" and data["kind"] == "run"
+        assert data["format"] == "stepsim-page/2" and data["kind"] == "run"
         assert data["made"] == "2026-11-20T19:37:25Z"
         assert data["scenario"]["text"] == pathlib.Path(SKEW).read_text(encoding="utf-8")
         assert data["command"] == f"stepsim {' '.join(options)} --json {file} --html {page}"
@@ -71,7 +71,7 @@ def test_the_page_of_a_comparison_holds_every_policy():
     result = json.loads(run("compare", SKEW, "--json", "-").stdout)
     assert data["result"] == result
     text = run("compare", SKEW).stdout
-    assert data["answer"] in text.splitlines(), data["answer"]
+    assert data["headline"] in text.splitlines(), data["headline"]
     assert data["recommended"] == "bucketing" and data["references"] == ["uniform"]
     policies = [p["policy"] for p in result["predictions"]]
     assert [series["policy"] for series in data["series"]] == policies
@@ -156,7 +156,7 @@ def test_the_page_of_a_sweep_holds_a_timeline_a_point():
     assert [t["label"] for t in data["timelines"] if t["best"]] == ["128 MiB"]
     best = next(line for line in text.splitlines() if line.startswith("best: "))
     assert best == "best: ddp.bucket_cap = 128 MiB (113.803 ms a step)", best
-    assert data["answer"].startswith("Best: ddp.bucket_cap = 128 MiB, 113.803 ms a step; ")
+    assert data["headline"].startswith("Best: ddp.bucket_cap = 128 MiB, 113.803 ms a step; ")
 
 
 def test_a_sweep_of_many_points_draws_some_and_one_of_two_keys_none():
@@ -182,7 +182,7 @@ def test_the_page_of_a_validation_holds_what_was_measured():
         options = ["validate", cli_test.PAIR, "--live", *live, "--predictions", file]
         data = page_of(*options)
         assert data["result"] == json.loads(run(*options, "--json", "-").stdout)
-        assert f"verdict: {data['answer']}\n" in run(*options).stdout
+        assert f"verdict: {data['headline']}\n" in run(*options).stdout
         assert data["timelines"] == [] and data["warnings"] == data["result"]["warnings"]
         policies = data["result"]["policies"]
         for series, policy in zip(data["series"], policies, strict=True):

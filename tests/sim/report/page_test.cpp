@@ -143,13 +143,13 @@ TEST_CASE("bucket caps that no price covers are left out with the reason") {
   const Scenario scenario = parse_scenario(kBlocks, "blocks.toml");
   SweepOptions options;
   options.picture_of_step = 2;
-  std::vector<CapPoint> valley = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
-  REQUIRE(valley.size() == 13);
-  CHECK(valley[0].own);
-  CHECK(valley[5].cap == Bytes(kDefaultBucketCapBytes));
-  valley[12].point.not_priced = "too large";
+  std::vector<CapPoint> caps = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
+  REQUIRE(caps.size() == 13);
+  CHECK(caps[0].own);
+  CHECK(caps[5].cap == Bytes(kDefaultBucketCapBytes));
+  caps[12].point.not_priced = "too large";
   std::vector<std::string> warnings;
-  const Json json = cap_timelines_json(valley, warnings);
+  const Json json = cap_timelines_json(caps, warnings);
   CHECK(json.size() == 12);
   CHECK(warnings == std::vector<std::string>{"no timeline of bucket cap 2 GiB: too large"});
 }
@@ -159,10 +159,10 @@ TEST_CASE("caps are not varied where they change nothing") {
   options.overrides = {"ddp.bucket_rule=single"};
   const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", options.overrides);
   options.picture_of_step = 2;
-  const auto valley = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
-  REQUIRE(valley.size() == 1);
+  const auto caps = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
+  REQUIRE(caps.size() == 1);
   std::vector<std::string> warnings;
-  const Json json = cap_timelines_json(valley, warnings);
+  const Json json = cap_timelines_json(caps, warnings);
   CHECK(json[0]["label"] == "as it stands");
   CHECK(json[0]["cap_bytes"].is_null());
 }

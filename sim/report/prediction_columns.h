@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sim/predict/prediction.h"
+
+namespace stepsim {
+
+/// How a table writes a figure. The page has a function for each (sim/report/html/format.js).
+enum class FigureFormat {
+  Milliseconds,  ///< "12.345"
+  Whole,         ///< "12345"
+  Tenths,        ///< "12.3"
+  Percent,       ///< "12.3 %"
+  Interval       ///< "12.1-13.4": this figure and that of the next column are the two ends.
+};
+
+/// "milliseconds", "whole", …
+[[nodiscard]] const char* name_of(FigureFormat format);
+
+/// One figure of a prediction's summary and all the places where it is written. JSON, CSV, the
+/// table of `stepsim compare` and that of the page are made from the list of these, so that a new
+/// figure is one more row.
+struct SummaryColumn {
+  const char* key;  ///< In JSON: "a/b" is member b of object a, "a/0" the first element of list a.
+  const char* csv;  ///< Header in CSV.
+  double (*value)(const PredictionSummary&);
+  const char* heading = nullptr;  ///< In tables; null: tables do not show the figure.
+  FigureFormat format = FigureFormat::Milliseconds;
+  int place = 0;              ///< Tables show their columns by rising place.
+  bool only_on_page = false;  ///< The table in the terminal does not show the figure.
+};
+
+/// In the order of JSON and CSV.
+[[nodiscard]] std::span<const SummaryColumn> summary_columns();
+
+/// The columns of the tables, by place.
+[[nodiscard]] std::vector<const SummaryColumn*> shown_columns(bool on_page);
+
+/// What the terminal's table shows of a column, which is an element of summary_columns().
+[[nodiscard]] std::string figure_text(const SummaryColumn& column,
+                                      const PredictionSummary& summary);
+
+/// One figure of the row of a rank and step: its name in JSON and CSV, and where it is kept.
+struct StepColumn {
+  const char* name;
+  std::variant<int RankStepResult::*, std::int64_t RankStepResult::*, double RankStepResult::*>
+      member;
+};
+
+/// In the order of JSON and CSV.
+[[nodiscard]] std::span<const StepColumn> step_columns();
+
+}  // namespace stepsim

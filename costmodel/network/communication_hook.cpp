@@ -1,9 +1,7 @@
 #include "costmodel/network/communication_hook.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
 
 #include <fmt/core.h>
 
@@ -14,20 +12,6 @@ namespace {
 
 using Hook = CommunicationHook;
 
-constexpr std::array<std::pair<Hook, std::string_view>, 11> kHooks = {
-    {{Hook::None, "none"},
-     {Hook::AllReduce, "allreduce"},
-     {Hook::Fp16, "fp16"},
-     {Hook::Bf16, "bf16"},
-     {Hook::PowerSgd, "power_sgd"},
-     {Hook::BatchedPowerSgd, "batched_power_sgd"},
-     {Hook::TopK, "top_k"},
-     {Hook::QuantizePerTensor, "quantize_per_tensor"},
-     {Hook::QuantizePerChannel, "quantize_per_channel"},
-     {Hook::PostLocalSgd, "post_local_sgd"},
-     {Hook::Noop, "noop"}}};
-
-constexpr double kHalfSize = 2;
 constexpr double kIndexSize = 4;
 constexpr double kScaleSize = 8;  ///< A scale and a zero point, fp32 each.
 constexpr std::int64_t kChannel = 512;
@@ -58,24 +42,28 @@ void check(const HookOptions& options) {
   }
 }
 
-/// A bucket and who reduces it.
-struct Bucket {
-  std::span<const std::vector<std::int64_t>> shapes;
-  std::int64_t elements = 0;
-  double element_size = 0;
-  int ranks = 1;
+HookCollective all_reduce(const HookBucket& bucket, double bytes) {
+  return {CollectiveKind::AllReduce, bytes, bucket.ranks};
+}
 
-  [[nodiscard]] double bytes() const { return static_cast<double>(elements) * element_size; }
-  [[nodiscard]] HookCollective all_reduce(double bytes) const {
-    return {CollectiveKind::AllReduce, bytes, ranks};
-  }
-  /// Of this many bytes from each rank.
-  [[nodiscard]] HookCollective all_gather(double bytes) const {
-    return {CollectiveKind::AllGather, bytes * ranks, ranks};
-  }
-};
+/// Every rank sends `bytes`.
+HookCollective all_gather(const HookBucket& bucket, double bytes) {
+  return {CollectiveKind::AllGather, bytes * bucket.ranks, bucket.ranks};
+}
 
-std::vector<HookCollective> power_sgd(const Bucket& bucket, const HookOptions& options) {
+std::vector<HookCollective> plain(const HookBucket& bucket, const HookOptions& /*options*/) {
+  return {all_reduce(bucket, bucket.bytes())};
+}
+
+std::vector<HookCollective> nothing(const HookBucket& /*bucket*/, const HookOptions& /*options*/) {
+  return {};
+}
+
+std::vector<HookCollective> half(const HookBucket& bucket, const HookOptions& /*options*/) {
+  return {all_reduce(bucket, static_cast<double>(bucket.elements * element_size(Dtype::F16)))};
+}
+
+std::vector<HookCollective> power_sgd(const HookBucket& bucket, const HookOptions& options) {
   double uncompressed = 0;
   double first_factors = 0;
   double second_factors = 0;
@@ -91,55 +79,165 @@ std::vector<HookCollective> power_sgd(const Bucket& bucket, const HookOptions& o
       uncompressed += elements;
     }
   }
-  return {bucket.all_reduce(uncompressed * bucket.element_size),
-          bucket.all_reduce(first_factors * bucket.element_size),
-          bucket.all_reduce(second_factors * bucket.element_size)};
+  return {all_reduce(bucket, uncompressed * bucket.element_size),
+          all_reduce(bucket, first_factors * bucket.element_size),
+          all_reduce(bucket, second_factors * bucket.element_size)};
 }
 
-std::vector<HookCollective> batched_power_sgd(const Bucket& bucket, const HookOptions& options) {
+std::vector<HookCollective> batched_power_sgd(const HookBucket& bucket,
+                                              const HookOptions& options) {
   const double side = std::ceil(std::sqrt(static_cast<double>(bucket.elements)));
-  const HookCollective factor = bucket.all_reduce(side * options.rank * bucket.element_size);
+  const HookCollective factor = all_reduce(bucket, side * options.rank * bucket.element_size);
   return {factor, factor};
 }
 
-std::vector<HookCollective> top_k(const Bucket& bucket, const HookOptions& options) {
+std::vector<HookCollective> top_k(const HookBucket& bucket, const HookOptions& options) {
   const double sent = std::ceil(options.topk_fraction * static_cast<double>(bucket.elements));
-  return {bucket.all_gather(sent * bucket.element_size), bucket.all_gather(sent * kIndexSize)};
+  return {all_gather(bucket, sent * bucket.element_size), all_gather(bucket, sent * kIndexSize)};
 }
 
-std::vector<HookCollective> quantized(const Bucket& bucket, bool per_channel) {
+/// Before its start a hook is a plain all-reduce.
+bool waits(CommunicationHook hook, const HookOptions& options, std::int64_t iteration) {
+  return takes_option(hook, "start_iteration") && iteration < options.start_iteration;
+}
+
+std::vector<HookCollective> quantized(const HookBucket& bucket,
+                                      std::int64_t elements,
+                                      double scales) {
+  return {all_gather(bucket, scales * kScaleSize),
+          all_gather(bucket, static_cast<double>(elements))};
+}
+
+std::vector<HookCollective> quantized_per_tensor(const HookBucket& bucket,
+                                                 const HookOptions& /*options*/) {
+  return quantized(bucket, bucket.elements, 1);
+}
+
+std::vector<HookCollective> quantized_per_channel(const HookBucket& bucket,
+                                                  const HookOptions& /*options*/) {
   const std::int64_t filled = bucket.elements + kChannel - bucket.elements % kChannel;
-  const std::int64_t elements = per_channel ? filled : bucket.elements;
-  const auto scales = static_cast<double>(per_channel ? filled / kChannel : 1);
-  return {bucket.all_gather(scales * kScaleSize), bucket.all_gather(static_cast<double>(elements))};
+  return quantized(bucket, filled, static_cast<double>(filled / kChannel));
 }
 
-std::vector<HookCollective> local_sgd(const Bucket& bucket, const HookOptions& options) {
+std::vector<HookCollective> local_sgd(const HookBucket& bucket, const HookOptions& options) {
   if (options.subgroup_ranks <= 0) {
     return {};
   }
-  Bucket local = bucket;
+  HookBucket local = bucket;
   local.ranks = std::min(bucket.ranks, options.subgroup_ranks);
-  return {local.all_reduce(local.bytes())};
+  return {all_reduce(local, local.bytes())};
 }
 
 }  // namespace
 
+const std::vector<HookInfo>& communication_hooks() {
+  using Schedule = HookSchedule;
+  static const std::vector<HookInfo> kHooks = {
+      {Hook::None, "none", Schedule::Divided, {}, {}, false, plain, "all-reduced by DDP itself"},
+      {Hook::AllReduce,
+       "allreduce",
+       Schedule::Divided,
+       {},
+       {},
+       false,
+       plain,
+       "divided by a copy of its own, then all-reduced"},
+      {Hook::Fp16,
+       "fp16",
+       Schedule::Cast,
+       {},
+       Dtype::F16,
+       false,
+       half,
+       "cast to fp16, all-reduced and cast back"},
+      {Hook::Bf16,
+       "bf16",
+       Schedule::Cast,
+       {},
+       Dtype::Bf16,
+       false,
+       half,
+       "cast to bf16, all-reduced and cast back"},
+      {Hook::PowerSgd,
+       "power_sgd",
+       Schedule::LowRank,
+       {"rank", "start_iteration", "min_compression_rate"},
+       {},
+       true,
+       power_sgd,
+       "compressed to low-rank factors, matrix by matrix"},
+      {Hook::BatchedPowerSgd,
+       "batched_power_sgd",
+       Schedule::LowRank,
+       {"rank", "start_iteration"},
+       {},
+       false,
+       batched_power_sgd,
+       "compressed to low-rank factors, as one square matrix"},
+      {Hook::TopK,
+       "top_k",
+       Schedule::Selected,
+       {"topk_fraction"},
+       {},
+       false,
+       top_k,
+       "cut to its largest elements, which are gathered with 4-byte indices"},
+      {Hook::QuantizePerTensor,
+       "quantize_per_tensor",
+       Schedule::Quantized,
+       {},
+       {},
+       false,
+       quantized_per_tensor,
+       "gathered with one byte an element and one scale a bucket"},
+      {Hook::QuantizePerChannel,
+       "quantize_per_channel",
+       Schedule::Quantized,
+       {},
+       {},
+       false,
+       quantized_per_channel,
+       "gathered with one byte an element and one scale per 512 elements"},
+      {Hook::PostLocalSgd,
+       "post_local_sgd",
+       Schedule::Divided,
+       {"start_iteration", "subgroup_ranks", "period"},
+       {},
+       false,
+       local_sgd,
+       "all-reduced inside a subgroup; all parameters are averaged now and then"},
+      {Hook::Noop, "noop", Schedule::Nothing, {}, {}, false, nothing, "not sent"}};
+  return kHooks;
+}
+
+const HookInfo& hook_info(CommunicationHook hook) {
+  return communication_hooks()[static_cast<std::size_t>(hook)];
+}
+
+bool takes_option(CommunicationHook hook, std::string_view key) {
+  const auto& options = hook_info(hook).options;
+  return std::find(options.begin(), options.end(), key) != options.end();
+}
+
 std::string_view name_of(CommunicationHook hook) {
-  const auto found = std::find_if(
-      kHooks.begin(), kHooks.end(), [&](const auto& one) { return one.first == hook; });
-  return found->second;
+  return hook_info(hook).name;
 }
 
 CommunicationHook parse_communication_hook(std::string_view name) {
   std::vector<std::string> known;
-  for (const auto& [hook, hook_name] : kHooks) {
-    if (hook_name == name) {
-      return hook;
+  for (const HookInfo& info : communication_hooks()) {
+    if (info.name == name) {
+      return info.hook;
     }
-    known.emplace_back(hook_name);
+    known.emplace_back(info.name);
   }
   throw InputError(unknown_name("communication hook", name, known));
+}
+
+HookSchedule hook_schedule(CommunicationHook hook,
+                           const HookOptions& options,
+                           std::int64_t iteration) {
+  return waits(hook, options, iteration) ? HookSchedule::Divided : hook_info(hook).schedule;
 }
 
 std::vector<HookCollective> hook_collectives(CommunicationHook hook,
@@ -149,35 +247,12 @@ std::vector<HookCollective> hook_collectives(CommunicationHook hook,
                                              int ranks,
                                              std::int64_t iteration) {
   check(options);
-  Bucket bucket{shapes, 0, static_cast<double>(element_size), ranks};
+  HookBucket bucket{shapes, 0, static_cast<double>(element_size), ranks};
   for (const auto& shape : shapes) {
     bucket.elements += elements_of(shape);
   }
-  const bool started = iteration >= options.start_iteration;
-  const std::vector<HookCollective> plain = {bucket.all_reduce(bucket.bytes())};
-  switch (hook) {
-    case Hook::None:
-    case Hook::AllReduce:
-      return plain;
-    case Hook::Fp16:
-    case Hook::Bf16:
-      return {bucket.all_reduce(static_cast<double>(bucket.elements) * kHalfSize)};
-    case Hook::PowerSgd:
-      return started ? power_sgd(bucket, options) : plain;
-    case Hook::BatchedPowerSgd:
-      return started ? batched_power_sgd(bucket, options) : plain;
-    case Hook::TopK:
-      return top_k(bucket, options);
-    case Hook::QuantizePerTensor:
-      return quantized(bucket, false);
-    case Hook::QuantizePerChannel:
-      return quantized(bucket, true);
-    case Hook::PostLocalSgd:
-      return started ? local_sgd(bucket, options) : plain;
-    case Hook::Noop:
-      return {};
-  }
-  return plain;
+  return waits(hook, options, iteration) ? plain(bucket, options)
+                                         : hook_info(hook).collectives(bucket, options);
 }
 
 double bytes_on_wire_per_rank(std::span<const HookCollective> collectives) {
@@ -191,7 +266,7 @@ double bytes_on_wire_per_rank(std::span<const HookCollective> collectives) {
 bool averages_parameters(CommunicationHook hook,
                          const HookOptions& options,
                          std::int64_t iteration) {
-  return hook == Hook::PostLocalSgd && iteration >= options.start_iteration &&
+  return takes_option(hook, "period") && iteration >= options.start_iteration &&
          (iteration - options.start_iteration) % options.period == 0;
 }
 

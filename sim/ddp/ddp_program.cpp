@@ -104,7 +104,7 @@ std::vector<Communicator> ddp_communicators(const SyncOptions& options, int rank
   }
   std::vector<Communicator> communicators = {world};
   const int group = options.hook_options.subgroup_ranks;
-  if (options.hook == CommunicationHook::PostLocalSgd && group > 0) {
+  if (takes_option(options.hook, "subgroup_ranks") && group > 0) {
     for (int first = 0; first < ranks; first += group) {
       Communicator local = world;
       for (int rank = first; rank < std::min(first + group, ranks); ++rank) {

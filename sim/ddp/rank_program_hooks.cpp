@@ -54,7 +54,6 @@ void RankProgramBuilder::reduce_with_hook(int bucket) {
                                                              context_.ranks,
                                                              context_.step.step);
   host(context_.prices.python_hook);
-  const bool started = context_.step.step >= options.hook_options.start_iteration;
   std::vector<int>& sent = in_flight_[at(bucket)];
   sent.clear();
   const auto send = [&](const HookCollective& part, std::uint8_t stream, bool world = true) {
@@ -66,37 +65,25 @@ void RankProgramBuilder::reduce_with_hook(int bucket) {
     memory(moved, Phase::Other, kSideStream);
     done_event_[at(bucket)] = record(kSideStream);
   };
-  switch (options.hook) {
-    case CommunicationHook::None:
-    case CommunicationHook::Noop:
+  switch (hook_schedule(options.hook, options.hook_options, context_.step.step)) {
+    case HookSchedule::Nothing:
       break;
-    case CommunicationHook::AllReduce:
-      memory(2 * bytes, Phase::Backward);
-      send(parts.front(), kComputeStream);
-      break;
-    case CommunicationHook::PostLocalSgd:
+    case HookSchedule::Divided:
       memory(2 * bytes, Phase::Backward);
       for (const HookCollective& part : parts) {
         send(part, kComputeStream, part.ranks == context_.ranks);
       }
       break;
-    case CommunicationHook::Fp16:
-    case CommunicationHook::Bf16:
+    case HookSchedule::Cast:
       memory(1.5 * bytes, Phase::Backward);
       memory(bytes, Phase::Backward);
       send(parts.front(), kComputeStream);
       finish_beside(1.5 * bytes);
       break;
-    case CommunicationHook::PowerSgd:
-    case CommunicationHook::BatchedPowerSgd:
-      if (started) {
-        power_sgd(bucket, parts);
-      } else {
-        memory(2 * bytes, Phase::Backward);
-        send(parts.front(), kComputeStream);
-      }
+    case HookSchedule::LowRank:
+      power_sgd(bucket, parts);
       break;
-    case CommunicationHook::TopK: {
+    case HookSchedule::Selected: {
       // Selection reads magnitudes twice and writes the chosen; every rank's choice is added back.
       memory(3 * bytes, Phase::Backward);
       for (const HookCollective& part : parts) {
@@ -109,8 +96,7 @@ void RankProgramBuilder::reduce_with_hook(int bucket) {
       finish_beside(2 * gathered + bytes);
       break;
     }
-    case CommunicationHook::QuantizePerTensor:
-    case CommunicationHook::QuantizePerChannel: {
+    case HookSchedule::Quantized: {
       memory(bytes, Phase::Backward);  // Smallest and largest value.
       send(parts.front(), kComputeStream);
       stream_wait(sent.back(), kSideStream);

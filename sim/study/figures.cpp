@@ -33,7 +33,7 @@ double memory_of_states(const Scenario& scenario, const PublishedFigure& figure)
 
 double compressed_volume(const Scenario& scenario, const PublishedFigure& figure) {
   std::vector<std::vector<std::int64_t>> shapes;
-  if (figure.hook == CommunicationHook::PowerSgd) {
+  if (hook_info(figure.hook).reads_shapes) {
     for (const Parameter& parameter : parameters(scenario.model)) {
       shapes.push_back(parameter.shape);
     }
@@ -138,15 +138,14 @@ std::string condition_text(const std::string& key, const PublishedFigure& figure
 
 /// Tells whether the condition has an effect on this figure.
 bool matters(const std::string& key, const PublishedFigure& figure) {
-  using Hook = CommunicationHook;
   if (key == "powersgd_rank") {
-    return figure.hook == Hook::PowerSgd || figure.hook == Hook::BatchedPowerSgd;
+    return takes_option(figure.hook, "rank");
   }
   if (key == "topk_fraction") {
-    return figure.hook == Hook::TopK;
+    return takes_option(figure.hook, "topk_fraction");
   }
   if (key == "parameters") {
-    return figure.hook != Hook::PowerSgd;
+    return !hook_info(figure.hook).reads_shapes;
   }
   return key != "ranks" || figure.kind != FigureKind::StateMemory || figure.zero_stage > 0;
 }

@@ -105,9 +105,7 @@ ElementName element_of(const Scenario& scenario, double bytes) {
   Dtype dtype = scenario.model.parameter_dtype;
   dtype = ddp.mixed_param_dtype.value_or(dtype);
   dtype = ddp.mixed_reduce_dtype.value_or(dtype);
-  dtype = ddp.hook == CommunicationHook::Fp16   ? Dtype::F16
-          : ddp.hook == CommunicationHook::Bf16 ? Dtype::Bf16
-                                                : dtype;
+  dtype = hook_info(ddp.hook).wire_dtype.value_or(dtype);
   const ElementName element = dtype == Dtype::F16    ? kHalf
                               : dtype == Dtype::Bf16 ? kBfloat
                               : dtype == Dtype::F64  ? kDouble

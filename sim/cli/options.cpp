@@ -77,10 +77,11 @@ CommonOptions OptionParser::common() const {
   if (!has("scenario")) {
     fail("no scenario file given");
   }
-  options.scenario = get<std::string>("scenario");
-  if (const std::string near = nearest_scenario(shipped_path(options.scenario)); !near.empty()) {
+  const auto named = get<std::string>("scenario");
+  options.scenario = shipped_path(named);
+  if (const std::string near = nearest_scenario(options.scenario); !near.empty()) {
     fail(fmt::format(
-        "no scenario file '{}'; did you mean '{}'?", printable(options.scenario), printable(near)));
+        "no scenario file '{}'; did you mean '{}'?", printable(named), printable(near)));
   }
   for (const char* name : {"seed", "steps"}) {
     if (has(name)) {
@@ -99,7 +100,7 @@ CommonOptions OptionParser::common() const {
 }
 
 Scenario load_scenario(const CommonOptions& options) {
-  return read_scenario(shipped_path(options.scenario), options.set);
+  return read_scenario(options.scenario, options.set);
 }
 
 void print_text(const CommonOptions& options, const std::string& text) {

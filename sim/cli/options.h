@@ -11,7 +11,7 @@ namespace stepsim {
 
 /// What most commands take.
 struct CommonOptions {
-  std::string scenario;
+  std::string scenario;          ///< A file; a shipped scenario's name is already resolved.
   std::vector<std::string> set;  ///< "key=value", --seed, --steps and --profile included.
   std::string json;              ///< File, "-" or empty.
   std::string csv;

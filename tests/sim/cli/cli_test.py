@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -293,6 +294,35 @@ def test_blame_has_json_and_csv_and_ends_with_a_command():
     assert len(rows) == 10
     assert run("blame", SKEW, "--quiet").stdout == ""
     assert "did you mean 'bucketing'" in run("blame", SKEW, "--policy", "bucketin", status=2).stderr
+
+
+def test_every_command_finds_a_shipped_scenario_by_its_name():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "bin").mkdir()
+        program = shutil.copy(STEPSIM, root / "bin")
+        shutil.copytree(ROOT / "scenarios", root / "share/stepsim/scenarios")
+        name = "scenarios/token_skew.toml"
+        for command in (
+            ["run", name],
+            ["compare", name],
+            ["sweep", name, "--over", "cluster.skew=0,1"],
+            ["blame", name],
+            ["solve", name, "--key", "cluster.skew=0..20", "--step-time", "80 ms"],
+            ["plan", name, "--out", "plan.jsonl"],
+            ["buckets", name],
+            ["figures", "scenarios/figures/all_reduce_volume.toml"],
+            ["trace", name, "--out", "trace.json"],
+            ["lengths", name],
+        ):
+            done = subprocess.run(
+                [program, *command],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=folder,
+            )
+            assert done.returncode in (0, 1) and not done.stderr, (command, done.stderr)
 
 
 def test_solve_prints_the_line_to_write_or_says_no():

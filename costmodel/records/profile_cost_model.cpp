@@ -9,6 +9,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/network/collective_table.h"
+#include "costmodel/records/profile_format.h"
 
 namespace stepsim {
 namespace {
@@ -98,6 +99,12 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
         found.cost->range_hi,
         cost.extrapolation,
         max_extrapolation_));
+  }
+  if (!(cost.seconds <= kMaxCostSeconds)) {
+    throw InputError(fmt::format("profile {}: {} would take {:.3g} s; more than 1 hour is refused",
+                                 printable(profile_.name),
+                                 described(op),
+                                 cost.seconds));
   }
   if (!found.exact) {
     cost.unseen_shape = true;

@@ -15,6 +15,9 @@ inline constexpr std::string_view kProfileFormat2 = "stepsim-profile/2";
 /// Adds a model's recorded passes and quantiles of the noise.
 inline constexpr std::string_view kProfileFormat3 = "stepsim-profile/3";
 
+/// The longest time that a profile may state, or that one op may take by it.
+inline constexpr double kMaxCostSeconds = 3600;
+
 /// The member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);
 /// Checked: known features, a coefficient for each in the fit and in every draw, none negative,

@@ -36,6 +36,15 @@ double not_negative(JsonReader& reader, std::string_view key) {
   return value;
 }
 
+/// One time of a profile, in seconds.
+double seconds(JsonReader& reader, std::string_view key) {
+  const double value = not_negative(reader, key);
+  if (value > kMaxCostSeconds) {
+    reader.fail(key, fmt::format("{} s is too long; expected at most 1 hour", value));
+  }
+  return value;
+}
+
 double not_negative_or_zero(JsonReader& reader, std::string_view key) {
   return reader.has(key) ? not_negative(reader, key) : 0;
 }
@@ -63,6 +72,9 @@ Knots read_knots(JsonReader& reader, std::string_view key = "knots_s") {
     const std::pair<double, double> value(knot[0].get<double>(), knot[1].get<double>());
     if (value.first < 0 || value.second < 0) {
       reader.fail(key, i, fmt::format("[{}, {}] is negative", value.first, value.second));
+    }
+    if (key == "knots_s" && value.second > kMaxCostSeconds) {
+      reader.fail(key, i, fmt::format("{} s is too long; expected at most 1 hour", value.second));
     }
     if (i > 0 && value.first <= knots.back().first) {
       reader.fail(
@@ -260,7 +272,7 @@ void read_machine(JsonReader& root, Profile& profile) {
     root.fail("memory_capacity_bytes", "negative; 0 means unknown");
   }
   JsonReader host = root.object("host");
-  profile.launch_seconds = not_negative(host, "launch_s");
+  profile.launch_seconds = seconds(host, "launch_s");
   profile.host_is_device = host.boolean("host_is_device");
   constexpr int kMaxCores = 1 << 20;
   profile.cores = host.has("cores") ? host.integer_in("cores", 1, kMaxCores) : 0;

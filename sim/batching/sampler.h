@@ -10,8 +10,8 @@ namespace stepsim {
 /// Order of the samples and their split over ranks.
 struct SamplerSpec {
   enum class Kind {
-    Python,      ///< random.Random(seed).shuffle of 0..N-1, rank r takes order[r::ranks].
-    Distributed  ///< torch DistributedSampler: randperm(seed + epoch), padded with its own head.
+    Distributed,  ///< torch DistributedSampler: randperm(seed + epoch), padded with its own head.
+    Python        ///< random.Random(seed).shuffle of 0..N-1, rank r takes order[r::ranks].
   };
   Kind kind = Kind::Distributed;
   bool shuffle = true;

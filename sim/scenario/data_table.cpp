@@ -1,15 +1,16 @@
 #include <algorithm>
-#include <array>
-#include <limits>
 
 #include <fmt/core.h>
 
-#include "sim/scenario/scenario_sections.h"
+#include "sim/scenario/key_table.h"
+#include "sim/scenario/tables.h"
 
 namespace stepsim {
 namespace {
 
 using Kind = LengthSource::Kind;
+
+constexpr int kMaxWorkers = 1024;
 
 struct SourceKey {
   std::string key;
@@ -162,23 +163,13 @@ TargetSource read_targets(const TomlReader& table, const Scenario& scenario) {
   return targets;
 }
 
-SamplerSpec read_sampler(const TomlReader& data, const Scenario& scenario) {
-  static const std::array<std::string, 2> kKinds = {"distributed", "python"};
-  SamplerSpec spec;
-  spec.seed = scenario.seed;
-  if (!data.has("sampler")) {
-    return spec;
+/// What loading costs; workers that load for nothing would be a mistake.
+void read_loading(const TomlReader& data, Scenario& scenario) {
+  if (data.has("loading")) {
+    read_keys(data.table("loading"), scenario);
+  } else if (scenario.loader.workers > 0) {
+    data.fail("workers", "say what loading costs: loading = { batch = \"2 ms\" }");
   }
-  const TomlReader table = data.table("sampler");
-  spec.kind = read_choice(table, "kind", "distributed", kKinds) == "python"
-                  ? SamplerSpec::Kind::Python
-                  : SamplerSpec::Kind::Distributed;
-  spec.shuffle = table.boolean_or("shuffle", spec.shuffle);
-  spec.seed =
-      static_cast<std::uint64_t>(table.integer_or("seed", static_cast<std::int64_t>(spec.seed), 0));
-  spec.drop_last = table.boolean_or("drop_last", spec.drop_last);
-  spec.set_epoch = table.boolean_or("set_epoch", spec.set_epoch);
-  return spec;
 }
 
 }  // namespace
@@ -220,8 +211,93 @@ void check_longest(const TomlReader& table, const LengthSource& source, const Sc
   }
 }
 
+std::vector<Key> data_keys() {
+  const auto loader = [](auto member) { return field(&Scenario::loader, member); };
+  return {
+      described("samples",
+                "size of the data set, at least `ranks`",
+                "all of a `file` or `histogram`; else required"),
+      required(described("lengths", "where the lengths come from, see below", "")),
+      described("targets",
+                "a second length of each sample (a translation, the tokens of an utterance), see "
+                "below",
+                "none"),
+      described("sampler",
+                "`{ kind, shuffle, seed, drop_last, set_epoch }`, see below",
+                "torch's DistributedSampler"),
+      integer("workers",
+              loader(&LoaderOptions::workers),
+              {0, kMaxWorkers},
+              "processes a rank that load ahead, at most 1024; 0: the training process loads"),
+      integer("prefetch",
+              loader(&LoaderOptions::prefetch),
+              {1, kMaxWorkers},
+              "batches that each worker is ahead"),
+      described("loading",
+                "`{ batch = \"2 ms\", per_token = \"3 us\", plan_every = 64, plan = \"20 ms\" }`: "
+                "to load a batch, and each padded token of it; every `plan_every` batches `plan` "
+                "more",
+                "no time"),
+  };
+}
+
+std::vector<Key> sampler_keys() {
+  const auto sampler = [](auto member) { return field(&Scenario::sampler, member); };
+  return {
+      choice("kind",
+             sampler(&SamplerSpec::kind),
+             {"distributed", "python"},
+             "`\"distributed\"` (torch: `randperm(seed + epoch)`, padded with its own head) or "
+             "`\"python\"` (`random.Random(seed).shuffle`); rank r takes every ranks-th sample"),
+      flag("shuffle",
+           sampler(&SamplerSpec::shuffle),
+           "false: samples in their own order, buckets in ascending length"),
+      integer("seed", sampler(&SamplerSpec::seed), {0}, "integer, 0 or more", "the scenario's"),
+      flag("drop_last",
+           sampler(&SamplerSpec::drop_last),
+           "leave out what does not divide over the ranks, and a rank's last batch when it is "
+           "short"),
+      flag("set_epoch",
+           sampler(&SamplerSpec::set_epoch),
+           "after its epoch a rank goes on with the next one's batches, as with "
+           "`DistributedSampler.set_epoch`; false: the same ones again"),
+  };
+}
+
+std::vector<Key> loading_keys() {
+  const auto loader = [](auto member) { return field(&Scenario::loader, member); };
+  return {
+      duration("batch", loader(&LoaderOptions::batch), ""),
+      duration("per_token", loader(&LoaderOptions::token_seconds), ""),
+      integer("plan_every", loader(&LoaderOptions::plan_every), {1, kMaxSteps}, ""),
+      duration("plan", loader(&LoaderOptions::plan), ""),
+  };
+}
+
+std::vector<Key> length_keys() {
+  std::vector<Key> keys;
+  for (const char* name : {"constant",
+                           "uniform",
+                           "log_uniform",
+                           "log_normal",
+                           "histogram",
+                           "file",
+                           "jsonl",
+                           "field",
+                           "plan",
+                           "mixture",
+                           "seed",
+                           "cap",
+                           "outlier_probability",
+                           "label_classes"}) {
+    keys.push_back(described(name, "", ""));
+  }
+  return keys;
+}
+
 void read_data(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "data");
+  read_keys(table, scenario);
   scenario.lengths = read_lengths(table.table("lengths"), scenario);
   if (table.has("samples") || !has_own_count(scenario.lengths)) {
     scenario.samples = table.integer("samples", 1, kMaxSampleCount);
@@ -235,7 +311,11 @@ void read_data(const TomlReader& root, Scenario& scenario) {
   if (table.has("targets")) {
     scenario.targets = read_targets(table.table("targets"), scenario);
   }
-  scenario.sampler = read_sampler(table, scenario);
+  scenario.sampler.seed = scenario.seed;
+  if (table.has("sampler")) {
+    read_keys(table.table("sampler"), scenario);
+  }
+  read_loading(table, scenario);
 }
 
 }  // namespace stepsim

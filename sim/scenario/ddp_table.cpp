@@ -1,34 +1,20 @@
 #include <algorithm>
-#include <array>
+#include <string_view>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/base/parse_units.h"
-#include "sim/scenario/scenario_sections.h"
+#include "sim/scenario/key_table.h"
+#include "sim/scenario/tables.h"
 
 namespace stepsim {
 namespace {
 
 constexpr int kMaxAccumulation = 100'000;
 
-void read_bucket_rule(const TomlReader& table, DdpOptions& ddp) {
-  static const std::array<std::string, 4> kVersions = {"2.4", "1.8", "1.13", "newest"};
-  static const std::array<std::string, 4> kRules = {
-      "pytorch", "before_cap", "per_parameter", "single"};
-  ddp.torch = read_choice(table, "torch", ddp.torch, kVersions);
-  const std::string rule = read_choice(table, "bucket_rule", "pytorch", kRules);
-  ddp.bucket_rule =
-      static_cast<BucketRule>(std::find(kRules.begin(), kRules.end(), rule) - kRules.begin());
-  ddp.bucket_cap = table.bytes_or("bucket_cap", ddp.bucket_cap);
-  ddp.bucket_cap_given = table.has("bucket_cap");
-  const bool first_follows = ddp.torch == "newest" && ddp.bucket_cap_given;
-  ddp.first_bucket_cap =
-      table.bytes_or("first_bucket_cap", first_follows ? ddp.bucket_cap : ddp.first_bucket_cap);
-  ddp.last_bucket_cap = table.boolean_or("last_bucket_cap", false);
-  if (!table.has("bucket_caps")) {
-    return;
-  }
-  if (ddp.torch != "newest") {
+void read_bucket_caps(const TomlReader& table, Scenario& scenario) {
+  if (scenario.ddp.torch != "newest") {
     table.fail("bucket_caps", "a limit for each bucket needs torch = \"newest\"");
   }
   for (const TomlValue& item : table.list("bucket_caps")) {
@@ -37,65 +23,71 @@ void read_bucket_rule(const TomlReader& table, DdpOptions& ddp) {
       limit.fail(fmt::format("expected a list of sizes as \"1 MiB\", got {}", describe(item)));
     }
     try {
-      ddp.bucket_caps.push_back(parse_bytes(item.text));
+      scenario.ddp.bucket_caps.push_back(parse_bytes(item.text));
     } catch (const InputError& error) {
       limit.fail(error.what());
     }
   }
-  if (ddp.bucket_caps.empty()) {
+  if (scenario.ddp.bucket_caps.empty()) {
     table.fail("bucket_caps", "expected at least one size");
   }
 }
 
-void read_hook(const TomlReader& table, const Scenario& scenario, DdpOptions& ddp) {
-  if (!table.has("communication_hook")) {
-    return;
+/// An option that the hook does not take is a mistake.
+void check_hook_options(const TomlReader& table, const TomlValue& value, CommunicationHook hook) {
+  for (const TomlValue& item : value.children) {
+    if (item.key == "kind" || takes_option(hook, item.key)) {
+      continue;
+    }
+    std::vector<std::string_view> takers;
+    for (const HookInfo& info : communication_hooks()) {
+      if (takes_option(info.hook, item.key)) {
+        takers.push_back(info.name);
+      }
+    }
+    table.fail(item.key,
+               fmt::format("does not apply to communication hook '{}'; {} {} it",
+                           name_of(hook),
+                           fmt::join(takers, ", "),
+                           takers.size() == 1 ? "takes" : "take"));
   }
-  const auto kind = [](const std::string& name) { return parse_communication_hook(name); };
-  if (table.value("communication_hook").kind != TomlValue::Kind::Table) {
-    ddp.hook = table.parsed("communication_hook", kind);
+}
+
+void read_hook(const TomlReader& table, Scenario& scenario) {
+  const TomlValue& value = table.value("communication_hook");
+  if (value.kind != TomlValue::Kind::Table) {
+    scenario.ddp.hook = table.parsed("communication_hook", parse_communication_hook);
     return;
   }
   const TomlReader hook = table.table("communication_hook");
-  HookOptions& options = ddp.hook_options;
-  ddp.hook = hook.parsed("kind", kind);
-  options.rank = static_cast<int>(hook.integer_or("rank", options.rank, 1, 1 << 20));
-  options.start_iteration = hook.integer_or("start_iteration", options.start_iteration, 0);
-  options.min_compression_rate =
-      hook.number_or("min_compression_rate", options.min_compression_rate);
-  options.topk_fraction = hook.number_or("topk_fraction", options.topk_fraction);
-  options.subgroup_ranks = static_cast<int>(
-      hook.integer_or("subgroup_ranks", scenario.ranks_per_node, 0, scenario.ranks));
+  HookOptions& options = scenario.ddp.hook_options;
+  options.subgroup_ranks = scenario.ranks_per_node;
+  read_keys(hook, scenario);
+  check_hook_options(hook, value, scenario.ddp.hook);
+  if (options.subgroup_ranks > scenario.ranks) {
+    hook.fail("subgroup_ranks",
+              fmt::format("{} is too large; expected at most {}, the ranks",
+                          options.subgroup_ranks,
+                          scenario.ranks));
+  }
   if (options.subgroup_ranks > 0 && scenario.ranks % options.subgroup_ranks != 0) {
     hook.fail(
         "subgroup_ranks",
         fmt::format(
             "{} ranks do not split into groups of {}", scenario.ranks, options.subgroup_ranks));
   }
-  options.period = hook.integer_or("period", options.period, 1);
-  if (!(options.min_compression_rate > 0)) {
-    hook.fail("min_compression_rate", "expected more than 0");
-  }
-  if (!(options.topk_fraction > 0) || options.topk_fraction > 1) {
-    hook.fail("topk_fraction", "expected a fraction of the elements, more than 0 and at most 1");
-  }
 }
 
-void read_mixed_precision(const TomlReader& table, DdpOptions& ddp) {
-  if (!table.has("mixed_precision")) {
-    return;
-  }
+void read_mixed_precision(const TomlReader& table, Scenario& scenario) {
   const TomlReader mixed = table.table("mixed_precision");
+  DdpOptions& ddp = scenario.ddp;
   const auto dtype = [](const std::string& name) { return parse_dtype(name); };
   ddp.mixed_param_dtype = mixed.parsed("param_dtype", dtype);
   ddp.mixed_reduce_dtype =
       mixed.has("reduce_dtype") ? mixed.parsed("reduce_dtype", dtype) : *ddp.mixed_param_dtype;
 }
 
-void read_names(const TomlReader& table, const Scenario& scenario, DdpOptions& ddp) {
-  if (!table.has("unused_parameters")) {
-    return;
-  }
+void read_unused_parameters(const TomlReader& table, Scenario& scenario) {
   std::vector<std::string> known;
   for (const Parameter& parameter : parameters(scenario.model)) {
     known.push_back(parameter.name);
@@ -108,30 +100,27 @@ void read_names(const TomlReader& table, const Scenario& scenario, DdpOptions& d
     if (std::find(known.begin(), known.end(), item.text) == known.end()) {
       name.fail(unknown_name("parameter", item.text, known));
     }
-    ddp.unused_parameters.push_back(item.text);
+    scenario.ddp.unused_parameters.push_back(item.text);
   }
 }
 
-void read_join(const TomlReader& table, const Scenario& scenario, DdpOptions& ddp) {
-  ddp.divide_by_initial_world_size = table.boolean_or("divide_by_initial_world_size", true);
-  if (!table.has("join")) {
-    return;
-  }
+void read_join(const TomlReader& table, Scenario& scenario) {
+  std::vector<int>& join_steps = scenario.ddp.join_steps;
   for (const TomlValue& item : table.list("join")) {
     const TomlReader steps(table.document(), item, "ddp.join");
     if (item.kind != TomlValue::Kind::Integer || item.integer < 0 || item.integer > kMaxSteps) {
       steps.fail(fmt::format("expected the number of steps that a rank has inputs for, got {}",
                              describe(item)));
     }
-    ddp.join_steps.push_back(static_cast<int>(item.integer));
+    join_steps.push_back(static_cast<int>(item.integer));
   }
-  if (static_cast<int>(ddp.join_steps.size()) != scenario.ranks) {
+  if (static_cast<int>(join_steps.size()) != scenario.ranks) {
     table.fail("join",
                fmt::format("{} numbers of steps for {} ranks; expected one for each rank",
-                           ddp.join_steps.size(),
+                           join_steps.size(),
                            scenario.ranks));
   }
-  if (*std::max_element(ddp.join_steps.begin(), ddp.join_steps.end()) < scenario.steps) {
+  if (*std::max_element(join_steps.begin(), join_steps.end()) < scenario.steps) {
     table.fail("join",
                fmt::format("no rank has inputs for the {} steps of the scenario", scenario.steps));
   }
@@ -165,31 +154,141 @@ void check_combinations(const TomlReader& table, const DdpOptions& ddp) {
 
 }  // namespace
 
+std::vector<Key> ddp_keys() {
+  using D = DdpOptions;
+  const auto ddp = [](auto member) { return field(&Scenario::ddp, member); };
+  return {
+      size("bucket_cap", ddp(&D::bucket_cap), "size at which a gradient bucket is full"),
+      size("first_bucket_cap", ddp(&D::first_bucket_cap), "the same for the first bucket"),
+      described("bucket_caps",
+                "with `torch = \"newest\"`: a limit for each bucket in turn, `[\"1 MiB\", \"25 "
+                "MiB\"]`, the last one repeats",
+                "none"),
+      flag("last_bucket_cap",
+           ddp(&D::last_bucket_cap),
+           "the small bucket of `first_bucket_cap` comes last (`DDP_SET_LAST_BUCKET_CAP=1`)"),
+      choice("bucket_rule",
+             ddp(&D::bucket_rule),
+             {"pytorch", "before_cap", "per_parameter", "single"},
+             "`\"pytorch\"`, or a hand-written loop in reverse order of registration: "
+             "`\"before_cap\"` (a tensor that would exceed `bucket_cap` opens the next bucket), "
+             "`\"per_parameter\"`, `\"single\"`"),
+      flag("overlap", ddp(&D::overlap), "false: nothing is launched before the backward's end"),
+      choice("torch",
+             ddp(&D::torch),
+             {"2.4", "1.8", "1.13", "newest"},
+             "`\"1.8\"` (the first iteration's buckets have the limits, too), `\"1.13\"`, "
+             "`\"2.4\"`, `\"newest\"`; with `newest`, `first_bucket_cap` follows a `bucket_cap` "
+             "that is set"),
+      flag("gradient_as_bucket_view",
+           ddp(&D::gradient_as_bucket_view),
+           "gradients live in the buckets: no copies"),
+      flag("set_to_none", ddp(&D::set_to_none), "gradients are dropped between steps, not zeroed"),
+      flag("find_unused_parameters", ddp(&D::find_unused_parameters), "buckets are never rebuilt"),
+      custom("unused_parameters",
+             read_unused_parameters,
+             "names of parameters without a gradient, as `state_dict()` has them; needs "
+             "`find_unused_parameters` or `static_graph`",
+             "none"),
+      flag("static_graph",
+           ddp(&D::static_graph),
+           "as torch's: the first iteration reduces after its backward, all at once"),
+      flag("broadcast_buffers",
+           ddp(&D::broadcast_buffers),
+           "rank 0's `model.buffers` are sent before a forward that follows a synchronised one"),
+      flag("batched_grad_copy",
+           ddp(&D::batched_grad_copy),
+           "with `torch = \"newest\"`: one copy a bucket in place of one a gradient"),
+      flag("optimizer_in_backward",
+           ddp(&D::optimizer_in_backward),
+           "each bucket's parameters are updated as soon as it is reduced, on a side stream"),
+      integer("accumulation_steps",
+              ddp(&D::accumulation_steps),
+              {1, kMaxAccumulation},
+              "micro-batches per optimizer step"),
+      flag("no_sync", ddp(&D::no_sync), "only the last micro-batch is reduced; false: each one"),
+      custom("join",
+             read_join,
+             "`[12, 10]`: steps that each rank has inputs for, inside `join()`; a rank that has "
+             "none left only takes part in collectives",
+             "no `join()`"),
+      flag("divide_by_initial_world_size",
+           ddp(&D::divide_by_initial_world_size),
+           "false: with `join`, gradients are divided by the ranks that are still active, which "
+           "the host waits for"),
+      custom("mixed_precision",
+             read_mixed_precision,
+             "`{ param_dtype = \"bf16\", reduce_dtype = \"f32\" }`: DDP's own; parameters are cast "
+             "in the forward, gradients have `param_dtype`",
+             "none; `reduce_dtype`: `param_dtype`"),
+      custom("communication_hook",
+             read_hook,
+             "a name from the list of hooks below, or a table with `kind` and its options",
+             documented(std::string(name_of(D().hook)))),
+      integer("zero_stage",
+              ddp(&D::zero_stage),
+              {0, 3},
+              "what is split over the ranks: 1 optimizer, 2 gradients too, 3 parameters too"),
+      flag("zero_broadcast_by_rank",
+           ddp(&D::zero_broadcast_by_rank),
+           "ZeRO-1: one broadcast of new parameters a rank, not one a parameter"),
+  };
+}
+
+std::vector<Key> communication_hook_keys() {
+  const auto option = [](auto member) {
+    return [member](Scenario & s) -> auto& {
+      return s.ddp.hook_options.*member;
+    };
+  };
+  using H = HookOptions;
+  return {
+      required(custom(
+          "kind",
+          [](const TomlReader& table, Scenario& s) {
+            s.ddp.hook = table.parsed("kind", parse_communication_hook);
+          },
+          "a name from the list of hooks",
+          "")),
+      integer("rank", option(&H::rank), {1, 1 << 20}, "PowerSGD: rank of the factors"),
+      integer("start_iteration",
+              option(&H::start_iteration),
+              {0},
+              "PowerSGD, post-local SGD: plain all-reduce before this step"),
+      number("min_compression_rate",
+             option(&H::min_compression_rate),
+             positive_number(),
+             "PowerSGD: tensors that gain less stay as they are"),
+      number("topk_fraction",
+             option(&H::topk_fraction),
+             {[](double value) { return value > 0 && value <= 1; },
+              "a fraction of the elements, more than 0 and at most 1"},
+             "top-k: share of a bucket's elements that is sent"),
+      integer("subgroup_ranks",
+              option(&H::subgroup_ranks),
+              {0, kMaxRanks},
+              "post-local SGD: ranks that still reduce every step; 0: none do",
+              "`ranks_per_node`"),
+      integer("period",
+              option(&H::period),
+              {1},
+              "post-local SGD: steps between averages of all parameters"),
+  };
+}
+
 void read_ddp(const TomlReader& root, Scenario& scenario) {
   if (!root.has("ddp")) {
     return;
   }
   const TomlReader table = root.table("ddp");
   DdpOptions& ddp = scenario.ddp;
-  read_bucket_rule(table, ddp);
-  const auto flag = [&](const char* key, bool& field) { field = table.boolean_or(key, field); };
-  flag("overlap", ddp.overlap);
-  flag("gradient_as_bucket_view", ddp.gradient_as_bucket_view);
-  flag("set_to_none", ddp.set_to_none);
-  flag("find_unused_parameters", ddp.find_unused_parameters);
-  flag("static_graph", ddp.static_graph);
-  flag("broadcast_buffers", ddp.broadcast_buffers);
-  flag("batched_grad_copy", ddp.batched_grad_copy);
-  flag("optimizer_in_backward", ddp.optimizer_in_backward);
-  flag("no_sync", ddp.no_sync);
-  flag("zero_broadcast_by_rank", ddp.zero_broadcast_by_rank);
-  ddp.accumulation_steps =
-      static_cast<int>(table.integer_or("accumulation_steps", 1, 1, kMaxAccumulation));
-  ddp.zero_stage = static_cast<int>(table.integer_or("zero_stage", 0, 0, 3));
-  read_hook(table, scenario, ddp);
-  read_mixed_precision(table, ddp);
-  read_names(table, scenario, ddp);
-  read_join(table, scenario, ddp);
+  read_keys(table, scenario);
+  if (ddp.torch == "newest" && table.has("bucket_cap") && !table.has("first_bucket_cap")) {
+    ddp.first_bucket_cap = ddp.bucket_cap;
+  }
+  if (table.has("bucket_caps")) {
+    read_bucket_caps(table, scenario);
+  }
   check_combinations(table, ddp);
 }
 

@@ -5,12 +5,13 @@
 
 #include "costmodel/io/csv_table.h"
 #include "costmodel/model/model_presets.h"
-#include "sim/scenario/scenario_sections.h"
+#include "sim/scenario/tables.h"
 
 namespace stepsim {
 namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxElements = 1'000'000'000'000;  // Of one tensor.
 
 /// "512x256x3x3"; empty when it is no such text.
 std::vector<std::int64_t> parse_shape(std::string_view text) {
@@ -60,7 +61,7 @@ std::vector<TensorBlock> read_tensors(const std::string& path) {
 void read_blocks(const TomlReader& table, TransformerConfig& model) {
   if (!table.has("tensors")) {
     model.layers = table.integer("layers", 1, kMaxSize);
-    model.block_elements = table.integer("block_elements", 1);
+    model.block_elements = table.integer("block_elements", 1, kMaxElements);
     return;
   }
   for (const char* key : {"layers", "block_elements"}) {
@@ -133,7 +134,7 @@ TransformerConfig start_of(const TomlReader& table) {
 void read_buffers(const TomlReader& table, Scenario& scenario) {
   const TomlReader buffers = table.table("buffers");
   for (const TomlValue& item : table.value("buffers").children) {
-    const std::int64_t elements = buffers.integer(item.key, 1);
+    const std::int64_t elements = buffers.integer(item.key, 1, kMaxElements);
     std::int64_t size = 8;
     if (item.key != "i64") {
       try {
@@ -182,8 +183,79 @@ VarlenCall read_varlen(const TomlReader& owner, const VarlenCall& fallback) {
     call.empty_block_seconds = table.parsed("empty_block", [](const std::string& text) {
       return parse_quantity(text, Dimension::Time).value;
     });
+    if (*call.empty_block_seconds > to_seconds(kMaxScenarioDuration)) {
+      table.fail("empty_block", "too long; expected at most 1 hour");
+    }
   }
   return call;
+}
+
+std::vector<Key> model_keys() {
+  return {
+      described("preset", "`\"gpt2-small\"`, …: `stepsim models` lists them", ""),
+      described(
+          "kind",
+          "`token_classifier`, `distilbert`, `bert`, `gpt2`, `llama`, `nanochat`; `blocks`: a "
+          "chain of `layers` equal ops with one tensor each and no other sizes, for studies "
+          "of the schedule",
+          ""),
+      described("name", "text for reports", "the kind"),
+      described("layers", "blocks of the model, at least 1", ""),
+      described("hidden", "width, at least 1", ""),
+      described("heads", "attention heads, at least 1", ""),
+      described("kv_heads", "key and value heads", "`heads`"),
+      described("ffn", "inner width of the MLP", "4 times `hidden`"),
+      described("vocab", "size of the vocabulary, at least 1", ""),
+      described("max_length", "positions the model takes; longer samples are refused", ""),
+      described("classes", "outputs of a classification head", "0 (none)"),
+      described("tied_embeddings", "the output layer shares the embedding", "true for `gpt2`"),
+      described("causal", "attention looks back only", "true for `gpt2`, `llama`, `nanochat`"),
+      described("window", "sliding attention window in tokens; 0: unlimited", "0"),
+      described("dtype", "compute: `f32`, `tf32`, `bf16`, `f16`, `f64`", "`f32`"),
+      described("parameter_dtype", "parameters and gradients, so also what is reduced", "`f32`"),
+      described("attention", "`dense`, `flash`, `varlen`", "`dense`"),
+      described("checkpointing", "recompute activations in the backward pass", "false"),
+      described("parameters",
+                "what `[[published]]` figures call the size of the model, as 70_000_000_000; "
+                "nothing else reads it",
+                "counted from the tensors"),
+      described("buffers",
+                "elements of the model's buffers by dtype, `{ f32 = 53120, i64 = 53 }`: what "
+                "`ddp.broadcast_buffers` sends",
+                "none"),
+      described("block_elements", "with `blocks`: elements of each tensor", ""),
+      described("sparse_embeddings",
+                "the embeddings' gradients are sparse: rows and indices are gathered, not reduced; "
+                "not with tied embeddings",
+                "false"),
+      described("tensors",
+                "with `blocks`, in place of `layers` and `block_elements`: a CSV file of a model's "
+                "own tensors, for any model with measured `[times]`, see below",
+                "none"),
+      described("varlen", "with `varlen`: the call as it is compiled, see below", "not compiled"),
+  };
+}
+
+std::vector<Key> varlen_keys() {
+  return {
+      described(
+          "max_num_docs",
+          "slots, at least 1; `stepsim run`, `plan` and `compare` print the most documents of "
+          "a batch in an epoch",
+          "as many as the batch has documents"),
+      described("max_seq_len", "longest document", "the longest of the batch"),
+      described("overflow",
+                "longer documents and batches of more documents: `\"error\"`; `\"merge\"`: "
+                "documents are cut to `max_seq_len`, and the two neighbours that are shortest "
+                "together become one, which attends across, until all fit; `\"discard\"`: "
+                "documents are cut, the batch is left out and the rank goes on with its next one",
+                "`\"error\"`"),
+      described("block_rows", "rows of a thread block's tile, forward and backward", "128"),
+      described("empty_block",
+                "what one empty block adds to its kernel, as `\"0.5 ns\"`; a profile whose "
+                "attention has the feature `empty_blocks` comes first",
+                "0, and a warning"),
+  };
 }
 
 void read_model(const TomlReader& root, Scenario& scenario) {
@@ -210,7 +282,7 @@ void read_model(const TomlReader& root, Scenario& scenario) {
   }
   check_model(table, model);
   scenario.varlen = read_varlen(table, {});
-  scenario.stated_parameters = table.integer_or("parameters", 0, 1);
+  scenario.stated_parameters = table.integer_or("parameters", 0, 1, kMaxParameters);
   scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
   scenario.model = model;
 }

@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "sim/scenario/scenario_sections.h"
+#include "sim/scenario/tables.h"
 
 namespace stepsim {
 namespace {
@@ -135,6 +135,41 @@ PolicySpec read_policy(const TomlReader& unnamed,
 }
 
 }  // namespace
+
+std::vector<Key> policy_keys() {
+  std::vector<Key> keys = {
+      required(described("name", "unique in the file", "")),
+      required(described(
+          "kind",
+          "one of the table below; `stepsim policies` describes them and their parameters",
+          "")),
+  };
+  for (const std::string& parameter : policy_parameter_names()) {
+    keys.push_back(described(parameter, "", ""));
+  }
+  const std::vector<Key> common = {
+      described("weighting",
+                "`\"none\"`, `\"sample\"`, `\"token\"`: scale of each rank's loss, so that DDP's "
+                "mean over ranks is the mean over samples or tokens",
+                "`\"none\"`"),
+      described("pad_to_multiple_of",
+                "batches are padded to the next multiple of it, 8 or 64 for tensor cores or fewer "
+                "shapes; the policy forms its batches as without it",
+                "1: to the longest sample"),
+      described("lengths",
+                "a source of its own in place of `[data]`'s, for a reference case",
+                "`[data]`'s"),
+      described("attention", "in place of the model's", "the model's"),
+      described("varlen", "in place of the model's; only the keys that differ", "the model's"),
+      described("row_length",
+                "with `dense` or `flash`: the batch's samples stand after one another in rows of "
+                "this many tokens, cut where a row ends, and each row is attended as one: packing "
+                "without varlen",
+                "each sample is a row, padded"),
+  };
+  keys.insert(keys.end(), common.begin(), common.end());
+  return keys;
+}
 
 void read_policies(const TomlReader& root, Scenario& scenario) {
   if (!root.has("policy")) {

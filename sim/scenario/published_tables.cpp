@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/parse_units.h"
-#include "sim/scenario/scenario_sections.h"
+#include "sim/scenario/tables.h"
 
 namespace stepsim {
 namespace {
@@ -58,10 +58,9 @@ PublishedFigure read_figure(const TomlReader& table, const TomlValue& value, con
   figure.ranks = static_cast<int>(table.integer_or("ranks", s.ranks, 1, kMaxRanks));
   const std::int64_t counted =
       s.stated_parameters > 0 ? s.stated_parameters : parameter_count(s.model);
-  figure.parameters = table.integer_or("parameters", counted, 1);
+  figure.parameters = table.integer_or("parameters", counted, 1, kMaxParameters);
   if (table.has("bandwidth")) {
-    figure.bytes_per_s =
-        table.parsed("bandwidth", [](const std::string& text) { return parse_bandwidth(text); });
+    figure.bytes_per_s = table.bandwidth("bandwidth");
     if (figure.bytes_per_s <= 0) {
       table.fail("bandwidth", "expected a bandwidth above 0");
     }
@@ -89,6 +88,37 @@ PublishedFigure read_figure(const TomlReader& table, const TomlValue& value, con
 }
 
 }  // namespace
+
+std::vector<Key> published_keys() {
+  std::vector<Key> keys = {
+      required(described("figure", "one of the table below", "")),
+      required(described(
+          "value",
+          "as printed: `\"548 GB\"`, `\"0.31 s\"`, `\"28000\"`. It may be off by half of its last "
+          "digit; with `~` in front by half of its second digit. Units are those of print (GB = "
+          "1e9 bytes) or binary (GiB)",
+          "")),
+      described("source", "where it stands", "that of the entry before"),
+      described("note", "why it is wrong", "none"),
+  };
+  for (const char* condition : {"ranks",
+                                "parameters",
+                                "bandwidth",
+                                "zero_stage",
+                                "optimizer_bytes",
+                                "hook",
+                                "powersgd_rank",
+                                "topk_fraction",
+                                "bucket_cap",
+                                "samples",
+                                "length",
+                                "row_length",
+                                "accumulation_steps",
+                                "speed"}) {
+    keys.push_back(described(condition, "", ""));
+  }
+  return keys;
+}
 
 void read_published(const TomlReader& root, Scenario& scenario) {
   if (!root.has("published")) {

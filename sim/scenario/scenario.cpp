@@ -4,8 +4,9 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
-#include "sim/scenario/scenario_keys.h"
-#include "sim/scenario/scenario_sections.h"
+#include "sim/scenario/key_table.h"
+#include "sim/scenario/overrides.h"
+#include "sim/scenario/tables.h"
 
 namespace stepsim {
 
@@ -30,7 +31,6 @@ Scenario parse_scenario(const std::string& text,
   read_ddp(root, scenario);
   read_optimizer(root, scenario);
   read_data(root, scenario);
-  read_loader(root, scenario);
   read_machine(root, scenario);
   read_policies(root, scenario);
   read_published(root, scenario);

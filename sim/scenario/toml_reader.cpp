@@ -1,6 +1,8 @@
 #include "sim/scenario/toml_reader.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/core.h>
@@ -127,6 +129,27 @@ Bytes TomlReader::bytes_or(std::string_view key, Bytes fallback) const {
   return has(key) ? bytes(key) : fallback;
 }
 
+Duration parse_scenario_duration(std::string_view text) {
+  const Duration duration = parse_duration(text);
+  if (duration > kMaxScenarioDuration) {
+    throw InputError(fmt::format("'{}' is too long; expected at most 1 hour", printable(text)));
+  }
+  return duration;
+}
+
+Duration TomlReader::duration(std::string_view key) const {
+  return parsed(key, [](const std::string& written) { return parse_scenario_duration(written); });
+}
+
+double TomlReader::bandwidth(std::string_view key) const {
+  const double result =
+      parsed(key, [](const std::string& written) { return parse_bandwidth(written); });
+  if (result > 0 && result < kMinScenarioBandwidth) {
+    fail(key, fmt::format("{:g} B/s is too slow; expected at least 1 kB/s", result));
+  }
+  return result;
+}
+
 TomlReader TomlReader::table(std::string_view key) const {
   if (value(key).kind != Kind::Table) {
     wrong_type(key, "a table");
@@ -139,6 +162,29 @@ const std::vector<TomlValue>& TomlReader::list(std::string_view key) const {
     wrong_type(key, "a list");
   }
   return value(key).children;
+}
+
+std::string read_choice(const TomlReader& table,
+                        const std::string& key,
+                        const std::string& fallback,
+                        std::span<const std::string> known) {
+  std::string chosen = table.text_or(key, fallback);
+  if (std::find(known.begin(), known.end(), chosen) == known.end()) {
+    table.fail(key, unknown_name("value", chosen, known));
+  }
+  return chosen;
+}
+
+std::string resolved_path(const TomlReader& table, const std::string& key) {
+  std::string written = table.text(key);
+  if (written.empty() || written.find('\0') != std::string::npos) {
+    table.fail(key, "expected a path");
+  }
+  if (!table.value(key).override_key.empty()) {
+    return written;
+  }
+  const auto folder = std::filesystem::path(table.document().file).parent_path();
+  return (folder / written).lexically_normal().string();
 }
 
 }  // namespace stepsim

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,16 @@
 #include "sim/scenario/toml_tree.h"
 
 namespace stepsim {
+
+/// The longest single time that a scenario may name; the simulated clock counts 292 years.
+inline constexpr Duration kMaxScenarioDuration = std::chrono::hours(1);
+
+/// The slowest bandwidth that a scenario may name, in bytes per second.
+inline constexpr double kMinScenarioBandwidth = 1e3;
+
+/// A time such as "3 ms". Raises InputError (message only): no time, more than
+/// kMaxScenarioDuration.
+[[nodiscard]] Duration parse_scenario_duration(std::string_view text);
 
 /// Typed access to one table of a document, which must outlive it. Every wrong value raises
 /// InputError with its place and key path; a missing one with the place of the table.
@@ -47,6 +59,11 @@ class TomlReader {
   [[nodiscard]] Bytes bytes(std::string_view key) const;
   [[nodiscard]] Bytes bytes_or(std::string_view key, Bytes fallback) const;
 
+  /// A time such as "3 ms", at most kMaxScenarioDuration.
+  [[nodiscard]] Duration duration(std::string_view key) const;
+  /// A bandwidth such as "20 GB/s", in bytes per second: 0, or kMinScenarioBandwidth and more.
+  [[nodiscard]] double bandwidth(std::string_view key) const;
+
   /// The table below `key` (required).
   [[nodiscard]] TomlReader table(std::string_view key) const;
   /// The list below `key` (required).
@@ -76,5 +93,15 @@ class TomlReader {
   const TomlValue& table_;
   std::string path_;
 };
+
+/// The text of `key`, which must be one of `known`; `fallback` without the key. Raises InputError
+/// with the nearest known one.
+[[nodiscard]] std::string read_choice(const TomlReader& table,
+                                      const std::string& key,
+                                      const std::string& fallback,
+                                      std::span<const std::string> known);
+
+/// A path in the file is relative to the file; one from the command line stands as it is.
+[[nodiscard]] std::string resolved_path(const TomlReader& table, const std::string& key);
 
 }  // namespace stepsim

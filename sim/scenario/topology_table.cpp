@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/parse_units.h"
-#include "sim/scenario/scenario_sections.h"
+#include "sim/scenario/tables.h"
 
 namespace stepsim {
 namespace {
@@ -14,8 +14,7 @@ double read_bandwidth(const TomlReader& table, const std::string& key, bool requ
   if (!required && !table.has(key)) {
     return 0;
   }
-  const double bandwidth =
-      table.parsed(key, [](const std::string& text) { return parse_bandwidth(text); });
+  const double bandwidth = table.bandwidth(key);
   if (bandwidth <= 0) {
     table.fail(key, "no bandwidth; expected more than 0, as \"150 GB/s\"");
   }
@@ -27,8 +26,7 @@ double read_latency(const TomlReader& table, const std::string& key, bool requir
   if (!required && !table.has(key)) {
     return 0;
   }
-  return to_seconds(
-      table.parsed(key, [](const std::string& text) { return parse_duration(text); }));
+  return to_seconds(table.duration(key));
 }
 
 SlowLink read_slow_link(const TomlReader& slow, const Topology& topology) {
@@ -116,8 +114,9 @@ CollectiveCost read_all_reduce(const TomlReader& table, const Scenario& scenario
   const std::vector<double> sizes = read_list(table, "sizes", [](const std::string& text) {
     return static_cast<double>(parse_bytes(text).value());
   });
-  const std::vector<double> times = read_list(
-      table, "times", [](const std::string& text) { return to_seconds(parse_duration(text)); });
+  const std::vector<double> times = read_list(table, "times", [](const std::string& text) {
+    return to_seconds(parse_scenario_duration(text));
+  });
   if (sizes.size() < 2) {
     table.fail("sizes", fmt::format("{} sizes; expected at least 2", sizes.size()));
   }
@@ -140,6 +139,39 @@ CollectiveCost read_all_reduce(const TomlReader& table, const Scenario& scenario
 }
 
 }  // namespace
+
+std::vector<Key> topology_keys() {
+  return {
+      described("algorithm",
+                "`\"nccl\"`: NCCL 2.28.9's own model chooses (all-reduce; else rings). Closed "
+                "forms: `\"auto\"` (the fastest of the next three), `\"flat_ring\"` (rings that "
+                "use all adapters of a node), `\"tree\"`, `\"hierarchical\"` (rings inside the "
+                "nodes and between them), `\"ring\"` (a single one, as gloo's), "
+                "`\"recursive_doubling\"`, `\"rabenseifner\"`",
+                "`\"auto\"`"),
+      described(
+          "intra_latency", "of a rank inside its node, per message and direction: `\"2 us\"`", ""),
+      described("intra_bandwidth", "the same: `\"300 GB/s\"`", ""),
+      described("inter_latency", "between nodes, per message", ""),
+      described("inter_bandwidth",
+                "between nodes, the share of one rank: `\"25 GB/s\"`, `\"200 Gbit/s\"`",
+                "`node_bandwidth` over the ranks of a node"),
+      described("node_bandwidth",
+                "all adapters of a node together",
+                "`inter_bandwidth` times the ranks of a node"),
+      described("slow_links",
+                "`[{ rank = 3, factor = 2 }, { node = 1, factor = 1.5 }]`: all links of rank 3 "
+                "have half the bandwidth, the adapters of node 1 two thirds; the slowest link of a "
+                "ring decides",
+                "none"),
+      described("channels",
+                "with `\"nccl\"`: channels of a ring as `NCCL_DEBUG=INFO` prints them, at most 64",
+                ""),
+      described("gpu",
+                "with `\"nccl\"`: `\"volta\"`, `\"ampere\"`, `\"hopper\"`, `\"blackwell\"`",
+                "`\"hopper\"`"),
+  };
+}
 
 void read_collectives(const TomlReader& root, Scenario& scenario) {
   const TomlReader cluster = required_table(root, "cluster");

@@ -24,11 +24,16 @@ std::optional<double> maybe(Draw& draw) {
   return draw.coin() ? std::optional(draw.real()) : std::nullopt;
 }
 
+/// A time as a profile may hold it: up to 1000 s.
+double random_seconds(Draw& draw) {
+  return draw.real() * 1e-3;
+}
+
 std::vector<std::pair<double, double>> random_knots(Draw& draw) {
   std::vector<std::pair<double, double>> knots;
   double x = draw.real();
   for (int i = draw.whole(5); i >= 0; --i) {
-    knots.emplace_back(x, draw.real());
+    knots.emplace_back(x, random_seconds(draw));
     x = std::nextafter(x, 1e300) + draw.real();
   }
   return knots;
@@ -108,7 +113,7 @@ Profile random_profile(std::uint64_t seed) {
     cost.tail_seconds_per_byte = maybe(draw);
     profile.collectives.push_back(cost);
   }
-  profile.launch_seconds = draw.real();
+  profile.launch_seconds = random_seconds(draw);
   profile.host_is_device = draw.coin();
   profile.noise = {draw.real(), draw.real(), draw.real()};
   if (draw.coin()) {
@@ -266,6 +271,9 @@ TEST_CASE("a bad profile is refused by line and key") {
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(error_after("[128, 2e-5]", "[128, -1]") ==
         "profile.json:7: error: ops[0].knots_s[1]: [128, -1] is negative");
+  CHECK(error_after("[128, 2e-5]", "[128, 3600]") == "");
+  CHECK(error_after("[128, 2e-5]", "[128, 3601]") ==
+        "profile.json:7: error: ops[0].knots_s[1]: 3601 s is too long; expected at most 1 hour");
   CHECK(error_after("[[64, 1e-5], [128, 2e-5]]", "[]") ==
         "profile.json:7: error: ops[0].knots_s: expected an array of at least one knot [x, "
         "seconds]");
@@ -289,6 +297,18 @@ TEST_CASE("a bad profile is refused by line and key") {
         "profile.json:4: error: host.host_is_device: expected true or false, found 1");
   CHECK(error_after("\"op\": \"optimizer\"", "\"op\": \"gemm\", \"n\": 144, \"k\": 48") ==
         "profile.json:9: error: ops[1]: a second entry for gemm forward of these sizes");
+}
+
+TEST_CASE("an op that would take more than an hour is refused") {
+  Profile profile = read_profile(written("long.json", kSmall));
+  profile.ops[0].knots = {{64, 1e-5}, {128, 3600}};
+  Op op;
+  op.n = 144;
+  op.k = 48;
+  CHECK(ProfileCostModel(profile).op(op, {1, 128, 128, 16384}).seconds == Approx(3600));
+  CHECK_THROWS_WITH_AS((void)ProfileCostModel(profile).op(op, {1, 256, 256, 65536}),
+                       doctest::Contains("more than 1 hour is refused"),
+                       InputError);
 }
 
 TEST_CASE("an op is priced by its exact entry, else by its class, else not at all") {

@@ -1,7 +1,6 @@
 #include "sim/scenario/scenario.h"
 
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include <doctest/doctest.h>
@@ -244,32 +243,4 @@ TEST_CASE("every shipped scenario reads") {
     }
   }
   CHECK(count > 0);
-}
-
-TEST_CASE("scenarios/README.md describes every key") {
-  std::ifstream file(source_root() + "/scenarios/README.md");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  for (const char* key : {"warmup_steps",
-                          "ranks_per_node",
-                          "slow_ranks",
-                          "jitter",
-                          "preset",
-                          "kv_heads",
-                          "tied_embeddings",
-                          "parameter_dtype",
-                          "checkpointing",
-                          "first_bucket_cap",
-                          "gradient_as_bucket_view",
-                          "find_unused_parameters",
-                          "state_bytes_per_parameter",
-                          "outlier_probability",
-                          "label_classes",
-                          "log_normal",
-                          "histogram",
-                          "drop_last",
-                          "max_tokens",
-                          "weighting"}) {
-    CAPTURE(key);
-    CHECK(text.find(key) != std::string::npos);
-  }
 }

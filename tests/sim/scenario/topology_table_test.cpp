@@ -90,6 +90,8 @@ TEST_CASE("wrong links are refused by key") {
         "their kind");
   CHECK(error_with("300 GB/s", "0 GB/s") ==
         "cluster.topology.intra_bandwidth: no bandwidth; expected more than 0, as \"150 GB/s\"");
+  CHECK(error_with("300 GB/s", "999 B/s") ==
+        "cluster.topology.intra_bandwidth: 999 B/s is too slow; expected at least 1 kB/s");
   CHECK(error_with("\"2 us\"", "2") ==
         "cluster.topology.intra_latency: expected a string in quotes, got an integer");
   CHECK(error_with("rank = 3", "rank = 4") ==

@@ -1,0 +1,165 @@
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "sim/scenario/key_table.h"
+#include "sim/scenario/tables.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMaxFactor = 1e6;
+
+void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
+  for (const auto& item : cluster.list("slow_ranks")) {
+    const TomlReader slow(cluster.document(), item, "cluster.slow_ranks");
+    if (item.kind != TomlValue::Kind::Table) {
+      slow.fail(
+          fmt::format("expected a list of {{ rank = 1, factor = 1.2 }}, got {}", describe(item)));
+    }
+    const auto rank = static_cast<int>(slow.integer("rank", 0, kMaxRanks));
+    if (rank >= scenario.ranks) {
+      slow.fail(
+          "rank",
+          fmt::format("rank {} is out of range: the ranks are 0 .. {}", rank, scenario.ranks - 1));
+    }
+    const auto same = [rank](const SlowRank& other) { return other.rank == rank; };
+    if (std::any_of(scenario.slow_ranks.begin(), scenario.slow_ranks.end(), same)) {
+      slow.fail("rank", fmt::format("rank {} is listed twice", rank));
+    }
+    const double factor = slow.number("factor");
+    if (factor <= 0 || factor > kMaxFactor) {
+      slow.fail(
+          "factor",
+          fmt::format("{} is no factor; expected more than 0, as 1.2 for 20 % slower", factor));
+    }
+    scenario.slow_ranks.push_back({rank, factor});
+  }
+}
+
+void read_name(const TomlReader& table, Scenario& scenario) {
+  scenario.name = table.text("name");
+  if (scenario.name.empty()) {
+    table.fail("name", "expected a name");
+  }
+}
+
+}  // namespace
+
+TomlReader required_table(const TomlReader& root, const std::string& name) {
+  if (!root.has(name)) {
+    root.fail(fmt::format("missing table [{}]", name));
+  }
+  return root.table(name);
+}
+
+std::vector<Key> scenario_keys() {
+  using S = Scenario;
+  return {
+      required(custom("name", read_name, "text", "")),
+      text("question", field(&S::question), "what the scenario answers", "empty"),
+      integer("seed", field(&S::seed), {0}, "integer, 0 or more"),
+      required(integer("steps",
+                       field(&S::steps),
+                       {1, kMaxSteps},
+                       "optimizer steps to simulate, 1 to 1,000,000")),
+      integer("warmup_steps",
+              field(&S::warmup_steps),
+              {0, kMaxSteps},
+              "leading steps left out of every mean; fewer than `steps`"),
+  };
+}
+
+std::vector<Key> cluster_keys() {
+  using S = Scenario;
+  return {
+      required(integer("ranks", field(&S::ranks), {1, kMaxRanks}, "processes, 1 to 65,536")),
+      integer("ranks_per_node",
+              field(&S::ranks_per_node),
+              {1, kMaxRanks},
+              "ranks that share a node",
+              "all on one node"),
+      integer("cores",
+              field(&S::cores),
+              {0, kMaxRanks},
+              "processor cores that the ranks of a node share, where a rank computes on its "
+              "processor and there are fewer cores than ranks: the cores go in equal parts to the "
+              "ranks that still compute; 0: ranks do not slow each other",
+              "as the profile says"),
+      custom(
+          "profile",
+          [](const TomlReader& table, Scenario& s) { s.profile = resolved_path(table, "profile"); },
+          "calibration of the machine; only predictions need it",
+          "none"),
+      custom("slow_ranks",
+             read_slow_ranks,
+             "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long",
+             "none"),
+      number("skew",
+             field(&S::skew),
+             {[](double value) { return value >= 0 && value <= kMaxFactor; },
+              "0.2 for 20 % more work on the last rank"},
+             "the last rank has 1 + `skew` times the forward and backward work of the first, those "
+             "between in proportion; beside what their batches make"),
+      number("jitter",
+             field(&S::jitter),
+             {[](double value) { return value >= 0 && value < 1; },
+              "a fraction of a step from 0 up to 1"},
+             "standard deviation of a step's compute time, as a fraction from 0 up to 1"),
+      choice("communicator",
+             field(&S::gloo),
+             {"in_order", "gloo"},
+             "`\"in_order\"` (NCCL: one collective at a time, a stream waits for it) or `\"gloo\"` "
+             "(two at a time share the links, the host waits)"),
+      described("topology", "the links, for collectives that the profile did not measure", "none"),
+      described(
+          "all_reduce",
+          "`{ sizes = [\"1 MiB\", \"4 MiB\"], times = [\"0.118 ms\", \"0.4 ms\"] }`: measured "
+          "all-reduces of these ranks, in place of the profile's; at least two, ascending. "
+          "Not with another `ranks` or `ranks_per_node` from `--set` or `--over`",
+          "the profile's"),
+  };
+}
+
+std::vector<Key> optimizer_keys() {
+  using S = Scenario;
+  return {
+      choice("kind", field(&S::optimizer), {"adamw", "sgd"}, "`\"adamw\"`, `\"sgd\"`"),
+      number("state_bytes_per_parameter",
+             field(&S::optimizer_bytes_per_parameter),
+             {[](double value) { return value >= 0 && value <= 1e6; }, "0 or more bytes"},
+             "optimizer state, for the memory estimate",
+             "8 for `adamw`, 0 for `sgd`"),
+  };
+}
+
+void read_scenario_table(const TomlReader& root, Scenario& scenario) {
+  const TomlReader table = required_table(root, "scenario");
+  read_keys(table, scenario);
+  if (scenario.warmup_steps >= scenario.steps) {
+    table.fail("warmup_steps",
+               fmt::format("{} warm-up steps of {} steps leave none to report; expected less than "
+                           "{}",
+                           scenario.warmup_steps,
+                           scenario.steps,
+                           scenario.steps));
+  }
+}
+
+void read_cluster(const TomlReader& root, Scenario& scenario) {
+  read_keys(required_table(root, "cluster"), scenario);
+}
+
+void read_optimizer(const TomlReader& root, Scenario& scenario) {
+  if (!root.has("optimizer")) {
+    return;
+  }
+  const TomlReader table = root.table("optimizer");
+  read_keys(table, scenario);
+  if (!table.has("state_bytes_per_parameter")) {
+    // AdamW keeps two moments in fp32; plain SGD keeps nothing.
+    scenario.optimizer_bytes_per_parameter = scenario.optimizer == "adamw" ? 8 : 0;
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,149 @@
+#include "sim/scenario/key_table.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "sim/scenario/tables.h"
+
+namespace stepsim {
+namespace {
+
+/// Keys that the documentation shows in an example rather than in a table.
+std::vector<Key> keys_of(const std::vector<std::string>& names) {
+  std::vector<Key> keys;
+  for (const std::string& name : names) {
+    keys.push_back(described(name, "", ""));
+  }
+  return keys;
+}
+
+std::vector<Key> operator+(std::vector<Key> keys, const std::vector<Key>& more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+/// A table of lengths and the tables below it.
+void add_lengths(const std::string& path,
+                 const std::vector<Key>& keys,
+                 std::vector<KeyTable>& tables) {
+  const std::vector<Key> log_normal = keys_of({"mu", "sigma", "min", "max"});
+  tables.push_back({path, keys});
+  tables.push_back({path + ".log_normal", log_normal});
+  tables.push_back({path + ".mixture", length_keys() + keys_of({"weight"})});
+  tables.push_back({path + ".mixture.log_normal", log_normal});
+}
+
+std::vector<KeyTable> all_tables() {
+  std::vector<KeyTable> tables = {
+      {"",
+       keys_of({"scenario",
+                "cluster",
+                "model",
+                "ddp",
+                "optimizer",
+                "data",
+                "policy",
+                "published",
+                "interference",
+                "host",
+                "noise",
+                "times"})},
+      {"scenario", scenario_keys()},
+      {"cluster", cluster_keys()},
+      {"cluster.slow_ranks", keys_of({"rank", "factor"})},
+      {"cluster.topology", topology_keys()},
+      {"cluster.topology.slow_links", keys_of({"rank", "node", "factor"})},
+      {"cluster.all_reduce", keys_of({"sizes", "times"})},
+      {"model", model_keys()},
+      {"model.varlen", varlen_keys()},
+      {"ddp", ddp_keys()},
+      {"ddp.mixed_precision", keys_of({"param_dtype", "reduce_dtype"})},
+      {"ddp.communication_hook", communication_hook_keys()},
+      {"interference", interference_keys()},
+      {"host", host_keys()},
+      {"noise", noise_keys()},
+      {"times", times_keys()},
+      {"optimizer", optimizer_keys()},
+      {"data", data_keys()},
+      {"data.loading", loading_keys()},
+      {"data.sampler", sampler_keys()},
+      {"policy", policy_keys()},
+      {"policy.varlen",
+       keys_of({"max_num_docs", "max_seq_len", "overflow", "block_rows", "empty_block"})},
+      {"published", published_keys()},
+  };
+  add_lengths("data.lengths", length_keys(), tables);
+  add_lengths("data.targets", length_keys() + keys_of({"ratio", "sigma"}), tables);
+  add_lengths("policy.lengths", length_keys(), tables);
+  return tables;
+}
+
+const KeyTable* find_table(const std::string& path) {
+  const auto& tables = key_tables();
+  const auto found = std::find_if(
+      tables.begin(), tables.end(), [&](const KeyTable& table) { return table.path == path; });
+  return found == tables.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> names_of(const std::vector<Key>& keys) {
+  std::vector<std::string> names;
+  for (const Key& key : keys) {
+    names.push_back(key.name);
+  }
+  return names;
+}
+
+void check_table(const TomlDocument& document, const TomlValue& value, const std::string& path) {
+  const KeyTable* table = find_table(path);
+  if (table == nullptr) {
+    return;  // A table where a plain value belongs: a wrong type, reported by the reader.
+  }
+  for (const auto& item : value.children) {
+    if (value.kind == TomlValue::Kind::List) {
+      check_table(document, item, path);
+      continue;
+    }
+    const std::vector<std::string> known = names_of(table->keys);
+    if (std::find(known.begin(), known.end(), item.key) == known.end()) {
+      const bool is_table = path.empty() && (item.kind == TomlValue::Kind::Table ||
+                                             item.kind == TomlValue::Kind::List);
+      fail_at(document,
+              item,
+              TomlAt::Key,
+              path,
+              unknown_name(is_table ? "table" : "key", item.key, known));
+    }
+    check_table(document, item, path.empty() ? item.key : fmt::format("{}.{}", path, item.key));
+  }
+}
+
+}  // namespace
+
+const std::vector<KeyTable>& key_tables() {
+  static const std::vector<KeyTable> kTables = all_tables();
+  return kTables;
+}
+
+void check_keys(const TomlDocument& document) {
+  check_table(document, document.root, "");
+}
+
+void read_keys(const TomlReader& table, Scenario& scenario) {
+  const KeyTable* rows = find_table(table.path());
+  if (rows == nullptr) {
+    throw std::logic_error("no table of keys: " + table.path());
+  }
+  for (const Key& key : rows->keys) {
+    if (key.required) {
+      (void)table.value(key.name);
+    }
+    if (key.read && table.has(key.name)) {
+      key.read(table, scenario);
+    }
+  }
+}
+
+}  // namespace stepsim

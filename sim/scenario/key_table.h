@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/scenario/key.h"
+#include "sim/scenario/toml_tree.h"
+
+namespace stepsim {
+
+/// A table of the scenario file with all keys that it may hold.
+struct KeyTable {
+  std::string path;  ///< "ddp", "data.lengths.log_normal"; empty: the whole file.
+  std::vector<Key> keys;
+};
+
+/// Every table of the file format.
+[[nodiscard]] const std::vector<KeyTable>& key_tables();
+
+/// Raises InputError at the first key or table that no scenario has, naming the nearest known one.
+/// Types and values are checked later, so that a misspelt key never shows as a missing one.
+void check_keys(const TomlDocument& document);
+
+/// Reads the keys of one table, found by the reader's path, in the order of their rows. Those
+/// without a function of their own are left to the caller. Raises InputError: a wrong value, a
+/// required key that is missing.
+void read_keys(const TomlReader& table, Scenario& scenario);
+
+}  // namespace stepsim

@@ -1,0 +1,133 @@
+#include "sim/scenario/overrides.h"
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t");
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+void mark_override(TomlValue& value, const std::string& key, const std::string& text) {
+  value.override_key = key;
+  value.override_text = text;
+  for (auto& child : value.children) {
+    mark_override(child, key, text);
+  }
+}
+
+[[noreturn]] void fail_override(const std::string& text, const std::string& message) {
+  throw InputError(SourcePlace{fmt::format("--set {}", printable(text)), 0, 0, ""}, message);
+}
+
+/// The policy that "policy.NAME.…" means, and the length of that part of the text.
+std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
+                                                     const std::string& text) {
+  static const std::string kPrefix = "policy.";
+  TomlValue* best = nullptr;
+  std::size_t best_length = 0;
+  std::vector<std::string> names;
+  TomlValue* policies = document.root.find("policy");
+  for (std::size_t i = 0; policies != nullptr && i < policies->children.size(); ++i) {
+    TomlValue& policy = policies->children[i];
+    const TomlValue* name = policy.find("name");
+    if (name == nullptr || name->kind != TomlValue::Kind::Text) {
+      continue;
+    }
+    names.push_back(name->text);
+    const std::size_t length = kPrefix.size() + name->text.size() + 1;
+    if (length > best_length && text.starts_with(kPrefix + name->text + ".")) {
+      best = &policy;
+      best_length = length;
+    }
+  }
+  if (best == nullptr) {
+    const std::string rest = text.substr(kPrefix.size());
+    fail_override(text, unknown_name("policy", rest.substr(0, rest.find_first_of(".=")), names));
+  }
+  return {best, best_length};
+}
+
+/// The member of a table, made if it is missing.
+TomlValue& member(TomlValue& table, const std::string& key) {
+  if (TomlValue* found = table.find(key)) {
+    return *found;
+  }
+  table.children.emplace_back();
+  table.children.back().key = key;
+  return table.children.back();
+}
+
+struct Override {
+  std::string key;   ///< As written, blanks around it removed.
+  std::string text;  ///< The value as written.
+};
+
+void set_value(TomlValue& target, const Override& setting) {
+  const std::string key = target.key;
+  const TomlPlace key_place = target.key_place;
+  auto value = parse_toml_value(setting.text);
+  if (!value) {
+    value.emplace();
+    value->kind = TomlValue::Kind::Text;
+    value->text = setting.text;
+  }
+  target = *std::move(value);
+  target.key = key;
+  target.key_place = key_place;
+  mark_override(target, setting.key, setting.text);
+}
+
+void apply_override(TomlDocument& document, const std::string& text) {
+  TomlValue* table = &document.root;
+  std::size_t begin = 0;
+  if (text.starts_with("policy.")) {
+    std::tie(table, begin) = find_policy_table(document, text);
+  }
+  const std::size_t equals = text.find('=', begin);
+  if (equals == std::string::npos) {
+    fail_override(text, "expected key=value, as in ddp.bucket_cap=50 MiB");
+  }
+  const Override setting{trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 1))};
+  std::string rest = trimmed(text.substr(begin, equals - begin));
+  for (;;) {
+    const std::size_t dot = rest.find('.');
+    const std::string key = rest.substr(0, dot);
+    if (key.empty()) {
+      fail_override(text, "a part of the key is empty; expected key=value");
+    }
+    const bool is_new = table->find(key) == nullptr;
+    TomlValue& next = member(*table, key);
+    if (dot == std::string::npos) {
+      set_value(next, setting);
+      return;
+    }
+    if (next.kind != TomlValue::Kind::Table) {
+      fail_override(text, fmt::format("'{}' is no table: it has no keys below it", printable(key)));
+    }
+    if (is_new) {
+      mark_override(next, setting.key, setting.text);
+    }
+    table = &next;
+    rest = rest.substr(dot + 1);
+  }
+}
+
+}  // namespace
+
+void apply_overrides(TomlDocument& document, std::span<const std::string> overrides) {
+  for (const auto& text : overrides) {
+    apply_override(document, text);
+  }
+}
+
+}  // namespace stepsim

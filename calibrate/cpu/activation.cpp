@@ -84,7 +84,8 @@ void backward(float* __restrict dx,
 
 }  // namespace
 
-void activation_forward(ActivationKind kind, float* y, const float* x, std::int64_t count) {
+void activation_forward(
+    const Stream& /*stream*/, ActivationKind kind, float* y, const float* x, std::int64_t count) {
   switch (kind) {
     case ActivationKind::GeluErf:
       return forward<GeluErf>(y, x, count);
@@ -99,8 +100,12 @@ void activation_forward(ActivationKind kind, float* y, const float* x, std::int6
   }
 }
 
-void activation_backward(
-    ActivationKind kind, float* dx, const float* dy, const float* x, std::int64_t count) {
+void activation_backward(const Stream& /*stream*/,
+                         ActivationKind kind,
+                         float* dx,
+                         const float* dy,
+                         const float* x,
+                         std::int64_t count) {
   switch (kind) {
     case ActivationKind::GeluErf:
       return backward<GeluErf>(dx, dy, x, count);
@@ -115,7 +120,8 @@ void activation_backward(
   }
 }
 
-void swiglu_forward(float* __restrict y,
+void swiglu_forward(const Stream& /*stream*/,
+                    float* __restrict y,
                     const float* __restrict gate,
                     const float* __restrict up,
                     std::int64_t count) {
@@ -124,7 +130,8 @@ void swiglu_forward(float* __restrict y,
   }
 }
 
-void swiglu_backward(float* __restrict dgate,
+void swiglu_backward(const Stream& /*stream*/,
+                     float* __restrict dgate,
                      float* __restrict dup,
                      const float* __restrict dy,
                      const float* __restrict gate,

@@ -4,11 +4,13 @@
 
 namespace stepsim::cpu {
 
-void adamw_update(const AdamW& options,
+void adamw_update(const Stream& /*stream*/,
+                  const AdamW& options,
                   float* __restrict weights,
                   float* __restrict m,
                   float* __restrict v,
                   const float* __restrict gradient,
+                  float* /*copy*/,
                   std::int64_t count,
                   std::int64_t step) {
   const auto steps = static_cast<double>(step);

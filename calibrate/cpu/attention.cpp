@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/cpu/gemm.h"
 #include "calibrate/cpu/vector_math.h"
 
 namespace stepsim::cpu {
 namespace {
 
+/// Very negative, yet finite: a masked key's weight becomes exactly zero.
+constexpr float kMasked = -1e30F;
+
 /// The rows of one sample and the columns of one head.
-ConstMatrix head_of(const AttentionShape& shape,
+ConstMatrix head_of(const DenseAttention& shape,
                     ConstHeads x,
                     std::int64_t sample,
                     std::int64_t head) {
@@ -20,54 +22,60 @@ ConstMatrix head_of(const AttentionShape& shape,
           x.stride};
 }
 
-Matrix head_of(const AttentionShape& shape, Heads x, std::int64_t sample, std::int64_t head) {
+Matrix head_of(const DenseAttention& shape, Heads x, std::int64_t sample, std::int64_t head) {
   return {x.data + sample * shape.length * x.stride + head * shape.head_dim,
           shape.length,
           shape.head_dim,
           x.stride};
 }
 
-std::int64_t square_at(const AttentionShape& shape, std::int64_t sample, std::int64_t head) {
+std::int64_t square_at(const DenseAttention& shape, std::int64_t sample, std::int64_t head) {
   return (sample * shape.heads + head) * shape.length * shape.length;
 }
 
-std::int64_t kv_head(const AttentionShape& shape, std::int64_t head) {
+std::int64_t kv_head(const DenseAttention& shape, std::int64_t head) {
   return head * shape.kv_heads / shape.heads;
 }
 
 /// The first query head of a group overwrites the gradients of its key head; the others add.
-Store store_of(const AttentionShape& shape, std::int64_t head) {
+Store store_of(const DenseAttention& shape, std::int64_t head) {
   const bool first = head == 0 || kv_head(shape, head - 1) != kv_head(shape, head);
   return first ? Store::Assign : Store::Add;
 }
 
-void mask(const AttentionShape& shape, float* scores, std::int64_t sample) {
+void mask(const DenseAttention& shape, float* scores, std::int64_t sample) {
   const std::int64_t length = shape.length;
-  const float* __restrict bias = shape.padding_bias + sample * length;
+  const std::int64_t useful = shape.mask.lengths != nullptr ? shape.mask.lengths[sample] : length;
   for (std::int64_t query = 0; query < length; ++query) {
     float* __restrict row = scores + query * length;
-    for (std::int64_t key = 0; key < length; ++key) {
-      row[key] += bias[key];
-    }
-    if (shape.causal) {
+    std::fill(row + useful, row + length, kMasked);
+    if (shape.mask.causal) {
       std::fill(row + query + 1, row + length, kMasked);
     }
-    if (shape.window > 0) {
-      std::fill(row, row + std::max<std::int64_t>(0, query + 1 - shape.window), kMasked);
-      if (!shape.causal) {
-        std::fill(row + std::min(length, query + shape.window), row + length, kMasked);
+    if (shape.mask.window > 0) {
+      std::fill(row, row + std::max<std::int64_t>(0, query + 1 - shape.mask.window), kMasked);
+      if (!shape.mask.causal) {
+        std::fill(row + std::min(length, query + shape.mask.window), row + length, kMasked);
       }
     }
   }
 }
 
-float scale_of(const AttentionShape& shape) {
+float scale_of(const DenseAttention& shape) {
   return 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
 }
 
 }  // namespace
 
-void scores_forward(const AttentionShape& shape, float* scores, ConstHeads q, ConstHeads k) {
+void dense_scores_forward(const Stream& /*stream*/,
+                          const Gemm& /*gemm*/,
+                          const DenseAttention& shape,
+                          float* scores,
+                          HeadViews& views,
+                          ConstHeads q,
+                          ConstHeads k) {
+  views.q = q;
+  views.k = k;
   const float scale = scale_of(shape);
   for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
@@ -82,12 +90,13 @@ void scores_forward(const AttentionShape& shape, float* scores, ConstHeads q, Co
   }
 }
 
-void scores_backward(const AttentionShape& shape,
-                     Heads dq,
-                     Heads dk,
-                     const float* dscores,
-                     ConstHeads q,
-                     ConstHeads k) {
+void dense_scores_backward(const Stream& /*stream*/,
+                           const Gemm& /*gemm*/,
+                           const DenseAttention& shape,
+                           const float* dscores,
+                           const HeadViews& views,
+                           Heads dq,
+                           Heads dk) {
   const float scale = scale_of(shape);
   for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
@@ -96,20 +105,21 @@ void scores_backward(const AttentionShape& shape,
       const std::int64_t shared = kv_head(shape, head);
       gemm_nn(head_of(shape, dq, sample, head),
               square,
-              head_of(shape, k, sample, shared),
+              head_of(shape, views.k, sample, shared),
               scale,
               Store::Assign);
       gemm_tn(head_of(shape, dk, sample, shared),
               square,
-              head_of(shape, q, sample, head),
+              head_of(shape, views.q, sample, head),
               scale,
               store_of(shape, head));
     }
   }
 }
 
-void softmax_forward(float* scores, std::int64_t rows, std::int64_t length) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+void dense_softmax_forward(const Stream& /*stream*/, const DenseAttention& shape, float* scores) {
+  const std::int64_t length = shape.length;
+  for (std::int64_t r = 0; r < shape.score_rows(); ++r) {
     float* row = scores + r * length;
     const float top = largest(row, length);
     for (std::int64_t i = 0; i < length; ++i) {
@@ -122,11 +132,12 @@ void softmax_forward(float* scores, std::int64_t rows, std::int64_t length) {
   }
 }
 
-void softmax_backward(float* gradient,
-                      const float* probabilities,
-                      std::int64_t rows,
-                      std::int64_t length) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+void dense_softmax_backward(const Stream& /*stream*/,
+                            const DenseAttention& shape,
+                            float* gradient,
+                            const float* probabilities) {
+  const std::int64_t length = shape.length;
+  for (std::int64_t r = 0; r < shape.score_rows(); ++r) {
     float* __restrict g = gradient + r * length;
     const float* __restrict p = probabilities + r * length;
     const float inner = dot(g, p, length);
@@ -136,10 +147,14 @@ void softmax_backward(float* gradient,
   }
 }
 
-void context_forward(const AttentionShape& shape,
-                     Heads context,
-                     const float* probabilities,
-                     ConstHeads v) {
+void dense_context_forward(const Stream& /*stream*/,
+                           const Gemm& /*gemm*/,
+                           const DenseAttention& shape,
+                           Heads context,
+                           HeadViews& views,
+                           const float* probabilities,
+                           ConstHeads v) {
+  views.v = v;
   for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const ConstMatrix square{
@@ -153,12 +168,14 @@ void context_forward(const AttentionShape& shape,
   }
 }
 
-void context_backward(const AttentionShape& shape,
-                      float* dprobabilities,
-                      Heads dv,
-                      ConstHeads dcontext,
-                      const float* probabilities,
-                      ConstHeads v) {
+void dense_context_backward(const Stream& /*stream*/,
+                            const Gemm& /*gemm*/,
+                            const DenseAttention& shape,
+                            float* dprobabilities,
+                            const HeadViews& views,
+                            Heads dv,
+                            ConstHeads dcontext,
+                            const float* probabilities) {
   for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const std::int64_t at = square_at(shape, sample, head);
@@ -166,7 +183,7 @@ void context_backward(const AttentionShape& shape,
       const ConstMatrix out = head_of(shape, dcontext, sample, head);
       gemm_nt({dprobabilities + at, shape.length, shape.length, shape.length},
               out,
-              head_of(shape, v, sample, shared),
+              head_of(shape, views.v, sample, shared),
               1.0F,
               Store::Assign);
       gemm_tn(head_of(shape, dv, sample, shared),
@@ -178,19 +195,20 @@ void context_backward(const AttentionShape& shape,
   }
 }
 
-void rotate(Heads x,
+void rotate(const Stream& /*stream*/,
+            Heads x,
             std::int64_t heads,
             std::int64_t head_dim,
-            std::int64_t samples,
-            std::int64_t length,
+            const std::int32_t* positions,
+            std::int64_t tokens,
             const float* cosine,
             const float* sine,
             bool inverse) {
   const std::int64_t half = head_dim / 2;
   const float sign = inverse ? -1.0F : 1.0F;
-  for (std::int64_t token = 0; token < samples * length; ++token) {
-    const float* __restrict c = cosine + (token % length) * half;
-    const float* __restrict s = sine + (token % length) * half;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const float* __restrict c = cosine + positions[token] * half;
+    const float* __restrict s = sine + positions[token] * half;
     for (std::int64_t head = 0; head < heads; ++head) {
       float* __restrict low = x.data + token * x.stride + head * head_dim;
       float* __restrict high = low + half;

@@ -2,70 +2,71 @@
 
 #include <cstdint>
 
+#include "calibrate/cpu/device.h"
+#include "calibrate/cpu/gemm.h"
+#include "calibrate/training/kernel_arguments.h"
+
+/// Dense attention of a padded batch, head by head on the features where they lie. Rows of q, k, v
+/// and context are tokens [sample * length + position]; scores are [sample][head][query][key].
 namespace stepsim::cpu {
 
-/// Dense attention of one batch. Rows of q, k, v, context are padded tokens
-/// [sample * length + position]; scores are [sample][head][query][key].
-struct AttentionShape {
-  std::int64_t samples = 0;
-  std::int64_t length = 0;  ///< Padded.
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  ///< Divides heads: query head h reads key head h * kv_heads / heads.
-  std::int64_t head_dim = 0;
-  bool causal = false;
-  std::int64_t window = 0;  ///< A query sees itself and window - 1 keys before it; 0 = all.
-  const float* padding_bias = nullptr;  ///< [sample * length] 0, or very negative where padded.
+/// Where a layer's heads lie. The forward notes it for the backward; a GPU keeps copies instead.
+struct HeadViews {
+  ConstHeads q;
+  ConstHeads k;
+  ConstHeads v;
 };
 
-/// A matrix of heads: features of head h start at column h * head_dim.
-struct ConstHeads {
-  const float* data;
-  std::int64_t stride;
-};
-struct Heads {
-  float* data;
-  std::int64_t stride;
-};
+/// scores = q k^T / sqrt(head_dim), very negative where a key is masked.
+void dense_scores_forward(const Stream& stream,
+                          const Gemm& gemm,
+                          const DenseAttention& shape,
+                          float* scores,
+                          HeadViews& views,
+                          ConstHeads q,
+                          ConstHeads k);
+/// Assigns dq and dk, from the gradient of the scores.
+void dense_scores_backward(const Stream& stream,
+                           const Gemm& gemm,
+                           const DenseAttention& shape,
+                           const float* dscores,
+                           const HeadViews& views,
+                           Heads dq,
+                           Heads dk);
 
-/// Very negative, yet finite: a masked key's weight becomes exactly zero.
-constexpr float kMasked = -1e30F;
-
-/// scores = q k^T / sqrt(head_dim) plus the masks (padding, causal, window).
-void scores_forward(const AttentionShape& shape, float* scores, ConstHeads q, ConstHeads k);
-/// dq and dk from the gradient of the scores.
-void scores_backward(const AttentionShape& shape,
-                     Heads dq,
-                     Heads dk,
-                     const float* dscores,
-                     ConstHeads q,
-                     ConstHeads k);
-
-/// Rows of scores to probabilities, in place, and back: dscores = p * (dp - sum(dp p)), in place.
-void softmax_forward(float* scores, std::int64_t rows, std::int64_t length);
-void softmax_backward(float* gradient,
-                      const float* probabilities,
-                      std::int64_t rows,
-                      std::int64_t length);
+/// Turns rows of scores into probabilities, in place.
+void dense_softmax_forward(const Stream& stream, const DenseAttention& shape, float* scores);
+/// gradient = p * (gradient - sum(gradient p)), in place.
+void dense_softmax_backward(const Stream& stream,
+                            const DenseAttention& shape,
+                            float* gradient,
+                            const float* probabilities);
 
 /// context = probabilities v.
-void context_forward(const AttentionShape& shape,
-                     Heads context,
-                     const float* probabilities,
-                     ConstHeads v);
-void context_backward(const AttentionShape& shape,
-                      float* dprobabilities,
-                      Heads dv,
-                      ConstHeads dcontext,
-                      const float* probabilities,
-                      ConstHeads v);
+void dense_context_forward(const Stream& stream,
+                           const Gemm& gemm,
+                           const DenseAttention& shape,
+                           Heads context,
+                           HeadViews& views,
+                           const float* probabilities,
+                           ConstHeads v);
+void dense_context_backward(const Stream& stream,
+                            const Gemm& gemm,
+                            const DenseAttention& shape,
+                            float* dprobabilities,
+                            const HeadViews& views,
+                            Heads dv,
+                            ConstHeads dcontext,
+                            const float* probabilities);
 
-/// Rotates pairs (i, i + head_dim / 2) of each head by position; `inverse` for the backward.
-/// `cosine` and `sine` are [position][head_dim / 2].
-void rotate(Heads x,
+/// Rotates pairs (i, i + head_dim / 2) of each head by the angle of the token's position; the
+/// backward is the `inverse`. `cosine` and `sine` are [position][head_dim / 2].
+void rotate(const Stream& stream,
+            Heads x,
             std::int64_t heads,
             std::int64_t head_dim,
-            std::int64_t samples,
-            std::int64_t length,
+            const std::int32_t* positions,
+            std::int64_t tokens,
             const float* cosine,
             const float* sine,
             bool inverse);

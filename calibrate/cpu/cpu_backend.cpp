@@ -79,7 +79,7 @@ CollectiveTimes CpuBackend::time_collective(CollectiveKind /*kind*/, Bytes bytes
   reducer_.start_step();
   const auto last = static_cast<std::size_t>(calls) - 1;
   for (std::size_t call = 0; call <= last; ++call) {
-    reducer_.launch(call, {message_.data(), count});
+    reducer_.launch(call, cpu::Array(message_.data()), static_cast<std::int64_t>(count));
   }
   reducer_.wait(last);
   CollectiveTimes times;
@@ -95,15 +95,10 @@ TrainedStep CpuBackend::train_step(std::span<const std::int64_t> lengths,
   reducer_.start_step();
   step.start = clock_seconds();
   const double cpu_start = thread_cpu_seconds();
-  const TrainerStep parts = trainer_.step(lengths, loss_scale, &reducer_, nullptr, padded_length);
+  static_cast<TrainerStep&>(step) =
+      trainer_.step(lengths, loss_scale, &reducer_, nullptr, padded_length);
   step.end = clock_seconds();
   step.thread_cpu = thread_cpu_seconds() - cpu_start;
-  step.data = parts.data;
-  step.forward = parts.forward;
-  step.backward = parts.backward;
-  step.wait = parts.wait;
-  step.optimizer = parts.optimizer;
-  step.loss = parts.loss;
   for (const GlooReducer::Times& times : reducer_.times()) {
     step.buckets.push_back({static_cast<std::int64_t>(times.bytes),
                             times.launch - step.start,

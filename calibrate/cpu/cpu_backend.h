@@ -8,19 +8,20 @@
 
 #include "calibrate/cpu/gloo_group.h"
 #include "calibrate/cpu/gloo_reducer.h"
-#include "calibrate/cpu/trainer.h"
+#include "calibrate/cpu/training_device.h"
 #include "calibrate/measure/backend.h"
 
 namespace stepsim {
 
-/// The processor's name as the system tells it, "unknown processor" when it does not.
+/// The processor's name as the system reports it, or "unknown processor".
 [[nodiscard]] std::string processor_name();
 
 /// One rank of the CPU backend: a trainer and the all-reduce of its buckets.
 class CpuBackend : public Backend {
  public:
-  /// `buckets` are parameter indices in launch order; empty = one bucket of all. `folder` is for
-  /// the rendezvous of this group only. Raises InputError (model, buckets), EnvironmentFault.
+  /// `buckets` are parameter indices in launch order; an empty list means one bucket of all
+  /// parameters. `folder` is for the rendezvous of this group only. Raises InputError (model,
+  /// buckets), EnvironmentFault.
   CpuBackend(const TransformerConfig& model,
              const std::vector<std::vector<int>>& buckets,
              int rank,
@@ -29,11 +30,11 @@ class CpuBackend : public Backend {
 
   [[nodiscard]] const std::vector<Op>& ops() const override { return trainer_.ops(); }
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
-  /// gloo's all-reduce only.
+  /// gloo offers the all-reduce only.
   [[nodiscard]] std::vector<CollectiveKind> collectives() const override {
     return {CollectiveKind::AllReduce};
   }
-  /// Through the reducer's thread, as in a step; fp32.
+  /// Times fp32 all-reduces through the reducer's thread, as in a step.
   [[nodiscard]] CollectiveTimes time_collective(CollectiveKind kind,
                                                 Bytes bytes,
                                                 int calls) override;
@@ -44,11 +45,12 @@ class CpuBackend : public Backend {
     trainer_.set_buckets(buckets);
   }
   void barrier() override;
-  /// What produced the numbers: processor, compiler and instructions of the kernels, Eigen, gloo.
+  /// Describes what produced the numbers: the processor, the compiler and the vector instructions of
+  /// the kernels, and the versions of Eigen and gloo.
   [[nodiscard]] Json description() const override;
 
  private:
-  Trainer trainer_;
+  cpu::Trainer trainer_;
   GlooGroup group_;
   GlooReducer reducer_;
   std::vector<float> message_;

@@ -7,15 +7,16 @@
 
 namespace stepsim {
 
-/// A gloo process group over TCP on this host (the library PyTorch uses on CPUs). Ring all-reduce.
+/// A process group of gloo, the library that PyTorch uses on CPUs, over TCP on this host. It
+/// reduces by rings.
 ///
-/// gloo starts threads: construct it after the last fork of the process. Collectives must be
-/// called in the same order on every rank, or with different tags when several are in flight.
+/// gloo starts threads: construct a group after the last fork of the process. Every rank must call
+/// the collectives in the same order, or with different tags when several are in flight.
 class GlooGroup {
  public:
-  /// Rendezvous through files in `folder`, the same for all ranks and used by one group only.
-  /// A rank that does not arrive within 30 s, or a collective that takes longer than `timeout`,
-  /// raises EnvironmentFault, and so does the death of a neighbour.
+  /// The ranks find each other through files in `folder`, which is the same for all ranks and used
+  /// by one group only. A rank that does not arrive within 30 s, or a collective that takes longer
+  /// than `timeout`, raises EnvironmentFault, and so does the death of a neighbour.
   GlooGroup(int rank,
             int ranks,
             const std::string& folder,
@@ -24,7 +25,7 @@ class GlooGroup {
   GlooGroup(const GlooGroup&) = delete;
   GlooGroup& operator=(const GlooGroup&) = delete;
 
-  /// Sum over ranks, in place. `tag` tells collectives in flight apart.
+  /// Sums `data` over the ranks, in place. `tag` tells collectives in flight apart.
   void all_reduce(float* data, std::size_t count, unsigned tag);
   void barrier(unsigned tag);
 
@@ -33,7 +34,7 @@ class GlooGroup {
   std::unique_ptr<State> state_;
 };
 
-/// "0.5.0"
+/// The version of gloo, such as "0.5.0".
 [[nodiscard]] std::string gloo_version();
 
 }  // namespace stepsim

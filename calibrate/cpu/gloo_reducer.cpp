@@ -24,12 +24,13 @@ void GlooReducer::start_step() {
   times_.clear();
 }
 
-void GlooReducer::launch(std::size_t bucket, std::span<float> data) {
+void GlooReducer::launch(std::size_t bucket, cpu::Array data, std::int64_t elements) {
+  const std::span<float> floats(data.data, static_cast<std::size_t>(elements));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     times_.resize(std::max(times_.size(), bucket + 1));
-    times_[bucket] = {clock_seconds(), 0, data.size_bytes()};
-    jobs_.push_back({bucket, data});
+    times_[bucket] = {clock_seconds(), 0, floats.size_bytes()};
+    jobs_.push_back({bucket, floats});
   }
   launched_.notify_one();
 }

@@ -2,25 +2,32 @@
 
 #include <cstdint>
 
+#include "calibrate/cpu/device.h"
+#include "calibrate/training/kernel_arguments.h"
+
 namespace stepsim::cpu {
 
-/// A row without a target (padding).
-constexpr std::int32_t kNoTarget = -1;
-
-/// Mean softmax cross entropy over the rows that have a target; summed in double. Keeps the
+/// losses[row] = -log softmax(logits)[target], 0 for a row without a target. Keeps the
 /// probabilities [row][class] for the backward.
-[[nodiscard]] double cross_entropy_forward(float* probabilities,
-                                           const float* logits,
-                                           const std::int32_t* targets,
-                                           std::int64_t rows,
-                                           std::int64_t classes);
+void cross_entropy_forward(const Stream& stream,
+                           float* losses,
+                           float* probabilities,
+                           const float* logits,
+                           const std::int32_t* targets,
+                           std::int64_t rows,
+                           std::int64_t classes);
 
-/// dlogits = scale / targets * (probabilities - one at the target); 0 for rows without one.
-void cross_entropy_backward(float* dlogits,
+/// dlogits = scale * (probabilities - one at the target); 0 for rows without a target.
+void cross_entropy_backward(const Stream& stream,
+                            float* dlogits,
+                            const float* logits,
                             const float* probabilities,
                             const std::int32_t* targets,
-                            double scale,
+                            float scale,
                             std::int64_t rows,
                             std::int64_t classes);
+
+/// *total = the sum of `values`, taken in double.
+void sum_floats(const Stream& stream, float* total, const float* values, std::int64_t count);
 
 }  // namespace stepsim::cpu

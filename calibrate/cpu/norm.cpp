@@ -8,6 +8,8 @@
 namespace stepsim::cpu {
 namespace {
 
+constexpr float kEpsilon = 1e-5F;
+
 /// One row of both norms: out = (x - mean) * scale * gain + bias.
 void normalise(float* __restrict out,
                const float* __restrict x,
@@ -80,16 +82,40 @@ void row_backward(float* __restrict dx,
   }
 }
 
-void backward(float* dx,
-              Store store,
-              NormGradients gradients,
-              const float* dout,
-              const float* x,
-              const float* saved,
-              NormWeights weights,
-              bool centered,
-              std::int64_t rows,
-              std::int64_t width) {
+}  // namespace
+
+void norm_forward(const Stream& /*stream*/,
+                  bool rms,
+                  float* out,
+                  float* saved,
+                  const float* x,
+                  const NormWeights& weights,
+                  std::int64_t rows,
+                  std::int64_t width) {
+  const float inverse = 1.0F / static_cast<float>(width);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* in = x + row * width;
+    const float mean = rms ? 0.0F : sum(in, width) * inverse;
+    const float variance = squares(in, mean, width) * inverse;
+    const float scale = 1.0F / std::sqrt(variance + kEpsilon);
+    saved[2 * row] = mean;
+    saved[2 * row + 1] = scale;
+    normalise(out + row * width, in, mean, scale, weights, width);
+  }
+}
+
+void norm_backward(const Stream& /*stream*/,
+                   bool rms,
+                   float* dx,
+                   Store store,
+                   const NormGradients& gradients,
+                   const float* dout,
+                   const float* x,
+                   const float* saved,
+                   const NormWeights& weights,
+                   std::int64_t rows,
+                   std::int64_t width,
+                   float* /*scratch*/) {
   // Grows once a thread; a step makes no allocations after its warm-up.
   thread_local std::vector<float> work;
   if (work.size() < static_cast<std::size_t>(2 * width)) {
@@ -106,70 +132,10 @@ void backward(float* dx,
                  x + at,
                  saved[2 * row],
                  saved[2 * row + 1],
-                 centered,
+                 !rms,
                  weights.gain,
                  width);
   }
-}
-
-}  // namespace
-
-void layer_norm_forward(float* out,
-                        float* saved,
-                        const float* x,
-                        NormWeights weights,
-                        std::int64_t rows,
-                        std::int64_t width) {
-  const float inverse = 1.0F / static_cast<float>(width);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float* in = x + row * width;
-    const float mean = sum(in, width) * inverse;
-    const float variance = squares(in, mean, width) * inverse;
-    const float scale = 1.0F / std::sqrt(variance + kNormEpsilon);
-    saved[2 * row] = mean;
-    saved[2 * row + 1] = scale;
-    normalise(out + row * width, in, mean, scale, weights, width);
-  }
-}
-
-void layer_norm_backward(float* dx,
-                         Store store,
-                         NormGradients gradients,
-                         const float* dout,
-                         const float* x,
-                         const float* saved,
-                         NormWeights weights,
-                         std::int64_t rows,
-                         std::int64_t width) {
-  backward(dx, store, gradients, dout, x, saved, weights, true, rows, width);
-}
-
-void rms_norm_forward(float* out,
-                      float* saved,
-                      const float* x,
-                      NormWeights weights,
-                      std::int64_t rows,
-                      std::int64_t width) {
-  const float inverse = 1.0F / static_cast<float>(width);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float* in = x + row * width;
-    const float scale = 1.0F / std::sqrt(squares(in, 0, width) * inverse + kNormEpsilon);
-    saved[2 * row] = 0;
-    saved[2 * row + 1] = scale;
-    normalise(out + row * width, in, 0, scale, weights, width);
-  }
-}
-
-void rms_norm_backward(float* dx,
-                       Store store,
-                       NormGradients gradients,
-                       const float* dout,
-                       const float* x,
-                       const float* saved,
-                       NormWeights weights,
-                       std::int64_t rows,
-                       std::int64_t width) {
-  backward(dx, store, gradients, dout, x, saved, weights, false, rows, width);
 }
 
 }  // namespace stepsim::cpu

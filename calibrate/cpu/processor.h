@@ -4,16 +4,16 @@
 
 namespace stepsim::cpu {
 
-/// The kernels are compiled for the processor they were built on. Raises EnvironmentFault on
-/// another one, instead of dying of an illegal instruction later.
+/// Raises EnvironmentFault on a processor that lacks the instructions of the one on which the
+/// kernels were built, so that the program does not die of an illegal instruction later.
 void require_built_for_this_processor();
 
-/// "gcc 12.2.0, avx512f avx2 fma": the kernels' compiler and vector instructions.
+/// The compiler of the kernels and their vector instructions: "gcc 12.2.0, avx512f avx2 fma".
 [[nodiscard]] std::string kernel_build();
 [[nodiscard]] std::string eigen_version();
 
-/// Flushes denormal numbers to zero in this thread while it lives: AdamW's decaying moments reach
-/// them after some hundred steps and would slow the machine down from then on.
+/// Flushes denormal numbers to zero in this thread while it lives. AdamW's decaying moments become
+/// denormal after some hundred steps and would slow the step down from then on.
 class FlushDenormals {
  public:
   FlushDenormals();

@@ -3,8 +3,31 @@
 #include <algorithm>
 
 namespace stepsim::cpu {
+namespace {
 
-void gather_rows(float* out,
+/// out += a.
+void accumulate(float* __restrict out, const float* __restrict a, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] += a[i];
+  }
+}
+
+/// What each position of a sample weighs in its pooled row: 1/useful on useful tokens and 0 on
+/// padding for the mean, or 1 on the first token.
+struct PoolWeights {
+  float weight;
+  std::int64_t count;  ///< Positions that have this weight.
+
+  PoolWeights(const SequenceRows& sequences, std::int64_t sample, bool mean)
+      : weight(mean ? 1.0F / static_cast<float>(sequences.lengths[sample]) : 1.0F),
+        count(mean ? sequences.lengths[sample] : 1) {}
+  [[nodiscard]] float at(std::int64_t position) const { return position < count ? weight : 0.0F; }
+};
+
+}  // namespace
+
+void gather_rows(const Stream& /*stream*/,
+                 float* out,
                  const float* table,
                  const std::int32_t* index,
                  std::int64_t rows,
@@ -14,7 +37,8 @@ void gather_rows(float* out,
   }
 }
 
-void scatter_add_rows(float* dtable,
+void scatter_add_rows(const Stream& /*stream*/,
+                      float* dtable,
                       const float* dout,
                       const std::int32_t* index,
                       std::int64_t rows,
@@ -24,30 +48,35 @@ void scatter_add_rows(float* dtable,
   }
 }
 
-void fill_rows(float* y, const float* bias, std::int64_t rows, std::int64_t width) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::copy_n(bias, width, y + row * width);
-  }
-}
-
-void add_column_sums(float* total, const float* x, std::int64_t rows, std::int64_t width) {
+void add_column_sums(const Stream& /*stream*/,
+                     float* total,
+                     const float* x,
+                     std::int64_t rows,
+                     std::int64_t width,
+                     float* /*scratch*/) {
   for (std::int64_t row = 0; row < rows; ++row) {
     accumulate(total, x + row * width, width);
   }
 }
 
-void pool_forward(float* out,
+void pool_forward(const Stream& /*stream*/,
+                  float* out,
                   const float* x,
-                  const float* weight,
-                  std::int64_t samples,
-                  std::int64_t length,
-                  std::int64_t width) {
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
+                  const SequenceRows& sequences,
+                  std::int64_t width,
+                  bool mean) {
+  for (std::int64_t sample = 0; sample < sequences.samples; ++sample) {
+    const float* first = x + sample * sequences.length * width;
     float* __restrict pooled = out + sample * width;
+    if (!mean) {
+      std::copy_n(first, width, pooled);
+      continue;
+    }
+    const PoolWeights weights(sequences, sample, mean);
     std::fill_n(pooled, width, 0.0F);
-    for (std::int64_t token = sample * length; token < (sample + 1) * length; ++token) {
-      const float* __restrict row = x + token * width;
-      const float w = weight[token];
+    for (std::int64_t position = 0; position < sequences.length; ++position) {
+      const float* __restrict row = first + position * width;
+      const float w = weights.at(position);
       for (std::int64_t i = 0; i < width; ++i) {
         pooled[i] += w * row[i];
       }
@@ -55,59 +84,48 @@ void pool_forward(float* out,
   }
 }
 
-void pool_backward(float* dx,
+void pool_backward(const Stream& stream,
+                   float* dx,
                    const float* dout,
-                   const float* weight,
-                   std::int64_t samples,
-                   std::int64_t length,
-                   std::int64_t width) {
-  for (std::int64_t token = 0; token < samples * length; ++token) {
-    scaled_copy(dx + token * width, dout + token / length * width, weight[token], width);
+                   const SequenceRows& sequences,
+                   std::int64_t width,
+                   bool mean) {
+  for (std::int64_t sample = 0; sample < sequences.samples; ++sample) {
+    const PoolWeights weights(sequences, sample, mean);
+    for (std::int64_t position = 0; position < sequences.length; ++position, dx += width) {
+      scaled_copy(stream, dx, dout + sample * width, weights.at(position), width, Store::Assign);
+    }
   }
 }
 
-void first_token_forward(
-    float* out, const float* x, std::int64_t samples, std::int64_t length, std::int64_t width) {
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    std::copy_n(x + sample * length * width, width, out + sample * width);
-  }
-}
-
-void first_token_backward(
-    float* dx, const float* dout, std::int64_t samples, std::int64_t length, std::int64_t width) {
-  std::fill_n(dx, samples * length * width, 0.0F);
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    std::copy_n(dout + sample * width, width, dx + sample * length * width);
-  }
-}
-
-void add_elements(float* __restrict out,
+void add_elements(const Stream& /*stream*/,
+                  float* __restrict out,
                   const float* __restrict a,
                   const float* __restrict b,
+                  const float* __restrict c,
                   std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     out[i] = a[i] + b[i];
   }
-}
-
-void accumulate(float* __restrict out, const float* __restrict a, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    out[i] += a[i];
+  if (c != nullptr) {
+    accumulate(out, c, count);
   }
 }
 
-void scale(float* x, float factor, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    x[i] *= factor;
-  }
-}
-
-void scaled_copy(float* __restrict out,
+void scaled_copy(const Stream& /*stream*/,
+                 float* __restrict out,
                  const float* __restrict a,
                  float factor,
-                 std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    out[i] = factor * a[i];
+                 std::int64_t count,
+                 Store store) {
+  if (store == Store::Assign) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] = factor * a[i];
+    }
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] += factor * a[i];
+    }
   }
 }
 

@@ -2,55 +2,64 @@
 
 #include <cstdint>
 
-namespace stepsim::cpu {
+#include "calibrate/cpu/device.h"
+#include "calibrate/training/kernel_arguments.h"
 
 /// Lookups, pooling and sums over rows of `width` features.
+namespace stepsim::cpu {
 
 /// out[row] = table[index[row]].
-void gather_rows(float* out,
+void gather_rows(const Stream& stream,
+                 float* out,
                  const float* table,
                  const std::int32_t* index,
                  std::int64_t rows,
                  std::int64_t width);
 /// dtable[index[row]] += dout[row].
-void scatter_add_rows(float* dtable,
+void scatter_add_rows(const Stream& stream,
+                      float* dtable,
                       const float* dout,
                       const std::int32_t* index,
                       std::int64_t rows,
                       std::int64_t width);
 
-/// y[row] = bias for every row, before a product is added to it.
-void fill_rows(float* y, const float* bias, std::int64_t rows, std::int64_t width);
-/// total += sum over rows.
-void add_column_sums(float* total, const float* x, std::int64_t rows, std::int64_t width);
+/// total += the sum over rows. Needs no scratch memory.
+void add_column_sums(const Stream& stream,
+                     float* total,
+                     const float* x,
+                     std::int64_t rows,
+                     std::int64_t width,
+                     float* scratch);
 
-/// out[sample] = sum over positions of weight[sample, position] * x[sample, position]: the masked
-/// mean with weight 1/length on useful tokens and 0 on padding.
-void pool_forward(float* out,
+/// out[sample] = the mean over the sample's useful tokens (`mean`), or its first token. Sequences
+/// are padded; the work is the same for padding as for useful tokens.
+void pool_forward(const Stream& stream,
+                  float* out,
                   const float* x,
-                  const float* weight,
-                  std::int64_t samples,
-                  std::int64_t length,
-                  std::int64_t width);
-void pool_backward(float* dx,
+                  const SequenceRows& sequences,
+                  std::int64_t width,
+                  bool mean);
+/// Assigns dx of every row, zero on padding.
+void pool_backward(const Stream& stream,
+                   float* dx,
                    const float* dout,
-                   const float* weight,
-                   std::int64_t samples,
-                   std::int64_t length,
-                   std::int64_t width);
-/// out[sample] = x[sample, 0].
-void first_token_forward(
-    float* out, const float* x, std::int64_t samples, std::int64_t length, std::int64_t width);
-void first_token_backward(
-    float* dx, const float* dout, std::int64_t samples, std::int64_t length, std::int64_t width);
+                   const SequenceRows& sequences,
+                   std::int64_t width,
+                   bool mean);
 
-/// out = a + b.
-void add_elements(float* out, const float* a, const float* b, std::int64_t count);
-/// out += a.
-void accumulate(float* out, const float* a, std::int64_t count);
-/// x *= factor.
-void scale(float* x, float factor, std::int64_t count);
-/// out = factor * a.
-void scaled_copy(float* out, const float* a, float factor, std::int64_t count);
+/// out = a + b (+ c, when c is not null).
+void add_elements(const Stream& stream,
+                  float* out,
+                  const float* a,
+                  const float* b,
+                  const float* c,
+                  std::int64_t count);
+/// out = factor * a, or out += factor * a.
+void scaled_copy(const Stream& stream,
+                 float* out,
+                 const float* a,
+                 float factor,
+                 std::int64_t count,
+                 Store store);
 
 }  // namespace stepsim::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fmt/core.h>
@@ -11,7 +12,6 @@
 #include "calibrate/cuda/attention/sdpa.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/cuda/timing/host_costs.h"
-#include "calibrate/cuda/training/parameter_store.h"
 #include "calibrate/training/clock.h"
 
 namespace stepsim::cuda {
@@ -31,7 +31,7 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
       monitor_(info_.bus_id),
       trainer_(model, place.ranks, kWeightSeed),
       group_(place.rank, place.ranks, place.unique_id),
-      reducer_(group_),
+      reducer_(group_, trainer_.stream()),
       stand_in_shape_(place.stand_in),
       model_(model),
       overlap_(place.overlap),
@@ -49,6 +49,18 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
 void CudaBackend::set_buckets(const std::vector<std::vector<int>>& buckets) {
   trainer_.set_buckets(buckets);
   clock_.resize(trainer_.ops().size());
+}
+
+void CudaBackend::prepare(std::span<const StepBatch> batches) {
+  if (model_.attention == AttentionKind::Dense) {
+    return;
+  }
+  TrainingDevice& device = trainer_.device();
+  std::set<SdpaShape> shapes;
+  for (const StepBatch& batch : batches) {
+    shapes.insert(device.sdpa_shape(trainer_.batch_size(batch.lengths, batch.padded_length)));
+  }
+  device.sdpa.prepare(std::vector<SdpaShape>(shapes.begin(), shapes.end()));
 }
 
 std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths) {
@@ -81,23 +93,15 @@ CollectiveTimes CudaBackend::time_collective(CollectiveKind kind, Bytes bytes, i
 TrainedStep CudaBackend::run_step(std::span<const std::int64_t> lengths,
                                   double loss_scale,
                                   std::int64_t padded_length,
-                                  GradientReducer& reducer,
-                                  const BucketMarks& marks) {
+                                  StreamReducer& reducer) {
   TrainedStep step;
   step.start = clock_seconds();
   const double cpu_start = thread_cpu_seconds();
-  const TrainerStep parts = trainer_.step(lengths, loss_scale, &reducer, nullptr, padded_length);
+  static_cast<TrainerStep&>(step) =
+      trainer_.step(lengths, loss_scale, &reducer, nullptr, padded_length);
   step.end = clock_seconds();
   step.thread_cpu = thread_cpu_seconds() - cpu_start;
-  step.data = parts.data;
-  step.forward = parts.forward;
-  step.backward = parts.backward;
-  step.wait = parts.wait;
-  step.optimizer = parts.optimizer;
-  step.loss = parts.loss;
-  for (const BucketTime& bucket : marks.times(trainer_.step_start())) {
-    step.buckets.push_back({bucket.bytes, bucket.launch, bucket.end});
-  }
+  step.buckets = reducer.times(trainer_.step_start());
   return step;
 }
 
@@ -105,7 +109,7 @@ TrainedStep CudaBackend::train_step(std::span<const std::int64_t> lengths,
                                     double loss_scale,
                                     std::int64_t padded_length) {
   reducer_.start_step();
-  return run_step(lengths, loss_scale, padded_length, reducer_, reducer_.marks());
+  return run_step(lengths, loss_scale, padded_length, reducer_);
 }
 
 TrainedStep CudaBackend::emulate_step(std::span<const std::int64_t> lengths,
@@ -113,10 +117,10 @@ TrainedStep CudaBackend::emulate_step(std::span<const std::int64_t> lengths,
                                       std::int64_t padded_length,
                                       std::span<const StandIn> collectives) {
   if (!stand_in_) {
-    stand_in_.emplace(stand_in_shape_);
+    stand_in_.emplace(stand_in_shape_, trainer_.stream());
   }
   stand_in_->start_step(collectives);
-  return run_step(lengths, loss_scale, padded_length, *stand_in_, stand_in_->marks());
+  return run_step(lengths, loss_scale, padded_length, *stand_in_);
 }
 
 std::vector<OverlapSample> CudaBackend::overlaps(Bytes bytes) {
@@ -141,7 +145,7 @@ Json CudaBackend::description() const {
   json["l2_bytes"] = info_.l2_bytes;
   json["driver"] = monitor_.driver_version();
   json["cublas"] = cublas_version();
-  json["cublas_workspace_bytes"] = trainer_.gemm_workspace_bytes();
+  json["cublas_workspace_bytes"] = trainer_.device().gemm.workspace_bytes();
   json["cudnn"] = cudnn_version();
   json["nccl"] = nccl_version();
   json["collectives"] = "nccl";

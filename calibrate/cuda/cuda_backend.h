@@ -13,7 +13,7 @@
 #include "calibrate/cuda/timing/collective_timer.h"
 #include "calibrate/cuda/timing/op_clock.h"
 #include "calibrate/cuda/timing/overlap_probe.h"
-#include "calibrate/cuda/training/trainer.h"
+#include "calibrate/cuda/training/training_device.h"
 #include "calibrate/measure/backend.h"
 
 namespace stepsim::cuda {
@@ -23,9 +23,9 @@ struct RankPlace {
   int device = 0;
   int rank = 0;
   int ranks = 1;
-  std::string unique_id;   ///< Of nccl_unique_id(), the same on all ranks.
-  StandInShape stand_in;   ///< Of emulated ranks.
-  OverlapSetting overlap;  ///< Of overlaps(), which knows the bytes and the traffic.
+  std::string unique_id;   ///< From nccl_unique_id(), the same on all ranks.
+  StandInShape stand_in;   ///< How the collectives of emulated ranks occupy the device.
+  OverlapSetting overlap;  ///< For overlaps(), which fills in the bytes and the traffic.
 };
 
 /// Makes the rank's device the process's, before anything is allocated on it.
@@ -37,21 +37,24 @@ struct DeviceChoice {
 /// NCCL. A live step ends when the device is done with it, as in a loop that reads the loss.
 class CudaBackend : public Backend {
  public:
-  /// `buckets` are parameter indices in launch order; empty = one bucket of all.
+  /// `buckets` are parameter indices in launch order; an empty list means one bucket of all
+  /// parameters.
   /// Raises InputError (model, buckets), EnvironmentFault.
   CudaBackend(const TransformerConfig& model,
               const std::vector<std::vector<int>>& buckets,
               const RankPlace& place);
 
   [[nodiscard]] const std::vector<Op>& ops() const override { return trainer_.ops(); }
-  /// Two steps: one with an event behind every op, one with events at whole chunks only, by whose
-  /// times the first one's are scaled. Again, a few times at most, while heat holds the clock down.
+  /// Runs two steps: one with an event behind every op, and one with events at whole chunks only.
+  /// The times of the second scale those of the first. Repeats both, a few times at most, while
+  /// heat holds the clock down.
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
-  void prepare(std::span<const StepBatch> batches) override { trainer_.prepare(batches); }
+  /// Builds the plans of fused attention for these batches, on all cores.
+  void prepare(std::span<const StepBatch> batches) override;
   [[nodiscard]] std::vector<CollectiveKind> collectives() const override {
     return cuda_collectives();
   }
-  /// In the dtype of the gradients, by the device's clock (CollectiveTimer).
+  /// Times collectives in the dtype of the gradients by the device's clock (CollectiveTimer).
   [[nodiscard]] CollectiveTimes time_collective(CollectiveKind kind,
                                                 Bytes bytes,
                                                 int calls) override;
@@ -74,8 +77,7 @@ class CudaBackend : public Backend {
   [[nodiscard]] TrainedStep run_step(std::span<const std::int64_t> lengths,
                                      double loss_scale,
                                      std::int64_t padded_length,
-                                     GradientReducer& reducer,
-                                     const BucketMarks& marks);
+                                     StreamReducer& reducer);
 
   DeviceChoice device_;
   DeviceInfo info_;
@@ -86,9 +88,9 @@ class CudaBackend : public Backend {
   StandInShape stand_in_shape_;
   TransformerConfig model_;
   OverlapSetting overlap_;
-  std::optional<StandInReducer> stand_in_;  ///< Once a step was emulated.
+  std::optional<StandInReducer> stand_in_;  ///< Made when the first step is emulated.
   OpClock clock_;
-  std::string attention_;  ///< Which kernels compute the model's attention, for the record.
+  std::string attention_;  ///< Names the kernels of the model's attention.
   Dtype gradient_dtype_;
   CollectiveTimer collective_timer_;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calibrate/samples/overlap_sample.h"
+#include "calibrate/training/trainer_step.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/batch_shape.h"
@@ -33,18 +34,12 @@ struct HostCosts {
   std::vector<std::pair<std::int64_t, double>> host_to_device;  ///< Bytes, seconds of a copy.
 };
 
-/// One real training step of a rank. Seconds; start and end on a clock that all ranks of the host
-/// share (CLOCK_MONOTONIC).
-struct TrainedStep {
+/// One real training step of a rank, in seconds. `start` and `end` are on a clock that all ranks of
+/// the host share (CLOCK_MONOTONIC).
+struct TrainedStep : TrainerStep {
   double start = 0;
   double end = 0;
-  double data = 0;
-  double forward = 0;  ///< Zeroing the gradients included.
-  double backward = 0;
-  double wait = 0;        ///< Exposed communication: waiting for all-reduces after backward.
-  double optimizer = 0;   ///< Copy-out of gradients and AdamW.
   double thread_cpu = 0;  ///< CPU time of the computing thread; 0 = not measured.
-  double loss = 0;        ///< Mean cross entropy, without the loss scale.
   struct Bucket {
     std::int64_t bytes = 0;
     double launch = 0;  ///< From the start of the step.

@@ -4,7 +4,7 @@
 
 namespace stepsim {
 
-/// Functions of one input.
+/// An activation function of one input.
 enum class ActivationKind {
   GeluErf,      ///< x Phi(x), PyTorch's default (BERT, classifiers).
   GeluTanh,     ///< The tanh form (GPT-2's gelu_new).
@@ -13,7 +13,7 @@ enum class ActivationKind {
   Relu          ///< DistilBERT's head.
 };
 
-/// Of a family's MLP, or of its classification head.
+/// The activation of a family's MLP, or of its classification head when `head`.
 [[nodiscard]] constexpr ActivationKind activation_of(ModelFamily family, bool head) {
   switch (family) {
     case ModelFamily::Bert:
@@ -25,8 +25,8 @@ enum class ActivationKind {
     case ModelFamily::Nanochat:
       return ActivationKind::ReluSquared;
     case ModelFamily::TokenClassifier:
-    case ModelFamily::Llama:   // Its MLP is gated.
-    case ModelFamily::Blocks:  // Has none.
+    case ModelFamily::Llama:   // Its MLP is gated (swiglu).
+    case ModelFamily::Blocks:  // It has no MLP.
       return ActivationKind::GeluErf;
   }
   return ActivationKind::GeluErf;

@@ -5,8 +5,8 @@
 
 namespace stepsim {
 
-/// Where each gradient lies in DDP's buckets, and the countdown of a step: which bucket is complete
-/// and may be launched next.
+/// Knows where each gradient lies in DDP's buckets, and counts down through a step which bucket is
+/// complete and may be launched next.
 class BucketLayout {
  public:
   /// Where a gradient lies, in elements from the bucket's start.
@@ -15,8 +15,8 @@ class BucketLayout {
     std::int64_t offset = 0;
   };
 
-  /// `buckets`: parameter indices in launch order; `elements`: [parameter].
-  /// Raises InputError: not every parameter exactly once.
+  /// Takes buckets of parameter indices in launch order; `elements` is [parameter]. Raises
+  /// InputError: not every parameter exactly once.
   void assign(const std::vector<std::vector<int>>& buckets,
               const std::vector<std::int64_t>& elements);
 
@@ -31,7 +31,8 @@ class BucketLayout {
 
   void start_step();
   void gradient_ready(std::size_t parameter) { --buckets_[places_[parameter].bucket].pending; }
-  /// The next bucket in launch order, when all its gradients are in; to be called until false.
+  /// Sets `bucket` to the next one in launch order and returns true when all its gradients are in.
+  /// To be called again until it returns false.
   bool next_ready(std::size_t& bucket);
 
  private:

@@ -14,23 +14,23 @@
 
 namespace stepsim {
 
-/// Which index of a token a lookup reads.
+/// The property of a token that a lookup reads its row by.
 enum class TokenIndex { Ids, Positions, Types };
 
-/// What a linear layer has one row of features for.
+/// Whether a linear layer has one row of features for each token or for each sample.
 enum class RowsOf { Tokens, Samples };
 
-/// A part of a value: the features of some heads, from column `column` on.
+/// The features of some heads: the columns of a value from `column` on.
 template <typename Value>
 struct HeadsOf {
   Value* value = nullptr;
   std::int64_t column = 0;
 };
 
-/// The recorded program of a step: one function for each op of step_ops(), in its order. What an
-/// op computes follows from its name and the model's family, its parameters from `completes`.
+/// The recorded program of a step: one function for each op of step_ops(), in the same order. The
+/// name of an op and the model's family say what it computes; `completes` names its parameters.
 ///
-/// The structure of the models is here; a backend derives from it, makes the nodes on its own
+/// This class holds the structure of the models. Tape derives from it, makes the nodes on its own
 /// values, and calls build() in its constructor.
 template <typename Value>
 class StepTape {
@@ -52,12 +52,12 @@ class StepTape {
   /// Makes all nodes. Raises InputError: a family without kernels.
   void build(const StepOps& ops);
 
-  // What a node calls to record itself: once forward, and once for each backward op.
+  // A node records itself with these: once forward, and once for each backward op.
   void on_forward(Run run) { forward_.push_back(std::move(run)); }
   void on_backward(const Op& op, Pass pass, Run run) {
     backward_of_[{op.name, pass}] = std::move(run);
   }
-  /// Parameters whose gradients the op's backward completes, ascending.
+  /// The parameters whose gradients the op's backward completes, ascending.
   [[nodiscard]] const std::vector<int>& parameters_of(const Op& op) const;
   [[nodiscard]] const TransformerConfig& config() const { return config_; }
   /// The token table, which a tied head uses as its weight.
@@ -92,7 +92,7 @@ class StepTape {
   std::vector<Run> forward_;
   std::vector<Run> backward_;
 
-  // While building: the residual stream, the branch that is under way, and the parts in between.
+  // State of build(): the residual stream, the branch under way, and the parts in between.
   bool pre_norm_ = false;
   Value* stream_ = nullptr;
   Value* branch_ = nullptr;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "calibrate/cuda/kernels/kernels.h"
+
 namespace stepsim::cuda {
 namespace {
 

@@ -4,35 +4,21 @@
 
 #include "calibrate/cuda/device/device.h"
 #include "calibrate/cuda/kernels/gemm.h"
-#include "calibrate/cuda/kernels/kernels.h"
+#include "calibrate/training/kernel_arguments.h"
 
+/// Dense attention as eager PyTorch runs it: copies of the heads, batched products, mask and
+/// softmax, a score matrix in memory. There are three ops each way, timed apart.
 namespace stepsim::cuda {
 
-/// Unfused attention of a padded batch, as eager PyTorch runs it: copies of the heads, batched
-/// products, mask and softmax, a score matrix in memory. Three ops each way, timed apart.
-struct DenseAttention {
-  std::int64_t samples = 0;
-  std::int64_t length = 0;  ///< Padded.
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  ScoreMask mask;
-  bool tf32 = false;
-
-  [[nodiscard]] std::int64_t score_elements() const { return samples * heads * length * length; }
-  /// Of one contiguous copy of q, k, v or o with all heads.
-  [[nodiscard]] std::int64_t head_elements() const { return samples * heads * length * head_dim; }
-};
-
-/// Contiguous copies of the step's heads, [sample][head][position][head_dim]; the forward fills
-/// them, the backward reads them. `scratch` is for the products before
-/// they are merged, two copies long.
+/// Contiguous copies of one layer's heads, [sample][head][position][head_dim]. The forward fills
+/// them and the backward reads them. `scratch` has the size of two copies and holds products before
+/// they are merged.
 struct DenseCopies {
   Array q, k, v;
   Array scratch;
 };
 
-/// scores = q k^T, without scale.
+/// scores = q k^T, without the scale.
 void dense_scores_forward(const Stream& stream,
                           Gemm& gemm,
                           const DenseAttention& shape,
@@ -47,7 +33,7 @@ void dense_scores_backward(const Stream& stream,
                            const DenseCopies& copies,
                            Heads dq,
                            Heads dk);
-/// Scale 1/sqrt(head_dim), mask and softmax, in place.
+/// Scales by 1/sqrt(head_dim), masks and takes the softmax, in place.
 void dense_softmax_forward(const Stream& stream, const DenseAttention& shape, Array scores);
 void dense_softmax_backward(const Stream& stream,
                             const DenseAttention& shape,

@@ -4,33 +4,25 @@
 #include <span>
 #include <vector>
 
-#include "calibrate/cuda/collectives/reducer.h"
-#include "calibrate/measure/backend.h"
+#include "calibrate/cuda/collectives/stream_reducer.h"
 
 namespace stepsim::cuda {
 
 /// Plays the collectives of one rank's buckets with resident kernels; sums nothing.
-class StandInReducer : public GradientReducer {
+class StandInReducer : public StreamReducer {
  public:
-  explicit StandInReducer(const StandInShape& shape);
+  StandInReducer(const StandInShape& shape, const Stream& compute);
 
-  /// `collectives`: in launch order, or empty: buckets are marked only. Forgets the step before,
-  /// which must be done.
+  /// Starts a step with these collectives in launch order, or without any: then the buckets are
+  /// only marked. The device must be done with the step before.
   void start_step(std::span<const StandIn> collectives);
-  void launch(const Stream& compute,
-              std::size_t bucket,
-              Array data,
-              std::int64_t elements) override;
-  void wait(const Stream& compute, std::size_t bucket) override;
-
-  [[nodiscard]] const BucketMarks& marks() const { return marks_; }
 
  private:
+  void run(std::size_t bucket, Array data, std::int64_t elements) override;
+
   StandInShape shape_;
-  Stream stream_;
   DeviceBuffer memory_;  ///< What the stand-ins stream through.
   std::vector<StandIn> collectives_;
-  BucketMarks marks_;
 };
 
 }  // namespace stepsim::cuda

@@ -4,46 +4,45 @@
 
 #include "calibrate/cuda/device/device.h"
 #include "calibrate/training/activation_kind.h"
+#include "calibrate/training/kernel_arguments.h"
 
-/// Our own kernels, each one launch (or two) in stream order. Arrays are F32, Bf16 or F16; sums and
-/// functions are taken in fp32. Unless said otherwise all arrays of a call share one dtype; others
-/// raise InputError.
+/// The project's own kernels. A call launches one or two kernels in stream order and returns at
+/// once. Arrays are F32, Bf16 or F16; the kernels compute in fp32. Unless a comment says otherwise,
+/// all arrays of a call share one dtype; a call with different dtypes raises InputError.
 namespace stepsim::cuda {
-
-/// Where a result goes: over what was there, or added to it.
-enum class Store { Assign, Add };
 
 // ---- filling: fill.cu
 
-/// Uniform in [center - bound, center + bound): the same numbers for a seed on every device.
+/// Fills `out` with uniform numbers in [center - bound, center + bound). A seed gives the same
+/// numbers on every device.
 void fill_uniform(const Stream& stream,
                   Array out,
                   std::int64_t count,
                   float bound,
                   float center,
                   std::uint64_t seed);
-/// Normal with mean 0 and the given deviation: what timed kernels work on (never zeros: they draw
-/// less power and run faster).
+/// Fills `out` with normal numbers of mean 0 and the given standard deviation. Timed kernels work
+/// on these and never on zeros, which draw less power and so run faster.
 void fill_normal(
     const Stream& stream, Array out, std::int64_t count, float deviation, std::uint64_t seed);
 
 // ---- rows of `width` features: rows.cu
 
-/// out[row] = table[index[row]]; table and out may differ in dtype.
+/// out[row] = table[index[row]]. The table and `out` may differ in dtype.
 void gather_rows(const Stream& stream,
                  Array out,
                  ConstArray table,
                  const std::int32_t* index,
                  std::int64_t rows,
                  std::int64_t width);
-/// dtable[index[row]] += dout[row], by atomic additions; dtypes may differ.
+/// dtable[index[row]] += dout[row], by atomic additions. The dtypes may differ.
 void scatter_add_rows(const Stream& stream,
                       Array dtable,
                       ConstArray dout,
                       const std::int32_t* index,
                       std::int64_t rows,
                       std::int64_t width);
-/// total[column] += sum over rows; dtypes may differ. `scratch` holds at least
+/// total[column] += the sum over rows. The dtypes may differ. `scratch` holds at least
 /// column_sums_scratch(rows, width) floats.
 void add_column_sums(const Stream& stream,
                      Array total,
@@ -53,16 +52,8 @@ void add_column_sums(const Stream& stream,
                      float* scratch);
 [[nodiscard]] std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t width);
 
-/// Sequences of a batch in memory: padded (row = sample * length + position) or packed.
-struct SequenceRows {
-  std::int64_t samples = 0;
-  std::int64_t length = 0;                ///< Padded length, or the longest when packed.
-  const std::int32_t* offsets = nullptr;  ///< [samples + 1] first row of each; null = padded.
-  const std::int32_t* lengths = nullptr;  ///< [samples] useful tokens.
-};
-
-/// out[sample] = mean over the useful tokens (`mean`), or the first token; 0 for a sample without
-/// useful tokens.
+/// out[sample] = the mean over the useful tokens (`mean`) or the first token. A sample without
+/// useful tokens gives 0.
 void pool_forward(const Stream& stream,
                   Array out,
                   ConstArray x,
@@ -79,17 +70,19 @@ void pool_backward(const Stream& stream,
 
 // ---- elementwise: elementwise.cu
 
-/// out = a + b (+ c, when c.data is not null): the residual sum.
+/// out = a + b, or a + b + c when c.data is not null: the residual sum.
 void add_elements(
     const Stream& stream, Array out, ConstArray a, ConstArray b, ConstArray c, std::int64_t count);
-/// out = factor * a, or out += factor * a; dtypes may differ (a cast, a bucket copy).
+/// out = factor * a, or out += factor * a. The dtypes may differ: this is also a cast and a bucket
+/// copy.
 void scaled_copy(
     const Stream& stream, Array out, ConstArray a, float factor, std::int64_t count, Store store);
-/// Inverted dropout: each element is kept with probability 1 - p and divided by it. The mask comes
-/// from (seed, index), so that the backward is the same call on the gradient.
+/// Applies inverted dropout: an element is kept with probability 1 - p and then divided by 1 - p.
+/// The mask depends on (seed, index) alone, so that the backward is the same call on the gradient.
 void dropout(
     const Stream& stream, Array out, ConstArray x, float p, std::uint64_t seed, std::int64_t count);
 
+/// y = f(x).
 void activation_forward(
     const Stream& stream, ActivationKind kind, Array y, ConstArray x, std::int64_t count);
 /// dx = dy f'(x).
@@ -110,7 +103,7 @@ void swiglu_backward(const Stream& stream,
                      ConstArray up,
                      std::int64_t count);
 /// Rotates pairs (i, i + head_dim / 2) of every head, in place, by the angle of the token's
-/// position; `cosine` and `sine` are [position][head_dim / 2]. `inverse` for the backward.
+/// position. The backward is the `inverse`. `cosine` and `sine` are [position][head_dim / 2].
 void rotate(const Stream& stream,
             Heads x,
             std::int64_t heads,
@@ -123,7 +116,8 @@ void rotate(const Stream& stream,
 
 // ---- norms over `width` features: norm.cu
 
-/// Parameters and their gradients may have another dtype than the activations; null data = none.
+/// Parameters and their gradients may have another dtype than the activations. Null data means that
+/// the norm has no such parameter.
 struct NormWeights {
   ConstArray gain;
   ConstArray bias;
@@ -132,7 +126,8 @@ struct NormGradients {
   Array gain;
   Array bias;
 };
-/// Layer norm, or RMS norm when `rms`; epsilon 1e-5. Keeps (mean, 1/deviation) in `saved` [row][2].
+/// Computes the layer norm, or the RMS norm when `rms`, with epsilon 1e-5. Keeps (mean,
+/// 1/deviation) in `saved` [row][2].
 void norm_forward(const Stream& stream,
                   bool rms,
                   Array out,
@@ -141,7 +136,7 @@ void norm_forward(const Stream& stream,
                   const NormWeights& weights,
                   std::int64_t rows,
                   std::int64_t width);
-/// dx is assigned or added to; the parameters' gradients are added to. `scratch` holds at least
+/// Assigns dx or adds to it, and adds to the parameters' gradients. `scratch` holds at least
 /// norm_scratch(rows, width) floats.
 void norm_backward(const Stream& stream,
                    bool rms,
@@ -159,14 +154,8 @@ void norm_backward(const Stream& stream,
 
 // ---- softmax over scores, and the loss: softmax.cu
 
-/// Which keys a query of a score matrix [sample][head][query][key] may see.
-struct ScoreMask {
-  const std::int32_t* lengths = nullptr;  ///< [sample] useful tokens; null = all.
-  bool causal = false;
-  std::int64_t window = 0;  ///< |query - key| < window, both sides unless causal; 0 = no window.
-};
-/// scores = softmax(scale * scores) over the keys that the mask leaves, in place; a row that sees
-/// nothing becomes zero.
+/// scores = softmax(scale * scores) over the keys that the mask leaves, in place. A row that sees
+/// no key becomes zero.
 void softmax_forward(const Stream& stream,
                      Array scores,
                      float scale,
@@ -182,10 +171,8 @@ void softmax_backward(const Stream& stream,
                       std::int64_t rows,
                       std::int64_t length);
 
-/// A row without a target (padding).
-constexpr std::int32_t kNoTarget = -1;
-/// losses[row] = -log softmax(logits)[target], 0 without one; keeps (max, log sum) in `saved`
-/// [row][2].
+/// losses[row] = -log softmax(logits)[target], or 0 for a row without a target. Keeps (max, log
+/// sum) in `saved` [row][2].
 void cross_entropy_forward(const Stream& stream,
                            float* losses,
                            float* saved,
@@ -193,8 +180,8 @@ void cross_entropy_forward(const Stream& stream,
                            const std::int32_t* targets,
                            std::int64_t rows,
                            std::int64_t classes);
-/// dlogits = scale * (softmax(logits) - one at the target); 0 for rows without one. In place when
-/// dlogits is logits.
+/// dlogits = scale * (softmax(logits) - one at the target), or 0 for a row without a target. May
+/// work in place, with dlogits = logits.
 void cross_entropy_backward(const Stream& stream,
                             Array dlogits,
                             ConstArray logits,
@@ -203,13 +190,13 @@ void cross_entropy_backward(const Stream& stream,
                             float scale,
                             std::int64_t rows,
                             std::int64_t classes);
-/// *total = sum of `values`, in one block.
+/// *total = the sum of `values`, taken by one block of threads.
 void sum_floats(const Stream& stream, float* total, const float* values, std::int64_t count);
 
 // ---- dense attention's copies, as eager PyTorch makes them before a batched product: heads.cu
 
-/// out [sample][head][position][head_dim] = x; head h of `heads` reads kv head h * kv_heads /
-/// heads.
+/// out [sample][head][position][head_dim] = x, where head h of `heads` reads the kv head
+/// h * kv_heads / heads.
 void split_heads(const Stream& stream,
                  Array out,
                  ConstHeads x,
@@ -218,7 +205,7 @@ void split_heads(const Stream& stream,
                  std::int64_t heads,
                  std::int64_t kv_heads,
                  std::int64_t head_dim);
-/// The inverse; the heads that share a kv head are summed.
+/// The inverse of split_heads(); sums the heads that share a kv head.
 void merge_heads(const Stream& stream,
                  Heads out,
                  ConstArray x,
@@ -230,17 +217,9 @@ void merge_heads(const Stream& stream,
 
 // ---- optimizer: adamw.cu
 
-/// PyTorch's defaults, but for the learning rate.
-struct AdamW {
-  float learning_rate = 2e-3F;
-  float beta1 = 0.9F;
-  float beta2 = 0.999F;
-  float epsilon = 1e-8F;
-  float weight_decay = 0.01F;
-};
-/// One fused update of `count` weights; `step` counts from 1. Weights, moments and gradient share a
-/// dtype; when `copy.data` is not null the new weights are also written there in its dtype.
-/// Source: Loshchilov and Hutter 1711.05101; torch.optim.AdamW(fused=True).
+/// Updates `count` weights in one fused kernel; `step` counts from 1. Weights, moments and gradient
+/// share a dtype. When `copy.data` is not null, the kernel also writes the new weights there, in
+/// the dtype of the copy. Source: Loshchilov and Hutter 1711.05101; torch.optim.AdamW(fused=True).
 void adamw_update(const Stream& stream,
                   const AdamW& options,
                   Array weights,
@@ -253,18 +232,19 @@ void adamw_update(const Stream& stream,
 
 // ---- what measuring needs: measuring.cu
 
-/// Holds the stream until *flag (of a HostBuffer) is not 0, or `longest` seconds have passed: work
-/// queues up behind it, so that launches cost the measured time nothing.
+/// Holds the stream until *flag is not 0 or `longest` seconds have passed. The flag lies in a
+/// HostBuffer. Work queues up behind the hold, so that launches add nothing to the measured time.
 void hold_stream(const Stream& stream, const volatile std::uint32_t* flag, double longest);
-/// Nothing, in one block: the floor of a launch.
+/// Launches a kernel of one block that does nothing: the shortest time that a kernel can take.
 void launch_nothing(const Stream& stream);
-/// Reads and writes `bytes` at `buffer`: with twice the L2 size nothing of before is left in it.
+/// Reads and writes `bytes` at `buffer`. With twice the size of the L2 cache nothing from before is
+/// left in the cache.
 void flush_cache(const Stream& stream, void* buffer, std::int64_t bytes);
-/// Keeps `channels` blocks of 512 threads resident, as a collective does: first `wait` seconds
-/// spinning (peers have not come), then for `transfer` seconds moving memory of `buffer` at
-/// `bytes_per_second` (0 = none; as fast as these blocks can at most). Every byte is read and
-/// written once and counts once; the buffer then holds at least 128 KiB a channel. Stands in for
-/// NCCL on one card.
+/// Stands in for a collective of NCCL on a single card: keeps `channels` blocks of 512 threads
+/// resident. The blocks first spin for `wait` seconds, as if their peers were late, and then move
+/// memory of `buffer` for `transfer` seconds at `bytes_per_second`, or as fast as they can where
+/// that is less; 0 moves nothing. A byte that is read and written counts once. A buffer that is
+/// moved holds at least 128 KiB for each channel.
 void stand_in_collective(const Stream& stream,
                          int channels,
                          double wait,

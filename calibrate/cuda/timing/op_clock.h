@@ -4,35 +4,36 @@
 #include <vector>
 
 #include "calibrate/cuda/device/device.h"
-#include "calibrate/cuda/training/trainer.h"
+#include "calibrate/training/op_timer.h"
 
 namespace stepsim::cuda {
 
-/// Takes the device's time of every op of a step, or of chunks of ops as a whole.
+/// Measures the device's time of every op of a step, or of chunks of ops as a whole.
 ///
 /// The stream is held at the start of each chunk until the host has put all its launches in, so
-/// that a launch that is slower than its kernel costs no op anything. An event behind every op
-/// costs a little: scaled() takes that off with the times of whole chunks, which have none inside.
+/// that a launch that is slower than its kernel adds to no op's time. An event behind every op
+/// costs a little: scaled() removes that with the times of whole chunks, which have no events
+/// inside.
 class OpClock : public OpTimer {
  public:
   enum class Marks { Ops, Chunks };
 
   OpClock(const Stream& stream, std::size_t ops);
 
-  /// For steps of another number of ops.
+  /// Prepares for steps of another number of ops.
   void resize(std::size_t ops);
-  /// For the next step.
+  /// Prepares for the next step.
   void start(Marks marks);
   void op_begin(std::size_t op) override;
   void op_done(std::size_t op) override;
 
-  /// Seconds of each op of the step that was marked so; the device must be done. The first op is
-  /// the host's, which builds the batch, with the copy to the device.
+  /// Seconds of each op of a step that ran with Marks::Ops; the device must be done. The first op
+  /// builds the batch on the host and copies it to the device.
   [[nodiscard]] std::vector<double> op_seconds() const;
   /// Seconds of each chunk of the ops behind the first.
   [[nodiscard]] std::vector<double> chunk_seconds() const;
 
-  /// Times of ops, those of each chunk times one factor that makes their sum the chunk's own time.
+  /// Scales the times of the ops in each chunk by one factor, so that they sum to the chunk's time.
   [[nodiscard]] static std::vector<double> scaled(std::vector<double> ops,
                                                   const std::vector<double>& chunks);
 

@@ -5,7 +5,6 @@
 #include "calibrate/cuda/attention/sdpa.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/cuda/kernels/kernels.h"
-#include "calibrate/cuda/training/parameter_store.h"
 
 namespace stepsim::cuda {
 namespace {

@@ -14,12 +14,14 @@ namespace stepsim::cuda {
 class OverlapWork {
  public:
   virtual ~OverlapWork() = default;
-  [[nodiscard]] virtual std::string name() const = 0;  ///< As OverlapSample::compute.
+  [[nodiscard]] virtual std::string name()
+      const = 0;  ///< The name that OverlapSample::compute takes.
   virtual void put(const Stream& stream) = 0;
 };
 
-/// The model's largest GEMM of a block over `tokens` rows, a copy of `copy_elements`, and a forward
-/// of its attention where that is fused, on random data.
+/// Makes the kinds of compute that a model runs beside collectives, on random data: the largest
+/// GEMM of a block over `tokens` rows, the forward of its attention where that is fused, and a copy
+/// of `copy_elements`.
 [[nodiscard]] std::vector<std::unique_ptr<OverlapWork>> overlap_works(
     const TransformerConfig& model,
     const Stream& stream,

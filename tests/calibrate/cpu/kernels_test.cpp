@@ -144,14 +144,16 @@ TEST_CASE("attention equals its definition under padding, causal and window mask
         const auto q = numbers(count, 4);
         const auto k = numbers(count, 5);
         const auto v = numbers(count, 6);
-        std::vector<float> bias(static_cast<std::size_t>(length), kMasked);
-        std::fill_n(bias.begin(), useful, 0.0F);
-        AttentionShape shape{1, length, 1, 1, kDim, causal, window, bias.data()};
+        const auto useful_tokens = static_cast<std::int32_t>(useful);
+        const DenseAttention shape{1, length, 1, 1, kDim, {&useful_tokens, causal, window}, false};
+        HeadViews views;
         std::vector<float> scores(static_cast<std::size_t>(length * length));
         std::vector<float> out(count);
-        scores_forward(shape, scores.data(), {q.data(), kDim}, {k.data(), kDim});
-        softmax_forward(scores.data(), length, length);
-        context_forward(shape, {out.data(), kDim}, scores.data(), {v.data(), kDim});
+        dense_scores_forward(
+            {}, {}, shape, scores.data(), views, {q.data(), kDim}, {k.data(), kDim});
+        dense_softmax_forward({}, shape, scores.data());
+        dense_context_forward(
+            {}, {}, shape, {out.data(), kDim}, views, scores.data(), {v.data(), kDim});
         const Doubles expected =
             attention_by_definition(q, k, v, length, kDim, useful, causal, window);
         for (std::int64_t query = 0; query < useful; ++query) {
@@ -185,8 +187,8 @@ TEST_CASE("activations agree with the C library to single precision") {
   for (const auto& function : functions) {
     std::vector<float> y(x.size());
     std::vector<float> slope(x.size());
-    activation_forward(function.first, y.data(), x.data(), count);
-    activation_backward(function.first, slope.data(), ones.data(), x.data(), count);
+    activation_forward({}, function.first, y.data(), x.data(), count);
+    activation_backward({}, function.first, slope.data(), ones.data(), x.data(), count);
     double worst = 0;
     double worst_slope = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -222,10 +224,10 @@ TEST_CASE("a normalised row has mean zero and mean square one") {
       }
       return std::pair{mean, square};
     };
-    layer_norm_forward(y.data(), saved.data(), x.data(), {nullptr, nullptr}, 1, width);
+    norm_forward({}, false, y.data(), saved.data(), x.data(), {}, 1, width);
     CHECK(std::abs(moments().first) < 1e-5);
     CHECK(moments().second == doctest::Approx(width > 1 ? 1.0 : 0.0).epsilon(1e-4));
-    rms_norm_forward(y.data(), saved.data(), x.data(), {nullptr, nullptr}, 1, width);
+    norm_forward({}, true, y.data(), saved.data(), x.data(), {}, 1, width);
     CHECK(moments().second == doctest::Approx(1.0).epsilon(1e-4));
   }
 }
@@ -234,11 +236,16 @@ TEST_CASE("the cross entropy of equal logits is the logarithm of the classes") {
   const std::vector<float> logits(3 * 20, 4.0F);
   std::vector<float> probabilities(logits.size());
   const std::vector<std::int32_t> targets = {3, kNoTarget, 19};
-  const double loss =
-      cross_entropy_forward(probabilities.data(), logits.data(), targets.data(), 3, 20);
-  CHECK(loss == doctest::Approx(std::log(20.0)));
+  std::vector<float> losses(3);
+  cross_entropy_forward(
+      {}, losses.data(), probabilities.data(), logits.data(), targets.data(), 3, 20);
+  float loss = 0;
+  sum_floats({}, &loss, losses.data(), 3);
+  CHECK(loss / 2 == doctest::Approx(std::log(20.0)));
+  CHECK(losses[1] == 0);
   std::vector<float> gradient(logits.size());
-  cross_entropy_backward(gradient.data(), probabilities.data(), targets.data(), 2.0, 3, 20);
+  cross_entropy_backward(
+      {}, gradient.data(), logits.data(), probabilities.data(), targets.data(), 1.0F, 3, 20);
   CHECK(gradient[3] == doctest::Approx(0.05 - 1.0));
   CHECK(gradient[4] == doctest::Approx(0.05));
   CHECK(gradient[20 + 5] == 0.0F);
@@ -250,7 +257,7 @@ TEST_CASE("the first update of AdamW moves every weight by the learning rate, af
   const std::vector<float> gradient = {0.3F, -7.0F, 0.0F};
   std::vector<float> m(3, 0.0F);
   std::vector<float> v(3, 0.0F);
-  adamw_update(AdamW{}, weights.data(), m.data(), v.data(), gradient.data(), 3, 1);
+  adamw_update({}, AdamW{}, weights.data(), m.data(), v.data(), gradient.data(), nullptr, 3, 1);
   CHECK(weights[0] == doctest::Approx(1.0 * (1 - 2e-5) - 2e-3).epsilon(1e-6));
   CHECK(weights[1] == doctest::Approx(-2.0 * (1 - 2e-5) + 2e-3).epsilon(1e-6));
   CHECK(weights[2] == doctest::Approx(0.5 * (1 - 2e-5)).epsilon(1e-6));
@@ -265,11 +272,13 @@ TEST_CASE("rotating forth and back restores the heads, and position zero is left
     cosine.push_back(std::cos(static_cast<float>(i / 4) * 0.3F));
     sine.push_back(std::sin(static_cast<float>(i / 4) * 0.3F));
   }
+  const std::vector<std::int32_t> positions = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4};
   auto y = x;
-  rotate({y.data(), 16}, 2, 8, 2, kLength, cosine.data(), sine.data(), false);
+  rotate(
+      {}, {y.data(), 16}, 2, 8, positions.data(), 2 * kLength, cosine.data(), sine.data(), false);
   CHECK(std::equal(y.begin(), y.begin() + 16, x.begin()));
   CHECK(std::abs(y[16] - x[16]) > 1e-3F);
-  rotate({y.data(), 16}, 2, 8, 2, kLength, cosine.data(), sine.data(), true);
+  rotate({}, {y.data(), 16}, 2, 8, positions.data(), 2 * kLength, cosine.data(), sine.data(), true);
   for (std::size_t i = 0; i < x.size(); ++i) {
     REQUIRE(y[i] == doctest::Approx(x[i]).epsilon(1e-5));
   }

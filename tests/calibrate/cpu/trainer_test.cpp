@@ -1,5 +1,3 @@
-#include "calibrate/cpu/trainer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,11 +6,19 @@
 
 #include <doctest/doctest.h>
 
-#include "calibrate/cpu/batch.h"
+#include "calibrate/cpu/training_device.h"
+#include "calibrate/training/batch.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
 namespace {
+
+std::span<float> weights_of(const cpu::Trainer& trainer, std::size_t parameter) {
+  return {trainer.weights(parameter).data, static_cast<std::size_t>(trainer.elements(parameter))};
+}
+std::span<const float> gradient_of(const cpu::Trainer& trainer, std::size_t parameter) {
+  return {trainer.gradient(parameter).data, static_cast<std::size_t>(trainer.elements(parameter))};
+}
 
 /// A model of some family that is small enough for finite differences.
 TransformerConfig small(ModelFamily family) {
@@ -71,10 +77,10 @@ std::vector<TransformerConfig> gradient_cases() {
 const std::vector<std::int64_t> kLengths = {7, 4, 1};
 
 /// Weights away from their initial values, so that no gain is exactly 1 and no bias 0.
-void disturb(Trainer& trainer, std::size_t parameters) {
+void disturb(cpu::Trainer& trainer, std::size_t parameters) {
   std::uint32_t state = 12345;
   for (std::size_t p = 0; p < parameters; ++p) {
-    for (float& w : trainer.weights(p)) {
+    for (float& w : weights_of(trainer, p)) {
       state = state * 1664525U + 1013904223U;
       w += 0.4F * (static_cast<float>(state >> 8U) / 16777216.0F - 0.5F);
     }
@@ -82,7 +88,7 @@ void disturb(Trainer& trainer, std::size_t parameters) {
 }
 
 /// d loss / d weight by a central difference of fourth order.
-double finite_difference(Trainer& trainer, float& weight) {
+double finite_difference(cpu::Trainer& trainer, float& weight) {
   constexpr float kStep = 0.02F;
   const float before = weight;
   const auto loss_at = [&](float offset) {
@@ -124,25 +130,25 @@ TEST_CASE("every gradient of every family equals the finite difference of the lo
   for (const TransformerConfig& config : gradient_cases()) {
     CAPTURE(config.name);
     const auto params = parameters(config);
-    Trainer trainer(config, 1, 3);
+    cpu::Trainer trainer(config, 1, 3);
     disturb(trainer, params.size());
     std::vector<std::vector<float>> weights;
     for (std::size_t p = 0; p < params.size(); ++p) {
-      const auto now = trainer.weights(p);
+      const auto now = weights_of(trainer, p);
       weights.emplace_back(now.begin(), now.end());
     }
     trainer.step(kLengths, 1.0, nullptr, nullptr);
     double largest_norm = 0;
     for (std::size_t p = 0; p < params.size(); ++p) {
-      std::ranges::copy(weights[p], trainer.weights(p).begin());  // Undo the optimizer.
-      largest_norm = std::max(largest_norm, norm_of(trainer.gradient(p)));
+      std::ranges::copy(weights[p], weights_of(trainer, p).begin());  // Undo the optimizer.
+      largest_norm = std::max(largest_norm, norm_of(gradient_of(trainer, p)));
     }
     for (std::size_t p = 0; p < params.size(); ++p) {
       CAPTURE(params[p].name);
-      const auto gradient = trainer.gradient(p);
+      const auto gradient = gradient_of(trainer, p);
       for (const std::size_t i : entries_to_check(gradient)) {
         CAPTURE(i);
-        const double expected = finite_difference(trainer, trainer.weights(p)[i]);
+        const double expected = finite_difference(trainer, weights_of(trainer, p)[i]);
         const double difference = std::abs(static_cast<double>(gradient[i]) - expected);
         // A key's bias has no gradient at all (softmax does not see it): the absolute part.
         CHECK(difference <= 0.02 * std::abs(expected) + 2e-4 * largest_norm);
@@ -154,32 +160,38 @@ TEST_CASE("every gradient of every family equals the finite difference of the lo
 TEST_CASE("the loss scale multiplies every gradient and leaves the loss as it is") {
   for (const TransformerConfig& config : every_family()) {
     CAPTURE(config.name);
-    Trainer one(config, 1, 3);
-    Trainer scaled(config, 1, 3);
+    cpu::Trainer one(config, 1, 3);
+    cpu::Trainer scaled(config, 1, 3);
     const TrainerStep a = one.step(kLengths, 1.0, nullptr, nullptr);
     const TrainerStep b = scaled.step(kLengths, 0.5, nullptr, nullptr);
     CHECK(a.loss == b.loss);
     for (std::size_t p = 0; p < parameters(config).size(); ++p) {
-      for (std::size_t i = 0; i < one.gradient(p).size(); ++i) {
-        REQUIRE(scaled.gradient(p)[i] == doctest::Approx(0.5F * one.gradient(p)[i]).epsilon(1e-4));
+      for (std::size_t i = 0; i < gradient_of(one, p).size(); ++i) {
+        REQUIRE(gradient_of(scaled, p)[i] ==
+                doctest::Approx(0.5F * gradient_of(one, p)[i]).epsilon(1e-4));
       }
     }
   }
 }
 
 TEST_CASE("a batch is really padded beyond its longest sample, and learns the same") {
-  cpu::Batch batch;
+  const std::vector<std::int64_t> lengths = {3, 5};
+  CHECK(batch_size(lengths, 4, false).rows == 10);
+  const BatchSize size = batch_size(lengths, 8, false);
+  CHECK(size.rows == 16);
+  CHECK(size.useful_tokens == 8);
+  cpu::TrainingDevice device;
+  Batch<cpu::TrainingDevice> batch;
   RandomStream random(1);
-  cpu::collate(batch, std::vector<std::int64_t>{3, 5}, 8, {23, 5}, random);
-  CHECK(batch.tokens() == 16);
-  CHECK(std::count(batch.padding_bias.begin(), batch.padding_bias.end(), 0.0F) == 8);
-  cpu::collate(batch, std::vector<std::int64_t>{3, 5}, 4, {23, 5}, random);
-  CHECK(batch.tokens() == 10);
+  batch.collate(device, size, lengths, {23, 5}, random);
+  const std::int32_t* targets = batch.arrays().targets;
+  CHECK(std::count(targets, targets + 16, kNoTarget) == 8);
+  CHECK(targets[2] != kNoTarget);
+  CHECK(targets[3] == kNoTarget);
   for (const TransformerConfig& config : every_family()) {
     CAPTURE(config.name);
-    Trainer plain(config, 1, 3);
-    Trainer padded(config, 1, 3);
-    const std::vector<std::int64_t> lengths = {3, 5};
+    cpu::Trainer plain(config, 1, 3);
+    cpu::Trainer padded(config, 1, 3);
     const double loss = plain.step(lengths, 1.0, nullptr, nullptr).loss;
     CHECK(padded.step(lengths, 1.0, nullptr, nullptr, 16).loss ==
           doctest::Approx(loss).epsilon(1e-5));
@@ -196,9 +208,9 @@ TEST_CASE("padded tokens get no gradient") {
     CAPTURE(config.name);
     int untouched = 0;
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
-      Trainer trainer(config, 1, seed);
+      cpu::Trainer trainer(config, 1, seed);
       trainer.step(std::vector<std::int64_t>{1, 16}, 1.0, nullptr, nullptr);
-      const auto row = trainer.gradient(0).first(static_cast<std::size_t>(config.hidden));
+      const auto row = gradient_of(trainer, 0).first(static_cast<std::size_t>(config.hidden));
       untouched += norm_of(row) == 0 ? 1 : 0;
     }
     CHECK(untouched > 3);
@@ -209,7 +221,7 @@ TEST_CASE("padded tokens get no gradient") {
 TEST_CASE("the loss falls over thirty steps on one batch") {
   for (const TransformerConfig& config : every_family()) {
     CAPTURE(config.name);
-    Trainer trainer(config, 1, 5);
+    cpu::Trainer trainer(config, 1, 5);
     double first = 0;
     double last = 0;
     for (int step = 0; step < 30; ++step) {
@@ -228,7 +240,7 @@ TEST_CASE(
     CAPTURE(config.name);
     const StepOps expected = step_ops(config);
     const auto params = parameters(config);
-    const Trainer trainer(config, 2, 1);
+    const cpu::Trainer trainer(config, 2, 1);
     const std::vector<Op>& ops = trainer.ops();
     std::size_t at = 0;
     CHECK(ops.at(at++).op_class == OpClass::Collate);
@@ -257,13 +269,11 @@ TEST_CASE(
 namespace {
 
 /// Doubles every bucket, as two ranks with equal gradients would; records the order of calls.
-class DoublingReducer : public GradientReducer {
+class DoublingReducer : public GradientReducer<cpu::Array> {
  public:
-  void launch(std::size_t bucket, std::span<float> data) override {
+  void launch(std::size_t bucket, cpu::Array data, std::int64_t elements) override {
     launched.push_back(bucket);
-    for (float& x : data) {
-      x *= 2;
-    }
+    std::for_each(data.data, data.data + elements, [](float& x) { x *= 2; });
   }
   void wait(std::size_t bucket) override { waited.push_back(bucket); }
   std::vector<std::size_t> launched;
@@ -286,8 +296,8 @@ TEST_CASE("buckets launch in their order, whatever order gradients get ready in"
   for (int p = 0; p < count; ++p) {
     buckets[static_cast<std::size_t>(p * 3 / count)].push_back(p);
   }
-  Trainer plain(config, 1, 3);
-  Trainer halved(config, 2, 3);
+  cpu::Trainer plain(config, 1, 3);
+  cpu::Trainer halved(config, 2, 3);
   halved.set_buckets(buckets);
   DoublingReducer reducer;
   CountingTimer timer;
@@ -297,13 +307,13 @@ TEST_CASE("buckets launch in their order, whatever order gradients get ready in"
   CHECK(reducer.waited == std::vector<std::size_t>{0, 1, 2});
   CHECK(timer.count == halved.ops().size());
   for (std::size_t p = 0; p < static_cast<std::size_t>(count); ++p) {
-    REQUIRE(std::ranges::equal(plain.gradient(p), halved.gradient(p)));
-    REQUIRE(std::ranges::equal(plain.weights(p), halved.weights(p)));
+    REQUIRE(std::ranges::equal(gradient_of(plain, p), gradient_of(halved, p)));
+    REQUIRE(std::ranges::equal(weights_of(plain, p), weights_of(halved, p)));
   }
 }
 
 TEST_CASE("buckets that lack or repeat a parameter are refused") {
-  Trainer trainer(small(ModelFamily::TokenClassifier), 1, 3);
+  cpu::Trainer trainer(small(ModelFamily::TokenClassifier), 1, 3);
   CHECK_THROWS_WITH_AS(trainer.set_buckets({{0, 1}}),
                        "buckets: parameter 2 appears 0 times, expected once",
                        InputError);
@@ -313,15 +323,15 @@ TEST_CASE("buckets that lack or repeat a parameter are refused") {
 TEST_CASE("what the CPU backend does not compute is refused with what to write instead") {
   TransformerConfig config = small(ModelFamily::Llama);
   config.attention = AttentionKind::Flash;
-  CHECK_THROWS_WITH_AS(Trainer(config, 1, 1),
+  CHECK_THROWS_WITH_AS(cpu::Trainer(config, 1, 1),
                        "the CPU backend computes dense attention; set model.attention = "
                        "\"dense\"",
                        InputError);
   config.attention = AttentionKind::Dense;
   config.parameter_dtype = Dtype::Bf16;
-  CHECK_THROWS_AS(Trainer(config, 1, 1), InputError);
+  CHECK_THROWS_AS(cpu::Trainer(config, 1, 1), InputError);
   config.parameter_dtype = Dtype::F32;
-  Trainer trainer(config, 1, 1);
+  cpu::Trainer trainer(config, 1, 1);
   CHECK_THROWS_AS(trainer.step(std::vector<std::int64_t>{17}, 1, nullptr, nullptr), InputError);
   CHECK_THROWS_AS(trainer.step({}, 1, nullptr, nullptr), InputError);
   CHECK_THROWS_AS(trainer.step(std::vector<std::int64_t>{4}, 1, nullptr, nullptr, 17), InputError);
@@ -329,12 +339,12 @@ TEST_CASE("what the CPU backend does not compute is refused with what to write i
 
 TEST_CASE("the same seed gives the same losses and weights") {
   const TransformerConfig config = small(ModelFamily::Llama);
-  Trainer a(config, 1, 9);
-  Trainer b(config, 1, 9);
+  cpu::Trainer a(config, 1, 9);
+  cpu::Trainer b(config, 1, 9);
   for (int step = 0; step < 3; ++step) {
     CHECK(a.step(kLengths, 1, nullptr, nullptr).loss == b.step(kLengths, 1, nullptr, nullptr).loss);
   }
-  CHECK(std::ranges::equal(a.weights(0), b.weights(0)));
+  CHECK(std::ranges::equal(weights_of(a, 0), weights_of(b, 0)));
 }
 
 }  // namespace stepsim

@@ -1,6 +1,4 @@
 // The CUDA trainer on the emulated device against the CPU trainer, op for op the same model.
-#include "calibrate/cuda/training/trainer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,7 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "calibrate/cpu/trainer.h"
+#include "calibrate/cpu/training_device.h"
+#include "calibrate/cuda/training/training_device.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -58,11 +57,11 @@ BothSteps run_both(const TransformerConfig& config,
                    const std::vector<std::int64_t>& lengths,
                    double loss_scale) {
   cuda::Trainer cuda(config, 2, 11);
-  Trainer cpu(on_cpu(config), 2, 12);
+  cpu::Trainer cpu(on_cpu(config), 2, 12);
   const std::vector<Parameter> tensors = parameters(config);
   for (std::size_t p = 0; p < tensors.size(); ++p) {
-    const std::span<float> to = cpu.weights(p);
-    std::memcpy(to.data(), cuda.weights(p).data, to.size_bytes());
+    const auto bytes = static_cast<std::size_t>(cpu.elements(p)) * sizeof(float);
+    std::memcpy(cpu.weights(p).data, cuda.weights(p).data, bytes);
   }
   cuda.seed_data(5);
   cpu.seed_data(5);
@@ -70,10 +69,10 @@ BothSteps run_both(const TransformerConfig& config,
   both.cuda_loss = cuda.step(lengths, loss_scale, nullptr, nullptr).loss;
   both.cpu_loss = cpu.step(lengths, loss_scale, nullptr, nullptr).loss;
   for (std::size_t p = 0; p < tensors.size(); ++p) {
-    const std::span<const float> expected = cpu.gradient(p);
-    both.cpu_gradients.emplace_back(expected.begin(), expected.end());
+    const float* expected = cpu.gradient(p);
+    both.cpu_gradients.emplace_back(expected, expected + cpu.elements(p));
     const auto* got = static_cast<const float*>(cuda.gradient(p).data);
-    both.cuda_gradients.emplace_back(got, got + expected.size());
+    both.cuda_gradients.emplace_back(got, got + cuda.elements(p));
   }
   return both;
 }

@@ -1,0 +1,139 @@
+#include "calibrate/cuda/training/training_device.h"
+
+#include "calibrate/training/tape_attention.h"
+#include "calibrate/training/tape_linear.h"
+#include "calibrate/training/tape_rows.h"
+
+namespace stepsim::cuda {
+
+const TransformerConfig& TrainingDevice::supported(const TransformerConfig& config) {
+  check(config);
+  const bool half = config.dtype == Dtype::Bf16 || config.dtype == Dtype::F16;
+  if (config.dtype == Dtype::F64 || config.parameter_dtype == Dtype::F64) {
+    throw InputError("the CUDA backend computes in f32, tf32, bf16 and f16");
+  }
+  if (stored_as(config.parameter_dtype) != Dtype::F32 && config.parameter_dtype != config.dtype) {
+    throw InputError(
+        "the CUDA backend keeps parameters in f32 or in the model's dtype; set "
+        "model.parameter_dtype = \"f32\"");
+  }
+  if (config.attention == AttentionKind::Dense) {
+    return config;
+  }
+  if (!half || config.head_dim() % 8 != 0 || config.head_dim() > 256) {
+    throw InputError(
+        fmt::format("fused attention takes bf16 or f16 and heads of a multiple of 8 up to 256 "
+                    "features; the model has {} and {}; set model.attention = \"dense\"",
+                    name_of(config.dtype),
+                    config.head_dim()));
+  }
+  return config;
+}
+
+void TrainingDevice::multiply(GemmCall call, Dtype dtype) {
+  call.tf32 = dtype == Dtype::Tf32;
+  gemm.run(stream, call);
+}
+
+std::int32_t* TrainingDevice::upload(Buffer& memory,
+                                     const HostBuffer& staging,
+                                     std::size_t bytes) const {
+  memory.reserve(bytes);
+  copy_to_device(stream, memory.data(), staging.as<void>(), bytes);
+  return memory.as<std::int32_t>();
+}
+
+DenseCopies TrainingDevice::dense_copies(HeadCopies& copies,
+                                         const DenseAttention& shape,
+                                         Dtype dtype) {
+  const std::int64_t elements = shape.head_elements();
+  for (Buffer* buffer : {&copies.q, &copies.k, &copies.v}) {
+    buffer->reserve(static_cast<std::size_t>(elements * element_size(dtype)));
+  }
+  return {{copies.q.data(), dtype},
+          {copies.k.data(), dtype},
+          {copies.v.data(), dtype},
+          scratch(2 * elements, dtype)};
+}
+
+Array TrainingDevice::scratch(std::int64_t elements, Dtype dtype) {
+  scratch_.reserve(static_cast<std::size_t>(elements * element_size(dtype)));
+  return {scratch_.data(), dtype};
+}
+
+float* TrainingDevice::norm_scratch(std::int64_t rows, std::int64_t width) {
+  return static_cast<float*>(scratch(cuda::norm_scratch(rows, width), Dtype::F32).data);
+}
+
+float* TrainingDevice::column_sums_scratch(std::int64_t rows, std::int64_t width) {
+  return static_cast<float*>(scratch(cuda::column_sums_scratch(rows, width), Dtype::F32).data);
+}
+
+SdpaShape TrainingDevice::sdpa_shape(const BatchSize& size) const {
+  SdpaShape shape = sdpa_form;
+  shape.samples = size.samples;
+  shape.length = size.length;
+  shape.packed = size.packed;
+  shape.masked = !size.packed && !shape.causal && size.has_padding();
+  return shape;
+}
+
+}  // namespace stepsim::cuda
+
+namespace stepsim {
+
+template <>
+Tensor<cuda::TrainingDevice>& Tape<cuda::TrainingDevice>::attention(const Op& op,
+                                                                    const Part& q,
+                                                                    const Part& k,
+                                                                    const Part& v) {
+  Value& out = make(Extent::Tokens, config().heads * config().head_dim());
+  Value& statistics = make_floats(Extent::Padded, config().heads);
+  cuda::SdpaShape& form = context_.device.sdpa_form;
+  form.dtype = config().dtype;
+  form.heads = config().heads;
+  form.kv_heads = config().kv_heads;
+  form.head_dim = config().head_dim();
+  form.causal = config().causal;
+  form.window = config().window;
+  form.q_stride = q.value->width;
+  form.kv_stride = k.value->width;
+  form.o_stride = out.width;
+  const auto sequences = [this] {
+    const BatchArrays& arrays = context_.batch.arrays();
+    return cuda::SdpaSequences{arrays.lengths, arrays.offsets};
+  };
+  on_forward([this, sequences, q, k, v, &out, &statistics] {
+    cuda::TrainingDevice& device = context_.device;
+    cuda::SdpaForward arrays;
+    arrays.q = read(q).array;
+    arrays.k = read(k).array;
+    arrays.v = read(v).array;
+    arrays.o = write(out);
+    arrays.statistics = write_floats(statistics);
+    device.sdpa.forward(
+        device.stream, device.sdpa_shape(context_.batch.size()), sequences(), arrays);
+  });
+  on_backward(op, Pass::Backward, [this, sequences, q, k, v, &out, &statistics] {
+    cuda::TrainingDevice& device = context_.device;
+    cuda::SdpaBackward arrays;
+    arrays.q = read(q).array;
+    arrays.k = read(k).array;
+    arrays.v = read(v).array;
+    arrays.o = out.array();
+    arrays.d_o = out.gradient_array();
+    arrays.statistics = statistics.floats();
+    arrays.dq = write_part(q).array;
+    arrays.dk = write_part(k).array;
+    arrays.dv = write_part(v).array;
+    device.sdpa.backward(
+        device.stream, device.sdpa_shape(context_.batch.size()), sequences(), arrays);
+    release_gradient(out);
+  });
+  return out;
+}
+
+template class Tape<cuda::TrainingDevice>;
+template class Trainer<cuda::TrainingDevice>;
+
+}  // namespace stepsim

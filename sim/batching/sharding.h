@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
 
 // How libraries deal a list of batches that all ranks know out to the ranks.
 

@@ -71,6 +71,7 @@ void add_sample(std::vector<Piece>::const_iterator begin,
 void add_uses(const EpochPlan& epoch,
               const PolicyInput& input,
               const PaddedLength& padded_length,
+              std::optional<double> token_budget,
               TrainingEffects& effects) {
   std::vector<Piece> uses;
   std::set<std::pair<std::size_t, std::int64_t>> shapes;
@@ -80,6 +81,8 @@ void add_uses(const EpochPlan& epoch,
       for (const Piece& piece : epoch.pieces_of(batch, input.lengths)) {
         uses.push_back(piece);
         longest = std::max(longest, piece.length);
+        const bool over = token_budget && static_cast<double>(piece.length) > *token_budget;
+        effects.over_budget_samples += over ? 1 : 0;
       }
       shapes.emplace(batch.size(), padded_length ? padded_length(longest) : longest);
     }
@@ -176,7 +179,8 @@ std::optional<double> TrainingEffects::target_padding_ratio() const {
 
 TrainingEffects training_effects(const EpochPlan& epoch,
                                  const PolicyInput& input,
-                                 const PaddedLength& padded_length) {
+                                 const PaddedLength& padded_length,
+                                 std::optional<double> token_budget) {
   TrainingEffects effects;
   effects.samples = static_cast<std::int64_t>(input.lengths.size());
   for (const Batches& batches : epoch.batches) {
@@ -185,7 +189,7 @@ TrainingEffects training_effects(const EpochPlan& epoch,
     effects.fewest_steps = first ? steps : std::min(effects.fewest_steps, steps);
     effects.most_steps = std::max(effects.most_steps, steps);
   }
-  add_uses(epoch, input, padded_length, effects);
+  add_uses(epoch, input, padded_length, token_budget, effects);
   add_skew(epoch, input, effects);
   add_displacement(epoch, input, effects);
   if (!input.targets.empty()) {

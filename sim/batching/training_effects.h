@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
 
 namespace stepsim {
 
@@ -43,10 +43,14 @@ struct TrainingEffects {
 /// What a batch with a longest sample is padded to.
 using PaddedLength = std::function<std::int64_t(std::int64_t)>;
 
-/// Effects of one epoch. Steps are those that every rank has; without `padded_length` a batch is
-/// padded to its longest sample.
+/// The effects of one epoch. Its steps are those that every rank has.
+///
+/// Args:
+///     padded_length: Without it a batch is padded to its longest sample.
+///     token_budget: The policy's limit on the tokens of a batch, if it has one.
 [[nodiscard]] TrainingEffects training_effects(const EpochPlan& epoch,
                                                const PolicyInput& input,
-                                               const PaddedLength& padded_length = {});
+                                               const PaddedLength& padded_length = {},
+                                               std::optional<double> token_budget = {});
 
 }  // namespace stepsim

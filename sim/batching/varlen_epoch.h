@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
 #include "sim/batching/varlen.h"
 
 namespace stepsim {

@@ -31,7 +31,7 @@ int blame_command(const std::vector<std::string>& arguments) {
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
-  const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const BatchingPolicy& policy = find_policy(scenario, parser.get<std::string>("policy"));
   Progress progress("predicting the step with one thing changed");
   const Blame result =
       blame(scenario, policy, scenario_profile(scenario), kMaxBlamedRanks, progress.callback());

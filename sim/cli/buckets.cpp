@@ -8,7 +8,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/ddp/bucket_assignment.h"
-#include "sim/predict/batch_plan.h"
+#include "sim/predict/bucket_lists.h"
 #include "sim/report/csv.h"
 
 namespace stepsim {

@@ -11,7 +11,7 @@
 #include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/terminal/table.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/shipped.h"
@@ -69,21 +69,21 @@ int policies_command(const std::vector<std::string>& arguments) {
   }
   Json list = Json::array();
   std::string details;
-  for (const PolicyInfo& info : policy_table()) {
+  for (const PolicyKind& kind : policy_table()) {
     std::vector<std::string> parameters;
-    for (const PolicyParameter& parameter : info.parameters) {
+    for (const PolicyParameter& parameter : kind.parameters) {
       parameters.push_back(describe(parameter));
     }
-    list.push_back({{"kind", info.kind},
-                    {"summary", info.summary},
+    list.push_back({{"kind", kind.name},
+                    {"summary", kind.summary},
                     {"parameters", parameters},
-                    {"source", info.source}});
+                    {"source", kind.source}});
     details +=
         fmt::format("{}\n  {}\n  parameters: {}\n  source: {}\n",
-                    info.kind,
-                    info.summary,
+                    kind.name,
+                    kind.summary,
                     parameters.empty() ? "none" : fmt::format("{}", fmt::join(parameters, ", ")),
-                    info.source);
+                    kind.source);
   }
   return print_catalog(parser, details, list);
 }

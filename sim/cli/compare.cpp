@@ -8,7 +8,6 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
-#include "sim/predict/batch_plan.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/csv.h"
@@ -70,15 +69,13 @@ int compare_command(const std::vector<std::string>& arguments) {
   std::vector<double> planning_seconds;
   const auto count = static_cast<double>(scenario.policies.size());
   Progress progress(fmt::format("predicting {} policies", count));
-  for (const PolicySpec& policy : scenario.policies) {
+  for (const BatchingPolicy& policy : scenario.policies) {
     const auto before = static_cast<double>(predictions.size());
     PredictOptions options;
     options.on_progress = [&](double share) { progress.at((before + share) / count); };
+    options.training_effects = true;
+    options.on_planned = [&](double seconds) { planning_seconds.push_back(seconds); };
     predictions.push_back(predict(scenario, policy, profile, options));
-    const EpochEffects effects = plan_effects(scenario, policy);
-    predictions.back().training = effects.training;
-    predictions.back().varlen = effects.varlen;
-    planning_seconds.push_back(effects.planning_seconds);
   }
   progress.done();
   print_text(common, compare_text(scenario, predictions, planning_seconds, output_screen()));

@@ -100,9 +100,9 @@ PageContent page_content(const std::string& command,
   content.command = command_line(command, arguments);
   content.profile_path =
       parser.has("profile") ? parser.get<std::string>("profile") : scenario.profile;
-  for (const PolicySpec& policy : scenario.policies) {
-    if (policy.lengths) {
-      content.references.push_back(policy.name);
+  for (const BatchingPolicy& policy : scenario.policies) {
+    if (policy.lengths()) {
+      content.references.push_back(policy.name());
     }
   }
   return content;
@@ -152,7 +152,7 @@ void add_sweep(const CommonOptions& options,
 }
 
 void add_blame(const Scenario& scenario,
-               const PolicySpec& policy,
+               const BatchingPolicy& policy,
                const Profile& profile,
                PageContent& content) {
   constexpr int kMaxBlameRanks = 8;

@@ -43,7 +43,7 @@ void add_sweep(const CommonOptions& options,
 /// What would save most in a policy's step, as `stepsim blame` says it; of more than eight ranks
 /// those that were last most often are tried with the median load.
 void add_blame(const Scenario& scenario,
-               const PolicySpec& policy,
+               const BatchingPolicy& policy,
                const Profile& profile,
                PageContent& content);
 

@@ -9,6 +9,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/predict/batch_plan.h"
+#include "sim/predict/step_cost.h"
 #include "sim/report/csv.h"
 #include "sim/report/varlen_report.h"
 
@@ -81,18 +82,6 @@ std::string plan_csv(const std::vector<Plan>& plans) {
   return text;
 }
 
-/// How the planned policies' batches fit into a varlen call, where they use one.
-std::vector<NamedVarlenUse> varlen_uses(const Scenario& scenario, const std::vector<Plan>& plans) {
-  std::vector<NamedVarlenUse> uses;
-  for (const Plan& plan : plans) {
-    if (plan.model.attention == AttentionKind::Varlen) {
-      const PolicySpec& policy = find_policy(scenario, plan.policy);
-      uses.emplace_back(plan.policy, plan_effects(scenario, policy).varlen.value());
-    }
-  }
-  return uses;
-}
-
 }  // namespace
 
 int plan_command(const std::vector<std::string>& arguments) {
@@ -114,18 +103,26 @@ int plan_command(const std::vector<std::string>& arguments) {
   }
   const Scenario scenario = load_scenario(common);
   std::vector<Plan> plans;
+  std::vector<NamedVarlenUse> varlen_uses;  // How the batches fit into a varlen call.
+  const auto add_plan = [&](const BatchingPolicy& policy) {
+    PlannedPolicy planned = plan_policy(scenario, policy, planning_cost(scenario, policy));
+    plans.push_back(std::move(planned.plan));
+    if (planned.varlen) {
+      varlen_uses.emplace_back(policy.name(), *planned.varlen);
+    }
+  };
   if (parser.has("out") || !parser.get<std::string>("policy").empty()) {
-    plans.push_back(make_plan(scenario, find_policy(scenario, parser.get<std::string>("policy"))));
+    add_plan(find_policy(scenario, parser.get<std::string>("policy")));
   } else {
     Progress progress("planning");
-    for (const PolicySpec& policy : scenario.policies) {
-      plans.push_back(make_plan(scenario, policy));
+    for (const BatchingPolicy& policy : scenario.policies) {
+      add_plan(policy);
       progress.at(static_cast<double>(plans.size()) /
                   static_cast<double>(scenario.policies.size()));
     }
   }
   if (!parser.has("out") || parser.get<std::string>("out") != "-") {
-    print_text(common, varlen_text(varlen_uses(scenario, plans), output_screen()));
+    print_text(common, varlen_text(varlen_uses, output_screen()));
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, plan_csv(plans));

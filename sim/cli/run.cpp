@@ -8,7 +8,6 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
-#include "sim/predict/batch_plan.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/csv.h"
@@ -33,7 +32,7 @@ constexpr const char* kRunUsage =
 void write_page(const CommonOptions& options,
                 PageContent content,
                 const Scenario& scenario,
-                const PolicySpec& policy,
+                const BatchingPolicy& policy,
                 const Profile& profile,
                 const Prediction& prediction) {
   content.result = page_result({prediction});
@@ -59,15 +58,12 @@ int run_command(const std::vector<std::string>& arguments) {
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
-  const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const BatchingPolicy& policy = find_policy(scenario, parser.get<std::string>("policy"));
   const Profile profile = scenario_profile(scenario);
-  Progress progress("predicting " + policy.name);
+  Progress progress("predicting " + policy.name());
   PredictOptions options;
   options.on_progress = progress.callback();
-  Prediction prediction = predict(scenario, policy, profile, options);
-  if (is_varlen(with_attention_of(policy, scenario))) {
-    prediction.varlen = plan_effects(scenario, policy).varlen;
-  }
+  const Prediction prediction = predict(scenario, policy, profile, options);
   progress.done();
   print_text(common, run_text(scenario, prediction, output_screen()));
   if (!common.json.empty()) {

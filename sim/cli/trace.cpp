@@ -81,7 +81,7 @@ int trace_command(const std::vector<std::string>& arguments) {
   }
   const std::string steps = take_step_list(common);
   const Scenario scenario = load_scenario(common);
-  const PolicySpec& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const BatchingPolicy& policy = find_policy(scenario, parser.get<std::string>("policy"));
   TraceChoice choice;
   choice.by_part = parser.has("parts");
   if (!steps.empty()) {
@@ -99,7 +99,7 @@ int trace_command(const std::vector<std::string>& arguments) {
                  fmt::format("wrote {}: {}, {} ranks x {} steps, {}\nopen it at "
                              "https://ui.perfetto.dev\n",
                              printable(path),
-                             printable(policy.name),
+                             printable(policy.name()),
                              files.ranks,
                              files.steps,
                              size_text(files)));
@@ -110,7 +110,7 @@ int trace_command(const std::vector<std::string>& arguments) {
     const TraceFiles files = write_profiler_traces(scenario, policy, profile, choice, folder);
     std::string text = fmt::format("wrote {}: {}, a file for each of {} ranks, {} steps, {}\n",
                                    printable(folder),
-                                   printable(policy.name),
+                                   printable(policy.name()),
                                    files.ranks,
                                    files.steps,
                                    size_text(files));

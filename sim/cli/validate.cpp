@@ -67,7 +67,7 @@ std::vector<Prediction> predictions_for(const OptionParser& parser,
   std::vector<Prediction> predictions;
   const auto count = static_cast<double>(scenario.policies.size());
   Progress progress(fmt::format("predicting {} policies", count));
-  for (const PolicySpec& policy : scenario.policies) {
+  for (const BatchingPolicy& policy : scenario.policies) {
     const auto before = static_cast<double>(predictions.size());
     PredictOptions options;
     options.on_progress = [&](double share) { progress.at((before + share) / count); };
@@ -209,9 +209,9 @@ int validate_command(const std::vector<std::string>& arguments) {
   const std::vector<RunRecord> records =
       read_records(parser.get<std::vector<std::string>>("live"), scenario.ranks, warnings);
   std::vector<std::string> reference;
-  for (const PolicySpec& policy : scenario.policies) {
-    if (policy.lengths) {
-      reference.push_back(policy.name);
+  for (const BatchingPolicy& policy : scenario.policies) {
+    if (policy.lengths()) {
+      reference.push_back(policy.name());
     }
   }
   const std::vector<Prediction> predictions = predictions_for(parser, scenario, profile);

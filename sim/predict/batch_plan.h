@@ -1,39 +1,48 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "costmodel/records/plan_file.h"
+#include "sim/batching/policy.h"
 #include "sim/batching/training_effects.h"
 #include "sim/batching/varlen_epoch.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
 
-/// The bucket lists of a scenario's model, in launch order.
-struct BucketLists {
-  std::vector<Bucket> initial;  ///< First iteration.
-  std::vector<Bucket>
-      rebuilt;  ///< From the second on (equal to initial with find_unused_parameters).
+/// What a policy makes of a scenario's data.
+struct PlannedPolicy {
+  Plan plan;                          ///< The batches of every step and rank.
+  std::vector<std::int64_t> lengths;  ///< [sample] The lengths as they run, cut by a varlen call.
+  std::vector<std::int64_t> targets;  ///< [sample] The second lengths; empty: there are none.
+  EpochPlan first_epoch;              ///< All batches of the first epoch, of which the plan begins.
+  std::optional<VarlenUse> varlen;    ///< How these fit into a varlen call, with varlen attention.
+  /// The wall-clock time that the policy took for the first epoch. It differs from one run to the
+  /// next, so it may be printed, but belongs in no result file.
+  double planning_seconds = 0;
 };
-[[nodiscard]] BucketLists bucket_lists(const Scenario& scenario);
 
-/// The batches of every step and rank that this policy makes of the scenario's data.
+/// Plans the steps of a scenario.
 ///
-/// Raises InputError: lengths missing, more ranks than samples, an unusable policy; where the
-/// policy plans by time, a profile that is missing or lacks a cost.
-[[nodiscard]] Plan make_plan(const Scenario& scenario, const PolicySpec& policy);
+/// Args:
+///     step_cost: What the policy plans by, see planning_cost().
+/// Raises:
+///     InputError: lengths are missing, there are more ranks than samples, or the policy cannot
+///     plan this data.
+[[nodiscard]] PlannedPolicy plan_policy(const Scenario& scenario,
+                                        const BatchingPolicy& policy,
+                                        const StepCost& step_cost);
 
-/// What a policy does in one epoch of the data.
-struct EpochEffects {
-  TrainingEffects training;
-  double planning_seconds = 0;      ///< That planning the epoch took just now, pricing included.
-  std::optional<VarlenUse> varlen;  ///< With varlen attention.
-};
-/// Raises InputError as make_plan().
-[[nodiscard]] EpochEffects plan_effects(const Scenario& scenario, const PolicySpec& policy);
+/// What the policy does to training in the first epoch.
+/// Raises InputError: a batch of the epoch is in no bucket that it could be padded to.
+[[nodiscard]] TrainingEffects first_epoch_effects(const Scenario& scenario,
+                                                  const BatchingPolicy& policy,
+                                                  const PlannedPolicy& planned);
 
-/// Lengths of the data set this policy sees (its own, else the scenario's).
+/// The lengths of the data set that this policy sees: its own, else the scenario's.
 [[nodiscard]] std::vector<std::int64_t> data_lengths(const Scenario& scenario,
-                                                     const PolicySpec& policy);
+                                                     const BatchingPolicy& policy);
 
 }  // namespace stepsim

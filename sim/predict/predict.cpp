@@ -368,13 +368,20 @@ MemoryOptions memory_options(const Scenario& scenario) {
 }
 
 Prediction predict(const Scenario& scenario,
-                   const PolicySpec& policy,
+                   const BatchingPolicy& policy,
                    const Profile& profile,
                    const PredictOptions& options) {
   const PricedRun run(scenario, policy, profile, options.counterfactual);
   Prediction prediction;
   prediction.scenario = scenario.name;
-  prediction.policy = policy.name;
+  prediction.policy = policy.name();
+  prediction.varlen = run.planned().varlen;
+  if (options.on_planned) {
+    options.on_planned(run.planned().planning_seconds);
+  }
+  if (options.training_effects) {
+    prediction.training = first_epoch_effects(run.scenario(), policy, run.planned());
+  }
   prediction.profile = profile.name;
   StepTimeTally times = run_without_noise(run, options, prediction);
   summarise_work(prediction.steps, scenario.warmup_steps, prediction.ranks, prediction.summary);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "costmodel/base/progress_callback.h"
@@ -12,12 +13,15 @@
 namespace stepsim {
 
 struct PredictOptions {
-  int noise_runs = 100;  ///< Runs with the profile's noise and errors drawn; 0: none.
+  int noise_runs = 100;           ///< Runs with the profile's noise and errors drawn; 0: none.
+  bool training_effects = false;  ///< Fills in Prediction::training.
   bool keep_timelines = false;
   std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
   bool event_simulation = true;  ///< Noise-free run by events; else by the closed form if it can.
   Counterfactual counterfactual;
   ProgressCallback on_progress = {};
+  /// Is told the wall-clock seconds that planning one epoch took.
+  std::function<void(double)> on_planned = {};
 };
 
 /// The step times of one policy of a scenario, before running it.
@@ -27,7 +31,7 @@ struct PredictOptions {
 /// its interference and its drift.
 /// Raises InputError: a cost that the profile lacks or refuses.
 [[nodiscard]] Prediction predict(const Scenario& scenario,
-                                 const PolicySpec& policy,
+                                 const BatchingPolicy& policy,
                                  const Profile& profile,
                                  const PredictOptions& options);
 

@@ -115,7 +115,7 @@ struct Prediction {
   std::vector<StepTimeline> timelines;          ///< [step] or of one step, when asked for.
   std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.
-  std::optional<VarlenUse> varlen;              ///< Likewise, with varlen attention.
+  std::optional<VarlenUse> varlen;              ///< Of one epoch, with varlen attention.
   std::vector<std::string> collective_sources;  ///< "all_reduce: measured table, 8 ranks", …
   std::vector<std::string> warnings;
   std::string out_of_memory;                ///< Empty, or which step and rank would not fit.

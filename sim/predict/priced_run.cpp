@@ -10,7 +10,7 @@
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/ddp/closed_form.h"
 #include "sim/ddp/step_simulator.h"
-#include "sim/predict/batch_plan.h"
+#include "sim/predict/bucket_lists.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/step_cost.h"
 
@@ -140,38 +140,15 @@ bool is_plain(const Scenario& scenario) {
          (scenario.buffer_bytes.empty() || !ddp.broadcast_buffers);
 }
 
-Profile scenario_profile(const Scenario& scenario) {
-  Profile profile;
-  if (scenario.times) {
-    profile.name = "times of the scenario";
-    if (!scenario.profile.empty()) {
-      Profile named = read_profile(scenario.profile);
-      profile.name = std::move(named.name);
-      profile.collectives = std::move(named.collectives);
-    }
-    profile.host_is_device = false;
-  } else if (scenario.profile.empty()) {
-    throw InputError(scenario.path +
-                     ": error: cluster.profile: no profile is named; give --profile FILE, or make "
-                     "one: stepcal calibrate --help");
-  } else {
-    profile = read_profile(scenario.profile);
-  }
-  if (scenario.all_reduce_table) {
-    replace_table(profile, *scenario.all_reduce_table);
-  }
-  return profile;
-}
-
 PricedRun::PricedRun(const Scenario& scenario,
-                     const PolicySpec& policy,
+                     const BatchingPolicy& policy,
                      const Profile& profile,
                      const Counterfactual& counterfactual)
     : scenario_(changed(with_interference_of(profile, with_attention_of(policy, scenario)),
                         counterfactual)),
       profile_(profile),
       counterfactual_(counterfactual),
-      plan_(make_plan(scenario_, policy)),
+      planned_(plan_policy(scenario_, policy, planning_cost(scenario_, policy, profile_))),
       costs_(cost_model(scenario_, profile_)),
       pricer_(std::make_unique<CollectivePricer>(
           collective_pricer(profile_, scenario_.topology, pricer_limits(scenario_)))),
@@ -187,7 +164,7 @@ PricedRun::PricedRun(const Scenario& scenario,
     initial_ = model_->bucket_costs(lists.initial);
     rebuilt_ = model_->bucket_costs(lists.rebuilt);
   }
-  for (const MicroBatch& batch : plan_.micro_batches) {
+  for (const MicroBatch& batch : planned_.plan.micro_batches) {
     batches_.push_back(&model_->price(shape_of(batch)));
   }
   add_skew();
@@ -238,7 +215,7 @@ void PricedRun::balance() {
     std::vector<double> times(at(scenario_.ranks), 0.0);
     std::vector<double> of_active;  // A rank that is out of inputs has no load to balance.
     for (std::size_t r = 0; r < times.size(); ++r) {
-      if (plan_.micro_batches[first + r * micro].samples.empty()) {
+      if (planned_.plan.micro_batches[first + r * micro].samples.empty()) {
         continue;
       }
       for (std::size_t m = 0; m < micro; ++m) {
@@ -395,7 +372,7 @@ RankWork StepSimulator::rank_work(int rank) {
   for (int m = 0; m < micro_batches; ++m) {
     const std::size_t batch =
         (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(m);
-    const BatchShape shape = run_.shape_of(run_.plan_.micro_batches[batch]);
+    const BatchShape shape = run_.shape_of(run_.planned_.plan.micro_batches[batch]);
     MicroBatchWork one =
         run_.model_->micro_batch(*run_.batches_[batch],
                                  shape,
@@ -444,7 +421,7 @@ StepTimeline StepSimulator::play_program() {
     double rows = 0;
     const std::size_t per_step = at(scenario.ranks) * at(ddp.accumulation_steps);
     for (std::size_t i = 0; i < per_step; ++i) {
-      const BatchShape shape = run_.plan_.micro_batches[at(step_) * per_step + i].shape();
+      const BatchShape shape = run_.planned_.plan.micro_batches[at(step_) * per_step + i].shape();
       rows += static_cast<double>(run_.model_->input_tokens(shape));
     }
     constexpr double kIndexBytes = 8;

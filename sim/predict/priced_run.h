@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "costmodel/network/collective_pricer.h"
-#include "costmodel/records/plan_file.h"
 #include "costmodel/records/profile.h"
 #include "sim/ddp/ddp_program.h"
 #include "sim/engine/engine.h"
+#include "sim/predict/batch_plan.h"
 #include "sim/predict/loader.h"
 #include "sim/predict/noise.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_pricer.h"
 #include "sim/scenario/scenario.h"
 
@@ -35,7 +36,7 @@ class PricedRun {
  public:
   /// Raises InputError: a cost that the profile lacks or refuses.
   PricedRun(const Scenario& scenario,
-            const PolicySpec& policy,
+            const BatchingPolicy& policy,
             const Profile& profile,
             const Counterfactual& counterfactual = {});
   PricedRun(const PricedRun&) = delete;
@@ -43,7 +44,8 @@ class PricedRun {
 
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
   [[nodiscard]] const Profile& profile() const { return profile_; }
-  [[nodiscard]] const Plan& plan() const { return plan_; }
+  [[nodiscard]] const PlannedPolicy& planned() const { return planned_; }
+  [[nodiscard]] const Plan& plan() const { return planned_.plan; }
   [[nodiscard]] StepPricer& model() const { return *model_; }
   /// What a batch of the plan costs by.
   [[nodiscard]] BatchShape shape_of(const MicroBatch& batch) const;
@@ -62,7 +64,7 @@ class PricedRun {
   Scenario scenario_;
   Profile profile_;
   Counterfactual counterfactual_;
-  Plan plan_;
+  PlannedPolicy planned_;
   std::unique_ptr<CostModel> costs_;
   std::unique_ptr<CollectivePricer> pricer_;
   std::unique_ptr<StepPricer> model_;
@@ -140,9 +142,5 @@ class StepSimulator {
 
 /// Whether a scenario needs nothing beyond one in-order all-reduce a bucket and constant rates.
 [[nodiscard]] bool is_plain(const Scenario& scenario);
-
-/// The profile that a scenario names, or an empty one when it gives its own times; an inline table
-/// of all-reduces takes the place of the profile's. Raises InputError.
-[[nodiscard]] Profile scenario_profile(const Scenario& scenario);
 
 }  // namespace stepsim

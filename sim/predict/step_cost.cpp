@@ -9,6 +9,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/times_cost_model.h"
 #include "costmodel/records/profile_cost_model.h"
+#include "sim/predict/scenario_profile.h"
 
 namespace stepsim {
 namespace {
@@ -92,6 +93,22 @@ std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& p
 StepCost step_cost(const Scenario& scenario, const Profile& profile) {
   const auto prices = std::make_shared<StepPrices>(scenario, profile);
   return [prices](const BatchShape& shape) { return prices->nanoseconds(shape); };
+}
+
+StepCost planning_cost(const Scenario& scenario,
+                       const BatchingPolicy& policy,
+                       const Profile& profile) {
+  return policy.step_cost_use() == StepCostUse::Never
+             ? StepCost()
+             : step_cost(with_attention_of(policy, scenario), profile);
+}
+
+StepCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy) {
+  const bool known = scenario.times || !scenario.profile.empty();
+  const StepCostUse use = policy.step_cost_use();
+  return use == StepCostUse::Always || (use == StepCostUse::IfKnown && known)
+             ? planning_cost(scenario, policy, scenario_profile(scenario))
+             : StepCost();
 }
 
 }  // namespace stepsim

@@ -25,4 +25,14 @@ namespace stepsim {
 /// shapes have to be priced. The result keeps what it has priced; it outlives its arguments.
 [[nodiscard]] StepCost step_cost(const Scenario& scenario, const Profile& profile);
 
+/// What this policy plans by: the step_cost() with its attention, or nothing where it does not plan
+/// by time.
+[[nodiscard]] StepCost planning_cost(const Scenario& scenario,
+                                     const BatchingPolicy& policy,
+                                     const Profile& profile);
+
+/// The same before a profile is read: the one that the scenario names is read only for a policy
+/// that plans by time. Raises InputError as scenario_profile().
+[[nodiscard]] StepCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy);
+
 }  // namespace stepsim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/predict/batch_plan.h"
+#include "sim/predict/bucket_lists.h"
 #include "sim/predict/metrics.h"
 
 namespace stepsim {

@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include <fmt/core.h>
 
+#include "sim/batching/loss_scale.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/scenario/tables.h"
 
 namespace stepsim {
@@ -12,7 +15,7 @@ void check_name(const TomlReader& table, const std::string& name, const Scenario
   if (name.empty()) {
     table.fail("name", "expected a name");
   }
-  const auto same = [&](const PolicySpec& other) { return other.name == name; };
+  const auto same = [&](const BatchingPolicy& other) { return other.name() == name; };
   if (std::any_of(scenario.policies.begin(), scenario.policies.end(), same)) {
     table.fail("name", fmt::format("two policies are called '{}'", printable(name)));
   }
@@ -41,7 +44,7 @@ double read_number(const TomlReader& table, const std::string& key) {
   return value;
 }
 
-/// A parameter is checked where it stands, before make_policy looks at the whole.
+/// Checks a parameter where it stands, before the policy looks at the whole.
 PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& parameter) {
   const std::string& name = parameter.name;
   switch (parameter.type) {
@@ -59,18 +62,18 @@ PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& param
   return {};
 }
 
-PolicyParameters read_parameters(const TomlReader& table, const PolicyInfo& info) {
+PolicyParameters read_parameters(const TomlReader& table, const PolicyKind& kind) {
   for (const std::string& name : policy_parameter_names()) {
     const auto is_named = [&name](const PolicyParameter& known) { return known.name == name; };
-    if (table.has(name) && std::none_of(info.parameters.begin(), info.parameters.end(), is_named)) {
+    if (table.has(name) && std::none_of(kind.parameters.begin(), kind.parameters.end(), is_named)) {
       table.fail(name,
                  fmt::format("does not apply to policy kind '{}', which takes {}",
-                             info.kind,
-                             names_of(info.parameters)));
+                             kind.name,
+                             names_of(kind.parameters)));
     }
   }
   PolicyParameters parameters;
-  for (const PolicyParameter& parameter : info.parameters) {
+  for (const PolicyParameter& parameter : kind.parameters) {
     if (table.has(parameter.name)) {
       parameters.set(parameter.name, read_parameter(table, parameter));
     }
@@ -78,14 +81,13 @@ PolicyParameters read_parameters(const TomlReader& table, const PolicyInfo& info
   return parameters;
 }
 
-/// The policy's own attention, and what only one kind of attention has.
+/// The policy's own attention, else the model's, and what only one kind of attention has.
 void read_attention(const TomlReader& table, const Scenario& scenario, PolicySpec& spec) {
   const TransformerConfig& model = scenario.model;
-  if (table.has("attention")) {
-    spec.attention =
-        table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
-  }
-  const bool varlen = spec.attention.value_or(model.attention) == AttentionKind::Varlen;
+  spec.attention =
+      table.has("attention") ? table.parsed("attention", parse_attention) : model.attention;
+  spec.varlen = scenario.varlen;
+  const bool varlen = spec.attention == AttentionKind::Varlen;
   if (table.has("varlen")) {
     if (!varlen) {
       table.fail("varlen", "only applies to attention = \"varlen\"");
@@ -102,17 +104,26 @@ void read_attention(const TomlReader& table, const Scenario& scenario, PolicySpe
   }
 }
 
-PolicySpec read_policy(const TomlReader& unnamed,
-                       const TomlValue& value,
-                       const Scenario& scenario) {
+/// Adds the place of the table to what is wrong with a policy as a whole.
+BatchingPolicy checked(const TomlReader& table, const PolicyKind& kind, PolicySpec spec) {
+  try {
+    return {kind, std::move(spec)};
+  } catch (const InputError& error) {
+    table.fail(error.what());
+  }
+}
+
+BatchingPolicy read_policy(const TomlReader& unnamed,
+                           const TomlValue& value,
+                           const Scenario& scenario) {
   PolicySpec spec;
   spec.name = unnamed.text("name");
   check_name(unnamed, spec.name, scenario);
   const TomlReader table(unnamed.document(), value, "policy." + spec.name);
   spec.kind = table.text("kind");
-  const PolicyInfo& info =
-      table.parsed("kind", [](const std::string& kind) { return std::cref(policy_info(kind)); });
-  spec.parameters = read_parameters(table, info);
+  const PolicyKind& kind =
+      table.parsed("kind", [](const std::string& name) { return std::cref(policy_kind(name)); });
+  spec.parameters = read_parameters(table, kind);
   spec.weighting = read_choice(table, "weighting", "none", weightings());
   read_attention(table, scenario, spec);
   spec.pad_to_multiple_of = table.integer_or("pad_to_multiple_of", 1, 1, kMaxSampleLength);
@@ -122,16 +133,11 @@ PolicySpec read_policy(const TomlReader& unnamed,
       table.fail("lengths", "data.samples is missing, so the number of samples is not known");
     }
   }
-  bool cuts = false;
-  try {
-    cuts = make_policy(spec).cuts();
-  } catch (const InputError& error) {
-    table.fail(error.what());
+  BatchingPolicy policy = checked(table, kind, std::move(spec));
+  if (policy.lengths() && !policy.cuts()) {
+    check_longest(table.table("lengths"), *policy.lengths(), scenario);
   }
-  if (spec.lengths && !cuts) {
-    check_longest(table.table("lengths"), *spec.lengths, scenario);
-  }
-  return spec;
+  return policy;
 }
 
 }  // namespace
@@ -190,16 +196,14 @@ void read_policies(const TomlReader& root, Scenario& scenario) {
     }
     scenario.policies.push_back(read_policy(unnamed, item, scenario));
   }
-  const auto takes_whole_samples = [](const PolicySpec& policy) {
-    return !policy.lengths && !make_policy(policy).cuts();
+  const auto takes_whole_samples = [](const BatchingPolicy& policy) {
+    return !policy.lengths() && !policy.cuts();
   };
   const auto& all = scenario.policies;
   if (std::any_of(all.begin(), all.end(), takes_whole_samples)) {
     check_longest(root.table("data").table("lengths"), scenario.lengths, scenario);
   }
-  const auto is_varlen = [&](const PolicySpec& policy) {
-    return policy.attention.value_or(scenario.model.attention) == AttentionKind::Varlen;
-  };
+  const auto is_varlen = [](const BatchingPolicy& policy) { return policy.is_varlen(); };
   const TomlReader model = root.table("model");
   if (model.has("varlen") &&
       std::none_of(scenario.policies.begin(), scenario.policies.end(), is_varlen)) {

@@ -43,22 +43,22 @@ int nodes_of(const Scenario& scenario) {
              : 1;
 }
 
-Scenario with_attention_of(const PolicySpec& policy, Scenario scenario) {
-  scenario.model.attention = policy.attention.value_or(scenario.model.attention);
-  scenario.varlen = policy.varlen.value_or(scenario.varlen);
+Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario) {
+  scenario.model.attention = policy.attention();
+  scenario.varlen = policy.varlen();
   return scenario;
 }
 
-const PolicySpec& find_policy(const Scenario& scenario, const std::string& name) {
+const BatchingPolicy& find_policy(const Scenario& scenario, const std::string& name) {
   if (name.empty() && !scenario.policies.empty()) {
     return scenario.policies.front();
   }
   std::vector<std::string> known;
   for (const auto& policy : scenario.policies) {
-    if (policy.name == name) {
+    if (policy.name() == name) {
       return policy;
     }
-    known.push_back(policy.name);
+    known.push_back(policy.name());
   }
   throw InputError(
       fmt::format("{}: error: {}", printable(scenario.path), unknown_name("policy", name, known)));

@@ -161,7 +161,7 @@ struct Scenario {
   std::optional<TargetSource> targets;  ///< Second lengths; the step costs by the first alone.
   SamplerSpec sampler;
 
-  std::vector<PolicySpec> policies;  ///< At least one.
+  std::vector<BatchingPolicy> policies;  ///< At least one.
 
   std::vector<PublishedFigure> published;
 };
@@ -193,9 +193,9 @@ inline constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;
                                       std::span<const std::string> overrides = {});
 
 /// The scenario with the policy's own attention in place of the model's.
-[[nodiscard]] Scenario with_attention_of(const PolicySpec& policy, Scenario scenario);
+[[nodiscard]] Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario);
 
 /// The policy of that name; with an empty name the first one. Raises InputError.
-[[nodiscard]] const PolicySpec& find_policy(const Scenario& scenario, const std::string& name);
+[[nodiscard]] const BatchingPolicy& find_policy(const Scenario& scenario, const std::string& name);
 
 }  // namespace stepsim

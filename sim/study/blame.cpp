@@ -153,7 +153,7 @@ std::string name_of(Change change) {
 }
 
 Blame blame(const Scenario& scenario,
-            const PolicySpec& policy,
+            const BatchingPolicy& policy,
             const Profile& profile,
             int most_ranks,
             const ProgressCallback& on_progress) {
@@ -162,7 +162,7 @@ Blame blame(const Scenario& scenario,
   options.event_simulation = false;
   Blame result;
   result.scenario = scenario.name;
-  result.policy = policy.name;
+  result.policy = policy.name();
   result.profile = profile.name;
   result.step_ms = predict(scenario, policy, profile, options).summary.step_time_ms.mean;
 

@@ -79,7 +79,7 @@ std::string certainty(const Recommendation& recommendation) {
 }  // namespace
 
 bool is_reference(const Scenario& scenario, const std::string& policy) {
-  return find_policy(scenario, policy).lengths.has_value();
+  return find_policy(scenario, policy).lengths().has_value();
 }
 
 std::vector<double> drawn_speeds(const Prediction& prediction) {

@@ -14,7 +14,7 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/profile_cost_model.h"
-#include "sim/predict/batch_plan.h"
+#include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 
 namespace stepsim {

@@ -6,6 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/batching/lengths.h"
+#include "sim/batching/policies/policy_table.h"
 #include "tests/sim/batching/policy_examples.h"
 
 namespace {

@@ -17,7 +17,7 @@ int main(int count, char** arguments) {
     const stepsim::Scenario scenario = stepsim::read_scenario(arguments[1]);
     const stepsim::Profile profile = stepsim::scenario_profile(scenario);
     for (const char* name : {arguments[2], arguments[3]}) {
-      const stepsim::PolicySpec& policy = stepsim::find_policy(scenario, name);
+      const stepsim::BatchingPolicy& policy = stepsim::find_policy(scenario, name);
       const stepsim::Prediction prediction = stepsim::predict(scenario, policy, profile, {});
       const stepsim::StepTimeSummary& step = prediction.summary.step_time_ms;
       std::printf("%s: %.3f ms a step (%.3f to %.3f), %.0f useful tokens/s\n",

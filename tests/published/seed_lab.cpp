@@ -8,11 +8,11 @@
 #include <fmt/core.h>
 
 #include "costmodel/terminal/table.h"
-#include "sim/predict/batch_plan.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/predict.h"
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
+#include "tests/sim/predict/plan_of.h"
 #include "tests/source_root.h"
 
 namespace stepsim::published {
@@ -64,7 +64,7 @@ RecordedRun seed_lab_run(const std::string& data, const std::string& name) {
   const Scenario scenario = seed_lab_scenario();
   RecordedRun run;
   run.file = name;
-  run.plan = make_plan(scenario, find_policy(scenario, name));
+  run.plan = test::plan_of(scenario, find_policy(scenario, name));
   run.record.scenario = scenario.name;
   run.record.policy = name;
   run.record.world_size = kRanks;

@@ -1,6 +1,6 @@
 #include "sim/batching/policies/automodel.h"
 
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {

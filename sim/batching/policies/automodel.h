@@ -1,6 +1,7 @@
 #pragma once
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 

@@ -4,7 +4,7 @@
 
 #include "sim/batching/algorithms/ordered_partition.h"
 #include "sim/batching/algorithms/partition.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 
 namespace stepsim {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 // Policies that deal each global batch of ranks * batch_size samples out anew: any sample to any
 // rank. A last batch of fewer samples than ranks is filled with the first samples of the epoch;

@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
 

@@ -4,7 +4,8 @@
 #include <optional>
 #include <span>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 

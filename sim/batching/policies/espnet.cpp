@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
 

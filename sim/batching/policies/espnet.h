@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 

@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 

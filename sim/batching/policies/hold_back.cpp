@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
 namespace {
@@ -115,6 +115,11 @@ EpochBatches torchtext_epoch(const PolicyParameters& parameters, const PolicyInp
     result.push_back(std::move(batches));
   }
   return result;
+}
+
+std::optional<double> batch_size_in_tokens(const PolicyParameters& parameters) {
+  return parameters.text("batch_type") == "tokens" ? parameters.maybe_number("batch_size")
+                                                   : std::nullopt;
 }
 
 }  // namespace stepsim

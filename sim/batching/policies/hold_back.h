@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 
@@ -35,6 +37,9 @@ struct HoldBack {
 /// random.sample does. Source: torchtext legacy, pool().
 [[nodiscard]] EpochBatches torchtext_epoch(const PolicyParameters& parameters,
                                            const PolicyInput& input);
+
+/// batch_size where batch_type = "tokens": the token budget of both.
+[[nodiscard]] std::optional<double> batch_size_in_tokens(const PolicyParameters& parameters);
 
 /// torchtext's pool() without the shuffle of its batches: [pool][batch].
 [[nodiscard]] std::vector<Batches> torchtext_pools(std::span<const std::int64_t> order,

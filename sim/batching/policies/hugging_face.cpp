@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {

@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
 namespace {
@@ -257,6 +257,11 @@ void check_min_max(const PolicyParameters& parameters) {
     throw InputError(quadratic ? "cost = 'quadratic' needs quadratic_tokens"
                                : "quadratic_tokens applies to cost = 'quadratic' only");
   }
+}
+
+StepCostUse min_max_step_cost_use(const PolicyParameters& given) {
+  return given.has("cost") && given.text("cost") == "step_time" ? StepCostUse::Always
+                                                                : StepCostUse::Never;
 }
 
 }  // namespace stepsim

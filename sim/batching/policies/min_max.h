@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "sim/batching/algorithms/min_max.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 
@@ -47,5 +48,8 @@ struct MinMaxBatching {
 
 /// Raises InputError unless quadratic_tokens comes with cost = "quadratic".
 void check_min_max(const PolicyParameters& parameters);
+
+/// By time with cost = "step_time" only.
+[[nodiscard]] StepCostUse min_max_step_cost_use(const PolicyParameters& given);
 
 }  // namespace stepsim

@@ -5,8 +5,8 @@
 #include "sim/batching/algorithms/histogram_packing.h"
 #include "sim/batching/algorithms/multipack.h"
 #include "sim/batching/algorithms/packing.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/packed_rows.h"
-#include "sim/batching/policies/policies.h"
 #include "sim/batching/random/numpy_generator.h"
 #include "sim/batching/rank_schedule.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 // Policies whose batch is one row of whole samples after one another, `capacity` tokens at most:
 // they are for attention = "varlen", which costs a row by the sum of its samples and their squares.

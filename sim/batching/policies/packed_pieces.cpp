@@ -9,8 +9,8 @@
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/packing.h"
 #include "sim/batching/algorithms/packing_stream.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/packed_rows.h"
-#include "sim/batching/policies/policies.h"
 
 namespace stepsim {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 // Packed policies that can cut samples. As those in packed.h they are for attention = "varlen": a
 // batch costs what its documents, whole or in parts, cost, in however many rows they stand.

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "sim/batching/algorithms/packing.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 // What the packed policies share: the rule for long samples, and how rows come to the ranks.
 

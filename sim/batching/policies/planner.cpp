@@ -9,7 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/batch_cost.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
 namespace {
@@ -241,6 +241,13 @@ EpochBatches planner_epoch(const PolicyParameters& parameters, const PolicyInput
     }
   }
   return epoch;
+}
+
+StepCostUse planner_step_cost_use(const PolicyParameters& given) {
+  if (!given.has("cost")) {
+    return StepCostUse::IfKnown;
+  }
+  return given.text("cost") == "step_time" ? StepCostUse::Always : StepCostUse::Never;
 }
 
 }  // namespace stepsim

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 
@@ -20,5 +21,8 @@ namespace stepsim {
 /// Raises InputError: fewer samples than ranks, a sample longer than max_tokens.
 [[nodiscard]] EpochBatches planner_epoch(const PolicyParameters& parameters,
                                          const PolicyInput& input);
+
+/// By time where the scenario says so, or leaves `cost` out and the costs are known.
+[[nodiscard]] StepCostUse planner_step_cost_use(const PolicyParameters& given);
 
 }  // namespace stepsim

@@ -1,9 +1,11 @@
-// Policies in which every rank forms batches of its own share of the samples.
+#include "sim/batching/policies/rank_local.h"
+
 #include <algorithm>
 
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
+
 EpochBatches fixed_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   EpochBatches result;
   for (const auto& share : rank_shares(input)) {

@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {
@@ -90,6 +90,12 @@ EpochBatches tf_bucket_epoch(const PolicyParameters& parameters, const PolicyInp
         share.samples, input.lengths, scheme_of(parameters), input.sampler.drop_last));
   }
   return result;
+}
+
+std::int64_t tf_padded_length(const PolicyParameters& parameters, std::int64_t longest) {
+  return parameters.flag("pad_to_bucket_boundary")
+             ? bucket_padded_length(scheme_of(parameters), longest)
+             : longest;
 }
 
 void check_tf_bucket(const PolicyParameters& parameters) {

@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/epoch_plan.h"
+#include "sim/batching/policy_parameters.h"
 
 namespace stepsim {
 
@@ -23,13 +24,17 @@ struct BucketScheme {
                                                 const BucketScheme& scheme,
                                                 bool drop_remainder);
 
-/// With pad_to_bucket_boundary: the longest length of the bucket that holds `length`.
+/// The longest length of the bucket that holds `length`, to which pad_to_bucket_boundary pads.
 /// Raises InputError: a length beyond the last boundary, as TensorFlow does.
 [[nodiscard]] std::int64_t bucket_padded_length(const BucketScheme& scheme, std::int64_t length);
 
 /// Each rank buckets its share. drop_last of the sampler is drop_remainder.
 [[nodiscard]] EpochBatches tf_bucket_epoch(const PolicyParameters& parameters,
                                            const PolicyInput& input);
+
+/// bucket_padded_length() with pad_to_bucket_boundary, else `longest`.
+[[nodiscard]] std::int64_t tf_padded_length(const PolicyParameters& parameters,
+                                            std::int64_t longest);
 
 /// Raises InputError: boundaries that do not ascend, or not one batch size more than boundaries.
 void check_tf_bucket(const PolicyParameters& parameters);

@@ -31,7 +31,7 @@ std::vector<int> all_of(int count) {
 class TracePlayer {
  public:
   TracePlayer(const Scenario& scenario,
-              const PolicySpec& policy,
+              const BatchingPolicy& policy,
               const Profile& profile,
               const TraceChoice& choice)
       : run_(scenario, policy, profile),
@@ -39,7 +39,7 @@ class TracePlayer {
         rows_(scenario.ranks, choice.by_part),
         memory_(run_.scenario().model, memory_options(run_.scenario())),
         source_{run_,
-                policy.name,
+                policy.name(),
                 choice.ranks.empty() ? all_of(scenario.ranks) : choice.ranks,
                 run_.model().ddp_model().labels} {
     check_size(choice.by_part);
@@ -130,7 +130,7 @@ std::string json_text(const std::string& text) {
 }
 
 TraceFiles write_chrome_trace(const Scenario& scenario,
-                              const PolicySpec& policy,
+                              const BatchingPolicy& policy,
                               const Profile& profile,
                               const TraceChoice& choice,
                               const std::string& path) {
@@ -147,7 +147,7 @@ TraceFiles write_chrome_trace(const Scenario& scenario,
 }
 
 TraceFiles write_profiler_traces(const Scenario& scenario,
-                                 const PolicySpec& policy,
+                                 const BatchingPolicy& policy,
                                  const Profile& profile,
                                  const TraceChoice& choice,
                                  const std::string& folder) {

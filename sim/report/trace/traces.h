@@ -34,7 +34,7 @@ inline constexpr int kMaxTraceFiles = 512;
 ///
 /// Raises InputError: as predict(); more than kMaxTraceSlices. EnvironmentFault: cannot write.
 TraceFiles write_chrome_trace(const Scenario& scenario,
-                              const PolicySpec& policy,
+                              const BatchingPolicy& policy,
                               const Profile& profile,
                               const TraceChoice& choice,
                               const std::string& path);
@@ -42,7 +42,7 @@ TraceFiles write_chrome_trace(const Scenario& scenario,
 /// The same as traces of PyTorch's profiler, one a rank: `folder`/rankN.pt.trace.json.gz. Makes the
 /// folder. Raises also InputError: more than kMaxTraceFiles ranks; the folder holds other traces.
 TraceFiles write_profiler_traces(const Scenario& scenario,
-                                 const PolicySpec& policy,
+                                 const BatchingPolicy& policy,
                                  const Profile& profile,
                                  const TraceChoice& choice,
                                  const std::string& folder);

@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/batching/algorithms/partition.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/rank_schedule.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/plan_hash.h"
 
 namespace stepsim::test {
 namespace {

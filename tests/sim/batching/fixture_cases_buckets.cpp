@@ -4,13 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/hugging_face.h"
 #include "sim/batching/policies/lhotse.h"
-#include "sim/batching/policies/policies.h"
 #include "sim/batching/policies/tensorflow.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/plan_hash.h"
 
 namespace stepsim::test {
 namespace {

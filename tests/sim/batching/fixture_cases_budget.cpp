@@ -5,13 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/deepspeed.h"
 #include "sim/batching/policies/espnet.h"
 #include "sim/batching/policies/fairseq.h"
 #include "sim/batching/policies/hold_back.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/policy_table.h"
+#include "sim/batching/policy.h"
 #include "sim/batching/sharding.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/plan_hash.h"
 
 namespace stepsim::test {
 namespace {

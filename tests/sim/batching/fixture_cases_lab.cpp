@@ -7,8 +7,10 @@
 
 #include "costmodel/model/batch_shape.h"
 #include "sim/batching/lengths.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/plan_steps.h"
+#include "sim/batching/policies/policy_table.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/plan_hash.h"
 
 namespace stepsim::test {
 namespace {

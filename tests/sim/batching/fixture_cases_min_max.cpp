@@ -7,9 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/batching/algorithms/min_max.h"
+#include "sim/batching/loss_scale.h"
 #include "sim/batching/policies/min_max.h"
-#include "sim/batching/policy.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/plan_hash.h"
 #include "tests/sim/batching/step_figures.h"
 
 namespace stepsim::test {

@@ -14,6 +14,7 @@
 #include "sim/batching/random/numpy_generator.h"
 #include "sim/batching/rank_schedule.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/plan_hash.h"
 
 namespace stepsim::test {
 namespace {

@@ -6,12 +6,13 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/numpy_generator.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sampler.h"
 #include "sim/batching/sharding.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/plan_hash.h"
 
 namespace stepsim::test {
 namespace {

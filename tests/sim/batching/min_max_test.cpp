@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/policies/policy_table.h"
 
 using namespace stepsim;
 

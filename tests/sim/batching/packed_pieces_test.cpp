@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/plan_steps.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/training_effects.h"
+#include "tests/sim/batching/plan_hash.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 

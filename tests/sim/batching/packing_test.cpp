@@ -13,7 +13,7 @@
 #include "sim/batching/algorithms/ordered_partition.h"
 #include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/algorithms/partition.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/rank_schedule.h"
 #include "tests/sim/batching/fixtures.h"
 

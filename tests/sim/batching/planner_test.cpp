@@ -10,6 +10,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/batch_cost.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/random/random.h"
 
 using namespace stepsim;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/policies/policy_table.h"
 
 namespace stepsim::test {
 

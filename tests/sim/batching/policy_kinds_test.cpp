@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/training_effects.h"
 #include "tests/sim/batching/policy_examples.h"
 
@@ -108,9 +108,9 @@ TEST_CASE("every kind of policy has an example") {
   for (const auto& example : policy_examples(4, 10)) {
     kinds.insert(example.spec.kind);
   }
-  for (const auto& info : policy_table()) {
-    CAPTURE(info.kind);
-    CHECK(kinds.count(info.kind) == 1);
+  for (const auto& kind : policy_table()) {
+    CAPTURE(kind.name);
+    CHECK(kinds.count(kind.name) == 1);
   }
 }
 

@@ -5,9 +5,11 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/batching/policy.h"
+#include "sim/batching/policies/policy_table.h"
+#include "tests/sim/batching/plan_hash.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 

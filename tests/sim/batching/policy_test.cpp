@@ -1,13 +1,16 @@
-#include "sim/batching/policy.h"
-
 #include <algorithm>
 #include <set>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/loss_scale.h"
+#include "sim/batching/plan_steps.h"
+#include "sim/batching/policies/policy_table.h"
+#include "tests/sim/batching/plan_hash.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 
@@ -209,12 +212,12 @@ TEST_CASE("a plan without a batch for every rank is bad input") {
 
 TEST_CASE("the table lists every kind with its parameters and source, no kind twice") {
   std::set<std::string> kinds;
-  for (const auto& info : policy_table()) {
-    CAPTURE(info.kind);
-    CHECK(kinds.insert(info.kind).second);
-    CHECK_FALSE(info.summary.empty());
-    CHECK_FALSE(info.source.empty());
-    for (const auto& parameter : info.parameters) {
+  for (const auto& kind : policy_table()) {
+    CAPTURE(kind.name);
+    CHECK(kinds.insert(kind.name).second);
+    CHECK_FALSE(kind.summary.empty());
+    CHECK_FALSE(kind.source.empty());
+    for (const auto& parameter : kind.parameters) {
       CHECK(std::count(policy_parameter_names().begin(),
                        policy_parameter_names().end(),
                        parameter.name) == 1);

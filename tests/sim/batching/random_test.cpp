@@ -10,6 +10,7 @@
 
 #include "sim/batching/policy.h"
 #include "tests/sim/batching/fixtures.h"
+#include "tests/sim/batching/plan_hash.h"
 
 using namespace stepsim;
 using namespace stepsim::test;

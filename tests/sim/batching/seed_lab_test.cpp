@@ -10,8 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/model/batch_shape.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/plan_steps.h"
+#include "sim/batching/policies/policy_table.h"
 #include "tests/sim/batching/fixtures.h"
+#include "tests/sim/batching/plan_hash.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "costmodel/model/batch_shape.h"
-#include "sim/batching/policies/policies.h"
+#include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim::test {
 namespace {

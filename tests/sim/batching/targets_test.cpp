@@ -10,9 +10,10 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
 #include "sim/batching/policies/nemo.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/training_effects.h"
-#include "sim/predict/batch_plan.h"
 #include "tests/sim/batching/fixtures.h"
+#include "tests/sim/predict/plan_of.h"
 #include "tests/sim/scenario/scenario_text.h"
 #include "tests/test_data.h"
 
@@ -211,7 +212,7 @@ TEST_CASE("a plan carries the targets of its samples, and gives them back as a s
   const Scenario plain = parse_scenario(kScenarioText, "s.toml");
   const Scenario scenario =
       parse_scenario(replaced(kScenarioText, key, key + "targets = { ratio = 2 }\n"), "s.toml");
-  Plan plan = make_plan(scenario, scenario.policies.front());
+  Plan plan = plan_of(scenario, scenario.policies.front());
   for (const MicroBatch& batch : plan.micro_batches) {
     CHECK(batch.targets.size() == batch.lengths.size());
     for (std::size_t i = 0; i < batch.targets.size(); ++i) {
@@ -231,7 +232,7 @@ TEST_CASE("a plan carries the targets of its samples, and gives them back as a s
     CHECK(doubled[i] == 2 * lengths[i]);
   }
   // The batches are those without targets, and such a plan gives none.
-  const Plan without = make_plan(plain, plain.policies.front());
+  const Plan without = plan_of(plain, plain.policies.front());
   for (MicroBatch& batch : plan.micro_batches) {
     batch.targets.clear();
   }

@@ -14,7 +14,7 @@
 
 #include "costmodel/model/model_presets.h"
 #include "sim/ddp/iteration.h"
-#include "sim/predict/batch_plan.h"
+#include "sim/predict/bucket_lists.h"
 #include "sim/scenario/scenario.h"
 #include "tests/sim/ddp/bucket_lists.h"
 #include "tests/sim/scenario/scenario_text.h"

@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/network/collective_cost.h"
-#include "sim/batching/policy.h"
+#include "sim/batching/loss_scale.h"
 #include "tests/sim/ddp/ddp_fixture.h"
 
 using namespace stepsim;

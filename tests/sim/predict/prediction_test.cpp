@@ -7,10 +7,10 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/gzip_file.h"
 #include "costmodel/io/json_file.h"
-#include "sim/predict/batch_plan.h"
 #include "sim/predict/predict.h"
 #include "sim/report/json.h"
 #include "sim/report/trace/traces.h"
+#include "tests/sim/predict/plan_of.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -76,7 +76,7 @@ TEST_CASE("the four cases of the token-skew lab have their published padding and
   REQUIRE(scenario.policies.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) {
     const auto summary = predict(scenario, scenario.policies[i], profile, {}).summary;
-    CAPTURE(scenario.policies[i].name);
+    CAPTURE(scenario.policies[i].name());
     CHECK(std::round(summary.padding_ratio() * 1000) / 10 == doctest::Approx(published[i].first));
     CHECK(std::round(summary.rank_token_spread * 10) / 10 == doctest::Approx(published[i].second));
   }
@@ -106,7 +106,7 @@ TEST_CASE("events and closed form predict the same steps") {
   events.noise_runs = 0;
   PredictOptions closed = events;
   closed.event_simulation = false;
-  for (const PolicySpec& policy : scenario.policies) {
+  for (const BatchingPolicy& policy : scenario.policies) {
     const Profile profile = flat_profile(4);
     const Prediction a = predict(scenario, policy, profile, events);
     const Prediction b = predict(scenario, policy, profile, closed);
@@ -195,12 +195,50 @@ TEST_CASE("a profile without the scenario's rank count is refused") {
 TEST_CASE("a sample longer than the model takes is refused") {
   Scenario scenario = token_skew();
   scenario.model.max_length = 200;
-  CHECK_THROWS_AS((void)make_plan(scenario, scenario.policies[1]), InputError);
+  CHECK_THROWS_AS((void)test::plan_of(scenario, scenario.policies[1]), InputError);
+}
+
+TEST_CASE("a policy that plans by time plans with the profile that the run is priced with") {
+  // The scenario names a file that is not there: a look at it would fail.
+  const std::string path = test::source_root() + "/scenarios/token_skew.toml";
+  const Scenario scenario =
+      parse_scenario(read_text(path) +
+                         "[[policy]]\nname = \"planner\"\nkind = \"planner\"\n"
+                         "batch_size = 8\nsteps = \"equal_time\"\n",
+                     path,
+                     std::vector<std::string>{"cluster.profile=missing.json"});
+  const BatchingPolicy& policy = find_policy(scenario, "planner");
+  const Profile by_tokens = flat_profile(4);
+  Profile by_squares = by_tokens;
+  for (OpCost& cost : by_squares.ops) {
+    if (cost.op_class == OpClass::Gemm) {
+      cost.features = {"samples*length^2"};
+    }
+  }
+  const auto predicted = [&](const Profile& profile) {
+    PredictOptions options;
+    options.noise_runs = 0;
+    const Prediction prediction = predict(scenario, policy, profile, options);
+    const PlannedPolicy planned = plan_policy(scenario, policy, step_cost(scenario, profile));
+    std::vector<std::int64_t> samples;  // By step, then rank, as the plan's batches.
+    for (const RankStepResult& row : prediction.steps) {
+      samples.push_back(row.samples);
+    }
+    REQUIRE(samples.size() == planned.plan.micro_batches.size());
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      CHECK(samples[i] == std::ssize(planned.plan.micro_batches[i].samples));
+    }
+    return samples;
+  };
+  CHECK(predicted(by_tokens) != predicted(by_squares));
+  CHECK_THROWS_AS((void)test::plan_of(scenario, policy), InputError);
+  // Other policies have no profile read.
+  CHECK_NOTHROW((void)test::plan_of(scenario, scenario.policies[1]));
 }
 
 TEST_CASE("a trace by parts has one slice a part, and shows the names of the scenario as text") {
   const Scenario scenario = token_skew({"scenario.name=\"</script>\\u0001 \\\"quoted\\\"\""});
-  const PolicySpec& policy = scenario.policies[1];
+  const BatchingPolicy& policy = scenario.policies[1];
   PredictOptions options;
   options.noise_runs = 0;
   const Prediction prediction = predict(scenario, policy, flat_profile(4), options);

@@ -6,9 +6,9 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/model/model_presets.h"
-#include "sim/predict/batch_plan.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/step_cost.h"
+#include "tests/sim/predict/plan_of.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -63,9 +63,9 @@ TEST_CASE("a step of recorded passes is data, the slowest rank, the all-reduce, 
   const Scenario scenario = two_ranks();
   PredictOptions options;
   options.noise_runs = 0;
-  for (const PolicySpec& policy : scenario.policies) {
-    CAPTURE(policy.name);
-    const Plan plan = make_plan(scenario, policy);
+  for (const BatchingPolicy& policy : scenario.policies) {
+    CAPTURE(policy.name());
+    const Plan plan = test::plan_of(scenario, policy);
     std::map<int, std::int64_t> most;  // Padded tokens of the fuller rank.
     for (const MicroBatch& batch : plan.micro_batches) {
       most[batch.step] = std::max(most[batch.step], batch.shape().padded_tokens());
@@ -76,7 +76,7 @@ TEST_CASE("a step of recorded passes is data, the slowest rank, the all-reduce, 
     }
     const Prediction prediction = predict(scenario, policy, recorded_profile(), options);
     CHECK(prediction.summary.step_time_ms.mean == Approx(expected).epsilon(1e-6));
-    if (policy.name == "uniform") {
+    if (policy.name() == "uniform") {
       CHECK(prediction.summary.step_time_ms.mean == Approx(kBeside + kPasses));
       CHECK(prediction.summary.forward_ms == Approx(kPasses / 3));
       CHECK(prediction.summary.backward_ms == Approx(kPasses * 2 / 3));

@@ -7,10 +7,10 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/profile_cost_model.h"
-#include "sim/predict/batch_plan.h"
 #include "sim/predict/predict.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
+#include "tests/sim/predict/plan_of.h"
 
 using namespace stepsim;
 
@@ -74,7 +74,7 @@ std::string error_of(const std::vector<std::string>& overrides) {
 
 TEST_CASE("a batch packed into rows is attended row by row") {
   const Scenario scenario = documents();
-  const Plan plan = make_plan(scenario, find_policy(scenario, "rows"));
+  const Plan plan = test::plan_of(scenario, find_policy(scenario, "rows"));
   for (const MicroBatch& batch : plan.micro_batches) {
     CHECK(batch.lengths == std::vector<std::int64_t>{16, 16, 16, 16});
     CHECK(batch.sequences == std::vector<std::int64_t>{32, 32});
@@ -85,7 +85,7 @@ TEST_CASE("a batch packed into rows is attended row by row") {
   CHECK(rows.steps.front().padded_tokens == 64);
   // The last row of 64 tokens in rows of 24 holds 16 and is padded.
   const Scenario uneven = documents({"policy.rows.row_length=24"});
-  const Plan padded = make_plan(uneven, find_policy(uneven, "rows"));
+  const Plan padded = test::plan_of(uneven, find_policy(uneven, "rows"));
   CHECK(padded.micro_batches.front().sequences == std::vector<std::int64_t>{24, 24, 16});
   CHECK(padded.micro_batches.front().shape().padded_tokens() == 72);
 }
@@ -146,12 +146,12 @@ TEST_CASE("merged documents stand in the plan, and in the reports") {
   const std::vector<std::string> overrides = {"policy.varlen.varlen.max_num_docs=3",
                                               "policy.varlen.varlen.overflow=merge"};
   const Scenario scenario = documents(overrides);
-  const PolicySpec& policy = find_policy(scenario, "varlen");
-  for (const MicroBatch& batch : make_plan(scenario, policy).micro_batches) {
+  const BatchingPolicy& policy = find_policy(scenario, "varlen");
+  for (const MicroBatch& batch : test::plan_of(scenario, policy).micro_batches) {
     CHECK(batch.lengths == std::vector<std::int64_t>{16, 16, 16, 16});
     CHECK(batch.sequences == std::vector<std::int64_t>{32, 16, 16});
   }
-  const VarlenUse use = plan_effects(scenario, policy).varlen.value();
+  const VarlenUse use = plan_policy(scenario, policy, {}).varlen.value();
   CHECK(use.batches == 16);
   CHECK(use.most_documents == 4);
   CHECK(use.merged_batches == 16);
@@ -164,7 +164,7 @@ TEST_CASE("merged documents stand in the plan, and in the reports") {
   CHECK(json["cross_document_tokens"] == 256);
   CHECK(run_text(scenario, prediction).find("cross-document tokens") != std::string::npos);
   // What is merged costs (16 + 16)^2.
-  CHECK(make_plan(scenario, policy).micro_batches.front().shape().sum_squares ==
+  CHECK(test::plan_of(scenario, policy).micro_batches.front().shape().sum_squares ==
         32 * 32 + 2 * 16 * 16);
 }
 

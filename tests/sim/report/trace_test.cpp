@@ -65,7 +65,7 @@ Traced trace(const std::vector<std::string>& overrides) {
   PredictOptions options;
   options.noise_runs = 0;
   options.keep_timelines = true;
-  const PolicySpec& policy = scenario.policies.front();
+  const BatchingPolicy& policy = scenario.policies.front();
   const Profile profile = scenario_profile(scenario);
   const std::string path = test::fresh_folder() + "/trace.json";
   Traced traced;

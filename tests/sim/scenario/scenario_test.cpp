@@ -51,11 +51,11 @@ TEST_CASE("every part of a scenario arrives") {
   CHECK(scenario.sampler.kind == SamplerSpec::Kind::Python);
   CHECK(scenario.sampler.seed == 2043);
   REQUIRE(scenario.policies.size() == 2);
-  CHECK(scenario.policies[0].parameters.integer("batch_size") == 8);
-  CHECK(scenario.policies[1].name == "budget");
-  CHECK(scenario.policies[1].kind == "token_budget");
-  CHECK(scenario.policies[1].parameters.integer("max_tokens") == 1280);
-  CHECK(scenario.policies[1].weighting == "token");
+  CHECK(scenario.policies[0].parameters().integer("batch_size") == 8);
+  CHECK(scenario.policies[1].name() == "budget");
+  CHECK(scenario.policies[1].kind().name == "token_budget");
+  CHECK(scenario.policies[1].parameters().integer("max_tokens") == 1280);
+  CHECK(scenario.policies[1].weighting() == "token");
 }
 
 TEST_CASE("a policy has the parameters of its kind: lists, numbers, texts and flags") {
@@ -63,7 +63,7 @@ TEST_CASE("a policy has the parameters of its kind: lists, numbers, texts and fl
                                     "kind = \"fixed\"\nbatch_size = 8",
                                     "kind = \"lhotse_dynamic_bucketing\"\nmax_duration = 512.5\n"
                                     "sync_buckets = false");
-  const PolicyParameters lhotse = parsed(text).policies[0].parameters;
+  const PolicyParameters lhotse = parsed(text).policies[0].parameters();
   CHECK(lhotse.number("max_duration") == 512.5);
   CHECK_FALSE(lhotse.flag("sync_buckets"));
   CHECK_FALSE(lhotse.has("max_cuts"));
@@ -72,7 +72,7 @@ TEST_CASE("a policy has the parameters of its kind: lists, numbers, texts and fl
                "kind = \"fixed\"\nbatch_size = 8",
                "kind = \"tf_bucket_by_sequence_length\"\nbucket_boundaries = [64]\n"
                "bucket_batch_sizes = [16, 4]");
-  CHECK(parsed(buckets).policies[0].parameters.integers("bucket_batch_sizes") ==
+  CHECK(parsed(buckets).policies[0].parameters().integers("bucket_batch_sizes") ==
         std::vector<std::int64_t>{16, 4});
 }
 
@@ -91,8 +91,8 @@ TEST_CASE("what is left out has its documented default") {
   CHECK(scenario.sampler.kind == SamplerSpec::Kind::Distributed);
   CHECK(scenario.sampler.shuffle);
   CHECK_FALSE(scenario.sampler.drop_last);
-  CHECK(scenario.policies[0].weighting == "none");
-  CHECK_FALSE(scenario.policies[0].lengths);
+  CHECK(scenario.policies[0].weighting() == "none");
+  CHECK_FALSE(scenario.policies[0].lengths());
 }
 
 TEST_CASE("seeds that are left out are the scenario's") {
@@ -183,9 +183,9 @@ TEST_CASE("a file or histogram of lengths brings its own number of samples") {
 TEST_CASE("a policy may have lengths of its own") {
   const Scenario scenario =
       changed("batch_size = 8", "batch_size = 8\nlengths = { constant = 99 }");
-  REQUIRE(scenario.policies[0].lengths);
-  CHECK(scenario.policies[0].lengths->constant == 99);
-  CHECK_FALSE(scenario.policies[1].lengths);
+  REQUIRE(scenario.policies[0].lengths());
+  CHECK(scenario.policies[0].lengths()->constant == 99);
+  CHECK_FALSE(scenario.policies[1].lengths());
 }
 
 TEST_CASE("an override replaces a value of the file, or adds one") {
@@ -207,14 +207,15 @@ TEST_CASE("an override of a text may look like a number") {
 }
 
 TEST_CASE("an override finds its policy by name, the longest that fits") {
-  CHECK(overridden({"policy.fixed 8.batch_size=16"}).policies[0].parameters.integer("batch_size") ==
-        16);
+  CHECK(
+      overridden({"policy.fixed 8.batch_size=16"}).policies[0].parameters().integer("batch_size") ==
+      16);
   const std::string text =
       replaced(replaced(kScenarioText, "\"fixed 8\"", "\"a\""), "\"budget\"", "\"a.lengths\"");
   const Scenario scenario =
       parsed(text, {"policy.a.lengths.max_tokens=640", "policy.a.batch_size=4"});
-  CHECK(scenario.policies[1].parameters.integer("max_tokens") == 640);
-  CHECK(scenario.policies[0].parameters.integer("batch_size") == 4);
+  CHECK(scenario.policies[1].parameters().integer("max_tokens") == 640);
+  CHECK(scenario.policies[0].parameters().integer("batch_size") == 4);
 }
 
 TEST_CASE("a path from the command line stands as it is") {
@@ -223,8 +224,8 @@ TEST_CASE("a path from the command line stands as it is") {
 
 TEST_CASE("a policy is found by name, the first without one") {
   const Scenario scenario = parsed(kScenarioText);
-  CHECK(find_policy(scenario, "").name == "fixed 8");
-  CHECK(find_policy(scenario, "budget").name == "budget");
+  CHECK(find_policy(scenario, "").name() == "fixed 8");
+  CHECK(find_policy(scenario, "budget").name() == "budget");
   CHECK_THROWS_WITH_AS(
       (void)find_policy(scenario, "budgt"),
       "folder/s.toml: error: unknown policy 'budgt'; did you mean 'budget'? known: "

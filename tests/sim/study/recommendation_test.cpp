@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/batching/policies/policy_table.h"
+
 using namespace stepsim;
 
 namespace {
@@ -21,12 +23,19 @@ Prediction prediction(const std::string& policy,
   return result;
 }
 
-Scenario scenario_of(const std::vector<Prediction>& predictions) {
+/// A scenario of these policies. The reference, if there is one, has lengths of its own.
+Scenario scenario_of(const std::vector<Prediction>& predictions,
+                     const std::string& reference = "none") {
   Scenario scenario;
   for (const Prediction& one : predictions) {
     PolicySpec policy;
     policy.name = one.policy;
-    scenario.policies.push_back(policy);
+    policy.kind = "fixed";
+    policy.parameters = {{"batch_size", 1}};
+    if (one.policy == reference) {
+      policy.lengths.emplace();
+    }
+    scenario.policies.push_back(make_policy(policy));
   }
   return scenario;
 }
@@ -84,8 +93,7 @@ TEST_CASE("neither references nor what does not fit is a choice") {
   std::vector<Prediction> all = {
       prediction("reference", {1, 1}), prediction("huge", {2, 2}), prediction("fixed", {10, 12})};
   all[1].out_of_memory = "step 0, rank 0: needs too much";
-  Scenario scenario = scenario_of(all);
-  scenario.policies[0].lengths.emplace();
+  const Scenario scenario = scenario_of(all, "reference");
   CHECK(recommended(scenario, all)->policy == "fixed");
   CHECK(recommendation_text(scenario, all) == "Use fixed: 100000 useful tokens/s.");
   all[2].out_of_memory = all[1].out_of_memory;

@@ -1,7 +1,7 @@
+#include "sim/batching/policies/batch_forming.h"
+
 #include <algorithm>
 #include <numeric>
-
-#include "sim/batching/policies/policies.h"
 
 namespace stepsim {
 
@@ -73,10 +73,6 @@ Batches fill_padded(std::span<const std::int64_t> samples,
     batches.push_back(std::move(current));
   }
   return batches;
-}
-
-std::int64_t padded_to_multiple(std::int64_t length, std::int64_t multiple) {
-  return (length + multiple - 1) / multiple * multiple;
 }
 
 }  // namespace stepsim

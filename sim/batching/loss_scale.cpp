@@ -1,0 +1,51 @@
+#include "sim/batching/loss_scale.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+
+std::span<const std::string> weightings() {
+  static const std::array<std::string, 3> kNames = {"none", "sample", "token"};
+  return kNames;
+}
+
+void check_weighting(std::string_view weighting) {
+  const auto known = weightings();
+  if (std::find(known.begin(), known.end(), weighting) == known.end()) {
+    throw InputError(unknown_name("weighting", weighting, known));
+  }
+}
+
+double loss_scale(std::string_view weighting, double own, double all, int ranks) {
+  check_weighting(weighting);
+  if (weighting == "none") {
+    return 1;
+  }
+  if (!(all > 0)) {
+    throw InputError(fmt::format("weighting '{}': the step holds no {}s", weighting, weighting));
+  }
+  return ranks * own / all;
+}
+
+std::vector<double> loss_scales(std::string_view weighting, std::span<const BatchShape> ranks) {
+  const auto units = [weighting](const BatchShape& shape) {
+    return static_cast<double>(weighting == "sample" ? shape.samples : shape.useful_tokens);
+  };
+  double all = 0;
+  for (const auto& shape : ranks) {
+    all += units(shape);
+  }
+  std::vector<double> scales;
+  scales.reserve(ranks.size());
+  for (const auto& shape : ranks) {
+    scales.push_back(loss_scale(weighting, units(shape), all, static_cast<int>(ranks.size())));
+  }
+  return scales;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sim/batching/epoch_plan.h"
+
+// Steps that several policies share: the order of the samples, and how a run of them is cut.
+
+namespace stepsim {
+
+/// [rank] the sampler's shares of the data set.
+[[nodiscard]] std::vector<RankOrder> rank_shares(const PolicyInput& input);
+
+/// `samples` in their order, `batch_size` at a time; the last batch may be smaller unless
+/// drop_last leaves it out.
+[[nodiscard]] Batches chunk(std::span<const std::int64_t> samples,
+                            std::int64_t batch_size,
+                            bool drop_last);
+
+/// Ascending length; equal lengths keep their order.
+void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths);
+
+/// Descending length; equal lengths keep their order.
+void sort_descending(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths);
+
+/// The order of the whole data set that the sampler deals out.
+[[nodiscard]] std::vector<std::int64_t> sample_order(const PolicyInput& input);
+
+/// torch.randperm(seed + epoch) of the whole data set; 0, 1, … without the sampler's shuffle.
+[[nodiscard]] std::vector<std::int64_t> torch_order(const PolicyInput& input);
+
+/// Closes a batch before the sample that would take samples * longest above `max_tokens`; a sample
+/// above it runs alone. With max_batch_size, also before the sample beyond it.
+[[nodiscard]] Batches fill_padded(std::span<const std::int64_t> samples,
+                                  std::span<const std::int64_t> lengths,
+                                  std::int64_t max_tokens,
+                                  std::optional<std::int64_t> max_batch_size = {});
+
+}  // namespace stepsim

@@ -1,0 +1,59 @@
+#include "sim/batching/policies/policy_table.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+
+std::span<const PolicyKind> policy_table() {
+  static const std::vector<PolicyKind> kTable = [] {
+    std::vector<PolicyKind> table = library_policies();
+    for (std::vector<PolicyKind> rows : {balancing_policies(), packing_policies()}) {
+      std::move(rows.begin(), rows.end(), std::back_inserter(table));
+    }
+    return table;
+  }();
+  return kTable;
+}
+
+const PolicyKind& policy_kind(std::string_view name) {
+  std::vector<std::string> known;
+  for (const PolicyKind& kind : policy_table()) {
+    if (kind.name == name) {
+      return kind;
+    }
+    known.push_back(kind.name);
+  }
+  throw InputError(unknown_name("policy kind", name, known));
+}
+
+std::span<const std::string> policy_parameter_names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const PolicyKind& kind : policy_table()) {
+      for (const PolicyParameter& parameter : kind.parameters) {
+        if (std::find(names.begin(), names.end(), parameter.name) == names.end()) {
+          names.push_back(parameter.name);
+        }
+      }
+    }
+    return names;
+  }();
+  return kNames;
+}
+
+BatchingPolicy make_policy(PolicySpec spec) {
+  const PolicyKind& kind = policy_kind(spec.kind);
+  return {kind, std::move(spec)};
+}
+
+std::function<std::optional<double>(const PolicyParameters&)> value_of(std::string parameter) {
+  return [name = std::move(parameter)](const PolicyParameters& parameters) {
+    return parameters.maybe_number(name);
+  };
+}
+
+}  // namespace stepsim

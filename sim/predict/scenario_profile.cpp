@@ -1,0 +1,32 @@
+#include "sim/predict/scenario_profile.h"
+
+#include <utility>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+
+Profile scenario_profile(const Scenario& scenario) {
+  Profile profile;
+  if (scenario.times) {
+    profile.name = "times of the scenario";
+    if (!scenario.profile.empty()) {
+      Profile named = read_profile(scenario.profile);
+      profile.name = std::move(named.name);
+      profile.collectives = std::move(named.collectives);
+    }
+    profile.host_is_device = false;
+  } else if (scenario.profile.empty()) {
+    throw InputError(scenario.path +
+                     ": error: cluster.profile: no profile is named; give --profile FILE, or make "
+                     "one: stepcal calibrate --help");
+  } else {
+    profile = read_profile(scenario.profile);
+  }
+  if (scenario.all_reduce_table) {
+    replace_table(profile, *scenario.all_reduce_table);
+  }
+  return profile;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "costmodel/records/profile.h"
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+/// The profile that a scenario names. Where the scenario gives its own times, the profile holds no
+/// costs but those of collectives; an inline table of all-reduces replaces the profile's.
+/// Raises InputError: the scenario names no profile and gives no times, or the file is not usable.
+[[nodiscard]] Profile scenario_profile(const Scenario& scenario);
+
+}  // namespace stepsim

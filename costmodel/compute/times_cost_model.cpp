@@ -4,7 +4,7 @@
 
 namespace stepsim {
 
-TimesCostModel::TimesCostModel(const TransformerConfig& model, const StepTimes& times)
+TimesCostModel::TimesCostModel(const TransformerConfig& model, const MeasuredTimes& times)
     : ops_(step_ops(model)),
       elements_(static_cast<double>(parameter_count(model))),
       times_(times) {}
@@ -30,7 +30,7 @@ Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
     case OpClass::Collate:
       return cost;
     case OpClass::Optimizer:
-      cost.seconds = times_.optimizer * static_cast<double>(op.n) / elements_;
+      cost.seconds = to_seconds(times_.optimizer) * static_cast<double>(op.n) / elements_;
       return cost;
     case OpClass::ZeroGradient:
     case OpClass::GradientCopyIn:
@@ -45,10 +45,11 @@ Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
   const auto [forward_flops, backward_flops] = total_flops(batch);
   const double all = forward ? forward_flops : backward_flops;
   const std::int64_t tokens = op.varlen ? batch.useful_tokens : batch.padded_tokens();
-  const double scale = times_.tokens > 0 ? static_cast<double>(tokens) / times_.tokens : 1;
-  cost.seconds =
-      all > 0 ? scale * (forward ? times_.forward : times_.backward) * op_flops(op, batch) / all
-              : 0;
+  const double scale =
+      times_.tokens > 0 ? static_cast<double>(tokens) / static_cast<double>(times_.tokens) : 1;
+  cost.seconds = all > 0 ? scale * to_seconds(forward ? times_.forward : times_.backward) *
+                               op_flops(op, batch) / all
+                         : 0;
   return cost;
 }
 

@@ -18,7 +18,7 @@ struct PredictOptions {
   bool keep_timelines = false;
   std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
   bool event_simulation = true;  ///< Noise-free run by events; else by the closed form if it can.
-  Counterfactual counterfactual;
+  std::optional<Counterfactual> counterfactual;
   ProgressCallback on_progress = {};
   /// Is told the wall-clock seconds that planning one epoch took.
   std::function<void(double)> on_planned = {};

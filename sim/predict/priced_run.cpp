@@ -73,18 +73,28 @@ Scenario with_interference_of(const Profile& profile, Scenario scenario) {
   return scenario;
 }
 
-Scenario changed(Scenario scenario, const Counterfactual& counterfactual) {
-  if (counterfactual.no_interference) {
-    scenario.interference = {};
+/// The scenario of a counterfactual run. The other changes act on what the scenario makes.
+Scenario changed(Scenario scenario, const std::optional<Counterfactual>& counterfactual) {
+  if (!counterfactual) {
+    return scenario;
   }
-  if (counterfactual.one_bucket) {
-    scenario.ddp.bucket_rule = BucketRule::Single;
-  }
-  if (counterfactual.equal_ranks) {
-    scenario.slow_ranks.clear();
-  }
-  if (counterfactual.no_data) {
-    scenario.loader = {};
+  switch (counterfactual->change) {
+    case Change::NoInterference:
+      scenario.interference = {};
+      break;
+    case Change::OneBucket:
+      scenario.ddp.bucket_rule = BucketRule::Single;
+      break;
+    case Change::EqualRanks:
+      scenario.slow_ranks.clear();
+      break;
+    case Change::NoData:
+      scenario.loader = {};
+      break;
+    case Change::FreeCommunication:
+    case Change::Balanced:
+    case Change::MedianRank:
+      break;
   }
   return scenario;
 }
@@ -143,7 +153,7 @@ bool is_plain(const Scenario& scenario) {
 PricedRun::PricedRun(const Scenario& scenario,
                      const BatchingPolicy& policy,
                      const Profile& profile,
-                     const Counterfactual& counterfactual)
+                     std::optional<Counterfactual> counterfactual)
     : scenario_(changed(with_interference_of(profile, with_attention_of(policy, scenario)),
                         counterfactual)),
       profile_(profile),
@@ -206,7 +216,8 @@ void PricedRun::add_skew() {
 
 /// Scales batches so that a step's ranks, or one rank, compute as long as the mean or the median.
 void PricedRun::balance() {
-  if (!counterfactual_.balanced && counterfactual_.median_rank < 0) {
+  const bool all = differs_by(Change::Balanced);
+  if (!all && !differs_by(Change::MedianRank)) {
     return;
   }
   const auto micro = at(scenario_.ddp.accumulation_steps);
@@ -224,10 +235,9 @@ void PricedRun::balance() {
       }
       of_active.push_back(times[r]);
     }
-    const double wanted = counterfactual_.balanced ? mean(of_active) : quantile(of_active, 0.5);
+    const double wanted = all ? mean(of_active) : quantile(of_active, 0.5);
     for (std::size_t r = 0; r < at(scenario_.ranks); ++r) {
-      const bool changes =
-          counterfactual_.balanced || static_cast<int>(r) == counterfactual_.median_rank;
+      const bool changes = all || static_cast<int>(r) == counterfactual_->rank;
       for (std::size_t m = 0; changes && m < micro && times[r] > 0; ++m) {
         batch_factor_[first + r * micro + m] *= wanted / times[r];
       }
@@ -330,13 +340,13 @@ StepInput StepSimulator::plain_input() {
                                             factors_,
                                             step_factor(rank),
                                             run_.batch_factor_[batch] * core_factor_[at(rank)]));
-    if (run_.counterfactual_.no_data) {
+    if (run_.differs_by(Change::NoData)) {
       input.ranks.back().data = Duration::zero();
     }
   }
   for (const double seconds : buckets.all_reduce) {
     const double scatter = noise_ != nullptr ? noise_->from(run_.all_reduce_spread_) : 1.0;
-    const double free = run_.counterfactual_.free_communication ? 0.0 : 1.0;
+    const double free = run_.differs_by(Change::FreeCommunication) ? 0.0 : 1.0;
     input.all_reduce.push_back(
         to_duration(free * seconds * common_ * factors_.collective * scatter));
   }
@@ -387,7 +397,7 @@ RankWork StepSimulator::rank_work(int rank) {
         noise_->uniform() < noise.loader_stall_probability) {
       load += noise.loader_stall;
     }
-    if (run_.counterfactual_.no_data || one.joined) {
+    if (run_.differs_by(Change::NoData) || one.joined) {
       one.collate = Duration::zero();
     } else if (loader_.has_workers()) {
       one.ready = loader_.ready(rank, load + one.collate);
@@ -432,7 +442,7 @@ StepTimeline StepSimulator::play_program() {
   }
   DdpProgram program = ddp_program(run_.ddp_model_, run_.buckets_, run_.sync_, prices_, step);
   for (Collective& collective : program.program.collectives) {
-    if (run_.counterfactual_.free_communication) {
+    if (run_.differs_by(Change::FreeCommunication)) {
       collective.transfer = Duration::zero();
     } else if (noise_ != nullptr && !run_.all_reduce_spread_.empty()) {
       collective.transfer =

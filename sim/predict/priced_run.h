@@ -9,6 +9,7 @@
 #include "sim/ddp/ddp_program.h"
 #include "sim/engine/engine.h"
 #include "sim/predict/batch_plan.h"
+#include "sim/predict/counterfactual.h"
 #include "sim/predict/loader.h"
 #include "sim/predict/noise.h"
 #include "sim/predict/scenario_profile.h"
@@ -16,19 +17,6 @@
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
-
-/// What would be different; blame() compares such runs with the real one.
-struct Counterfactual {
-  bool free_communication = false;  ///< Every collective takes no time.
-  bool no_interference = false;
-  bool one_bucket = false;
-  bool balanced = false;     ///< Every rank has the mean of the ranks' compute times, each step.
-  bool equal_ranks = false;  ///< No slow ranks.
-  bool no_data = false;      ///< Loading and collation take no time.
-  int median_rank = -1;      ///< This rank has the median load of the ranks, each step.
-
-  bool operator==(const Counterfactual&) const = default;
-};
 
 /// One policy of a scenario, planned and priced: all that stays the same from one noise draw to the
 /// next.
@@ -38,7 +26,7 @@ class PricedRun {
   PricedRun(const Scenario& scenario,
             const BatchingPolicy& policy,
             const Profile& profile,
-            const Counterfactual& counterfactual = {});
+            std::optional<Counterfactual> counterfactual = {});
   PricedRun(const PricedRun&) = delete;
   PricedRun& operator=(const PricedRun&) = delete;
 
@@ -58,12 +46,15 @@ class PricedRun {
   [[nodiscard]] double rank_factor(int rank) const {
     return rank_factor_[static_cast<std::size_t>(rank)];
   }
+  [[nodiscard]] bool differs_by(Change change) const {
+    return counterfactual_ && counterfactual_->change == change;
+  }
   void add_skew();
   void balance();
 
   Scenario scenario_;
   Profile profile_;
-  Counterfactual counterfactual_;
+  std::optional<Counterfactual> counterfactual_;
   PlannedPolicy planned_;
   std::unique_ptr<CostModel> costs_;
   std::unique_ptr<CollectivePricer> pricer_;

@@ -82,7 +82,7 @@ void StepSimulator::add_plain_ops(std::size_t step,
                                             run_.batch_factor_[batch]);
   RankTimeline& times = timeline.ranks[rank];
   const SimTime host = host_is_device ? std::max(clock.host, clock.device) : clock.host;
-  const Duration data = run_.counterfactual_.no_data ? Duration::zero() : ops.data;
+  const Duration data = run_.differs_by(Change::NoData) ? Duration::zero() : ops.data;
   OpWriter writer(static_cast<std::int32_t>(rank), host + data, times.start, ops.launch, timeline);
   writer.data(times.data_end);
   for (const OpWork& op : ops.forward) {

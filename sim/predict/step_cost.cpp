@@ -81,13 +81,7 @@ std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& p
     }
     return std::make_unique<ProfileCostModel>(profile);
   }
-  const MeasuredTimes& times = *scenario.times;
-  return std::make_unique<TimesCostModel>(scenario.model,
-                                          StepTimes{to_seconds(times.forward),
-                                                    to_seconds(times.backward),
-                                                    to_seconds(times.optimizer),
-                                                    static_cast<double>(times.tokens),
-                                                    times.copy_bytes_per_s});
+  return std::make_unique<TimesCostModel>(scenario.model, *scenario.times);
 }
 
 StepCost step_cost(const Scenario& scenario, const Profile& profile) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/base/units.h"
+#include "costmodel/compute/measured_times.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/model/transformer.h"
 #include "costmodel/network/collective_table.h"
@@ -104,16 +105,6 @@ struct NoiseOptions {
   Duration stall{0};                    ///< What the rank's forward takes longer then.
   double loader_stall_probability = 0;  ///< Probability per batch.
   Duration loader_stall{0};             ///< What loading the batch takes longer then.
-};
-
-/// Measured times of one micro-batch, in place of a profile.
-struct MeasuredTimes {
-  Duration forward{0};
-  Duration backward{0};
-  Duration optimizer{0};    ///< All that follows the last bucket.
-  std::int64_t tokens = 0;  ///< Padded tokens they were measured with; 0: the same for any batch.
-  /// Bytes that DDP's own copies read and write per second; 0: copies are free.
-  double copy_bytes_per_s = 0;
 };
 
 /// A scenario file, checked. Formats and keys: scenarios/README.md.

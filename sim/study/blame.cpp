@@ -13,34 +13,6 @@ namespace stepsim {
 
 namespace {
 
-Counterfactual counterfactual_of(Change change, int rank) {
-  Counterfactual counterfactual;
-  switch (change) {
-    case Change::FreeCommunication:
-      counterfactual.free_communication = true;
-      break;
-    case Change::Balanced:
-      counterfactual.balanced = true;
-      break;
-    case Change::EqualRanks:
-      counterfactual.equal_ranks = true;
-      break;
-    case Change::MedianRank:
-      counterfactual.median_rank = rank;
-      break;
-    case Change::NoInterference:
-      counterfactual.no_interference = true;
-      break;
-    case Change::OneBucket:
-      counterfactual.one_bucket = true;
-      break;
-    case Change::NoData:
-      counterfactual.no_data = true;
-      break;
-  }
-  return counterfactual;
-}
-
 /// Adds who was last in one steady step of `steps`.
 void add_last(const StepTimeline& timeline, double steps, std::vector<double>& last) {
   SimTime end{};
@@ -189,7 +161,7 @@ Blame blame(const Scenario& scenario,
   const std::vector<int> ranks = suspects(result.last, most_ranks);
   const auto add_saving = [&](Change change, int rank) {
     Saving saving{change, rank, result.step_ms, 0, ""};
-    options.counterfactual = counterfactual_of(change, rank);
+    options.counterfactual = Counterfactual{change, rank};
     try {
       saving.step_ms = predict(scenario, policy, profile, options).summary.step_time_ms.mean;
       saving.saves_ms = result.step_ms - saving.step_ms;

@@ -6,20 +6,10 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/records/profile.h"
+#include "sim/predict/counterfactual.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
-
-/// One thing that is different in a counterfactual run, all else the same.
-enum class Change {
-  FreeCommunication,  ///< Collectives take no time.
-  Balanced,           ///< Every rank has the mean load, each step.
-  EqualRanks,         ///< No slow ranks.
-  MedianRank,         ///< One rank has the median load, each step.
-  NoInterference,
-  OneBucket,
-  NoData  ///< Loading and collation take no time.
-};
 
 /// "free_communication", "balanced", …
 [[nodiscard]] std::string name_of(Change change);

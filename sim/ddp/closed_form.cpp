@@ -40,23 +40,18 @@ RankClock until_backward_end(const RankStep& work,
 }
 
 /// Waits, copies out and optimizer of one rank, given the ends of the all-reduces. Returns its
-/// clocks at the end of the step. `waits`: null, or where to note them.
+/// clocks at the end of the step.
 RankClock finalize(const RankStep& work,
                    bool host_is_device,
                    const std::vector<SimTime>& reduce_end,
                    RankClock clock,
-                   RankTimeline& line,
-                   std::int32_t rank,
-                   std::vector<TraceSpan>* waits) {
+                   RankTimeline& line) {
   Duration exposed{0};
   Duration copied{0};
   for (std::size_t b = 0; b < reduce_end.size(); ++b) {
     const SimTime reduced = reduce_end[b];
     const SimTime resumed = std::max(clock.device, reduced);
     exposed += resumed - clock.device;
-    if (waits != nullptr && resumed > clock.device) {
-      waits->push_back({rank, -1, kComputeStream, Phase::Wait, clock.device, resumed});
-    }
     clock.device = resumed;
     clock.host = host_is_device ? resumed : clock.host;
     clock = after(work.copy_out[b], clock);
@@ -73,9 +68,7 @@ RankClock finalize(const RankStep& work,
 
 }  // namespace
 
-StepTimeline closed_form_step(const StepInput& input,
-                              std::span<const RankClock> clocks,
-                              bool records_waits) {
+StepTimeline closed_form_step(const StepInput& input, std::span<const RankClock> clocks) {
   check(input, clocks);
   const std::size_t ranks = input.ranks.size();
   const std::size_t buckets = input.all_reduce.size();
@@ -97,13 +90,8 @@ StepTimeline closed_form_step(const StepInput& input,
     free = step.reduce_end[b] = step.reduce_start[b] + input.all_reduce[b];
   }
   for (std::size_t r = 0; r < ranks; ++r) {
-    step.clocks[r] = finalize(input.ranks[r],
-                              input.host_is_device,
-                              step.reduce_end,
-                              step.clocks[r],
-                              step.ranks[r],
-                              static_cast<std::int32_t>(r),
-                              records_waits ? &step.waits : nullptr);
+    step.clocks[r] = finalize(
+        input.ranks[r], input.host_is_device, step.reduce_end, step.clocks[r], step.ranks[r]);
   }
   return step;
 }

@@ -6,14 +6,11 @@
 
 namespace stepsim {
 
-/// The step as a max-plus recurrence over buckets: the fast path, and the oracle of the event
-/// simulator. Exact while rates do not change (no interference).
+/// Plays a step as a max-plus recurrence over its buckets: the fast path of predictions. It is
+/// exact while rates do not change, and then agrees with the engine to the nanosecond.
 ///
 ///   start(b) = max(max_r launch(b, r), end(b-1)),  end(b) = start(b) + all_reduce(b)
-///
-/// With `records_waits` the timeline holds when the devices wait for all-reduces.
 [[nodiscard]] StepTimeline closed_form_step(const StepInput& input,
-                                            std::span<const RankClock> clocks,
-                                            bool records_waits = false);
+                                            std::span<const RankClock> clocks);
 
 }  // namespace stepsim

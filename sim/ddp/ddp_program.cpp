@@ -28,6 +28,13 @@ std::vector<int> bucket_of_parameters(const std::vector<Bucket>& buckets, std::s
   return bucket_of;
 }
 
+/// Bytes of an element of that type over those of a parameter's; 1 where there is no such type.
+double bytes_over_parameter(const std::optional<Dtype>& dtype, const DdpModel& model) {
+  return dtype
+             ? static_cast<double>(element_size(*dtype)) / static_cast<double>(model.element_bytes)
+             : 1;
+}
+
 void check(const DdpModel& model, const DdpStep& step) {
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     const RankWork& rank = step.ranks[r];
@@ -48,24 +55,10 @@ void check(const DdpModel& model, const DdpStep& step) {
 
 }  // namespace
 
-std::int64_t DdpModel::elements(int parameter) const {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shapes[static_cast<std::size_t>(parameter)]) {
-    count *= size;
-  }
-  return count;
-}
-
-std::int64_t DdpModel::total_bytes() const {
-  return std::accumulate(
-      parameters.begin(), parameters.end(), std::int64_t{0}, [](std::int64_t sum, const auto& p) {
-        return sum + p.bytes;
-      });
-}
-
 DdpProgram ddp_program(const DdpModel& model,
                        const DdpBuckets& buckets,
-                       const SyncOptions& options,
+                       const DdpOptions& options,
+                       const DdpHost& host,
                        const DdpPrices& prices,
                        const DdpStep& step) {
   check(model, step);
@@ -84,20 +77,25 @@ DdpProgram ddp_program(const DdpModel& model,
                             listed(buckets.initial, false),
                             listed(buckets.rebuilt, true),
                             options,
+                            host,
                             prices,
                             step,
-                            static_cast<int>(step.ranks.size())};
+                            static_cast<int>(step.ranks.size()),
+                            bytes_over_parameter(options.mixed_param_dtype, model),
+                            bytes_over_parameter(options.mixed_reduce_dtype, model)};
   CollectiveLog log(context, result);
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-    RankProgramBuilder writer(context, log, result.program, static_cast<int>(r));
-    writer.write();
+    RankProgramBuilder builder(context, log, result.program, static_cast<int>(r));
+    builder.build();
   }
   return result;
 }
 
-std::vector<Communicator> ddp_communicators(const SyncOptions& options, int ranks) {
+std::vector<Communicator> ddp_communicators(const DdpOptions& options,
+                                            const DdpHost& host,
+                                            int ranks) {
   Communicator world;
-  if (options.host_blocks) {
+  if (host.waits_for_collectives) {
     // gloo: two worker threads a process group, over the same sockets.
     world.workers = 2;
     world.shares_links = true;
@@ -141,6 +139,7 @@ std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, 
 
 StepTimeline timeline_of(const ExecutionTrace& played, const DdpProgram& program) {
   StepTimeline step;
+  step.collectives = program.uses;
   step.spans = played.spans;
   step.waits = played.waits;
   for (const RankTrace& rank : played.ranks) {
@@ -162,9 +161,6 @@ StepTimeline timeline_of(const ExecutionTrace& played, const DdpProgram& program
     const CollectiveTrace& collective = played.collectives[c];
     step.reduce_start.push_back(collective.start);
     step.reduce_end.push_back(collective.end);
-    step.reduce_names.push_back(std::string(name_of(program.uses[c].kind)));
-    step.reduce_bytes.push_back(program.uses[c].bytes);
-    step.reduce_buckets.push_back(program.uses[c].bucket);
     for (std::size_t r = 0; r < step.ranks.size(); ++r) {
       step.ranks[r].ready_at.push_back(collective.arrival[r]);
       if (!collective.enqueued_at.empty()) {

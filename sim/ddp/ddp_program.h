@@ -15,13 +15,6 @@ struct DdpBuckets {
   std::vector<Bucket> rebuilt;
 };
 
-/// What the collectives of a program are for, in the order they are issued.
-struct CollectiveUse {
-  CollectiveKind kind = CollectiveKind::AllReduce;
-  double bytes = 0;
-  int bucket = -1;  ///< -1: not the gradients of a bucket.
-};
-
 /// One optimizer step as a program, and what its collectives are.
 struct DdpProgram {
   Program program;
@@ -39,12 +32,15 @@ enum DdpMark : std::int32_t { kStepStart, kDataEnd, kForwardEnd, kBackwardEnd, k
 /// bucket).
 [[nodiscard]] DdpProgram ddp_program(const DdpModel& model,
                                      const DdpBuckets& buckets,
-                                     const SyncOptions& options,
+                                     const DdpOptions& options,
+                                     const DdpHost& host,
                                      const DdpPrices& prices,
                                      const DdpStep& step);
 
 /// The communicators that ddp_program() uses: all ranks, then one per subgroup of post-local SGD.
-[[nodiscard]] std::vector<Communicator> ddp_communicators(const SyncOptions& options, int ranks);
+[[nodiscard]] std::vector<Communicator> ddp_communicators(const DdpOptions& options,
+                                                          const DdpHost& host,
+                                                          int ranks);
 
 /// Elements whose optimizer state each rank owns: all of them without sharding, the greedy
 /// partition of ZeroRedundancyOptimizer (largest tensor first, to the rank with least so far) at
@@ -53,7 +49,7 @@ enum DdpMark : std::int32_t { kStepStart, kDataEnd, kForwardEnd, kBackwardEnd, k
                                                        int zero_stage,
                                                        int ranks);
 
-/// What happened, in the form that reports use; buckets' and other collectives in issue order.
+/// What happened when a program was played, in the form that reports use.
 [[nodiscard]] StepTimeline timeline_of(const ExecutionTrace& played, const DdpProgram& program);
 
 }  // namespace stepsim

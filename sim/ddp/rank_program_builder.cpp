@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "sim/engine/time_limit.h"
+
 namespace stepsim {
 
 namespace {
@@ -67,7 +69,7 @@ void RankProgramBuilder::host(Duration busy) {
   }
   Instruction in;
   in.phase = Phase::Other;
-  if (context_.options.host_is_device) {
+  if (context_.host.is_device) {
     in.kind = Opcode::Work;
     in.work = busy;
   } else {
@@ -85,7 +87,7 @@ void RankProgramBuilder::kernel(const Kernel& kernel, Phase phase, std::uint8_t 
   in.blocks = kernel.blocks;
   in.label = kernel.label;
   in.work = kernel.work;
-  if (!context_.options.host_is_device) {
+  if (!context_.host.is_device) {
     in.host = kernel.launch;
     in.latency = kernel.launch;
   }
@@ -93,31 +95,27 @@ void RankProgramBuilder::kernel(const Kernel& kernel, Phase phase, std::uint8_t 
 }
 
 void RankProgramBuilder::memory(double bytes, Phase phase, std::uint8_t stream) {
-  Kernel one = context_.prices.memory(bytes);
-  one.work = to_duration(to_seconds(one.work) * work_.factor);
-  kernel(one, phase, stream);
+  kernel(context_.prices.memory(bytes, work_.factor), phase, stream);
 }
 
 void RankProgramBuilder::elements(OpClass op_class,
                                   std::int64_t count,
                                   Phase phase,
                                   std::uint8_t stream) {
-  Kernel one = context_.prices.elements(op_class, count);
-  one.work = to_duration(to_seconds(one.work) * work_.factor);
-  kernel(one, phase, stream);
+  kernel(context_.prices.elements(op_class, count, work_.factor), phase, stream);
 }
 
 int RankProgramBuilder::collective(const CollectiveUse& use,
                                    std::uint8_t stream,
                                    bool whole_world) {
-  if (context_.options.host_is_device) {
+  if (context_.host.is_device) {
     host(context_.prices.enqueue);
   }
   Instruction in;
   in.kind = Opcode::Collective;
   in.stream = stream;
   in.index = log_.issue(issued_++, rank_, use, whole_world);
-  if (!context_.options.host_is_device) {
+  if (!context_.host.is_device) {
     in.host = context_.prices.enqueue;
     in.latency = context_.prices.enqueue;
   }
@@ -135,7 +133,7 @@ void RankProgramBuilder::stream_wait(int collective, std::uint8_t stream) {
 }
 
 void RankProgramBuilder::wait(int collective) {
-  if (context_.options.host_blocks && !context_.options.host_is_device) {
+  if (context_.host.waits_for_collectives && !context_.host.is_device) {
     Instruction in;
     in.kind = Opcode::HostWait;
     in.index = collective;
@@ -148,7 +146,7 @@ void RankProgramBuilder::host_sync(std::uint8_t stream) {
   Instruction in;
   in.kind = Opcode::HostSync;
   in.stream = stream;
-  in.latency = context_.options.host_is_device ? Duration::zero() : context_.prices.sync;
+  in.latency = context_.host.is_device ? Duration::zero() : context_.prices.sync;
   out_.push_back(in);
 }
 
@@ -173,7 +171,7 @@ void RankProgramBuilder::event_wait(int event, std::uint8_t stream) {
 
 // -- A step --------------------------------------------------------------------------------------
 
-void RankProgramBuilder::write() {
+void RankProgramBuilder::build() {
   mark(kStepStart);
   const bool sharded = context_.options.zero_stage == 3;
   for (std::size_t m = 0; m < work_.micro_batches.size(); ++m) {
@@ -185,7 +183,7 @@ void RankProgramBuilder::write() {
       mark(kDataEnd);
     }
     if (m == 0 && !context_.options.set_to_none && !batch.joined) {
-      elements(OpClass::ZeroGradient, total_elements(), Phase::Forward);
+      elements(OpClass::ZeroGradient, context_.model.total_elements(), Phase::Forward);
     }
     before_forward(iteration, batch);
     if (sharded) {
@@ -198,8 +196,9 @@ void RankProgramBuilder::write() {
       }
       mark(kForwardEnd);
       if (iteration.traverses_graph && !batch.joined) {
-        host(context_.prices.traversal_per_op *
-             static_cast<std::int64_t>(context_.model.completes.size()));
+        const auto ops = static_cast<std::int64_t>(context_.model.completes.size());
+        check_total(context_.prices.traversal_per_op, ops);
+        host(context_.prices.traversal_per_op * ops);
       }
       if (batch.joined) {
         backward_joined(iteration);
@@ -213,13 +212,13 @@ void RankProgramBuilder::write() {
     }
   }
   after_step();
-  if (context_.options.host_is_device || context_.options.step_sync) {
+  if (context_.host.is_device || context_.host.syncs_each_step) {
     host_sync();
   }
 }
 
 void RankProgramBuilder::data(const MicroBatchWork& batch) {
-  if (context_.options.host_is_device) {
+  if (context_.host.is_device) {
     host_sync();
   }
   if (batch.ready > SimTime{}) {
@@ -280,9 +279,9 @@ void RankProgramBuilder::broadcast_buffers() {
 
 void RankProgramBuilder::forward(const MicroBatchWork& batch) {
   int cast_event = -1;
-  if (context_.options.casts_parameters) {
+  if (context_.casts_parameters()) {
     const auto bytes = static_cast<double>(context_.model.total_bytes());
-    memory(bytes * (1 + context_.options.gradient_scale), Phase::Forward, kSideStream);
+    memory(bytes * (1 + context_.gradient_scale), Phase::Forward, kSideStream);
     cast_event = record(kSideStream);
     event_wait(cast_event);
   }
@@ -310,8 +309,8 @@ void RankProgramBuilder::finalize(const MicroBatchWork& batch) {
 }
 
 void RankProgramBuilder::copy_out(int bucket) {
-  const SyncOptions& options = context_.options;
-  if (options.optimizer_in_backward || options.casts_parameters) {
+  const DdpOptions& options = context_.options;
+  if (options.optimizer_in_backward || context_.casts_parameters()) {
     return;
   }
   if (options.zero_stage >= 2) {
@@ -339,15 +338,15 @@ void RankProgramBuilder::await_bitmap() {
 }
 
 void RankProgramBuilder::after_step() {
-  const SyncOptions& options = context_.options;
+  const DdpOptions& options = context_.options;
   const bool joined = work_.micro_batches.back().joined;
   if (!options.optimizer_in_backward && !joined) {
     elements(OpClass::Optimizer, work_.owned_elements, Phase::Optimizer);
   }
   std::vector<int> sent;
   const auto total = static_cast<double>(context_.model.total_bytes());
-  const auto all = static_cast<double>(total_elements());
-  if (options.zero_stage == 1 && options.broadcast_by_bucket) {
+  const auto all = static_cast<double>(context_.model.total_elements());
+  if (options.zero_stage == 1 && options.zero_broadcast_by_rank) {
     for (const RankWork& owner : context_.step.ranks) {
       sent.push_back(collective(
           {CollectiveKind::Broadcast, total * static_cast<double>(owner.owned_elements) / all, -1},

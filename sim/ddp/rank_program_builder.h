@@ -13,15 +13,21 @@ struct BucketList {
   std::vector<int> bucket_of;  ///< [parameter]; empty when no iteration of the step uses the list.
 };
 
-/// What the writers of all ranks share.
+/// What the builders of all ranks share.
 struct StepContext {
   const DdpModel& model;
   BucketList initial;
   BucketList rebuilt;
-  const SyncOptions& options;
+  const DdpOptions& options;
+  const DdpHost& host;
   const DdpPrices& prices;
   const DdpStep& step;
   int ranks = 1;
+  double gradient_scale = 1;  ///< Bytes of a gradient over bytes of its parameter.
+  double reduce_scale = 1;    ///< Bytes on the wire over bytes of the parameters: 0.5 for bf16.
+
+  /// Native mixed precision: parameters are cast in the forward.
+  [[nodiscard]] bool casts_parameters() const { return options.mixed_param_dtype.has_value(); }
 };
 
 /// The collectives of a program. Every rank issues the same ones in the same order, so the n-th
@@ -40,11 +46,14 @@ class CollectiveLog {
   std::vector<std::vector<int>> issued_;  ///< [n][subgroup; one entry for the whole world]
 };
 
-/// Writes one rank's step.
+/// Builds the instructions of one rank's host for one step. The parts are in several files: the
+/// step, its instructions and its end in rank_program_builder.cpp, the reducer in
+/// rank_program_reducer.cpp, fully sharded training in rank_program_sharded.cpp, and the schedules
+/// of the communication hooks in hooks/rank_program_hooks.cpp.
 class RankProgramBuilder {
  public:
   RankProgramBuilder(const StepContext& context, CollectiveLog& log, Program& program, int rank);
-  void write();
+  void build();
 
  private:
   // Instructions.
@@ -55,10 +64,10 @@ class RankProgramBuilder {
   void elements(OpClass op_class, std::int64_t count, Phase phase, std::uint8_t stream = 0);
   int collective(const CollectiveUse& use, std::uint8_t stream, bool whole_world = true);
   void stream_wait(int collective, std::uint8_t stream = kComputeStream);
-  /// As Work.wait(): a stream wait with NCCL, a blocked host with gloo.
+  /// What Work.wait() does: with NCCL the stream waits, with gloo the host as well.
   void wait(int collective);
   void host_sync(std::uint8_t stream = kComputeStream);
-  /// Compute goes on after what is on the side stream now.
+  /// Records an event after what is on the stream now; returns its number.
   int record(std::uint8_t stream);
   void event_wait(int event, std::uint8_t stream = kComputeStream);
 
@@ -102,7 +111,6 @@ class RankProgramBuilder {
   [[nodiscard]] double gradient_bytes(int bucket) const;
   [[nodiscard]] double wire_bytes(int bucket) const;
   [[nodiscard]] std::int64_t bucket_elements(int bucket) const;
-  [[nodiscard]] std::int64_t total_elements() const;
 
   const StepContext& context_;
   CollectiveLog& log_;
@@ -110,7 +118,7 @@ class RankProgramBuilder {
   std::vector<Instruction>& out_;
   int rank_;
   const RankWork& work_;
-  const BucketList* buckets_;  ///< Of the micro-batch being written.
+  const BucketList* buckets_;  ///< The list that the current micro-batch reduces.
   std::size_t issued_ = 0;
   int events_ = 0;
 

@@ -100,7 +100,7 @@ void RankProgramBuilder::gradient_ready(int parameter) {
       wait(active_ranks_);
       host_sync();
     }
-    for (const int unused : context_.options.unused) {
+    for (const int unused : context_.options.unused_parameters) {
       mark_ready(unused);
     }
   }
@@ -116,7 +116,7 @@ void RankProgramBuilder::mark_ready(int parameter) {
 }
 
 void RankProgramBuilder::copy_in(int parameter) {
-  const SyncOptions& options = context_.options;
+  const DdpOptions& options = context_.options;
   const std::int64_t count = context_.model.elements(parameter);
   const BucketParameter& tensor = context_.model.parameters[at(parameter)];
   if (is_unused(parameter)) {
@@ -130,7 +130,7 @@ void RankProgramBuilder::copy_in(int parameter) {
 }
 
 void RankProgramBuilder::launch(int bucket) {
-  const SyncOptions& options = context_.options;
+  const DdpOptions& options = context_.options;
   const int first = buckets_->list[at(bucket)].parameters.front();
   if (options.batched_grad_copy && !context_.model.parameters[at(first)].sparse) {
     if (!aliased()) {
@@ -159,7 +159,7 @@ void RankProgramBuilder::launch(int bucket) {
 }
 
 bool RankProgramBuilder::is_unused(int parameter) const {
-  const std::vector<int>& unused = context_.options.unused;
+  const std::vector<int>& unused = context_.options.unused_parameters;
   return std::binary_search(unused.begin(), unused.end(), parameter);
 }
 
@@ -170,17 +170,17 @@ bool RankProgramBuilder::aliased() const {
 }
 
 double RankProgramBuilder::gradient_bytes_of(int parameter) const {
-  return context_.options.gradient_scale *
+  return context_.gradient_scale *
          static_cast<double>(context_.model.parameters[at(parameter)].bytes);
 }
 
 double RankProgramBuilder::gradient_bytes(int bucket) const {
-  return context_.options.gradient_scale *
+  return context_.gradient_scale *
          static_cast<double>(bucket_bytes(buckets_->list[at(bucket)], context_.model.parameters));
 }
 
 double RankProgramBuilder::wire_bytes(int bucket) const {
-  return context_.options.reduce_scale *
+  return context_.reduce_scale *
          static_cast<double>(bucket_bytes(buckets_->list[at(bucket)], context_.model.parameters));
 }
 
@@ -188,14 +188,6 @@ std::int64_t RankProgramBuilder::bucket_elements(int bucket) const {
   std::int64_t count = 0;
   for (const int parameter : buckets_->list[at(bucket)].parameters) {
     count += context_.model.elements(parameter);
-  }
-  return count;
-}
-
-std::int64_t RankProgramBuilder::total_elements() const {
-  std::int64_t count = 0;
-  for (std::size_t p = 0; p < context_.model.parameters.size(); ++p) {
-    count += context_.model.elements(static_cast<int>(p));
   }
   return count;
 }

@@ -104,9 +104,9 @@ void RankProgramBuilder::scatter_unit(int unit) {
     count += context_.model.elements(parameter);
   }
   elements(OpClass::GradientCopyIn, count, Phase::Backward);
-  in_flight_[at(unit)] = {collective(
-      {CollectiveKind::ReduceScatter, unit_bytes(unit) * context_.options.reduce_scale, -1},
-      kComputeStream)};
+  in_flight_[at(unit)] = {
+      collective({CollectiveKind::ReduceScatter, unit_bytes(unit) * context_.reduce_scale, -1},
+                 kComputeStream)};
 }
 
 }  // namespace stepsim

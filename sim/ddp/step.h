@@ -1,10 +1,10 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "costmodel/base/units.h"
+#include "costmodel/network/collective_cost.h"
 #include "sim/engine/execution_trace.h"
 #include "sim/engine/rank_clock.h"
 
@@ -54,38 +54,46 @@ struct StepInput {
   bool host_is_device = false;       ///< CPU: the host thread computes, so H and C move together.
 };
 
-/// When things happened on one rank. Consecutive points; the differences sum to the step. With
-/// several micro-batches, or waits before the backward's end, the points add up the parts: all of
-/// the data, then all of the forwards, and so on.
+/// When things happened on one rank. The points follow one another, and the differences between
+/// them sum to the step. Where a step has several micro-batches, or waits before the end of its
+/// backward, the points add the parts up: all of the data, then all of the forwards, and so on.
 struct RankTimeline {
   SimTime start;     ///< Device clock at the start of the step.
-  SimTime data_end;  ///< Device free and batch ready.
+  SimTime data_end;  ///< The device is free and the batch is ready.
   SimTime forward_end;
   SimTime backward_end;
-  SimTime
-      compute_end;  ///< When the last backward really ended; backward_end without micro-batches.
-  SimTime end;      ///< After the optimizer.
+  /// When the last backward really ended: backward_end, unless there are several micro-batches.
+  SimTime compute_end;
+  SimTime end;          ///< After the optimizer.
   Duration exposed{0};  ///< Device idle, waiting for all-reduces after backward.
   Duration copy_out{0};
   Duration optimizer{0};
-  std::vector<SimTime> ready_at;     ///< [bucket] this rank's part is ready to be reduced.
-  std::vector<SimTime> enqueued_at;  ///< [bucket] the host's clock at the call; with spans only.
+  /// [collective] this rank's part is ready to be reduced; SimTime::max(): it takes no part.
+  std::vector<SimTime> ready_at;
+  std::vector<SimTime> enqueued_at;  ///< [collective] the host's clock at the call.
   bool operator==(const RankTimeline&) const = default;
 };
 
+/// What a collective of a step is for.
+struct CollectiveUse {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  double bytes = 0;  ///< The whole buffer.
+  int bucket = -1;   ///< Whose gradients it reduces; -1: not those of a bucket.
+  bool operator==(const CollectiveUse&) const = default;
+};
+
+/// When things happened in one step, whether the recurrence or the engine played it.
 struct StepTimeline {
   std::vector<RankTimeline> ranks;
-  std::vector<SimTime> reduce_start;  ///< [bucket] last rank arrived and the communicator is free.
-  std::vector<SimTime> reduce_end;    ///< [bucket]
-  /// What each collective is ("all_reduce", "all_gather", …) when there are others than one
-  /// all-reduce a bucket; else empty.
-  std::vector<std::string> reduce_names;
-  std::vector<double> reduce_bytes;  ///< The same: whole buffers.
-  std::vector<int> reduce_buckets;   ///< The same: whose gradients; -1: not those of a bucket.
-  std::vector<TraceSpan> spans;      ///< All work on all streams, when recorded.
-  std::vector<TraceSpan> waits;      ///< Of the compute streams for collectives, when recorded:
-                                     ///< all of RankTimeline::exposed.
-  std::vector<RankClock> clocks;     ///< [rank] for the next step.
+  std::vector<CollectiveUse> collectives;  ///< In the order in which every rank issues them.
+  std::vector<SimTime> reduce_start;  ///< [collective] all ranks are there, the communicator free.
+  std::vector<SimTime> reduce_end;    ///< [collective]
+  /// All work on all streams. Spans, waits and RankTimeline::enqueued_at are empty unless spans are
+  /// recorded, which only the engine does.
+  std::vector<TraceSpan> spans;
+  /// Each wait of a compute stream for a collective. They sum to RankTimeline::exposed.
+  std::vector<TraceSpan> waits;
+  std::vector<RankClock> clocks;  ///< [rank] at the beginning of the next step.
   bool operator==(const StepTimeline&) const = default;
 };
 
@@ -93,7 +101,7 @@ struct StepTimeline {
 /// copy_out one per bucket), there is no rank, or a duration is negative.
 void check(const StepInput& input);
 
-/// The same, and one clock per rank.
+/// Checks the input as above, and that there is one clock per rank.
 void check(const StepInput& input, std::span<const RankClock> clocks);
 
 }  // namespace stepsim

@@ -18,8 +18,8 @@ Engine::Engine(EngineRules rules, std::span<const RankClock> clocks)
   queues_.resize(clocks_.size());
 }
 
-ExecutionTrace Engine::play(const Program& program) {
-  return ProgramExecution(*this, program).play();
+ExecutionTrace Engine::play(const Program& program, bool record_spans) {
+  return ProgramExecution(*this, program, record_spans).play();
 }
 
 }  // namespace stepsim

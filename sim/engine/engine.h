@@ -12,13 +12,14 @@
 
 namespace stepsim {
 
-/// What holds for every program that an engine plays.
+/// The rules that hold for every program that an engine plays.
 struct EngineRules {
   std::vector<Communicator> communicators = {{}};
   Interference interference;
-  /// Launches that the host can be ahead of one stream; 0 = no bound. About 1000 on CUDA.
+  /// How many launches the host can be ahead of one stream; 0: any number. About 1000 on CUDA.
   std::int32_t queue_depth = 0;
-  bool record_spans = false;  ///< Fill ExecutionTrace::spans.
+
+  bool operator==(const EngineRules&) const = default;
 };
 
 /// Plays programs by discrete events. Per rank: a host thread that runs its instructions, streams
@@ -31,21 +32,25 @@ struct EngineRules {
 /// ends and whenever compute starts or ends; what is under way is rescheduled.
 class Engine {
  public:
-  /// Clocks of all ranks at the beginning; programs played one after another continue from where
-  /// the last one ended.
+  /// `clocks`: those of all ranks at the beginning. Programs that are played one after another
+  /// continue from where the last one ended.
   Engine(EngineRules rules, std::span<const RankClock> clocks);
 
-  /// Plays one program to its end on all ranks.
-  /// Throws std::invalid_argument: ranks, streams, marks or collectives that do not exist, or ranks
-  /// that launch the collectives of a communicator in different orders; std::runtime_error: ranks
-  /// that wait for ever, naming one and what it waits for.
-  [[nodiscard]] ExecutionTrace play(const Program& program);
+  /// Plays one program to its end on all ranks. `record_spans`: the trace holds all work, all waits
+  /// and the calls of collectives.
+  ///
+  /// Raises InputError: a clock passes kTimeLimit. Throws std::invalid_argument: ranks, streams,
+  /// marks or collectives that do not exist, or ranks that launch the collectives of a communicator
+  /// in different orders; std::runtime_error: ranks that wait for ever, naming one and what it
+  /// waits for.
+  [[nodiscard]] ExecutionTrace play(const Program& program, bool record_spans = false);
 
   [[nodiscard]] const std::vector<RankClock>& clocks() const { return clocks_; }
   [[nodiscard]] std::uint64_t events_handled() const { return events_handled_; }
 
  private:
-  /// Launches on one stream since the engine began; `ends` is a ring of the last queue_depth.
+  /// The launches on one stream since the engine began. `ends` is a ring: the ends of the last
+  /// queue_depth launches.
   struct LaunchQueue {
     std::int64_t launched = 0;
     std::int64_t ended = 0;

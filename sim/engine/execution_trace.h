@@ -17,7 +17,7 @@ struct TraceSpan {
   Phase phase = Phase::Other;
   SimTime begin;
   SimTime end;
-  SimTime enqueued_at{};  ///< The host's clock at the call; not of waits.
+  SimTime enqueued_at{};  ///< The host's clock at the call; a wait has none.
   bool operator==(const TraceSpan&) const = default;
 };
 
@@ -27,8 +27,8 @@ struct CollectiveTrace {
                                  ///< SimTime::max() for ranks that take no part.
   std::vector<SimTime> enqueued_at;  ///< [rank of the engine] the host's clock at the call; when
                                      ///< spans are recorded.
-  SimTime start;  ///< The transfer starts: all ranks are there.
-  SimTime end;    ///< On all ranks.
+  SimTime start;                     ///< The transfer starts: all ranks are there.
+  SimTime end;                       ///< On all ranks.
 };
 
 /// What happened on one rank.
@@ -36,7 +36,7 @@ struct RankTrace {
   SimTime host_end;
   SimTime device_end;            ///< The compute stream's last end.
   std::vector<SimTime> marks;    ///< [mark]
-  std::vector<SimTime> fetches;  ///< Host clock after each HostUntil, in order.
+  std::vector<SimTime> fetches;  ///< The host's clock after each HostUntil, in order.
   /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
   /// begin.
   std::array<Duration, kPhases> phases{};
@@ -46,7 +46,7 @@ struct ExecutionTrace {
   std::vector<RankTrace> ranks;
   std::vector<CollectiveTrace> collectives;
   std::vector<TraceSpan> spans;
-  std::vector<TraceSpan> waits;  ///< Of the compute streams: Phase::Wait, when spans are recorded.
+  std::vector<TraceSpan> waits;  ///< The waits of the compute streams, when spans are recorded.
 };
 
 }  // namespace stepsim

@@ -68,6 +68,8 @@ struct Communicator {
   std::int32_t workers = 1;         ///< Collectives in flight at once on a rank.
   bool shares_links = false;        ///< Concurrent transfers split the bandwidth evenly.
   Duration start_delay{0};          ///< From the last arrival to the start of the transfer.
+
+  bool operator==(const Communicator&) const = default;
 };
 
 /// What every rank's host does, and the collectives it names.
@@ -76,7 +78,7 @@ struct Program {
   std::vector<Collective> collectives;
   std::vector<std::string> labels;
   std::int32_t marks = 0;   ///< Marks are numbered 0 .. marks - 1 on every rank.
-  std::int32_t events = 0;  ///< Events as well; recorded once.
+  std::int32_t events = 0;  ///< Events are numbered likewise; each is recorded once.
 };
 
 }  // namespace stepsim

@@ -4,16 +4,19 @@
 #include <stdexcept>
 #include <utility>
 
+#include "sim/engine/time_limit.h"
+
 namespace stepsim {
 
 using engine_detail::at;
 using engine_detail::Kind;
 
-ProgramExecution::ProgramExecution(Engine& engine, const Program& program)
+ProgramExecution::ProgramExecution(Engine& engine, const Program& program, bool record_spans)
     : engine_(engine),
       rules_(engine.rules_),
       program_(program),
       interference_(rules_.interference.active()),
+      record_spans_(record_spans),
       events_(first_time(engine.clocks_)),
       ranks_(program.ranks.size()),
       transfers_(program.collectives.size()),
@@ -26,7 +29,7 @@ ProgramExecution::ProgramExecution(Engine& engine, const Program& program)
   }
   for (auto& collective : trace_.collectives) {
     collective.arrival.assign(ranks_.size(), SimTime::max());
-    if (rules_.record_spans) {
+    if (record_spans_) {
       collective.enqueued_at.assign(ranks_.size(), SimTime::max());
     }
   }
@@ -103,6 +106,7 @@ void ProgramExecution::check() const {
     if (collective.transfer < Duration::zero()) {
       refuse("a negative transfer");
     }
+    (void)bounded(collective.transfer);
   }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     for (const Instruction& instruction : program_.ranks[r]) {
@@ -112,14 +116,15 @@ void ProgramExecution::check() const {
 }
 
 void ProgramExecution::check(const Instruction& instruction, std::size_t rank) const {
-  // A chain of ops may be launched while it runs: its latency is less than zero then, but it
-  // never ends before the call.
+  // A chain of ops may be launched while it runs. Its latency is less than zero then, but it never
+  // ends before the call.
   const Duration latency = instruction.latency +
                            (instruction.kind == Opcode::Work ? instruction.work : Duration::zero());
   const std::int64_t all = instruction.host.count() | latency.count() | instruction.work.count();
   if (all < 0) {
     refuse("rank " + std::to_string(rank) + ": a negative duration");
   }
+  (void)bounded(Duration(all));  // The bits of all three: the limit is a power of two.
   const bool no_stream = instruction.stream == kNoStream && instruction.kind == Opcode::Collective;
   if (instruction.stream >= kStreams && !no_stream) {
     refuse("rank " + std::to_string(rank) + ": no stream " + std::to_string(instruction.stream));

@@ -25,15 +25,18 @@ enum class Kind : std::int32_t {
   return static_cast<std::size_t>(index);
 }
 
+/// A duration times a factor. What is longer than any clock shows becomes that long.
 [[nodiscard]] inline Duration scaled(Duration duration, double factor) {
+  constexpr double kTooLong = 0x1p60;  // Beyond kTimeLimit; its sum with a time does not wrap.
   return factor == 1 ? duration
-                     : Duration(std::llround(static_cast<double>(duration.count()) * factor));
+                     : Duration(std::llround(
+                           std::min(kTooLong, static_cast<double>(duration.count()) * factor)));
 }
 
-/// Something under way at a rate that changes: what is left, at full speed, since when.
+/// Work or a transfer that is under way at a rate that changes.
 struct Progress {
-  Duration left{0};
-  SimTime since;
+  Duration left{0};  ///< What is left to do, as it would take at full speed.
+  SimTime since;     ///< When `left` was last brought up to date.
   double slowdown = 1;
   std::int32_t generation = 0;
   bool running = false;
@@ -44,7 +47,7 @@ struct Progress {
     running = true;
   }
 
-  /// Books what was done until `now` and goes on at the new rate; returns the new end.
+  /// Takes off what was done until `now`, goes on at the new rate and returns the new end.
   SimTime change(SimTime now, double new_slowdown) {
     left = std::max(Duration::zero(), left - scaled(now - since, 1 / slowdown));
     since = now;
@@ -58,27 +61,28 @@ struct Progress {
 
 namespace stepsim {
 
-/// One program under way.
+/// One program while the engine plays it. Hosts and streams of a rank go on as far as they can
+/// without an event; events are what other ranks and changing rates make necessary.
 class ProgramExecution {
  public:
-  ProgramExecution(Engine& engine, const Program& program);
+  ProgramExecution(Engine& engine, const Program& program, bool record_spans);
 
   ExecutionTrace play();
 
  private:
-  /// Enqueued on a stream: the instruction, and when its call has taken effect.
+  /// An instruction that was enqueued on a stream.
   struct Item {
     const Instruction* instruction;
-    SimTime not_before;
+    SimTime not_before;  ///< When its call has taken effect.
   };
 
   struct Stream {
     std::vector<Item> items;
     std::size_t head = 0;
-    SimTime free;  ///< End of all that has left the stream.
+    SimTime free;  ///< The end of all that has left the stream.
     engine_detail::Progress progress;
     bool start_pending = false;  ///< A WorkStart is on its way.
-    std::int32_t awaited = -1;   ///< Collective that the stream has asked to be woken by.
+    std::int32_t awaited = -1;   ///< The collective whose end wakes the stream.
 
     [[nodiscard]] bool empty() const { return head == items.size(); }
   };
@@ -88,18 +92,18 @@ class ProgramExecution {
     std::size_t next = 0;  ///< Next instruction.
     std::array<Stream, kStreams> streams;
     std::vector<SimTime> events;  ///< [event]; SimTime::max() before it is reached.
-    std::int32_t resident = 0;    ///< Collectives that hold a place on the device.
-    std::int32_t channels = 0;    ///< Multiprocessors they hold.
-    std::int32_t computing = 0;   ///< Streams with affected work under way.
-    bool told = false;            ///< What the transfers know: whether it computes.
-    std::int32_t awaited = -1;    ///< Collective that the host has asked to be woken by.
+    std::int32_t resident = 0;    ///< How many collectives hold a place on the device.
+    std::int32_t channels = 0;    ///< How many multiprocessors they hold.
+    std::int32_t computing = 0;   ///< How many streams have work under way that they slow.
+    bool told = false;            ///< Whether the transfers count this rank as computing.
+    std::int32_t awaited = -1;    ///< The collective whose end wakes the host.
   };
 
   struct Transfer {
-    std::int32_t held = 0;  ///< Ranks whose worker holds it.
+    std::int32_t held = 0;  ///< How many ranks have a worker that holds it.
     bool active = false;
     bool done = false;
-    std::int32_t computing = 0;  ///< Ranks that compute beside it.
+    std::int32_t computing = 0;  ///< How many ranks compute beside it, which slows it.
     engine_detail::Progress progress;
     std::vector<std::int32_t> waiters;  ///< Ranks with a stream or host that waits for the end.
   };
@@ -110,8 +114,8 @@ class ProgramExecution {
     std::vector<std::vector<std::int32_t>> queue;  ///< [rank] collectives in arrival order.
     std::vector<std::size_t> taken;                ///< [rank] parts of the queue taken by workers.
     std::vector<std::int32_t> busy;                ///< [rank] workers that hold a part.
-    std::vector<std::int32_t> order;               ///< Collectives as the first rank took them.
-    std::vector<std::int32_t> active;              ///< Transfers under way.
+    std::vector<std::int32_t> order;               ///< The order in which a rank first took them.
+    std::vector<std::int32_t> active;              ///< The transfers under way.
   };
 
   static SimTime first_time(const std::vector<RankClock>& clocks);
@@ -127,7 +131,7 @@ class ProgramExecution {
   /// Lets a rank go on as far as it can at this time.
   void settle(std::int32_t rank);
 
-  /// True when the host executed something.
+  /// Runs the host up to the first instruction that has to wait; true when it executed any.
   bool run_host(std::int32_t rank);
 
   /// Whether a collective has ended; if not, the rank is woken when it does.
@@ -142,7 +146,7 @@ class ProgramExecution {
   /// Takes items off a stream until one has to wait. True when something left the stream.
   bool advance(std::int32_t rank, std::uint8_t index);
 
-  /// True when the head of the stream has left it.
+  /// Lets the head of the stream run, if it may; true when it has left the stream.
   bool take_head(std::int32_t rank, std::uint8_t index, Stream& stream);
 
   /// Moves the end of a stream forward, counted as `phase` on the compute stream.
@@ -191,13 +195,15 @@ class ProgramExecution {
 
   [[nodiscard]] std::string name_of_collective(std::int32_t collective) const;
 
-  /// The rank must have come to its end; else it waits for something that never comes.
+  /// Takes the clocks of a rank that has come to its end. Throws std::runtime_error: it waits for
+  /// something that never comes.
   void finish(std::int32_t rank);
 
   Engine& engine_;
   const EngineRules& rules_;
   const Program& program_;
   bool interference_;
+  bool record_spans_;
   EventQueue events_;
   std::vector<Rank> ranks_;
   std::vector<Transfer> transfers_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/engine/program_execution.h"
+#include "sim/engine/time_limit.h"
 
 namespace stepsim {
 
@@ -57,7 +58,7 @@ bool ProgramExecution::run_host(std::int32_t rank) {
         ++engine_.queues_[at(rank)][in.stream].launched;
         break;
       case Opcode::Collective:
-        if (rules_.record_spans) {
+        if (record_spans_) {
           trace_.collectives[at(in.index)].enqueued_at[at(rank)] = state.host;
         }
         if (in.stream == kNoStream) {
@@ -74,6 +75,7 @@ bool ProgramExecution::run_host(std::int32_t rank) {
         enqueue(rank, in);
         break;
     }
+    state.host = bounded(state.host);
     ++state.next;
   }
   return state.next != before;
@@ -166,11 +168,11 @@ void ProgramExecution::pass(std::int32_t rank, std::uint8_t index, Phase phase, 
   Stream& stream = ranks_[at(rank)].streams[index];
   if (index == kComputeStream) {
     trace_.ranks[at(rank)].phases[static_cast<std::size_t>(phase)] += free - stream.free;
-    if (rules_.record_spans && phase == Phase::Wait && free > stream.free) {
+    if (record_spans_ && phase == Phase::Wait && free > stream.free) {
       trace_.waits.push_back({rank, -1, index, phase, stream.free, free});
     }
   }
-  stream.free = free;
+  stream.free = bounded(free);
 }
 
 void ProgramExecution::end_work(std::int32_t rank,
@@ -188,7 +190,7 @@ void ProgramExecution::end_work(std::int32_t rank,
   // Time before the batch is there counts as data; other work begins when it can.
   const bool data = in.phase == Phase::Data && index == kComputeStream;
   const SimTime begin = data ? free : std::max(free, item.not_before);
-  if (rules_.record_spans && end > begin) {
+  if (record_spans_ && end > begin) {
     trace_.spans.push_back(
         {rank, in.label, index, in.phase, begin, end, item.not_before - in.latency});
   }
@@ -230,7 +232,7 @@ double ProgramExecution::slowdown_of_work(std::int32_t rank, const Stream& strea
 
 void ProgramExecution::reschedule_work(std::int32_t rank, std::uint8_t index, double slowdown) {
   engine_detail::Progress& progress = ranks_[at(rank)].streams[index].progress;
-  const SimTime end = progress.change(events_.now(), slowdown);
+  const SimTime end = bounded(progress.change(events_.now(), slowdown));
   events_.push(end, static_cast<std::int32_t>(Kind::WorkEnd), rank, index, progress.generation);
 }
 

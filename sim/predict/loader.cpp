@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/engine/time_limit.h"
+
 namespace stepsim {
 
 Loader::Loader(const LoaderOptions& options, int ranks)
@@ -12,12 +14,12 @@ Loader::Loader(const LoaderOptions& options, int ranks)
 }
 
 Duration Loader::cost(std::int64_t index, std::int64_t padded_tokens) const {
-  Duration cost =
-      options_.batch + to_duration(options_.token_seconds * static_cast<double>(padded_tokens));
+  Duration cost = bounded(options_.batch) +
+                  bounded_duration(options_.token_seconds * static_cast<double>(padded_tokens));
   if (options_.plan_every > 0 && index % options_.plan_every == 0) {
-    cost += options_.plan;
+    cost += bounded(options_.plan);
   }
-  return cost;
+  return bounded(cost);
 }
 
 SimTime Loader::ready(int rank, Duration cost) {
@@ -32,7 +34,7 @@ SimTime Loader::ready(int rank, Duration cost) {
     asked = state.fetch_times.empty() ? SimTime{} : state.fetch_times[fetch];
   }
   SimTime& free = state.worker_free[static_cast<std::size_t>(index % options_.workers)];
-  free = std::max(free, asked) + cost;
+  free = bounded(std::max(free, asked) + cost);
   return free;
 }
 

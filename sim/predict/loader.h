@@ -8,15 +8,16 @@
 
 namespace stepsim {
 
-/// Worker processes that load batches ahead, one set per rank, as torch's DataLoader: batch i is
-/// made by worker i modulo workers, and asked for when batch i - workers * prefetch is fetched.
+/// Worker processes that load batches ahead, one set per rank, as those of torch's DataLoader do:
+/// worker i modulo `workers` makes batch i, and is asked for it when batch i - workers * prefetch
+/// is fetched. Times past kTimeLimit raise InputError.
 class Loader {
  public:
   Loader(const LoaderOptions& options, int ranks);
 
   [[nodiscard]] bool has_workers() const { return options_.workers > 0; }
 
-  /// Seconds to make batch `index`, the planner's share included.
+  /// The time to make batch `index`, with the planning that falls on it.
   [[nodiscard]] Duration cost(std::int64_t index, std::int64_t padded_tokens) const;
   /// When the next batch of this rank is ready, given what it takes to make.
   [[nodiscard]] SimTime ready(int rank, Duration cost);

@@ -11,6 +11,7 @@
 #include "sim/predict/metrics.h"
 #include "sim/predict/noise.h"
 #include "sim/predict/step_cost.h"
+#include "sim/predict/step_simulator.h"
 
 namespace stepsim {
 
@@ -23,9 +24,9 @@ void play_steady_steps(const PricedRun& run,
                        double common,
                        NoiseDraws& noise,
                        Visit visit) {
-  StepSimulator player(run, factors, common, &noise, false);
+  StepSimulator simulator(run, factors, common, &noise);
   for (int step = 0; step < run.plan().steps; ++step) {
-    const StepTimeline timeline = player.next();
+    const StepTimeline timeline = simulator.next();
     if (step >= run.scenario().warmup_steps) {
       visit(timeline);
     }
@@ -75,15 +76,15 @@ void add_memory(const PeakMemory& memory,
 StepTimeTally run_without_noise(const PricedRun& run,
                                 const PredictOptions& options,
                                 Prediction& prediction) {
-  const bool draws = options.keep_timelines || options.timeline_of_step;
-  StepSimulator player(run, {}, 1.0, nullptr, options.event_simulation, draws);
+  StepSimulator simulator(run, {}, 1, nullptr, options.engine);
   const auto micro_batches = static_cast<std::size_t>(run.scenario().ddp.accumulation_steps);
   const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
   const Bytes capacity = run.profile().memory_capacity;
   StepTimeTally tally;
   std::size_t index = 0;
   for (int step = 0; step < run.plan().steps; ++step) {
-    StepTimeline timeline = player.next();
+    const bool kept = options.keep_timelines || options.timeline_of_step == step;
+    StepTimeline timeline = simulator.next(kept);
     for (const RankTimeline& rank : timeline.ranks) {
       const std::span<const MicroBatch> batches(&run.plan().micro_batches[index], micro_batches);
       index += micro_batches;
@@ -94,7 +95,7 @@ StepTimeTally run_without_noise(const PricedRun& run,
     if (step >= run.scenario().warmup_steps) {
       tally.add(timeline);
     }
-    if (options.keep_timelines || options.timeline_of_step == step) {
+    if (kept) {
       prediction.timelines.push_back(std::move(timeline));
     }
     if (options.on_progress && options.noise_runs == 0) {
@@ -102,7 +103,7 @@ StepTimeTally run_without_noise(const PricedRun& run,
     }
   }
   if (options.keep_timelines) {
-    prediction.op_labels = run.model().ddp_model().labels;
+    prediction.op_labels = run.ddp_model().labels;
   }
   return tally;
 }

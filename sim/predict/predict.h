@@ -17,7 +17,7 @@ struct PredictOptions {
   bool training_effects = false;  ///< Fills in Prediction::training.
   bool keep_timelines = false;
   std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
-  bool event_simulation = true;  ///< Noise-free run by events; else by the closed form if it can.
+  bool engine = false;  ///< The engine plays the run without noise, even where the recurrence can.
   std::optional<Counterfactual> counterfactual;
   ProgressCallback on_progress = {};
   /// Is told the wall-clock seconds that planning one epoch took.

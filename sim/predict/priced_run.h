@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,8 +11,6 @@
 #include "sim/engine/engine.h"
 #include "sim/predict/batch_plan.h"
 #include "sim/predict/counterfactual.h"
-#include "sim/predict/loader.h"
-#include "sim/predict/noise.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_pricer.h"
 #include "sim/scenario/scenario.h"
@@ -35,13 +34,21 @@ class PricedRun {
   [[nodiscard]] const PlannedPolicy& planned() const { return planned_; }
   [[nodiscard]] const Plan& plan() const { return planned_.plan; }
   [[nodiscard]] StepPricer& model() const { return *model_; }
-  /// What a batch of the plan costs by.
+  [[nodiscard]] const DdpModel& ddp_model() const { return ddp_model_; }
+  /// The shape that a batch of the plan is priced by.
   [[nodiscard]] BatchShape shape_of(const MicroBatch& batch) const;
-  /// Neither options nor noise need more than the max-plus recurrence.
-  [[nodiscard]] bool plain() const { return plain_; }
+  /// Whether the max-plus recurrence plays this run. It does where the programs of the steps hold
+  /// nothing else than it knows; see schedule_of().
+  [[nodiscard]] bool plain() const { return !plain_steps_.empty(); }
 
  private:
   friend class StepSimulator;
+
+  /// A step as the recurrence plays it.
+  struct PlainStep {
+    StepSchedule schedule;
+    std::vector<double> all_reduce;  ///< [bucket] seconds.
+  };
 
   [[nodiscard]] double rank_factor(int rank) const {
     return rank_factor_[static_cast<std::size_t>(rank)];
@@ -49,6 +56,11 @@ class PricedRun {
   [[nodiscard]] bool differs_by(Change change) const {
     return counterfactual_ && counterfactual_->change == change;
   }
+  [[nodiscard]] EngineRules engine_rules(const CostFactors& factors) const;
+  [[nodiscard]] IterationSequence iterations() const;
+  /// What all ranks have in common in a step; their work is missing. `iterations` goes on by it.
+  [[nodiscard]] DdpStep step_without_work(int number, IterationSequence& iterations) const;
+  void find_plain_steps();
   void add_skew();
   void balance();
 
@@ -59,79 +71,19 @@ class PricedRun {
   std::unique_ptr<CostModel> costs_;
   std::unique_ptr<CollectivePricer> pricer_;
   std::unique_ptr<StepPricer> model_;
-  BucketCosts initial_;
-  BucketCosts rebuilt_;
-  DdpBuckets buckets_;
   DdpModel ddp_model_;
-  SyncOptions sync_;
+  DdpHost host_;
+  DdpBuckets buckets_;
+  std::vector<PlainStep> plain_steps_;       ///< The first step and all others; empty: not plain.
   std::vector<std::int64_t> owned_;          ///< [rank] elements of the optimizer's state.
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
-  std::vector<double> batch_factor_;         ///< The same: more or less work than priced.
+  std::vector<double> batch_factor_;         ///< [as batches_] more or less work than was priced.
   std::vector<double> rank_factor_;          ///< [rank] slow ranks
   int cores_ = 0;                            ///< That the ranks of a node share; 0: none need to.
   double jitter_ = 0;
   std::vector<double> jitter_quantiles_;   ///< Empty: normal, `jitter_`.
   double jitter_correlation_ = 0;          ///< Between the ranks of a step.
   std::vector<double> all_reduce_spread_;  ///< Quantiles of a single all-reduce over its mean.
-  bool plain_ = true;
 };
-
-/// Plays the steps of a run one after another, with noise or without.
-class StepSimulator {
- public:
-  /// `factors`: errors of the costs; `common`: of all of them; `noise`: null for none.
-  /// `events`: plays plain steps by events, too. `record_spans`: notes when streams work and wait;
-  /// of plain steps, which are then played by the closed form, only when they wait.
-  StepSimulator(const PricedRun& run,
-                CostFactors factors,
-                double common,
-                NoiseDraws* noise,
-                bool events,
-                bool record_spans = false);
-
-  [[nodiscard]] StepTimeline next();
-  /// The same with all ops, names of collectives and the host's calls, for traces; with
-  /// `record_spans`.
-  [[nodiscard]] StepTimeline next_with_ops();
-
- private:
-  [[nodiscard]] StepInput plain_input();
-  [[nodiscard]] StepTimeline play_plain();
-  [[nodiscard]] StepTimeline play_program();
-  void name_buckets(std::size_t step, StepTimeline& timeline) const;
-  void add_plain_ops(std::size_t step,
-                     std::size_t rank,
-                     const RankClock& clock,
-                     StepTimeline& timeline);
-  [[nodiscard]] RankWork rank_work(int rank);
-  /// Slowness of one rank in this step.
-  [[nodiscard]] double draw_rank_factor(int rank);
-  [[nodiscard]] double draw_jitter();
-  /// The same, drawn before where cores are shared.
-  [[nodiscard]] double step_factor(int rank);
-  /// Draws all ranks' slowness of this step and what sharing cores adds to it.
-  void share_cores();
-  void add_op_jitter(std::vector<Kernel>& kernels);
-
-  const PricedRun& run_;
-  CostFactors factors_;
-  double common_;
-  NoiseDraws* noise_;
-  bool events_;
-  bool record_spans_;
-  int step_ = 0;
-  double common_score_ = 0;          ///< What the ranks' jitter has in common in this step.
-  std::vector<double> drawn_;        ///< [rank] slowness in this step, where cores are shared.
-  std::vector<double> core_factor_;  ///< [rank] forward and backward by sharing cores.
-  std::vector<RankClock> clocks_;
-  std::vector<double> lasting_speed_;  ///< [rank]
-  std::optional<Engine> engine_;
-  IterationSequence iterations_;
-  DdpPrices prices_;
-  Loader loader_;
-};
-
-/// Whether a scenario needs nothing beyond one in-order all-reduce a bucket and constant rates.
-[[nodiscard]] bool is_plain(const Scenario& scenario);
 
 }  // namespace stepsim

@@ -1,6 +1,5 @@
 #include "sim/predict/step_cost.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -9,51 +8,39 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/times_cost_model.h"
 #include "costmodel/records/profile_cost_model.h"
+#include "sim/engine/time_limit.h"
 #include "sim/predict/scenario_profile.h"
+#include "sim/predict/step_lowering.h"
 
 namespace stepsim {
 namespace {
 
-/// A model's ops with their prices by shape.
-class StepPrices {
+/// The prices of the passes by shape. It holds all that it refers to.
+class PassPrices {
  public:
-  StepPrices(const Scenario& scenario, const Profile& profile)
-      : profile_(profile),
-        varlen_(scenario.model.attention == AttentionKind::Varlen),
-        costs_(cost_model(scenario, profile_)),
-        ops_(step_ops(scenario.model)) {
-    if (!costs_->host_is_device()) {
-      launch_ = scenario.host.launch ? to_seconds(*scenario.host.launch) : costs_->launch_seconds();
-    }
-  }
+  PassPrices(const Scenario& scenario, const Profile& profile)
+      : scenario_(scenario),
+        profile_(profile),
+        costs_(cost_model(scenario_, profile_)),
+        lowering_(scenario_, *costs_) {}
 
   [[nodiscard]] std::int64_t nanoseconds(BatchShape shape) {
-    if (!varlen_) {
+    if (!is_varlen(scenario_)) {
       shape.useful_tokens = shape.padded_tokens();
       shape.sum_squares =
           static_cast<double>(shape.useful_tokens) * static_cast<double>(shape.max_length);
     }
-    const auto found = known_.find(shape);
-    if (found != known_.end()) {
-      return found->second;
-    }
-    double seconds = 0;
-    for (const auto* ops : {&ops_.forward, &ops_.backward}) {
-      for (const Op& op : *ops) {
-        seconds += costs_->op(op, shape).seconds;
-      }
-    }
-    const double launches =
-        launch_ * static_cast<double>(ops_.forward.size() + ops_.backward.size());
-    return known_[shape] = to_duration(std::max(seconds, launches)).count();
+    const auto known = known_.find(shape);
+    return known != known_.end()
+               ? known->second
+               : known_[shape] = bounded_duration(lowering_.pass_seconds(shape)).count();
   }
 
  private:
+  Scenario scenario_;
   Profile profile_;
-  bool varlen_;
   std::unique_ptr<CostModel> costs_;
-  StepOps ops_;
-  double launch_ = 0;
+  StepLowering lowering_;
   std::map<BatchShape, std::int64_t> known_;
 };
 
@@ -85,7 +72,7 @@ std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& p
 }
 
 StepCost step_cost(const Scenario& scenario, const Profile& profile) {
-  const auto prices = std::make_shared<StepPrices>(scenario, profile);
+  const auto prices = std::make_shared<PassPrices>(scenario, profile);
   return [prices](const BatchShape& shape) { return prices->nanoseconds(shape); };
 }
 

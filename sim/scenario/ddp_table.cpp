@@ -97,11 +97,15 @@ void read_unused_parameters(const TomlReader& table, Scenario& scenario) {
     if (item.kind != TomlValue::Kind::Text) {
       name.fail(fmt::format("expected a list of parameter names, got {}", describe(item)));
     }
-    if (std::find(known.begin(), known.end(), item.text) == known.end()) {
+    const auto found = std::find(known.begin(), known.end(), item.text);
+    if (found == known.end()) {
       name.fail(unknown_name("parameter", item.text, known));
     }
-    scenario.ddp.unused_parameters.push_back(item.text);
+    scenario.ddp.unused_parameters.push_back(static_cast<int>(found - known.begin()));
   }
+  std::vector<int>& unused = scenario.ddp.unused_parameters;
+  std::sort(unused.begin(), unused.end());
+  unused.erase(std::unique(unused.begin(), unused.end()), unused.end());
 }
 
 void read_join(const TomlReader& table, Scenario& scenario) {

@@ -11,12 +11,11 @@
 #include "costmodel/model/memory.h"
 #include "costmodel/model/transformer.h"
 #include "costmodel/network/collective_table.h"
-#include "costmodel/network/communication_hook.h"
 #include "costmodel/network/interference.h"
 #include "costmodel/network/topology.h"
 #include "sim/batching/policy.h"
 #include "sim/batching/targets.h"
-#include "sim/ddp/bucket_assignment.h"
+#include "sim/ddp/ddp_options.h"
 #include "sim/scenario/published_figure.h"
 
 namespace stepsim {
@@ -25,46 +24,6 @@ namespace stepsim {
 struct SlowRank {
   int rank = 0;
   double factor = 1;
-};
-
-/// How gradients are grouped into buckets. All but PyTorch are hand-written loops in reverse order
-/// of registration.
-enum class BucketRule {
-  PyTorch,       ///< A bucket closes when its sum reaches the limit, as in DDP.
-  BeforeCap,     ///< A tensor joins a bucket unless the bucket would exceed the cap.
-  PerParameter,  ///< Every tensor has a bucket of its own.
-  Single         ///< One bucket holds all tensors.
-};
-
-/// [ddp]: what PyTorch's DistributedDataParallel is told. The fields are named as the keys.
-struct DdpOptions {
-  Bytes bucket_cap{kDefaultBucketCapBytes};
-  /// The limit of the first bucket. With torch "newest" a stated bucket_cap is its default.
-  Bytes first_bucket_cap{kDefaultFirstBucketBytes};
-  std::vector<Bytes> bucket_caps;  ///< A limit for each bucket in turn; empty: none.
-  bool last_bucket_cap = false;    ///< The small bucket comes last.
-  BucketRule bucket_rule = BucketRule::PyTorch;
-  bool overlap = true;        ///< false: nothing is launched before the backward's end.
-  std::string torch = "2.4";  ///< The version whose rules of the limits hold.
-  bool gradient_as_bucket_view = false;
-  bool set_to_none = true;
-  bool find_unused_parameters = false;
-  bool static_graph = false;
-  bool broadcast_buffers = true;
-  bool batched_grad_copy = false;
-  bool optimizer_in_backward = false;
-  std::vector<std::string> unused_parameters;  ///< Names, as state_dict() has them.
-  int accumulation_steps = 1;                  ///< Micro-batches per optimizer step.
-  bool no_sync = true;  ///< All micro-batches but the last run under no_sync().
-  /// [rank] the number of steps that the rank has inputs for, inside join(); empty: no join().
-  std::vector<int> join_steps;
-  bool divide_by_initial_world_size = true;
-  std::optional<Dtype> mixed_param_dtype;   ///< The gradients' dtype in DDP's mixed precision.
-  std::optional<Dtype> mixed_reduce_dtype;  ///< The dtype on the wire.
-  CommunicationHook hook = CommunicationHook::None;
-  HookOptions hook_options;
-  int zero_stage = 0;
-  bool zero_broadcast_by_rank = false;  ///< ZeRO-1: parameters_as_bucket_view.
 };
 
 /// What the host thread spends beside launching kernels.
@@ -90,6 +49,8 @@ struct LoaderOptions {
   double token_seconds = 0;  ///< More time for each padded token of the batch.
   int plan_every = 0;        ///< After so many batches a worker plans the next ones; 0: never.
   Duration plan{0};          ///< Time that such a plan takes.
+
+  bool operator==(const LoaderOptions&) const = default;
 };
 
 /// What differs from one step to the next beside the batches.
@@ -105,6 +66,8 @@ struct NoiseOptions {
   Duration stall{0};                    ///< What the rank's forward takes longer then.
   double loader_stall_probability = 0;  ///< Probability per batch.
   Duration loader_stall{0};             ///< What loading the batch takes longer then.
+
+  bool operator==(const NoiseOptions&) const = default;
 };
 
 /// A scenario file, checked. Formats and keys: scenarios/README.md.

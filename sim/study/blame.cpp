@@ -7,7 +7,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/step_simulator.h"
 
 namespace stepsim {
 
@@ -36,7 +36,7 @@ std::vector<BucketBlame> exposed(const StepTimeline& timeline) {
   }
   std::vector<BucketBlame> buckets;
   for (std::size_t c = 0; c < timeline.reduce_end.size(); ++c) {
-    BucketBlame bucket{timeline.reduce_names.empty() ? "all_reduce" : timeline.reduce_names[c], 0};
+    BucketBlame bucket{std::string(name_of(timeline.collectives[c].kind)), 0};
     const SimTime from = std::max(timeline.reduce_start[c], hidden_until);
     if (timeline.reduce_end[c] > from) {
       bucket.exposed_ms = to_ms(timeline.reduce_end[c] - from);
@@ -131,7 +131,6 @@ Blame blame(const Scenario& scenario,
             const ProgressCallback& on_progress) {
   PredictOptions options;
   options.noise_runs = 0;
-  options.event_simulation = false;
   Blame result;
   result.scenario = scenario.name;
   result.policy = policy.name();
@@ -140,10 +139,10 @@ Blame blame(const Scenario& scenario,
 
   result.last.resize(static_cast<std::size_t>(scenario.ranks));
   const PricedRun run(scenario, policy, profile);
-  StepSimulator player(run, {}, 1.0, nullptr, false);
+  StepSimulator simulator(run);
   std::vector<std::vector<BucketBlame>> buckets;
   for (int step = 0; step < scenario.steps; ++step) {
-    const StepTimeline timeline = player.next();
+    const StepTimeline timeline = simulator.next();
     if (step >= scenario.warmup_steps) {
       add_last(timeline, scenario.steps - scenario.warmup_steps, result.last);
       buckets.push_back(exposed(timeline));

@@ -126,7 +126,6 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
   const Profile profile = scenario_profile(scenario);
   PredictOptions predict_options;
-  predict_options.event_simulation = false;
   predict_options.noise_runs = 0;
   if (options.picture_of_step) {
     predict_options.timeline_of_step = std::min(*options.picture_of_step, scenario.steps - 1);

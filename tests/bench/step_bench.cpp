@@ -1,6 +1,6 @@
 // Speed of the step simulations and of the event queue. Goals, on one core of a server from 2020 or
 // later, release build:
-//   simulate_step     at least 20 million events/s at 64 ranks x 64 buckets
+//   simulate_step     (the oracle) at least 20 million events/s at 64 ranks x 64 buckets
 //   closed_form_step  at least 200 million rank-buckets/s at 64 ranks x 64 buckets
 //   event queue       at most 80 ns per pop and push with 256 events pending
 // A measurement quotes machine, compiler and command: build/tests/bench/step_bench.
@@ -12,9 +12,9 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/ddp/closed_form.h"
-#include "sim/ddp/step_simulator.h"
 #include "sim/engine/event_queue.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/step_simulator.h"
+#include "tests/oracles/step_simulator.h"
 #include "tests/sim/ddp/step_program.h"
 #include "tests/source_root.h"
 
@@ -82,7 +82,7 @@ void engine(benchmark::State& state) {
 }
 
 /// scenarios/engines_step.toml: 10 steps of 12 buckets; what simulators that send every message
-/// need 0.56 to 1.9 s for at 64 ranks. range(1): 0 closed form, 1 events, 2 engine with
+/// need 0.56 to 1.9 s for at 64 ranks. range(1): 0 closed form, 1 engine, 2 engine with
 /// interference.
 void engines_step(benchmark::State& state) {
   std::vector<std::string> overrides = {"cluster.ranks=" + std::to_string(state.range(0))};
@@ -94,9 +94,9 @@ void engines_step(benchmark::State& state) {
   const PricedRun run(scenario, scenario.policies.front(), scenario_profile(scenario));
   double last_end = 0;
   for (auto _ : state) {
-    StepSimulator player(run, {}, 1.0, nullptr, state.range(1) == 1);
+    StepSimulator simulator(run, {}, 1, nullptr, state.range(1) == 1);
     for (int step = 0; step < scenario.steps; ++step) {
-      const StepTimeline timeline = player.next();
+      const StepTimeline timeline = simulator.next();
       last_end = to_ms(timeline.ranks.back().end.time_since_epoch());
     }
   }

@@ -70,7 +70,7 @@ double play(const std::map<int, double>& data, double compute_ms) {
   constexpr double kForwardShare = 1.0 / 3;
   constexpr double kTensors = 6;
   test::DdpCase lab({4194304, 4096, 4194304, 4096, 4096000, 4000}, kRanks);
-  lab.options.host_blocks = lab.options.host_is_device = true;
+  lab.host.waits_for_collectives = lab.host.is_device = true;
   lab.limits(1 << 20, 25 << 20);
   lab.compute(of_ms(compute_ms * kForwardShare),
               of_ms(compute_ms * (1 - kForwardShare) / kTensors));

@@ -53,7 +53,7 @@ std::vector<double> predicted_ready(const std::string& tensors, double backward_
   const RankTimeline& rank = step.ranks.front();
   std::vector<double> result;
   for (std::size_t c = 0; c < rank.ready_at.size(); ++c) {
-    if (step.reduce_names.empty() || step.reduce_names[c] == "all_reduce") {
+    if (step.collectives[c].kind == CollectiveKind::AllReduce) {
       result.push_back(to_ms(rank.ready_at[c] - rank.forward_end));
     }
   }

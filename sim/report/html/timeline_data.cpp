@@ -58,46 +58,19 @@ int kind_of(Phase part) {
   return kOther;
 }
 
-/// A step that was played by the closed form: after the backward the stream copies out of the
-/// buckets whenever it does not wait.
-Lane plain_lane(const RankTimeline& rank, std::vector<Stretch> waits) {
+Lane lane_of(const StepTimeline& timeline, int rank) {
   Lane lane;
-  lane.waits = std::move(waits);
-  lane.add(kData, rank.start, rank.data_end);
-  lane.add(kForward, rank.data_end, rank.forward_end);
-  lane.add(kBackward, rank.forward_end, rank.backward_end);
-  SimTime clock = rank.backward_end;
-  for (const Stretch& wait : lane.waits) {
-    lane.add(kOther, clock, wait.begin);
-    clock = wait.end;
+  for (const TraceSpan& wait : timeline.waits) {
+    if (wait.rank == rank) {
+      lane.waits.push_back({wait.begin, wait.end});
+    }
   }
-  lane.add(kOther, clock, rank.end - rank.optimizer);
-  lane.add(kOptimizer, rank.end - rank.optimizer, rank.end);
-  return lane;
-}
-
-/// A step that was played by the engine.
-Lane played_lane(const StepTimeline& timeline, int rank, std::vector<Stretch> waits) {
-  Lane lane;
-  lane.waits = std::move(waits);
   for (const TraceSpan& span : timeline.spans) {
     if (span.rank == rank && span.stream == kComputeStream) {
       lane.add(kind_of(span.phase), span.begin, span.end);
     }
   }
   return lane;
-}
-
-Lane lane_of(const StepTimeline& timeline, int rank) {
-  std::vector<Stretch> waits;
-  for (const TraceSpan& wait : timeline.waits) {
-    if (wait.rank == rank) {
-      waits.push_back({wait.begin, wait.end});
-    }
-  }
-  return timeline.spans.empty()
-             ? plain_lane(timeline.ranks[static_cast<std::size_t>(rank)], std::move(waits))
-             : played_lane(timeline, rank, std::move(waits));
 }
 
 /// Merges neighbours of one kind into one piece, unless the stream waits between them.
@@ -190,14 +163,13 @@ Json buckets_json(const StepTimeline& timeline, const RankTimeline& rank, const 
     if (rank.ready_at[c] == SimTime::max()) {
       continue;  // The rank does not take part.
     }
-    const int bucket =
-        timeline.reduce_buckets.empty() ? static_cast<int>(c) : timeline.reduce_buckets[c];
+    const CollectiveUse& use = timeline.collectives[c];
     Json entry = {clock.at(rank.ready_at[c]),
                   clock.at(timeline.reduce_start[c]),
                   clock.at(timeline.reduce_end[c]),
-                  bucket};
-    if (bucket < 0) {
-      entry.push_back(timeline.reduce_names[c]);
+                  use.bucket};
+    if (use.bucket < 0) {
+      entry.push_back(std::string(name_of(use.kind)));
     }
     json.push_back(std::move(entry));
   }

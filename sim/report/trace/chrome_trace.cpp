@@ -125,17 +125,18 @@ void ChromeTrace::add_rank(const TraceStep& step, int rank) {
 void ChromeTrace::add_collective(const TraceStep& step, int rank, const TraceRow& row) {
   const StepTimeline& timeline = step.timeline;
   const auto c = static_cast<std::size_t>(row.index);
-  const int bucket = timeline.reduce_buckets[c];
+  const CollectiveUse& use = timeline.collectives[c];
+  const int bucket = use.bucket;
   const std::string arguments =
       fmt::format("\"step\":{},\"collective\":{},\"bytes\":{:.0f}{}",
                   step.step,
                   c,
-                  timeline.reduce_bytes[c],
+                  use.bytes,
                   bucket < 0 ? "" : fmt::format(",\"bucket\":{}", bucket));
   slice(rank, thread_of(row), "\"wait for ranks\"", row.begin, timeline.reduce_start[c], arguments);
   slice(rank,
         thread_of(row),
-        json_text(timeline.reduce_names[c]),
+        json_text(std::string(name_of(use.kind))),
         timeline.reduce_start[c],
         row.end,
         arguments);

@@ -30,8 +30,8 @@ std::int64_t us(SimTime time) {
 /// DDP waits and copies in a callback of the backward; updates beside it belong to it, too.
 Phase phase_of(const TraceRow& row, const StepTimeline& timeline, Phase current) {
   if (row.kind == TraceRow::Kind::Collective) {
-    return timeline.reduce_buckets[static_cast<std::size_t>(row.index)] >= 0 ? Phase::Backward
-                                                                             : current;
+    return timeline.collectives[static_cast<std::size_t>(row.index)].bucket >= 0 ? Phase::Backward
+                                                                                 : current;
   }
   switch (row.phase) {
     case Phase::Backward:
@@ -298,13 +298,14 @@ void ProfilerTrace::add_launch(const TraceStep& step, const Launch& launch) {
 /// The call that holds the launch, and the kernel, which holds the wait.
 void ProfilerTrace::add_collective(const TraceStep& step, const Launch& launch, std::int64_t id) {
   const auto c = static_cast<std::size_t>(launch.row->index);
-  const std::string& kind = step.timeline.reduce_names[c];
+  const CollectiveUse& use = step.timeline.collectives[c];
+  const std::string_view kind = name_of(use.kind);
   const CollectiveName name = name_of_collective(kind);
-  const ElementName element = element_of(source_.run.scenario(), step.timeline.reduce_bytes[c]);
+  const ElementName element = element_of(source_.run.scenario(), use.bytes);
   const std::vector<int> members = members_of(step.timeline, c);
   const auto ranks = static_cast<std::int64_t>(members.size());
   // The whole buffer is what an all-gather makes and what a reduce-scatter takes.
-  const auto whole = static_cast<std::int64_t>(step.timeline.reduce_bytes[c]) / element.bytes;
+  const auto whole = static_cast<std::int64_t>(use.bytes) / element.bytes;
   const std::int64_t in = kind == "all_gather" ? whole / ranks : whole;
   const std::int64_t out = kind == "reduce_scatter" ? whole / ranks : whole;
   host_row("user_annotation",

@@ -14,6 +14,7 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/memory.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/step_simulator.h"
 #include "sim/report/trace/chrome_trace.h"
 #include "sim/report/trace/profiler_trace.h"
 
@@ -41,7 +42,7 @@ class TracePlayer {
         source_{run_,
                 policy.name(),
                 choice.ranks.empty() ? all_of(scenario.ranks) : choice.ranks,
-                run_.model().ddp_model().labels} {
+                run_.ddp_model().labels} {
     check_size(choice.by_part);
   }
 
@@ -49,9 +50,9 @@ class TracePlayer {
   [[nodiscard]] int steps() const { return static_cast<int>(steps_.size()); }
 
   void play(const std::function<void(const TraceStep&)>& use) {
-    StepSimulator player(run_, {}, 1.0, nullptr, true, true);
+    StepSimulator simulator(run_);
     for (int step = 0; step <= steps_.back(); ++step) {
-      const StepTimeline timeline = player.next_with_ops();
+      const StepTimeline timeline = simulator.next(true);
       rows_.take(timeline);
       if (std::binary_search(steps_.begin(), steps_.end(), step)) {
         use({step, timeline, rows_, batches_of(step)});

@@ -105,7 +105,6 @@ struct DdpCase {
     for (RankWork& rank : step.ranks) {
       rank.owned_elements = model.total_bytes() / 4;
     }
-    rules.record_spans = true;
     limits(1000, 10000);
     compute(Duration(500), Duration(1000));
   }
@@ -139,7 +138,7 @@ struct DdpCase {
 
   [[nodiscard]] DdpRun play() const {
     DdpPrices all = prices;
-    all.elements = [this](OpClass op_class, std::int64_t) {
+    all.elements = [this](OpClass op_class, std::int64_t, double) {
       switch (op_class) {
         case OpClass::ZeroGradient:
           return kernel(kZeroing, zeroing);
@@ -151,22 +150,23 @@ struct DdpCase {
           return kernel(kOptimizer, optimizer);
       }
     };
-    all.memory = [this](double) { return kernel(kMemory, memory); };
+    all.memory = [this](double, double) { return kernel(kMemory, memory); };
     all.transfer = [this](CollectiveKind, double bytes, bool) { return reduce(bytes); };
     DdpRun run;
-    run.program = ddp_program(model, buckets, options, all, step);
+    run.program = ddp_program(model, buckets, options, host, all, step);
     EngineRules playing = rules;
     const auto ranks = static_cast<int>(step.ranks.size());
-    playing.communicators = ddp_communicators(options, ranks);
+    playing.communicators = ddp_communicators(options, host, ranks);
     Engine engine(playing, std::vector<RankClock>(step.ranks.size()));
-    run.played = engine.play(run.program.program);
+    run.played = engine.play(run.program.program, true);
     return run;
   }
 
   DdpModel model;
   std::vector<int> ready;  ///< Parameters in the order of their gradients.
   DdpBuckets buckets;
-  SyncOptions options;
+  DdpOptions options;
+  DdpHost host;
   DdpPrices prices;  ///< Host times only; the rest comes from the fields below.
   DdpStep step;
   EngineRules rules;

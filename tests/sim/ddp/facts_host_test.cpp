@@ -162,7 +162,7 @@ TEST_CASE("D38 a host that is ahead leaves the step to the device") {
 TEST_CASE("D38 on the CPU enqueueing takes the computing thread's time") {
   DdpCase work({1000, 1000});
   work.limits(1000, 1000);
-  work.options.host_blocks = work.options.host_is_device = true;
+  work.host.waits_for_collectives = work.host.is_device = true;
   const SimTime free = work.play().device_end();
   work.prices.enqueue = Duration(200);
   const DdpRun run = work.play();

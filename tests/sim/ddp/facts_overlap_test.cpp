@@ -127,7 +127,7 @@ TEST_CASE("D14 D27 real gloo runs: U-shape, flatness and first iteration, as tre
                                            data.at("param_bytes").get<std::int64_t>()),
                  data.at("world_size").get<int>());
     work.compute(Duration(0), Duration(std::int64_t{sleep} * 1'000'000));
-    work.options.host_blocks = work.options.host_is_device = true;
+    work.host.waits_for_collectives = work.host.is_device = true;
     work.reduce = price;
     std::vector<double> steady;
     for (const auto& run : row.at("runs")) {

@@ -216,7 +216,7 @@ TEST_CASE("D16 unused parameters are ready at the first hook, and a bitmap follo
   // 1500. Host: 3 ops to traverse at 100 each.
   DdpCase work({1000, 1000, 1000});
   work.buckets.rebuilt = {{{2, 1}, 2000}, {{0}, 2000}};
-  work.options.unused = {1};
+  work.options.unused_parameters = {1};
   IterationSequence sequence({false, true, false});
   work.step.iterations = {sequence.next()};
   work.step.iterations[0].uses_rebuilt = true;
@@ -233,7 +233,7 @@ TEST_CASE("D16 unused parameters are ready at the first hook, and a bitmap follo
   work.prices.traversal_per_op = Duration(700);
   CHECK(work.play().spans(kBackwardOp).front().begin == at(2100));
   // Every iteration has them, even when nothing is unused; then no host sync is needed.
-  work.options.unused.clear();
+  work.options.unused_parameters.clear();
   work.step.iterations = {sequence.next()};
   work.step.iterations[0].uses_rebuilt = true;
   CHECK(work.play().bytes(CollectiveKind::AllReduce) == Sizes{2000, 1000, 12});
@@ -243,7 +243,7 @@ TEST_CASE("D16 unused parameters are ready at the first hook, and a bitmap follo
 TEST_CASE("D16 a bucket of unused parameters alone is launched before the first gradient's copy") {
   DdpCase work({1000, 1000});
   work.buckets.rebuilt = {{{0}, 1000}, {{1}, 1000}};
-  work.options.unused = {0};
+  work.options.unused_parameters = {0};
   work.step.iterations[0].traverses_graph = work.step.iterations[0].sends_bitmap = true;
   work.zeroing = Duration(10);
   work.copy_in = Duration(100);
@@ -268,7 +268,7 @@ TEST_CASE("D17 NCCL has one collective of a group in flight, gloo at most two") 
   for (std::size_t c = 1; c < nccl.played.collectives.size(); ++c) {
     CHECK(nccl.played.collectives[c].start >= nccl.played.collectives[c - 1].end);
   }
-  work.options.host_blocks = work.options.host_is_device = true;
+  work.host.waits_for_collectives = work.host.is_device = true;
   CHECK(most_in_flight(work.play()) == 2);
 }
 
@@ -278,7 +278,7 @@ TEST_CASE("D17 the third of three gloo all-reduces waits for a worker") {
   DdpCase work({1000, 1000, 1000});
   work.limits(1000, 1000);
   work.model.completes = {{}, {}, {0, 1, 2}};
-  work.options.host_blocks = work.options.host_is_device = true;
+  work.host.waits_for_collectives = work.host.is_device = true;
   const DdpRun run = work.play();
   CHECK(run.start(2) == at(3500 + 2000));
   CHECK(run.end(0) == at(3500 + 2000));
@@ -317,7 +317,7 @@ TEST_CASE("D19 the optimizer is behind the last all-reduce and copy-out") {
   // The host has enqueued all of it at once.
   CHECK(nccl.played.ranks[0].host_end == at(0));
   // With gloo the host blocks until the worker is done.
-  work.options.host_blocks = true;
+  work.host.waits_for_collectives = true;
   const DdpRun gloo = work.play();
   CHECK(gloo.played.ranks[0].host_end == gloo.end(2));
   CHECK(gloo.spans(kOptimizer)[0].begin >= gloo.end(2));

@@ -295,7 +295,7 @@ TEST_CASE("D34 ZeRO-1 reduces all gradients and broadcasts all parameters after 
   // Greedy by size: 4000 and 1000 to rank 0, 3000 and 2000 to rank 1.
   const auto owned = owned_elements(work.model, 1, 2);
   CHECK(owned == std::vector<std::int64_t>{1250, 1250});
-  work.options.broadcast_by_bucket = true;
+  work.options.zero_broadcast_by_rank = true;
   work.step.ranks[0].owned_elements = owned[0];
   work.step.ranks[1].owned_elements = owned[1];
   CHECK(work.play().bytes(CollectiveKind::Broadcast) == Sizes{5000, 5000});
@@ -336,12 +336,10 @@ TEST_CASE("D36 native mixed precision sends the reduce dtype; autocast sends fp3
   const auto sent = [&] { return work.play().bytes(CollectiveKind::AllReduce); };
   const Sizes fp32 = {4000, 8000};
   CHECK(sent() == fp32);  // Autocast: parameters and gradients stay fp32.
-  work.options.casts_parameters = true;
-  work.options.gradient_scale = 0.5;
-  work.options.reduce_scale = 0.5;
+  work.options.mixed_param_dtype = work.options.mixed_reduce_dtype = Dtype::F16;
   // The buckets are still those of fp32 bytes.
   CHECK(sent() == Sizes{2000, 4000});
-  work.options.reduce_scale = 1;
+  work.options.mixed_reduce_dtype = Dtype::F32;
   CHECK(sent() == fp32);
 }
 
@@ -349,8 +347,7 @@ TEST_CASE("D36 mixed precision divides after the reduction, beside the compute s
   DdpCase work({4000, 4000});
   work.limits(1000, 1000);
   work.memory = Duration(60);
-  work.options.casts_parameters = true;
-  work.options.gradient_scale = work.options.reduce_scale = 0.5;
+  work.options.mixed_param_dtype = work.options.mixed_reduce_dtype = Dtype::F16;
   const DdpRun run = work.play();
   // Parameters are cast before the forward; then a division and a cast up a bucket.
   const std::vector<TraceSpan> casts = run.spans(kMemory);

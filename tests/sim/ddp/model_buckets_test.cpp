@@ -5,7 +5,7 @@
 
 #include "costmodel/model/model_presets.h"
 #include "sim/ddp/bucket_assignment.h"
-#include "sim/ddp/reducer.h"
+#include "tests/oracles/reducer.h"
 
 using namespace stepsim;
 

@@ -1,4 +1,4 @@
-#include "sim/ddp/reducer.h"
+#include "tests/oracles/reducer.h"
 
 #include <algorithm>
 #include <numeric>

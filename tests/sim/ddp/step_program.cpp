@@ -120,9 +120,10 @@ Program step_program(const StepInput& input) {
   return program;
 }
 
-StepTimeline play_step(const StepInput& input, Engine& engine) {
-  const ExecutionTrace played = engine.play(step_program(input));
+StepTimeline play_step(const StepInput& input, Engine& engine, bool record_spans) {
+  const ExecutionTrace played = engine.play(step_program(input), record_spans);
   StepTimeline step;
+  step.waits = played.waits;
   step.clocks = engine.clocks();
   for (const RankTrace& rank : played.ranks) {
     step.ranks.push_back(timeline_of(rank));

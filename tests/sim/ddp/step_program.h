@@ -10,6 +10,8 @@ namespace stepsim {
 [[nodiscard]] Program step_program(const StepInput& input);
 
 /// Plays it. Without interference and with one worker this is closed_form_step() exactly.
-[[nodiscard]] StepTimeline play_step(const StepInput& input, Engine& engine);
+[[nodiscard]] StepTimeline play_step(const StepInput& input,
+                                     Engine& engine,
+                                     bool record_spans = false);
 
 }  // namespace stepsim

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "sim/ddp/closed_form.h"
-#include "sim/ddp/step_simulator.h"
+#include "tests/oracles/step_simulator.h"
 #include "tests/sim/ddp/random_step.h"
 #include "tests/sim/ddp/step_program.h"
 
@@ -72,7 +72,8 @@ TEST_CASE("the waits that are noted are the exposed time, each until an all-redu
   for (std::uint64_t seed = 0; seed < kScenarios; ++seed) {
     CAPTURE(seed);
     RandomSteps steps(seed);
-    const StepTimeline step = closed_form_step(steps.next(), steps.clocks(), true);
+    Engine engine({}, steps.clocks());
+    const StepTimeline step = play_step(steps.next(), engine, true);
     std::vector<Duration> waited(step.ranks.size(), Duration::zero());
     for (const TraceSpan& wait : step.waits) {
       const auto rank = static_cast<std::size_t>(wait.rank);

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "sim/ddp/closed_form.h"
-#include "sim/ddp/step_simulator.h"
+#include "tests/oracles/step_simulator.h"
 
 using namespace stepsim;
 

@@ -102,10 +102,10 @@ TEST_CASE("events and closed form predict the same steps") {
   const Scenario scenario = token_skew({"ddp.bucket_cap=65536",
                                         "ddp.first_bucket_cap=4096",
                                         "cluster.slow_ranks=[{rank=2, factor=1.5}]"});
-  PredictOptions events;
-  events.noise_runs = 0;
-  PredictOptions closed = events;
-  closed.event_simulation = false;
+  PredictOptions closed;
+  closed.noise_runs = 0;
+  PredictOptions events = closed;
+  events.engine = true;
   for (const BatchingPolicy& policy : scenario.policies) {
     const Profile profile = flat_profile(4);
     const Prediction a = predict(scenario, policy, profile, events);

@@ -6,7 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/step_simulator.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -131,6 +133,116 @@ TEST_CASE("run: the engine and the recurrence give the same steps") {
           doctest::Approx(plain.summary.step_time_ms.mean).epsilon(1e-3));
     CHECK(engine.summary.communication_ms ==
           doctest::Approx(plain.summary.communication_ms).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence does") {
+  const auto steps = [](const PricedRun& run, bool engine, bool record_spans) {
+    StepSimulator simulator(run, {}, 1, nullptr, engine);
+    std::vector<StepTimeline> timelines;
+    for (int step = 0; step < run.scenario().steps; ++step) {
+      timelines.push_back(simulator.next(record_spans && step == 2));
+    }
+    return timelines;
+  };
+  const std::vector<std::vector<std::string>> cases = {
+      {},
+      {"cluster.cores=1"},
+      {"cluster.skew=0.3", "cluster.slow_ranks=[{rank=1, factor=1.237}]"},
+      {"host.launch=13 us", "ddp.gradient_as_bucket_view=false"},
+      {"ddp.set_to_none=false", "ddp.gradient_as_bucket_view=false"},
+      {"ddp.overlap=false"}};
+  int plain = 0;
+  for (const char* name : {"sst2_distilbert", "token_skew", "bucket_valley", "lm2b_2gpu"}) {
+    for (const std::vector<std::string>& overrides : cases) {
+      CAPTURE(name);
+      CAPTURE(overrides.empty() ? "as shipped" : overrides.front());
+      std::vector<std::string> all = overrides;
+      all.emplace_back("scenario.steps=6");
+      all.emplace_back("scenario.warmup_steps=1");
+      const Scenario scenario =
+          read_scenario(test::source_root() + "/scenarios/" + name + ".toml", all);
+      const PricedRun run(scenario, scenario.policies.front(), scenario_profile(scenario));
+      if (!run.plain()) {
+        continue;
+      }
+      ++plain;
+      const std::vector<StepTimeline> by_recurrence = steps(run, false, false);
+      CHECK(by_recurrence == steps(run, true, false));
+      // A step that the engine plays with its spans, between others that it does not play.
+      std::vector<StepTimeline> mixed = steps(run, false, true);
+      CHECK(!mixed[2].spans.empty());
+      mixed[2].spans.clear();
+      mixed[2].waits.clear();
+      for (RankTimeline& rank : mixed[2].ranks) {
+        CHECK(rank.enqueued_at.size() == rank.ready_at.size());
+        rank.enqueued_at.clear();
+      }
+      CHECK(by_recurrence == mixed);
+    }
+  }
+  CHECK(plain >= 12);
+}
+
+TEST_CASE("run: the recurrence plays a run only where its programs hold nothing else") {
+  const auto plain = [](const std::vector<std::string>& overrides) {
+    const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+    return PricedRun(scenario, scenario.policies.front(), scenario_profile(scenario)).plain();
+  };
+  CHECK(plain({}));
+  for (const char* harmless : {"host.launch=5 us",
+                               "cluster.jitter=0.1",
+                               "noise.rank_correlation=0.5",
+                               "cluster.cores=1",
+                               "cluster.skew=0.5",
+                               "data.prefetch=4",
+                               "interference.max_channels=4",
+                               "ddp.set_to_none=false",
+                               "ddp.bucket_rule=pytorch"}) {
+    CAPTURE(harmless);
+    CHECK(plain({harmless}));
+  }
+  for (const char* other : {"host.queue_depth=10",
+                            "host.enqueue=1 us",
+                            "host.hook=1 us",
+                            "host.step_sync=true",
+                            "host.copy_bandwidth=1 GB/s",
+                            "interference.strength=0.1",
+                            "cluster.communicator=gloo",
+                            "noise.op_jitter=0.1",
+                            "noise.rank_speed=0.1",
+                            "noise.stall_probability=0.1",
+                            "noise.loader_stall_probability=0.1",
+                            "noise.step_quantiles=[0.9, 1.1]",
+                            "data.loading={batch=\"1 ms\"}",
+                            "ddp.accumulation_steps=2",
+                            "ddp.zero_stage=1",
+                            "ddp.join=[12, 6]",
+                            "ddp.static_graph=true",
+                            "ddp.find_unused_parameters=true",
+                            "ddp.optimizer_in_backward=true",
+                            "ddp.communication_hook=noop",
+                            "ddp.communication_hook=allreduce",
+                            "ddp.mixed_precision={param_dtype=\"f16\"}"}) {
+    CAPTURE(other);
+    CHECK_FALSE(plain({other}));
+  }
+  CHECK_FALSE(plain({"data.workers=2", "data.loading={batch=\"0 ms\"}"}));
+}
+
+TEST_CASE("run: a clock that would pass nine years is an error of the input, never a figure") {
+  // A year of forward and backward on one rank, step after step; and one step of a century.
+  const auto slow = [](const char* factor) {
+    return "cluster.slow_ranks=[{rank=1, factor=" + std::string(factor) + "}]";
+  };
+  for (const std::string& engine : {std::string("scenario.seed=1"), kEngine}) {
+    CAPTURE(engine);
+    CHECK(step_ms({engine, slow("1e6")}) > 3e7);
+    CHECK_THROWS_AS((void)step_ms({engine, slow("1e9")}), InputError);
+    CHECK_THROWS_AS((void)step_ms({engine, slow("1e11")}), InputError);
+    CHECK_THROWS_AS((void)step_ms({engine, slow("1e15")}), InputError);
+    CHECK_THROWS_AS((void)step_ms({engine, slow("1e300")}), InputError);
+    CHECK_THROWS_AS((void)step_ms({engine, "host.launch=1e7 s", "scenario.steps=400"}), InputError);
   }
 }
 

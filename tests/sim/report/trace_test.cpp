@@ -11,7 +11,7 @@
 #include "costmodel/base/number_selection.h"
 #include "costmodel/io/json_file.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/step_simulator.h"
 #include "sim/report/trace/traces.h"
 #include "tests/test_data.h"
 
@@ -187,7 +187,7 @@ TEST_CASE("ranks outside of a subgroup show none of its collectives") {
   CHECK(all_reduces[0] == all_reduces[3]);
   const Traced traced = trace(kLocal);
   CHECK(static_cast<std::size_t>(all_reduces[0]) <
-        traced.prediction.timelines[1].reduce_names.size());
+        traced.prediction.timelines[1].collectives.size());
 }
 
 TEST_CASE("counters of a step count all of its micro-batches") {
@@ -212,9 +212,9 @@ TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") 
                                                   "ddp.gradient_as_bucket_view=" + view});
       const PricedRun run(scenario, scenario.policies.front(), scenario_profile(scenario));
       REQUIRE(run.plain());
-      StepSimulator player(run, {}, 1.0, nullptr, true, true);
+      StepSimulator simulator(run);
       for (int step = 0; step < 3; ++step) {
-        const StepTimeline timeline = player.next_with_ops();
+        const StepTimeline timeline = simulator.next(true);
         REQUIRE(timeline.ranks.size() == 4);
         for (std::int32_t rank = 0; rank < 4; ++rank) {
           const RankTimeline& times = timeline.ranks[static_cast<std::size_t>(rank)];
@@ -234,7 +234,7 @@ TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") 
           CHECK(waits == times.exposed);
           CHECK(ends[Phase::CopyOut] <= times.end);
           CHECK(ends[Phase::Optimizer] == times.end);
-          CHECK(timeline.reduce_names.size() == times.ready_at.size());
+          CHECK(timeline.collectives.size() == times.ready_at.size());
           REQUIRE(times.enqueued_at.size() == times.ready_at.size());
           for (std::size_t b = 0; b < times.enqueued_at.size(); ++b) {
             CHECK(times.enqueued_at[b] <= times.ready_at[b]);

@@ -1,4 +1,4 @@
-#include "sim/ddp/step_simulator.h"
+#include "tests/oracles/step_simulator.h"
 
 #include <algorithm>
 #include <utility>

@@ -15,14 +15,14 @@ std::size_t at(int index) {
 
 /// The default: one all-reduce of the bucket (a reduce-scatter from ZeRO-2 on).
 void RankProgramBuilder::reduce(int bucket) {
-  const SyncOptions& options = context_.options;
+  const DdpOptions& options = context_.options;
   const int first = buckets_->list[at(bucket)].parameters.front();
   if (context_.model.parameters[at(first)].sparse) {
     in_flight_[at(bucket)] = {collective(
         {CollectiveKind::AllGather, context_.step.sparse_bytes, bucket}, kComputeStream)};
     return;
   }
-  const bool casts = options.reduce_scale != options.gradient_scale;
+  const bool casts = context_.reduce_scale != context_.gradient_scale;
   if (casts) {
     memory(gradient_bytes(bucket) + wire_bytes(bucket), Phase::Backward);
   }
@@ -30,17 +30,17 @@ void RankProgramBuilder::reduce(int bucket) {
       options.zero_stage >= 2 ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
   const int sent = collective({kind, wire_bytes(bucket), bucket}, kComputeStream);
   in_flight_[at(bucket)] = {sent};
-  if (options.casts_parameters) {
+  if (context_.casts_parameters()) {
     // Native mixed precision divides and casts to fp32 on its own stream, after the reduction.
     stream_wait(sent, kSideStream);
     memory(2 * wire_bytes(bucket), Phase::Other, kSideStream);
-    memory(wire_bytes(bucket) * (1 + 1 / options.reduce_scale), Phase::Other, kSideStream);
+    memory(wire_bytes(bucket) * (1 + 1 / context_.reduce_scale), Phase::Other, kSideStream);
     done_event_[at(bucket)] = record(kSideStream);
   }
 }
 
 void RankProgramBuilder::reduce_with_hook(int bucket) {
-  const SyncOptions& options = context_.options;
+  const DdpOptions& options = context_.options;
   const double bytes = gradient_bytes(bucket);
   const auto count = static_cast<double>(std::max<std::int64_t>(bucket_elements(bucket), 1));
   std::vector<std::vector<std::int64_t>> shapes;
@@ -128,7 +128,7 @@ void RankProgramBuilder::power_sgd(int bucket, const std::vector<HookCollective>
   done_event_[at(bucket)] = record(kSideStream);
   host_sync(kSideStream);
   host_sync(kComputeStream);
-  if (context_.options.host_is_device) {
+  if (context_.host.is_device) {
     event_wait(done_event_[at(bucket)]);
   }
 }

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/base/units.h"
+#include "costmodel/model/transformer.h"
+#include "costmodel/network/communication_hook.h"
+#include "sim/ddp/bucket_assignment.h"
+
+namespace stepsim {
+
+/// How gradients are grouped into buckets. All but PyTorch are hand-written loops in reverse order
+/// of registration.
+enum class BucketRule {
+  PyTorch,       ///< A bucket closes when its sum reaches the limit, as in DDP.
+  BeforeCap,     ///< A tensor joins a bucket unless the bucket would exceed the cap.
+  PerParameter,  ///< Every tensor has a bucket of its own.
+  Single         ///< One bucket holds all tensors.
+};
+
+/// [ddp]: what PyTorch's DistributedDataParallel is told. The fields are named as the keys.
+struct DdpOptions {
+  Bytes bucket_cap{kDefaultBucketCapBytes};
+  /// The limit of the first bucket. With torch "newest" a stated bucket_cap is its default.
+  Bytes first_bucket_cap{kDefaultFirstBucketBytes};
+  std::vector<Bytes> bucket_caps;  ///< A limit for each bucket in turn; empty: none.
+  bool last_bucket_cap = false;    ///< The small bucket comes last.
+  BucketRule bucket_rule = BucketRule::PyTorch;
+  bool overlap = true;        ///< false: nothing is launched before the backward's end.
+  std::string torch = "2.4";  ///< The version whose rules of the limits hold.
+  bool gradient_as_bucket_view = false;
+  bool set_to_none = true;
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool broadcast_buffers = true;
+  bool batched_grad_copy = false;
+  bool optimizer_in_backward = false;
+  std::vector<int> unused_parameters;  ///< Those without a gradient, ascending.
+  int accumulation_steps = 1;          ///< Micro-batches per optimizer step.
+  bool no_sync = true;                 ///< All micro-batches but the last run under no_sync().
+  /// [rank] the number of steps that the rank has inputs for, inside join(); empty: no join().
+  std::vector<int> join_steps;
+  bool divide_by_initial_world_size = true;
+  std::optional<Dtype> mixed_param_dtype;   ///< The gradients' dtype in DDP's mixed precision.
+  std::optional<Dtype> mixed_reduce_dtype;  ///< The dtype on the wire.
+  CommunicationHook hook = CommunicationHook::None;
+  HookOptions hook_options;
+  int zero_stage = 0;
+  bool zero_broadcast_by_rank = false;  ///< ZeRO-1: parameters_as_bucket_view.
+};
+
+}  // namespace stepsim

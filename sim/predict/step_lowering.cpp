@@ -1,0 +1,356 @@
+#include "sim/predict/step_lowering.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodel/compute/op_cost.h"
+#include "sim/engine/time_limit.h"
+
+namespace stepsim {
+namespace {
+
+std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+double launch_of(const Scenario& scenario, const CostModel& costs) {
+  if (costs.host_is_device()) {
+    return 0;
+  }
+  return scenario.host.launch ? to_seconds(*scenario.host.launch) : costs.launch_seconds();
+}
+
+/// Thread blocks of an op, and what limits it.
+std::int32_t blocks_of(const Op& op, const BatchShape& shape) {
+  constexpr double kTile = 128;  // Rows and columns of a thread block's tile, as usual for GEMMs.
+  const double rows = std::ceil(rows_of(op, shape) / kTile);
+  switch (op.op_class) {
+    case OpClass::Gemm:
+      return static_cast<std::int32_t>(rows * std::ceil(static_cast<double>(op.n) / kTile));
+    case OpClass::Attention:
+    case OpClass::AttentionScores:
+    case OpClass::AttentionContext:
+      return static_cast<std::int32_t>(rows * static_cast<double>(op.heads));
+    default:
+      return 0;
+  }
+}
+
+Bound bound_of(const Op& op) {
+  switch (op.op_class) {
+    case OpClass::Gemm:
+    case OpClass::Attention:
+    case OpClass::AttentionScores:
+    case OpClass::AttentionContext:
+      return Bound::Compute;
+    default:
+      return Bound::Memory;
+  }
+}
+
+}  // namespace
+
+double sd_of_mean_absolute(double error) {
+  return error * std::sqrt(1.5707963267948966);
+}
+
+StepLowering::StepLowering(const Scenario& scenario,
+                           const CostModel& costs,
+                           double empty_block_seconds)
+    : scenario_(scenario),
+      costs_(costs),
+      empty_block_seconds_(empty_block_seconds),
+      launch_seconds_(launch_of(scenario, costs)),
+      launch_(bounded_duration(launch_seconds_)) {
+  const StepOps ops = step_ops(scenario.model);
+  std::vector<Op> kinds;
+  add_model_ops(ops.forward, true, kinds);
+  const std::size_t forward_ops = ops_.size();
+  add_model_ops(ops.backward, false, kinds);
+  model_work_ = work_.size();
+  // DDP's own work stands where it is done on its own: gradients are zeroed before the forward and
+  // copied into their buckets after the op that completes them.
+  std::vector<LoweredOp> with_ddp;
+  const auto add = [&](OpClass op_class, std::int64_t elements, bool forward) {
+    with_ddp.push_back({ddp_work(op_class, elements), -1, forward});
+  };
+  if (!scenario.ddp.set_to_none) {
+    add(OpClass::ZeroGradient, parameter_count(scenario.model), true);
+  }
+  const std::vector<Parameter> tensors = parameters(scenario.model);
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    with_ddp.push_back(ops_[i]);
+    if (i < forward_ops) {
+      continue;
+    }
+    for (const int parameter : ops.backward[i - forward_ops].completes) {
+      add(OpClass::GradientCopyIn, tensors[at(parameter)].elements(), false);
+    }
+  }
+  ops_ = std::move(with_ddp);
+}
+
+/// `kinds`: the ops of `work_` without names, to find those that are alike.
+void StepLowering::add_model_ops(const std::vector<Op>& ops, bool forward, std::vector<Op>& kinds) {
+  for (Op op : ops) {
+    op.completes.clear();
+    Op kind = op;
+    kind.name.clear();
+    const auto known = std::find(kinds.begin(), kinds.end(), kind);
+    const auto number = static_cast<std::int32_t>(known - kinds.begin());
+    if (known == kinds.end()) {
+      kinds.push_back(std::move(kind));
+      work_.push_back({std::move(op), {}, 0});
+    }
+    ops_.push_back({number, static_cast<std::int32_t>(ops_.size()), forward});
+  }
+}
+
+std::int32_t StepLowering::ddp_work(OpClass op_class, std::int64_t elements) {
+  const auto [known, is_new] =
+      ddp_work_.emplace(std::pair(op_class, elements), static_cast<std::int32_t>(work_.size()));
+  if (is_new) {
+    work_.push_back({elements_op(op_class, elements, scenario_.model.parameter_dtype), {}, 0});
+  }
+  return known->second;
+}
+
+double StepLowering::priced(const Op& op, const BatchShape& batch, std::size_t& group) {
+  const Cost cost = costs_.op(op, batch);
+  const std::string name =
+      cost.group.empty() ? std::string(name_of(op.op_class)) + " " + std::string(name_of(op.pass))
+                         : std::string(cost.group);
+  const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const ErrorGroup& candidate) {
+    return candidate.name == name;
+  });
+  group = static_cast<std::size_t>(known - groups_.begin());
+  const double sd = sd_of_mean_absolute(cost.shared_error);
+  if (known == groups_.end()) {
+    groups_.push_back({name, sd});
+  } else {
+    known->relative_sd = std::max(known->relative_sd, sd);
+  }
+  if (cost.extrapolation > 1 || cost.unseen_shape) {
+    ExtrapolationNote& noted = note(name);
+    noted.factor = std::max(noted.factor, cost.extrapolation);
+    noted.unseen_shape = noted.unseen_shape || cost.unseen_shape;
+  }
+  const bool has_grid = op.op_class == OpClass::Attention && op.varlen;
+  return cost.seconds +
+         (has_grid ? empty_block_seconds_ * feature_value("empty_blocks", op, batch) : 0);
+}
+
+void StepLowering::price_ddp(Work& work) {
+  if (!work.group) {
+    std::size_t group = 0;
+    work.seconds = priced(work.op, {}, group);
+    work.group = group;
+  }
+}
+
+void StepLowering::price_ddp_work(OpClass op_class) {
+  for (std::size_t i = model_work_; i < work_.size(); ++i) {
+    if (work_[i].op.op_class == op_class) {
+      price_ddp(work_[i]);
+    }
+  }
+}
+
+std::int64_t StepLowering::input_tokens(const BatchShape& batch) const {
+  return is_varlen(scenario_) ? batch.useful_tokens : batch.padded_tokens();
+}
+
+PricedBatch StepLowering::price_ops(const BatchShape& batch, bool with_ddp) {
+  PricedBatch result;
+  result.seconds.reserve(model_work_);
+  for (const LoweredOp& op : ops_) {
+    Work& work = work_[at(op.work)];
+    if (op.label < 0) {
+      if (with_ddp) {
+        price_ddp(work);
+      }
+    } else if (at(op.work) == result.seconds.size()) {  // The first of its kind.
+      std::size_t group = 0;
+      result.seconds.push_back(priced(work.op, batch, group));
+      result.blocks.push_back(blocks_of(work.op, batch));
+      work.group = group;
+    }
+  }
+  return result;
+}
+
+const PricedBatch& StepLowering::price(const BatchShape& batch) {
+  const auto found = cache_.find(batch);
+  if (found != cache_.end()) {
+    return found->second;
+  }
+  const BatchShape flat{1, batch.useful_tokens, batch.useful_tokens};
+  const double collate = priced(collate_op(), is_varlen(scenario_) ? flat : batch, collate_group_);
+  PricedBatch priced_batch = price_ops(batch, true);
+  priced_batch.collate = collate;
+  return cache_.emplace(batch, std::move(priced_batch)).first->second;
+}
+
+double StepLowering::seconds_of(const PricedBatch& batch, std::int32_t work) const {
+  return at(work) < model_work_ ? batch.seconds[at(work)] : work_[at(work)].seconds;
+}
+
+double StepLowering::compute_seconds(const PricedBatch& batch) const {
+  double sum = 0;
+  for (const LoweredOp& op : ops_) {
+    sum += seconds_of(batch, op.work);
+  }
+  return sum;
+}
+
+std::vector<double> StepLowering::seconds_by_group(const PricedBatch& batch) const {
+  std::vector<double> seconds(groups_.size());
+  for (const LoweredOp& op : ops_) {
+    seconds[*work_[at(op.work)].group] += seconds_of(batch, op.work);
+  }
+  return seconds;
+}
+
+double StepLowering::pass_seconds(const BatchShape& batch) {
+  const PricedBatch prices = price_ops(batch, false);
+  double seconds = 0;
+  std::int64_t launches = 0;
+  for (const LoweredOp& op : ops_) {
+    if (op.label >= 0) {
+      seconds += prices.seconds[at(op.work)];
+      ++launches;
+    }
+  }
+  return std::max(seconds, launch_seconds_ * static_cast<double>(launches));
+}
+
+Duration StepLowering::collate(const PricedBatch& batch,
+                               const CostFactors& factors,
+                               double compute_factor) const {
+  const double group = factors.group.empty() ? 1 : factors.group[collate_group_];
+  return bounded_duration(batch.collate * (compute_factor * group));
+}
+
+std::vector<Duration> StepLowering::times(const PricedBatch& batch,
+                                          const CostFactors& factors,
+                                          RankFactors rank) const {
+  std::vector<Duration> result(work_.size());
+  for (std::size_t i = 0; i < work_.size(); ++i) {
+    const Work& work = work_[i];
+    if (!work.group) {
+      continue;  // It is no part of this run.
+    }
+    const bool of_model = i < model_work_;
+    const double seconds = of_model ? batch.seconds[i] * rank.load : work.seconds;
+    const double group = *work.group < factors.group.size() ? factors.group[*work.group] : 1;
+    result[i] = bounded_duration(seconds * (rank.compute * group));
+  }
+  return result;
+}
+
+Kernel StepLowering::kernel(std::int32_t work, const PricedBatch& batch, Duration time) const {
+  Kernel kernel;
+  kernel.launch = launch_;
+  kernel.work = time;
+  kernel.bound = bound_of(work_[at(work)].op);
+  kernel.blocks = at(work) < model_work_ ? batch.blocks[at(work)] : 0;
+  return kernel;
+}
+
+MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
+                                         const BatchShape& shape,
+                                         const CostFactors& factors,
+                                         RankFactors rank) const {
+  const std::vector<Duration> time = times(batch, factors, rank);
+  MicroBatchWork work;
+  work.collate = collate(batch, factors, rank.compute);
+  for (const LoweredOp& op : ops_) {
+    if (op.label >= 0) {
+      std::vector<Kernel>& kernels = op.forward ? work.forward : work.backward;
+      kernels.push_back(kernel(op.work, batch, time[at(op.work)]));
+      kernels.back().label = op.label;
+    }
+  }
+  if (scenario_.host.copy_bytes_per_s > 0) {
+    constexpr double kTokenBytes = 16;  // A token id and an element of the mask, 8 bytes each.
+    work.copy_input.launch = launch_;
+    work.copy_input.work = bounded_duration(kTokenBytes * static_cast<double>(input_tokens(shape)) /
+                                            scenario_.host.copy_bytes_per_s);
+  }
+  return work;
+}
+
+MicroBatchWork StepLowering::numbered(const BatchShape& shape) const {
+  const PricedBatch free = {
+      0, std::vector<double>(model_work_), std::vector<std::int32_t>(model_work_)};
+  MicroBatchWork work = micro_batch(free, shape, {}, {});
+  std::size_t forward = 0;
+  std::size_t backward = 0;
+  for (const LoweredOp& op : ops_) {
+    if (op.label >= 0) {
+      Kernel& kernel = op.forward ? work.forward[forward++] : work.backward[backward++];
+      kernel = {};
+      kernel.label = op.work;
+    }
+  }
+  return work;
+}
+
+RankStep StepLowering::fold(const PricedBatch& batch,
+                            const StepSchedule& schedule,
+                            const CostFactors& factors,
+                            RankFactors rank) const {
+  const std::vector<Duration> time = times(batch, factors, rank);
+  // No sum of the step can be longer than all of its kernels and launches together.
+  const Duration longest =
+      time.empty() ? Duration::zero() : *std::max_element(time.begin(), time.end());
+  check_total(longest, schedule.kernels);
+  check_total(launch_, schedule.kernels);
+  const auto chain = [&](const std::vector<std::int32_t>& work) {
+    Span span;
+    for (const std::int32_t one : work) {
+      span = then(span, op_span(launch_, time[at(one)]));
+    }
+    return span;
+  };
+  RankStep step;
+  step.data = collate(batch, factors, rank.compute);
+  step.forward = chain(schedule.forward);
+  step.backward.reserve(schedule.backward.size());
+  for (const std::vector<std::int32_t>& work : schedule.backward) {
+    step.backward.push_back(chain(work));
+  }
+  step.copy_out.reserve(schedule.copy_out.size());
+  for (const std::vector<std::int32_t>& work : schedule.copy_out) {
+    step.copy_out.push_back(chain(work));
+  }
+  step.optimizer = chain(schedule.optimizer);
+  return step;
+}
+
+Kernel StepLowering::ddp_kernel(OpClass op_class,
+                                std::int64_t elements,
+                                const CostFactors& factors,
+                                double compute_factor) {
+  const std::int32_t number = ddp_work(op_class, elements);
+  Work& work = work_[at(number)];
+  price_ddp(work);
+  const double group = *work.group < factors.group.size() ? factors.group[*work.group] : 1;
+  return kernel(number, {}, bounded_duration(work.seconds * (compute_factor * group)));
+}
+
+ExtrapolationNote& StepLowering::note(const std::string& name) {
+  ExtrapolationNote& noted = notes_[name];
+  noted.op = name;
+  return noted;
+}
+
+std::vector<ExtrapolationNote> StepLowering::notes() const {
+  std::vector<ExtrapolationNote> list;
+  for (const auto& [name, noted] : notes_) {
+    list.push_back(noted);
+  }
+  return list;
+}
+
+}  // namespace stepsim

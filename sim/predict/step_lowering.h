@@ -1,0 +1,159 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "costmodel/compute/cost_model.h"
+#include "costmodel/network/interference.h"
+#include "sim/ddp/ddp_work.h"
+#include "sim/ddp/step_schedule.h"
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+/// A systematic error that all ops of one class and pass share (or all collectives).
+struct ErrorGroup {
+  std::string name;
+  double relative_sd = 0;
+};
+
+/// The standard deviation of a normal error whose mean absolute size is `error`.
+[[nodiscard]] double sd_of_mean_absolute(double error);
+
+/// One batch with its prices, on a rank of ordinary speed.
+struct PricedBatch {
+  double collate = 0;                ///< Seconds.
+  std::vector<double> seconds;       ///< [work of the model] seconds of one op.
+  std::vector<std::int32_t> blocks;  ///< [work of the model] thread blocks of one op.
+};
+
+/// How much a result leans on costs outside what was measured.
+struct ExtrapolationNote {
+  std::string op;
+  double factor = 1;
+  bool unseen_shape = false;
+};
+
+/// Factors on top of the prices, which stand for their errors.
+struct CostFactors {
+  std::vector<double> group;                 ///< [group]; empty: all are 1.
+  double collective = 1;                     ///< One for all collectives.
+  std::optional<Interference> interference;  ///< Takes the place of the scenario's.
+};
+
+/// Slowness of one rank in one step.
+struct RankFactors {
+  double compute = 1;  ///< Of all its work: a slow rank, jitter.
+  double load = 1;     ///< Of the model's forward and backward only: more work than was priced.
+};
+
+/// A micro-batch as work on the device: the ops of the model in launch order with their prices, and
+/// what DDP itself adds to them. Everything that knows what a step costs takes it from here: the
+/// recurrence folds this work, the programs of the engine launch it, planners sum it.
+///
+/// Layers repeat, so ops that differ in no more than their name are one piece of work, with one
+/// price. Work is numbered: first the model's, then DDP's.
+class StepLowering {
+ public:
+  /// `empty_block_seconds`: the time of one empty block of varlen attention's grid, where `costs`
+  /// does not price it. Both references must outlive the lowering.
+  StepLowering(const Scenario& scenario, const CostModel& costs, double empty_block_seconds = 0);
+
+  /// Tokens that are loaded and embedded: the padded ones, with varlen attention the useful ones.
+  [[nodiscard]] std::int64_t input_tokens(const BatchShape& batch) const;
+
+  /// The prices of a batch. They are kept by shape, because variable-length plans repeat shapes
+  /// often. Raises InputError: the profile has no cost for an op, or refuses it.
+  const PricedBatch& price(const BatchShape& batch);
+  /// Forward and backward of a batch, and what DDP does beside them, in seconds.
+  [[nodiscard]] double compute_seconds(const PricedBatch& batch) const;
+  /// [group] the same seconds by the error that they share.
+  [[nodiscard]] std::vector<double> seconds_by_group(const PricedBatch& batch) const;
+  /// Forward and backward of a batch without anything of DDP's: the sum of its kernels, or of their
+  /// launches where the host is slower. Nothing of it is kept.
+  [[nodiscard]] double pass_seconds(const BatchShape& batch);
+
+  /// The time to build a batch on the host.
+  [[nodiscard]] Duration collate(const PricedBatch& batch,
+                                 const CostFactors& factors,
+                                 double compute_factor) const;
+  /// The kernels of one micro-batch.
+  [[nodiscard]] MicroBatchWork micro_batch(const PricedBatch& batch,
+                                           const BatchShape& shape,
+                                           const CostFactors& factors,
+                                           RankFactors rank) const;
+  /// A micro-batch without prices, its kernels labelled with the numbers of their work: what
+  /// schedule_of() reads.
+  [[nodiscard]] MicroBatchWork numbered(const BatchShape& shape) const;
+  /// A plain step of one rank, folded into the spans of the recurrence. The schedule names work by
+  /// the numbers of numbered() and ddp_work(). Raises InputError: it takes longer than the clock
+  /// can hold.
+  [[nodiscard]] RankStep fold(const PricedBatch& batch,
+                              const StepSchedule& schedule,
+                              const CostFactors& factors,
+                              RankFactors rank) const;
+
+  /// The number of work of DDP's own: a copy, a zeroing or an optimizer over so many elements.
+  [[nodiscard]] std::int32_t ddp_work(OpClass op_class, std::int64_t elements);
+  /// Prices what has a number by now and is of that class.
+  void price_ddp_work(OpClass op_class);
+  /// A kernel of DDP's own on a rank of that slowness.
+  [[nodiscard]] Kernel ddp_kernel(OpClass op_class,
+                                  std::int64_t elements,
+                                  const CostFactors& factors,
+                                  double compute_factor);
+
+  [[nodiscard]] std::size_t ops_per_micro_batch() const { return ops_.size(); }
+  [[nodiscard]] const std::vector<ErrorGroup>& groups() const { return groups_; }
+  /// Costs outside the measured range, the worst factor of each op class.
+  [[nodiscard]] std::vector<ExtrapolationNote> notes() const;
+
+ protected:
+  [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+  ExtrapolationNote& note(const std::string& name);
+
+ private:
+  /// One op of the lists in launch order.
+  struct LoweredOp {
+    std::int32_t work = 0;
+    std::int32_t label = -1;  ///< DdpModel::labels; -1: DDP's own.
+    bool forward = false;
+  };
+  /// A piece of work of the model, or of DDP.
+  struct Work {
+    Op op;
+    std::optional<std::size_t> group;  ///< None before it is priced.
+    double seconds = 0;                ///< DDP's own: its price does not depend on the batch.
+  };
+
+  void add_model_ops(const std::vector<Op>& ops, bool forward, std::vector<Op>& kinds);
+  [[nodiscard]] double priced(const Op& op, const BatchShape& batch, std::size_t& group);
+  void price_ddp(Work& work);
+  [[nodiscard]] PricedBatch price_ops(const BatchShape& batch, bool with_ddp);
+  [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
+  [[nodiscard]] Kernel kernel(std::int32_t work, const PricedBatch& batch, Duration time) const;
+  /// [work] how long each takes.
+  [[nodiscard]] std::vector<Duration> times(const PricedBatch& batch,
+                                            const CostFactors& factors,
+                                            RankFactors rank) const;
+
+  const Scenario& scenario_;
+  const CostModel& costs_;
+  double empty_block_seconds_;
+  double launch_seconds_;
+  Duration launch_;             ///< The host is busy for so long with every kernel.
+  std::vector<LoweredOp> ops_;  ///< Forward, then backward.
+  std::vector<Work> work_;
+  std::size_t model_work_ = 0;  ///< How many of `work_` are the model's; they come first.
+  std::map<std::pair<OpClass, std::int64_t>, std::int32_t> ddp_work_;
+  std::size_t collate_group_ = 0;
+  std::vector<ErrorGroup> groups_;
+  std::map<std::string, ExtrapolationNote> notes_;
+  std::map<BatchShape, PricedBatch> cache_;
+};
+
+}  // namespace stepsim

@@ -1,0 +1,219 @@
+#include "sim/predict/step_simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "costmodel/compute/shared_cores.h"
+#include "sim/ddp/closed_form.h"
+#include "sim/engine/time_limit.h"
+
+namespace stepsim {
+namespace {
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+}  // namespace
+
+StepSimulator::StepSimulator(
+    const PricedRun& run, CostFactors factors, double common, NoiseDraws* noise, bool engine)
+    : run_(run),
+      factors_(std::move(factors)),
+      common_(common),
+      noise_(noise),
+      engine_plays_(engine || !run.plain()),
+      core_factor_(at(run.scenario_.ranks), 1.0),
+      clocks_(at(run.scenario_.ranks)),
+      lasting_speed_(at(run.scenario_.ranks), 1.0),
+      iterations_(run.iterations()),
+      loader_(run.scenario_.loader, run.scenario_.ranks) {
+  if (noise_ != nullptr && run.scenario_.noise.rank_speed > 0) {
+    for (double& speed : lasting_speed_) {
+      speed = noise_->factor(run.scenario_.noise.rank_speed);
+    }
+  }
+}
+
+StepTimeline StepSimulator::next(bool record_spans) {
+  if (noise_ != nullptr && run_.jitter_correlation_ > 0) {
+    common_score_ = noise_->normal();
+  }
+  if (run_.cores_ > 0) {
+    share_cores();
+  }
+  StepTimeline timeline = engine_plays_ || record_spans ? play_program(record_spans) : play_plain();
+  clocks_ = timeline.clocks;
+  for (const RankClock& clock : clocks_) {
+    (void)bounded(std::max(clock.host, clock.device));
+  }
+  ++step_;
+  return timeline;
+}
+
+double StepSimulator::draw_jitter() {
+  const auto& quantiles = run_.jitter_quantiles_;
+  const double common = run_.jitter_correlation_;
+  if (common == 0) {
+    return quantiles.empty() ? noise_->factor(run_.jitter_) : noise_->from(quantiles);
+  }
+  const double score = std::sqrt(common) * common_score_ + std::sqrt(1 - common) * noise_->normal();
+  return quantiles.empty() ? std::exp(run_.jitter_ * score) : at_score(quantiles, score);
+}
+
+void StepSimulator::share_cores() {
+  drawn_.clear();
+  for (int rank = 0; rank < run_.scenario_.ranks; ++rank) {
+    drawn_.push_back(draw_slowness(rank));
+  }
+  const std::size_t micro = at(run_.scenario_.ddp.accumulation_steps);
+  const std::size_t ranks = drawn_.size();
+  std::vector<double> seconds(ranks, 0.0);
+  for (std::size_t i = 0; i < ranks * micro; ++i) {
+    const std::size_t batch = at(step_) * ranks * micro + i;
+    seconds[i / micro] += drawn_[i / micro] * run_.batch_factor_[batch] *
+                          run_.model_->compute_seconds(*run_.batches_[batch]);
+  }
+  const std::size_t per_node =
+      run_.scenario_.ranks_per_node > 0 ? at(run_.scenario_.ranks_per_node) : ranks;
+  for (std::size_t first = 0; first < ranks; first += per_node) {
+    const std::span node = std::span(seconds).subspan(first, std::min(per_node, ranks - first));
+    const auto factors = shared_core_factors(node, run_.cores_);
+    std::copy(factors.begin(), factors.end(), core_factor_.begin() + first);
+  }
+}
+
+double StepSimulator::slowness_of(int rank) {
+  return run_.cores_ > 0 ? drawn_[at(rank)] : draw_slowness(rank);
+}
+
+double StepSimulator::draw_slowness(int rank) {
+  const double slowness = common_ * run_.rank_factor(rank) * lasting_speed_[at(rank)];
+  return noise_ != nullptr ? slowness * draw_jitter() : slowness;
+}
+
+StepTimeline StepSimulator::play_plain() {
+  (void)iterations_.next();
+  const PricedRun::PlainStep& plain = run_.plain_steps_[step_ == 0 ? 0 : 1];
+  StepInput input;
+  input.host_is_device = run_.host_.is_device;
+  input.ranks.reserve(clocks_.size());
+  for (int rank = 0; rank < run_.scenario_.ranks; ++rank) {
+    const std::size_t batch = at(step_) * at(run_.scenario_.ranks) + at(rank);
+    const RankFactors factors = {slowness_of(rank),
+                                 run_.batch_factor_[batch] * core_factor_[at(rank)]};
+    input.ranks.push_back(
+        run_.model_->fold(*run_.batches_[batch], plain.schedule, factors_, factors));
+    if (run_.differs_by(Change::NoData)) {
+      input.ranks.back().data = Duration::zero();
+    }
+  }
+  double total = 0;
+  for (const double seconds : plain.all_reduce) {
+    const double scatter = noise_ != nullptr ? noise_->from(run_.all_reduce_spread_) : 1.0;
+    const double free = run_.differs_by(Change::FreeCommunication) ? 0.0 : 1.0;
+    const double taken = free * seconds * common_ * factors_.collective * scatter;
+    total += taken;
+    input.all_reduce.push_back(bounded_duration(taken));
+  }
+  (void)bounded_duration(total);
+  StepTimeline timeline = closed_form_step(input, clocks_);
+  timeline.collectives = plain.schedule.collectives;
+  return timeline;
+}
+
+void StepSimulator::add_op_jitter(std::vector<Kernel>& kernels) {
+  const double sd = run_.scenario_.noise.op_jitter;
+  if (noise_ == nullptr || sd <= 0) {
+    return;
+  }
+  for (Kernel& kernel : kernels) {
+    kernel.work = bounded_duration(to_seconds(kernel.work) * noise_->factor(sd));
+  }
+}
+
+MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness) {
+  const Scenario& scenario = run_.scenario_;
+  const NoiseOptions& noise = scenario.noise;
+  const int micro_batches = scenario.ddp.accumulation_steps;
+  const std::size_t batch =
+      (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(number);
+  const BatchShape shape = run_.shape_of(run_.plan().micro_batches[batch]);
+  MicroBatchWork work =
+      run_.model_->micro_batch(*run_.batches_[batch],
+                               shape,
+                               factors_,
+                               {slowness, run_.batch_factor_[batch] * core_factor_[at(rank)]});
+  work.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
+  add_op_jitter(work.forward);
+  add_op_jitter(work.backward);
+  Duration load = loader_.cost(static_cast<std::int64_t>(step_) * micro_batches + number,
+                               run_.model_->input_tokens(shape));
+  if (noise_ != nullptr && noise.loader_stall_probability > 0 &&
+      noise_->uniform() < noise.loader_stall_probability) {
+    load += bounded(noise.loader_stall);
+  }
+  if (run_.differs_by(Change::NoData) || work.joined) {
+    work.collate = Duration::zero();
+  } else if (loader_.has_workers()) {
+    work.ready = loader_.ready(rank, load + work.collate);
+    work.collate = Duration::zero();
+  } else {
+    work.collate += load;
+  }
+  return work;
+}
+
+RankWork StepSimulator::rank_work(int rank) {
+  const NoiseOptions& noise = run_.scenario_.noise;
+  RankWork work;
+  work.factor = slowness_of(rank);
+  work.owned_elements = run_.owned_[at(rank)];
+  for (int m = 0; m < run_.scenario_.ddp.accumulation_steps; ++m) {
+    work.micro_batches.push_back(micro_batch(rank, m, work.factor));
+  }
+  if (noise_ != nullptr && noise.stall_probability > 0 &&
+      noise_->uniform() < noise.stall_probability && !work.micro_batches.front().forward.empty()) {
+    work.micro_batches.front().forward.front().work += bounded(noise.stall);
+  }
+  return work;
+}
+
+StepTimeline StepSimulator::play_program(bool record_spans) {
+  const Scenario& scenario = run_.scenario_;
+  if (run_.plain() || !engine_) {
+    // Plain steps leave nothing behind but the clocks.
+    engine_.emplace(run_.engine_rules(factors_), clocks_);
+  }
+  if (!prices_.elements) {
+    prices_ = run_.model_->ddp_prices(factors_, common_);
+  }
+  DdpStep step = run_.step_without_work(step_, iterations_);
+  for (Iteration& iteration : step.iterations) {
+    iteration.rebuilds = iteration.rebuilds && !run_.plain();  // As the recurrence has it.
+  }
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    step.ranks.push_back(rank_work(rank));
+  }
+  DdpProgram program =
+      ddp_program(run_.ddp_model_, run_.buckets_, scenario.ddp, run_.host_, prices_, step);
+  for (Collective& collective : program.program.collectives) {
+    if (run_.differs_by(Change::FreeCommunication)) {
+      collective.transfer = Duration::zero();
+    } else if (noise_ != nullptr && !run_.all_reduce_spread_.empty()) {
+      collective.transfer =
+          bounded_duration(to_seconds(collective.transfer) * noise_->from(run_.all_reduce_spread_));
+    }
+  }
+  const ExecutionTrace played = engine_->play(program.program, record_spans);
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    for (const SimTime fetch : played.ranks[at(rank)].fetches) {
+      loader_.fetched(rank, fetch);
+    }
+  }
+  return timeline_of(played, program);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/predict/loader.h"
+#include "sim/predict/noise.h"
+#include "sim/predict/priced_run.h"
+
+namespace stepsim {
+
+/// Plays the steps of a run one after another, with noise or without. Steps of plain runs are
+/// played by the recurrence, all others by the engine.
+class StepSimulator {
+ public:
+  /// `factors`: errors of the costs; `common`: a factor on all of them; `noise`: null for none.
+  /// `engine`: the engine plays plain runs as well, which changes nothing.
+  explicit StepSimulator(const PricedRun& run,
+                         CostFactors factors = {},
+                         double common = 1,
+                         NoiseDraws* noise = nullptr,
+                         bool engine = false);
+
+  /// The next step. `record_spans`: the engine plays it, whatever plays the others, and the
+  /// timeline holds all work and all waits. Raises InputError: the simulated clock passes
+  /// kTimeLimit.
+  [[nodiscard]] StepTimeline next(bool record_spans = false);
+
+ private:
+  [[nodiscard]] StepTimeline play_plain();
+  [[nodiscard]] StepTimeline play_program(bool record_spans);
+  [[nodiscard]] RankWork rank_work(int rank);
+  [[nodiscard]] MicroBatchWork micro_batch(int rank, int number, double slowness);
+  /// Draws the slowness of one rank in this step.
+  [[nodiscard]] double draw_slowness(int rank);
+  [[nodiscard]] double draw_jitter();
+  /// The slowness of one rank in this step: drawn now, or by share_cores().
+  [[nodiscard]] double slowness_of(int rank);
+  /// Draws the slowness of all ranks in this step, and computes what sharing cores adds to it.
+  void share_cores();
+  void add_op_jitter(std::vector<Kernel>& kernels);
+
+  const PricedRun& run_;
+  CostFactors factors_;
+  double common_;
+  NoiseDraws* noise_;
+  bool engine_plays_;
+  int step_ = 0;
+  double common_score_ = 0;          ///< What the jitter of the ranks has in common in this step.
+  std::vector<double> drawn_;        ///< [rank] slowness in this step, where cores are shared.
+  std::vector<double> core_factor_;  ///< [rank] on forward and backward, by sharing cores.
+  std::vector<RankClock> clocks_;
+  std::vector<double> lasting_speed_;  ///< [rank]
+  std::optional<Engine> engine_;
+  IterationSequence iterations_;
+  DdpPrices prices_;
+  Loader loader_;
+};
+
+}  // namespace stepsim

@@ -107,7 +107,7 @@ CollectivePrice CollectivePricer::price(CollectiveKind kind,
     throw InputError(fmt::format("{} ranks do not fill {} nodes", ranks, nodes));
   }
   if (ranks == 1) {
-    return {Cost{}, "one rank"};
+    return {Cost{}, "one rank", CollectiveSource::OneRank};
   }
   if (auto found = measured(kind, bytes, ranks, nodes)) {
     return *std::move(found);
@@ -116,7 +116,7 @@ CollectivePrice CollectivePricer::price(CollectiveKind kind,
     if (auto found = measured(CollectiveKind::AllReduce, bytes, ranks, nodes)) {
       found->cost.seconds *= bus_factor(kind, ranks) / bus_factor(CollectiveKind::AllReduce, ranks);
       mark_unseen(found->cost, kUnmeasuredKindError);
-      found->source = "all_reduce by the bytes on a ring: " + found->source;
+      found->text = "all_reduce by the bytes on a ring: " + found->text;
       return *std::move(found);
     }
   }
@@ -137,7 +137,8 @@ std::optional<CollectivePrice> CollectivePricer::measured(CollectiveKind kind,
     }
     if (table.ranks == ranks) {
       return CollectivePrice{table_cost(table, bytes, limits_.max_size_factor, profile_name_),
-                             "measured table, " + group_text(ranks, nodes)};
+                             "measured table, " + group_text(ranks, nodes),
+                             CollectiveSource::MeasuredTable};
     }
     if (near.empty() || near.back()->ranks != table.ranks) {
       near.push_back(&table);
@@ -161,7 +162,9 @@ CollectivePrice CollectivePricer::between(const Tables& tables, Bytes bytes, int
   Cost cost = merged(low, high);
   cost.seconds = low.seconds + weight * (high.seconds - low.seconds);
   mark_unseen(cost, kInterpolatedRanksError);
-  return {cost, fmt::format("interpolated between {} and {} ranks", few.ranks, many.ranks)};
+  return {cost,
+          fmt::format("interpolated between {} and {} ranks", few.ranks, many.ranks),
+          CollectiveSource::InterpolatedRanks};
 }
 
 std::optional<CollectivePrice> CollectivePricer::beyond(const Tables& tables,
@@ -185,7 +188,8 @@ std::optional<CollectivePrice> CollectivePricer::beyond(const Tables& tables,
   return CollectivePrice{
       cost,
       fmt::format(
-          "extrapolated by log2(ranks) from {} to {} ranks", tables.front()->ranks, largest.ranks)};
+          "extrapolated by log2(ranks) from {} to {} ranks", tables.front()->ranks, largest.ranks),
+      CollectiveSource::ExtrapolatedRanks};
 }
 
 CollectivePrice CollectivePricer::analytic(CollectiveKind kind,
@@ -201,11 +205,13 @@ CollectivePrice CollectivePricer::analytic(CollectiveKind kind,
     return {cost,
             fmt::format("NCCL 2.28.9 tuning model: {}/{}",
                         name_of(time.nccl->algorithm),
-                        name_of(time.nccl->protocol))};
+                        name_of(time.nccl->protocol)),
+            CollectiveSource::NcclModel};
   }
   return {cost,
           fmt::format(
-              "analytic: {}, {}", algorithm_text(kind, time.algorithm), layout_text(ranks, nodes))};
+              "analytic: {}, {}", algorithm_text(kind, time.algorithm), layout_text(ranks, nodes)),
+          CollectiveSource::Analytic};
 }
 
 void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {

@@ -13,11 +13,23 @@
 
 namespace stepsim {
 
-/// A price and where it comes from, in words for a report: "measured table, 2 ranks",
-/// "interpolated between 4 and 8 ranks", "analytic: two-level ring, 2 nodes x 8".
+/// What the price of a collective is made from.
+enum class CollectiveSource {
+  OneRank,            ///< Nothing: one rank sends nothing.
+  MeasuredTable,      ///< A table of exactly these ranks and nodes.
+  InterpolatedRanks,  ///< Tables of fewer and of more ranks.
+  ExtrapolatedRanks,  ///< Tables of fewer ranks.
+  Analytic,           ///< A closed form over the topology's links.
+  NcclModel           ///< NCCL's own tuning model.
+};
+
+/// A price and where it comes from; the text is for reports: "measured table, 2 ranks",
+/// "interpolated between 4 and 8 ranks", "analytic: two-level ring, 2 nodes x 8". A price made from
+/// that of an all-reduce has the all-reduce's source, and its text says so.
 struct CollectivePrice {
   Cost cost;
-  std::string source;
+  std::string text;
+  CollectiveSource source = CollectiveSource::OneRank;
 };
 
 /// How far a CollectivePricer goes beyond what was measured.

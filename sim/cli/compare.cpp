@@ -13,6 +13,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
 #include "sim/report/text.h"
 #include "sim/study/recommendation.h"
 
@@ -38,7 +39,7 @@ void write_page(const CommonOptions& options,
   content.result = page_result(predictions);
   content.result["recommendation"] = recommendation_json(recommend(scenario, predictions));
   content.headline = recommendation_text(scenario, predictions);
-  content.warnings = warnings_of(predictions);
+  content.warnings = note_texts(predictions);
   const Prediction* best = recommended(scenario, predictions);
   content.recommended = best != nullptr ? best->policy : "";
   for (const Prediction& prediction : predictions) {
@@ -96,7 +97,7 @@ int compare_command(const std::vector<std::string>& arguments) {
   }
   const bool all_fit =
       std::all_of(predictions.begin(), predictions.end(), [](const Prediction& prediction) {
-        return prediction.out_of_memory.empty();
+        return !prediction.out_of_memory;
       });
   return all_fit ? kDone : kAnswerIsNo;
 }

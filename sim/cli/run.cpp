@@ -13,6 +13,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
 #include "sim/report/text.h"
 #include "sim/report/trace/traces.h"
 
@@ -36,7 +37,7 @@ void write_page(const CommonOptions& options,
                 const Profile& profile,
                 const Prediction& prediction) {
   content.result = page_result({prediction});
-  content.warnings = prediction.warnings;
+  content.warnings = note_texts(prediction);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
   add_bucket_cap_sweep(options, scenario, profile, prediction, content);
   add_blame(scenario, policy, profile, content);
@@ -84,7 +85,7 @@ int run_command(const std::vector<std::string>& arguments) {
     const std::string path = parser.get<std::string>("trace");
     (void)write_chrome_trace(scenario, policy, profile, {}, path);
   }
-  return prediction.out_of_memory.empty() ? kDone : kAnswerIsNo;
+  return prediction.out_of_memory ? kAnswerIsNo : kDone;
 }
 
 }  // namespace stepsim

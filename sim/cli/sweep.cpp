@@ -14,6 +14,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
 #include "sim/report/sweep_report.h"
 
 namespace stepsim {
@@ -42,7 +43,7 @@ void write_page(const CommonOptions& common,
                 const SweepReport& report) {
   content.result = sweep_json(axes, report);
   content.headline = sweep_headline(axes, report);
-  content.warnings = report.points[report.best].prediction.warnings;
+  content.warnings = note_texts(report.points[report.best].prediction);
   if (axes.size() == 1) {
     add_sweep(common, scenario, axes.front(), report, content);
   }

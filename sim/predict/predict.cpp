@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
-
-#include <fmt/core.h>
-#include <fmt/ranges.h>
+#include <utility>
 
 #include "costmodel/model/memory.h"
 #include "sim/predict/metrics.h"
@@ -63,12 +61,8 @@ void add_memory(const PeakMemory& memory,
     peak = std::max(peak, memory.at(batch.shape()).total());
   }
   row.peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
-  if (capacity.value() > 0 && peak > capacity && prediction.out_of_memory.empty()) {
-    prediction.out_of_memory = fmt::format("step {}, rank {}: needs {:.1f} GiB of {:.1f} GiB",
-                                           row.step,
-                                           row.rank,
-                                           static_cast<double>(peak.value()) / 0x1p30,
-                                           static_cast<double>(capacity.value()) / 0x1p30);
+  if (capacity.value() > 0 && peak > capacity && !prediction.out_of_memory) {
+    prediction.out_of_memory = OutOfMemory{row.step, row.rank, peak, capacity, std::nullopt};
   }
 }
 
@@ -121,6 +115,9 @@ void add_token_budget(const PricedRun& run, Prediction& prediction) {
   const Scenario& scenario = run.scenario();
   prediction.token_budget = TokenBudget{
       largest_token_budget(scenario.model, memory_options(scenario), capacity, longest), longest};
+  if (prediction.out_of_memory) {
+    prediction.out_of_memory->budget = prediction.token_budget;
+  }
 }
 
 StepTimeSummary step_times_without_noise(const std::vector<double>& times) {
@@ -244,7 +241,7 @@ StepTimeTally run_with_noise(const PricedRun& run,
   return tally;
 }
 
-void add_varlen_warning(const PricedRun& run, Prediction& prediction) {
+void add_varlen_notes(const PricedRun& run, std::vector<Note>& notes) {
   const bool known = prices_empty_blocks(run.profile());
   const bool given = run.scenario().varlen.empty_block_seconds.has_value();
   const auto& batches = run.plan().micro_batches;
@@ -252,95 +249,53 @@ void add_varlen_warning(const PricedRun& run, Prediction& prediction) {
     return run.shape_of(batch).empty_blocks > 0;
   });
   if (any && !known && !given) {
-    prediction.warnings.emplace_back(
-        "the empty blocks of varlen attention's grid cost nothing here: neither the profile nor "
-        "varlen.empty_block says what one takes");
+    notes.emplace_back(EmptyBlocksFree{});
   }
   if (known && given) {
-    prediction.warnings.emplace_back(
-        "varlen.empty_block is not used: the profile prices empty blocks itself");
+    notes.emplace_back(EmptyBlockKeyUnused{});
   }
 }
 
-/// Says where interference comes from when the scenario does not state it.
-void add_interference_note(const PricedRun& run, Prediction& prediction) {
-  if (!takes_measured_interference(run)) {
-    return;
-  }
-  const auto& measured = run.profile().interference;
-  const Interference& value = measured->value;
-  std::string text = fmt::format(
-      "interference is the profile's, from {} measurements: compute +{:.1f} %, transfers +{:.1f} %",
-      measured->samples,
-      value.compute * 100,
-      value.transfer * 100);
-  if (value.memory_share > 0) {
-    text += fmt::format(", {:.1f} % of the memory bandwidth", value.memory_share * 100);
-  }
-  if (value.multiprocessors > 0) {
-    text += fmt::format(", waves over {} multiprocessors", value.multiprocessors);
-  }
-  prediction.warnings.push_back(text + "; [interference] in the scenario takes its place");
-}
-
-/// What would fit; empty where that is not known.
-std::string budget_text(const std::optional<TokenBudget>& budget) {
-  if (!budget) {
-    return "";
-  }
-  return budget->tokens > 0
-             ? fmt::format("; at length {} a micro-batch of up to {} padded tokens fits",
-                           budget->length,
-                           budget->tokens)
-             : fmt::format("; not even one sample of length {} fits", budget->length);
-}
-
-void add_warnings(const PricedRun& run, Prediction& prediction) {
-  std::vector<std::string> unseen;  // Classes: "gemm" of "gemm forward".
+/// Notes on ops and collectives of sizes that the profile did not measure.
+void add_size_notes(const PricedRun& run, std::vector<Note>& notes) {
+  SizesNotMeasured unseen;  // "gemm" of "gemm forward".
   for (const ExtrapolationNote& note : run.model().notes()) {
     if (note.factor > 1) {
-      prediction.warnings.push_back(fmt::format(
-          "{}: {:.2g} times beyond the sizes that the profile measured; stepcal calibrate --plan "
-          "PLANS measures them",
-          note.op,
-          note.factor));
+      notes.emplace_back(SizesBeyondMeasured{note.op, note.factor});
     }
     const std::string op_class = note.op.substr(0, note.op.rfind(' '));
-    if (note.unseen_shape && (unseen.empty() || unseen.back() != op_class)) {
-      unseen.push_back(op_class);
+    if (note.unseen_shape && (unseen.op_classes.empty() || unseen.op_classes.back() != op_class)) {
+      unseen.op_classes.push_back(op_class);
     }
   }
-  if (!unseen.empty()) {
-    prediction.warnings.push_back(fmt::format(
-        "priced by the general form of their class, since the profile never measured these sizes: "
-        "{}; stepcal calibrate --plan PLANS measures them",
-        fmt::join(unseen, ", ")));
+  if (!unseen.op_classes.empty()) {
+    notes.emplace_back(std::move(unseen));
   }
+}
+
+void add_notes(const PricedRun& run, Prediction& prediction) {
+  std::vector<Note>& notes = prediction.notes;
+  add_size_notes(run, notes);
   if (is_varlen(run.scenario())) {
-    add_varlen_warning(run, prediction);
+    add_varlen_notes(run, notes);
   }
-  add_interference_note(run, prediction);
+  if (takes_measured_interference(run)) {
+    const InterferenceProfile& measured = *run.profile().interference;
+    notes.emplace_back(ProfileInterference{measured.samples, measured.value});
+  }
   if (prices_recorded_model(run.scenario(), run.profile()) && run.profile().recorded->whole_steps) {
-    prediction.warnings.emplace_back(
-        "the profile was fitted to whole steps: all-reduces are inside its passes, so bucket caps "
-        "and networks make no difference here");
+    notes.emplace_back(CollectivesInsidePasses{});
   }
-  if (!prediction.out_of_memory.empty()) {
-    prediction.warnings.push_back("out of memory: " + prediction.out_of_memory +
-                                  budget_text(prediction.token_budget));
+  if (prediction.out_of_memory) {
+    notes.emplace_back(*prediction.out_of_memory);
   }
   if (run.scenario().times && run.scenario().jitter == 0) {
-    prediction.warnings.push_back(
-        "the scenario's times state no error, so the interval holds none of theirs");
+    notes.emplace_back(TimesWithoutError{});
   }
-  const auto& sources = run.model().collective_sources();
-  prediction.collective_sources.assign(sources.begin(), sources.end());
-  for (const std::string& source : sources) {
-    if (source.find("measured table") == std::string::npos) {
-      const bool alone = source.find("one rank") != std::string::npos;
-      prediction.warnings.push_back(
-          "not measured: " + source +
-          (alone ? "" : "; stepcal calibrate or stepcal import nccl-tests measures it"));
+  for (const auto& [text, source] : run.model().collective_sources()) {
+    prediction.collective_origins.push_back({text, source});
+    if (source != CollectiveSource::MeasuredTable) {
+      notes.emplace_back(CollectiveNotMeasured{prediction.collective_origins.back()});
     }
   }
 }
@@ -394,7 +349,7 @@ Prediction predict(const Scenario& scenario,
   }
   times.set_means(prediction.ranks, prediction.summary);
   add_token_budget(run, prediction);
-  add_warnings(run, prediction);
+  add_notes(run, prediction);
   return prediction;
 }
 

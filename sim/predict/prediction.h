@@ -8,6 +8,7 @@
 #include "sim/batching/training_effects.h"
 #include "sim/batching/varlen_epoch.h"
 #include "sim/ddp/step.h"
+#include "sim/predict/note.h"
 
 namespace stepsim {
 
@@ -92,12 +93,6 @@ struct PredictionSummary {
   }
 };
 
-/// What the memory of one device allows.
-struct TokenBudget {
-  std::int64_t tokens = 0;  ///< Most padded tokens of a micro-batch; 0: not even one sample fits.
-  std::int64_t length = 0;  ///< Of the samples: the longest batch of the plan.
-};
-
 /// One run under the profile's errors and noise; the 90 % interval of the mean is of such runs.
 struct MeanDraw {
   double step_ms = 0;  ///< Mean step, see StepTimeSummary.
@@ -109,17 +104,17 @@ struct Prediction {
   std::string policy;
   std::string profile;
   PredictionSummary summary;
-  std::vector<RankMeans> ranks;                 ///< [rank] Of the same steps as the summary.
-  std::vector<RankStepResult> steps;            ///< Without noise, by step then rank.
-  std::vector<MeanDraw> draws;                  ///< None without noise runs.
-  std::vector<StepTimeline> timelines;          ///< [step] or of one step, when asked for.
-  std::vector<std::string> op_labels;           ///< Of the timelines' spans, when asked for.
-  std::optional<TrainingEffects> training;      ///< Of one epoch, when asked for.
-  std::optional<VarlenUse> varlen;              ///< Of one epoch, with varlen attention.
-  std::vector<std::string> collective_sources;  ///< "all_reduce: measured table, 8 ranks", …
-  std::vector<std::string> warnings;
-  std::string out_of_memory;                ///< Empty, or which step and rank would not fit.
-  std::optional<TokenBudget> token_budget;  ///< With a profile that knows the device's memory.
+  std::vector<RankMeans> ranks;             ///< [rank] Of the same steps as the summary.
+  std::vector<RankStepResult> steps;        ///< Without noise, by step then rank.
+  std::vector<MeanDraw> draws;              ///< None without noise runs.
+  std::vector<StepTimeline> timelines;      ///< [step] or of one step, when asked for.
+  std::vector<std::string> op_labels;       ///< Of the timelines' spans, when asked for.
+  std::optional<TrainingEffects> training;  ///< Of one epoch, when asked for.
+  std::optional<VarlenUse> varlen;          ///< Of one epoch, with varlen attention.
+  std::vector<CollectiveOrigin> collective_origins;
+  std::vector<Note> notes;
+  std::optional<OutOfMemory> out_of_memory;  ///< Of the first step and rank that do not fit.
+  std::optional<TokenBudget> token_budget;   ///< With a profile that knows the device's memory.
 };
 
 }  // namespace stepsim

@@ -40,9 +40,7 @@ double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool wh
   priced_seconds_ += cost.seconds;
   error_seconds_ += cost.seconds * sd_of_mean_absolute(cost.shared_error);
   if (static_cast<double>(whole) >= kSmallMessage) {
-    if (!price.source.empty()) {
-      sources_.insert(std::string(name_of(kind)) + ": " + price.source);
-    }
+    sources_[std::string(name_of(kind)) + ": " + price.text] = price.source;
     if (cost.extrapolation > 1) {
       ExtrapolationNote& noted = note(std::string(name_of(kind)));
       noted.factor = std::max(noted.factor, cost.extrapolation);

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <tuple>
 
@@ -31,15 +30,17 @@ class StepPricer : public StepLowering {
   [[nodiscard]] double collective_error() const {
     return priced_seconds_ > 0 ? error_seconds_ / priced_seconds_ : 0;
   }
-  /// Where the prices of the collectives come from, each once.
-  [[nodiscard]] const std::set<std::string>& collective_sources() const { return sources_; }
+  /// Where the prices of the collectives come from: by the words of a report, each once.
+  [[nodiscard]] const std::map<std::string, CollectiveSource>& collective_sources() const {
+    return sources_;
+  }
 
  private:
   const CollectivePricer& pricer_;
   int ranks_per_node_;
   double priced_seconds_ = 0;
   double error_seconds_ = 0;
-  std::set<std::string> sources_;
+  std::map<std::string, CollectiveSource> sources_;
   std::map<std::tuple<CollectiveKind, std::int64_t, int>, double> prices_;
 };
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "sim/report/notes.h"
 #include "sim/report/prediction_columns.h"
 
 namespace stepsim {
@@ -149,8 +150,11 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
     if (prediction.varlen) {
       entry["varlen"] = varlen_json(*prediction.varlen);
     }
-    entry["collective_sources"] = prediction.collective_sources;
-    entry["warnings"] = prediction.warnings;
+    entry["collective_sources"] = Json::array();
+    for (const CollectiveOrigin& origin : prediction.collective_origins) {
+      entry["collective_sources"].push_back(origin.text);
+    }
+    entry["warnings"] = note_texts(prediction);
     list.push_back(std::move(entry));
   }
   return {{"format", kFormat}, {"predictions", std::move(list)}};

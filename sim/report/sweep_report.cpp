@@ -10,6 +10,7 @@
 
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
+#include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 
 namespace stepsim {
@@ -28,7 +29,7 @@ double throughput(const SweepPoint& point) {
 }
 
 bool fits(const SweepPoint& point) {
-  return point.prediction.out_of_memory.empty();
+  return !point.prediction.out_of_memory;
 }
 
 /// Why a point is not the best: the part of the step that takes most more time.
@@ -211,7 +212,7 @@ std::string sweep_text(const Scenario& scenario,
                       time_of(report.reference, report),
                       report.gap * 100,
                       time_of(best, report).ends_with("tokens") ? " for each token" : "");
-  for (const std::string& warning : best.prediction.warnings) {
+  for (const std::string& warning : note_texts(best.prediction)) {
     text += "warning: " + warning + "\n";
   }
   return text;
@@ -225,18 +226,21 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
       values[axes[i].key] = point.labels[i];
     }
     const PredictionSummary& s = point.prediction.summary;
-    points.push_back({{"values", values},
-                      {"step_ms", s.step_time_ms.mean},
-                      {"useful_tokens_per_s", s.useful_tokens_per_s()},
-                      {"useful_tokens_per_step", s.useful_tokens_per_step},
-                      {"buckets", point.buckets},
-                      {"communication_ms", s.communication_ms},
-                      {"exposed_communication_ms", s.exposed_communication_ms},
-                      {"overlap_fraction", s.overlap_fraction},
-                      {"last_bucket_ms", point.last_bucket_ms},
-                      {"peak_memory_mib", s.peak_memory_mib},
-                      {"out_of_memory", point.prediction.out_of_memory},
-                      {"warnings", point.prediction.warnings}});
+    points.push_back(
+        {{"values", values},
+         {"step_ms", s.step_time_ms.mean},
+         {"useful_tokens_per_s", s.useful_tokens_per_s()},
+         {"useful_tokens_per_step", s.useful_tokens_per_step},
+         {"buckets", point.buckets},
+         {"communication_ms", s.communication_ms},
+         {"exposed_communication_ms", s.exposed_communication_ms},
+         {"overlap_fraction", s.overlap_fraction},
+         {"last_bucket_ms", point.last_bucket_ms},
+         {"peak_memory_mib", s.peak_memory_mib},
+         {"out_of_memory",
+          point.prediction.out_of_memory ? out_of_memory_text(*point.prediction.out_of_memory)
+                                         : ""},
+         {"warnings", note_texts(point.prediction)}});
   }
   return {{"format", "stepsim-sweep/1"},
           {"points", std::move(points)},

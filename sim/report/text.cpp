@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/terminal/table.h"
+#include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/report/prediction_columns.h"
 #include "sim/report/varlen_report.h"
@@ -36,8 +37,8 @@ Span90 speed_interval(const PredictionSummary& summary) {
 
 std::string warnings_text(const std::vector<Prediction>& predictions) {
   std::string text;
-  for (const std::string& warning : warnings_of(predictions)) {
-    text += "warning: " + warning + "\n";
+  for (const std::string& note : note_texts(predictions)) {
+    text += "warning: " + note + "\n";
   }
   return text;
 }
@@ -154,7 +155,7 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
 Paint row_paint(const Prediction& prediction,
                 bool reference,
                 const Recommendation& recommendation) {
-  if (!prediction.out_of_memory.empty()) {
+  if (prediction.out_of_memory) {
     return Paint::Bad;
   }
   const bool best =
@@ -204,21 +205,6 @@ Table ranks_table(const Prediction& prediction) {
 
 }  // namespace
 
-std::vector<std::string> warnings_of(const std::vector<Prediction>& predictions) {
-  std::vector<std::string> seen;
-  for (const Prediction& prediction : predictions) {
-    for (const std::string& warning : prediction.warnings) {
-      // An out-of-memory step differs by policy; everything else is said once.
-      const bool memory = warning.rfind("out of memory", 0) == 0;
-      const std::string line = memory ? prediction.policy + ": " + warning : warning;
-      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
-        seen.push_back(line);
-      }
-    }
-  }
-  return seen;
-}
-
 std::string run_text(const Scenario& scenario, const Prediction& prediction, const Screen& screen) {
   const PredictionSummary& s = prediction.summary;
   std::string text = header_text(scenario, prediction);
@@ -244,8 +230,8 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
                   s.communication_ms,
                   s.exposed_communication_ms,
                   percent(s.overlap_fraction));
-  for (const std::string& source : prediction.collective_sources) {
-    text += fmt::format("                   {}\n", source);
+  for (const CollectiveOrigin& origin : prediction.collective_origins) {
+    text += fmt::format("                   {}\n", origin.text);
   }
   text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency()));
   text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);

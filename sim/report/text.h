@@ -14,9 +14,6 @@ namespace stepsim {
                                    const Prediction& prediction,
                                    const Screen& screen = {});
 
-/// The warnings of all, each once; out of memory with the policy's name.
-[[nodiscard]] std::vector<std::string> warnings_of(const std::vector<Prediction>& predictions);
-
 /// All policies ranked by useful tokens per second, and a recommendation. `planning_seconds`:
 /// [prediction] what planning the epoch took on this host, or empty.
 [[nodiscard]] std::string compare_text(const Scenario& scenario,

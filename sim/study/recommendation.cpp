@@ -94,7 +94,7 @@ std::vector<double> drawn_speeds(const Prediction& prediction) {
 Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>& predictions) {
   std::vector<const Prediction*> ranked;
   for (const Prediction& prediction : predictions) {
-    if (!is_reference(scenario, prediction.policy) && prediction.out_of_memory.empty()) {
+    if (!is_reference(scenario, prediction.policy) && !prediction.out_of_memory) {
       ranked.push_back(&prediction);
     }
   }

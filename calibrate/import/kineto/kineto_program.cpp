@@ -323,7 +323,7 @@ void price_transfers(const Profile& profile, int nodes, KinetoProgram* program) 
           pricer.price(parse_collective_kind(one.kind), Bytes(*one.bytes), one.group_size, nodes);
       one.transfer_ns = std::llround(price.cost.seconds * 1e9);
       one.upper_bound = false;
-      ++sources[fmt::format("{}, {}", one.kind, price.source)];
+      ++sources[fmt::format("{}, {}", one.kind, price.text)];
     }
   }
   for (const auto& [source, count] : sources) {

@@ -269,7 +269,7 @@ Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::stri
   // Among equally fast caps the scenario's own counts as the best.
   const auto rank = [&](const CapPoint& cap) {
     return std::tuple(!cap.point.not_priced.empty(),
-                      !cap.point.prediction.out_of_memory.empty(),
+                      cap.point.prediction.out_of_memory.has_value(),
                       mean_ms(cap),
                       !cap.own);
   };

@@ -9,6 +9,7 @@
 #include "costmodel/io/json_file.h"
 #include "sim/predict/predict.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
 #include "sim/report/trace/traces.h"
 #include "tests/sim/predict/plan_of.h"
 #include "tests/test_data.h"
@@ -162,8 +163,13 @@ TEST_CASE("a step that needs more memory than the device has is named") {
   Profile profile = flat_profile(4);
   profile.memory_capacity = Bytes(1 << 20);
   const Prediction prediction = predict(scenario, scenario.policies[0], profile, {});
-  CHECK(prediction.out_of_memory.rfind("step 0, rank 0: needs ", 0) == 0);
-  CHECK(prediction.warnings.back().rfind("out of memory: step 0, rank 0", 0) == 0);
+  REQUIRE(prediction.out_of_memory);
+  CHECK(prediction.out_of_memory->step == 0);
+  CHECK(prediction.out_of_memory->rank == 0);
+  CHECK(prediction.out_of_memory->needed > prediction.out_of_memory->capacity);
+  CHECK(out_of_memory_text(*prediction.out_of_memory).rfind("step 0, rank 0: needs ", 0) == 0);
+  REQUIRE(std::holds_alternative<OutOfMemory>(prediction.notes.back()));
+  CHECK(note_texts(prediction).back().rfind("out of memory: step 0, rank 0", 0) == 0);
   REQUIRE(prediction.token_budget);
   CHECK(prediction.token_budget->tokens == 0);
 }

@@ -9,6 +9,7 @@
 #include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/step_simulator.h"
+#include "sim/report/notes.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -83,12 +84,16 @@ TEST_CASE("run: the profile's interference holds unless the scenario states its 
   CHECK(measured.summary.step_time_ms.mean ==
         doctest::Approx(step_ms({"interference.compute=0.1", "interference.transfer=0.5"})));
   CHECK(measured.summary.step_time_ms.mean > step_ms({}));
-  CHECK(std::count(measured.warnings.begin(), measured.warnings.end(), note) == 1);
+  const auto count = [&note](const Prediction& prediction) {
+    const std::vector<std::string> texts = note_texts(prediction);
+    return std::count(texts.begin(), texts.end(), note);
+  };
+  CHECK(count(measured) == 1);
   for (const char* own : {"interference.compute=0", "interference={}"}) {
     CAPTURE(own);
     const Prediction stated = predicted({own});
     CHECK(stated.summary.step_time_ms.mean == step_ms({}));
-    CHECK(std::count(stated.warnings.begin(), stated.warnings.end(), note) == 0);
+    CHECK(count(stated) == 0);
   }
 }
 
@@ -429,7 +434,7 @@ TEST_CASE("run: two nodes are priced by the links and say so") {
                               "cluster.topology.algorithm=hierarchical"});
   CHECK(two.summary.communication_ms > run({}).summary.communication_ms);
   bool said = false;
-  for (const std::string& warning : two.warnings) {
+  for (const std::string& warning : note_texts(two)) {
     said = said || warning.find("2 nodes x 2") != std::string::npos;
   }
   CHECK(said);

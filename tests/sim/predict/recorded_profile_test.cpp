@@ -8,6 +8,7 @@
 #include "costmodel/model/model_presets.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/step_cost.h"
+#include "sim/report/notes.h"
 #include "tests/sim/predict/plan_of.h"
 #include "tests/test_data.h"
 
@@ -166,7 +167,7 @@ TEST_CASE("batches beyond the recorded ones and all-reduces inside the passes ar
   const auto warnings = [&] {
     std::string all;
     for (const auto& text :
-         predict(scenario, find_policy(scenario, "uniform"), profile, {}).warnings) {
+         note_texts(predict(scenario, find_policy(scenario, "uniform"), profile, {}))) {
       all += text + "\n";
     }
     return all;

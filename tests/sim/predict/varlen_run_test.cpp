@@ -9,6 +9,7 @@
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/predict/predict.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
 #include "sim/report/text.h"
 #include "tests/sim/predict/plan_of.h"
 
@@ -100,16 +101,14 @@ TEST_CASE("an empty block takes its time in every head, layer and pass") {
   CHECK(slow.steps.front().backward_ms - free.steps.front().backward_ms ==
         doctest::Approx(forward_ms).epsilon(1e-4));
   CHECK(free.steps.front().padded_tokens == 64);
-  const std::string note = "the empty blocks of varlen attention's grid cost nothing here";
-  const auto says = [&](const Prediction& prediction) {
-    for (const std::string& warning : prediction.warnings) {
-      if (warning.starts_with(note)) {
-        return true;
-      }
-    }
-    return false;
+  const auto says = [](const Prediction& prediction) {
+    return std::any_of(prediction.notes.begin(), prediction.notes.end(), [](const Note& note) {
+      return std::holds_alternative<EmptyBlocksFree>(note);
+    });
   };
   CHECK(says(free));
+  CHECK(note_text(EmptyBlocksFree{})
+            .starts_with("the empty blocks of varlen attention's grid cost nothing here"));
   CHECK(!says(slow));
   CHECK(!says(run(documents(), "rows")));
 }
@@ -130,7 +129,7 @@ TEST_CASE("a profile that prices empty blocks comes before the scenario's time")
   const Prediction priced = predict(scenario, find_policy(scenario, "varlen"), profile, options);
   // [times] prices the ops of this scenario, so no empty block takes any time.
   CHECK(priced.steps.front().forward_ms == run(documents(), "varlen").steps.front().forward_ms);
-  CHECK(priced.warnings.front() ==
+  CHECK(note_texts(priced).front() ==
         "varlen.empty_block is not used: the profile prices empty blocks itself");
   BatchShape batch{4, 16, 64, 1024};
   batch.empty_blocks = 16;

@@ -92,7 +92,7 @@ TEST_CASE("an unsure recommendation says what to measure") {
 TEST_CASE("neither references nor what does not fit is a choice") {
   std::vector<Prediction> all = {
       prediction("reference", {1, 1}), prediction("huge", {2, 2}), prediction("fixed", {10, 12})};
-  all[1].out_of_memory = "step 0, rank 0: needs too much";
+  all[1].out_of_memory = OutOfMemory{};
   const Scenario scenario = scenario_of(all, "reference");
   CHECK(recommended(scenario, all)->policy == "fixed");
   CHECK(recommendation_text(scenario, all) == "Use fixed: 100000 useful tokens/s.");

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "costmodel/base/units.h"
+#include "costmodel/network/collective_pricer.h"
+#include "costmodel/network/interference.h"
+
+namespace stepsim {
+
+/// What the memory of one device allows.
+struct TokenBudget {
+  std::int64_t tokens = 0;  ///< Most padded tokens of a micro-batch; 0: not even one sample fits.
+  std::int64_t length = 0;  ///< Of the samples: the longest batch of the plan.
+};
+
+/// The first step and rank whose micro-batches need more memory than the device has.
+struct OutOfMemory {
+  int step = 0;
+  int rank = 0;
+  Bytes needed;
+  Bytes capacity;
+  std::optional<TokenBudget> budget;  ///< What would fit.
+};
+
+/// Where the prices of a kind of collective come from.
+struct CollectiveOrigin {
+  std::string text;  ///< "all_reduce: measured table, 8 ranks"
+  CollectiveSource source = CollectiveSource::MeasuredTable;
+};
+
+/// Ops of this kind ("gemm forward") or collectives that are `factor` times larger than all that
+/// the profile measured.
+struct SizesBeyondMeasured {
+  std::string op;
+  double factor = 1;
+};
+/// Classes of ops with sizes that the profile did not measure but prices by the class's form.
+struct SizesNotMeasured {
+  std::vector<std::string> op_classes;
+};
+/// Varlen attention has empty blocks, and nothing says what one takes.
+struct EmptyBlocksFree {};
+/// The scenario says what an empty block takes, but the profile prices them itself.
+struct EmptyBlockKeyUnused {};
+/// The profile's interference is taken, since the scenario states none.
+struct ProfileInterference {
+  int measurements = 0;
+  Interference value;
+};
+/// The profile was fitted to whole steps, so that its passes hold the collectives.
+struct CollectivesInsidePasses {};
+/// The times that the scenario gives state no error.
+struct TimesWithoutError {};
+/// The profile has no measured table for a kind of collective.
+struct CollectiveNotMeasured {
+  CollectiveOrigin origin;
+};
+
+/// A fact that the user of a prediction should know. Reports put it into words
+/// (sim/report/notes.h).
+using Note = std::variant<SizesBeyondMeasured,
+                          SizesNotMeasured,
+                          EmptyBlocksFree,
+                          EmptyBlockKeyUnused,
+                          ProfileInterference,
+                          CollectivesInsidePasses,
+                          OutOfMemory,
+                          TimesWithoutError,
+                          CollectiveNotMeasured>;
+
+}  // namespace stepsim

@@ -1,0 +1,117 @@
+#include "sim/report/notes.h"
+
+#include <algorithm>
+#include <variant>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "sim/report/number_text.h"
+
+namespace stepsim {
+
+namespace {
+
+/// What would fit; empty where that is not known.
+std::string budget_text(const std::optional<TokenBudget>& budget) {
+  if (!budget) {
+    return "";
+  }
+  return budget->tokens > 0
+             ? fmt::format("; at length {} a micro-batch of up to {} padded tokens fits",
+                           budget->length,
+                           budget->tokens)
+             : fmt::format("; not even one sample of length {} fits", budget->length);
+}
+
+/// One overload for each kind of note.
+struct Words {
+  std::string operator()(const SizesBeyondMeasured& note) const {
+    return fmt::format(
+        "{}: {:.2g} times beyond the sizes that the profile measured; stepcal calibrate --plan "
+        "PLANS measures them",
+        note.op,
+        note.factor);
+  }
+  std::string operator()(const SizesNotMeasured& note) const {
+    return fmt::format(
+        "priced by the general form of their class, since the profile never measured these sizes: "
+        "{}; stepcal calibrate --plan PLANS measures them",
+        fmt::join(note.op_classes, ", "));
+  }
+  std::string operator()(const EmptyBlocksFree& /*note*/) const {
+    return "the empty blocks of varlen attention's grid cost nothing here: neither the profile nor "
+           "varlen.empty_block says what one takes";
+  }
+  std::string operator()(const EmptyBlockKeyUnused& /*note*/) const {
+    return "varlen.empty_block is not used: the profile prices empty blocks itself";
+  }
+  std::string operator()(const ProfileInterference& note) const {
+    std::string text =
+        fmt::format("interference is the profile's, from {} measurements: compute {}, transfers {}",
+                    note.measurements,
+                    signed_percent(note.value.compute),
+                    signed_percent(note.value.transfer));
+    if (note.value.memory_share > 0) {
+      text += fmt::format(", {} of the memory bandwidth", percent(note.value.memory_share));
+    }
+    if (note.value.multiprocessors > 0) {
+      text += fmt::format(", waves over {} multiprocessors", note.value.multiprocessors);
+    }
+    return text + "; [interference] in the scenario takes its place";
+  }
+  std::string operator()(const CollectivesInsidePasses& /*note*/) const {
+    return "the profile was fitted to whole steps: all-reduces are inside its passes, so bucket "
+           "caps and networks make no difference here";
+  }
+  std::string operator()(const OutOfMemory& note) const {
+    return "out of memory: " + out_of_memory_text(note) + budget_text(note.budget);
+  }
+  std::string operator()(const TimesWithoutError& /*note*/) const {
+    return "the scenario's times state no error, so the interval holds none of theirs";
+  }
+  std::string operator()(const CollectiveNotMeasured& note) const {
+    // With one rank there is nothing to measure.
+    const bool alone = note.origin.source == CollectiveSource::OneRank;
+    return "not measured: " + note.origin.text +
+           (alone ? "" : "; stepcal calibrate or stepcal import nccl-tests measures it");
+  }
+};
+
+}  // namespace
+
+std::string note_text(const Note& note) {
+  return std::visit(Words{}, note);
+}
+
+std::string out_of_memory_text(const OutOfMemory& what) {
+  return fmt::format("step {}, rank {}: needs {:.1f} GiB of {:.1f} GiB",
+                     what.step,
+                     what.rank,
+                     static_cast<double>(what.needed.value()) / 0x1p30,
+                     static_cast<double>(what.capacity.value()) / 0x1p30);
+}
+
+std::vector<std::string> note_texts(const Prediction& prediction) {
+  std::vector<std::string> texts;
+  for (const Note& note : prediction.notes) {
+    texts.push_back(note_text(note));
+  }
+  return texts;
+}
+
+std::vector<std::string> note_texts(const std::vector<Prediction>& predictions) {
+  std::vector<std::string> seen;
+  for (const Prediction& prediction : predictions) {
+    for (const Note& note : prediction.notes) {
+      const bool of_policy = std::holds_alternative<OutOfMemory>(note);
+      const std::string line = (of_policy ? prediction.policy + ": " : "") + note_text(note);
+      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
+        seen.push_back(line);
+      }
+    }
+  }
+  return seen;
+}
+
+}  // namespace stepsim

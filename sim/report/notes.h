@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/predict/prediction.h"
+
+namespace stepsim {
+
+/// The note as the sentence of a warning.
+[[nodiscard]] std::string note_text(const Note& note);
+
+/// "step 3, rank 0: needs 41.2 GiB of 40.0 GiB"
+[[nodiscard]] std::string out_of_memory_text(const OutOfMemory& what);
+
+/// The notes of one prediction.
+[[nodiscard]] std::vector<std::string> note_texts(const Prediction& prediction);
+
+/// The notes of all predictions, each once; out of memory with the policy's name.
+[[nodiscard]] std::vector<std::string> note_texts(const std::vector<Prediction>& predictions);
+
+}  // namespace stepsim

@@ -69,7 +69,8 @@ int run_stepcal(const std::vector<std::string>& arguments) {
     print_message(std::string("stepcal: error: ") + error.what());
     return kEnvironmentFault;
   } catch (const StoppedByRank0&) {
-    return kEnvironmentFault;
+    // Rank 0 tells why, and its status is the run's: mpirun returns the first one that is not 0.
+    return kDone;
   } catch (const Interrupted&) {
     print_message("stepcal: interrupted");
     return kInterrupted;

@@ -167,6 +167,9 @@ bool LaunchedGroup::more() {
 }
 
 void LaunchedGroup::run(int ranks, const RankBody& body, const OnLine& on_line) {
+  if (!leads() && !more()) {
+    throw StoppedByRank0{};  // It refuses the run and says why.
+  }
   if (ranks != launch_.ranks) {
     throw InputError(fmt::format(
         "{} ranks are asked for, but {} has started {}", ranks, launch_.launcher, launch_.ranks));
@@ -298,9 +301,6 @@ class Relay {
 }  // namespace
 
 void LaunchedGroup::follow(const RankBody& body) {
-  if (!more()) {
-    throw StoppedByRank0{};
-  }
   RankSeat seat;
   seat.rank = launch_.rank;
   seat.ranks = launch_.ranks;

@@ -1,0 +1,149 @@
+"""Starts stepcal with a real mpirun, two ranks on this machine: measure, calibrate, live, and what
+goes wrong.
+
+usage: mpirun_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+STEPCAL = os.path.abspath(sys.argv[1])
+STEPSIM = os.path.abspath(sys.argv[2])
+MPIRUN = shutil.which("mpirun")
+SKIPPED = 77
+LIMIT = 280  # Seconds for all, on a busy machine.
+
+MODEL = ["--model", "tiny-classifier", "--max-length", "32", "--max-tokens", "64"]
+LITTLE = [*MODEL, "--budget", "1"]
+SCENARIO = """
+[scenario]
+name = "mpirun"
+question = "Do ranks that mpirun starts train together?"
+seed = 1
+steps = 6
+warmup_steps = 2
+[cluster]
+ranks = 2
+profile = "here.json"
+[model]
+preset = "tiny-classifier"
+[data]
+samples = 64
+lengths = { uniform = [8, 32] }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 2
+"""
+# In the place of ssh: drops its options and the host's name, and runs the command here.
+AGENT = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+shift
+exec sh -c "$*"
+"""
+
+
+def command(arguments, options=()):
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return [MPIRUN, "-n", "2", "--oversubscribe", *root, *options, STEPCAL, *arguments]
+
+
+def environment():
+    """This test's, without what another launcher may have left."""
+    port = 20000 + os.getpid() % 20000
+    left = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    mine = {key: value for key, value in os.environ.items() if key not in left}
+    return {**mine, "STEPSIM_PORT": str(port)}
+
+
+def run(arguments, options=(), status=0):
+    done = subprocess.run(
+        command(arguments, options),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def lines_of(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+
+
+def test_measure():
+    done = run(["measure", *LITTLE, "--out", "samples.jsonl"])
+    assert done.stdout.count("measuring tiny-classifier on 2 ranks (cpu)") == 1, done.stdout
+    header, *samples = lines_of("samples.jsonl")
+    assert header["plan"]["ranks"] == 2 and header["plan"]["nodes"] == 1, header["plan"]
+    assert any(sample["kind"] == "collective" for sample in samples)
+    again = run(["measure", *LITTLE, "--out", "samples.jsonl"])
+    assert again.stdout.startswith("going on with tiny-classifier on 2 ranks"), again.stdout
+
+
+def test_calibrate_and_live():
+    run(["calibrate", *LITTLE, "--out", "here.json"])
+    assert json.loads(pathlib.Path("here.json").read_text())["collectives"][0]["ranks"] == 2
+    pathlib.Path("scenario.toml").write_text(SCENARIO)
+    plan = [STEPSIM, "plan", "scenario.toml", "--policy", "fixed", "--out", "plan.jsonl"]
+    subprocess.run(plan, check=True, capture_output=True, timeout=LIMIT)
+    run(["live", "plan.jsonl", "--out", "run.jsonl"])
+    header, *steps = lines_of("run.jsonl")
+    assert header["world_size"] == 2, header
+    seen = sorted((step["step"], step["rank"]) for step in steps)
+    assert seen == [(step, rank) for step in range(6) for rank in range(2)], seen
+
+
+def test_refusals():
+    """Rank 0 alone says what is wrong, and mpirun returns its status."""
+    done = run(["measure", *LITTLE, "--ranks", "3", "--out", "three.jsonl"], status=2)
+    message = "stepcal: error: 3 ranks are asked for, but mpirun has started 2\n"
+    assert done.stderr.count(message) == 1, done.stderr
+    # Two machines, as far as mpirun knows.
+    agent = pathlib.Path("agent")
+    agent.write_text(AGENT)
+    agent.chmod(0o755)
+    hosts = ["--mca", "plm_rsh_agent", str(agent.absolute()), "--host", "localhost:1,elsewhere:1"]
+    here = ["-x", "MASTER_ADDR=" + socket.gethostname()]
+    done = run(["measure", *LITTLE, "--out", "two.jsonl"], [*hosts, *here], status=2)
+    message = "stepcal: error: the CPU backend works on one machine; its ranks are on 2\n"
+    assert done.stderr.count(message) == 1, done.stderr
+    done = run(["measure", *LITTLE, "--out", "two.jsonl"], hosts, status=2)
+    assert "MASTER_ADDR is not set: the ranks of mpirun are on several machines" in done.stderr
+
+
+def test_interrupt():
+    """Ctrl-C reaches all ranks; what was measured by then is kept."""
+    arguments = ["measure", *MODEL, "--budget", "1000", "--out", "cut.jsonl"]
+    process = subprocess.Popen(
+        command(arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    samples = pathlib.Path("cut.jsonl")
+    deadline = time.monotonic() + LIMIT
+    while not samples.exists() or samples.read_text().count("\n") < 5:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode != 0 and b"stepcal: interrupted" in errors, errors
+    assert len(lines_of("cut.jsonl")) >= 5
+
+
+if MPIRUN is None:
+    print("skipped: there is no mpirun here (Debian: openmpi-bin)")
+    sys.exit(SKIPPED)
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    for test in (test_measure, test_calibrate_and_live, test_refusals, test_interrupt):
+        test()
+        print(test.__name__, "passed", flush=True)
+    os.chdir("/")

@@ -11,7 +11,7 @@
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/piecewise_linear.h"
 #include "calibrate/samples/statistics.h"
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/compute/knots.h"
 #include "costmodel/network/collective_table.h"
 
 namespace stepsim {

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/interference_fit.h"
 #include "calibrate/fit/series.h"
@@ -19,24 +20,6 @@
 
 namespace stepsim {
 namespace {
-
-std::string_view form_name(CostForm form) {
-  switch (form) {
-    case CostForm::Table:
-      return "table";
-    case CostForm::PerSampleTable:
-      return "per-sample table";
-    case CostForm::Features:
-      return "features";
-    case CostForm::FeaturesRatio:
-      return "features x ratio";
-    case CostForm::RooflineRatio:
-      return "roofline x ratio";
-    case CostForm::Roofline:
-      break;
-  }
-  return "roofline";
-}
 
 /// Mean of the members that are there; signed for the bias.
 std::optional<double> mean_of(const std::vector<const OpCost*>& costs,
@@ -60,8 +43,8 @@ std::string forms_of(const std::vector<const OpCost*>& costs) {
   std::string text;
   for (const auto& [form, count] : counts) {
     text += text.empty() ? "" : ", ";
-    text += counts.size() == 1 ? std::string(form_name(form))
-                               : fmt::format("{} {}", count, form_name(form));
+    text += counts.size() == 1 ? std::string(form_row(form).title)
+                               : fmt::format("{} {}", count, form_row(form).title);
   }
   return text;
 }

@@ -7,6 +7,7 @@
 #include <Eigen/Dense>
 
 #include "calibrate/fit/nnls.h"
+#include "costmodel/model/op_flops.h"
 
 namespace stepsim {
 namespace {
@@ -73,11 +74,14 @@ double wave_residual(std::span<const GemmPoint> points, double processors) {
   return sum;
 }
 
-std::vector<GemmPoint> computed(std::span<const GemmPoint> points) {
+std::vector<GemmPoint> computed_gemms(const std::vector<Series>& all) {
   std::vector<GemmPoint> large;
-  for (const GemmPoint& point : points) {
-    if (std::min({point.m, point.n, point.k}) >= kComputed) {
-      large.push_back(point);
+  for (const Series& series : all) {
+    for (const SeriesPoint& point : series.points) {
+      const GemmPoint gemm = gemm_point(series.op, point);
+      if (series.op.op_class == OpClass::Gemm && std::min({gemm.m, gemm.n, gemm.k}) >= kComputed) {
+        large.push_back(gemm);
+      }
     }
   }
   return large;
@@ -98,6 +102,13 @@ std::vector<GemmPoint> thinned(std::span<const GemmPoint> points, std::size_t co
 }
 
 }  // namespace
+
+GemmPoint gemm_point(const Op& op, const SeriesPoint& point) {
+  return {std::max(rows_of(op, point.batch), 1.0),
+          static_cast<double>(op.n),
+          static_cast<double>(op.k),
+          point.seconds};
+}
 
 GemmRatio fit_gemm_ratio(std::span<const GemmPoint> points,
                          std::span<const double> first,
@@ -136,8 +147,8 @@ GemmRatio fit_gemm_ratio(std::span<const GemmPoint> points,
   return ratio;
 }
 
-std::int64_t find_processors(std::span<const GemmPoint> points) {
-  const std::vector<GemmPoint> large = computed(points);
+std::int64_t find_processors(const std::vector<Series>& all) {
+  const std::vector<GemmPoint> large = computed_gemms(all);
   if (large.size() < kFewestPoints) {
     return 0;
   }

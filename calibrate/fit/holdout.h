@@ -4,8 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "calibrate/fit/forms.h"
-#include "costmodel/records/profile.h"
+#include "calibrate/fit/form_fits.h"
 
 namespace stepsim {
 

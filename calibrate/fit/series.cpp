@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "calibrate/samples/statistics.h"
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/compute/cost_features.h"
 
 namespace stepsim {
 namespace {

@@ -1,26 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "calibrate/fit/series.h"
-#include "costmodel/records/profile.h"
+#include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
 
-/// Entries for sizes that were never measured, one for each class, pass and dtype that has at least
-/// two series or eight points: roofline sums [1, flops, bytes]; for ops that do not depend
-/// on the batch [1, elements] or a table over the elements, whichever prices a size left out better
-/// (a single size: proportional to the elements). For GEMMs on a device with `processors`, measured
-/// in many sizes, also the roofline times gemm_ratio().
+/// Fits entries for sizes that were never measured: one for each class, pass and dtype that has at
+/// least two series or eight points.
 ///
-/// Their `random` error leaves out every fifth point; `block` leaves out one series after the
-/// other (a twelfth of them, when there are more than twelve), which is what the entry is for and
-/// what it is chosen by; `bias` is over both.
+/// An op that depends on the batch gets a roofline, a sum over [1, flops, bytes]; GEMMs on a device
+/// with `processors` that were measured in many sizes may also get it times gemm_ratio(). An op
+/// that does not depend on the batch gets a sum over [1, elements] or a table over the elements, or
+/// what is proportional to the elements where only one size was measured.
+///
+/// The form is chosen by the error on a size left out (`block`: one series after the other is left
+/// out, or a twelfth of them when there are more than twelve), which is what the entry is for. The
+/// `random` error leaves out every fifth point; `bias` is over both.
 [[nodiscard]] std::vector<OpCost> fit_unmeasured_sizes(const std::vector<Series>& all,
                                                        std::int64_t processors = 0);
-
-/// The number of processors that the waves of the measured GEMMs show; 0 = none. Raises nothing:
-/// without enough GEMMs it is 0.
-[[nodiscard]] std::int64_t find_processors(const std::vector<Series>& all);
 
 }  // namespace stepsim

@@ -8,36 +8,43 @@
 
 namespace stepsim {
 
+/// The longest time that a profile may state, or that one op may take by it.
+inline constexpr double kMaxCostSeconds = 3600;
+
 /// A price with what is known about its error.
 struct Cost {
   double seconds = 0;
-  /// Mean absolute relative error on held-out measurements; 0 when the cost is exact by definition.
+  /// The mean absolute relative error on held-out measurements; 0 when the cost is exact by
+  /// definition.
   double relative_error = 0;
-  /// The part of that error which all uses of the cost share (a bias), and which therefore does not
-  /// average out over the steps: what intervals of a mean are made of.
+  /// The part of that error which all uses of the cost share (a bias). It does not average out over
+  /// the steps, so intervals of a mean are made of it.
   double shared_error = 0;
-  /// How far outside the measured range: 1 inside, 2 = twice the largest measured size.
+  /// How far outside the measured range the batch is: 1 = inside, 2 = twice the largest measured
+  /// size.
   double extrapolation = 1;
-  bool unseen_shape =
-      false;  ///< No measurement of these sizes (n, k, …): the class's general form.
-  /// Whose error it shares; empty: that of its class and pass.
+  /// These sizes (n, k, …) were not measured; the class's entry for any size priced them.
+  bool unseen_shape = false;
+  /// Costs with the same group share their error; empty = those of the same class and pass do.
   std::string_view group;
 };
 
-/// What the ops of a step cost. Fitted op by op (ProfileCostModel); or shares of passes that were
-/// fitted as a whole to recorded steps (PassCostModel) or stated (TimesCostModel). Collectives:
-/// CollectivePricer.
+/// What the ops of a step cost: fitted op by op (ProfileCostModel), or as shares of passes that
+/// were fitted as a whole to recorded steps (PassCostModel) or stated (TimesCostModel).
+/// CollectivePricer prices collectives.
 class CostModel {
  public:
   virtual ~CostModel() = default;
 
-  /// Raises InputError: the profile has no cost for this op, or it is refused outside its range.
+  /// Prices one op. Raises InputError when there is no cost for it, or none so far outside its
+  /// range.
   [[nodiscard]] virtual Cost op(const Op& op, const BatchShape& batch) const = 0;
 
-  /// Host time to launch one op; 0 when the host computes itself (CPU).
+  /// The host's time to launch one op; 0 when the host computes itself (CPU).
   [[nodiscard]] virtual double launch_seconds() const = 0;
 
-  /// True when the host thread computes itself (CPU, gloo): it never runs ahead of the device.
+  /// Whether the host thread computes itself (CPU, gloo), so that it never runs ahead of the
+  /// device.
   [[nodiscard]] virtual bool host_is_device() const = 0;
 };
 

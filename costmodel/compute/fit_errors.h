@@ -4,15 +4,21 @@
 
 namespace stepsim {
 
-/// Errors on data that the fit did not see, as fractions. Absent = could not be estimated.
+/// Errors on measurements that the fit did not see, as fractions of the time. An error that could
+/// not be estimated is absent.
 struct FitErrors {
-  std::optional<double> random;  ///< Mean |error|, scattered hold-out.
-  std::optional<double> block;   ///< Mean |error|, contiguous block held out.
-  std::optional<double>
-      beyond;                  ///< Mean |error|, upper half of the sizes predicted from the lower.
+  std::optional<double> random;  ///< Mean |error| where scattered points are held out.
+  std::optional<double> block;   ///< Mean |error| where a block of neighbours is held out.
+  /// Mean |error| where the upper half of the sizes is predicted from the lower.
+  std::optional<double> beyond;
   std::optional<double> bias;  ///< Signed error of the sum over the held-out points.
 
   bool operator==(const FitErrors&) const = default;
 };
+
+/// The part of a fit's error that all its uses share: the held-out bias, and the scatter of single
+/// points over the square root of their number. When the bias is unknown, the whole random error
+/// counts as shared.
+[[nodiscard]] double shared_error(const FitErrors& errors, int samples);
 
 }  // namespace stepsim

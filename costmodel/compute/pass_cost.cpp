@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/model/op_flops.h"
 
 namespace stepsim {
 namespace {

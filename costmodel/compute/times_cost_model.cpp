@@ -1,6 +1,6 @@
 #include "costmodel/compute/times_cost_model.h"
 
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/model/op_flops.h"
 
 namespace stepsim {
 

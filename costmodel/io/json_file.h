@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -44,6 +45,10 @@ class JsonReader {
   [[nodiscard]] const Json& get(std::string_view key);  ///< Required.
   [[nodiscard]] double number(std::string_view key);    ///< Finite.
   [[nodiscard]] double number_or(std::string_view key, double fallback);
+  [[nodiscard]] double not_negative(std::string_view key);
+  [[nodiscard]] double not_negative_or(std::string_view key, double fallback);
+  /// [lo, hi] with least <= lo <= hi.
+  [[nodiscard]] std::pair<double, double> range(std::string_view key, double least = 0);
   [[nodiscard]] std::int64_t integer(std::string_view key);
   [[nodiscard]] std::int64_t integer_or(std::string_view key, std::int64_t fallback);
   /// An integer from `lo` to `hi`, as int.

@@ -1,11 +1,11 @@
 #include "costmodel/io/json_lines.h"
 
-#include <cmath>
-#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "costmodel/io/json_numbers.h"
 
 namespace stepsim {
 
@@ -53,10 +53,7 @@ void JsonLines::fail(const std::string& message) const {
 }
 
 std::string json_number(double value) {
-  if (!std::isfinite(value)) {
-    throw std::domain_error("JSON holds finite numbers only");
-  }
-  return fmt::format("{}", value);
+  return fmt::format("{}", finite(value));
 }
 
 std::string json_text(std::string_view value) {

@@ -195,6 +195,26 @@ std::vector<double> JsonReader::numbers(std::string_view key) {
   return result;
 }
 
+double JsonReader::not_negative(std::string_view key) {
+  const double value = number(key);
+  if (value < 0) {
+    fail(key, fmt::format("{} is negative", value));
+  }
+  return value;
+}
+
+double JsonReader::not_negative_or(std::string_view key, double fallback) {
+  return has(key) ? not_negative(key) : fallback;
+}
+
+std::pair<double, double> JsonReader::range(std::string_view key, double least) {
+  const std::vector<double> range = numbers(key);
+  if (range.size() != 2 || range[0] < least || range[0] > range[1]) {
+    fail(key, fmt::format("expected [lo, hi] with {} <= lo <= hi", least));
+  }
+  return {range[0], range[1]};
+}
+
 std::vector<std::int64_t> JsonReader::integers(std::string_view key) {
   const Json& values = array(key);
   std::vector<std::int64_t> result;

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/compute/knots.h"
 #include "costmodel/network/collective_table.h"
 
 namespace stepsim {

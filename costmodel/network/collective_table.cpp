@@ -6,7 +6,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/compute/knots.h"
 
 namespace stepsim {
 namespace {

@@ -33,7 +33,7 @@ std::string described(const Op& op) {
 }
 
 std::string_view variable_name(const OpCost& cost, const Op& op) {
-  return cost.form == CostForm::PerSampleTable ? "padded length" : name_of(op.rows);
+  return form_row(cost.form).over_length ? "padded length" : name_of(op.rows);
 }
 
 }  // namespace

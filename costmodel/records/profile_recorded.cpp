@@ -4,15 +4,12 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/io/json_numbers.h"
 #include "costmodel/model/transformer_json.h"
 #include "costmodel/records/profile_format.h"
 
 namespace stepsim {
 namespace {
-
-Json range_json(const std::pair<double, double>& range) {
-  return Json::array({finite(range.first), finite(range.second)});
-}
 
 Json pass_json(const PassCost& cost) {
   Json json = {{"features", cost.features}, {"coefficients_s", numbers_json(cost.coefficients)}};
@@ -55,7 +52,7 @@ std::vector<std::vector<double>> read_draws(JsonReader& reader, std::size_t feat
   return result;
 }
 
-std::pair<double, double> read_range(JsonReader& reader, std::string_view key) {
+std::pair<double, double> read_positive_range(JsonReader& reader, std::string_view key) {
   const auto range = reader.numbers(key);
   if (range.size() != 2 || range[0] <= 0 || range[0] > range[1]) {
     reader.fail(key, "expected [lo, hi] with 0 < lo <= hi");
@@ -79,19 +76,11 @@ PassCost read_pass(JsonReader reader) {
     reader.fail("coefficients_s", expected_coefficients(features));
   }
   cost.draws = read_draws(reader, features);
-  cost.tokens = read_range(reader, "tokens_range");
-  cost.length = read_range(reader, "length_range");
+  cost.tokens = read_positive_range(reader, "tokens_range");
+  cost.length = read_positive_range(reader, "length_range");
   cost.samples = reader.integer_in("samples", 0, std::numeric_limits<int>::max());
   cost.errors = read_errors(reader);
   return cost;
-}
-
-double not_negative(JsonReader& reader, std::string_view key) {
-  const double value = reader.number(key);
-  if (value < 0) {
-    reader.fail(key, fmt::format("{} is negative", value));
-  }
-  return value;
 }
 
 }  // namespace
@@ -113,8 +102,8 @@ RecordedModel read_recorded(JsonReader reader) {
   RecordedModel recorded;
   JsonReader model = reader.object("model");
   recorded.model = transformer_from_json(model);
-  recorded.optimizer_seconds = not_negative(reader, "optimizer_s");
-  recorded.operations_per_byte = not_negative(reader, "operations_per_byte");
+  recorded.optimizer_seconds = reader.not_negative("optimizer_s");
+  recorded.operations_per_byte = reader.not_negative("operations_per_byte");
   recorded.whole_steps = reader.has("whole_steps") && reader.boolean("whole_steps");
   recorded.data = read_pass(reader.object("data"));
   recorded.forward = read_pass(reader.object("forward"));

@@ -1,60 +1,25 @@
 #include <algorithm>
-#include <cmath>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/io/json_numbers.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/profile_format.h"
 
 namespace stepsim {
 namespace {
 
-bool needs_version_2(const Profile& profile) {
-  return std::any_of(profile.ops.begin(), profile.ops.end(), [](const OpCost& cost) {
-    return holds_ratio(cost.form) || needs_processors(cost.features);
-  });
-}
-
 std::string_view format_of(const Profile& profile) {
   if (profile.recorded || profile.cores > 0 || !profile.noise.step_quantiles.empty()) {
     return kProfileFormat3;
   }
-  return needs_version_2(profile) ? kProfileFormat2 : kProfileFormat;
-}
-
-Json knots_json(const std::vector<std::pair<double, double>>& knots) {
-  Json list = Json::array();
-  for (const auto& [x, seconds] : knots) {
-    list.push_back(Json::array({finite(x), finite(seconds)}));
-  }
-  return list;
-}
-
-Json range_json(const std::pair<double, double>& range) {
-  return Json::array({finite(range.first), finite(range.second)});
-}
-
-/// What the forms of version 2 hold beside features and coefficients.
-void put_ratio(const OpCost& cost, Json* json) {
-  if (cost.form == CostForm::FeaturesRatio) {
-    (*json)["variable"] = variable_label(cost);
-    (*json)["ratio_knots"] = knots_json(cost.knots);
-  }
-  if (cost.form == CostForm::RooflineRatio) {
-    const GemmRatio& ratio = cost.gemm_ratio;
-    (*json)["gemm_ratio"] = {{"processors", ratio.processors},
-                             {"m_range", range_json(ratio.m)},
-                             {"n_range", range_json(ratio.n)},
-                             {"k_range", range_json(ratio.k)},
-                             {"weights", numbers_json(ratio.weights)}};
-  }
-  if (needs_processors(cost.features)) {
-    (*json)["processors"] = cost.processors;
-  }
+  const bool version_2 = std::any_of(profile.ops.begin(),
+                                     profile.ops.end(),
+                                     [](const OpCost& cost) { return since_version(cost) > 1; });
+  return version_2 ? kProfileFormat2 : kProfileFormat;
 }
 
 Json op_json(const OpCost& cost) {
@@ -66,15 +31,8 @@ Json op_json(const OpCost& cost) {
   json["k"] = cost.k;
   json["heads"] = cost.heads;
   json["head_dim"] = cost.head_dim;
-  json["form"] = name_of(cost.form);
-  if (holds_knots(cost.form)) {
-    json["variable"] = variable_label(cost);
-    json["knots_s"] = knots_json(cost.knots);
-  } else {
-    json["features"] = cost.features;
-    json["coefficients_s"] = numbers_json(cost.coefficients);
-    put_ratio(cost, &json);
-  }
+  json["form"] = form_row(cost.form).name;
+  form_row(cost.form).write(cost, json);
   json["range"] = range_json({cost.range_lo, cost.range_hi});
   json["samples"] = cost.samples;
   json["errors"] = errors_json(cost.errors);
@@ -93,10 +51,7 @@ Json collective_json(const CollectiveCost& cost) {
     json["tail_s_per_byte"] = finite(*cost.tail_seconds_per_byte);
   }
   if (!cost.spread.empty()) {
-    json["spread"] = Json::array();
-    for (const double ratio : cost.spread) {
-      json["spread"].push_back(finite(ratio));
-    }
+    json["spread"] = numbers_json(cost.spread);
   }
   json["errors"] = errors_json(cost.errors);
   return json;
@@ -151,13 +106,6 @@ std::string list_text(const Costs& costs, ToJson to_text) {
 
 }  // namespace
 
-double finite(double value) {
-  if (!std::isfinite(value)) {
-    throw std::domain_error("a profile holds finite numbers only");
-  }
-  return value;
-}
-
 Json errors_json(const FitErrors& errors) {
   Json json = Json::object();
   const auto put = [&json](const char* key, const std::optional<double>& value) {
@@ -170,14 +118,6 @@ Json errors_json(const FitErrors& errors) {
   put("beyond", errors.beyond);
   put("bias", errors.bias);
   return json;
-}
-
-Json numbers_json(const std::vector<double>& values) {
-  Json list = Json::array();
-  for (const double value : values) {
-    list.push_back(finite(value));
-  }
-  return list;
 }
 
 void write_profile(const std::string& path, const Profile& profile) {

@@ -83,19 +83,6 @@ void append_step(std::string& text, const StepRecord& step) {
   text += "]}\n";
 }
 
-/// A duration in milliseconds, not negative.
-double milliseconds(JsonReader& row, std::string_view key) {
-  const double value = row.number(key);
-  if (value < 0) {
-    row.fail(key, fmt::format("{} is negative", value));
-  }
-  return value;
-}
-
-double milliseconds_or_zero(JsonReader& row, std::string_view key) {
-  return row.has(key) ? milliseconds(row, key) : 0;
-}
-
 std::int64_t count(JsonReader& row, std::string_view key) {
   const std::int64_t value = row.integer(key);
   if (value < 0) {
@@ -112,8 +99,8 @@ std::vector<BucketRecord> read_buckets(JsonReader& row) {
   for (auto& bucket : row.objects("buckets")) {
     BucketRecord record;
     record.bytes = count(bucket, "bytes");
-    record.launch_ms = milliseconds(bucket, "launch_ms");
-    record.end_ms = milliseconds(bucket, "end_ms");
+    record.launch_ms = bucket.not_negative("launch_ms");
+    record.end_ms = bucket.not_negative("end_ms");
     buckets.push_back(record);
   }
   return buckets;
@@ -140,15 +127,15 @@ StepRecord read_step(JsonReader row, const RunRecord& record) {
   step.useful_tokens = count(row, "useful_tokens");
   step.padded_tokens = count(row, "padded_tokens");
   step.start_ms = row.number("start_ms");
-  step.data_ms = milliseconds(row, "data_ms");
-  step.forward_ms = milliseconds(row, "forward_ms");
-  step.backward_ms = milliseconds(row, "backward_ms");
-  step.wait_ms = milliseconds_or_zero(row, "wait_ms");
-  step.optimizer_ms = milliseconds(row, "optimizer_ms");
-  step.step_ms = milliseconds(row, "step_ms");
-  step.thread_cpu_ms = milliseconds_or_zero(row, "thread_cpu_ms");
-  step.forward_cpu_ms = milliseconds_or_zero(row, "forward_cpu_ms");
-  step.backward_cpu_ms = milliseconds_or_zero(row, "backward_cpu_ms");
+  step.data_ms = row.not_negative("data_ms");
+  step.forward_ms = row.not_negative("forward_ms");
+  step.backward_ms = row.not_negative("backward_ms");
+  step.wait_ms = row.not_negative_or("wait_ms", 0);
+  step.optimizer_ms = row.not_negative("optimizer_ms");
+  step.step_ms = row.not_negative("step_ms");
+  step.thread_cpu_ms = row.not_negative_or("thread_cpu_ms", 0);
+  step.forward_cpu_ms = row.not_negative_or("forward_cpu_ms", 0);
+  step.backward_cpu_ms = row.not_negative_or("backward_cpu_ms", 0);
   step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMax) : 1;
   step.lengths = read_lengths(row);
   step.loss = read_loss(row);

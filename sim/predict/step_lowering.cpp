@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/compute/cost_features.h"
 #include "sim/engine/time_limit.h"
 
 namespace stepsim {

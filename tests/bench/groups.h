@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/fit/forms.h"
+#include "calibrate/fit/form_fits.h"
 #include "tests/bench/kernel_tables.h"
 #include "tests/bench/score.h"
 

@@ -18,11 +18,13 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/fit/collectives.h"
-#include "calibrate/fit/forms.h"
+#include "calibrate/fit/form_fits.h"
 #include "calibrate/fit/holdout.h"
+#include "calibrate/fit/knot_fit.h"
 #include "calibrate/fit/unmeasured_sizes.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/compute/cost_features.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile.h"

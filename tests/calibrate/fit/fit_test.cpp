@@ -6,11 +6,13 @@
 #include <Eigen/Dense>
 #include <doctest/doctest.h>
 
-#include "calibrate/fit/forms.h"
+#include "calibrate/fit/form_fits.h"
 #include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/holdout.h"
+#include "calibrate/fit/knot_fit.h"
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/unmeasured_sizes.h"
+#include "costmodel/compute/cost_features.h"
 #include "costmodel/compute/op_cost.h"
 #include "tests/calibrate/measure/fake_backend.h"
 
@@ -403,7 +405,6 @@ TEST_CASE("a class with one series of few points gets no general entry") {
 }
 
 TEST_CASE("knots that the others give are left out, to a tolerance") {
-  using Knots = std::vector<std::pair<double, double>>;
   const Knots knots = {{0, 1}, {1, 2}, {2, 3.01}, {3, 4}, {4, 3}};
   CHECK(prune_knots(knots, 0.01) == Knots{{0, 1}, {3, 4}, {4, 3}});
   CHECK(prune_knots(knots, 0.001) == knots);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/fit/holdout.h"
+#include "calibrate/fit/knot_fit.h"
 #include "calibrate/fit/residual_plot.h"
 #include "calibrate/fit/warnings.h"
 #include "costmodel/compute/op_cost.h"

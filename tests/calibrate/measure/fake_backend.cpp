@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/training/training_ops.h"
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/compute/cost_features.h"
 #include "costmodel/model/model_presets.h"
 
 namespace stepsim::test {

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/compute/cost_features.h"
 #include "costmodel/compute/tile_feature.h"
 #include "tests/costmodel/helpers.h"
 
@@ -226,7 +227,6 @@ TEST_CASE("the slope of the tail is that of the line the tail was drawn from") {
 
 TEST_CASE("the slope of the tail weighs relative errors and starts at zero or above") {
   // Brute force over a >= 0 and b >= 0; the best line through the second knots starts below zero.
-  using Knots = std::vector<std::pair<double, double>>;
   for (const Knots& knots :
        {Knots{{50, 10}, {75, 16}, {100, 15}}, Knots{{50, 10}, {75, 20}, {100, 22}}}) {
     const auto loss = [&knots](double a, double b) {

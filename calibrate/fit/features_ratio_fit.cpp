@@ -1,52 +1,43 @@
-#include "calibrate/fit/ratio_form.h"
+#include "calibrate/fit/features_ratio_fit.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/fit/forms.h"
+#include "calibrate/fit/knot_fit.h"
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/smoother.h"
-#include "costmodel/compute/op_cost.h"
+#include "costmodel/compute/cost_features.h"
 
 namespace stepsim {
 namespace {
-
-using Knots = std::vector<std::pair<double, double>>;
 
 /// What repeated medians of one kernel scatter by, besides the clock's resolution.
 constexpr double kNoise = 0.007;
 constexpr double kUpperPart = 0.8;
 constexpr double kPrune = 1e-3;
 
-/// Coefficients of the features, without those that turn out 0.
-void fit_features(const std::vector<std::string>& features,
-                  const Op& op,
-                  std::span<const SeriesPoint> points,
-                  OpCost* cost) {
+/// Fits the coefficients of the features, and leaves out those that turn out 0.
+void fit_features(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost) {
   std::vector<std::vector<double>> rows;
   std::vector<double> seconds;
-  for (const SeriesPoint& point : points) {
-    std::vector<double> row;
-    for (const std::string& feature : features) {
-      row.push_back(feature_value(feature, op, point.batch, cost->processors));
-    }
-    rows.push_back(std::move(row));
+  for (const auto& [op, point, series] : points) {
+    rows.push_back(feature_row(candidate, *op, point.batch));
     seconds.push_back(point.seconds);
   }
   const std::vector<double> coefficients = relative_nnls(rows, seconds);
-  for (std::size_t i = 0; i < features.size(); ++i) {
+  for (std::size_t i = 0; i < coefficients.size(); ++i) {
     if (coefficients[i] > 0) {
-      cost->features.push_back(features[i]);
-      cost->coefficients.push_back(coefficients[i]);
+      cost.features.push_back(candidate.features[i]);
+      cost.coefficients.push_back(coefficients[i]);
     }
   }
 }
 
 /// The smallest difference of two different times: what the clock or a rounding resolves.
-double resolution(std::span<const SeriesPoint> points) {
+double resolution(std::span<const OpPoint> points) {
   std::vector<double> seconds;
-  for (const SeriesPoint& point : points) {
-    seconds.push_back(point.seconds);
+  for (const OpPoint& point : points) {
+    seconds.push_back(point.point.seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   double least = seconds.back();
@@ -78,40 +69,37 @@ std::vector<double> knot_places(const std::vector<double>& x, std::int64_t step)
 
 }  // namespace
 
-void fit_ratio_form(const std::vector<std::string>& features,
-                    std::int64_t step,
-                    std::int64_t processors,
-                    const Op& op,
-                    std::span<const SeriesPoint> points,
-                    OpCost* cost) {
-  cost->processors = needs_processors(features) ? processors : 0;
-  fit_features(features, op, points, cost);
+void fit_features_ratio(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost) {
+  cost.processors = needs_processors(candidate.features) ? candidate.processors : 0;
+  fit_features(candidate, points, cost);
   const double rounding = resolution(points) / std::sqrt(12.0);
   std::vector<double> x;
   std::vector<double> y;
   std::vector<double> noise;
-  for (const SeriesPoint& point : points) {
-    const double first = evaluate(*cost, op, point.batch).seconds;
-    x.push_back(ratio_variable(op, point.batch));
-    y.push_back(std::log(point.seconds / first));
+  for (const auto& [op, point, series] : points) {
+    const double sum =
+        evaluate(cost, *op, point.batch).seconds;  // No knots yet: the features only.
+    x.push_back(ratio_variable(*op, point.batch));
+    y.push_back(std::log(point.seconds / sum));
     noise.push_back(std::max(kNoise, rounding / point.seconds));
   }
-  const Smoother curve(x, y, noise, static_cast<double>(step));
+  const Smoother curve(x, y, noise, static_cast<double>(candidate.step));
+  const std::vector<double> measured = x;
   std::sort(x.begin(), x.end());
   Knots knots;
-  for (const double place : knot_places(x, step)) {
+  for (const double place : knot_places(x, candidate.step)) {
     knots.emplace_back(place, std::exp(curve.at(place)));
   }
   double upper = 0;
   int count = 0;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (ratio_variable(op, points[i].batch) >= kUpperPart * x.back()) {
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    if (measured[i] >= kUpperPart * x.back()) {
       upper += std::exp(y[i]);
       ++count;
     }
   }
-  cost->knots = prune_knots(knots, kPrune);
-  cost->knots.emplace_back(x.back() + 1, upper / count);
+  cost.knots = prune_knots(knots, kPrune);
+  cost.knots.emplace_back(x.back() + 1, upper / count);
 }
 
 }  // namespace stepsim

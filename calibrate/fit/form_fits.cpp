@@ -1,0 +1,297 @@
+#include "calibrate/fit/form_fits.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <set>
+
+#include "calibrate/fit/features_ratio_fit.h"
+#include "calibrate/fit/gemm_ratio_fit.h"
+#include "calibrate/fit/knot_fit.h"
+#include "calibrate/fit/nnls.h"
+#include "costmodel/compute/cost_features.h"
+
+namespace stepsim {
+namespace {
+
+using Candidates = std::vector<Candidate>;
+using OpPoints = std::span<const OpPoint>;
+
+const std::vector<std::string> kRoofline = {"1", "flops", "bytes"};
+
+bool is_attention(const Op& op) {
+  return op.op_class == OpClass::Attention || is_dense_attention(op.op_class);
+}
+
+// ---- Table
+
+void offer_table(const Op& op, std::int64_t processors, Candidates& candidates) {
+  if (is_attention(op)) {
+    return;
+  }
+  // A device works in tiles: sizes next to each other stand on either side of a step, and their
+  // mean on neither. On a CPU they differ by noise.
+  const bool every_point = op.rows != Rows::Elements && processors > 0;
+  candidates.push_back({CostForm::Table, {}, every_point});
+}
+
+/// Copies of a few hundred kilobytes fit into a cache, larger ones do not: no line fits both.
+void offer_table_of_elements(OpPoints points, std::int64_t /*processors*/, Candidates& candidates) {
+  if (points.front().op->rows == Rows::Elements && points.size() > 1) {
+    candidates.push_back({CostForm::Table, {}});
+  }
+}
+
+Knots fitted_knots(const Candidate& candidate, Knots pairs) {
+  Knots knots =
+      candidate.every_point ? median_knots(std::move(pairs)) : make_knots(std::move(pairs));
+  if (candidate.monotone) {
+    make_monotone(&knots);
+  }
+  return knots;
+}
+
+void fit_table(const Candidate& candidate, OpPoints points, OpCost& cost) {
+  Knots pairs;
+  for (const auto& [op, point, series] : points) {
+    pairs.emplace_back(variable_of(*op, point.batch), point.seconds);
+  }
+  cost.knots = fitted_knots(candidate, std::move(pairs));
+}
+
+// ---- PerSampleTable
+
+void offer_per_sample_table(const Op& op, std::int64_t /*processors*/, Candidates& candidates) {
+  if (is_dense_attention(op.op_class)) {
+    candidates.push_back({CostForm::PerSampleTable, {}});
+  }
+}
+
+void fit_per_sample_table(const Candidate& candidate, OpPoints points, OpCost& cost) {
+  Knots pairs;
+  for (const auto& [op, point, series] : points) {
+    pairs.emplace_back(static_cast<double>(point.batch.max_length),
+                       point.seconds / static_cast<double>(point.batch.samples));
+  }
+  cost.knots = fitted_knots(candidate, std::move(pairs));
+}
+
+// ---- Features, Roofline
+
+std::vector<std::string> attention_features() {
+  return {"1", "tokens", "tokens*length", "length_tiles:128", "length_tiles*length:128"};
+}
+
+void offer_features(const Op& op, std::int64_t processors, Candidates& candidates) {
+  if (op.rows == Rows::Elements) {
+    return;
+  }
+  if (is_attention(op)) {
+    candidates.push_back({CostForm::Features, {"1", "tokens", "tokens*length"}});
+    if (processors > 0 && !is_dense_attention(op.op_class)) {
+      candidates.push_back({CostForm::Features, attention_features()});
+    }
+  } else if (op.rows == Rows::Samples) {
+    candidates.push_back({CostForm::Features, {"1", "samples"}});
+  } else {
+    candidates.push_back({CostForm::Features, {"1", "tokens"}});
+    candidates.push_back({CostForm::Features, {"1", "tokens", "samples"}});
+  }
+}
+
+void offer_features_of_elements(OpPoints points,
+                                std::int64_t /*processors*/,
+                                Candidates& candidates) {
+  if (points.front().op->rows != Rows::Elements) {
+    return;
+  }
+  if (points.size() < 2) {
+    candidates.push_back({CostForm::Features, {"elements"}});
+  } else {
+    candidates.push_back({CostForm::Features, {"1", "elements"}});
+  }
+}
+
+void offer_roofline(OpPoints points, std::int64_t /*processors*/, Candidates& candidates) {
+  if (points.front().op->rows != Rows::Elements) {
+    candidates.push_back({CostForm::Roofline, kRoofline});
+  }
+}
+
+void fit_sum(const Candidate& candidate, OpPoints points, OpCost& cost) {
+  std::vector<std::vector<double>> rows;
+  std::vector<double> seconds;
+  for (const auto& [op, point, series] : points) {
+    rows.push_back(feature_row(candidate, *op, point.batch));
+    seconds.push_back(point.seconds);
+  }
+  cost.features = candidate.features;
+  cost.coefficients = relative_nnls(rows, seconds);
+}
+
+// ---- FeaturesRatio
+
+/// What a GEMM could go with: its tokens, their blocks, and the waves of every usual tile at once.
+/// Libraries switch tiles along the way, so that no single one fits a series from end to end.
+std::vector<std::string> wave_features() {
+  return {"1",
+          "tokens",
+          "row_tiles:64",
+          "row_tiles:128",
+          "row_tiles:256",
+          "waves:64x64",
+          "waves:64x128",
+          "waves:128x64",
+          "waves:128x128",
+          "waves:128x256",
+          "waves:256x128",
+          "waves:64x256",
+          "waves:256x64",
+          "waves:128x192",
+          "waves:192x128"};
+}
+
+void offer_features_ratio(const Op& op, std::int64_t processors, Candidates& candidates) {
+  constexpr std::array<std::int64_t, 2> kSteps = {64, 128};
+  if (processors <= 0 || op.rows == Rows::Elements || op.rows == Rows::Samples ||
+      is_dense_attention(op.op_class)) {
+    return;
+  }
+  if (op.op_class != OpClass::Attention && op.op_class != OpClass::Gemm) {
+    candidates.push_back({CostForm::FeaturesRatio, {"1", "tokens"}});
+    return;
+  }
+  const bool waves = op.op_class == OpClass::Gemm;
+  for (const std::int64_t step : kSteps) {
+    candidates.push_back({CostForm::FeaturesRatio,
+                          waves ? wave_features() : attention_features(),
+                          false,
+                          step,
+                          waves ? processors : 0});
+  }
+}
+
+// ---- RooflineRatio
+
+void offer_roofline_ratio(OpPoints points, std::int64_t processors, Candidates& candidates) {
+  constexpr std::size_t kFewestSizes = 8;
+  constexpr std::size_t kPointsPerWeight = 4;
+  std::set<std::size_t> sizes;
+  for (const OpPoint& point : points) {
+    sizes.insert(point.series);
+  }
+  if (points.front().op->op_class == OpClass::Gemm && processors > 0 &&
+      sizes.size() >= kFewestSizes && points.size() >= kPointsPerWeight * gemm_ratio_width()) {
+    candidates.push_back({CostForm::RooflineRatio, kRoofline, false, 0, processors});
+  }
+}
+
+void fit_roofline_ratio(const Candidate& candidate, OpPoints points, OpCost& cost) {
+  fit_sum(candidate, points, cost);
+  std::vector<GemmPoint> gemms;
+  std::vector<double> sums;
+  for (const auto& [op, point, series] : points) {
+    gemms.push_back(gemm_point(*op, point));
+    sums.push_back(dot(cost.coefficients, feature_row(candidate, *op, point.batch)));
+  }
+  cost.gemm_ratio = fit_gemm_ratio(gemms, sums, candidate.processors);
+}
+
+// clang-format off
+/// form, can be kept monotone?, offered for measured sizes, for sizes never measured, fit
+constexpr std::array<FormFit, 6> kFits = {{
+    {CostForm::Table, true, offer_table, offer_table_of_elements, fit_table},
+    {CostForm::PerSampleTable, true, offer_per_sample_table, nullptr, fit_per_sample_table},
+    {CostForm::Features, true, offer_features, offer_features_of_elements, fit_sum},
+    {CostForm::Roofline, true, nullptr, offer_roofline, fit_sum},
+    {CostForm::FeaturesRatio, false, offer_features_ratio, nullptr, fit_features_ratio},
+    {CostForm::RooflineRatio, false, nullptr, offer_roofline_ratio, fit_roofline_ratio},
+}};
+// clang-format on
+
+const FormFit& fit_of(CostForm form) {
+  return *std::find_if(
+      kFits.begin(), kFits.end(), [form](const FormFit& fit) { return fit.form == form; });
+}
+
+}  // namespace
+
+std::span<const FormFit> form_fits() {
+  return kFits;
+}
+
+std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
+  Candidates candidates;
+  for (const FormFit& fit : kFits) {
+    if (fit.offer_measured != nullptr) {
+      fit.offer_measured(op, processors, candidates);
+    }
+  }
+  return candidates;
+}
+
+std::vector<Candidate> unmeasured_candidates(OpPoints points, std::int64_t processors) {
+  Candidates candidates;
+  for (const FormFit& fit : kFits) {
+    if (fit.offer_unmeasured != nullptr) {
+      fit.offer_unmeasured(points, processors, candidates);
+    }
+  }
+  // Where sizes are to be bridged, a formula is simpler than a table.
+  std::stable_partition(candidates.begin(), candidates.end(), [](const Candidate& candidate) {
+    return !candidate.features.empty();
+  });
+  return candidates;
+}
+
+std::vector<Candidate> monotone_only(std::vector<Candidate> candidates) {
+  std::erase_if(candidates,
+                [](const Candidate& candidate) { return !fit_of(candidate.form).can_be_monotone; });
+  for (Candidate& candidate : candidates) {
+    candidate.monotone = true;
+  }
+  return candidates;
+}
+
+std::vector<double> feature_row(const Candidate& candidate, const Op& op, const BatchShape& batch) {
+  std::vector<double> row;
+  for (const std::string& feature : candidate.features) {
+    row.push_back(feature_value(feature, op, batch, candidate.processors));
+  }
+  return row;
+}
+
+OpCost fit_form(const Candidate& candidate, OpPoints points) {
+  assert(!points.empty());
+  const Op& op = *points.front().op;
+  OpCost cost;
+  cost.op_class = op.op_class;
+  cost.pass = op.pass;
+  cost.dtype = op.dtype;
+  cost.form = candidate.form;
+  cost.samples = static_cast<int>(points.size());
+  fit_of(candidate.form).fit(candidate, points, cost);
+  cost.range_lo = cost.range_hi = range_variable(cost.form, op, points.front().point.batch);
+  for (const OpPoint& point : points) {
+    const double x = range_variable(cost.form, *point.op, point.point.batch);
+    cost.range_lo = std::min(cost.range_lo, x);
+    cost.range_hi = std::max(cost.range_hi, x);
+  }
+  return cost;
+}
+
+OpCost fit_form(const Candidate& candidate, const Op& op, std::span<const SeriesPoint> points) {
+  std::vector<OpPoint> of_op;
+  of_op.reserve(points.size());
+  for (const SeriesPoint& point : points) {
+    of_op.push_back({&op, point});
+  }
+  OpCost cost = fit_form(candidate, of_op);
+  cost.n = op.n;
+  cost.k = op.k;
+  cost.heads = op.heads;
+  cost.head_dim = op.head_dim;
+  return cost;
+}
+
+}  // namespace stepsim

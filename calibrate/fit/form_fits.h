@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit/series.h"
+#include "costmodel/compute/op_cost.h"
+
+namespace stepsim {
+
+/// A form that a cost could take, with all that its fit needs to know beside the points.
+struct Candidate {
+  CostForm form = CostForm::Table;
+  std::vector<std::string> features;  ///< Empty for tables.
+  bool every_point = false;           ///< Tables: every measured value is a knot; none are merged.
+  std::int64_t step = 0;              ///< FeaturesRatio: rows in a block; 0 = no blocks.
+  std::int64_t processors = 0;        ///< Of the device, for waves of tiles; 0 = a CPU.
+  bool monotone = false;              ///< Tables: larger batches never cost less.
+};
+
+/// One measured point with the op it belongs to.
+struct OpPoint {
+  const Op* op = nullptr;
+  SeriesPoint point;
+  std::size_t series = 0;  ///< Points of the same size of op have the same number.
+};
+
+/// How one form of cost is fitted. form_fits.cpp holds a row for each; how a form is named, priced,
+/// read and written stands in costmodel/compute/cost_form.cpp.
+struct FormFit {
+  CostForm form;
+  bool can_be_monotone;  ///< Whether its fit can be kept from falling when the batch grows.
+  /// Appends what is worth trying for an op measured at its own sizes; null: nothing ever is.
+  void (*offer_measured)(const Op& op, std::int64_t processors, std::vector<Candidate>& candidates);
+  /// Appends what is worth trying for the sizes of a class that were never measured, given the
+  /// points of those that were (at least one); null: nothing ever is.
+  void (*offer_unmeasured)(std::span<const OpPoint> points,
+                           std::int64_t processors,
+                           std::vector<Candidate>& candidates);
+  /// Fills in the form's members of a cost whose class and form are set. There is at least one
+  /// point.
+  void (*fit)(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost);
+};
+
+/// The forms, simplest first.
+[[nodiscard]] std::span<const FormFit> form_fits();
+
+/// The forms worth trying for an op, simplest first. `processors` are those of a device that
+/// multiplies in waves of tiles, one a processor; 0 means a CPU.
+///
+/// Source: reference study of GEMM, elementwise and attention times. Inside the measured range
+/// tables over tokens win; for attention free coefficients of [1, L, L^2] do. Waves of tiles times
+/// a smooth ratio price GEMMs in gaps and beyond the grid.
+[[nodiscard]] std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors = 0);
+
+/// The forms worth trying for sizes never measured, simplest first.
+[[nodiscard]] std::vector<Candidate> unmeasured_candidates(std::span<const OpPoint> points,
+                                                           std::int64_t processors);
+
+/// Keeps the forms that can be monotone, and asks them to be.
+[[nodiscard]] std::vector<Candidate> monotone_only(std::vector<Candidate> candidates);
+
+/// Fits one form to points of one class, pass and dtype, whatever their sizes; the entry is for any
+/// size. Its errors are absent. `points` is not empty.
+[[nodiscard]] OpCost fit_form(const Candidate& candidate, std::span<const OpPoint> points);
+/// Fits one form to the points of one op; the entry is for its sizes only.
+[[nodiscard]] OpCost fit_form(const Candidate& candidate,
+                              const Op& op,
+                              std::span<const SeriesPoint> points);
+
+/// The values of the candidate's features for one batch.
+[[nodiscard]] std::vector<double> feature_row(const Candidate& candidate,
+                                              const Op& op,
+                                              const BatchShape& batch);
+
+}  // namespace stepsim

@@ -1,0 +1,29 @@
+#include "costmodel/io/json_numbers.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include <nlohmann/json.hpp>
+
+namespace stepsim {
+
+double finite(double value) {
+  if (!std::isfinite(value)) {
+    throw std::domain_error("JSON holds finite numbers only");
+  }
+  return value;
+}
+
+Json numbers_json(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) {
+    list.push_back(finite(value));
+  }
+  return list;
+}
+
+Json range_json(const std::pair<double, double>& range) {
+  return numbers_json({range.first, range.second});
+}
+
+}  // namespace stepsim

@@ -10,8 +10,9 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: stepcal check --profile PROFILE\n\n"
-    "Times the sentinel step and a few batch shapes now and compares them with the profile.\n"
-    "Exit status 0: it fits, within 5 % or twice the noise of the calibration; 1: recalibrate.\n\n"
+    "Does the profile still fit this machine? Times the sentinel step and a few batch shapes now\n"
+    "and compares them with the profile. Exit status 0: it fits, within 5 % or twice the noise of\n"
+    "the calibration; 1: calibrate again.\n\n"
     "example:\n"
     "  stepcal check --profile here.json\n";
 

@@ -7,7 +7,8 @@
 
 namespace stepsim {
 
-/// `stepcal ARGUMENTS`: finds the command, runs it, turns exceptions into messages and statuses.
+/// Runs `stepcal ARGUMENTS`: finds the command, runs it, and turns exceptions into messages and
+/// exit statuses.
 [[nodiscard]] int run_stepcal(const std::vector<std::string>& arguments);
 
 int measure_command(const std::vector<std::string>& arguments);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: stepcal devices\n\n"
-    "Lists the processor and the CUDA devices of this machine: what --device cpu and cuda measure "
-    "on.\n\n"
+    "Lists the processor and the CUDA devices of this machine, on which --device cpu and cuda\n"
+    "measure.\n\n"
     "example:\n"
     "  stepcal devices\n";
 

@@ -14,6 +14,7 @@
 #include "calibrate/import/nccl/nccl_report.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/base/utc_time.h"
 #include "costmodel/network/collective_cost.h"
 
 namespace stepsim {
@@ -21,14 +22,11 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: stepcal import nccl-tests FILE… [options]\n\n"
-    "Reads what all_reduce_perf and its kin print (every version since NCCL 1, rccl-tests, their "
-    "JSON\n"
-    "and CSV), with the labels of launchers and NCCL's own lines in between. Checks every row and "
-    "the\n"
-    "number of ranks, says what is wrong with a log, and turns good ones into collective samples "
-    "or a\n"
-    "profile. No GPU is needed. Exit status 2: a log was refused; nothing is written then but "
-    "--json.\n\n"
+    "Makes collective samples or a profile of logs of all_reduce_perf and its kin. It reads every\n"
+    "version since NCCL 1, rccl-tests, and their JSON and CSV, also with launchers' labels and\n"
+    "NCCL's own lines in between. It checks every row and the number of ranks, and says what is\n"
+    "wrong with a log. No GPU is needed. Exit status 2: a log was refused; then only --json is\n"
+    "written.\n\n"
     "examples:\n"
     "  stepcal import nccl-tests all_reduce.log\n"
     "  stepcal import nccl-tests all_reduce.log --nodes 2 --out collectives.jsonl\n"
@@ -74,7 +72,7 @@ void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>&
   }
   const ImportOrigin origin = {parser.has("device") ? parser.get<std::string>("device") : "",
                                parser.command_line(),
-                               date_now()};
+                               utc_now()};
   write_imported_profile(parser, import_samples(imports, origin), files);
 }
 
@@ -154,7 +152,7 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
                  imports,
                  {parser.has("device") ? parser.get<std::string>("device") : "",
                   parser.command_line(),
-                  date_now()});
+                  utc_now()});
     if (text_to_stdout) {
       print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
     }

@@ -20,6 +20,7 @@
 #include "calibrate/import/kineto/kineto_trace.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/base/utc_time.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/progress.h"
 
@@ -28,17 +29,13 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: stepcal import kineto TRACE… [options]\n\n"
-    "Reads traces of PyTorch's profiler (.json or .json.gz, every version), one for each rank of "
-    "a\n"
-    "run, and says what is in them: steps, collectives with their sizes, DDP's buckets, compute "
-    "by\n"
-    "class. With the traces of all ranks it tells how long each collective really took: a "
-    "recorded\n"
-    "NCCL kernel also holds the wait for the last rank. --program writes one step, the last whole "
-    "one\n"
-    "or step N, as stepsim replay plays it; --out and --profile take the collectives whose ranks "
-    "all\n"
-    "have a trace. No GPU is needed.\n"
+    "What took the time in a recorded step? Reads traces of PyTorch's profiler (.json or "
+    ".json.gz,\n"
+    "every version), one for each rank of a run, and lists steps, collectives with their sizes,\n"
+    "DDP's buckets, and compute by class. A recorded NCCL kernel includes the wait for the last\n"
+    "rank; with the traces of all ranks the time of each collective is told apart from it.\n"
+    "--program writes one step for stepsim replay: step N, or the last whole one. --out and\n"
+    "--profile take the collectives whose ranks all have a trace. No GPU is needed.\n\n"
     "Record with torch.profiler.profile(record_shapes=True) and call step() once a step.\n\n"
     "examples:\n"
     "  stepcal import kineto rank0.pt.trace.json.gz\n"
@@ -98,7 +95,7 @@ void write_samples(const OptionParser& parser,
   const KinetoSamples samples = kineto_samples(traces, matches, nodes);
   const ImportOrigin origin = {parser.has("device") ? parser.get<std::string>("device") : "",
                                parser.command_line(),
-                               date_now()};
+                               utc_now()};
   const std::string header = import_header(samples.device, origin);
   if (say) {
     fmt::print("\ncollective samples: {}\n", fmt::join(samples.groups, "; "));

@@ -5,7 +5,7 @@
 
 namespace stepsim {
 
-/// `stepcal import kineto`: traces of PyTorch's profiler, one a rank.
+/// Runs `stepcal import kineto`, which reads traces of PyTorch's profiler, one for each rank.
 int import_kineto_command(const std::vector<std::string>& arguments);
 
 }  // namespace stepsim

@@ -6,6 +6,7 @@
 
 #include "calibrate/fit/fit.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/base/utc_time.h"
 #include "costmodel/terminal/commands.h"
 
 namespace stepsim {
@@ -17,7 +18,7 @@ void write_imported_profile(const OptionParser& parser,
   FitOptions options;
   options.name = std::filesystem::path(out).stem().string();
   options.command = parser.command_line();
-  options.date = date_now();
+  options.date = utc_now();
   options.samples_file = files;
   if (parser.has("base")) {
     options.base = read_profile(parser.get<std::string>("base"));

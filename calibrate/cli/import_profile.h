@@ -7,8 +7,9 @@
 
 namespace stepsim {
 
-/// Writes the profile that --profile names from imported samples, upon --base when it is given, and
-/// prints how it fits unless it goes to standard output. `files`: what was imported.
+/// Fits the profile that --profile names to imported samples, on top of --base when that is given,
+/// writes it, and prints how well it fits unless the profile goes to standard output. `files` names
+/// what was imported.
 void write_imported_profile(const OptionParser& parser,
                             const SampleSet& samples,
                             const std::string& files);

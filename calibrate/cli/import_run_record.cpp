@@ -12,31 +12,26 @@
 #include "calibrate/import/recorded/recorded_run.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/base/utc_time.h"
 
 namespace stepsim {
 namespace {
 
 constexpr const char* kUsage =
     "usage: stepcal import run-record RECORD… --plan PLAN… --profile OUT [--base PROFILE]\n\n"
-    "Makes a profile of a training's own steps: a few dozen steps of ONE policy, recorded with\n"
-    "stepsim_recorder.py or stepcal live, give forward, backward, optimizer and data times as "
-    "functions\n"
-    "of the batch, with their errors on steps and sizes held out. Other policies of the same model "
-    "are\n"
-    "then predicted with stepsim compare --profile OUT. Best is a policy whose batches differ "
-    "much in\n"
-    "length and tokens. PLAN says what ran (stepsim plan); each record takes the plan of its "
-    "policy.\n"
-    "Records with bucket times (recorder.watch) give all-reduce times of their sizes; where "
-    "buckets "
-    "will\n"
-    "have other sizes, measure all-reduces and give them with --base.\n\n"
+    "Makes a profile of a training's own steps. A few dozen steps of ONE policy, recorded with\n"
+    "stepsim_recorder.py or stepcal live, give forward, backward, optimizer and data times as\n"
+    "functions of the batch, with their errors on held-out steps and sizes. stepsim compare\n"
+    "--profile OUT then predicts other policies of the same model. Record a policy whose batches\n"
+    "differ much in length and tokens. PLAN says what ran (stepsim plan); each record takes the\n"
+    "plan of its policy. Records with bucket times (recorder.watch) also give all-reduce times of\n"
+    "their sizes; for other bucket sizes, measure all-reduces and give them with --base.\n\n"
     "examples:\n"
     "  stepsim plan SCENARIO.toml --policy bucketed --out plan.jsonl\n"
     "  stepcal import run-record run.jsonl --plan plan.jsonl --profile mine.json\n"
     "  stepcal import nccl-tests all_reduce.log --profile network.json\n"
-    "  stepcal import run-record run.jsonl --plan plan.jsonl --base network.json --profile "
-    "mine.json\n";
+    "  stepcal import run-record run.jsonl --plan plan.jsonl --base network.json \\\n"
+    "      --profile mine.json\n";
 
 std::vector<Plan> read_plans(const std::vector<std::string>& paths) {
   std::vector<Plan> plans;
@@ -68,7 +63,7 @@ const Plan& plan_of(const RunRecord& record,
 Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs) {
   Json json;
   json["command"] = parser.command_line();
-  json["date"] = date_now();
+  json["date"] = utc_now();
   json["records"] = Json::array();
   for (const RecordedRun& run : runs) {
     json["records"].push_back({{"policy", run.record.policy},

@@ -5,7 +5,7 @@
 
 namespace stepsim {
 
-/// stepcal import run-record: a profile of recorded training steps.
+/// Runs `stepcal import run-record`, which makes a profile of recorded training steps.
 int import_run_record_command(const std::vector<std::string>& arguments);
 
 }  // namespace stepsim

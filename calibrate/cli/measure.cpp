@@ -22,6 +22,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/base/utc_time.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/terminal/progress.h"
@@ -33,9 +34,8 @@ constexpr const char* kMeasureUsage =
     "usage: stepcal measure --plan FILE… --out SAMPLES [options]\n"
     "       stepcal measure --model NAME --max-length L --max-tokens T --out SAMPLES [options]\n\n"
     "Times every operation of training steps over a grid of batch shapes, and all-reduces, on all\n"
-    "ranks at once. Every measurement is appended to SAMPLES as it comes; after Ctrl-C or a crash\n"
-    "the same command goes on where it stopped. Started by torchrun, mpirun or srun it measures "
-    "on\n"
+    "ranks at once. It appends every measurement to SAMPLES as it comes; after Ctrl-C or a crash\n"
+    "the same command goes on where it stopped. Under torchrun, mpirun or srun it measures on\n"
     "their ranks, and rank 0 prints and writes.\n\n"
     "examples:\n"
     "  stepcal measure --plan plans/*.jsonl --out samples.jsonl\n"
@@ -55,7 +55,7 @@ constexpr const char* kCalibrateUsage =
 constexpr const char* kFitUsage =
     "usage: stepcal fit SAMPLES --out PROFILE [--base PROFILE] [--monotone] [--report PLOT.svg]\n\n"
     "Fits the cost of every operation and collective, with errors on held-out measurements.\n"
-    "Imported collectives (stepcal import) can be put into a profile that is there already.\n\n"
+    "--base adds imported collectives (stepcal import) to an existing profile.\n\n"
     "examples:\n"
     "  stepcal fit samples.jsonl --out here.json --report residuals.svg\n"
     "  stepcal fit collectives.jsonl --base scenarios/profiles/h100_8x_published.json \\\n"
@@ -161,7 +161,7 @@ MeasureRequest make_request(const OptionParser& parser,
   request.seed = parser.get<std::uint64_t>("seed");
   request.out = samples;
   request.command = parser.command_line();
-  request.date = date_now();
+  request.date = utc_now();
   return request;
 }
 
@@ -272,7 +272,7 @@ void run_fit(const std::string& samples_path,
   options.name = std::filesystem::path(out).stem().string();
   options.samples_file = samples_path;
   options.command = command;
-  options.date = date_now();
+  options.date = utc_now();
   options.monotone = monotone;
   options.base = std::move(base);
   Progress progress("fitting");

@@ -1,7 +1,5 @@
 #include "calibrate/cli/options.h"
 
-#include <array>
-#include <ctime>
 #include <utility>
 
 namespace stepsim {
@@ -18,15 +16,6 @@ std::string OptionParser::required(const std::string& name, const std::string& w
 
 std::vector<std::string> OptionParser::list(const std::string& name) const {
   return has(name) ? get<std::vector<std::string>>(name) : std::vector<std::string>();
-}
-
-std::string date_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text.data();
 }
 
 }  // namespace stepsim

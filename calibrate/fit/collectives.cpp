@@ -66,11 +66,11 @@ BandErrors band_errors(const Band& band, const Group& group, const CollectiveCos
   return errors;
 }
 
-/// The mean of two slopes: that of the last octave, and that of the last straight piece, which
+/// The mean of two slopes: that of the last octave, and that of the last straight segment, which
 /// starts at a change of algorithm or protocol.
 void set_tail(CollectiveCost& cost) {
-  const auto piece = std::span(cost.knots).subspan(last_piece(cost.knots));
-  const double slope = tail_slope({piece.begin(), piece.end()}, kAllKnots);
+  const auto segment = std::span(cost.knots).subspan(last_segment_start(cost.knots));
+  const double slope = tail_slope({segment.begin(), segment.end()}, kAllKnots);
   cost.tail_seconds_per_byte = (default_tail(cost) + slope) / 2;
 }
 

@@ -9,26 +9,28 @@
 
 namespace stepsim {
 
-/// Leave-one-out errors of a collective's table over a band of sizes, as fractions.
+/// The errors of a collective's table over a band of sizes, as fractions. Each size is predicted
+/// from its neighbours.
 struct BandErrors {
   std::string band;            ///< "< 64 KiB", "64 KiB..16 MiB", "> 16 MiB"
-  std::optional<double> mean;  ///< Mean |error| of each size predicted from its neighbours.
+  std::optional<double> mean;  ///< Mean |error|.
   std::optional<double> worst;
-  std::optional<double> spread;  ///< Noise floor: median of CollectiveSample::noise.
+  std::optional<double> spread;  ///< The noise floor: the median of CollectiveSample::noise.
 };
 
-/// One table with the errors of its bands.
+/// One collective's table with the errors of its bands.
 struct CollectiveFit {
   CollectiveCost cost;
   std::vector<BandErrors> bands;
   double floor = 0;                       ///< Seconds of the fastest size, called by itself.
-  std::optional<double> pipelined_floor;  ///< The same of calls back to back, where measured.
+  std::optional<double> pipelined_floor;  ///< Seconds of it in calls back to back, if measured.
 };
 
-/// Tables of the times of single calls over size, linear between, one for each collective, number
-/// of ranks and nodes. `errors.random` is the leave-one-out error over all inner sizes,
-/// `errors.beyond` that of the sizes above half the largest, predicted by table_cost() from the
-/// others. The tail is the mean of default_tail() and the slope of the knots from last_piece() on.
+/// Fits a table of the times of single calls over size for each collective, number of ranks and
+/// nodes. `errors.random` is the mean error of the inner sizes, each predicted from its neighbours;
+/// `errors.beyond` is that of the sizes above half the largest, predicted by table_cost() from the
+/// others. The tail is the mean of default_tail() and the slope of the knots from
+/// last_segment_start() on.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

@@ -57,7 +57,7 @@ FitRow make_row(const RowKey& key,
   FitRow row;
   row.op_class = std::get<0>(key);
   row.pass = std::get<1>(key);
-  row.general = std::get<2>(key);
+  row.unmeasured = std::get<2>(key);
   row.forms = forms_of(costs);
   row.entries = static_cast<int>(costs.size());
   for (const OpCost* cost : costs) {
@@ -113,12 +113,12 @@ Json errors_json(const std::vector<CollectiveFit>& fits) {
   return list;
 }
 
-/// As the header of the samples states it; 0 = it does not.
+/// The number that the header of the samples states; 0 = none.
 std::int64_t stated_processors(const SampleSet& samples) {
   return samples.header->value("multiprocessors", std::int64_t{0});
 }
 
-/// As stated, else as the GEMMs of a GPU show it; 0 on a CPU.
+/// The stated number, else the one that the GEMMs of a GPU show; 0 on a CPU.
 std::int64_t processors_of(const SampleSet& samples, const std::vector<Series>& all) {
   if (samples.header->contains("multiprocessors")) {
     return stated_processors(samples);

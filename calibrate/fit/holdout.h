@@ -8,30 +8,28 @@
 
 namespace stepsim {
 
-/// Errors of a form on points that its fit did not see.
+/// The errors of a form on points that its fit did not see.
 ///
-/// Points are put in order and grouped by order_variable(); the outermost values are always fitted,
-/// so that `random` (every fifth value left out) and `block` (an eighth of the values, neighbours,
-/// left out) are errors inside the range. `beyond` predicts the values above half the largest from
-/// the others. `bias` is over the points of `random` and `block`. Absent with fewer than 4 values.
+/// Points are ordered and grouped by order_variable(). For `random` every fifth value is left out,
+/// for `block` an eighth of the values that are neighbours; the outermost values are always fitted,
+/// so that these are errors inside the range. `beyond` predicts the values above half the largest
+/// from the others. `bias` is over the points of `random` and `block`. With fewer than 4 values all
+/// errors are absent.
 [[nodiscard]] FitErrors held_out_errors(const Candidate& candidate, const Series& series);
 
-/// Mean of `random` and `block`, by which forms are chosen; the error on the fitted points
-/// themselves when both are absent.
+/// The score by which forms are chosen: the mean of `random` and `block`, or the error on the
+/// fitted points themselves when these are absent.
 [[nodiscard]] double choice_score(const Candidate& candidate,
                                   const Series& series,
                                   const FitErrors& errors);
 
-/// The best of these forms for all series together: the first among those whose mean score is
-/// within 2 % of the lowest (list them simplest first). Neither is empty.
+/// Chooses the best of these forms for all series together: the first one whose mean score is
+/// within 2 % of the lowest, so list them simplest first. Neither list is empty.
 [[nodiscard]] std::size_t choose_form(const std::vector<Candidate>& candidates,
                                       std::span<const Series> all);
 
-/// The best form of a series, by choose_form(), with its errors.
-///
-/// Args:
-///     processors: As candidates_for().
-///     monotone: Only forms whose cost never falls with the size; tables are made so.
+/// Fits the best form of a series, which choose_form() picks among candidates_for(), and adds its
+/// errors. With `monotone` only forms are tried whose cost never falls when the batch grows.
 [[nodiscard]] OpCost fit_best(const Series& series,
                               std::int64_t processors = 0,
                               bool monotone = false);
@@ -40,9 +38,10 @@ namespace stepsim {
 class ErrorSum {
  public:
   void add(double predicted, double measured);
-  [[nodiscard]] std::optional<double> mean()
-      const;  ///< Of |relative error|; absent without points.
-  [[nodiscard]] std::optional<double> bias() const;  ///< Relative error of the sum.
+  /// The mean |relative error|; absent without points.
+  [[nodiscard]] std::optional<double> mean() const;
+  /// The relative error of the sum; absent without points.
+  [[nodiscard]] std::optional<double> bias() const;
 
  private:
   int count_ = 0;

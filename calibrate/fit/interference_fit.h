@@ -9,19 +9,20 @@
 
 namespace stepsim {
 
-/// What overlapped measurements say about Interference; nothing without samples.
+/// Fits Interference to measurements of collectives beside compute; absent without samples.
 ///
-/// `transfer`: mean of beside / alone of the collectives, less 1. `compute`: the same of GEMMs and
-/// attention over what compute_slowdown() gives for waves. `memory_share`: from memory-bound work,
-/// over 1 + compute. Means weigh all samples alike; nothing is below 0.
+/// `transfer` is the mean slowdown of the collectives: time beside compute over time alone, less 1.
+/// `compute` is that of GEMMs and attention over what compute_slowdown() gives for waves.
+/// `memory_share` follows from the slowdown of memory-bound work over 1 + compute. Means weigh all
+/// samples alike, and nothing is below 0.
 ///
-/// Waves are kept, and `multiprocessors` set, where they explain the times better than one factor
-/// does (the Bayesian information criterion); likewise a `limit` below what waves would cost.
-/// Without such a limit it is that of Interference, or the largest slowdown seen. Intervals are
-/// Student's, 90 %. `max_channels`: the most that a sample held.
+/// Waves are kept, and `multiprocessors` is set, where they explain the times better than one
+/// factor does by the Bayesian information criterion. The same holds for a `limit` below what waves
+/// would cost; without one the limit is the default of Interference, or the largest slowdown seen.
+/// Intervals are Student's, 90 %. `max_channels` is the most that a sample held.
 ///
 /// Args:
-///     multiprocessors: Of the device; 0 = unknown: no waves.
+///     multiprocessors: The device's; 0 means unknown, and then there are no waves.
 ///     warnings: Gets a sentence for each thing that the samples cannot tell, or tell oddly.
 [[nodiscard]] std::optional<InterferenceProfile> fit_interference(
     const std::vector<OverlapSample>& samples,

@@ -4,9 +4,8 @@
 
 namespace stepsim {
 
-/// Coefficients c >= 0 that minimise the sum over rows of
-/// (weights[i] (sum_j c[j] rows[i][j] / y[i] - 1))^2: non-negative least squares of the relative
-/// residuals.
+/// Solves non-negative least squares of the relative residuals: finds the coefficients c >= 0 that
+/// minimise the sum over rows of (weights[i] (sum_j c[j] rows[i][j] / y[i] - 1))^2.
 ///
 /// Args:
 ///     rows: [point][feature], finite and non-negative, the same width everywhere.
@@ -19,7 +18,7 @@ namespace stepsim {
                                                 const std::vector<double>& y,
                                                 const std::vector<double>& weights = {});
 
-/// Sum of coefficient * feature.
+/// The sum of coefficient * feature.
 [[nodiscard]] double dot(const std::vector<double>& coefficients, const std::vector<double>& row);
 
 }  // namespace stepsim

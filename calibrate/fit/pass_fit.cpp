@@ -33,7 +33,7 @@ struct Table {
 struct Known {
   Table steps;
   Table prior;
-  double prior_weight = 0;  ///< Of one row of `prior` against one of `steps`.
+  double prior_weight = 0;  ///< What a row of `prior` weighs against one of `steps`.
 };
 
 double sum_of(std::string_view feature, const PassObservation& observation, bool varlen) {
@@ -221,7 +221,7 @@ BatchShape middle_batch(std::span<const PassObservation> observations) {
   return middle->second;
 }
 
-/// As many times the samples, and of each so many times the length.
+/// Multiplies a batch's samples, and the length of each.
 BatchShape times(const BatchShape& batch, double samples, double length) {
   const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
   BatchShape result = batch;
@@ -266,7 +266,7 @@ void add_prior(std::span<const PassObservation> observations,
   }
 }
 
-/// The same knowledge with what is not measured drawn anew.
+/// Draws what is not measured anew.
 Known with_drawn_prior(const Known& known, std::mt19937_64& generator) {
   Known drawn = known;
   for (double& seconds : drawn.prior.seconds) {

@@ -10,15 +10,15 @@ namespace {
 
 using Knots = std::span<const std::pair<double, double>>;
 
-constexpr std::size_t kMaxPieces = 8;
+constexpr std::size_t kMaxSegments = 8;
 constexpr std::size_t kFewKnots = 40;
 constexpr std::size_t kMarks = 30;
-constexpr std::size_t kLeast = 2;  ///< Knots of a piece.
+constexpr std::size_t kFewest = 2;  ///< Fewest knots of a segment.
 /// Mean squares below this are rounding.
 constexpr double kExact = 1e-12;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Sums over the knots before each place, for the least squares of any range of them.
+/// Sums over the knots before each place, which give the least squares of any range of them.
 class RelativeLines {
  public:
   explicit RelativeLines(Knots knots) : sums_(1) {
@@ -35,7 +35,7 @@ class RelativeLines {
     }
   }
 
-  /// Least sum of ((a + b x) / y - 1)^2 over the knots first .. last - 1.
+  /// The least sum of ((a + b x) / y - 1)^2 over the knots first .. last - 1.
   [[nodiscard]] double squares(std::size_t first, std::size_t last) const {
     const Sums& before = sums_[first];
     const Sums& upto = sums_[last];
@@ -60,8 +60,8 @@ class RelativeLines {
 
  private:
   struct Sums {
-    double one = 0;    ///< Of 1 / y.
-    double slope = 0;  ///< Of x / y, x relative to the last.
+    double one = 0;    ///< The sum of 1 / y.
+    double slope = 0;  ///< The sum of x / y, x relative to the last.
     double one_one = 0;
     double one_slope = 0;
     double slope_slope = 0;
@@ -69,7 +69,7 @@ class RelativeLines {
   std::vector<Sums> sums_;
 };
 
-/// Places where a piece may start or end, from 0 to the number of knots.
+/// The places where a segment may start or end, from 0 to the number of knots.
 std::vector<std::size_t> places_of(Knots knots) {
   std::vector<std::size_t> places = {0};
   const double first = std::log(knots.front().first);
@@ -93,22 +93,22 @@ std::vector<std::size_t> places_of(Knots knots) {
 
 }  // namespace
 
-std::size_t last_piece(Knots knots) {
+std::size_t last_segment_start(Knots knots) {
   const RelativeLines lines(knots);
   const std::vector<std::size_t> places = places_of(knots);
   const std::size_t end = places.size() - 1;
   const auto count = static_cast<double>(knots.size());
-  // [place] Least squares of so many pieces up to there, one piece more each round.
+  // [place] The least squares of `segments` segments up to there; each round adds one segment.
   std::vector<double> least(places.size(), kNever);
   least[0] = 0;
   double lowest = kNever;
   std::size_t start = 0;
-  for (std::size_t pieces = 1; pieces <= std::min(kMaxPieces, end); ++pieces) {
+  for (std::size_t segments = 1; segments <= std::min(kMaxSegments, end); ++segments) {
     std::vector<double> next(places.size(), kNever);
     std::size_t start_of_last = 0;
     for (std::size_t to = 1; to <= end; ++to) {
       for (std::size_t from = 0; from < to; ++from) {
-        if (least[from] == kNever || places[to] - places[from] < kLeast) {
+        if (least[from] == kNever || places[to] - places[from] < kFewest) {
           continue;
         }
         const double squares = least[from] + lines.squares(places[from], places[to]);
@@ -118,7 +118,7 @@ std::size_t last_piece(Knots knots) {
         }
       }
     }
-    const double parameters = 3 * static_cast<double>(pieces) - 1;
+    const double parameters = 3 * static_cast<double>(segments) - 1;
     const double criterion =
         count * std::log(std::max(next[end] / count, kExact)) + parameters * std::log(count);
     if (criterion < lowest) {

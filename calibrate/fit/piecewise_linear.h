@@ -6,15 +6,16 @@
 
 namespace stepsim {
 
-/// Index of the first knot of the last of the straight pieces that a curve is made of.
+/// Splits a curve into straight segments and returns the index of the last segment's first knot.
 ///
-/// The pieces are contiguous, of two knots or more, each a line a + b x, neither negative, with the
-/// least squared relative residuals; their ends are those that fit best together, and their number,
-/// at most 8, is the one with the least Bayesian information criterion (three parameters a piece).
-/// With more than 40 knots pieces end at 30 marks at most, equally far apart in log x.
+/// The segments are contiguous and have two knots or more. Each is the line a + b x, a and b not
+/// negative, with the least squared relative residuals. They end where they fit best together, and
+/// their number, at most 8, is the one with the least Bayesian information criterion (three
+/// parameters a segment). With more than 40 knots, segments end at no more than 30 marks, which are
+/// equally far apart in log x.
 ///
 /// Args:
 ///     knots: (x, y), x ascending from above 0, y positive; not empty.
-[[nodiscard]] std::size_t last_piece(std::span<const std::pair<double, double>> knots);
+[[nodiscard]] std::size_t last_segment_start(std::span<const std::pair<double, double>> knots);
 
 }  // namespace stepsim

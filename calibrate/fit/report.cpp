@@ -20,8 +20,8 @@ std::string percent(const std::optional<double>& fraction, bool with_sign = fals
                    : fmt::format("{:.1f}", *fraction * 100);
 }
 
-/// Rows of the measured sizes, or of the general form for sizes never measured.
-Table rows_table(const std::vector<FitRow>& rows, bool general) {
+/// The rows of the measured sizes, or of the entries for sizes never measured.
+Table rows_table(const std::vector<FitRow>& rows, bool unmeasured) {
   Table table({"op",
                "pass",
                "form",
@@ -33,7 +33,7 @@ Table rows_table(const std::vector<FitRow>& rows, bool general) {
                "beyond",
                "bias"});
   for (const FitRow& row : rows) {
-    if (row.general == general) {
+    if (row.unmeasured == unmeasured) {
       table.add({std::string(name_of(row.op_class)),
                  std::string(name_of(row.pass)),
                  row.forms,

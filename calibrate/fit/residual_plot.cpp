@@ -13,8 +13,8 @@ namespace stepsim {
 namespace {
 
 constexpr int kColumns = 3;
-constexpr double kWidth = 360;   ///< Of a panel, in pixels.
-constexpr double kHeight = 200;  ///< Of a panel.
+constexpr double kWidth = 360;   ///< A panel's, in pixels.
+constexpr double kHeight = 200;  ///< A panel's.
 constexpr double kMargin = 40;   ///< Around the axes.
 constexpr double kTop = 40;      ///< For the title.
 constexpr double kMaxError = 0.3;

@@ -13,22 +13,22 @@ struct SeriesPoint {
   double seconds = 0;  ///< Positive.
 };
 
-/// All points of one op: what becomes one entry of the profile.
+/// All points of one op. They become one entry of the profile.
 struct Series {
   Op op;
-  std::vector<SeriesPoint> points;  ///< By order_variable(), ascending.
+  std::vector<SeriesPoint> points;  ///< Ascending by order_variable().
 };
 
-/// Groups samples by what a profile entry tells apart: class, pass, dtype, n, k, heads, head_dim.
+/// Groups samples by what a profile's entries differ in: class, pass, dtype, n, k, heads, head_dim.
 /// An op that does not depend on the batch (optimizer, gradient copies) keeps one point, the
 /// median. Times below one nanosecond, which no clock shows, become one nanosecond.
 [[nodiscard]] std::vector<Series> make_series(const std::vector<OpSample>& samples);
 
-/// What points are put in order by, for holding out neighbours: the padded length for the parts of
-/// dense attention, else variable_of().
+/// The number that points are ordered by, so that neighbours can be held out: the padded length for
+/// the parts of dense attention, variable_of() for all others.
 [[nodiscard]] double order_variable(const Op& op, const BatchShape& batch);
 
-/// The parts of dense attention: their time goes with samples * length^2.
+/// Whether ops of this class are parts of dense attention, whose time goes with samples * length^2.
 [[nodiscard]] bool is_dense_attention(OpClass op_class);
 
 }  // namespace stepsim

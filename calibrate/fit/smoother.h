@@ -5,13 +5,13 @@
 
 namespace stepsim {
 
-/// A smooth curve through noisy points: Gaussian process regression of y over x.
+/// A smooth curve through noisy points, by Gaussian process regression of y over x.
 ///
-/// The covariance of two points is a sum: a constant (the curve's level), a slow part and a quick
+/// The covariance of two points is a sum of a constant (the curve's level), a slow part and a quick
 /// part over |log x - log x'|, and, where the work is done in blocks of `step`, a part that is
-/// equal within a block and fades over neighbouring ones. Far from all points the curve goes back
-/// to y = 0, so y should be a logarithm of a ratio to some first estimate.
-/// Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), 2.2.
+/// equal within a block and fades over neighbouring ones. Far from all points the curve returns to
+/// y = 0, so y should be the logarithm of a ratio to some first estimate. Source: Rasmussen and
+/// Williams, "Gaussian Processes for Machine Learning" (2006), 2.2.
 class Smoother {
  public:
   /// Args:
@@ -26,7 +26,7 @@ class Smoother {
 
   [[nodiscard]] double at(double x) const;
 
-  /// Logarithm of the density of y under this model, up to a constant.
+  /// The logarithm of the density of y under this model, up to a constant.
   [[nodiscard]] double log_likelihood() const { return log_likelihood_; }
 
  private:
@@ -34,7 +34,7 @@ class Smoother {
 
   std::vector<double> x_;
   std::vector<double> log_x_;
-  std::vector<double> weights_;  ///< [point] Of its covariance with x.
+  std::vector<double> weights_;  ///< [point] What its covariance with x is multiplied by.
   double step_;
   double log_likelihood_ = 0;
 };

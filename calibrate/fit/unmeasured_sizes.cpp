@@ -93,7 +93,7 @@ std::vector<OpCost> fit_unmeasured_sizes(const std::vector<Series>& all, std::in
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Op& op = all[i].op;
     if (has_no_sizes(op)) {
-      continue;  // Its own entry is the general one (collate).
+      continue;  // Its own entry prices every size (collate).
     }
     for (const SeriesPoint& point : all[i].points) {
       groups[{op.op_class, op.pass, op.dtype}].push_back({&op, point, i});

@@ -9,42 +9,42 @@
 
 namespace stepsim {
 
-/// How an import came about, for the header of a samples file.
+/// How an import came about, which the header of a samples file says.
 struct ImportOrigin {
-  std::string device;  ///< As the user names it; empty: as the logs do.
+  std::string device;  ///< As the user names it; empty = as the logs name it.
   std::string command;
   std::string date;  ///< ISO 8601, UTC.
 };
 
-/// The first line of a samples file that holds imports only; `devices` counts where the user named
-/// none.
+/// Writes the first line of a samples file that holds imports only. `devices` is the device when
+/// the user named none.
 [[nodiscard]] std::string import_header(const std::string& devices, const ImportOrigin& origin);
 
-/// Samples of lines as import_lines() makes them. Raises InputError: two imports of one collective,
-/// ranks and nodes.
+/// Reads lines that import_lines() made as samples. Raises InputError when two imports are of one
+/// collective, ranks and nodes.
 [[nodiscard]] SampleSet samples_of_lines(const std::string& header,
                                          std::span<const std::string> lines);
 
-/// Writes a new samples file with this header, or appends to one that exists. Raises InputError: it
-/// holds one of these collectives already; EnvironmentFault.
+/// Writes a new samples file with this header, or appends to one that exists. Raises InputError
+/// when the file holds one of these collectives already, and EnvironmentFault.
 void write_import_lines(const std::string& path,
                         const std::string& header,
                         std::span<const std::string> lines);
 
-/// The same for logs of nccl-tests.
+/// Writes the first line for logs of nccl-tests.
 [[nodiscard]] std::string import_header(std::span<const NcclImport> imports,
                                         const ImportOrigin& origin);
 
-/// For every collective that a profile can hold: one line of what is known of its log, then one
-/// line a row. `passed_over`: a message for each of the others.
+/// Writes the lines of every collective that a profile can hold: one with what is known about its
+/// log, then one for each row. `passed_over` gets a message for each of the other collectives.
 [[nodiscard]] std::vector<std::string> import_lines(std::span<const NcclImport> imports,
                                                     std::vector<std::string>* passed_over);
 
-/// The same as samples, without a file between: samples_of_lines().
+/// Makes samples of logs without writing a file.
 [[nodiscard]] SampleSet import_samples(std::span<const NcclImport> imports,
                                        const ImportOrigin& origin);
 
-/// write_import_lines() of logs.
+/// Writes logs with write_import_lines().
 void write_import(const std::string& path,
                   std::span<const NcclImport> imports,
                   const ImportOrigin& origin);

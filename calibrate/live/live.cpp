@@ -10,10 +10,10 @@
 
 #include "calibrate/live/live_rank.h"
 #include "calibrate/live/schedule.h"
-#include "calibrate/live/start_time.h"
 #include "calibrate/live/step_line.h"
 #include "calibrate/ranks/rank_processes.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/utc_time.h"
 
 namespace stepsim {
 namespace {

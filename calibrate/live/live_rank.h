@@ -7,9 +7,8 @@
 
 namespace stepsim {
 
-/// One rank of a live run: runs its share of all plans and sends a line for every step and
-/// sentinel (see step_line.h); rank 0 first sends the backend's description as JSON. The plans have
-/// been checked.
+/// Runs one rank's share of all plans and sends a line for every step and sentinel (see
+/// step_line.h). Rank 0 first sends the backend's description as JSON. The plans have been checked.
 void run_live_rank(const RankContext& context,
                    const BackendFactory& factory,
                    const std::vector<Plan>& plans,

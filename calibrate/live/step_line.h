@@ -6,17 +6,18 @@
 
 namespace stepsim {
 
-/// One line from a rank to the parent of a live run: a step of a plan, or a sentinel time.
+/// What one line from a rank to the parent of a live run says: a step of a plan, or a sentinel
+/// time.
 struct LiveLine {
   bool is_sentinel = false;
-  int plan = 0;  ///< Index; of a sentinel: the round.
+  int plan = 0;  ///< The plan's index; for a sentinel the round.
   double sentinel_ms = 0;
   StepRecord step;
 };
 
-/// Numbers in a fixed order, exact for doubles. parse(format(x)) == x.
+/// Writes the numbers in a fixed order, exact for doubles, so that parse_line() gives them back.
 [[nodiscard]] std::string format_line(const LiveLine& line);
-/// Raises EnvironmentFault: the line is damaged.
+/// Reads what format_line() writes. Raises EnvironmentFault when the line is damaged.
 [[nodiscard]] LiveLine parse_line(const std::string& text);
 
 }  // namespace stepsim

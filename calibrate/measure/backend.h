@@ -18,18 +18,18 @@
 
 namespace stepsim {
 
-/// One rank's part in a collective, or in several back to back. Seconds on a clock that all ranks
-/// of the host share (CLOCK_MONOTONIC); where they do not share one, the arrival is 0 and the end
-/// what this rank's own clock took.
+/// When one rank took part in a collective, or in several back to back. Seconds on a clock that all
+/// ranks of the host share (CLOCK_MONOTONIC). Where ranks share no clock, the arrival is 0 and the
+/// end is the time that passed on this rank's own clock.
 struct CollectiveTimes {
-  double arrival = 0;  ///< Just before the first call.
-  double end = 0;      ///< The last result is in place on this rank.
+  double arrival = 0;  ///< The time just before the first call.
+  double end = 0;      ///< The time when the last result is in place on this rank.
 };
 
 /// What the host needs to keep a device busy.
 struct HostCosts {
   double launch_seconds = 0;        ///< Host time to launch one op of the step.
-  double kernel_floor_seconds = 0;  ///< Device time of a kernel that does nothing.
+  double kernel_floor_seconds = 0;  ///< Device time of an empty kernel.
   int queue_depth = 0;  ///< Launches that wait in the driver before the host has to; 0 = unknown.
   std::vector<std::pair<std::int64_t, double>> host_to_device;  ///< Bytes, seconds of a copy.
 };
@@ -42,7 +42,7 @@ struct TrainedStep : TrainerStep {
   double thread_cpu = 0;  ///< CPU time of the computing thread; 0 = not measured.
   struct Bucket {
     std::int64_t bytes = 0;
-    double launch = 0;  ///< From the start of the step.
+    double launch = 0;  ///< Seconds since the start of the step, as is `end`.
     double end = 0;
   };
   std::vector<Bucket> buckets;
@@ -55,8 +55,8 @@ struct StepBatch {
   std::int64_t padded_length = 0;
 };
 
-/// A kernel in the place of a collective: it occupies the device, waiting for peers and then
-/// transferring, both in seconds.
+/// What a kernel in the place of a collective has to do: it occupies the device, first waiting for
+/// peers and then transferring, both in seconds.
 struct StandIn {
   double wait = 0;
   double transfer = 0;
@@ -84,28 +84,29 @@ class Backend {
   /// that it finds its inputs where a real step leaves them. Seconds, in the order of ops().
   [[nodiscard]] virtual std::vector<double> time_step(std::span<const std::int64_t> lengths) = 0;
 
-  /// What time_collective() can time.
+  /// The collectives that time_collective() can time.
   [[nodiscard]] virtual std::vector<CollectiveKind> collectives() const = 0;
 
-  /// `calls` collectives of `bytes` (the whole buffer) each, back to back. Whoever combines the
-  /// ranks takes last end - last arrival, over `calls`.
+  /// Runs `calls` collectives of `bytes` (the whole buffer) each, back to back. The time of one
+  /// call is the last end of all ranks less their last arrival, over `calls`.
   [[nodiscard]] virtual CollectiveTimes time_collective(CollectiveKind kind,
                                                         Bytes bytes,
                                                         int calls) = 0;
 
-  /// Builds what steps of these batches need and what takes long, before they are timed.
+  /// Does what takes long and steps of these batches need, such as compiling, before they are
+  /// timed.
   virtual void prepare(std::span<const StepBatch> /*batches*/) {}
 
-  /// One DDP step on random data of these lengths, padded to the longest or to `padded_length`
-  /// where that is more, the gradients of each bucket all-reduced while the backward goes on.
-  /// Raises InputError: no samples, or a length that the model does not accept.
+  /// Runs one DDP step on random data of these lengths, padded to the longest or to `padded_length`
+  /// where that is more. The gradients of each bucket are all-reduced while the backward goes on.
+  /// Raises InputError when there are no samples, or a length that the model does not accept.
   [[nodiscard]] virtual TrainedStep train_step(std::span<const std::int64_t> lengths,
                                                double loss_scale,
                                                std::int64_t padded_length) = 0;
 
-  /// As train_step() on one device that plays one of several ranks: with a stand-in in the place of
-  /// each bucket's collective, in launch order, or without any.
-  /// Raises InputError: the backend has no stand-in.
+  /// Runs train_step() on one device that plays one of several ranks, with a stand-in in the place
+  /// of each bucket's collective, in launch order, or without any. Raises InputError when the
+  /// backend has no stand-in.
   [[nodiscard]] virtual TrainedStep emulate_step(std::span<const std::int64_t> /*lengths*/,
                                                  double /*loss_scale*/,
                                                  std::int64_t /*padded_length*/,
@@ -113,27 +114,27 @@ class Backend {
     throw InputError("ranks can be emulated on a CUDA device only; use --device cuda");
   }
 
-  /// Buckets of the following steps: parameter indices in launch order. Raises InputError: not
-  /// every parameter exactly once.
+  /// Sets the buckets of the following steps: parameter indices in launch order. Raises InputError
+  /// unless every parameter occurs exactly once.
   virtual void set_buckets(const std::vector<std::vector<int>>& buckets) = 0;
 
-  /// Compute and collectives of `bytes` side by side, by channels and kind of compute, on all ranks
-  /// at once; the same samples on all of them. None where there is nothing to tell.
+  /// Measures compute and collectives of `bytes` side by side, by channels and kind of compute, on
+  /// all ranks at once. All ranks return the same samples: none where the two cannot overlap.
   [[nodiscard]] virtual std::vector<OverlapSample> overlaps(Bytes /*bytes*/) { return {}; }
 
   /// Waits until every rank is here.
   virtual void barrier() = 0;
 
-  /// Nothing where the host computes itself.
+  /// What the host's part costs; absent where the host computes itself.
   [[nodiscard]] virtual std::optional<HostCosts> host_costs() { return std::nullopt; }
 
-  /// Device, library versions, threads; "backend" (cpu, cuda), "device", and "collectives": the
-  /// library that reduces (gloo, nccl).
+  /// Names the device, library versions and threads. "backend" is cpu or cuda, "device" the device,
+  /// and "collectives" the library that reduces (gloo, nccl).
   [[nodiscard]] virtual Json description() const = 0;
 };
 
-/// Lengths of the sentinel step, which calibration and live runs repeat to see the machine drift:
-/// 8 samples of 128 tokens, or of the model's longest when that is less.
+/// The lengths of the sentinel step, which calibration and live runs repeat to see the machine
+/// drift: 8 samples of 128 tokens, or of the model's longest length when that is less.
 [[nodiscard]] inline std::vector<std::int64_t> sentinel_lengths(const TransformerConfig& model) {
   const std::int64_t longest = model.max_length > 0 ? model.max_length : 128;
   return std::vector<std::int64_t>(8, std::min<std::int64_t>(128, longest));

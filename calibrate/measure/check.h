@@ -10,7 +10,7 @@
 
 namespace stepsim {
 
-/// One class of ops over all checked steps, seconds.
+/// The seconds of one class of ops over all checked steps.
 struct CheckRow {
   OpClass op_class = OpClass::Gemm;
   double predicted = 0;
@@ -18,32 +18,33 @@ struct CheckRow {
   [[nodiscard]] double ratio() const { return measured / predicted; }
 };
 
-/// How the machine now compares with its profile.
+/// How the machine as it is now compares with its profile.
 struct CheckResult {
   std::vector<CheckRow> rows;  ///< By class.
-  double predicted_steps = 0;  ///< Sum over the checked batch shapes.
+  double predicted_steps = 0;  ///< Seconds, summed over the checked batch shapes.
   double measured_steps = 0;
-  double sentinel_seconds = 0;  ///< Now.
+  double sentinel_seconds = 0;  ///< The sentinel step's time now.
   double profile_sentinel_seconds = 0;
-  double tolerance = 0;  ///< Relative: 5 %, or twice the noise of the calibration.
+  double tolerance =
+      0;  ///< A fraction: 5 %, or twice the noise of the calibration if that is more.
   int points = 0;
   [[nodiscard]] double ratio() const { return measured_steps / predicted_steps; }
   [[nodiscard]] bool fits() const;
 };
 
-/// Runs the sentinel and a few steps of the profile's own grid now, on all its ranks, and compares.
-/// Raises InputError: the profile was not measured by stepcal, so that its plan is not known.
+/// Runs the sentinel and a few steps of the profile's own grid on all its ranks, and compares.
+/// Raises InputError when the profile was not measured by stepcal, so that its plan is not known.
 [[nodiscard]] CheckResult check_profile(const Profile& profile,
                                         const BackendFactory& factory,
                                         const ProgressCallback& on_progress = {});
 
-/// The plan a profile was measured by, from its provenance. Raises InputError.
+/// Finds the plan that a profile was measured by in its provenance. Raises InputError.
 [[nodiscard]] MeasurePlan plan_of_profile(const Profile& profile);
 
-/// Points to check: `count` of the grid, evenly spread over it in order of tokens.
+/// Chooses `count` points of the grid to check, spread evenly over it in order of tokens.
 [[nodiscard]] std::vector<GridPoint> check_points(const MeasurePlan& plan, std::size_t count);
 
-/// Aligned table and verdict.
+/// The result as an aligned table with a verdict.
 [[nodiscard]] std::string check_report(const Profile& profile,
                                        const CheckResult& result,
                                        const Screen& screen = {});

@@ -4,8 +4,9 @@
 
 namespace stepsim {
 
-/// Share of the machine's processor time that was busy while this process slept for `seconds`:
-/// 0 idle, 1 every processor busy. Absent when /proc/stat does not tell. Call before measuring.
+/// Sleeps for `seconds` and returns the share of the machine's processor time that was busy
+/// meanwhile, from 0 (idle) to 1 (every processor busy). Absent when /proc/stat does not tell. Call
+/// it before measuring.
 [[nodiscard]] std::optional<double> busy_share(double seconds);
 
 }  // namespace stepsim

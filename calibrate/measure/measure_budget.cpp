@@ -21,7 +21,7 @@ std::int64_t gradient_bytes(const TransformerConfig& model) {
   return total;
 }
 
-/// Of an average pass; behind a step each time.
+/// Estimates the time for collectives in an average pass, each measured behind a step.
 double collective_seconds(const MeasurePlan& plan,
                           const StepEstimate& estimate,
                           double step_seconds) {

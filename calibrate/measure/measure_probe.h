@@ -6,26 +6,27 @@
 
 namespace stepsim {
 
-/// What the backend says of itself, and how fast it is.
+/// What the backend says about itself, and how fast it is.
 struct Probe {
   JsonValue description;
   StepEstimate estimate;
-  JsonValue host;  ///< Costs of the host, null where it computes itself.
+  JsonValue host;  ///< What the host's part costs; null where the host computes itself.
 };
 
-/// Empty on launched ranks above 0. Starts the ranks once, times two steps and asks for the
-/// description.
+/// Starts the ranks once, times two steps and an all-reduce, and asks for the description. On
+/// launched ranks above 0 the result is empty.
 [[nodiscard]] Probe probe(const MeasureRequest& request, const BackendFactory& factory);
 
-/// What cannot be measured with so few ranks, by name.
+/// Names what cannot be measured with so few ranks.
 [[nodiscard]] std::vector<std::string> not_measured(int ranks);
 
-/// First line of a samples file.
+/// The first line of a samples file.
 [[nodiscard]] Json samples_header(const MeasureRequest& request,
                                   const MeasurePlan& plan,
                                   const Probe& probe);
 
-/// Refuses to mix what was measured for another request or on another device: InputError.
+/// Raises InputError when the file was measured for another request or on another device, so that
+/// nothing gets mixed.
 void require_same_request(const SampleFile& file,
                           const MeasureRequest& request,
                           const Json& header);

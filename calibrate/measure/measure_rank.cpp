@@ -122,8 +122,9 @@ void measure_rank_pass(Backend& backend,
     batches.push_back({point_lengths(point), 0});
   }
   backend.prepare(batches);
-  // As a training run does it: another shape every step, and the gradients reduced in between. The
-  // same shape again and again would find warmer caches, and idle neighbours, than a run ever does.
+  // The steps are those of a training run: another shape every time, and the gradients reduced in
+  // between. One shape again and again would find warmer caches and idler neighbours than a run
+  // does.
   BucketTimes bucket_times;
   for (int repetition = -1; repetition < pass.repetitions; ++repetition) {
     for (std::size_t i = 0; i < pass.points.size(); ++i) {

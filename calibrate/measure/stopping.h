@@ -5,13 +5,13 @@
 
 namespace stepsim {
 
-/// When one thing has been measured often enough.
+/// Says when one thing has been measured often enough.
 struct StoppingRule {
-  double target = 0.01;  ///< Relative standard error of the median.
+  double target = 0.01;  ///< The relative standard error of the median that is enough.
   int min_repetitions = 9;
-  double max_seconds = std::numeric_limits<double>::infinity();  ///< Measured time of the point.
-  /// The noise is stable when its estimate moved by less than this fraction over the last
-  /// `stable_window` repetitions: more of them would only confirm it.
+  double max_seconds = std::numeric_limits<double>::infinity();  ///< All measurements together.
+  /// The noise counts as stable when its estimate moved by less than this fraction over the last
+  /// `stable_window` repetitions. More repetitions would only confirm it.
   double stable_change = 0.02;
   int stable_window = 30;
 };
@@ -28,10 +28,10 @@ class Stopping {
   [[nodiscard]] bool done() const { return reason() != StopReason::None; }
   [[nodiscard]] int repetitions() const { return static_cast<int>(seconds_.size()); }
 
-  /// Standard error of the median over the median: 1.2533 * noise() / sqrt(n), as for a normal
-  /// distribution; infinite below two repetitions.
+  /// The standard error of the median over the median: 1.2533 * noise() / sqrt(n), as for a normal
+  /// distribution. It is infinite below two repetitions.
   [[nodiscard]] double relative_error() const;
-  /// Robust standard deviation (1.4826 * median absolute deviation) over the median.
+  /// The robust standard deviation (1.4826 * median absolute deviation) over the median.
   [[nodiscard]] double noise() const;
 
  private:

@@ -31,7 +31,7 @@ std::string hello(const Launch& launch) {
   return json.dump();
 }
 
-/// A rank's hello; null when it is none: something else has found the port.
+/// Reads a rank's hello. The result is null when it is none, because something else found the port.
 Json read_hello(const Socket& socket) {
   set_read_limit(socket, kHelloLimit);
   try {
@@ -44,7 +44,7 @@ Json read_hello(const Socket& socket) {
   }
 }
 
-/// Of the ranks that are not there yet.
+/// Lists the ranks that have not connected yet.
 std::string missing(const std::vector<int>& sockets) {
   std::string list;
   for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
@@ -200,7 +200,7 @@ void LaunchedGroup::run(int ranks, const RankBody& body, const OnLine& on_line) 
 
 namespace {
 
-/// One run of a rank above 0: what its process says goes to rank 0, and what rank 0 says to it.
+/// One run of a rank above 0: passes what its process says to rank 0, and what rank 0 says to it.
 class Relay {
  public:
   Relay(int socket, RankSeat seat) : socket_(socket), seat_(std::move(seat)) {}
@@ -231,7 +231,7 @@ class Relay {
   }
 
  private:
-  /// From the process to rank 0.
+  /// Passes messages from the process on to rank 0.
   void pass_on() {
     open_ = messages_.read_some(process_.reader());
     while (const std::optional<std::string> message = messages_.next()) {
@@ -252,7 +252,7 @@ class Relay {
     }
   }
 
-  /// From rank 0. True: the run is over.
+  /// Handles a message from rank 0. Returns true when the run is over.
   bool hear() {
     std::string message;
     try {

@@ -10,19 +10,21 @@
 
 namespace stepsim {
 
-/// Rank 0 has failed, was interrupted or has left, and tells why itself.
+/// Thrown on ranks above 0 when rank 0 has failed, was interrupted or has left. Rank 0 itself tells
+/// why.
 struct StoppedByRank0 {};
 
-/// The processes of a launcher, connected to rank 0's by TCP while this lives. Each forks a child
-/// for every run, which works as its rank, so that a run begins with a fresh process as it does
-/// without a launcher. Rank 0's process decides what is run; only it gets lines, prints and writes.
+/// The processes that a launcher started, connected to rank 0's by TCP while this lives. For every
+/// run each of them forks a child that works as its rank, so that a run begins with a fresh process
+/// as it does without a launcher. Rank 0's process decides what is run; only it gets lines, prints
+/// and writes.
 class LaunchedGroup {
  public:
-  /// Waits until all ranks are here. Raises InputError (the ranks do not agree on how many they
-  /// are), EnvironmentFault (some do not come within `patience`, the port is taken, …).
+  /// Waits until all ranks have connected. Raises InputError (the ranks disagree on how many they
+  /// are) or EnvironmentFault (some do not come within `patience`, the port is taken, …).
   explicit LaunchedGroup(Launch launch,
                          std::chrono::milliseconds patience = std::chrono::seconds(60));
-  /// Rank 0 tells the others that no more runs follow.
+  /// On rank 0: tells the others that no more runs follow.
   ~LaunchedGroup();
   LaunchedGroup(const LaunchedGroup&) = delete;
   LaunchedGroup& operator=(const LaunchedGroup&) = delete;
@@ -32,11 +34,11 @@ class LaunchedGroup {
   [[nodiscard]] int nodes() const { return nodes_; }
   [[nodiscard]] const std::string& launcher() const { return launch_.launcher; }
 
-  /// For ranks above 0: whether rank 0 starts another run; waits for it.
+  /// On ranks above 0: waits until rank 0 starts another run (true) or says that none follows.
   [[nodiscard]] bool more();
 
-  /// As run_ranks(). On ranks above 0 no line arrives, and StoppedByRank0 is thrown when the run
-  /// ends early elsewhere.
+  /// Does what run_ranks() does. Ranks above 0 get no lines; on them StoppedByRank0 is thrown when
+  /// the run ends early elsewhere.
   void run(int ranks, const ranks::RankBody& body, const ranks::OnLine& on_line);
 
  private:
@@ -46,12 +48,12 @@ class LaunchedGroup {
 
   Launch launch_;
   int nodes_ = 1;
-  std::vector<int> sockets_;  ///< Of rank 0: [rank], -1 for itself. Of others: to rank 0.
-  std::string next_run_;      ///< Of others: the message of a run that has begun.
+  std::vector<int> sockets_;  ///< On rank 0: [rank], -1 for itself. On others: the one to rank 0.
+  std::string next_run_;      ///< On others: the message of a run that has begun.
 };
 
-/// The group that a launcher has started this process for, connected; null when there is none.
-/// Raises what read_launch() and LaunchedGroup raise.
+/// Connects to the group that a launcher has started this process for. Returns null when there is
+/// no launcher. Raises what read_launch() and LaunchedGroup raise.
 [[nodiscard]] std::unique_ptr<LaunchedGroup> join_launched_group();
 
 }  // namespace stepsim

@@ -107,7 +107,7 @@ std::string first_host(const std::string& list) {
          list.substr(close + 1, tail_end == std::string::npos ? tail_end : tail_end - close - 1);
 }
 
-/// Of rank 0's machine.
+/// The address of rank 0's machine.
 std::string find_address(const Reader& reader, const Names& names, int ranks, int local_ranks) {
   if (reader.has("MASTER_ADDR")) {
     return reader.text("MASTER_ADDR");

@@ -7,24 +7,27 @@
 
 namespace stepsim {
 
-/// What a launcher that starts one process a rank tells each of them.
+/// What a launcher such as mpirun, which starts one process a rank, tells each of them.
 struct Launch {
   std::string launcher;  ///< "torchrun", "mpirun", "mpiexec", "srun"
   int rank = 0;
   int ranks = 1;
-  int local_rank = 0;   ///< Among the ranks of this machine.
-  std::string address;  ///< Of rank 0's machine: a name or a number.
-  int port = 0;         ///< Where rank 0 waits for the others.
+  int local_rank = 0;   ///< Counts the ranks of this machine.
+  std::string address;  ///< The name or number of rank 0's machine.
+  int port = 0;         ///< The port on which rank 0 waits for the others.
 };
 
-using Environment = std::function<const char*(const char* name)>;  ///< Null: not set.
+/// Gives the value of an environment variable; null when it is not set.
+using Environment = std::function<const char*(const char* name)>;
 
-/// Reads the environment that torchrun, Open MPI, MPICH and Intel MPI, or srun leave, in this
-/// order: one may have started the other. None when there is no launcher, or it has started one
-/// rank only. The address is MASTER_ADDR, without it this machine (when all ranks are on it) or the
-/// first of the srun step; the port is STEPSIM_PORT, else MASTER_PORT + 1 (torchrun listens on
-/// MASTER_PORT itself), else 29613. Raises InputError: variables missing, no numbers, or in
-/// contradiction.
+/// Reads the environment that torchrun, Open MPI, MPICH and Intel MPI, or srun leave. They are
+/// tried in this order, since one may have started the other. The result is empty when there is no
+/// launcher, or when it has started one rank only.
+///
+/// The address is MASTER_ADDR; without it, it is this machine when all ranks are here, or the first
+/// machine of the srun step. The port is STEPSIM_PORT, else MASTER_PORT + 1 (torchrun itself
+/// listens on MASTER_PORT), else 29613. Raises InputError when variables are missing, are no
+/// numbers, or contradict each other.
 [[nodiscard]] std::optional<Launch> read_launch(const Environment& environment = ::getenv);
 
 }  // namespace stepsim

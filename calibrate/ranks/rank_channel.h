@@ -16,7 +16,7 @@
 
 #include "costmodel/base/input_error.h"
 
-/// What run_ranks() is built from: messages, pipes, signals as input, a folder for the rendezvous.
+/// The parts of run_ranks(): messages, pipes, signals as input, and a folder for the rendezvous.
 namespace stepsim::ranks {
 
 // The first character of a message on a rank's pipe.
@@ -61,8 +61,8 @@ inline void send_message(int fd, char kind, std::string text) {
   write_all(fd, std::string(1, kind) + text + "\n");
 }
 
-/// The next message, its kind first, its line breaks restored. It is read byte by byte, so that
-/// nothing behind it is taken.
+/// Waits for the next message and returns it, its kind first, with line breaks restored. It is read
+/// byte by byte, so that nothing behind it is taken.
 inline std::string receive_message(int fd) {
   std::string text;
   for (char byte = 0;;) {
@@ -122,8 +122,8 @@ inline void on_signal(int /*signal*/) {
   errno = saved;
 }
 
-/// SIGINT and SIGTERM go to a pipe while it lives, so that the parent's poll wakes up; writing to a
-/// rank that is gone is an error and no signal.
+/// While this lives, SIGINT and SIGTERM write to a pipe, so that the parent's poll() wakes up, and
+/// writing to a rank that is gone is an error instead of a signal.
 class SignalsToPipe {
  public:
   SignalsToPipe() {
@@ -153,6 +153,7 @@ class SignalsToPipe {
   struct sigaction lost_pipe_before_ {};
 };
 
+/// A temporary folder for the ranks' rendezvous; it is removed in the end.
 class RendezvousFolder {
  public:
   RendezvousFolder() {

@@ -24,53 +24,55 @@ class ForkedRank {
   ForkedRank(const ForkedRank&) = delete;
   ForkedRank& operator=(const ForkedRank&) = delete;
 
-  /// Runs `body` in the new process, and tells how it ended in a message. Raises EnvironmentFault.
+  /// Forks a process that runs `body` and says in a message how it ended. Raises EnvironmentFault.
   void start(const RankSeat& seat, const RankBody& body);
   [[nodiscard]] int reader() const { return to_parent_->reader(); }
   [[nodiscard]] int writer() const { return from_parent_->writer(); }
-  /// Waits for its end. Returns what there is to tell of it, empty when it left by itself.
-  /// `has_told`: it has sent a message of its end.
+  /// Waits for the end of the process. Returns what there is to say about it: nothing when it left
+  /// by itself. `has_told` means that it has sent a message about its end.
   [[nodiscard]] std::string reap(const RankSeat& seat, bool has_told);
-  /// Ends it by its process id and waits for it.
+  /// Kills the process and waits for its end.
   void stop();
 
  private:
   pid_t pid_ = -1;  ///< -1: not started, or reaped.
-  // Made at the start: a rank that was forked before would keep their ends open.
+  // They are made at the start: a rank that was forked before would keep their ends open.
   std::optional<Pipe> to_parent_;
   std::optional<Pipe> from_parent_;
 };
 
-/// Messages as they arrive on a pipe or socket, whole ones only.
+/// Collects what arrives on a pipe or socket and gives out whole messages.
 class MessageReader {
  public:
-  /// Reads once. False: the other end is closed.
+  /// Reads once. Returns false when the other end is closed.
   bool read_some(int fd);
-  /// The next whole message, its kind first, its line breaks restored.
+  /// The next whole message, its kind first, with line breaks restored.
   [[nodiscard]] std::optional<std::string> next();
 
  private:
   std::string pending_;
 };
 
-/// The ranks of one run, seen from rank 0's parent: forked here, or behind sockets.
+/// The ranks of one run as rank 0's parent sees them: forked here, or behind sockets.
 class RankGroup {
  public:
-  /// [rank] `sockets`: of ranks elsewhere, -1 where it is to be forked here.
+  /// `sockets` is [rank]: the connection to a rank elsewhere, -1 for one to be forked here.
   RankGroup(std::vector<int> sockets, const OnLine& on_line);
-  /// Ranks that still run are stopped.
+  /// Stops the ranks that still run.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  /// `seat`: of all; rank and local rank are filled in for each that is forked.
+  /// Starts the ranks. `seat` is what they have in common; rank and local rank are filled in for
+  /// each that is forked.
   void start(const RankBody& body, RankSeat seat);
-  /// Until all ranks are done. False: a signal arrived. Raises what a rank has failed with.
+  /// Works until all ranks are done. Returns false when a signal arrived. Raises what a rank has
+  /// failed with.
   bool run(int signals);
 
  private:
-  /// Why a rank ended before its time. The lowest cause is reported: neighbours only notice a lost
-  /// connection.
+  /// Why a rank ended before its time. The first cause of this list is reported when ranks give
+  /// several, since neighbours only notice a lost connection.
   struct Failure {
     enum Cause { BadInput, Crash, Fault };
     Cause cause;
@@ -79,18 +81,18 @@ class RankGroup {
   struct Rank {
     RankSeat seat;
     ForkedRank process;
-    int socket = -1;  ///< -1: forked.
+    int socket = -1;  ///< -1 when the rank is forked here.
     MessageReader messages;
     bool open = true;
     bool done = false;
-    bool told = false;  ///< Has told its error.
+    bool told = false;  ///< It has told its error.
     [[nodiscard]] int reader() const { return socket >= 0 ? socket : process.reader(); }
     [[nodiscard]] int writer() const { return socket >= 0 ? socket : process.writer(); }
   };
 
   [[nodiscard]] bool any_open() const;
   [[nodiscard]] bool grace_is_over() const;
-  /// Handles what is there to read; waits for it at most `timeout` ms, -1 for ever.
+  /// Handles what there is to read, after waiting for it at most `timeout` ms (-1 = for ever).
   void wait_for_input(int signals, int timeout);
   void read_some(Rank& rank);
   void handle(Rank& rank, const std::string& message);

@@ -39,13 +39,13 @@ class RankContext {
 };
 
 /// Forks `ranks` processes on this machine, runs `body` in each, and hands the parent every line
-/// they send, as it arrives. When one rank fails (exception, signal) the others are stopped.
-/// SIGINT and SIGTERM stop all ranks, after every whole line already sent was handed over; ranks
-/// also end with their parent. One call at a time in a process, and from a single thread: what
-/// other threads hold while it forks stays locked in the ranks.
+/// they send, as it arrives. When one rank fails (exception, signal) the others are stopped. SIGINT
+/// and SIGTERM stop all ranks, after every whole line already sent was handed over; ranks also end
+/// with their parent. Call it from a process with a single thread, since locks that other threads
+/// hold while it forks stay locked in the ranks, and once at a time.
 ///
-/// With `launched`, the ranks are those of a launcher, one in a process forked by each of its own;
-/// rank 0's gets all lines, and the others return when it does (see LaunchedGroup).
+/// With `launched`, the ranks are those of a launcher: each process that it started forks one. Rank
+/// 0's process gets all lines, and the others return when it does (see LaunchedGroup).
 ///
 /// Raises: InputError or EnvironmentFault with the failing rank's message; Interrupted on a signal;
 /// whatever `on_line` throws.
@@ -54,7 +54,7 @@ void run_ranks(int ranks,
                const std::function<void(int rank, const std::string& line)>& on_line,
                LaunchedGroup* launched = nullptr);
 
-/// Ctrl-C: the exit status is 130, and what was written before stays.
+/// Thrown after Ctrl-C: the exit status is 130, and what was written before stays.
 struct Interrupted {};
 
 }  // namespace stepsim

@@ -23,20 +23,21 @@ class Socket {
   int fd_;
 };
 
-/// Listens on `port`: of the loopback device when `address` is there, else of all devices. Raises
-/// EnvironmentFault.
+/// Listens on `port`: on the loopback device when `address` is one of its addresses, on all devices
+/// otherwise. Raises EnvironmentFault.
 [[nodiscard]] Socket listen_on(const std::string& address, int port);
 
-/// The next connection, or an empty socket when none comes until `deadline`.
+/// Waits for the next connection. Returns an empty socket when none comes until `deadline`.
 [[nodiscard]] Socket accept_until(const Socket& listener,
                                   std::chrono::steady_clock::time_point deadline);
 
-/// Tries again until `deadline`; empty when nobody answered. Raises EnvironmentFault: no such name.
+/// Tries to connect until `deadline`. Returns an empty socket when nobody answered. Raises
+/// EnvironmentFault when there is no such name.
 [[nodiscard]] Socket connect_until(const std::string& address,
                                    int port,
                                    std::chrono::steady_clock::time_point deadline);
 
-/// Reading gives up after this long; 0 = never.
+/// Makes reading give up after this long; 0 = never.
 void set_read_limit(const Socket& socket, std::chrono::seconds limit);
 
 }  // namespace stepsim::ranks

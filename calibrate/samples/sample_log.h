@@ -17,38 +17,39 @@
 
 namespace stepsim {
 
-/// The distinct ops of a step, and how often it runs each.
+/// The distinct ops of a step, and how often the step runs each.
 struct StepOpKinds {
-  std::vector<Op> ops;               ///< In order of first appearance; name and completes left out.
+  std::vector<Op> ops;               ///< In order of first appearance, without name and completes.
   std::vector<int> counts;           ///< [kind] Occurrences in one step.
-  std::vector<std::size_t> kind_of;  ///< [index in the step] Its kind; empty when read from a file.
+  std::vector<std::size_t> kind_of;  ///< [op of the step] Index of its kind; empty in files.
 };
 
 [[nodiscard]] StepOpKinds distinct_ops(const std::vector<Op>& step);
 
-/// Tells ops apart by everything that decides their cost.
+/// A key that is equal for two ops exactly when everything that decides their cost is.
 [[nodiscard]] std::string op_key(const Op& op);
 
-/// Lines of a samples file. Seconds become microseconds with two decimals.
+// The lines of a samples file. Seconds are written as microseconds with two decimals.
+
 [[nodiscard]] std::string pass_line(int pass, const StepOpKinds& kinds);
-/// `op_seconds`: [repetition][kind], the mean over a kind's occurrences in that step.
+/// `op_seconds` is [repetition][kind]: the mean over a kind's occurrences in that step.
 [[nodiscard]] std::string step_line(int pass,
                                     int rank,
                                     double at_seconds,
                                     const BatchShape& batch,
                                     const std::vector<std::vector<double>>& op_seconds);
-/// `seconds`: [repetition] of one call.
+/// `seconds` is [repetition]: the time of one call.
 [[nodiscard]] std::string collective_line(
     int pass, int ranks, int nodes, const CollectiveTask& task, const std::vector<double>& seconds);
 [[nodiscard]] std::string sentinel_line(int pass, int rank, double at_seconds, double seconds);
 [[nodiscard]] std::string pass_end_line(int pass, double at_seconds);
 
-/// Collective, ranks, nodes, bytes.
+/// What an imported time is of: the collective, ranks, nodes and bytes.
 using ImportedSize = std::tuple<std::string, int, int, std::int64_t>;
-/// The same of what was measured here, and whether the calls went back to back.
+/// What a time measured here is of, and whether its calls went back to back.
 using MeasuredSize = std::pair<ImportedSize, bool>;
 
-/// One row of an imported log; at least one of both is there.
+/// The times of one row of an imported log. At least one of the two is present.
 struct ImportedTime {
   std::optional<double> out_of_place_us;
   std::optional<double> in_place_us;
@@ -56,21 +57,22 @@ struct ImportedTime {
 
 [[nodiscard]] std::string imported_line(const ImportedSize& size, const ImportedTime& time);
 
+/// Writes an OverlapSample:
 /// {"kind":"overlap","pass","channels","collective_bytes","collective_alone_us",
-/// "collective_beside_us"?,"compute","compute_blocks"?,"compute_alone_us","compute_beside_us"}: an
-/// OverlapSample. Times are medians over repetitions; a repeated line is another sample.
+/// "collective_beside_us"?,"compute","compute_blocks"?,"compute_alone_us","compute_beside_us"}.
+/// Times are medians over repetitions; a repeated line is another sample.
 [[nodiscard]] std::string overlap_line(int pass, const OverlapSample& sample);
 
 /// Everything measured at one batch shape.
 struct PointLog {
   BatchShape batch;
-  std::map<std::size_t, std::vector<double>> op_seconds;  ///< By op; every repetition.
-  std::map<std::size_t, double> op_runs;                  ///< By op; occurrences in those steps.
+  std::map<std::size_t, std::vector<double>> op_seconds;  ///< [op] Every repetition.
+  std::map<std::size_t, double> op_runs;                  ///< [op] Occurrences in those steps.
   std::vector<double> step_seconds;                       ///< Every repetition of every rank.
-  std::map<int, std::set<int>> ranks_of_pass;             ///< By pass; ranks that have reported.
+  std::map<int, std::set<int>> ranks_of_pass;             ///< [pass] Ranks that have reported.
 };
 
-/// The lines of one samples file after its header, taken in one by one.
+/// Collects the lines of one samples file that follow its header.
 class SampleLog {
  public:
   /// Takes in one line. Raises InputError with file and line.
@@ -82,14 +84,14 @@ class SampleLog {
   [[nodiscard]] bool has_all_ranks(const GridPoint& point, int pass, int ranks) const;
   [[nodiscard]] bool has_collective(const CollectiveTask& task, int pass) const;
   [[nodiscard]] bool pass_ended(int pass) const { return ended_.count(pass) > 0; }
-  /// Measured here: every repetition.
+  /// Every repetition of the collectives that were measured here.
   [[nodiscard]] const std::map<MeasuredSize, std::vector<double>>& measured() const {
     return measured_;
   }
   [[nodiscard]] const std::map<ImportedSize, std::vector<ImportedTime>>& imported() const {
     return imported_;
   }
-  /// Lines of kind "import": one for each collective of a log.
+  /// The lines of kind "import", one for each collective of a log.
   [[nodiscard]] const JsonValue& imports() const { return imports_; }
   [[nodiscard]] const std::vector<OverlapSample>& overlaps() const { return overlaps_; }
   [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
@@ -115,7 +117,7 @@ class SampleLog {
   std::vector<PointLog> points_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> point_index_;
   std::map<MeasuredSize, std::vector<double>> measured_;
-  std::set<std::pair<int, CollectiveTask>> collectives_done_;  ///< By pass.
+  std::set<std::pair<int, CollectiveTask>> collectives_done_;  ///< With their pass.
   std::map<ImportedSize, std::vector<ImportedTime>> imported_;
   JsonValue imports_;
   std::set<std::tuple<std::string, int, int>> import_groups_;  ///< Collective, ranks, nodes.
@@ -126,7 +128,7 @@ class SampleLog {
   int measurements_ = 0;
 };
 
-/// Medians over repetitions, passes and ranks; header and plan are left empty. See read_samples().
+/// Combines repetitions, passes and ranks as read_samples() does. Header and plan are left empty.
 [[nodiscard]] SampleSet combine_samples(const SampleLog& log);
 
 /// A samples file as it lies on the disk.
@@ -134,10 +136,10 @@ struct SampleFile {
   JsonValue header;
   MeasurePlan plan;
   SampleLog log;
-  std::uintmax_t whole_bytes = 0;  ///< Up to the end of the last whole line.
+  std::uintmax_t whole_bytes = 0;  ///< Size up to the end of the last whole line.
 };
 
-/// As read_samples(), with nothing combined yet.
+/// Reads a file as read_samples() does, but combines nothing.
 [[nodiscard]] SampleFile read_sample_file(const std::string& path,
                                           std::vector<std::string>* warnings);
 

@@ -7,15 +7,15 @@
 
 namespace stepsim {
 
-/// Appends lines to a samples file; each is with the operating system when write() returns, so that
-/// a killed run keeps it.
+/// Appends lines to a samples file. A line has reached the operating system when write() returns,
+/// so that a run that is killed keeps it.
 class SampleWriter {
  public:
-  /// Opens for appending. `keep_bytes`: what follows the last whole line is cut off first (regular
-  /// files only). Raises EnvironmentFault.
+  /// Opens the file for appending, after cutting it to `keep_bytes` (regular files only), so that
+  /// nothing follows the last whole line. Raises EnvironmentFault.
   SampleWriter(const std::string& path, std::uintmax_t keep_bytes);
 
-  /// Raises EnvironmentFault: the disk is full, …
+  /// Raises EnvironmentFault, when the disk is full for instance.
   void write(const std::string& line);
 
  private:

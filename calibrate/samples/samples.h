@@ -14,7 +14,8 @@
 
 namespace stepsim {
 
-/// An op at one batch shape: the median over all repetitions, passes and ranks, with its spread.
+/// An op's time at one batch shape: the median over all repetitions, passes and ranks, with its
+/// spread.
 struct OpSample {
   Op op;  ///< Class, pass, rows, sizes, dtype (name and completes are left out).
   BatchShape batch;
@@ -30,25 +31,26 @@ struct CollectiveSample {
   int ranks = 0;
   int nodes = 1;
   std::int64_t bytes = 0;
-  /// Measured here: mean over repetitions and passes without the slowest 1 %: between busy ranks
-  /// the times have two or three levels, and the mean of many steps holds the mean of them, not the
-  /// middle one. Imported: the faster of out-of-place and in-place, median over rows of this size.
+  /// When measured here, the mean over repetitions and passes without the slowest 1 %: between busy
+  /// ranks the times have two or three levels, and many steps take their mean, not the middle one.
+  /// When imported, the median over the rows of this size of the faster of out-of-place and
+  /// in-place.
   double seconds = 0;
-  /// Noise as a fraction. Measured here: half of p20 to p80; imported: |out-of-place - in-place|,
-  /// or of one kind only as measured here.
+  /// The noise as a fraction. When measured here, half the distance of p20 and p80; when imported,
+  /// |out-of-place - in-place|, or half that distance where there is only one of both.
   double noise = 0;
   int repetitions = 0;
   std::vector<double> all_seconds;  ///< Every repetition; empty when imported.
-  bool pipelined = false;           ///< One of calls back to back, and no call by itself.
+  bool pipelined = false;           ///< Calls went back to back, instead of one by itself.
 };
 
-/// The same small step again and again, to see the machine drift.
+/// The time of a small step that is repeated again and again, to see the machine drift.
 struct SentinelSample {
   double seconds = 0;
-  double at_seconds = 0;  ///< Since the start of the measurement, interruptions left out.
+  double at_seconds = 0;  ///< Measuring time since the start, without interruptions.
 };
 
-/// Times of one and the same step, every repetition of every pass and rank: jitter.
+/// The times of one and the same step in every repetition, pass and rank, which show the jitter.
 struct JitterSample {
   BatchShape batch;
   std::vector<double> step_seconds;
@@ -57,8 +59,8 @@ struct JitterSample {
 /// What a samples file holds, with repetitions already combined. (Named so because `Samples` is a
 /// counted type.)
 struct SampleSet {
-  JsonValue header;  ///< As written: device, versions, date, command, and the measuring plan.
-  MeasurePlan plan;  ///< As by default when the file holds imports only.
+  JsonValue header;           ///< Device, versions, date, command, and the measuring plan.
+  MeasurePlan plan;           ///< The default one when the file holds imports only.
   std::vector<OpSample> ops;  ///< By op, then batch shape, both in order of first appearance.
   std::vector<CollectiveSample> collectives;  ///< By collective, ranks, nodes and size.
   JsonValue imports;  ///< An array: what is known of each imported log; null without any.

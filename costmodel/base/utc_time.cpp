@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <ctime>
 
 #include <fmt/core.h>
 
@@ -69,6 +70,10 @@ std::string utc_text(std::int64_t seconds) {
                      rest / 3600,
                      rest / 60 % 60,
                      rest % 60);
+}
+
+std::string utc_now() {
+  return utc_text(std::time(nullptr));
 }
 
 }  // namespace stepsim

@@ -9,20 +9,21 @@
 
 namespace stepsim {
 
-/// Picks from the rows of a trace what read_kineto() keeps, and joins GPU rows with the host's when
-/// all were seen: rows come in any order.
+/// Picks from the rows of a trace what read_kineto() keeps. Rows come in any order, so GPU rows are
+/// joined with the host's when all have been seen.
 class KinetoCollector {
  public:
   /// Fills `trace`, which must outlive the collector.
   explicit KinetoCollector(KinetoTrace* trace) : trace_(*trace) {}
 
   void add(const KinetoEvent& event);
-  /// After the last row, with the trace's header set. Raises InputError: an unknown element type.
+  /// Call it after the last row, when the trace's header is set. Raises InputError for an unknown
+  /// element type.
   void finish();
   [[nodiscard]] bool has_ddp() const { return has_ddp_; }
 
  private:
-  /// A size and a group, as a kernel, a call or record_param_comms states them.
+  /// The size and group of a collective, as a kernel, a call or record_param_comms states them.
   struct Statement {
     std::string kind;
     std::string dtype;
@@ -37,7 +38,7 @@ class KinetoCollector {
     KinetoLaunch at;
     Statement statement;
     bool gloo = false;
-    bool launched = false;  ///< A collective's kernel, found in finish().
+    bool launched = false;  ///< It launched a collective's kernel; set in finish().
   };
   /// A GPU row that waits for its launch.
   struct GpuRow {
@@ -51,7 +52,7 @@ class KinetoCollector {
     std::int64_t correlation = -1;
     std::int64_t stream = -1;
     std::int64_t on_stream = -1;
-    std::int64_t record = -1;  ///< Correlation of the call that recorded the event.
+    std::int64_t record = -1;  ///< The correlation of the call that recorded the event.
   };
 
   void add_complete(const KinetoEvent& event);
@@ -64,7 +65,7 @@ class KinetoCollector {
 
   void shift_to_base();
   void sort_host_rows();
-  /// Of `trace_.calls`, by correlation.
+  /// Finds one of `trace_.calls` by its correlation.
   [[nodiscard]] KinetoCall* call_of(std::int64_t correlation) const;
   [[nodiscard]] static Call* enclosing(std::vector<Call>& calls, const KinetoLaunch& launch);
   void add_collective(const KinetoSpan& span,
@@ -79,8 +80,8 @@ class KinetoCollector {
   std::vector<GpuRow> gpu_rows_;
   std::vector<Statement> kernel_statements_;
   std::vector<Sync> syncs_;
-  std::vector<Call> calls_;         ///< nccl:* and gloo:*; by thread and start when sorted.
-  std::vector<Call> comm_records_;  ///< record_param_comms, the same.
+  std::vector<Call> calls_;         ///< nccl:* and gloo:*, by thread and start when sorted.
+  std::vector<Call> comm_records_;  ///< record_param_comms, sorted like these.
   std::map<std::string, int> threads_;
   std::map<std::string, int> kernel_names_;
   bool has_ddp_ = false;

@@ -11,7 +11,7 @@
 
 namespace stepsim {
 
-/// What is kept of an event's arguments.
+/// The arguments of an event that are kept.
 enum class KinetoArg {
   Correlation,
   Stream,
@@ -30,8 +30,8 @@ enum class KinetoArg {
   Count
 };
 
-/// One row of the trace; empty or absent where the file has nothing (or no number, or a negative
-/// one).
+/// One row of the trace. Members are empty or absent where the file has nothing, or no number that
+/// is zero or more.
 struct KinetoEvent {
   std::string phase;
   std::string category;
@@ -40,13 +40,13 @@ struct KinetoEvent {
   std::string thread;
   std::optional<std::int64_t> start_ns;  ///< Since the file's base time.
   std::optional<std::int64_t> duration_ns;
-  /// As written, at most 4 KiB each; lists as "[[1,2],[3]]".
+  /// The arguments as written, at most 4 KiB each; lists look like "[[1,2],[3]]".
   std::array<std::string, static_cast<std::size_t>(KinetoArg::Count)> args;
 
   [[nodiscard]] const std::string& arg(KinetoArg which) const {
     return args[static_cast<std::size_t>(which)];
   }
-  /// Empty when absent or no integer.
+  /// The argument as a number; absent when it is none.
   [[nodiscard]] std::optional<std::int64_t> integer(KinetoArg which) const;
 };
 
@@ -56,18 +56,19 @@ struct KinetoHeader {
   std::optional<std::int64_t> world_size;
   std::string backend;
   std::string nccl_version;
-  std::string device;             ///< Name of the first device.
-  int devices = 0;                ///< That the process saw; 0 when not recorded.
-  std::int64_t base_ns = 0;       ///< Unix time that the events' times count from.
-  bool fractional_times = false;  ///< New schema: microseconds with decimals.
+  std::string device;             ///< The name of the first device.
+  int devices = 0;                ///< Those that the process saw; 0 = not recorded.
+  std::int64_t base_ns = 0;       ///< The Unix time that the events' times count from.
+  bool fractional_times = false;  ///< The new schema: microseconds with decimals.
   std::int64_t repaired = 0;      ///< Characters and values that JSON does not allow.
 };
 
-/// Reads a Chrome trace (an object with traceEvents, or a bare list; .json or .json.gz), handing
+/// Reads a Chrome trace (an object with traceEvents, or a bare list; .json or .json.gz) and hands
 /// each row to `use`, which must not keep the reference. Memory does not grow with the file.
 ///
-/// Raises InputError with the byte offset in the unpacked text: no JSON, cut short, nested deeper
-/// than 100 levels; without it: no list of events.
+/// Raises InputError, with the byte offset in the unpacked text, when the file is no JSON, is cut
+/// short, or is nested deeper than 100 levels; and without the offset when it has no list of
+/// events.
 KinetoHeader read_kineto_events(const std::string& path,
                                 const std::function<void(const KinetoEvent&)>& use,
                                 const ProgressCallback& on_progress = {});

@@ -11,32 +11,32 @@
 
 namespace stepsim {
 
-/// One collective as several ranks recorded it. Times in nanoseconds, clocks aligned.
+/// One collective as several ranks recorded it. Times are in nanoseconds, on aligned clocks.
 struct KinetoMatch {
   std::string kind;
   std::string dtype;
   std::string group;
-  std::optional<std::int64_t> bytes;  ///< The largest over ranks: all-to-alls may be uneven.
-  bool bucket = false;                ///< As in KinetoCollective.
-  std::int64_t step = -1;             ///< Number of the ProfilerStep; -1 where a trace has none.
-  int group_size = 0;                 ///< Ranks of its group; 0 when not known.
-  int index = 0;                      ///< Among those of its group in the step.
-  std::vector<int> ranks;             ///< Whose traces hold it, in the order of the traces.
-  std::vector<std::size_t> places;    ///< [rank of `ranks`] In KinetoTrace::collectives.
-  /// Every member of its group is among `ranks`. Otherwise `transfer_ns` is an upper bound only:
-  /// the last to arrive may be one that is missing.
+  std::optional<std::int64_t> bytes;  ///< The most over the ranks: all-to-alls may be uneven.
+  bool bucket = false;                ///< See KinetoCollective.
+  std::int64_t step = -1;             ///< The ProfilerStep's number; -1 where a trace has none.
+  int group_size = 0;                 ///< The ranks of its group; 0 = not known.
+  int index = 0;                      ///< Counts those of its group in the step.
+  std::vector<int> ranks;             ///< Those whose traces hold it, in the order of the traces.
+  std::vector<std::size_t> places;    ///< [rank of `ranks`] Index in KinetoTrace::collectives.
+  /// Whether every member of its group is among `ranks`. If not, `transfer_ns` is an upper bound
+  /// only, since the last to arrive may be one that is missing.
   bool complete = false;
   std::int64_t transfer_ns = 0;    ///< Earliest end - latest start: without the wait.
   std::int64_t skew_ns = 0;        ///< Latest start - earliest start.
   std::int64_t end_spread_ns = 0;  ///< Latest end - earliest end.
-  std::int64_t shortest_ns = 0;    ///< Recorded lengths, wait included.
-  std::int64_t longest_ns = 0;
+  std::int64_t shortest_ns = 0;    ///< The shortest recorded length, with the wait,
+  std::int64_t longest_ns = 0;     ///< and the longest.
 };
 
 struct KinetoMatches {
-  std::vector<KinetoMatch> matches;    ///< By group, step and index.
-  std::vector<int> ranks;              ///< [trace]: its rank, or its place where it states none.
-  std::vector<std::int64_t> shift_ns;  ///< [trace]: what was taken off its clock; 0 for the first.
+  std::vector<KinetoMatch> matches;    ///< Sorted by group, step and index.
+  std::vector<int> ranks;              ///< [trace] Its rank, or its place where it states none.
+  std::vector<std::int64_t> shift_ns;  ///< [trace] What was taken off its clock; 0 for the first.
   std::vector<std::string> unmatched;  ///< Which collectives have no partner, and why.
   std::vector<std::string> warnings;
 };
@@ -45,7 +45,7 @@ struct KinetoMatches {
 /// aligns clocks whose collectives end at steadily different times (other hosts). Where kind or
 /// bytes disagree, the rest of that step is left unmatched.
 ///
-/// Raises InputError: two traces of one rank, or of different world sizes.
+/// Raises InputError when two traces are of one rank, or of different world sizes.
 [[nodiscard]] KinetoMatches match_collectives(std::span<const KinetoTrace> traces);
 
 }  // namespace stepsim

@@ -7,7 +7,7 @@
 
 namespace stepsim {
 
-/// What a GPU operation does, as far as its name tells.
+/// What a GPU operation does, as far as its name says.
 enum class KinetoClass {
   Gemm,
   Attention,
@@ -30,21 +30,22 @@ inline constexpr int kKinetoClasses = 12;
 /// The class of a compute kernel by its name: cuBLAS, cuDNN, CUTLASS, PyTorch and Triton.
 [[nodiscard]] KinetoClass class_of_kernel(std::string_view name);
 
-/// "ncclDevKernel_…", "nccl:all_reduce": any case.
+/// Whether a name such as "ncclDevKernel_…" or "nccl:all_reduce", in any case, is NCCL's.
 [[nodiscard]] bool is_nccl(std::string_view name);
 
-/// "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather",
-/// "scatter", "barrier", "send", "recv" of what PyTorch calls it ("allreduce",
-/// "_reduce_scatter_base", "nccl:all_to_all"); another name as it is; empty for "".
+/// Finds the kind of collective in what PyTorch calls it ("allreduce", "_reduce_scatter_base",
+/// "nccl:all_to_all"): "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+/// "all_to_all", "gather", "scatter", "barrier", "send" or "recv". Other names stay as they are.
 [[nodiscard]] std::string collective_kind_of_call(std::string_view call);
 
-/// The same of a kernel's name; empty where it hides the kind (RCCL's Generic, SendRecv).
+/// Finds it in a kernel's name; empty where the name hides the kind (RCCL's Generic, SendRecv).
 [[nodiscard]] std::string collective_kind_of_kernel(std::string_view kernel);
 
-/// Bytes of an element: "Float", "long int", "c10::BFloat16", …; empty for an unknown name.
+/// The bytes of an element of type "Float", "long int", "c10::BFloat16", …; absent for others.
 [[nodiscard]] std::optional<std::int64_t> element_bytes(std::string_view dtype);
 
-/// The element names of both schemas as one: "float32", "bfloat16"; an unknown one as it is.
+/// Turns the element names of both schemas into one: "float32", "bfloat16". Others stay as they
+/// are.
 [[nodiscard]] std::string dtype_name(std::string_view dtype);
 
 }  // namespace stepsim

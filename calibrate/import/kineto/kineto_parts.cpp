@@ -90,7 +90,7 @@ class HostParts {
   std::vector<const KinetoPhase*> annotated_;
   bool has_forward_ = false;
   bool has_backward_ = false;
-  std::optional<std::int64_t> backward_start_;  ///< Of the nodes of autograd.
+  std::optional<std::int64_t> backward_start_;  ///< The start of the first node of autograd.
   std::int64_t backward_end_ = 0;
 };
 

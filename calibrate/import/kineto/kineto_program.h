@@ -12,23 +12,23 @@
 
 namespace stepsim {
 
-/// The types of rows of a program of CPU launches: scenarios/README.md, "Programs to replay".
+/// The types of rows in a program of CPU launches (scenarios/README.md, "Programs to replay").
 enum class KinetoRowType : std::uint8_t { Cpu, Gpu, BlockingCopy, Sync, Collective, End };
 
-/// One call of a rank's host. Times in nanoseconds.
+/// One call of a rank's host, with times in nanoseconds.
 struct KinetoRow {
   KinetoRowType type = KinetoRowType::Cpu;
-  std::int64_t gap_ns = 0;   ///< Since the call before ended; below 0 where threads overlap.
-  std::int64_t host_ns = 0;  ///< Of the call.
-  std::int64_t gpu_ns = 0;   ///< Of the work; of a Collective with the wait for other ranks.
-  std::int64_t stream = -1;  ///< -1: none.
-  int awaited = -1;          ///< Number of the collective that this GPU work waits for; -1: none.
-  int collective = -1;       ///< Number of the Collective itself.
-  std::optional<std::int64_t> recorded_ns;  ///< Start of the call on the program's clock.
+  std::int64_t gap_ns = 0;   ///< Since the end of the call before; below 0 where threads overlap.
+  std::int64_t host_ns = 0;  ///< Length of the call.
+  std::int64_t gpu_ns = 0;   ///< Length of the work; a Collective's includes its wait.
+  std::int64_t stream = -1;  ///< -1 = none.
+  int awaited = -1;          ///< The collective that this GPU work waits for; -1 = none.
+  int collective = -1;       ///< The number of a Collective.
+  std::optional<std::int64_t> recorded_ns;  ///< The call's start on the program's clock.
 };
 
 struct KinetoProgramRank {
-  int rank = 0;  ///< As the trace says; the program counts its ranks from 0.
+  int rank = 0;  ///< The trace's number; the program counts its ranks from 0.
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
   std::vector<KinetoRow> rows;
@@ -38,11 +38,11 @@ struct KinetoProgramRank {
 struct KinetoProgramCollective {
   std::string kind;
   std::optional<std::int64_t> bytes;
-  int group_size = 0;                 ///< Ranks of the run that take part; 0 when not known.
-  std::int64_t producer_stream = -1;  ///< Whose work so far it waits for; -1: none.
-  std::int64_t transfer_ns = 0;       ///< From the last arrival to the end, 0 or more.
-  bool upper_bound = true;            ///< Of the transfer: not complete, as in KinetoMatch.
-  std::vector<KinetoSpan> recorded;   ///< [rank] Of its kernel, on the program's clock.
+  int group_size = 0;                 ///< Ranks of the run that take part; 0 = not known.
+  std::int64_t producer_stream = -1;  ///< It waits for this stream's work so far; -1 = none.
+  std::int64_t transfer_ns = 0;       ///< Time from the last arrival to the end, 0 or more.
+  bool upper_bound = true;            ///< The transfer is one: the match is not complete.
+  std::vector<KinetoSpan> recorded;   ///< [rank] Its kernel, on the program's clock.
 };
 
 /// One step of all traced ranks. Its clock starts with the first of their steps.
@@ -53,7 +53,8 @@ struct KinetoProgram {
   std::vector<std::string> notes;                    ///< What was inferred or left out.
 };
 
-/// Makes a program of one step: `step`, or the last one whose kernels are all in all traces.
+/// Makes a program of one step: of `step`, or of the last one that all traces hold with all
+/// kernels.
 ///
 /// Calls of all threads of a rank form one sequence by start. What waits for what is taken from
 /// rows of category cuda_sync, and inferred where there are none: a synchronising call waits for
@@ -63,19 +64,19 @@ struct KinetoProgram {
 /// was free to start and did so only as a collective ended waited for that one. Work launched
 /// before the step that the GPU has still to do stands first.
 ///
-/// Raises InputError: no step, or not this one, in all traces; no GPU; ranks that launch their
-/// collectives in different orders.
+/// Raises InputError when the traces have no step in common, or not this one; when there is no GPU;
+/// and when ranks launch their collectives in different orders.
 [[nodiscard]] KinetoProgram make_kineto_program(std::span<const KinetoTrace> traces,
                                                 const KinetoMatches& matches,
                                                 std::optional<std::int64_t> step);
 
-/// Takes the transfer times of a profile in place of those recorded, where kind and size are known,
-/// with the ranks of each collective's group on `nodes` nodes. Says from where in the notes. Raises
-/// InputError: the profile has no price.
+/// Replaces the recorded transfer times by a profile's where kind and size are known, with the
+/// ranks of each collective's group on `nodes` nodes. The notes say where the times come from.
+/// Raises InputError when the profile has no price.
 void price_transfers(const Profile& profile, int nodes, KinetoProgram* program);
 
-/// Writes program.csv, ranks.csv, collective_defs.csv and collectives.csv; makes the folder. Raises
-/// EnvironmentFault.
+/// Writes program.csv, ranks.csv, collective_defs.csv and collectives.csv into the folder, which it
+/// makes. Raises EnvironmentFault.
 void write_kineto_program(const std::string& folder, const KinetoProgram& program);
 
 }  // namespace stepsim

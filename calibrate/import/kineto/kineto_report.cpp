@@ -245,7 +245,7 @@ void append_times(const std::vector<StepLine>& steps, std::string* text) {
       middle(2));
 }
 
-/// Of the last step that has buckets.
+/// Appends when the buckets of the last step that has any were ready.
 void append_ready_times(const KinetoTrace& trace, int rank, std::string* text) {
   const auto times = kineto_step_times(trace);
   const auto last = std::find_if(times.rbegin(), times.rend(), [](const KinetoStepTime& time) {

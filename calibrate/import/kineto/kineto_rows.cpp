@@ -9,7 +9,7 @@
 namespace stepsim {
 namespace {
 
-/// From a launch to the start of its work on an idle GPU, as the replay has it.
+/// The time from a launch to the start of its work on an idle GPU, as the replay assumes it.
 constexpr std::int64_t kLaunchLatency = 7'000;
 /// Work that starts so much later than it could have was waiting for something.
 constexpr std::int64_t kHeldUp = 15'000;
@@ -113,9 +113,10 @@ class RowMaker {
   };
   /// What is known of a stream at the call that is looked at.
   struct Stream {
-    std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();  ///< Of its work so far.
-    std::deque<Launched> not_awaited;  ///< Collectives made from it, the oldest first.
-    int awaited = -1;                  ///< The one that its work waits for from now on.
+    std::int64_t end_ns =
+        std::numeric_limits<std::int64_t>::min();  ///< The end of its work so far.
+    std::deque<Launched> not_awaited;              ///< Collectives made from it, the oldest first.
+    int awaited = -1;                              ///< The one that its work waits for from now on.
   };
 
   void add_left_work() {
@@ -183,7 +184,7 @@ class RowMaker {
     }
   }
 
-  /// Of a stream for the last collective before the event on another one.
+  /// Lets a stream wait for the last collective before the event on another stream.
   void take_stated_wait(const KinetoCall& call) {
     const std::int64_t until = call.event_ns < 0 ? call.at.span.start_ns : call.event_ns;
     const auto found = std::find_if(launched_.rbegin(), launched_.rend(), [&](const Launched& one) {
@@ -235,7 +236,7 @@ class RowMaker {
     return latest || !of_stream ? latest : own;
   }
 
-  /// Of the compute that this thread launched last, else any thread.
+  /// The stream of the compute that this thread launched last, or else any thread.
   [[nodiscard]] std::optional<std::int64_t> last_stream(int thread) const {
     const auto found = last_of_thread_.find(thread);
     return found == last_of_thread_.end() ? last_of_all_ : std::optional(found->second);
@@ -323,7 +324,7 @@ class RowMaker {
   std::optional<std::int64_t> last_of_all_;
   std::vector<Launched> launched_;
   int pending_waits_ = 0;
-  std::int64_t end_ = 0;        ///< Of the calls so far.
+  std::int64_t end_ = 0;        ///< The end of the calls so far.
   std::int64_t before_ns_ = 0;  ///< Host's time of the row before; 0 for a blocking one.
   std::int64_t blocked_until_ = std::numeric_limits<std::int64_t>::min();
 };

@@ -21,15 +21,15 @@ class KinetoSource {
   /// "-" reads standard input. Raises InputError: missing or unreadable.
   explicit KinetoSource(const std::string& path, ProgressCallback on_progress = {});
 
-  /// False at the end of the file. Raises InputError: damaged or cut gzip, a string of more than 16
-  /// MiB.
+  /// Returns false at the end of the file. Raises InputError for a damaged or cut gzip file and for
+  /// a string of more than 16 MiB.
   [[nodiscard]] bool has_next() { return at_ < ready_ || fill(); }
   [[nodiscard]] const char& peek() { return chunk_[at_]; }  ///< After has_next().
   void advance() { ++at_; }
 
-  /// Bytes of the unpacked file read so far.
+  /// The bytes of the unpacked file that were read so far.
   [[nodiscard]] std::size_t offset() const { return before_ + at_; }
-  /// Characters and values that JSON does not allow; valid UTF-8 does not count.
+  /// The number of characters and values that JSON does not allow; valid UTF-8 does not count.
   [[nodiscard]] std::int64_t repaired() const { return repaired_; }
   /// Raises InputError "PATH: error: byte N: MESSAGE".
   [[noreturn]] void fail(std::size_t offset, const std::string& message) const;
@@ -46,14 +46,14 @@ class KinetoSource {
   std::string path_;
   ProgressCallback on_progress_;
   GzipStream file_;
-  std::string chunk_;       ///< Repaired up to `ready_`, as read behind it.
+  std::string chunk_;       ///< Repaired up to `ready_`, and from there on as read.
   std::size_t at_ = 0;      ///< The next character.
   std::size_t ready_ = 0;   ///< Characters of the chunk that are repaired.
-  std::size_t before_ = 0;  ///< Bytes before the chunk.
+  std::size_t before_ = 0;  ///< The bytes before the chunk.
   bool ended_ = false;
   bool in_string_ = false;
   std::size_t string_size_ = 0;
-  int continuation_ = 0;  ///< Bytes of a UTF-8 character still to come.
+  int continuation_ = 0;  ///< The bytes of a UTF-8 character that are still to come.
   std::int64_t repaired_ = 0;
 };
 
@@ -79,7 +79,7 @@ struct KinetoIterator {
     ++*this;
     return before;
   }
-  /// Compared with the end only.
+  /// Only comparing with the end is meaningful.
   bool operator==(const KinetoIterator& other) const {
     return (source == nullptr || !source->has_next()) ==
            (other.source == nullptr || !other.source->has_next());

@@ -12,7 +12,7 @@
 
 namespace stepsim {
 
-/// A stretch of time, Unix nanoseconds; of traces without a base time, the file's own clock.
+/// A stretch of time in Unix nanoseconds, or on the file's own clock when it has no base time.
 struct KinetoSpan {
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
@@ -24,17 +24,17 @@ struct KinetoSpan {
 struct KinetoStep {
   std::int64_t number = 0;
   KinetoSpan span;
-  int thread = 0;  ///< The main thread, as in KinetoLaunch.
+  int thread = 0;  ///< The main thread, numbered as in KinetoLaunch.
 };
 
 /// The call on the host that queued a GPU operation.
 struct KinetoLaunch {
   KinetoSpan span;
   int thread = 0;                 ///< Threads are numbered in order of appearance.
-  std::int64_t correlation = -1;  ///< Shared with what it queued; -1 when not recorded.
+  std::int64_t correlation = -1;  ///< The number of what it queued; -1 when not recorded.
 };
 
-/// What a call of the CUDA runtime makes wait.
+/// What a call of the CUDA runtime does, by what it makes wait.
 enum class KinetoCallKind : std::uint8_t {
   Other,         ///< Nothing that is known, or a collective's own stream.
   KernelLaunch,  ///< Nothing; a kernel of the same correlation belongs to it.
@@ -50,9 +50,9 @@ struct KinetoCall {
   KinetoCallKind kind = KinetoCallKind::Other;
   KinetoLaunch at;
   // From rows of category cuda_sync, which PyTorch writes on demand; -1 when not recorded.
-  std::int64_t stream = -1;     ///< That waits, or for which the host does.
-  std::int64_t on_stream = -1;  ///< Of the event that it waits for.
-  std::int64_t event_ns = -1;   ///< Start of the call that recorded this event.
+  std::int64_t stream = -1;     ///< The stream that waits, or for which the host waits.
+  std::int64_t on_stream = -1;  ///< The stream of the event that it waits for.
+  std::int64_t event_ns = -1;   ///< The start of the call that recorded this event.
 };
 
 enum class KinetoPart : std::uint8_t { Forward, Backward, Optimizer };
@@ -60,7 +60,7 @@ enum class KinetoPart : std::uint8_t { Forward, Backward, Optimizer };
 /// A stretch of the host's time that belongs to a part of the step.
 struct KinetoPhase {
   KinetoPart part = KinetoPart::Forward;
-  /// False for a node of autograd: all of a step together are its backward pass.
+  /// False for a node of autograd. All nodes of a step together are its backward pass.
   bool annotated = true;
   KinetoSpan span;
   int thread = 0;
@@ -73,8 +73,8 @@ struct KinetoOp {
   std::int64_t stream = 0;
   KinetoSpan span;
   KinetoLaunch launch;
-  int step = -1;           ///< Index of the step that holds the launch; -1 outside of all.
-  std::int64_t bytes = 0;  ///< Of copies and memsets.
+  int step = -1;           ///< Index of the step that holds the launch; -1 = none does.
+  std::int64_t bytes = 0;  ///< The size of a copy or memset.
 };
 
 /// Where the size of a collective was read.
@@ -83,22 +83,22 @@ enum class KinetoSizeFrom { Nowhere, Kernel, Call, CommRecord };
 struct KinetoCollective {
   std::string kind;                      ///< "all_reduce", …; see collective_kind_of_call().
   std::string dtype;                     ///< "float32", …; empty when not recorded.
-  std::optional<std::int64_t> elements;  ///< As recorded: In msg nelems or the input's shape.
-  /// Of the whole buffer, as CollectiveKind says: an all-gather's output, else the input.
+  std::optional<std::int64_t> elements;  ///< Recorded as In msg nelems, or by the input's shape.
+  /// The size of the whole buffer, as CollectiveKind says: an all-gather's output, else the input.
   std::optional<std::int64_t> bytes;
   KinetoSizeFrom size_from = KinetoSizeFrom::Nowhere;
-  std::string group;             ///< Name and ranks of the process group; empty when not recorded.
+  std::string group;             ///< The process group's name and ranks; empty = not recorded.
   std::vector<int> group_ranks;  ///< Empty when not recorded (or shortened) in the file.
   std::optional<int> group_size;
   std::int64_t stream = -1;  ///< -1 without a GPU (gloo).
-  /// Recorded on the device: waiting for the other ranks included, so no transfer time.
+  /// What the device recorded. It includes waiting for the other ranks, so it is no transfer time.
   KinetoSpan span;
-  KinetoLaunch launch;  ///< Of gloo: the same as `span`.
-  int step = -1;        ///< As in KinetoOp.
-  /// End of the compute launched before it on the host; empty when there was none.
+  KinetoLaunch launch;  ///< With gloo it equals `span`.
+  int step = -1;        ///< Index of the step that holds the launch; -1 = none does.
+  /// The end of the compute that the host launched before it; absent when there was none.
   std::optional<std::int64_t> ready_ns;
-  /// All-reduce of a DDP bucket: DDP runs in this trace and the call came from the thread of the
-  /// backward pass, which is not the main one.
+  /// Whether it is the all-reduce of a DDP bucket: DDP runs in this trace, and the call came from
+  /// the thread of the backward pass, which is not the main one.
   bool bucket = false;
 };
 
@@ -106,16 +106,16 @@ struct KinetoCollective {
 struct KinetoTrace {
   std::string file;
   KinetoHeader header;
-  std::vector<KinetoStep> steps;  ///< By start.
+  std::vector<KinetoStep> steps;  ///< Sorted by start.
   std::vector<KinetoCollective> collectives;
   std::vector<KinetoOp> ops;
-  /// By start, of one start the longest first; without those named INVALID.
+  /// Sorted by start, the longest first where starts are equal; without those named INVALID.
   std::vector<KinetoCall> calls;
-  std::vector<KinetoPhase> phases;    ///< By start.
-  std::vector<std::string> names;     ///< Of kernels, each once.
-  std::vector<std::int64_t> streams;  ///< Of GPU operations, ascending.
+  std::vector<KinetoPhase> phases;    ///< Sorted by start.
+  std::vector<std::string> names;     ///< The kernels' names, each once.
+  std::vector<std::int64_t> streams;  ///< The streams of GPU operations, ascending.
 
-  std::int64_t events = 0;                     ///< Rows of traceEvents.
+  std::int64_t events = 0;                     ///< The rows of traceEvents.
   std::map<std::string, std::int64_t> counts;  ///< "X kernel": rows by phase and category.
   std::int64_t without_launch = 0;  ///< GPU rows launched before the window; left out of `ops`.
   std::int64_t unusable = 0;        ///< Complete events without a time or of negative length.
@@ -123,13 +123,13 @@ struct KinetoTrace {
   std::vector<std::string> warnings;
 };
 
-/// Index of the step that holds `time`; -1 outside of all. `steps` by start.
+/// The index of the step that holds `time`; -1 when none does. `steps` are sorted by start.
 [[nodiscard]] int step_at(const std::vector<KinetoStep>& steps, std::int64_t time);
 
 /// Reads one rank's trace of PyTorch's profiler (Kineto), old and new schema, gzip or not. Memory
 /// grows with the GPU operations, the runtime's calls and the nodes of autograd only.
 ///
-/// Raises InputError: see read_kineto_events(); also an element type that is not known.
+/// Raises InputError as read_kineto_events() does, and for an unknown element type.
 [[nodiscard]] KinetoTrace read_kineto(const std::string& path,
                                       const ProgressCallback& on_progress = {});
 

@@ -10,21 +10,21 @@
 
 namespace stepsim {
 
-/// May a table be the source of a calibration? Warn: yes, with what the reasons say in mind.
+/// Whether a table may be the source of a calibration. Warn means yes, but mind the reasons.
 enum class NcclVerdict { Accept, Warn, Refuse };
 
 [[nodiscard]] std::string_view name_of(NcclVerdict verdict);  ///< "accept", "warn", "refuse"
 
-/// Something to know about a table. `weight` Accept: no more than a note.
+/// Something to know about a table. With the weight Accept it is no more than a note.
 struct NcclReason {
   std::string code;  ///< "few_sizes", …
   std::string message;
   NcclVerdict weight = NcclVerdict::Accept;
 };
 
-/// What the user says of a log, in place of what it says itself.
+/// What the user says about a log, which overrules what the log says.
 struct NcclStatements {
-  std::string op;  ///< Empty: as in the log.
+  std::string op;  ///< Empty = as in the log.
   std::optional<int> ranks;
   std::optional<int> nodes;
   std::set<std::string> accepted;  ///< Codes of refusals to turn into warnings.
@@ -32,17 +32,17 @@ struct NcclStatements {
 
 /// A table, judged.
 struct NcclSweep {
-  NcclTable table;  ///< Its rows are those read.
-  std::string op;   ///< Empty: not known.
+  NcclTable table;  ///< With all rows that were read.
+  std::string op;   ///< Empty = not known.
   std::optional<int> ranks;
   std::string ranks_from;  ///< "rank lines", "busbw / algbw", "--ranks", "JSON"
   std::optional<int> nodes;
-  bool nodes_assumed = false;  ///< Not in the log: eight ranks a node.
+  bool nodes_assumed = false;  ///< The log does not say; eight ranks a node are assumed.
   std::optional<RankRange> factor_ranks;
   double peak_busbw = 0;  ///< GB/s
   std::int64_t peak_bytes = 0;
   std::optional<double> block_difference;  ///< Median |out-of-place - in-place| / in-place.
-  std::vector<NcclRow> used;               ///< Rows fit for calibration, in the log's order.
+  std::vector<NcclRow> used;               ///< The rows fit for calibration, in the log's order.
   std::vector<NcclReason> reasons;
 
   [[nodiscard]] NcclVerdict verdict() const;
@@ -54,7 +54,7 @@ struct NcclSweep {
                                     NcclTable table,
                                     const NcclStatements& statements);
 
-/// The time of a row in seconds: the faster of its blocks, since slow single blocks are noise.
+/// The time of a row in seconds: that of the faster block, since a single slow block is noise.
 [[nodiscard]] double row_seconds(const NcclRow& row);
 
 }  // namespace stepsim

@@ -7,13 +7,13 @@
 
 namespace stepsim {
 
-/// True when the text begins like the file that nccl-tests writes with -J.
+/// Whether the text begins like the file that nccl-tests writes with -J.
 [[nodiscard]] bool is_nccl_json(std::string_view text);
 
-/// Reads that file (versions 2 and 3). Environment, process ids and arguments but the program's
-/// name are not taken over. Raises InputError: cut off or of another form.
+/// Reads that file (versions 2 and 3). The environment, process ids and the arguments after the
+/// program's name are left out. Raises InputError when the file is cut off or of another form.
 ///
-/// The list of devices has one entry a process: ranks = processes * threads * GPUs.
+/// The list of devices has one entry for each process, so that ranks = processes * threads * GPUs.
 [[nodiscard]] NcclLog read_nccl_json(const std::string& text, const std::string& file);
 
 }  // namespace stepsim

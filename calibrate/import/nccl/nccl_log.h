@@ -44,31 +44,31 @@ struct NcclRank {
   std::string name;    ///< Of the device.
 };
 
-/// The rows below one header (or none), with what the log says about that run.
+/// The rows below one header, which may be missing, with what the log says about that run.
 struct NcclTable {
-  int line = 0;            ///< Of the header, or of the first row.
+  int line = 0;            ///< The line of the header, or of the first row.
   std::string collective;  ///< "all_reduce" when the log names it; else empty.
-  std::string section;     ///< Text of the "### …" line above.
+  std::string section;     ///< The text of the "### …" line above.
   bool has_header = false;
   bool has_root = false;
   bool milliseconds = false;
   bool cpu_time = false;
-  int blocks = 2;            ///< Of the header or of the rows.
+  int blocks = 2;            ///< How many the header or the rows have.
   std::string check_column;  ///< "#wrong", "error" or "res"; empty without a header.
   std::vector<NcclRow> rows;
   std::shared_ptr<const std::vector<NcclRank>> ranks;  ///< As listed; may be null.
-  std::optional<int> stated_ranks;            ///< By a JSON log: processes * threads * GPUs.
-  std::optional<int> stated_nodes;            ///< By a JSON log: different host names.
+  std::optional<int> stated_ranks;            ///< In a JSON log: processes * threads * GPUs.
+  std::optional<int> stated_nodes;            ///< In a JSON log: different host names.
   std::optional<PrintedNumber> avg_busbw;     ///< As the footer prints it.
-  std::optional<std::int64_t> out_of_bounds;  ///< Failed checks of the footer.
+  std::optional<std::int64_t> out_of_bounds;  ///< Failed checks that the footer counts.
   bool footer_failed = false;
   bool rows_elided = false;
   bool ranks_elided = false;
-  int incomplete_rows = 0;  ///< Begun and never finished; left out.
-  int stray_fragments = 0;  ///< Ends of rows whose beginning is missing; left out.
+  int incomplete_rows = 0;  ///< Rows without an end, which are left out.
+  int stray_fragments = 0;  ///< Ends of rows whose beginning is missing; they are left out.
 };
 
-/// "all_reduce" of "all_reduce_perf_mpi", the name of a test program.
+/// Finds the collective in the name of a test program: "all_reduce" in "all_reduce_perf_mpi".
 [[nodiscard]] std::string nccl_collective_name(std::string program);
 
 /// Everything read from one file.
@@ -78,7 +78,7 @@ struct NcclLog {
   std::string nccl_version;
   std::string tests_version;     ///< Of nccl-tests.
   std::string date;              ///< When the log states it.
-  std::string failure;           ///< First line in which a test reports that it failed.
+  std::string failure;           ///< The first line in which a test reports that it failed.
   std::string forced;            ///< "NCCL_ALGO=…" when the log shows it.
   bool prefixes = false;         ///< A launcher's labels were removed in front of rows,
   bool prefixes_inside = false;  ///< and inside rows.

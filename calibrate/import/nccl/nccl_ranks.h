@@ -8,16 +8,17 @@
 
 namespace stepsim {
 
-/// What busbw / algbw can be, given how many places were printed.
+/// The range that busbw / algbw can be in, given how many decimal places were printed.
 struct BusFactor {
   double lo = 0;
   double hi = 0;  ///< Below `lo`: the rows contradict each other.
 };
 
-/// The intersection over all blocks with more than 0.5 GB/s; absent when there is none.
+/// The intersection of the ranges of all blocks with more than 0.5 GB/s; absent without such
+/// blocks.
 [[nodiscard]] std::optional<BusFactor> bus_factor_of(std::span<const NcclRow> rows);
 
-/// Numbers of ranks, from `lo` to `hi`, not rounded.
+/// A range of numbers of ranks, not rounded.
 struct RankRange {
   double lo = 0;
   double hi = 0;
@@ -27,25 +28,25 @@ struct RankRange {
   [[nodiscard]] std::optional<int> only() const;
 };
 
-/// The ranks that give this factor; absent for collectives whose factor is always 1, and unknown
-/// ones. All-reduce: n = 2 / (2 - f), or where f < 1 the (n-1)/(n+1) that one revision of
-/// nccl-tests prints when NCCL_ALGO names NVLS; reduce-scatter, all-gather and all-to-all: n = 1 /
-/// (1 - f). Source: nccl-tests, doc/PERFORMANCE.md.
+/// The numbers of ranks that give this factor; absent for collectives whose factor is always 1, and
+/// for unknown ones. All-reduce: n = 2 / (2 - f), or where f < 1 the (n-1)/(n+1) that one revision
+/// of nccl-tests prints when NCCL_ALGO names NVLS; reduce-scatter, all-gather and all-to-all: n = 1
+/// / (1 - f). Source: nccl-tests, doc/PERFORMANCE.md.
 [[nodiscard]] std::optional<RankRange> ranks_of_factor(const BusFactor& factor,
                                                        const std::string& op);
 
 /// The ranks that a table's rank lines state; absent without such lines.
 [[nodiscard]] std::optional<int> listed_ranks(const NcclTable& table);
 
-/// Nodes that `ranks` ranks fill, from the host names and device numbers of the rank lines, of
-/// which some may be missing; absent without such lines.
+/// How many nodes `ranks` ranks fill, as the host names and device numbers of the rank lines tell.
+/// Some of these lines may be missing; absent without any.
 [[nodiscard]] std::optional<int> listed_nodes(const NcclTable& table, int ranks);
 
-/// True when two rank lines of one host show the same full bus id (with its domain).
+/// Whether two rank lines of one host show the same full bus id (with its domain).
 [[nodiscard]] bool shares_gpu(const NcclTable& table);
 
-/// The collective: as the log names it, else from redop, root, count and factor where those leave
-/// only one. Empty when they leave several.
+/// The collective as the log names it, else the only one that redop, root, count and factor allow.
+/// Empty when they allow several.
 [[nodiscard]] std::string collective_of(const NcclTable& table);
 
 }  // namespace stepsim

@@ -9,16 +9,16 @@
 
 namespace stepsim {
 
-/// One line a table, with warnings below, for a terminal.
+/// Writes one line for each table, with warnings below, for a terminal.
 [[nodiscard]] std::string nccl_report(std::span<const NcclImport> imports,
                                       const Screen& screen = {});
 
-/// {"format", "file", "verdict", "op", "ranks", "nodes", "rows": [{"bytes", "out_of_place_us",
-/// "in_place_us"}], "warnings", …}: the main table of one file. With several runs the rows of all,
-/// each with its "run", and no ranks.
+/// Writes the main table of one file: {"format", "file", "verdict", "op", "ranks", "nodes", "rows":
+/// [{"bytes", "out_of_place_us", "in_place_us"}], "warnings", …}. With several runs it holds the
+/// rows of all, each with its "run", and no ranks.
 [[nodiscard]] Json nccl_json(const NcclImport& import);
 
-/// nccl_json() of the only file, or {"format", "logs": […]}.
+/// Writes nccl_json() of the only file, or {"format", "logs": […]} for several.
 [[nodiscard]] Json nccl_json(std::span<const NcclImport> imports);
 
 /// All reasons of at least this weight, "code: message", each once.

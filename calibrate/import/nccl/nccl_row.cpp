@@ -7,11 +7,11 @@
 namespace stepsim {
 namespace {
 
-/// From the end of the size to the end of the root: "  %12li  %8s  %6s  %6s".
+/// The width from the end of the size to the end of the root: "  %12li  %8s  %6s  %6s".
 constexpr std::size_t kSizeToRootEnd = 40;
 /// An in-place row has 32 blanks in place of its first block.
 constexpr std::size_t kBlankBlock = 30;
-/// With a root and two blocks.
+/// The words of a row with a root and two blocks.
 constexpr std::size_t kMaxWords = 13;
 constexpr std::size_t kBlockWords = 4;
 /// Stands for a word that foreign output is glued to.
@@ -79,7 +79,7 @@ NcclColumns guess_columns(std::size_t words) {
   return columns;
 }
 
-/// Without the first or second of two blocks.
+/// Leaves out the first or second of two blocks.
 NcclColumns with_one_block(NcclColumns columns, bool first_is_blank) {
   const std::vector<std::size_t> starts = block_starts(columns);
   const auto begin = columns.begin() + static_cast<std::ptrdiff_t>(starts[first_is_blank ? 0 : 1]);

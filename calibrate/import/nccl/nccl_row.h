@@ -13,22 +13,24 @@ namespace stepsim {
 /// What a word of a row means.
 enum class NcclColumn { Size, Count, Type, Redop, Root, Time, Algbw, Busbw, Check, Stamp, Other };
 
-/// The words of a row, in order; empty without a header. A time stamp is two words.
+/// What the words of a row mean, in order; empty without a header. A time stamp is two words.
 using NcclColumns = std::vector<NcclColumn>;
 
-/// Reads a header line: the columns, and what they say of the table. False when it is none.
+/// Reads the columns of a header line, and what they say about the table. Returns false when the
+/// line is no header.
 [[nodiscard]] bool read_header(std::string_view line, NcclTable* table, NcclColumns* columns);
 
-/// A row whose words are still coming in: NCCL's own lines can stand between its parts.
+/// A row whose words are still coming in, since NCCL's own lines can stand between its parts.
 class OpenRow {
  public:
-  /// `line`: of the file; `cut`: where foreign output begins in `text`, or its end.
+  /// `line` is the line number in the file. `cut` is where foreign output begins in `text`, or its
+  /// end.
   OpenRow(
       int line, std::string_view text, const RowHead& head, std::size_t cut, NcclColumns columns);
 
-  /// True when nothing can follow any more.
+  /// Whether the row is complete, so that nothing can follow.
   [[nodiscard]] bool is_full() const;
-  /// Takes in further words; `cut_off` when foreign output is glued to the end of `text`.
+  /// Adds further words. `cut_off` says that foreign output is glued to the end of `text`.
   void add(std::string_view text, bool cut_off);
   /// The row; absent when words are missing or are no numbers.
   [[nodiscard]] std::optional<NcclRow> finish(const NcclTable& table) const;
@@ -44,7 +46,7 @@ class OpenRow {
   bool wide_gap_ = false;  ///< The first block is blank.
 };
 
-/// True when all words are numbers or N/A, and there is one.
+/// Whether all words are numbers or N/A, and there is at least one.
 [[nodiscard]] bool is_numeric(std::string_view text);
 
 }  // namespace stepsim

@@ -29,7 +29,7 @@ struct NcclImport {
                                            const NcclStatements& statements,
                                            std::optional<int> run);
 
-/// The same of a text that was read already.
+/// Imports a text that was read already.
 [[nodiscard]] NcclImport import_nccl_text(const std::string& text,
                                           const std::string& file,
                                           const NcclStatements& statements,

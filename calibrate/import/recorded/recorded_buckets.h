@@ -7,8 +7,9 @@
 
 namespace stepsim {
 
-/// Sets what a byte weighs against an operation, so that the recorded buckets are launched where
-/// the shares of the backward say; unchanged without recorded buckets.
+/// Sets what a byte weighs against a floating-point operation in `model`, so that the backward's
+/// shares launch the buckets when they were recorded to be. Without recorded buckets the model
+/// stays unchanged.
 void fit_shares(std::span<const RecordedRun> runs, RecordedModel& model);
 
 }  // namespace stepsim

@@ -81,8 +81,8 @@ double rank_correlation(std::span<const ComputeRatio> ratios, const std::vector<
 
 double drift_of(std::span<const ComputeRatio> ratios, int steps) {
   constexpr int kParts = 8;
-  // Of a random walk with variance T in the time T: its mean over a run and that over the next run
-  // of equal length differ by a variance of 2 T / 3, its parts from the mean of the run by T / 6.
+  // For a random walk with variance T in the time T, the means over two runs of that length in a
+  // row differ by a variance of 2 T / 3, and the parts of a run differ from its mean by T / 6.
   constexpr double kNextRun = 2;
   std::vector<std::vector<double>> parts(kParts);
   for (const ComputeRatio& ratio : ratios) {

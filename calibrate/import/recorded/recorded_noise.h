@@ -6,23 +6,25 @@
 
 namespace stepsim {
 
-/// What one rank's compute took in one recorded step, over what was fitted.
+/// One rank's compute time in one recorded step, over the fitted one.
 struct ComputeRatio {
-  int step = 0;  ///< In order of recording; all ranks of a step share it.
+  int step = 0;  ///< Counts in order of recording; all ranks of a step share the number.
   double ratio = 1;
 };
 
-/// Jitter: quantiles of single steps. Its correlation: how much of it the ranks of a step have in
-/// common. Drift: how far the mean of a run as long as the recording, right after it, is off if the
-/// machine's speed walks at random: twice what the means of eighths of the recording differ beyond
-/// what their jitter makes them.
+/// Fits the noise of recorded steps.
+///
+/// The jitter is kept as quantiles of single steps; the correlation says how much of it the ranks
+/// of a step have in common. The drift says how far off the mean of a run as long as the recording
+/// is, right after it, if the machine's speed walks at random. It is twice the amount by which the
+/// means of eighths of the recording differ beyond what their jitter explains.
 ///
 /// Args:
-///     ratios: With mean 1; at least two.
-///     steps: One more than the last step.
+///     ratios: At least two, with the mean 1.
+///     steps: One more than the number of the last step.
 [[nodiscard]] NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps);
 
-/// Moves the spread of single steps to that of the mean of a run of `steps` steps.
+/// Books the spread of single steps as drift: as that of the mean of a run of `steps` steps.
 void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseProfile& noise);
 
 }  // namespace stepsim

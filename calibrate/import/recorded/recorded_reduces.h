@@ -14,37 +14,37 @@ namespace stepsim {
 
 /// One all-reduce of a recorded step, over all ranks.
 struct RecordedReduce {
-  int step = 0;  ///< In order of recording.
+  int step = 0;  ///< Counts in order of recording.
   std::int64_t bytes = 0;
-  double seconds = 0;         ///< What counts for it where two share the links.
-  double beside_compute = 0;  ///< Of those seconds: while any rank's backward was computing.
+  double seconds = 0;         ///< Its part of the time when two of them share the links.
+  double beside_compute = 0;  ///< The part of `seconds` in which any rank's backward computed.
 };
 
-/// Adds the all-reduces of a run's steady steps, from their last launch to their last end. Those
-/// that queued behind another are left out; with gloo, where two share the links, each counts for
-/// its part of the time.
+/// Adds the all-reduces of a run's steady steps, which last from their last launch to their last
+/// end. Those that queued behind another one are left out. With gloo two may share the links; then
+/// each counts for its part of the time.
 void add_reduces(const RunRecord& record, std::vector<RecordedReduce>& reduces);
 
-/// One sample a size, in order of size.
+/// Makes one sample for each size, in order of size.
 [[nodiscard]] std::vector<CollectiveSample> samples_of(std::span<const RecordedReduce> reduces,
                                                        int ranks);
 
-/// What training makes of all-reduces that were measured alone.
+/// How training changes the times of all-reduces that were measured alone.
 struct TrainingReduces {
-  double factor = 1;    ///< Of the times alone.
-  double transfer = 0;  ///< Extra time beside compute, as a fraction: see Interference.
-  std::optional<std::pair<double, double>> transfer_interval;  ///< 90 %.
-  double error = 0;  ///< Mean |error| of the recorded sizes' times.
+  double factor = 1;    ///< The times alone are multiplied by this.
+  double transfer = 0;  ///< The extra time beside compute, as a fraction (see Interference).
+  std::optional<std::pair<double, double>> transfer_interval;  ///< The 90 % interval.
+  double error = 0;  ///< The mean |error| of the recorded sizes' times.
 };
 
 /// Fits seconds - beside + beside / (1 + transfer) = factor x the table's seconds to the sums of
-/// each size: the factor makes all of them together right, the transfer (0 .. 2) each of them as
-/// far as it can. The interval is that of fits to eighths of the steps.
+/// each size. The factor makes the total right; the transfer (0 .. 2) makes each size right as far
+/// as it can. The interval comes from fits to eighths of the steps.
 [[nodiscard]] TrainingReduces fit_training_reduces(std::span<const RecordedReduce> reduces,
                                                    const CollectiveCost& alone);
 
-/// Multiplies a table by the factor. Its random error becomes that of sizes from half the smallest
-/// recorded one up, each interpolated between its neighbours, and that of the fit.
+/// Multiplies a table by the factor. The table's random error becomes that of its sizes from half
+/// the smallest recorded one up, each interpolated between its neighbours, combined with the fit's.
 void apply(const TrainingReduces& training,
            std::span<const RecordedReduce> reduces,
            CollectiveCost& table);

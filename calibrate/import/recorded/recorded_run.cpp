@@ -114,8 +114,8 @@ std::vector<double> core_factors(const RunRecord& record) {
 /// Wall over processor time, beside what sharing cores makes of it.
 struct ProcessorRatios {
   double forward = 1;
-  /// Of forwards, or of backwards beside all-reduces (where the buckets tell the wait apart),
-  /// whichever is slowed more by what the machine does beside the training thread.
+  /// The factor of forwards, or of backwards beside all-reduces (where the buckets tell the wait
+  /// apart), whichever is slowed more by what the machine does beside the training thread.
   double backward = 1;
 };
 

@@ -14,26 +14,26 @@
 
 namespace stepsim {
 
-/// Steps that were recorded, and what they ran.
+/// Recorded steps, and the plan that they ran.
 struct RecordedRun {
   RunRecord record;
   Plan plan;
-  std::string file;  ///< Of the record, for messages.
+  std::string file;  ///< The record's, for messages.
 };
 
 /// What a profile takes from recorded runs.
 struct RecordedCosts {
   RecordedModel model;
   NoiseProfile noise;
-  std::vector<RecordedReduce> reduces;        ///< Of buckets that were recorded; may be empty.
-  std::vector<CollectiveSample> all_reduces;  ///< The same by size.
+  std::vector<RecordedReduce> reduces;        ///< Those of recorded buckets; may be empty.
+  std::vector<CollectiveSample> all_reduces;  ///< `reduces`, combined by size.
   int ranks = 1;
   bool on_gpu = false;
-  int cores = 0;  ///< That the ranks shared; 0: each had its own.
-  /// Set where the backward could not be told from waiting: forward and backward together, with
-  /// the all-reduces inside. The model's passes are shares of it.
+  int cores = 0;  ///< Those that the ranks shared; 0 = each rank had its own.
+  /// Present when the backward could not be told from waiting: forward and backward together, with
+  /// the all-reduces inside. The model's passes are then shares of it.
   std::optional<PassCost> whole;
-  int steps = 0;                      ///< Steady steps that were fitted.
+  int steps = 0;                      ///< The steady steps that were fitted.
   std::vector<std::string> notes;     ///< How the backward was told from waiting, and the like.
   std::vector<std::string> warnings;  ///< What the fit should not be used for.
 };
@@ -41,33 +41,34 @@ struct RecordedCosts {
 /// Fits a model's forward, backward, data and optimizer times to the steady steps of runs on the
 /// same machine and number of ranks.
 ///
-/// A backward's wall time holds the wait for other ranks' gradients. It is told from that by the
-/// bucket launches where they were recorded, else by the thread's processor time (scaled by wall
-/// over processor time of the forward, or of backwards with recorded buckets), else by the recorded
-/// wait, else there is one rank only. Where no run has any of these, whole steps are fitted
-/// (fit_whole_steps()): the spread of single steps is then in the drift and not in quantiles, since
-/// it holds the slowest of the ranks. Runs without buckets are preferred for the passes, since
-/// recording buckets costs time. All-reduces: see
-/// add_reduces().
+/// The wall time of a backward includes the wait for other ranks' gradients. What tells the two
+/// apart is, in this order: the bucket launches where they were recorded; the thread's processor
+/// time, scaled by the wall time over processor time of the forward, or of backwards with recorded
+/// buckets; the recorded wait. With one rank there is no wait. When no run has any of these, whole
+/// steps are fitted (fit_whole_steps()); the spread of single steps then goes into the drift and
+/// not into quantiles, since it is that of the slowest rank. Runs without buckets are preferred for
+/// the passes, since recording buckets costs time. add_reduces() takes the all-reduces.
 ///
-/// Where there were fewer cores than ranks, costs are those of a rank with a core of its own: its
-/// processor times, scaled so that sharing the cores (shared_core_factors()) makes the wall times.
+/// When there were fewer cores than ranks, the costs are those of a rank with a core of its own:
+/// its processor times, scaled so that sharing the cores (shared_core_factors()) gives the wall
+/// times.
 ///
 /// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
-/// than its plan; a step whose backward cannot be told from waiting where that of others can; too
-/// few steps.
+/// than its plan; a step whose backward cannot be told from waiting although others' can; too few
+/// steps.
 [[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs);
 
-/// A profile of those costs: `base` with them in place of its own, or one of them alone.
+/// Makes a profile of those costs alone, or of `base` with them in place of its own.
+///
 /// All-reduces of `base` between as many ranks stay, since a sweep of sizes tells more than a run's
-/// buckets; fit_training_reduces() of the recorded ones scales them and says how much compute slows
-/// them, in place of the interference of `base`; after a fit to whole steps, which hold them, those
-/// between as many ranks take no time.
+/// buckets. fit_training_reduces() scales them to the recorded ones and says how much compute slows
+/// them, which replaces the interference of `base`. After a fit to whole steps, which include the
+/// all-reduces, those between as many ranks take no time.
 [[nodiscard]] Profile recorded_profile(const RecordedCosts& costs,
                                        std::span<const RecordedRun> runs,
                                        const Profile* base);
 
-/// What was fitted and how well, as text.
+/// Says in a text what was fitted and how well.
 [[nodiscard]] std::string recorded_report(const RecordedCosts& costs);
 
 }  // namespace stepsim

@@ -86,14 +86,14 @@ std::size_t by_brute_force(const Knots& knots) {
 
 TEST_CASE("the last piece starts where the line last changed") {
   const Knots sparse = lines({{0, 10, 0}, {300, 12, 0.05}, {20000, 500, 0.02}}, 8, 1 << 22, 2);
-  CHECK(sparse[last_piece(sparse)].first == 32768);
+  CHECK(sparse[last_segment_start(sparse)].first == 32768);
   // Dense: to the mark that is next to the change, a thirtieth of the range in log x.
   const Knots dense = lines({{0, 10, 0.1}, {3000, 200, 0.02}}, 100, 10000, 1.005);
   CHECK(dense.size() > 900);
-  CHECK(std::abs(std::log(dense[last_piece(dense)].first / 3000)) < std::log(100) / 30);
-  CHECK(last_piece(lines({{0, 10, 0.1}}, 1, 1e6, 2)) == 0);
-  CHECK(last_piece(Knots{{1, 2}}) == 0);
-  CHECK(last_piece(Knots{{1, 2}, {2, 1}, {3, 2}}) == 0);
+  CHECK(std::abs(std::log(dense[last_segment_start(dense)].first / 3000)) < std::log(100) / 30);
+  CHECK(last_segment_start(lines({{0, 10, 0.1}}, 1, 1e6, 2)) == 0);
+  CHECK(last_segment_start(Knots{{1, 2}}) == 0);
+  CHECK(last_segment_start(Knots{{1, 2}, {2, 1}, {3, 2}}) == 0);
 }
 
 TEST_CASE("the pieces are the best of all, as brute force finds them") {
@@ -104,7 +104,7 @@ TEST_CASE("the pieces are the best of all, as brute force finds them") {
     for (auto& [x, y] : knots) {
       y *= 1 + 0.05 * std::tanh(random.next());
     }
-    CHECK(last_piece(knots) == by_brute_force(knots));
+    CHECK(last_segment_start(knots) == by_brute_force(knots));
   }
 }
 

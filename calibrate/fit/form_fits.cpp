@@ -31,13 +31,13 @@ void offer_table(const Op& op, std::int64_t processors, Candidates& candidates) 
   }
   // A device works in tiles: sizes next to each other stand on either side of a step, and their
   // mean on neither. On a CPU they differ by noise.
-  const bool every_point = op.rows != Rows::Elements && processors > 0;
+  const bool every_point = op.rows != RowUnit::Elements && processors > 0;
   candidates.push_back({CostForm::Table, {}, every_point});
 }
 
 /// Copies of a few hundred kilobytes fit into a cache, larger ones do not: no line fits both.
 void offer_table_of_elements(OpPoints points, std::int64_t /*processors*/, Candidates& candidates) {
-  if (points.front().op->rows == Rows::Elements && points.size() > 1) {
+  if (points.front().op->rows == RowUnit::Elements && points.size() > 1) {
     candidates.push_back({CostForm::Table, {}});
   }
 }
@@ -83,7 +83,7 @@ std::vector<std::string> attention_features() {
 }
 
 void offer_features(const Op& op, std::int64_t processors, Candidates& candidates) {
-  if (op.rows == Rows::Elements) {
+  if (op.rows == RowUnit::Elements) {
     return;
   }
   if (is_attention(op)) {
@@ -91,7 +91,7 @@ void offer_features(const Op& op, std::int64_t processors, Candidates& candidate
     if (processors > 0 && !is_dense_attention(op.op_class)) {
       candidates.push_back({CostForm::Features, attention_features()});
     }
-  } else if (op.rows == Rows::Samples) {
+  } else if (op.rows == RowUnit::Samples) {
     candidates.push_back({CostForm::Features, {"1", "samples"}});
   } else {
     candidates.push_back({CostForm::Features, {"1", "tokens"}});
@@ -102,7 +102,7 @@ void offer_features(const Op& op, std::int64_t processors, Candidates& candidate
 void offer_features_of_elements(OpPoints points,
                                 std::int64_t /*processors*/,
                                 Candidates& candidates) {
-  if (points.front().op->rows != Rows::Elements) {
+  if (points.front().op->rows != RowUnit::Elements) {
     return;
   }
   if (points.size() < 2) {
@@ -113,7 +113,7 @@ void offer_features_of_elements(OpPoints points,
 }
 
 void offer_roofline(OpPoints points, std::int64_t /*processors*/, Candidates& candidates) {
-  if (points.front().op->rows != Rows::Elements) {
+  if (points.front().op->rows != RowUnit::Elements) {
     candidates.push_back({CostForm::Roofline, kRoofline});
   }
 }
@@ -153,7 +153,7 @@ std::vector<std::string> wave_features() {
 
 void offer_features_ratio(const Op& op, std::int64_t processors, Candidates& candidates) {
   constexpr std::array<std::int64_t, 2> kSteps = {64, 128};
-  if (processors <= 0 || op.rows == Rows::Elements || op.rows == Rows::Samples ||
+  if (processors <= 0 || op.rows == RowUnit::Elements || op.rows == RowUnit::Samples ||
       is_dense_attention(op.op_class)) {
     return;
   }

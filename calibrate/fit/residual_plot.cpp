@@ -94,7 +94,7 @@ void append_panel(const std::string& name,
 
 std::vector<Residual> residuals_of(const Series& series, const OpCost& fitted) {
   std::vector<Residual> residuals;
-  if (series.op.rows == Rows::Elements) {
+  if (series.op.rows == RowUnit::Elements) {
     return residuals;
   }
   for (const SeriesPoint& point : series.points) {

@@ -47,7 +47,7 @@ std::vector<Series> make_series(const std::vector<OpSample>& samples) {
     all[place->second].points.push_back({sample.batch, std::max(sample.seconds, kShortest)});
   }
   for (Series& series : all) {
-    if (series.op.rows == Rows::Elements) {
+    if (series.op.rows == RowUnit::Elements) {
       merge_points(&series);
     }
     const Op& op = series.op;

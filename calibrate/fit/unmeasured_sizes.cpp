@@ -102,7 +102,7 @@ std::vector<OpCost> fit_unmeasured_sizes(const std::vector<Series>& all, std::in
   std::vector<OpCost> costs;
   for (const auto& [key, rows] : groups) {
     const bool several = rows.front().series != rows.back().series;
-    if (rows.front().op->rows != Rows::Elements && !several && rows.size() < 8) {
+    if (rows.front().op->rows != RowUnit::Elements && !several && rows.size() < 8) {
       continue;
     }
     costs.push_back(best_for_unmeasured(rows, processors));

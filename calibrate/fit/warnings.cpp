@@ -44,7 +44,7 @@ std::string described(const Op& op) {
 
 std::vector<std::string> fit_warnings(const Series& series, const OpCost& fitted) {
   std::vector<std::string> warnings;
-  if (series.op.rows == Rows::Elements) {
+  if (series.op.rows == RowUnit::Elements) {
     return warnings;
   }
   const std::string name = described(series.op);

@@ -10,13 +10,13 @@
 namespace stepsim {
 namespace {
 
-std::string_view rows_name(Rows rows) {
+std::string_view rows_name(RowUnit rows) {
   switch (rows) {
-    case Rows::Samples:
+    case RowUnit::Samples:
       return "samples";
-    case Rows::Elements:
+    case RowUnit::Elements:
       return "elements";
-    case Rows::Tokens:
+    case RowUnit::Tokens:
       break;
   }
   return "tokens";

@@ -14,16 +14,16 @@
 namespace stepsim {
 namespace {
 
-Rows parse_rows(JsonReader& reader) {
+RowUnit parse_row_unit(JsonReader& reader) {
   const std::string name = reader.text("rows");
   if (name == "tokens") {
-    return Rows::Tokens;
+    return RowUnit::Tokens;
   }
   if (name == "samples") {
-    return Rows::Samples;
+    return RowUnit::Samples;
   }
   if (name == "elements") {
-    return Rows::Elements;
+    return RowUnit::Elements;
   }
   reader.fail("rows", "must be tokens, samples or elements, not '" + printable(name) + "'");
 }
@@ -32,7 +32,7 @@ Op parse_op(JsonReader& reader) {
   Op op;
   op.op_class = parse_op_class(reader.text("op"));
   op.pass = parse_pass(reader.text("pass"));
-  op.rows = parse_rows(reader);
+  op.rows = parse_row_unit(reader);
   op.n = reader.integer("n");
   op.k = reader.integer("k");
   op.heads = reader.integer("heads");

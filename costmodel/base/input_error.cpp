@@ -10,7 +10,7 @@
 namespace stepsim {
 namespace {
 
-/// Bytes of the UTF-8 character that starts at `at`; 0 when it is no valid one.
+/// Returns how many bytes the UTF-8 character that starts at `at` has; 0 when it is not valid.
 std::size_t utf8_length(std::string_view text, std::size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
   const std::size_t length = lead < 0x80                    ? 1
@@ -36,7 +36,7 @@ bool is_control(std::string_view character) {
          (lead == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0);
 }
 
-/// One cell of a terminal line for each character of the text.
+/// Splits a text into the cells of a terminal line, one for each character.
 std::vector<std::string> cells(std::string_view text) {
   std::vector<std::string> result;
   for (std::size_t at = 0; at < text.size();) {
@@ -49,7 +49,7 @@ std::vector<std::string> cells(std::string_view text) {
   return result;
 }
 
-/// The line with a caret under `column`; of a long line the part around it.
+/// Returns the line with a caret under `column`; a long line is cut to the part around the caret.
 std::string quoted_line(const SourcePlace& place) {
   constexpr std::size_t kBefore = 60;
   constexpr std::size_t kWidth = 100;
@@ -87,7 +87,7 @@ std::string placed(const SourcePlace& place, const std::string& message) {
   return result;
 }
 
-/// Edit distance with exchanged neighbours (optimal string alignment).
+/// Edit distance in which swapping two neighbours is one edit (optimal string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);

@@ -30,7 +30,7 @@ std::vector<int> parse_selection(std::string_view text, int count, const std::st
     const auto last = dots == std::string_view::npos ? first : number(item.substr(dots + 2));
     if (!first || !last || *first > *last) {
       throw InputError(
-          fmt::format("{} '{}': give numbers and ranges, as 0..3,8", what, printable(text)));
+          fmt::format("{} '{}': give numbers and ranges, such as 0..3,8", what, printable(text)));
     }
     if (*last >= count) {
       throw InputError(fmt::format(

@@ -45,7 +45,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// "25 MiB" -> (25, "MiB"). `example` is what a good text looks like.
+/// Splits "25 MiB" into (25, "MiB"). Messages show `example` as a valid text.
 std::pair<double, std::string_view> split(std::string_view text, std::string_view example) {
   const std::string_view whole = trimmed(text);
   double value = 0;
@@ -69,7 +69,7 @@ Bytes parse_bytes(std::string_view text) {
     }
     const double bytes = value * factor;
     if (bytes > 0x1p62) {
-      throw InputError(fmt::format("'{}' is beyond 4 EiB", printable(text)));
+      throw InputError(fmt::format("'{}' is larger than 4 EiB", printable(text)));
     }
     if (factor == 1 && std::floor(bytes) != bytes) {
       throw InputError(fmt::format("'{}' is not a whole number of bytes", printable(text)));
@@ -85,7 +85,7 @@ Duration parse_duration(std::string_view text) {
   for (const auto& [name, factor] : kTimeUnits) {
     if (name == unit) {
       if (value * factor > 9.2e9) {
-        throw InputError(fmt::format("'{}' is beyond 292 years", printable(text)));
+        throw InputError(fmt::format("'{}' is longer than 292 years", printable(text)));
       }
       return to_duration(value * factor);
     }
@@ -103,7 +103,7 @@ double parse_bandwidth(std::string_view text) {
       return value * factor;
     }
   }
-  throw InputError(fmt::format("unknown unit '{}'; use MB/s, GB/s, GiB/s or Gbit/s and their kind",
+  throw InputError(fmt::format("unknown unit '{}'; use a unit such as MB/s, GB/s, GiB/s or Gbit/s",
                                printable(unit)));
 }
 

@@ -7,21 +7,23 @@
 
 namespace stepsim {
 
-/// "25 MiB", "1GiB", "512" (bytes), "1.5 KiB". Binary units only: MB is refused with the reason.
-/// Raises InputError (message only; the caller knows the place).
+/// Parses "25 MiB", "1GiB", "512" (bytes) or "1.5 KiB". Units are binary; MB is refused with the
+/// reason. All parsers here raise InputError with a message only, since the caller knows the place.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
 
-/// "3 ms", "20us", "1.5 s", "100 ns", "5 min".
+/// Parses "3 ms", "20us", "1.5 s", "100 ns" or "5 min".
 [[nodiscard]] Duration parse_duration(std::string_view text);
 
-/// Bytes per second: "150 GB/s", "100 Gbit/s", "12.5 GiB/s"; kB, MB, GB, TB are powers of ten, KiB,
-/// MiB, GiB, TiB powers of two.
+/// Parses "150 GB/s", "100 Gbit/s" or "12.5 GiB/s" into bytes per second. kB, MB, GB and TB are
+/// powers of ten; KiB, MiB, GiB and TiB are powers of two.
 [[nodiscard]] double parse_bandwidth(std::string_view text);
 
-/// "25 MiB", "1.65 MB"-like human forms for tables: binary units, exact when whole.
+/// Formats bytes for tables in binary units, "25 MiB"; exact when the value is a whole number of
+/// the unit.
 [[nodiscard]] std::string format_bytes(Bytes bytes);
 
-/// "1.234 ms", "56.7 us": three significant digits and more, unit chosen.
+/// Formats seconds for tables in a fitting unit, with at least three significant digits:
+/// "1.234 ms", "56.7 us".
 [[nodiscard]] std::string format_duration(double seconds);
 
 }  // namespace stepsim

@@ -4,7 +4,7 @@
 
 namespace stepsim {
 
-/// Called during long work with the share of it that is done, 0 to 1; may be empty.
+/// A long job calls this with the share of its work that is done, from 0 to 1. It may be empty.
 using ProgressCallback = std::function<void(double share)>;
 
 }  // namespace stepsim

@@ -4,7 +4,7 @@
 
 namespace stepsim {
 
-/// `text` as one word of a POSIX shell.
+/// Quotes `text`, where needed, so that a POSIX shell reads it as one word.
 [[nodiscard]] std::string shell_word(const std::string& text);
 
 }  // namespace stepsim

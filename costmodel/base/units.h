@@ -6,7 +6,8 @@
 
 namespace stepsim {
 
-/// The simulated clock: integer nanoseconds, and no now().
+/// The simulated clock counts whole nanoseconds. It has no now(), since simulated time does not
+/// run.
 struct SimClock {
   using rep = std::int64_t;
   using period = std::nano;
@@ -18,7 +19,7 @@ struct SimClock {
 using Duration = SimClock::duration;
 using SimTime = SimClock::time_point;
 
-/// A counted quantity: it adds to its own kind only.
+/// A counted quantity that can only be added to quantities of its own kind.
 template <typename Tag>
 class Count {
  public:
@@ -43,8 +44,8 @@ using Bytes = Count<struct BytesTag>;
 
 [[noreturn]] void refuse_duration();
 
-/// The one door from formulas (double seconds) to the simulated clock (whole nanoseconds, rounded
-/// to nearest).
+/// Converts seconds from a formula to the simulated clock, rounded to the nearest nanosecond. This
+/// is the only conversion in that direction.
 ///
 /// Raises:
 ///     std::domain_error: `seconds` is negative, not finite, or beyond 292 years.
@@ -53,7 +54,7 @@ using Bytes = Count<struct BytesTag>;
   if (!(nanoseconds >= 0) || nanoseconds > 9.2e18) {
     refuse_duration();
   }
-  // What std::llround does, without its call: a prediction with noise does this for every op.
+  // This is std::llround() inlined: a prediction with noise converts the time of every op.
   const auto whole = static_cast<std::int64_t>(nanoseconds);
   return Duration(whole + (nanoseconds - static_cast<double>(whole) >= 0.5 ? 1 : 0));
 }

@@ -10,7 +10,8 @@ namespace stepsim {
 
 namespace {
 
-/// Takes `digits` digits and the `separator` after them (0: none) off the front of `text`.
+/// Removes `digits` digits and the `separator` behind them (0: none) from the front of `text`, and
+/// returns their value.
 std::optional<int> take_number(std::string_view& text, std::size_t digits, char separator) {
   int value = 0;
   if (text.size() < digits || text.front() < '0') {

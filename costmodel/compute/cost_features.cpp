@@ -30,7 +30,7 @@ double squared_lengths(const Op& op, const BatchShape& batch) {
 }  // namespace
 
 double variable_of(const Op& op, const BatchShape& batch) {
-  return op.rows == Rows::Elements ? static_cast<double>(op.n) : rows_of(op, batch);
+  return op.rows == RowUnit::Elements ? static_cast<double>(op.n) : rows_of(op, batch);
 }
 
 std::span<const std::string> feature_names() {
@@ -64,7 +64,7 @@ double feature_value(std::string_view feature,
   }
   if (feature == "tokens" || feature == "samples*length") {
     Op over_tokens = op;
-    over_tokens.rows = Rows::Tokens;
+    over_tokens.rows = RowUnit::Tokens;
     return rows_of(over_tokens, batch);
   }
   if (feature == "tokens*length" || feature == "samples*length^2") {

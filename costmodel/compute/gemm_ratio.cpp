@@ -8,7 +8,7 @@
 namespace stepsim {
 namespace {
 
-/// Tiles that GEMM libraries choose from: rows, columns of the output.
+/// The tile sizes that GEMM libraries choose from: rows and columns of the output.
 constexpr std::array<std::pair<double, double>, 8> kGemmTiles = {
     {{64, 64}, {64, 128}, {128, 64}, {128, 128}, {128, 256}, {256, 128}, {64, 256}, {256, 64}}};
 constexpr std::size_t kSizeFeatures = 15;

@@ -23,7 +23,7 @@ double pairs_of(const BatchShape& batch, bool varlen) {
              : static_cast<double>(batch.padded_tokens()) * static_cast<double>(batch.max_length);
 }
 
-/// How far outside a range; below 1 is inside.
+/// Returns how far a value lies outside a range, as a factor; at most 1 inside.
 double beyond(double value, const std::pair<double, double>& range) {
   return std::max(value / range.second, value > 0 ? range.first / value : 1);
 }
@@ -132,7 +132,8 @@ Cost PassCostModel::cost_of(const PassCost& pass, const BatchShape& batch) const
   Cost cost;
   cost.seconds = pass_seconds(pass, pass.coefficients, batch, varlen_);
   cost.relative_error = pass.errors.random.value_or(0);
-  // Blocks of sizes that the fit has not seen are all off together, so none of that averages out.
+  // All batches of a size that the fit has not seen are wrong in the same direction, so that none
+  // of the block error averages out.
   cost.shared_error = pass.errors.block.value_or(cost.relative_error);
   if (batch.samples == 0) {
     return cost;

@@ -14,67 +14,71 @@
 
 namespace stepsim {
 
-/// What a whole forward or backward (or collating) takes, as a function of the batch.
+/// The time of a whole forward or backward pass, or of collating, as a function of the batch.
 struct PassCost {
-  std::vector<std::string> features;  ///< See pass_feature().
+  std::vector<std::string> features;  ///< Names of pass_feature().
   std::vector<double> coefficients;   ///< Seconds per unit of each feature; none is negative.
-  /// Coefficients of fits to resampled steps: what the recorded steps allow as well.
-  /// [draw][feature]
+  /// [draw][feature] coefficients of fits to resampled steps, which the recorded steps allow as
+  /// well. They state how uncertain the fit is.
   std::vector<std::vector<double>> draws;
-  std::pair<double, double> tokens;  ///< Recorded range: tokens of a batch,
-  std::pair<double, double> length;  ///< and the length it was padded to.
-  int samples = 0;                   ///< Steps and ranks that were fitted.
+  std::pair<double, double> tokens;  ///< The recorded range of tokens in a batch.
+  std::pair<double, double> length;  ///< The recorded range of padded lengths.
+  int samples = 0;                   ///< How many steps were fitted; each rank's counts once.
   FitErrors errors;
 
   bool operator==(const PassCost&) const = default;
 };
 
-/// The costs of one model's step, fitted to steps of a training run.
+/// The costs of one model's step, fitted to the recorded steps of a training run.
 struct RecordedModel {
   TransformerConfig model;
   PassCost data;
-  PassCost forward;   ///< With zeroing the gradients.
-  PassCost backward;  ///< With DDP's copies, without waiting for all-reduces.
+  PassCost forward;   ///< Includes zeroing the gradients.
+  PassCost backward;  ///< Includes DDP's copies, but not the wait for all-reduces.
   double optimizer_seconds = 0;
-  /// What a byte weighs against a floating-point operation when a pass is shared out to its ops.
+  /// A byte moved weighs as much as this many floating-point operations when the time of a pass is
+  /// divided among its ops.
   double operations_per_byte = 8;
-  bool whole_steps = false;  ///< The passes are shares of whole steps and hold their all-reduces.
+  bool whole_steps = false;  ///< True: only whole steps were timed; passes include all-reduces.
 
   bool operator==(const RecordedModel&) const = default;
 };
 
-/// A feature's value for a batch: "1", "samples", "tokens" (padded; the useful ones with varlen),
-/// "tokens*length" (samples * length^2; the sum of squares with varlen), and "tokens*length>X",
-/// what of that is beyond X: dense scores that a cache does not hold. Raises InputError.
+/// Returns a feature's value for a batch. The features are "1" (0 for an empty batch); "samples";
+/// "tokens" (padded ones, or useful ones with varlen); "tokens*length" (samples * length^2, or with
+/// varlen the sum of the squared lengths); and "tokens*length>X", the part of that above X, which
+/// stands for dense scores that do not fit into a cache. Raises InputError for any other name.
 [[nodiscard]] double pass_feature(std::string_view feature, const BatchShape& batch, bool varlen);
 
-/// Seconds of a pass for one batch, with `coefficients` in place of the cost's own.
+/// Returns the seconds of a pass for one batch, with `coefficients` in place of the cost's own.
 [[nodiscard]] double pass_seconds(const PassCost& cost,
                                   std::span<const double> coefficients,
                                   const BatchShape& batch,
                                   bool varlen);
 
-/// [draw] What the batches together take by each draw, over what they take by the fit.
+/// Returns, by draw, the time of all batches together under that draw's coefficients, relative to
+/// their time under the fitted ones.
 [[nodiscard]] std::vector<double> draw_ratios(const PassCost& cost,
                                               std::span<const BatchShape> batches,
                                               bool varlen);
 
-/// The same model, by whatever name.
+/// Tells whether two models are equal apart from their names.
 [[nodiscard]] bool same_model(const TransformerConfig& a, const TransformerConfig& b);
 
-/// What an op weighs when its pass is shared out.
+/// Returns an op's weight when the time of its pass is divided among the ops: its floating-point
+/// operations plus `operations_per_byte` for each byte that it moves.
 [[nodiscard]] double op_weight(const Op& op, const BatchShape& batch, double operations_per_byte);
 
-/// Names of the error groups of a recorded model's costs.
+/// The error groups of a recorded model's costs, see Cost::group.
 inline constexpr std::string_view kForwardPass = "forward pass";
 inline constexpr std::string_view kBackwardPass = "backward pass";
 
-/// Costs of a model whose forward and backward were recorded as a whole: each op gets the share of
-/// its weight. Zeroing and copying gradients are in the passes and cost nothing beside them. A
-/// batch beyond the recorded tokens or lengths is an extrapolation, and so is one below.
+/// Prices a model whose forward and backward were recorded as a whole: each op gets a share of its
+/// pass in proportion to op_weight(). Zeroing and copying gradients cost nothing, since the passes
+/// include them. A batch above or below the recorded tokens or lengths is an extrapolation.
 class PassCostModel : public CostModel {
  public:
-  /// `max_extrapolation`: refuse beyond this factor of the largest recorded batch.
+  /// Batches beyond `max_extrapolation` times the largest recorded one are refused.
   PassCostModel(RecordedModel recorded, bool host_is_device, double max_extrapolation = 4.0);
 
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
@@ -82,7 +86,7 @@ class PassCostModel : public CostModel {
   [[nodiscard]] bool host_is_device() const override { return host_is_device_; }
 
  private:
-  /// Weights of a forward and of a backward of this batch.
+  /// Returns the sum of the ops' weights for this batch, in [forward, backward].
   [[nodiscard]] const std::array<double, 2>& total_weights(const BatchShape& batch) const;
   [[nodiscard]] Cost cost_of(const PassCost& pass, const BatchShape& batch) const;
 
@@ -92,7 +96,8 @@ class PassCostModel : public CostModel {
   double max_extrapolation_;
   StepOps ops_;
   double elements_;
-  mutable std::vector<std::pair<BatchShape, std::array<double, 2>>> totals_;  ///< Sorted.
+  /// Caches total_weights(), sorted by shape.
+  mutable std::vector<std::pair<BatchShape, std::array<double, 2>>> totals_;
 };
 
 }  // namespace stepsim

@@ -13,7 +13,7 @@ std::vector<double> shared_core_factors(std::span<const double> seconds, int cor
   });
   std::vector<double> factors(seconds.size(), 1.0);
   double now = 0;
-  double done = 0;  // What everybody who still computes has got.
+  double done = 0;  // The core time that every rank that still computes has received.
   for (std::size_t i = 0; i < order.size(); ++i) {
     const double computing = static_cast<double>(order.size() - i);
     now += (seconds[order[i]] - done) * std::max(1.0, computing / static_cast<double>(cores));

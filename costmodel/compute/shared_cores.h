@@ -5,13 +5,14 @@
 
 namespace stepsim {
 
-/// How much longer ranks compute that share processor cores than each would on a core of its own.
+/// Returns how much longer each rank computes when the ranks share processor cores than it would on
+/// a core of its own.
 ///
-/// All start together, each computes on one core at a time, and the cores go in equal parts to
-/// those that still compute: generalised processor sharing.
+/// All ranks start together, each computes on one core at a time, and the cores are divided equally
+/// among the ranks that still compute (generalised processor sharing).
 ///
 /// Args:
-///     seconds: [rank] compute on a core of its own, not negative.
+///     seconds: [rank] time of the compute on a core of its own, not negative.
 ///     cores: At least 1.
 /// Returns: [rank] factors of at least 1.
 [[nodiscard]] std::vector<double> shared_core_factors(std::span<const double> seconds, int cores);

@@ -17,7 +17,7 @@ constexpr std::array<std::pair<std::string_view, Kind>, 4> kPrefixes = {
      {"length_tiles*length:", Kind::LengthTilesTimesLength}}};
 constexpr std::int64_t kMaxSize = 65536;
 
-/// A whole number that fills all of the text.
+/// Parses a whole number that must fill all of the text.
 std::optional<std::int64_t> parse_size(std::string_view text) {
   std::int64_t size = 0;
   const char* end = text.data() + text.size();

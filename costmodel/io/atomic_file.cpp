@@ -15,7 +15,7 @@
 namespace stepsim {
 namespace {
 
-/// The errno of a failed system call, taken before another call can change it.
+/// Raises EnvironmentFault for a failed system call; reads errno before another call changes it.
 [[noreturn]] void cannot_write(const std::string& path, int error = errno) {
   throw EnvironmentFault(
       fmt::format("cannot write {}: {}", printable(path), std::generic_category().message(error)));
@@ -43,7 +43,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
         there ? std::filesystem::canonical(path_, ignored) : std::filesystem::path();
     target_ = !there || ignored ? path_ : resolved.string();
     temporary_ = target_ + ".tmp";
-    constexpr mode_t kMode = 0666;  // Less the umask, as every program that creates a file.
+    constexpr mode_t kMode = 0666;  // The umask takes bits away, as for any new file.
     file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
   }
   if (file_ < 0) {
@@ -86,7 +86,7 @@ void AtomicFile::finish() {
     }
     return;
   }
-  // Without it a crash of the machine could leave the new name with no content.
+  // Without fsync() a crash of the machine could leave an empty file under the new name.
   if (!temporary_.empty() && ::fsync(file_) != 0 && errno != EINVAL && errno != ENOTSUP) {
     cannot_write(path_);
   }
@@ -98,7 +98,7 @@ void AtomicFile::finish() {
   }
 }
 
-/// The system may report a delayed write error here.
+/// Checks close(): the system may report a delayed write error there.
 void AtomicFile::close() {
   const int file = std::exchange(file_, -1);
   if (::close(file) != 0) {

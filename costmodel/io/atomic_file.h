@@ -5,28 +5,28 @@
 
 namespace stepsim {
 
-/// A file written in pieces under `path + ".tmp"` and renamed at the end, so that a full disk
-/// leaves the old file intact. "-" writes to standard output; a device or pipe is written in place.
+/// An output file that is written as `path + ".tmp"` and renamed at the end, so that a full disk
+/// leaves the old file intact. "-" is standard output; a device or pipe is written in place.
 class AtomicFile {
  public:
-  /// Raises EnvironmentFault, as do write() and finish().
+  /// The constructor, write() and finish() raise EnvironmentFault.
   explicit AtomicFile(std::string path);
-  /// Removes what was not finished.
+  /// Removes the temporary file unless finish() has renamed it.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::string_view text);
-  /// Flushes, closes and renames; nothing may be written after it.
+  /// Flushes, closes and renames the file. Nothing may be written after this call.
   void finish();
 
  private:
   void close();
 
   std::string path_;
-  std::string target_;     ///< What is replaced: behind a symbolic link the file it points to.
-  std::string temporary_;  ///< Empty where nothing is renamed.
-  int file_ = -1;          ///< -1: standard output, or closed.
+  std::string target_;     ///< The file that is replaced; `path` with symbolic links resolved.
+  std::string temporary_;  ///< The name before renaming; empty when the file is written in place.
+  int file_ = -1;          ///< The descriptor; -1 for standard output and when closed.
 };
 
 }  // namespace stepsim

@@ -13,7 +13,7 @@ namespace stepsim {
 
 namespace {
 
-/// Appends the cells of a line; returns their number.
+/// Appends the cells of a line and returns how many there are.
 std::size_t split(std::string_view line, std::vector<std::string_view>& cells) {
   std::size_t count = 0;
   for (std::size_t at = 0; at <= line.size(); ++count) {
@@ -44,7 +44,7 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
     columns_ = lines_.size() == 1 ? count : columns_;
     if (count != columns_) {
       throw InputError({path_, number, 0, std::string(line)},
-                       fmt::format("{} cells where the header has {}", count, columns_));
+                       fmt::format("the row has {} cells, the header has {}", count, columns_));
     }
   }
   if (lines_.empty()) {
@@ -118,7 +118,7 @@ Duration CsvTable::duration(std::size_t row, Column column, double unit) const {
 }
 
 Duration CsvTable::time(std::size_t row, Column column, double unit) const {
-  constexpr double kLatest = 4e9;  // The year 2096.
+  constexpr double kLatest = 4e9;  // Unix time of the year 2096, in seconds.
   const double seconds = number(row, column) * unit;
   if (seconds < 0 || seconds > kLatest) {
     fail(row, column, "must be 0 or more, and before the year 2096 as Unix time");

@@ -30,7 +30,7 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  /// All members of the file, one after another.
+  /// Unpacks all gzip members of the file, one after another.
   std::string unpack(std::string& packed) {
     std::string text;
     // zlib counts its input in 32 bits; files of 4 GiB and more are above kMaxBytes anyway.

@@ -34,11 +34,11 @@ GzipStream::~GzipStream() {
   gzclose(static_cast<gzFile>(file_));
 }
 
-bool GzipStream::append(std::size_t most, std::string* text) {
+bool GzipStream::append(std::size_t max_bytes, std::string* text) {
   auto* file = static_cast<gzFile>(file_);
   const std::size_t size = text->size();
-  text->resize(size + most);
-  const int got = gzread(file, text->data() + size, static_cast<unsigned>(most));
+  text->resize(size + max_bytes);
+  const int got = gzread(file, text->data() + size, static_cast<unsigned>(max_bytes));
   const auto added = static_cast<std::size_t>(std::max(got, 0));
   text->resize(size + added);
   read_ += added;

@@ -19,7 +19,7 @@ bool packs(const std::string& path) {
 
 struct GzipWriter::Packer {
   Packer() {
-    constexpr int kGzip = 16;  // Added to the window: a gzip header, without a name or a time.
+    constexpr int kGzip = 16;  // Added to the window size, this asks zlib for a gzip header.
     constexpr int kMemory = 8;
     if (deflateInit2(&stream,
                      Z_DEFAULT_COMPRESSION,

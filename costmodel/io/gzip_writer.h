@@ -9,28 +9,28 @@
 
 namespace stepsim {
 
-/// A file written in pieces, as AtomicFile; packed with gzip when its name ends in ".gz". The same
-/// text makes the same bytes.
+/// An AtomicFile that is packed with gzip when its name ends in ".gz". The gzip header holds no
+/// name and no time, so that equal text gives equal bytes.
 class GzipWriter {
  public:
-  /// Raises EnvironmentFault, as do write() and finish().
+  /// The constructor, write() and finish() raise EnvironmentFault.
   explicit GzipWriter(const std::string& path);
   ~GzipWriter();
   GzipWriter(const GzipWriter&) = delete;
   GzipWriter& operator=(const GzipWriter&) = delete;
 
   void write(std::string_view text);
-  /// Nothing may be written after it.
+  /// Completes the file as AtomicFile::finish() does.
   void finish();
-  [[nodiscard]] std::int64_t text_bytes() const { return text_bytes_; }  ///< So far, unpacked.
-  [[nodiscard]] std::int64_t file_bytes() const { return file_bytes_; }  ///< So far, packed.
+  [[nodiscard]] std::int64_t text_bytes() const { return text_bytes_; }  ///< Unpacked, so far.
+  [[nodiscard]] std::int64_t file_bytes() const { return file_bytes_; }  ///< Packed, so far.
 
  private:
-  struct Packer;  ///< zlib's stream.
+  struct Packer;  ///< Holds zlib's stream.
   void pack(std::string_view text, bool last);
 
   AtomicFile file_;
-  std::unique_ptr<Packer> packer_;  ///< Null without gzip.
+  std::unique_ptr<Packer> packer_;  ///< Null when the file is plain text.
   std::int64_t text_bytes_ = 0;
   std::int64_t file_bytes_ = 0;
 };

@@ -14,36 +14,39 @@ namespace stepsim {
 
 using Json = nlohmann::ordered_json;
 
-/// Whole file as text. Raises InputError: missing or unreadable ("-" reads standard input), or more
-/// than `most_bytes`.
-[[nodiscard]] std::string read_text(const std::string& path, std::size_t most_bytes = SIZE_MAX);
+/// Reads a whole file as text; "-" reads standard input. Raises InputError: the file is missing,
+/// unreadable or larger than `max_bytes`.
+[[nodiscard]] std::string read_text(const std::string& path, std::size_t max_bytes = SIZE_MAX);
 
 /// Parses JSON; a syntax error becomes InputError with file:line:col and a caret. Duplicate keys,
 /// NaN, infinities, numbers beyond the range of a double and nesting deeper than 100 are refused.
 [[nodiscard]] Json parse_json(std::string_view text, const std::string& file, int first_line = 1);
 
-/// Line of the value at `path` ("ops[3].n") in JSON text that parse_json accepts; 0 when absent.
+/// Returns the line of the value at `path` ("ops[3].n") in JSON text that parse_json() accepts; 0
+/// when there is no such value.
 [[nodiscard]] int line_of(std::string_view text, std::string_view path);
 
-/// Writes to `path + ".tmp"`, flushes and renames, so that a full disk leaves the old file intact.
-/// "-" writes to standard output; a device or pipe is written in place. Raises EnvironmentFault.
+/// Writes a whole file as AtomicFile does, so that a full disk leaves the old file intact. "-"
+/// writes to standard output; a device or pipe is written in place. Raises EnvironmentFault.
 void write_text_atomically(const std::string& path, std::string_view text);
 
-/// Typed access to an object's members with errors that name file, line and key path. Members that
-/// nobody asks for are ignored, so that a file of a later minor version still reads.
+/// Reads an object's members by type, with errors that name file, line and key path. Members that
+/// nobody asks for are ignored, so that files of a later minor version can still be read.
 class JsonReader {
  public:
-  /// `line` is the line of the whole object (a line of a JSONL file). With `source`, the text that
-  /// `object` was parsed from (line 1 = its first), errors name the line of the member itself.
-  /// `object` and `source` must outlive the reader. Raises InputError when it is no object.
+  /// `line` is the line of the whole object in a JSONL file. If `source` is given, which is the
+  /// text that `object` was parsed from, errors name the line of the member itself. `object` and
+  /// `source` must outlive the reader. Raises InputError when `object` is not an object.
   JsonReader(const Json& object,
              std::string file,
              int line,
              std::string path,
              const std::string* source = nullptr);
   [[nodiscard]] bool has(std::string_view key) const;
-  [[nodiscard]] const Json& get(std::string_view key);  ///< Required.
-  [[nodiscard]] double number(std::string_view key);    ///< Finite.
+  // The readers below raise InputError when a member has the wrong type. Without a fallback they
+  // also do so when it is missing.
+  [[nodiscard]] const Json& get(std::string_view key);
+  [[nodiscard]] double number(std::string_view key);  ///< A finite number.
   [[nodiscard]] double number_or(std::string_view key, double fallback);
   [[nodiscard]] double not_negative(std::string_view key);
   [[nodiscard]] double not_negative_or(std::string_view key, double fallback);
@@ -51,19 +54,20 @@ class JsonReader {
   [[nodiscard]] std::pair<double, double> range(std::string_view key, double least = 0);
   [[nodiscard]] std::int64_t integer(std::string_view key);
   [[nodiscard]] std::int64_t integer_or(std::string_view key, std::int64_t fallback);
-  /// An integer from `lo` to `hi`, as int.
+  /// Reads an integer from `lo` to `hi`.
   [[nodiscard]] int integer_in(std::string_view key, int lo, int hi);
-  [[nodiscard]] std::uint64_t unsigned_integer(std::string_view key);  ///< The full 64 bits.
+  [[nodiscard]] std::uint64_t unsigned_integer(std::string_view key);  ///< Any 64-bit value.
   [[nodiscard]] std::string text(std::string_view key);
   [[nodiscard]] std::string text_or(std::string_view key, std::string fallback);
   [[nodiscard]] bool boolean(std::string_view key);
   [[nodiscard]] bool boolean_or(std::string_view key, bool fallback);
-  [[nodiscard]] std::vector<double> numbers(std::string_view key);         ///< Array, required.
-  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key);  ///< Array, required.
-  [[nodiscard]] std::vector<std::string> texts(std::string_view key);      ///< Array, required.
-  [[nodiscard]] JsonReader object(std::string_view key);                   ///< Required.
-  [[nodiscard]] std::vector<JsonReader> objects(std::string_view key);     ///< Array, required.
-  /// Runs `parse` on the member's text; an InputError (an unknown name) gets file, line and key.
+  [[nodiscard]] std::vector<double> numbers(std::string_view key);
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key);
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key);
+  [[nodiscard]] JsonReader object(std::string_view key);
+  [[nodiscard]] std::vector<JsonReader> objects(std::string_view key);
+  /// Runs `parse` on the member's text; file, line and key are added to its InputError, which may
+  /// report an unknown name.
   template <typename Parse>
   [[nodiscard]] auto parsed(std::string_view key, Parse parse) {
     const std::string value = text(key);
@@ -75,9 +79,9 @@ class JsonReader {
   }
   /// Raises InputError for this member: "file:line: error: path.key: message".
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;
-  /// The same for an element of an array member: "path.key[2]: message".
+  /// Raises InputError for an element of an array member: "path.key[2]: message".
   [[noreturn]] void fail(std::string_view key, std::size_t index, const std::string& message) const;
-  /// Refuses a file of another format or version: `expected` as "stepsim-profile/1".
+  /// Raises InputError unless the member "format" is `expected`, such as "stepsim-profile/1".
   void require_format(std::string_view expected);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace stepsim {
 
-/// Hands characters to the parser and tells its handler how far it has read.
+/// An input iterator over the text that records, for the handler, how far the parser has read.
 struct TrackingIterator {
   // NOLINTBEGIN(readability-identifier-naming): std::iterator_traits looks for these names.
   using iterator_category = std::input_iterator_tag;
@@ -38,12 +38,12 @@ struct TrackingIterator {
   bool operator!=(const TrackingIterator& other) const { return at != other.at; }
 };
 
-/// A parser's client that knows how far the parser has read.
+/// Receives the parser's events and knows how far in the text the parser has read.
 class JsonHandler : public nlohmann::json_sax<Json> {
  public:
   explicit JsonHandler(std::string_view text) : text_(text), read_to_(text.data()) {}
 
-  /// False when the text was refused.
+  /// Parses the text; returns false when a callback stopped the parser.
   bool run() {
     const char* end = text_.data() + text_.size();
     return Json::sax_parse(TrackingIterator{text_.data(), &read_to_},
@@ -62,7 +62,7 @@ class JsonHandler : public nlohmann::json_sax<Json> {
   const char* read_to_;
 };
 
-/// Line and column of an offset, and the line itself.
+/// Converts an offset in the text to its line, column and the text of that line.
 [[nodiscard]] SourcePlace place_of(std::string_view text,
                                    std::size_t offset,
                                    const std::string& file,

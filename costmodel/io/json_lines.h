@@ -8,25 +8,26 @@
 
 namespace stepsim {
 
-/// What to do with a last line that was cut off (no newline behind it and no complete JSON).
+/// What to do with a last line that was cut off: it has no newline and is no complete JSON.
 enum class CutLine { Refuse, Drop };
 
-/// A JSONL file, line by line; blank lines are skipped. Errors name file and line.
+/// Reads a JSONL file line by line and skips blank lines. Errors name file and line.
 class JsonLines {
  public:
-  /// Reads the whole file. Raises InputError when it is missing.
+  /// Reads the whole file into memory. Raises InputError when it is missing.
   JsonLines(std::string path, CutLine cut_line);
 
-  /// Goes on to the next value; false at the end. Raises InputError on a line that is no JSON.
+  /// Moves to the next value; returns false at the end. Raises InputError for a line that is not
+  /// JSON.
   [[nodiscard]] bool next();
-  /// The first line, which must be an object with this "format". Raises InputError.
+  /// Reads the first line, which must be an object with this "format". Raises InputError if not.
   [[nodiscard]] JsonReader header(std::string_view format);
 
   [[nodiscard]] const Json& value() const { return *value_; }
   [[nodiscard]] int line() const { return line_; }
-  /// The current line as an object; valid until the next call of next().
+  /// Returns the current line as an object; it is valid until the next call of next().
   [[nodiscard]] JsonReader reader() const { return {*value_, path_, line_, ""}; }
-  /// True once a cut last line was dropped.
+  /// True once a last line that was cut off has been dropped.
   [[nodiscard]] bool dropped_cut_line() const { return dropped_; }
   /// Raises InputError for the current line as a whole.
   [[noreturn]] void fail(const std::string& message) const;
@@ -41,11 +42,11 @@ class JsonLines {
   JsonValue value_;
 };
 
-/// The shortest decimal text that reads back as the same double.
-/// Raises std::domain_error: not finite, which JSON cannot say.
+/// Formats a number as the shortest decimal text that reads back as the same double.
+/// Raises std::domain_error: the value is not finite, which JSON cannot express.
 [[nodiscard]] std::string json_number(double value);
 
-/// A quoted JSON text; bytes that are no UTF-8 are replaced.
+/// Formats a quoted JSON string; bytes that are not UTF-8 are replaced.
 [[nodiscard]] std::string json_text(std::string_view value);
 
 }  // namespace stepsim

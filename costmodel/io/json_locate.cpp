@@ -9,7 +9,7 @@
 namespace stepsim {
 namespace {
 
-/// Walks the text until the value at `path` begins.
+/// Reads the text up to where the value at `path` begins.
 class Locator : public JsonHandler {
  public:
   Locator(std::string_view text, std::string_view path) : JsonHandler(text), path_(path) {}
@@ -45,7 +45,7 @@ class Locator : public JsonHandler {
     std::string key;
   };
 
-  /// True to go on: the value that begins here is not the one.
+  /// Returns true, which continues the parser, unless the value that begins here is the one sought.
   bool look(std::size_t read_ahead) {
     std::string here;
     for (const auto& level : levels_) {

@@ -11,10 +11,10 @@
 namespace stepsim {
 namespace {
 
-/// Deep enough for every file of ours, shallow enough for the stack of a recursive writer.
+/// The deepest nesting allowed: enough for all our files, and safe for a recursive writer's stack.
 constexpr std::size_t kMaxDepth = 100;
 
-/// Builds the document; stops at the first thing that is wrong.
+/// Builds the document and stops at the first error.
 class Builder : public JsonHandler {
  public:
   Builder(std::string_view text, const std::string& file, int first_line)
@@ -79,7 +79,7 @@ class Builder : public JsonHandler {
     return start;
   }
 
-  /// The parser's message without its own place and exception number.
+  /// Returns the parser's message without its own place and exception number.
   [[nodiscard]] std::string explained(std::string message, std::size_t start) const {
     const std::string_view rest = source().substr(std::min(start, source().size()));
     for (const std::string_view literal : {"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"}) {
@@ -96,7 +96,7 @@ class Builder : public JsonHandler {
     return printable(message.substr(0, message.find("; last read: ")));
   }
 
-  /// Offset of the key that ends where the parser stands.
+  /// Returns the offset of the key that the parser has just read.
   [[nodiscard]] std::size_t key_start() const {
     for (std::size_t at = offset() - 1; at-- > 0;) {
       std::size_t slashes = 0;

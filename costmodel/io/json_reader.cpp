@@ -32,7 +32,8 @@ std::string expected(std::string_view what, const Json& found) {
   return fmt::format("expected {}, found {}", what, shown);
 }
 
-/// An integer, also when written as 3.0 or 1e6; false when it is none or does not fit.
+/// Reads an integer, also when it is written as 3.0 or 1e6; returns false when it is not a whole
+/// number or does not fit.
 bool as_integer(const Json& value, std::int64_t& result) {
   if (value.is_number_unsigned()) {
     const auto number = value.get<std::uint64_t>();

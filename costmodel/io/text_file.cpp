@@ -15,7 +15,7 @@
 namespace stepsim {
 namespace {
 
-/// An open file, closed at the end of the scope.
+/// An open file that closes itself at the end of the scope.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -34,7 +34,7 @@ class Descriptor {
 
 }  // namespace
 
-std::string read_text(const std::string& path, std::size_t most_bytes) {
+std::string read_text(const std::string& path, std::size_t max_bytes) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
   const auto cannot_read = [&path](int error) {
     return InputError(
@@ -53,9 +53,9 @@ std::string read_text(const std::string& path, std::size_t most_bytes) {
       throw cannot_read(errno);
     }
     text.resize(size + static_cast<std::size_t>(count > 0 ? count : 0));
-    if (text.size() > most_bytes) {
+    if (text.size() > max_bytes) {
       throw InputError(
-          fmt::format("cannot read {}: larger than {} bytes", printable(path), most_bytes));
+          fmt::format("cannot read {}: larger than {} bytes", printable(path), max_bytes));
     }
     if (count == 0) {
       return text;

@@ -6,25 +6,27 @@
 
 namespace stepsim {
 
-/// What one rank runs in one forward pass, as far as its cost is concerned.
+/// The properties of one rank's micro-batch (one forward pass) that its cost depends on.
 struct BatchShape {
   std::int64_t samples = 0;
-  std::int64_t max_length = 0;     ///< Padded length of every row.
-  std::int64_t useful_tokens = 0;  ///< Sum of the lengths.
-  double sum_squares = 0;          ///< Sum of the squared lengths (varlen attention).
-  /// Sum of causal_pairs(length, window); 0 where no window was given.
+  std::int64_t max_length = 0;     ///< The length, in tokens, to which every sample is padded.
+  std::int64_t useful_tokens = 0;  ///< The sum of the lengths, without padding.
+  double sum_squares = 0;          ///< The sum of the squared lengths, for varlen attention.
+  /// The sum of causal_pairs(length, window) over the samples; 0 when no window was given.
   double window_pairs = 0;
-  /// Varlen: blocks in one head's grid that lie beyond the ends of their documents.
+  /// Varlen attention only: thread blocks of one head's grid that lie beyond the end of their
+  /// document and do no work.
   std::int64_t empty_blocks = 0;
 
   [[nodiscard]] std::int64_t padded_tokens() const { return samples * max_length; }
   auto operator<=>(const BatchShape&) const = default;
 };
 
-/// Pairs (query, key) of a document with 0 <= query - key < window; a window of 0 has no end.
+/// Counts the pairs (query, key) of a document with 0 <= query - key < window. A window of 0 is
+/// unlimited.
 [[nodiscard]] double causal_pairs(double length, double window);
 
-/// Shape of a batch that holds samples of these lengths (each >= 1), without empty blocks.
+/// Returns the shape of a batch of samples of these lengths (each >= 1), with empty_blocks = 0.
 [[nodiscard]] BatchShape batch_shape(std::span<const std::int64_t> lengths,
                                      std::int64_t window = 0);
 

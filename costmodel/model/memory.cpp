@@ -13,15 +13,16 @@
 namespace stepsim {
 namespace {
 
-/// Tokens whose activations exist: the padded ones, or the useful ones without padding.
+/// Returns the number of tokens that have activations: all padded ones, or with varlen attention
+/// only the useful ones.
 double tokens_of(const TransformerConfig& config, const BatchShape& batch) {
   const bool unpadded = config.attention == AttentionKind::Varlen;
   return static_cast<double>(unpadded ? batch.useful_tokens : batch.padded_tokens());
 }
 
-/// Elements of width h, of K and V, and of the MLP's inner tensors that one token keeps in a layer,
-/// all in the compute dtype: the inputs of attention and MLP, Q, the context; K and V of
-/// kv_heads * head_dim; the inner tensors before and after the activation, four in a gated MLP.
+/// Returns how many elements of the compute dtype one token keeps in a layer: the inputs of
+/// attention and MLP, Q and the context have width h; K and V have width kv_heads * head_dim; the
+/// MLP's inner tensors before and after the activation have width ffn (four in a gated MLP).
 double computed_elements(const TransformerConfig& config) {
   constexpr double kWideTensors = 4;
   const auto key_width = static_cast<double>(config.kv_heads * config.head_dim());
@@ -30,7 +31,7 @@ double computed_elements(const TransformerConfig& config) {
          inner_tensors * static_cast<double>(config.ffn);
 }
 
-/// Bytes kept by one layer, for general widths. The inputs of both norms are 16 bit in a 16-bit
+/// Returns the bytes that one layer keeps. The inputs of both norms are 16 bit in a 16-bit
 /// model and fp32 under autocast. With ffn = 4 h this is 34 T h (36 T h under autocast); a gated
 /// MLP has one mask less: T h (17 + 8 ff / h), which is the 38.25 T h that a NeMo note derives for
 /// ff = 2.656 h. Masks stay one byte an element in fp32. Scores, dense: the softmax output, its
@@ -53,9 +54,9 @@ double layer_bytes(const TransformerConfig& config, const BatchShape& batch) {
   return tokens * (computed_elements(config) * size + norm_inputs + masks) + scores;
 }
 
-/// Token ids (8 bytes), the mask of the embedding's dropout, and the inputs of the final norm and
-/// of the head (source: Korthikanti et al. 2205.05198, section 4.3); under autocast the norm's is
-/// fp32 and there is no dropout.
+/// Returns the bytes kept outside the layers: token ids (8 bytes each), the mask of the embedding's
+/// dropout, and the inputs of the final norm and of the head. Under autocast the norm's input is
+/// fp32 and there is no dropout. Source: Korthikanti et al. 2205.05198, section 4.3.
 double outside_bytes(const TransformerConfig& config, const BatchShape& batch) {
   const auto width = static_cast<double>(config.hidden);
   const auto size = static_cast<double>(element_size(config.dtype));
@@ -63,8 +64,8 @@ double outside_bytes(const TransformerConfig& config, const BatchShape& batch) {
   return tokens_of(config, batch) * (8 + per_feature * width);
 }
 
-/// Weights of linear layers in the compute dtype. Autocast casts them in the forward pass, and the
-/// backward pass keeps them until it has used them.
+/// Returns the bytes of the linear layers' weights in the compute dtype. Autocast makes these
+/// copies in the forward pass, and they live until the backward pass has used them.
 double weight_copy_bytes(const TransformerConfig& config) {
   if (!autocast(config)) {
     return 0;
@@ -78,7 +79,8 @@ double weight_copy_bytes(const TransformerConfig& config) {
   return elements * static_cast<double>(element_size(config.dtype));
 }
 
-/// "model.layers.3" of "model.layers.3.mlp.up_proj.weight"; a tensor outside the layers is its own.
+/// Returns the layer of a tensor: "model.layers.3" for "model.layers.3.mlp.up_proj.weight". A
+/// tensor outside the layers counts as a layer of its own.
 std::string unit_of(const std::string& name) {
   std::size_t begin = 0;
   for (std::size_t end = name.find('.'); end != std::string::npos; end = name.find('.', begin)) {
@@ -102,7 +104,8 @@ Bytes largest_unit(const std::vector<Parameter>& parameters) {
   return largest;
 }
 
-/// A bucket is at least its largest tensor, since none is split.
+/// Returns the size of a working bucket, which holds at least the largest tensor, since no tensor
+/// is split.
 Bytes working_bucket(const std::vector<Parameter>& parameters, const MemoryOptions& options) {
   Bytes all;
   Bytes largest = options.working_bucket;
@@ -113,14 +116,16 @@ Bytes working_bucket(const std::vector<Parameter>& parameters, const MemoryOptio
   return std::min(all, largest);
 }
 
-/// Bytes of `elements` at `each` bytes, of which one of `ranks` ranks keeps a shard.
+/// Returns the bytes that one rank keeps of `elements` elements of `each` bytes sharded over
+/// `ranks`.
 Bytes shard(std::int64_t elements, double each, int ranks) {
   const std::int64_t kept = elements / ranks + (elements % ranks != 0 ? 1 : 0);
   return Bytes(std::llround(static_cast<double>(kept) * each));
 }
 
-/// 16-bit models keep the logits in fp32 (4 T V) and the cross entropy adds 6 T V at the peak: its
-/// fp32 gradient and the 16-bit one. In fp32 the gradient is the only copy: 4 + 4 T V; fp64 twice.
+/// Returns the bytes of the logits and their gradients. 16-bit models keep the logits in fp32
+/// (4 T V), and cross entropy adds 6 T V at the peak: its fp32 gradient and the 16-bit one. In fp32
+/// the gradient is the only copy, which gives (4 + 4) T V; fp64 takes twice that.
 double logits_bytes(const TransformerConfig& config, const BatchShape& batch) {
   const bool classes_only = !language_model(config.family);
   const double rows = classes_only ? static_cast<double>(batch.samples) : tokens_of(config, batch);
@@ -216,8 +221,8 @@ std::int64_t largest_token_budget(const TransformerConfig& config,
     const double squares = static_cast<double>(tokens) * static_cast<double>(length);
     return peak.at({samples, length, tokens, squares}).total() <= capacity;
   };
-  std::int64_t most = 0;      // Fits, or nothing does.
-  std::int64_t too_many = 1;  // Does not fit, once the loop has ended.
+  std::int64_t most = 0;      // The most samples known to fit; 0 when not even one does.
+  std::int64_t too_many = 1;  // The fewest samples known not to fit, once the loop has ended.
   while (fits(too_many)) {
     most = too_many;
     too_many *= 2;

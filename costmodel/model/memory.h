@@ -9,68 +9,77 @@
 
 namespace stepsim {
 
-/// What the training job keeps on the device.
+/// The choices of a training job that decide what it keeps in device memory.
 struct MemoryOptions {
-  bool gradient_as_bucket_view = false;      ///< No second copy of the gradients.
-  double optimizer_bytes_per_parameter = 8;  ///< AdamW in fp32: two moments.
-  double master_bytes_per_parameter = 0;     ///< fp32 master weights of mixed precision: 4.
+  bool gradient_as_bucket_view = false;      ///< True: the buckets are the only gradient copy.
+  double optimizer_bytes_per_parameter = 8;  ///< 8 is AdamW in fp32, which keeps two moments.
+  double master_bytes_per_parameter = 0;     ///< 4 with fp32 master weights (mixed precision).
   bool activation_checkpointing = false;
-  /// What is split over the ranks: 0 nothing, 1 optimizer and master weights, 2 gradients too, 3
-  /// parameters too.
+  /// ZeRO stage. 0 shards nothing; 1 shards optimizer state and master weights, 2 gradients as
+  /// well, 3 parameters as well.
   int zero_stage = 0;
-  int ranks = 1;                                 ///< Over which the states are split.
-  Bytes working_bucket{std::int64_t{25} << 20};  ///< Gradients in flight with ZeRO-2 and 3.
-  Bytes fixed{0};  ///< Counted as given: library workspaces, mask buffers, the device's context.
+  int ranks = 1;                                 ///< The ranks that the shards are spread over.
+  Bytes working_bucket{std::int64_t{25} << 20};  ///< ZeRO-2 and 3: gradients being reduced.
+  Bytes fixed{0};  ///< Added as given: library workspaces, mask buffers, the device's context.
 };
 
-/// Bytes by purpose, per rank, at the peak of a step.
+/// The memory of one rank at the peak of a step, by purpose.
 struct MemoryUse {
   Bytes parameters;
   Bytes gradients;
-  Bytes optimizer;  ///< Moments and master weights.
+  Bytes optimizer;  ///< Optimizer moments and master weights.
   Bytes buckets;
-  Bytes gathered;       ///< ZeRO-3: parameters of the largest layer, whole.
-  Bytes weight_copies;  ///< Autocast: 16-bit copies that the backward pass of linear layers needs.
+  Bytes gathered;       ///< ZeRO-3: the gathered parameters of the largest layer.
+  Bytes weight_copies;  ///< Autocast: 16-bit weights that the backward of linear layers needs.
   Bytes activations;
   Bytes logits;
   Bytes fixed;
   [[nodiscard]] Bytes total() const;
 };
 
-/// The states of `elements` parameters that one rank keeps, the other parts zero. With p, g and o
-/// bytes a parameter of weights, gradients and optimizer (master weights in o) over N ranks: p + g
-/// + o, p + g + o/N, p + (g + o)/N, (p + g + o)/N for stages 0 to 3, shards rounded up. Mixed
-/// precision Adam (2, 2, 12): 16, 4 + 12/N, 2 + 14/N, 16/N (Rajbhandari et al. 1910.02054).
+/// Returns what one rank keeps of the parameters, gradients and optimizer state of a model with
+/// `elements` parameters; the other members are zero.
+///
+/// Let a parameter take p bytes of weight, g of gradient and o of optimizer state (master weight
+/// included), and let N be the number of ranks. Stages 0 to 3 take p + g + o, p + g + o/N,
+/// p + (g + o)/N and (p + g + o)/N bytes a parameter; shards are rounded up. For mixed precision
+/// Adam (2, 2, 12) these are 16, 4 + 12/N, 2 + 14/N and 16/N.
+/// Source: Rajbhandari et al. 1910.02054.
 ///
 /// Raises:
-///     InputError: a stage outside 0..3, or less than one rank.
+///     InputError: the stage is outside 0..3, or there is less than one rank.
 [[nodiscard]] MemoryUse state_memory(std::int64_t elements,
                                      Dtype parameter_dtype,
                                      const MemoryOptions& options);
 
-/// True where dtype and parameter_dtype differ the way PyTorch's autocast makes them: compute in 16
-/// bit on fp32 parameters.
+/// True when the model computes as under PyTorch's autocast: in 16 bit on fp32 parameters.
 [[nodiscard]] bool autocast(const TransformerConfig& config);
 
-/// The peak of a step, at the start of the backward pass: states, kept activations, loss.
+/// Returns the peak memory of a step. It is reached at the start of the backward pass, when the
+/// states, all kept activations and the loss are in memory.
 ///
-/// States: state_memory(). Buckets: one more copy of the gradients unless they are views; with
-/// ZeRO-2 and 3 one working bucket. Gathered (ZeRO-3): the largest layer, without prefetching.
+/// States are those of state_memory(). Buckets hold a second copy of the gradients unless the
+/// gradients are views of them; ZeRO-2 and 3 have one working bucket. ZeRO-3 gathers the largest
+/// layer and does not prefetch.
 ///
-/// Activations, T tokens (padded; for varlen useful), h hidden, a heads, B samples, s length:
-/// - one dtype: Korthikanti et al. 2205.05198, with dropout. 16 bit: T h (34 + 5 a s/h) a layer
-///   dense, 34 T h flash; fp32 doubles all but the masks;
-/// - autocast: 36 T h + 6 a B s^2 a layer dense, 36 T h flash, and 6 T h after the last, without
-///   dropout: norms and softmax stay in fp32. Plus 16-bit copies of the linear layers' weights.
-/// - checkpointing: each layer's input, and one layer in full.
-/// Logits of a language model: 10 T V in 16 bit and autocast, 8 T V in fp32.
+/// Activations, for T tokens (padded; useful ones with varlen), hidden size h, a heads, B samples
+/// of length s:
+/// - In one dtype they follow Korthikanti et al. 2205.05198, with dropout. In 16 bit a layer keeps
+///   T h (34 + 5 a s/h) bytes with dense attention and 34 T h with flash attention; fp32 doubles
+///   all but the masks.
+/// - Under autocast norms and softmax stay in fp32, and no dropout is counted: a layer keeps
+///   36 T h + 6 a B s^2 dense and 36 T h with flash, plus 6 T h after the last layer. The linear
+///   layers' weights are kept once more in 16 bit.
+/// - With checkpointing each layer keeps its input, and one layer is kept in full.
+/// The logits of a language model with vocabulary V take 10 T V in 16 bit and under autocast, and
+/// 8 T V in fp32.
 ///
-/// Not counted unless given as fixed: the framework's context, workspaces, allocator slack.
+/// The framework's context, workspaces and allocator slack count only as `fixed`.
 [[nodiscard]] MemoryUse peak_memory(const TransformerConfig& config,
                                     const BatchShape& batch,
                                     const MemoryOptions& options);
 
-/// peak_memory() of many batches of one job: what does not depend on the batch is computed once.
+/// Computes peak_memory() for many batches of one job; what no batch changes is computed once.
 class PeakMemory {
  public:
   PeakMemory(TransformerConfig config, const MemoryOptions& options);
@@ -79,14 +88,15 @@ class PeakMemory {
  private:
   TransformerConfig config_;
   bool checkpointing_ = false;
-  MemoryUse constant_;  ///< All but activations and logits.
+  MemoryUse constant_;  ///< Everything but activations and logits.
 };
 
-/// The most padded tokens of a micro-batch of samples of `length` tokens each whose peak_memory()
-/// is at most `capacity`: a multiple of `length`, exact. 0 when not even one sample fits.
+/// Returns the most padded tokens that a micro-batch of samples of `length` tokens each may have so
+/// that its peak_memory() is at most `capacity`. The result is an exact multiple of `length`; it is
+/// 0 when not even one sample fits.
 ///
 /// Raises:
-///     InputError: a length below 1.
+///     InputError: `length` is below 1.
 [[nodiscard]] std::int64_t largest_token_budget(const TransformerConfig& config,
                                                 const MemoryOptions& options,
                                                 Bytes capacity,

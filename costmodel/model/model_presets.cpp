@@ -8,7 +8,7 @@
 namespace stepsim {
 namespace {
 
-/// The sizes in which presets of one family differ.
+/// The sizes that differ between the presets of one family.
 struct Sizes {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
@@ -54,7 +54,7 @@ ModelPreset gpt2(std::string name, std::int64_t layers, std::int64_t hidden, std
   return {std::move(config), "transformers GPT2LMHeadModel, config.json of openai-community/gpt2*"};
 }
 
-/// Trained in bf16 with fused attention.
+/// Returns the model as it is trained in bf16 with fused attention.
 ModelPreset large(std::string name, ModelFamily family, const Sizes& sizes, std::string source) {
   TransformerConfig config = base(std::move(name), family, sizes);
   config.causal = true;

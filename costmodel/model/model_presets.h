@@ -8,17 +8,18 @@
 
 namespace stepsim {
 
-/// A published model by name, with the source of its dimensions.
+/// The dimensions of a published model, and where they were published.
 struct ModelPreset {
   TransformerConfig config;
   std::string source;
 };
 
-/// tiny-classifier, distilbert, bert-base, bert-large, gpt2-small, gpt2-medium, gpt2-xl, llama2-7b,
-/// llama2-13b, llama2-70b, llama3-8b, nanochat-d24.
+/// Returns all presets: tiny-classifier, distilbert, bert-base, bert-large, gpt2-small,
+/// gpt2-medium, gpt2-xl, llama2-7b, llama2-13b, llama2-70b, llama3-8b, nanochat-d24.
 [[nodiscard]] std::span<const ModelPreset> model_presets();
 
-/// Raises InputError for an unknown name (lists the known ones and the nearest).
+/// Returns the preset of this name. Raises InputError for an unknown name; the message lists the
+/// known names and the nearest one.
 [[nodiscard]] const TransformerConfig& model_preset(std::string_view name);
 
 }  // namespace stepsim

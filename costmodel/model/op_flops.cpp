@@ -10,7 +10,7 @@ double as_double(std::int64_t value) {
   return static_cast<double>(value);
 }
 
-/// Sum of the squared lengths that attention runs over.
+/// Returns the sum of the squared lengths of the sequences that attention runs over.
 double squared_lengths(const Op& op, const BatchShape& batch) {
   if (op.varlen) {
     return batch.sum_squares;
@@ -18,8 +18,8 @@ double squared_lengths(const Op& op, const BatchShape& batch) {
   return as_double(batch.samples) * as_double(batch.max_length) * as_double(batch.max_length);
 }
 
-/// Unmasked pairs of positions in fused attention. Where only sums of a varlen batch are known, its
-/// windowed pairs are those of documents of its mean length weighted by tokens.
+/// Returns the unmasked pairs of positions in fused attention. When a varlen batch gives no
+/// window_pairs, every document is taken to have the batch's token-weighted mean length.
 double attention_pairs(const Op& op, const BatchShape& batch) {
   const double all = squared_lengths(op, batch);
   const double tokens = rows_of(op, batch);
@@ -33,11 +33,11 @@ double attention_pairs(const Op& op, const BatchShape& batch) {
                  ? batch.window_pairs
                  : tokens / length * causal_pairs(length, as_double(op.window));
   }
-  // Without a mask a window reaches both ways, and a position meets itself once.
+  // Without a causal mask the window reaches both ways, and a position meets itself only once.
   return op.causal ? causal : 2 * causal - tokens;
 }
 
-/// Scores of the dense matrix: [sample][head][query][key].
+/// Returns the number of elements of the dense score matrix [sample][head][query][key].
 double dense_scores(const Op& op, const BatchShape& batch) {
   return as_double(op.heads) * squared_lengths(op, batch);
 }
@@ -46,7 +46,7 @@ bool backward(const Op& op) {
   return op.pass != Pass::Forward;
 }
 
-/// Elements moved by a class that reads and writes whole tensors of `elements`.
+/// Returns the elements that an op moves when it reads and writes whole tensors of `elements`.
 double tensor_traffic(const Op& op, double elements, double forward, double backward_times) {
   return elements * (backward(op) ? backward_times : forward);
 }
@@ -82,7 +82,7 @@ double elements_moved(const Op& op, const BatchShape& batch) {
       return (rows + as_double(batch.samples)) * n;
     case OpClass::CrossEntropy:  // logits -> log probabilities; those -> gradient
       return rows * n * 2;
-    case OpClass::Collate:  // Token ids of 8 bytes, whatever the dtype of the model.
+    case OpClass::Collate:  // Token ids are 8 bytes, whatever the dtype of the model.
       return rows * 8 / as_double(element_size(op.dtype));
     case OpClass::ZeroGradient:
       return n;
@@ -99,13 +99,13 @@ double elements_moved(const Op& op, const BatchShape& batch) {
 
 double rows_of(const Op& op, const BatchShape& batch) {
   switch (op.rows) {
-    case Rows::Tokens: {
+    case RowUnit::Tokens: {
       const bool unpadded = op.varlen && op.op_class != OpClass::Collate;
       return as_double(unpadded ? batch.useful_tokens : batch.padded_tokens());
     }
-    case Rows::Samples:
+    case RowUnit::Samples:
       return as_double(batch.samples);
-    case Rows::Elements:
+    case RowUnit::Elements:
       break;
   }
   return 1;
@@ -127,8 +127,9 @@ double op_flops(const Op& op, const BatchShape& batch) {
     case OpClass::Softmax:
       return dense_scores(op, batch);
     default:
-      // A listed tensor may have no work; ops of rows without a width count one each.
-      return op.rows == Rows::Elements ? as_double(op.n) : rows * std::max(as_double(op.n), 1.0);
+      // A tensor of a Blocks model (Elements) may have no work. An op over rows without a width
+      // counts one operation a row.
+      return op.rows == RowUnit::Elements ? as_double(op.n) : rows * std::max(as_double(op.n), 1.0);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace stepsim {
 namespace {
 
-/// Sizes stay below this, so that products of three of them fit in 64 bits.
+/// The largest size: products of three of them fit in 64 bits.
 constexpr std::int64_t kLargestSize = 1 << 20;
 constexpr std::int64_t kMaxLayers = 10000;
 
@@ -46,7 +46,7 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 void check_tensor(const TensorBlock& tensor, std::set<std::string_view>& names) {
   if (tensor.name.empty() || !names.insert(tensor.name).second) {
-    throw InputError(fmt::format("tensors: the name '{}' is empty or there twice", tensor.name));
+    throw InputError(fmt::format("tensors: the name '{}' is empty or used twice", tensor.name));
   }
   std::int64_t elements = 1;
   for (const std::int64_t size : tensor.shape) {
@@ -71,7 +71,8 @@ void check_blocks(const TransformerConfig& config) {
   }
   if (!blocks || config.block_elements != 0 ||
       config.layers != static_cast<std::int64_t>(config.tensors.size())) {
-    throw InputError("tensors: a list is for kind blocks, one tensor a layer, no block_elements");
+    throw InputError(
+        "tensors: a list needs kind blocks, one tensor per layer and no block_elements");
   }
   std::set<std::string_view> names;
   double forward = 0;

@@ -80,7 +80,8 @@ TransformerConfig transformer_from_json(JsonReader& reader) {
   try {
     check(config);
   } catch (const InputError& error) {
-    // "heads: 5 do not divide hidden 48": the key before the colon gets its path.
+    // A message such as "heads: 5 do not divide hidden 48" begins with the key, which gets its
+    // path.
     const std::string message = error.what();
     const std::size_t colon = message.find(": ");
     if (colon == std::string::npos) {

@@ -5,10 +5,10 @@
 
 namespace stepsim {
 
-/// All fields of a model, as the plan and samples files carry them.
+/// Writes all fields of a model, as plan and samples files hold them.
 [[nodiscard]] Json to_json(const TransformerConfig& config);
 
-/// The inverse; the result is checked. Raises InputError that names the member.
+/// Reads and checks a model that to_json() wrote. Raises InputError that names the member.
 [[nodiscard]] TransformerConfig transformer_from_json(JsonReader& reader);
 
 }  // namespace stepsim

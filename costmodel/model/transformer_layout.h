@@ -7,13 +7,14 @@
 
 namespace stepsim {
 
-/// A parameter with the op of step_ops() that uses it, so that both lists come from one table.
+/// A parameter and the op of step_ops() that uses it. The lists of parameters and of ops are both
+/// made from these, so that they agree.
 struct OwnedParameter {
   Parameter parameter;
   std::string op;  ///< "layer3.qkv"
 };
 
-/// Parameters in registration order; a tied table belongs to "embedding".
+/// Returns the parameters in registration order. A tied table belongs to the op "embedding".
 [[nodiscard]] std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config);
 
 /// True for the families that normalise before attention and MLP and once more at the end.

@@ -19,7 +19,7 @@ constexpr Names<Dtype, 5> kDtypes = {{{Dtype::F32, "f32"},
                                       {Dtype::F16, "f16"},
                                       {Dtype::F64, "f64"}}};
 
-/// What PyTorch and others call the same types.
+/// Other names of the types, as PyTorch and others use them.
 constexpr Names<Dtype, 8> kOtherDtypes = {{{Dtype::F32, "fp32"},
                                            {Dtype::F32, "float32"},
                                            {Dtype::F32, "float"},
@@ -51,8 +51,8 @@ constexpr Names<Pass, 4> kPasses = {{{Pass::Forward, "forward"},
                                      {Pass::InputGradient, "dgrad"},
                                      {Pass::WeightGradient, "wgrad"}}};
 
-constexpr Names<Rows, 3> kRows = {
-    {{Rows::Tokens, "tokens"}, {Rows::Samples, "samples"}, {Rows::Elements, "elements"}}};
+constexpr Names<RowUnit, 3> kRows = {
+    {{RowUnit::Tokens, "tokens"}, {RowUnit::Samples, "samples"}, {RowUnit::Elements, "elements"}}};
 
 constexpr Names<AttentionKind, 3> kAttention = {{{AttentionKind::Dense, "dense"},
                                                  {AttentionKind::Flash, "flash"},
@@ -128,10 +128,10 @@ Pass parse_pass(std::string_view name) {
   return parse_in(kPasses, "pass", name);
 }
 
-std::string_view name_of(Rows rows) {
+std::string_view name_of(RowUnit rows) {
   return name_in(kRows, rows);
 }
-Rows parse_rows(std::string_view name) {
+RowUnit parse_row_unit(std::string_view name) {
   return parse_in(kRows, "rows", name);
 }
 

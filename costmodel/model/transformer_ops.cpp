@@ -8,7 +8,7 @@
 namespace stepsim {
 namespace {
 
-/// The forward list under construction; see StepOps for the order.
+/// Builds the list of forward ops in the order that StepOps documents.
 class ForwardList {
  public:
   explicit ForwardList(const TransformerConfig& config) : config_(config) {}
@@ -123,15 +123,15 @@ class ForwardList {
       head_layer("pre_classifier");
     }
     if (classifies) {
-      add("classifier", OpClass::Gemm, config_.classes, config_.hidden).rows = Rows::Samples;
+      add("classifier", OpClass::Gemm, config_.classes, config_.hidden).rows = RowUnit::Samples;
     }
     add("loss", OpClass::CrossEntropy, classifies ? config_.classes : config_.hidden).rows =
-        Rows::Samples;
+        RowUnit::Samples;
   }
 
   void head_layer(std::string_view name) {
-    add(name, OpClass::Gemm, config_.hidden, config_.hidden).rows = Rows::Samples;
-    add("head_activation", OpClass::Activation, config_.hidden).rows = Rows::Samples;
+    add(name, OpClass::Gemm, config_.hidden, config_.hidden).rows = RowUnit::Samples;
+    add("head_activation", OpClass::Activation, config_.hidden).rows = RowUnit::Samples;
   }
 
   const TransformerConfig& config_;
@@ -148,7 +148,7 @@ std::vector<Op> block_ops(const TransformerConfig& config) {
   return ops;
 }
 
-/// One op a tensor, with its own work in each pass.
+/// Builds the ops of a Blocks model: one op a tensor, with its own work in each pass.
 StepOps tensor_ops(const TransformerConfig& config) {
   StepOps result;
   const auto add = [&](std::vector<Op>& list, const TensorBlock& tensor, std::int64_t work) -> Op& {
@@ -167,7 +167,7 @@ StepOps tensor_ops(const TransformerConfig& config) {
   return result;
 }
 
-/// Parameters by the op that uses them, descending.
+/// Maps each op to the parameters that it uses, by descending index.
 std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig& config) {
   std::map<std::string, std::vector<int>> result;
   const auto list = owned_parameters(config);
@@ -216,7 +216,7 @@ Op elements_op(OpClass op_class, std::int64_t elements, Dtype dtype) {
   Op op;
   op.name = name_of(op_class);
   op.op_class = op_class;
-  op.rows = Rows::Elements;
+  op.rows = RowUnit::Elements;
   op.n = elements;
   op.dtype = dtype;
   return op;

@@ -7,7 +7,7 @@
 namespace stepsim {
 namespace {
 
-/// The list under construction. Names follow the published state_dict of each family.
+/// Builds the list of parameters. Names follow the published state_dict of each family.
 class ParameterList {
  public:
   explicit ParameterList(const TransformerConfig& config) : config_(config) {}
@@ -27,12 +27,12 @@ class ParameterList {
               const std::string& op) {
     tensor(name + ".weight", {rows, columns}, op);
   }
-  /// nn.Linear: weight [out][in] and bias.
+  /// Adds an nn.Linear: weight [out][in] and bias.
   void linear(const std::string& name, std::int64_t in, std::int64_t out, const std::string& op) {
     weight(name, out, in, op);
     tensor(name + ".bias", {out}, op);
   }
-  /// The Conv1D of GPT-2: weight [in][out] and bias.
+  /// Adds a Conv1D of GPT-2: weight [in][out] and bias.
   void conv1d(const std::string& name, std::int64_t in, std::int64_t out, const std::string& op) {
     weight(name, in, out, op);
     tensor(name + ".bias", {out}, op);
@@ -51,7 +51,7 @@ std::string layer_op(std::int64_t layer, std::string_view op) {
   return fmt::format("layer{}.{}", layer, op);
 }
 
-/// The token-skew lab's classifier, and the same with more layers.
+/// The token-skew lab's classifier, with any number of layers.
 void token_classifier(const TransformerConfig& c, ParameterList& list) {
   list.weight("embedding", c.vocab, c.hidden, "embedding");
   for (std::int64_t i = 0; i < c.layers; ++i) {
@@ -68,7 +68,7 @@ void token_classifier(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
-/// transformers DistilBertForSequenceClassification, or DistilBertModel with no classes.
+/// DistilBertForSequenceClassification of transformers, or DistilBertModel without classes.
 void distilbert(const TransformerConfig& c, ParameterList& list) {
   const std::string prefix = c.classes > 0 ? "distilbert." : "";
   const std::string embeddings = prefix + "embeddings.";
@@ -92,7 +92,7 @@ void distilbert(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
-/// transformers BertModel with its pooler, or BertForSequenceClassification with classes.
+/// BertModel of transformers with its pooler, or BertForSequenceClassification with classes.
 void bert(const TransformerConfig& c, ParameterList& list) {
   const std::string prefix = c.classes > 0 ? "bert." : "";
   const std::string embeddings = prefix + "embeddings.";
@@ -118,7 +118,7 @@ void bert(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
-/// transformers GPT2LMHeadModel.
+/// GPT2LMHeadModel of transformers.
 void gpt2(const TransformerConfig& c, ParameterList& list) {
   list.weight("transformer.wte", c.vocab, c.hidden, "embedding");
   list.weight("transformer.wpe", c.max_length, c.hidden, "position_embedding");
@@ -137,7 +137,7 @@ void gpt2(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
-/// transformers LlamaForCausalLM: no biases, RMS norms with a weight only.
+/// LlamaForCausalLM of transformers, which has no biases; its RMS norms have a weight only.
 void llama(const TransformerConfig& c, ParameterList& list) {
   const std::int64_t kv_width = c.kv_heads * c.head_dim();
   list.weight("model.embed_tokens", c.vocab, c.hidden, "embedding");
@@ -159,7 +159,7 @@ void llama(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
-/// karpathy/nanochat GPT: matrices only; the norms have no parameters.
+/// The GPT of karpathy/nanochat, which has matrices only; its norms have no parameters.
 void nanochat(const TransformerConfig& c, ParameterList& list) {
   const std::int64_t kv_width = c.kv_heads * c.head_dim();
   list.weight("transformer.wte", c.vocab, c.hidden, "embedding");

@@ -22,7 +22,7 @@ int passes(CollectiveKind kind) {
   return kind == CollectiveKind::AllReduce ? 2 : 1;
 }
 
-/// Rounds of doubling until `count` are reached.
+/// Returns how many doublings reach `count`: log2, rounded up.
 int rounds(int count) {
   return std::bit_width(static_cast<unsigned>(count - 1));
 }
@@ -31,12 +31,13 @@ int ranks_per_node(const NodeLinks& links) {
   return (links.ranks + links.nodes - 1) / links.nodes;
 }
 
-/// What one rank gets of the network when all of its node use it.
+/// Returns the network bandwidth of one rank when all ranks of its node communicate.
 double rank_share(const NodeLinks& links) {
   return std::min(links.inter.bytes_per_s, links.node_bytes_per_s / ranks_per_node(links));
 }
 
-/// No time for nothing, also on a link that is not there.
+/// Returns the time of `steps` messages of `bytes` in all. Nothing takes no time, even on a link
+/// without bandwidth.
 double seconds(double steps, double bytes, const Link& link) {
   return steps == 0 && bytes == 0 ? 0 : steps * link.latency_s + bytes / link.bytes_per_s;
 }

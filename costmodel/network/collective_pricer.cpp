@@ -13,13 +13,13 @@
 namespace stepsim {
 namespace {
 
-/// "2 ranks", "16 ranks on 2 nodes"
+/// Returns "2 ranks" or "16 ranks on 2 nodes".
 std::string group_text(int ranks, int nodes) {
   return nodes == 1 ? fmt::format("{} ranks", ranks)
                     : fmt::format("{} ranks on {} nodes", ranks, nodes);
 }
 
-/// "2 nodes x 8", "10 ranks on 3 nodes" when they do not divide, "8 ranks on one node"
+/// Returns "2 nodes x 8", "10 ranks on 3 nodes" (when they do not divide) or "8 ranks on one node".
 std::string layout_text(int ranks, int nodes) {
   if (nodes == 1) {
     return fmt::format("{} ranks on one node", ranks);
@@ -51,30 +51,32 @@ std::string_view algorithm_text(CollectiveKind kind, CollectiveAlgorithm algorit
   return "ring";
 }
 
-/// Mean |error| of interpolation, on four triples of 8 .. 1024 ranks of one cluster (9 .. 22 %).
+/// Mean |error| of interpolation between ranks, from four triples of 8 .. 1024 ranks of one cluster
+/// (9 .. 22 %).
 constexpr double kInterpolatedRanksError = 0.15;
 
-/// The same of a + b log2(nodes), fitted to 8 .. 128 ranks: 14 % at twice the largest, 20 % at four
-/// times, 32 % and 21 % beyond.
+/// Mean |error| of extrapolation by a + b log2(nodes), fitted to 8 .. 128 ranks of that cluster: 14
+/// % at twice the largest, 20 % at four times, 32 % and 21 % beyond.
 double extrapolated_ranks_error(double factor) {
   return factor <= 2 ? 0.14 : factor <= 4 ? 0.20 : 0.32;
 }
 
-/// Not measured like this: at least this error, common to all uses.
+/// Marks a cost that was not measured: its error is at least `least_error` and common to all uses.
 void mark_unseen(Cost& cost, double least_error) {
   cost.unseen_shape = true;
   cost.relative_error = std::max(cost.relative_error, least_error);
   cost.shared_error = cost.relative_error;
 }
 
-/// The worse of both in error and reach; the seconds of `a`.
+/// Returns `a` with the larger error and extrapolation of the two costs.
 Cost merged(Cost a, const Cost& b) {
   a.relative_error = std::max(a.relative_error, b.relative_error);
   a.extrapolation = std::max(a.extrapolation, b.extrapolation);
   return a;
 }
 
-/// Both on one node, or with the same number of ranks per node on several.
+/// Tells whether a table compares with a group: both are on one node, or both are on several nodes
+/// with the same number of ranks per node.
 bool alike(const CollectiveCost& table, int ranks, int nodes) {
   return nodes == 1 ? table.nodes == 1
                     : table.nodes > 1 && static_cast<std::int64_t>(table.ranks) * nodes ==

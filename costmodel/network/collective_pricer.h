@@ -34,47 +34,49 @@ struct CollectivePrice {
 
 /// How far a CollectivePricer goes beyond what was measured.
 struct PricerLimits {
-  double max_size_factor = 4;  ///< Times the largest measured size.
-  double max_rank_factor = 2;  ///< Times the largest measured number of ranks.
+  double max_size_factor = 4;  ///< The limit in multiples of the largest measured size.
+  double max_rank_factor = 2;  ///< The limit in multiples of the largest measured rank count.
 };
 
-/// Least error of a collective that is priced from an all-reduce. Not measured: an assumption.
+/// The smallest error stated for another collective that is priced from an all-reduce. This is an
+/// assumption, not a measurement.
 inline constexpr double kUnmeasuredKindError = 0.30;
 
-/// Prices collectives among any ranks from what is known, the best source first:
+/// Prices collectives among any ranks. It uses the first of these sources that applies:
 ///
 /// 1. a measured table of this kind for exactly these ranks and nodes;
-/// 2. at least two measured tables of this kind for other numbers of ranks (on one node, or with
-///    the same number of ranks per node on several): between two of them linear in log2(ranks);
-///    beyond the largest on from there with the slope over log2(ranks) of all;
-/// 3. for other kinds than all-reduce, an all-reduce found by 1 or 2, times the ratio of the bytes
-///    on a ring;
-/// 4. the closed forms of the topology or NCCL's own model, with analytic_error().
+/// 2. at least two measured tables of this kind for other numbers of ranks, all on one node or all
+///    with the same number of ranks per node: between two of them the price is linear in
+///    log2(ranks); beyond the largest it continues with the slope that all of them have over
+///    log2(ranks);
+/// 3. for kinds other than all-reduce, an all-reduce priced by 1 or 2, times the ratio of the two
+///    kinds' bytes on a ring;
+/// 4. the closed forms of the topology or NCCL's own model, with the error of analytic_error().
 ///
-/// Sizes in tables: table_cost(). What is not measured is marked unseen_shape, and its error counts
-/// as shared.
+/// Within a table, table_cost() prices the size. Only source 1 is a measurement; the others are
+/// marked unseen_shape, and all of their error counts as shared.
 class CollectivePricer {
  public:
-  /// `profile`: the name of the profile that `tables` come from, for messages.
+  /// `profile` is the name of the profile that `tables` come from; messages mention it.
   CollectivePricer(std::string profile,
                    const std::vector<CollectiveCost>& tables,
                    std::optional<Topology> topology = std::nullopt,
                    PricerLimits limits = {});
 
-  /// One collective of `bytes` (see CollectiveKind) from the last arrival to the end; one rank
-  /// costs nothing.
-  /// Raises InputError: no source, or one that is refused outside its range; it says what to
-  /// measure or which key to write.
+  /// Prices one collective of `bytes` (see CollectiveKind) from the last rank's arrival to its end.
+  /// One rank costs nothing.
+  /// Raises InputError: no source applies, or the size is too far outside the measured range. The
+  /// message says what to measure or which key to write.
   [[nodiscard]] CollectivePrice price(CollectiveKind kind, Bytes bytes, int ranks, int nodes) const;
 
-  /// CollectiveCost::spread of the measured table for exactly these ranks and nodes; empty when
-  /// there is none: always the mean.
+  /// Returns CollectiveCost::spread of the measured table for exactly these ranks and nodes. It is
+  /// empty, which means that every call takes the mean, when there is no such table.
   [[nodiscard]] std::vector<double> spread(CollectiveKind kind, int ranks, int nodes) const;
 
  private:
-  using Tables = std::vector<const CollectiveCost*>;  ///< By ranks, ascending, each once.
+  using Tables = std::vector<const CollectiveCost*>;  ///< Ascending by ranks, without duplicates.
 
-  /// From tables of this kind, if they reach that far.
+  /// Prices by sources 1 and 2; nothing when no table of this kind reaches that far.
   [[nodiscard]] std::optional<CollectivePrice> measured(CollectiveKind kind,
                                                         Bytes bytes,
                                                         int ranks,

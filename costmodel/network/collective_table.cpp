@@ -12,8 +12,8 @@ namespace stepsim {
 namespace {
 
 constexpr double kFlatFloorBytes = 32 * 1024;
-/// The tail is drawn from the knots of the last octave, at least three: with sizes a factor 2 apart
-/// the last three, with dense ones more, since neighbours differ by noise only.
+/// The tail's slope comes from the knots of the last octave, at least three. For sizes a factor of
+/// 2 apart these are the last three; denser sizes give more, since neighbours differ by noise only.
 constexpr double kTailWindow = 2;
 constexpr std::size_t kTailKnots = 3;
 

@@ -12,32 +12,35 @@
 
 namespace stepsim {
 
-/// A measured table of one collective.
+/// The measured times of one collective among a fixed number of ranks, by size.
 struct CollectiveCost {
   std::string kind = "all_reduce";
   int ranks = 0;
   int nodes = 1;
   Dtype dtype = Dtype::F32;
   std::vector<std::pair<double, double>> knots;  ///< (bytes per rank, mean seconds), ascending.
-  /// How single collectives scatter around that mean: quantiles of time / mean, evenly spaced from
-  /// the smallest to the largest; empty = always the mean.
+  /// How single calls scatter around the mean: quantiles of time / mean, evenly spaced from the
+  /// smallest to the largest. Empty: every call takes the mean.
   std::vector<double> spread;
-  /// Beyond the last knot; absent: tail_slope() of the knots from half its size on, at least three.
+  /// The slope beyond the last knot; absent: default_tail().
   std::optional<double> tail_seconds_per_byte;
   FitErrors errors;
 
   bool operator==(const CollectiveCost&) const = default;
 };
 
-/// The slope that a table without a stated tail goes on with.
+/// Returns the slope beyond the last knot of a table that states none: tail_slope() of the knots
+/// from half the largest size on, of at least three.
 [[nodiscard]] double default_tail(const CollectiveCost& table);
 
-/// Price of one message from a measured table, which has knots.
+/// Prices one call from a measured table, which must have knots.
 ///
-/// Linear between the knots. Below the first one its value: the floor is flat to about 32 KiB, and
-/// a first knot above that makes it an extrapolation. Beyond the last one on from there with the
-/// tail, with the beyond-the-grid error times the factor beyond.
-/// Raises InputError: more than `max_extrapolation` times outside; `profile` names the profile.
+/// Between knots the price is linear. Below the first knot it is that knot's time, since times are
+/// flat up to about 32 KiB; below a first knot larger than that it counts as an extrapolation.
+/// Beyond the last knot it continues with the tail's slope, and the error is that of extrapolated
+/// sizes (FitErrors::beyond) times the factor beyond.
+/// Raises InputError: the size is more than `max_extrapolation` times outside the table. The
+/// message mentions `profile`, the name of the table's profile.
 [[nodiscard]] Cost table_cost(const CollectiveCost& table,
                               Bytes bytes,
                               double max_extrapolation,

@@ -16,10 +16,10 @@ const std::array<std::string, 4> kGenerations = {"volta", "ampere", "hopper", "b
 
 using ByProtocol = std::array<double, 3>;
 using ByAlgorithm = std::array<ByProtocol, 6>;
-using ByNodes = std::array<double, 3>;  ///< One node, two, more.
+using ByNodes = std::array<double, 3>;  ///< Values for one node, two nodes, and more.
 using ByGeneration = std::array<ByNodes, 4>;
 
-// Microseconds and GB/s per channel, NCCL 2.28.9.
+// These are constants of NCCL 2.28.9, in microseconds and in GB/s per channel.
 // clang-format off
 constexpr ByAlgorithm kBaseLatency = {{
     {6.8, 14, 8.4}, {6.6, 14, 8.4}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}};
@@ -60,7 +60,8 @@ double at(const ByGeneration& values, const NcclSystem& system) {
   return values[index(system.gpu)][static_cast<std::size_t>(std::min(system.nodes, 3) - 1)];
 }
 
-/// On several nodes the limit depends on the CPUs, which the same rows stand for.
+/// Returns LL's bandwidth limit. Rows of kLlMax are GPU generations on one node; on several nodes
+/// the limit depends on the CPUs, and row 0 is for Intel, row 1 for all others.
 double ll_max(const NcclSystem& system) {
   const std::size_t row =
       system.nodes == 1 ? index(system.gpu) : (system.cpu == NcclCpu::Intel ? 0U : 1U);
@@ -71,12 +72,12 @@ int floor_log2(std::uint64_t value) {
   return static_cast<int>(std::bit_width(value)) - 1;
 }
 
-/// GB/s per channel.
+/// Returns the bandwidth of a channel in GB/s.
 double channel_bandwidth(const NcclSystem& system, const NcclGraph& graph) {
   return system.nodes <= 2 ? graph.intra_gb_per_s : graph.inter_gb_per_s;
 }
 
-/// algbw / bus of algorithms that move 2(n-1)/n of the bytes.
+/// Returns algbw / busbw of algorithms that move 2(n-1)/n of the bytes.
 double ring_ratio(const NcclSystem& system) {
   return system.ranks / (2.0 * (system.ranks - 1));
 }
@@ -170,7 +171,7 @@ double latency(const NcclSystem& system, NcclAlgorithm algorithm, NcclProtocol p
   return 0;
 }
 
-/// What a tree has of its bandwidth at this size.
+/// Returns the share of its bandwidth that a tree reaches at this size.
 double tree_correction(NcclProtocol protocol, double bytes) {
   const auto blocks = static_cast<std::uint64_t>(bytes) >> 6;
   const auto& factors = kTreeCorrection[index(protocol)];
@@ -263,7 +264,7 @@ NcclLaunch nccl_launch(const NcclSystem& system,
                        NcclProtocol protocol,
                        double bytes,
                        int max_ctas) {
-  constexpr double kWideRing = 12;  // GB/s of all channels, above which Simple has 512 threads.
+  constexpr double kWideRing = 12;  // Above these GB/s over all channels Simple has 512 threads.
   const bool ring = algorithm == NcclAlgorithm::Ring;
   const NcclGraph& graph = ring ? system.ring : system.tree;
   const bool wide = system.ring.channels * system.ring.intra_gb_per_s > kWideRing;

@@ -9,17 +9,17 @@
 
 namespace stepsim {
 
-// NCCL's own tuning model for all-reduce: what the library believes when it chooses an algorithm
-// and a protocol. Its times are lat + bytes / bw with constants of NCCL 2.28.9 (tag v2.28.9-1,
+// This is NCCL's own tuning model for all-reduce, by which the library chooses an algorithm and a
+// protocol. Its times are lat + bytes / bw with the constants of NCCL 2.28.9 (tag v2.28.9-1,
 // src/graph/tuning.cc, src/enqueue.cc); other versions have other constants.
 //
-// Against nccl-tests its choice of algorithm is good and its times are rough: on 8 x H100 with one
-// process per GPU 8 .. 14 % off, on 4 x H100 in one process up to 56 % too fast for small messages,
-// on several nodes 8 .. 53 % too fast.
+// Compared with nccl-tests, its choice of algorithm is good and its times are rough: they are 8 to
+// 14 % off on 8 x H100 with one process per GPU, up to 56 % too fast for small messages on 4 x H100
+// in one process, and 8 to 53 % too fast on several nodes.
 
 enum class NcclAlgorithm { Tree, Ring, CollNetDirect, CollNetChain, Nvls, NvlsTree };
 enum class NcclProtocol { Ll, Ll128, Simple };
-/// Compute capability below 8.0, 8.x, 9.x, 10.0 and up.
+/// The compute capabilities are, in this order, below 8.0, 8.x, 9.x, and 10.0 and up.
 enum class GpuGeneration { Volta, Ampere, Hopper, Blackwell };
 enum class NcclCpu { Intel, Amd, Mixed };
 
@@ -30,42 +30,44 @@ enum class NcclCpu { Intel, Amd, Mixed };
 [[nodiscard]] GpuGeneration parse_gpu_generation(std::string_view name);
 [[nodiscard]] std::span<const std::string> gpu_generation_names();
 
-/// What NCCL's search found, as NCCL_DEBUG_SUBSYS=GRAPH prints it. Bandwidths in GB/s (1e9) for
-/// each channel.
+/// The graph that NCCL's search found, as NCCL_DEBUG_SUBSYS=GRAPH prints it. Bandwidths are GB/s
+/// (1e9) per channel.
 struct NcclGraph {
   int channels = 0;
   double intra_gb_per_s = 0;
   double inter_gb_per_s = 0;
 };
 
+/// The properties of a system that NCCL's model depends on.
 struct NcclSystem {
   int ranks = 1;
-  int nodes = 1;  ///< Each with ranks / nodes ranks.
+  int nodes = 1;  ///< Each node has ranks / nodes ranks.
   GpuGeneration gpu = GpuGeneration::Hopper;
   NcclCpu cpu = NcclCpu::Intel;
-  bool nvlink = true;  ///< Inside the nodes; else PCI.
+  bool nvlink = true;  ///< True: NVLink connects the GPUs of a node; false: PCI does.
   NcclGraph ring;
   NcclGraph tree;
-  bool tree_pattern = false;      ///< The tree graph is of pattern TREE (else balanced or split).
-  std::optional<NcclGraph> nvls;  ///< NVLink SHARP; nothing: switched off.
-  double net_latency_us = 0;      ///< Of the network plugin; 0 for the built-in ones.
+  bool tree_pattern = false;      ///< True: the tree graph has pattern TREE, not balanced or split.
+  std::optional<NcclGraph> nvls;  ///< The graph of NVLink SHARP; absent: switched off.
+  double net_latency_us = 0;      ///< Latency of the network plugin; 0 for the built-in ones.
 };
 
 /// One entry of the table that NCCL prints: time = latency_us + bytes / (1000 gb_per_s) in us.
 struct NcclTuning {
   double latency_us = 0;
-  double gb_per_s = 0;  ///< 0: not used.
+  double gb_per_s = 0;  ///< 0: this entry is not used.
 };
 
 /// [algorithm][protocol], in the order of the enumerations.
 using NcclTable = std::array<std::array<NcclTuning, 3>, 6>;
 
-/// The entries for all-reduce over at least two ranks. CollNet has its latency but no bandwidth, as
-/// without a switch that reduces; so have NVLSTree on one node and NVLS on several.
+/// Returns the entries for an all-reduce over at least two ranks. CollNet has a latency but no
+/// bandwidth, since the model has no switch that reduces; the same holds for NVLSTree on one node
+/// and NVLS on several.
 [[nodiscard]] NcclTable nccl_all_reduce_table(const NcclSystem& system);
 
-/// Microseconds of a single call, with the corrections for trees by size and for rings over several
-/// nodes; nothing when the entry is not used.
+/// Returns the microseconds of a single call, with NCCL's corrections for trees by size and for
+/// rings over several nodes; nothing when the entry is not used.
 [[nodiscard]] std::optional<double> nccl_time_us(const NcclSystem& system,
                                                  const NcclTable& table,
                                                  NcclAlgorithm algorithm,
@@ -78,20 +80,22 @@ struct NcclChoice {
   double us = 0;
 };
 
-/// The entry with the smallest time, the first at a tie; Ring, Simple and 0 us for one rank.
+/// Returns the entry with the smallest time, the first one at a tie. One rank gets Ring, Simple and
+/// 0 us.
 [[nodiscard]] NcclChoice nccl_all_reduce(const NcclSystem& system, double bytes);
 
-/// Blocks (one per channel) and threads of each that a collective is launched with.
+/// The size of a collective's kernel launch.
 struct NcclLaunch {
-  int channels = 1;
-  int threads = 0;
+  int channels = 1;  ///< Thread blocks; there is one per channel.
+  int threads = 0;   ///< Threads of each block.
 
   bool operator==(const NcclLaunch&) const = default;
 };
 
-/// Launch of a Ring or Tree of `bytes`: channels, then threads, are lowered while each thread would
-/// have less than 64 bytes (Simple: 32 KiB a channel with 512 threads) or 8 (LL, LL128; 8 for each
-/// rank with Ring and LL). Never more channels than `max_ctas` (NCCL_MAX_CTAS).
+/// Returns the launch of a Ring or Tree of `bytes`. As in NCCL, channels and then threads are
+/// reduced while each thread would have fewer than 64 bytes (Simple; 32 KiB a channel with 512
+/// threads), 8 bytes (LL, LL128), or 8 bytes for each rank (LL in a Ring). There are never more
+/// channels than `max_ctas` (NCCL_MAX_CTAS).
 [[nodiscard]] NcclLaunch nccl_launch(const NcclSystem& system,
                                      NcclAlgorithm algorithm,
                                      NcclProtocol protocol,

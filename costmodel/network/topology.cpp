@@ -29,7 +29,7 @@ bool has_two_levels(CollectiveKind kind, const NodeLinks& links) {
          kind != CollectiveKind::AllToAll && links.ranks % links.nodes == 0;
 }
 
-/// What runs when `wanted` is asked for.
+/// Returns the algorithm that runs when `wanted` is asked for.
 CollectiveAlgorithm available(CollectiveAlgorithm wanted,
                               CollectiveKind kind,
                               const NodeLinks& links) {
@@ -61,7 +61,7 @@ CollectiveAlgorithm available(CollectiveAlgorithm wanted,
   return links.nodes > 1 ? CollectiveAlgorithm::FlatRing : CollectiveAlgorithm::Ring;
 }
 
-/// A link as slow as the slowest that is in use, in latency and bandwidth.
+/// Returns a link with the largest latency and the smallest bandwidth of the links in use.
 Link slowest_link(const NodeLinks& links) {
   if (links.nodes == 1) {
     return links.intra;
@@ -73,7 +73,7 @@ Link slowest_link(const NodeLinks& links) {
           std::min(links.intra.bytes_per_s, links.inter.bytes_per_s)};
 }
 
-/// One ring: its crossings go through the adapter of a single rank.
+/// Returns the time of a single ring, which crosses nodes at the bandwidth of one rank.
 double single_ring_time(CollectiveKind kind, double bytes, NodeLinks links) {
   links.node_bytes_per_s = links.inter.bytes_per_s;
   return flat_ring_time(kind, bytes, links);
@@ -136,9 +136,8 @@ void check_group(const Topology& topology, int ranks, int nodes) {
 
 void check_link(const Link& link, const char* bandwidth_key) {
   if (!(link.bytes_per_s > 0)) {
-    throw InputError(
-        fmt::format("the bandwidth of a link in use is not known: write {} in [cluster.topology]",
-                    bandwidth_key));
+    throw InputError(fmt::format("a link in use has no bandwidth: write {} in [cluster.topology]",
+                                 bandwidth_key));
   }
 }
 
@@ -159,7 +158,7 @@ NodeLinks group_links(const Topology& topology, int ranks, int nodes) {
   if (links.inter.bytes_per_s == 0) {
     links.inter.bytes_per_s = links.node_bytes_per_s / per_node;
   }
-  // A group that leaves ranks of its nodes out leaves their share of the adapters out.
+  // A group without some ranks of its nodes does not use those ranks' share of the adapters.
   const int used = (ranks + nodes - 1) / nodes;
   links.node_bytes_per_s *= static_cast<double>(used) / per_node / network_factor;
   links.inter.bytes_per_s /= network_factor;
@@ -240,7 +239,8 @@ AnalyticTime analytic_time(
     return {time_of(algorithm, kind, bytes, links), algorithm, std::nullopt};
   }
   if (topology.nccl_channels < 1) {
-    throw InputError("NCCL's model needs the number of channels in [cluster.topology]");
+    throw InputError(
+        "NCCL's model needs the number of channels: write channels in [cluster.topology]");
   }
   const NcclChoice choice = nccl_all_reduce(nccl_system(topology, links), bytes);
   return {choice.us * 1e-6, algorithm, choice};

@@ -14,13 +14,13 @@ namespace stepsim {
 /// How a collective runs on a topology.
 enum class CollectiveAlgorithm {
   Auto,               ///< The fastest of FlatRing, Tree and Hierarchical for these bytes.
-  Ring,               ///< One ring; between nodes the share of a single rank (gloo).
-  FlatRing,           ///< Rings side by side that use all adapters of a node (NCCL's Ring).
-  Tree,               ///< Double binary tree over nodes, chains inside (NCCL's Tree).
+  Ring,               ///< One ring, which crosses nodes at a single rank's bandwidth (gloo).
+  FlatRing,           ///< Parallel rings that use all adapters of a node (NCCL's Ring).
+  Tree,               ///< A double binary tree over nodes, with chains inside (NCCL's Tree).
   Hierarchical,       ///< Two levels of rings: inside the nodes, and between them.
-  RecursiveDoubling,  ///< On several nodes every round is counted at the slower link.
-  Rabenseifner,       ///< The same.
-  Nccl                ///< All-reduce: the choice and time of NCCL's own tuning model.
+  RecursiveDoubling,  ///< Whole buffers are exchanged; every round counts at the slower link.
+  Rabenseifner,       ///< Halving and doubling; every round counts at the slower link.
+  Nccl                ///< What NCCL's own tuning model chooses and predicts, for all-reduce.
 };
 
 [[nodiscard]] std::string_view name_of(CollectiveAlgorithm algorithm);  ///< "flat_ring", …
@@ -28,11 +28,11 @@ enum class CollectiveAlgorithm {
 [[nodiscard]] CollectiveAlgorithm parse_collective_algorithm(std::string_view name);
 [[nodiscard]] std::span<const std::string> collective_algorithm_names();
 
-/// A link whose bytes take `factor` times as long. Exactly one of rank and node is given.
+/// A slow link of a cluster. Exactly one of rank and node is given.
 struct SlowLink {
-  std::optional<int> rank;  ///< All links of this rank: inside its node and to the network.
-  std::optional<int> node;  ///< The network adapters of this node.
-  double factor = 1;
+  std::optional<int> rank;  ///< All links of this rank are slow: in its node and to the network.
+  std::optional<int> node;  ///< The network adapters of this node are slow.
+  double factor = 1;        ///< Bytes take this many times as long; the latency is unchanged.
 
   bool operator==(const SlowLink&) const = default;
 };
@@ -40,53 +40,61 @@ struct SlowLink {
 /// The links of a cluster whose collectives were never measured.
 struct Topology {
   int ranks = 1;
-  int ranks_per_node = 0;  ///< 0: all on one node.
-  Link intra;              ///< Of a rank and direction, inside its node.
-  /// Between nodes: latency of a message, and the bandwidth that one rank has to itself (its
-  /// adapter, or its share of the node's); 0: the node's over its ranks. Unused on one node.
+  int ranks_per_node = 0;  ///< 0: all ranks are on one node.
+  Link intra;              ///< One rank's link inside its node, per direction.
+  /// One rank's link to other nodes: the latency of a message, and the bandwidth that the rank has
+  /// to itself (its own adapter, or its share of the node's). A bandwidth of 0 stands for the
+  /// node's divided by its ranks. Unused on one node.
   Link inter;
-  /// Bandwidth per direction of all adapters of a node together; 0: ranks_per_node times inter. A
-  /// group uses the share of its ranks.
+  /// Bandwidth per direction of all adapters of a node together; 0 stands for ranks_per_node times
+  /// inter's. A collective uses the share of the ranks that take part.
   double node_bytes_per_s = 0;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;
   std::vector<SlowLink> slow_links;
-  int nccl_channels = 0;                      ///< For Nccl: channels of its rings and trees.
-  GpuGeneration gpu = GpuGeneration::Hopper;  ///< For Nccl.
+  int nccl_channels = 0;                      ///< Channels of NCCL's rings and trees; Nccl only.
+  GpuGeneration gpu = GpuGeneration::Hopper;  ///< Nccl only.
 
   bool operator==(const Topology&) const = default;
 };
 
-/// Nodes that the ranks of a topology fill, the last one perhaps in part.
+/// Returns the number of nodes that the ranks of a topology need; the last one may be partly
+/// filled.
 [[nodiscard]] int node_count(const Topology& topology);
 
-/// The system that NCCL's model is asked about: rings and trees of all channels, with the smaller
-/// of the bandwidths inside and between nodes, on several nodes of pattern TREE; NVLS switched off.
-/// `links`: of equal nodes.
+/// Returns the system that NCCL's model is asked about. Rings and trees have all channels and the
+/// smaller of the bandwidths inside and between nodes; on several nodes the trees have pattern
+/// TREE; NVLS is off. The nodes of `links` must hold equal numbers of ranks.
 [[nodiscard]] NcclSystem nccl_system(const Topology& topology, const NodeLinks& links);
 
-/// A time from the closed forms and how it was made.
+/// A time from the closed forms and the algorithm that it holds for.
 struct AnalyticTime {
   double seconds = 0;
-  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;  ///< Never Auto when it took time.
-  std::optional<NcclChoice> nccl;                             ///< With Nccl.
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;  ///< The one used; Auto: no time.
+  std::optional<NcclChoice> nccl;                             ///< NCCL's choice; Nccl only.
 };
 
-/// Mean |error| with the links of data sheets (NVLink, network adapters) and 3.4 and 14 us for a
-/// step inside and between nodes, over 14 published nccl-tests sweeps of 1 .. 540 nodes. Auto 76 %
-/// below 1 MiB, 45 % to 128 MiB, 24 % above; Nccl 46, 32 and 23 %; both mostly too fast. The other
-/// algorithms count as Auto, since which one ran is not known; where it is, they are better:
-/// FlatRing is 7 .. 9 % off on 2 x 8 A100 run with NCCL_ALGO=RING.
+/// Returns the mean |error| of analytic_time() as a fraction.
+///
+/// It was found on 14 published nccl-tests sweeps of 1 .. 540 nodes, with bandwidths from data
+/// sheets (NVLink, network adapters) and latencies of 3.4 us inside and 14 us between nodes. Auto
+/// is 76 % off below 1 MiB, 45 % to 128 MiB and 24 % above; Nccl is 46, 32 and 23 % off; both are
+/// mostly too fast. The other algorithms are given Auto's error, since the sweeps do not tell which
+/// algorithm ran. Where it is known they are better: FlatRing is 7 to 9 % off on 2 x 8 A100 with
+/// NCCL_ALGO=RING.
 [[nodiscard]] double analytic_error(CollectiveAlgorithm algorithm, double bytes);
 
-/// Time of a collective among `ranks` ranks on `nodes` nodes of the topology.
+/// Returns the time of a collective among `ranks` ranks on `nodes` nodes of the topology.
 ///
-/// The slowest link of a ring or tree decides, and every group counts as having it: links inside
-/// nodes are as slow as the slowest rank's, those between nodes as the slowest rank's or node's. An
-/// algorithm that does not apply is replaced by FlatRing, on one node by Ring: Tree is for
-/// all-reduce, broadcast and reduce; Hierarchical for all-reduce, reduce-scatter and all-gather on
-/// several nodes with the same number of ranks; RecursiveDoubling, Rabenseifner and, with equal
-/// nodes, Nccl for all-reduce. All-to-all is always pairwise, reported as Ring.
-/// Raises InputError: a group that does not fit the topology, a bandwidth or nccl_channels missing.
+/// The slowest link of a ring or tree sets its pace, and every group is taken to contain it: links
+/// inside nodes are as slow as the slowest rank's, those between nodes as the slowest rank's or
+/// node's.
+///
+/// An algorithm that does not apply is replaced by FlatRing, on one node by Ring. Tree applies to
+/// all-reduce, broadcast and reduce; Hierarchical to all-reduce, reduce-scatter and all-gather on
+/// several equally filled nodes; RecursiveDoubling, Rabenseifner and, on equally filled nodes, Nccl
+/// to all-reduce. All-to-all is always pairwise and is reported as Ring.
+/// Raises InputError: the group does not fit the topology, or a bandwidth or nccl_channels is
+/// missing.
 [[nodiscard]] AnalyticTime analytic_time(
     const Topology& topology, CollectiveKind kind, double bytes, int ranks, int nodes);
 

@@ -20,7 +20,7 @@ constexpr std::string_view kFormat = "stepsim-plan/1";
 constexpr int kMax = std::numeric_limits<int>::max();
 /// A length beyond this is a mistake; its square still fits a double exactly.
 constexpr std::int64_t kLongestSample = 1 << 26;
-/// The same for a sample that runs in parts.
+/// The limit for a sample that runs in parts.
 constexpr std::int64_t kLongestCut = 1 << 30;
 
 using Buckets = std::vector<std::vector<int>>;
@@ -78,7 +78,7 @@ void append_row(std::string& text, const MicroBatch& row) {
                  json_number(row.loss_scale));
 }
 
-/// Every parameter of the model exactly once.
+/// Checks that the buckets hold every parameter of the model exactly once.
 Buckets read_buckets(JsonReader& header, std::string_view key, std::size_t parameter_total) {
   std::vector<bool> seen(parameter_total, false);
   Buckets buckets;
@@ -147,7 +147,7 @@ void check_lengths(JsonReader& row,
   }
 }
 
-/// One length a sample.
+/// Reads a list of lengths, one for each sample.
 std::vector<std::int64_t> read_lengths(JsonReader& row, std::string_view key, std::size_t samples) {
   std::vector<std::int64_t> lengths = row.integers(key);
   if (lengths.size() != samples) {
@@ -157,7 +157,7 @@ std::vector<std::int64_t> read_lengths(JsonReader& row, std::string_view key, st
   return lengths;
 }
 
-/// Where parts of samples start.
+/// Reads where parts of samples start.
 std::vector<std::int64_t> read_offsets(JsonReader& row, const std::vector<std::int64_t>& lengths) {
   if (!row.has("offsets")) {
     return {};
@@ -206,7 +206,7 @@ MicroBatch read_row(JsonReader row, const Plan& plan) {
   return batch;
 }
 
-/// Rows stand by step, rank and micro-batch, none is missing.
+/// Checks that rows are sorted by step, rank and micro-batch, and that none is missing.
 bool follows(const Plan& plan, const MicroBatch& row) {
   if (plan.micro_batches.empty()) {
     return row.step == 0 && row.rank == 0 && row.micro_batch == 0;

@@ -17,30 +17,30 @@ namespace stepsim {
 
 /// Machine noise seen while calibrating, as fractions of a step.
 struct NoiseProfile {
-  double step_jitter = 0;       ///< Standard deviation of one step around its median.
-  double drift = 0;             ///< Standard deviation of the sentinel over the calibration.
-  double sentinel_seconds = 0;  ///< Median time of the sentinel measurement; 0 = none.
-  /// Evenly spaced quantiles of a rank's step over its mean, in place of `step_jitter`; may be
+  double step_jitter = 0;       ///< Standard deviation of single steps around their median.
+  double drift = 0;             ///< Standard deviation of the sentinel during the calibration.
+  double sentinel_seconds = 0;  ///< Median time of the sentinel measurement; 0: not measured.
+  /// Evenly spaced quantiles of a rank's step time over its mean. They replace `step_jitter` unless
   /// empty.
   std::vector<double> step_quantiles = {};
-  /// How much of a step's jitter its ranks have in common: the correlation of the normal draws
-  /// behind it, 0 .. 1.
+  /// The correlation, 0 .. 1, of the normal draws that make the jitter of a step's ranks: how much
+  /// of the jitter the ranks have in common.
   double rank_correlation = 0;
 
   bool operator==(const NoiseProfile&) const = default;
 };
 
-/// What overlapped measurements say about interference.
+/// Interference as measured while compute and collectives overlapped.
 struct InterferenceProfile {
   using Interval = std::pair<double, double>;
 
   Interference value;
-  /// 90 % intervals of the members of `value`; absent where one sample or none tells.
+  /// 90 % intervals of the members of `value`; absent when at most one sample determines a member.
   std::optional<Interval> compute;
   std::optional<Interval> transfer;
   std::optional<Interval> memory_share;
   int samples = 0;
-  FitErrors errors;  ///< Of times beside each other; `random`: each sample left out.
+  FitErrors errors;  ///< Errors of the overlapped times; `random` leaves one sample out at a time.
 
   bool operator==(const InterferenceProfile&) const = default;
 };
@@ -51,33 +51,33 @@ struct Profile {
   std::string device;
   std::string backend;    ///< "cpu" or "cuda"
   JsonValue provenance;   ///< Driver, versions, clocks, date, command, sources.
-  Bytes memory_capacity;  ///< Per rank; 0 = unknown.
+  Bytes memory_capacity;  ///< Device memory of one rank; 0: unknown.
   std::vector<OpCost> ops;
   std::vector<CollectiveCost> collectives;
   double launch_seconds = 0;
   bool host_is_device = true;
-  /// Processor cores that the ranks of a node share, where the costs are those of a rank with a
-  /// core of its own; 0: ranks do not slow each other.
+  /// Processor cores that the ranks of a node share; the costs are then those of a rank that has a
+  /// core of its own. 0: ranks do not slow each other.
   int cores = 0;
   NoiseProfile noise;
   std::optional<InterferenceProfile> interference;  ///< Absent: not measured.
-  std::optional<RecordedModel> recorded;            ///< Takes the place of `ops` for its own model.
+  std::optional<RecordedModel> recorded;            ///< Replaces `ops` for the model it holds.
 
   bool operator==(const Profile&) const = default;
 };
 
-/// "format": "stepsim-profile/1", /2 when an entry holds a ratio, /3 with a recorded model. All
-/// times in the file are in seconds, so that every double reads back as it was. Checked: ascending
-/// knots that are not negative, range, form and its members, no entry twice. Raises InputError
-/// (place and key named) or EnvironmentFault.
+/// Reads a profile. Its "format" is "stepsim-profile/1", or /2 when an entry holds a ratio, or /3
+/// with a recorded model. All times in the file are seconds, so that every double reads back
+/// unchanged. Raises InputError that names place and key, unless knots ascend and are not negative,
+/// ranges and each form's members are valid and no entry occurs twice.
 [[nodiscard]] Profile read_profile(const std::string& path);
-/// Written to a temporary name and renamed. Raises EnvironmentFault.
+/// Writes a profile as AtomicFile does. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);
 
-/// Whether attention's cost counts the empty blocks of a varlen grid.
+/// Tells whether attention's cost counts the empty blocks of a varlen grid.
 [[nodiscard]] bool prices_empty_blocks(const Profile& profile);
 
-/// Puts a table into the profile in place of those of the same kind, ranks and nodes.
+/// Adds a table to the profile and removes those of the same kind, ranks and nodes.
 void replace_table(Profile& profile, CollectiveCost table);
 
 }  // namespace stepsim

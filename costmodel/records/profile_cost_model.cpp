@@ -19,7 +19,7 @@ bool attention_class(OpClass op_class) {
          op_class == OpClass::AttentionContext || op_class == OpClass::Attention;
 }
 
-/// "gemm forward (n=144, k=48, f32)"
+/// Returns an op's name for messages: "gemm forward (n=144, k=48, f32)".
 std::string described(const Op& op) {
   const std::array<std::pair<std::string_view, std::int64_t>, 4> sizes = {
       {{"n", op.n}, {"k", op.k}, {"heads", op.heads}, {"head_dim", op.head_dim}}};
@@ -73,11 +73,11 @@ ProfileCostModel::Found ProfileCostModel::find(const Op& op) const {
       return {cost, false};
     }
   }
-  return {at(key(0, 0, 0, 0)), op.rows == Rows::Elements};
+  return {at(key(0, 0, 0, 0)), op.rows == RowUnit::Elements};
 }
 
 Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
-  if (op.rows != Rows::Elements && batch.samples == 0) {
+  if (op.rows != RowUnit::Elements && batch.samples == 0) {
     return {};
   }
   const Found found = find(op);

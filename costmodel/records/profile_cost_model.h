@@ -12,20 +12,21 @@
 
 namespace stepsim {
 
-/// Mean error of a shape that was never measured: roofline sums on A100, one model left out of the
-/// fit (NeuSight's labels).
+/// The mean relative error of a shape that was never measured. It is that of roofline sums on A100
+/// with one model left out of the fit (NeuSight's labels).
 inline constexpr double kUnseenShapeError = 0.065;
 
-/// Costs from a profile.
+/// Prices ops by the fitted costs of a profile.
 ///
-/// Lookup order for an op: the entry with its exact sizes, class, pass and dtype; for attention
-/// classes the one with its head_dim and free heads; the entry with all sizes free; else InputError
-/// naming what to measure. What the last two price is marked unseen_shape, with an error of at
-/// least kUnseenShapeError; ops over Elements are not, as the number of elements is their variable.
-/// An op over tokens or samples costs nothing for an empty batch. Collectives: CollectivePricer.
+/// For an op it takes the first of: the entry with the op's exact sizes, class, pass and dtype; for
+/// attention classes, the entry with its head_dim and any heads; the entry with any sizes. When
+/// there is none it raises InputError and names what to measure. Prices from the last two are
+/// marked unseen_shape and have an error of at least kUnseenShapeError, except for ops over
+/// Elements, whose cost is a function of their size. An op over tokens or samples costs nothing for
+/// an empty batch.
 class ProfileCostModel : public CostModel {
  public:
-  /// `max_extrapolation`: refuse beyond this factor of the measured range.
+  /// Batches beyond `max_extrapolation` times the measured range are refused.
   explicit ProfileCostModel(Profile profile, double max_extrapolation = 4.0);
 
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
@@ -34,7 +35,7 @@ class ProfileCostModel : public CostModel {
   [[nodiscard]] const Profile& profile() const { return profile_; }
 
  private:
-  /// Class, pass, dtype, n, k, heads, head_dim.
+  /// An entry's class, pass, dtype, n, k, heads and head_dim.
   using Key =
       std::tuple<OpClass, Pass, Dtype, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   struct Found {
@@ -46,10 +47,11 @@ class ProfileCostModel : public CostModel {
 
   Profile profile_;
   double max_extrapolation_;
-  std::vector<std::pair<Key, std::size_t>> index_;  ///< Sorted; positions in profile_.ops.
+  std::vector<std::pair<Key, std::size_t>> index_;  ///< Positions in profile_.ops, sorted by key.
 };
 
-/// Prices of collectives from the profile's tables, and from `topology` where there are none.
+/// Returns a pricer of collectives that uses the profile's tables, and `topology` where no table
+/// applies.
 [[nodiscard]] CollectivePricer collective_pricer(const Profile& profile,
                                                  std::optional<Topology> topology = std::nullopt,
                                                  PricerLimits limits = {});

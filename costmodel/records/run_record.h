@@ -8,40 +8,42 @@
 
 namespace stepsim {
 
+/// The all-reduce of one gradient bucket. Times are milliseconds from the start of the step.
 struct BucketRecord {
   std::int64_t bytes = 0;
-  double launch_ms = 0;  ///< From the start of the step.
+  double launch_ms = 0;
   double end_ms = 0;
   bool operator==(const BucketRecord&) const = default;
 };
 
-/// One rank's step as it really ran. Times in milliseconds.
+/// One rank's step as it was measured. Times are milliseconds.
 struct StepRecord {
-  int repeat = 0;  ///< Pass over the plan.
+  int repeat = 0;  ///< The number of the pass over the plan, from 0.
   int step = 0;
   int rank = 0;
   std::int64_t samples = 0;
   std::int64_t max_length = 0;
   std::int64_t useful_tokens = 0;
   std::int64_t padded_tokens = 0;
-  double start_ms = 0;  ///< One clock for all ranks of a host.
+  double start_ms = 0;  ///< The start, on a clock that all ranks of a host share.
   double data_ms = 0;
   double forward_ms = 0;
-  double backward_ms = 0;  ///< Up to the end of the last gradient kernel.
-  double wait_ms = 0;      ///< Exposed communication: waiting for all-reduces after backward.
+  double backward_ms = 0;  ///< Ends with the last gradient kernel.
+  double wait_ms = 0;      ///< Exposed communication: the wait for all-reduces after the backward.
   double optimizer_ms = 0;
   double step_ms = 0;
-  double thread_cpu_ms = 0;           ///< CPU time of the computing thread; 0 = not measured.
-  double forward_cpu_ms = 0;          ///< Of that, in the forward; 0 = not measured.
-  double backward_cpu_ms = 0;         ///< In the backward: the wait for all-reduces takes none.
-  double loss = 0;                    ///< Not a number in a diverged run; null in the file.
-  std::int64_t micro_batches = 1;     ///< Whose counts and times are summed here.
-  std::vector<std::int64_t> lengths;  ///< Of the samples; empty when not recorded.
+  double thread_cpu_ms = 0;           ///< CPU time of the computing thread; 0: not measured.
+  double forward_cpu_ms = 0;          ///< The forward's part of it; 0: not measured.
+  double backward_cpu_ms = 0;         ///< The backward's part; waiting for all-reduces takes none.
+  double loss = 0;                    ///< NaN in a diverged run, which the file writes as null.
+  std::int64_t micro_batches = 1;     ///< The counts and times here are sums over this many.
+  std::vector<std::int64_t> lengths;  ///< [sample]; empty when not recorded.
   std::vector<BucketRecord> buckets;
 
   bool operator==(const StepRecord&) const = default;
 };
 
+/// What a live run measured.
 struct RunRecord {
   std::string scenario;
   std::string policy;
@@ -49,21 +51,22 @@ struct RunRecord {
   std::string backend;  ///< "gloo", "nccl"
   std::string device;
   std::string started_at;  ///< ISO 8601, UTC.
-  int warmup_steps = 0;    ///< Of each repeat.
+  int warmup_steps = 0;    ///< The leading steps of each repeat that means leave out.
   int repeats = 1;
   int cores = 0;  ///< Processor cores for all ranks together, which run on one host; 0: unknown.
-  JsonValue versions;               ///< Of the libraries and the driver, as the run named them.
+  JsonValue versions;               ///< Versions of libraries and driver, as the run named them.
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;
 
   bool operator==(const RunRecord&) const = default;
 };
 
-/// "format": "stepsim-run-record/1" on the first line, then one step and rank a line.
-/// Optional on reading: in the header all but format and world_size; in a row repeat, wait_ms,
-/// the CPU times, micro_batches, loss, lengths and buckets. A step and rank may be there once a
-/// repeat. A truncated last line is dropped with a warning in `warnings` (a killed run stays
-/// readable); any other damage raises InputError with file:line.
+/// Reads a run record. The first line has "format": "stepsim-run-record/1"; each line after it is a
+/// step of one rank. Optional are all members of the header but format and world_size, and in a row
+/// repeat, wait_ms, the CPU times, micro_batches, loss, lengths and buckets. A step and rank may
+/// occur once in each repeat. A last line that was cut off is dropped with a warning in `warnings`,
+/// so that the record of a killed run can be read; any other damage raises InputError with
+/// file:line.
 [[nodiscard]] RunRecord read_run_record(const std::string& path,
                                         std::vector<std::string>* warnings = nullptr);
 void write_run_record(const std::string& path, const RunRecord& record);

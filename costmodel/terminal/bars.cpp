@@ -21,8 +21,11 @@ std::string bar_text(double share, std::size_t width, const Screen& screen) {
   return text + kParts[eighths % kEighths];
 }
 
-std::string interval_text(
-    const Span90& interval, double left, double right, std::size_t width, const Screen& screen) {
+std::string interval_text(const Interval90& interval,
+                          double left,
+                          double right,
+                          std::size_t width,
+                          const Screen& screen) {
   const auto column = [&](double value) {
     const double share = right > left ? (value - left) / (right - left) : 0;
     return static_cast<std::size_t>(

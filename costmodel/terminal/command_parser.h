@@ -16,50 +16,52 @@ namespace stepsim {
 /// One option of a command.
 struct Option {
   const char* name;  ///< "quiet", or "quiet,q" with a letter.
-  /// Made by option_flag() and its neighbours; CommandParser::add() takes it over.
+  /// The kind of value, made by one of the functions below. CommandParser::add() takes ownership.
   const boost::program_options::value_semantic* value;
-  /// May begin with what the value is: "FILE: …", "FILE or -: …", "blocking|buffered: …"; help,
-  /// completion and man pages show that.
+  /// The help text. It may begin with what the value is, which help, completion and man pages show:
+  /// "FILE: …", "FILE or -: …", "blocking|buffered: …".
   const char* description;
 };
 
-/// An option without a value, which has() tells.
+/// Makes an option without a value; CommandParser::has() tells whether it was given.
 [[nodiscard]] const boost::program_options::value_semantic* option_flag();
-/// An option with a value of type T: text, a list of texts (the option may repeat), a number.
+/// Makes an option with a value of type T: a text, a list of texts (the option may be given more
+/// than once) or a number.
 template <typename T>
 [[nodiscard]] const boost::program_options::value_semantic* option_value();
-/// An option that always has a value; the help shows `fallback`.
+/// Makes an option that has a value even when it is not given; the help shows `fallback`.
 template <typename T>
 [[nodiscard]] const boost::program_options::value_semantic* option_value(T fallback);
-/// An option that takes all texts up to the next option.
+/// Makes an option that takes all texts up to the next option.
 [[nodiscard]] const boost::program_options::value_semantic* option_texts();
 
-/// A command's options with its usage and examples.
+/// Parses a command's arguments, and knows its usage and examples.
 class CommandParser {
  public:
-  /// `program`: "stepsim"; `command`: "compare"; `usage`: see CommandHelp.
+  /// `program` is "stepsim", `command` is "compare", `usage` is CommandHelp::usage.
   CommandParser(std::string program, std::string command, std::string usage);
   ~CommandParser();
 
   void add(std::initializer_list<Option> options);
-  /// Adds options that most commands have: the help lists them last.
+  /// Adds options that most commands have; the help lists them last.
   void add_shared(std::initializer_list<Option> options);
-  /// Names arguments without a dash, in order; the last one may repeat, -1 for any number.
+  /// Names the next `count` arguments without a dash; -1 stands for all that remain.
   void positional(const std::string& name, int count);
 
-  /// False when --help was asked for (and printed). Raises InputError for a wrong option.
+  /// Parses the arguments; returns false when --help was given, after printing the help. Raises
+  /// InputError for a wrong option.
   [[nodiscard]] bool parse(const std::vector<std::string>& arguments);
 
-  /// Whether the option was given or has a fallback.
+  /// Tells whether the option was given or has a fallback.
   [[nodiscard]] bool has(const std::string& name) const;
-  /// Value of an option that was added with the same T.
+  /// Returns the value of an option that was added with the same T.
   template <typename T>
   [[nodiscard]] T get(const std::string& name) const;
   /// Raises InputError: "PROGRAM COMMAND: error: MESSAGE; see: PROGRAM COMMAND --help".
   [[noreturn]] void fail(const std::string& message) const;
-  /// "PROGRAM COMMAND ARGUMENTS", quoted where a shell would need it.
+  /// Returns "PROGRAM COMMAND ARGUMENTS", quoted for a shell.
   [[nodiscard]] const std::string& command_line() const { return command_line_; }
-  /// "PROGRAM COMMAND --help"
+  /// Returns "PROGRAM COMMAND --help".
   [[nodiscard]] std::string help_command() const { return name_ + " --help"; }
 
  private:

@@ -28,12 +28,12 @@ std::string overview(const CommandSet& set) {
   for (const Command& command : set.commands) {
     text += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
   }
-  return text + fmt::format("\n{} COMMAND --help says everything about a command.\n\n{}",
+  return text + fmt::format("\n{} COMMAND --help describes a command in full.\n\n{}",
                             set.name,
                             set.closing);
 }
 
-/// One line for the set, then one for each command.
+/// Writes one line for the set, then one for each command.
 void print_help_json(const CommandSet& set) {
   Json commands = Json::array();
   for (const Command& command : set.commands) {
@@ -54,7 +54,7 @@ bool asks_for_help(const std::string& argument) {
   return argument == "--help" || argument == "-h" || argument == "help";
 }
 
-/// Paints `word` where it first stands in a text.
+/// Paints the first occurrence of `word` in a text.
 std::string with_colour(std::string text,
                         const std::string& word,
                         Paint paint,

@@ -23,7 +23,8 @@ std::size_t help_width(const Screen& screen) {
                                                        : kPlain);
 }
 
-/// "FILE", "KEY=VALUE", "FILE…" or "cpu|cuda": what stands for a value, or the values.
+/// Tells whether a text names a value or lists the values: "FILE", "KEY=VALUE", "FILE…",
+/// "cpu|cuda".
 bool is_value_name(std::string_view text) {
   if (text.empty() || text.find(' ') != std::string_view::npos) {
     return false;
@@ -34,7 +35,7 @@ bool is_value_name(std::string_view text) {
           std::none_of(text.begin(), text.end(), is_lower));
 }
 
-/// "--json FILE|-", "-q, --quiet", "SCENARIO".
+/// Returns the left column of an option: "--json FILE|-", "-q, --quiet", "SCENARIO".
 std::string shown_name(const OptionHelp& option) {
   const std::string value =
       (option.value.empty() ? "VALUE" : option.value) + (option.or_dash ? "|-" : "");

@@ -8,41 +8,42 @@
 
 namespace stepsim {
 
-/// The argument that prints a command's help as JSON; completion and man pages are made of it.
+/// The argument that prints a command's help as JSON, from which completion and man pages are made.
 inline constexpr const char* kHelpJson = "--help-json";
 
-/// One option as help shows it.
+/// One option, as the help shows it.
 struct OptionHelp {
-  std::string name;    ///< Without dashes.
-  std::string letter;  ///< "q" of -q, or empty.
+  std::string name;    ///< The long name without dashes.
+  std::string letter;  ///< "q" for -q; empty when there is no short form.
   bool takes_value = false;
   std::string value;     ///< "FILE", "KEY=VALUE", "blocking|buffered"; empty when not stated.
-  bool or_dash = false;  ///< "-" stands for standard input or output.
+  bool or_dash = false;  ///< True: the value may be "-" for standard input or output.
   std::string description;
   std::string default_value;
-  bool positional = false;  ///< Also, and first of all, an argument without a dash.
-  bool shared = false;      ///< One that most commands have.
+  bool positional = false;  ///< True: it is usually given as an argument without a dash.
+  bool shared = false;      ///< True: most commands have this option.
 };
 
-/// A command as help shows it.
+/// A command, as the help shows it.
 struct CommandHelp {
   std::string name;  ///< "stepsim compare"
-  /// "usage: …" lines, a blank line, paragraphs, and at last "examples:" with indented commands.
-  /// Lines of a paragraph are broken anew; indented lines stay as they are.
+  /// Lines "usage: …", a blank line, paragraphs, and last "examples:" with indented commands.
+  /// Paragraphs are wrapped to the screen; indented lines stay as they are.
   std::string usage;
   std::vector<OptionHelp> options;
 };
 
-/// "FILE or -: write the result as JSON" taken apart.
+/// Parses an option's description, such as "FILE or -: write the result as JSON".
 [[nodiscard]] OptionHelp option_help(const std::string& name, const std::string& text);
 
-/// The help as text: no wider than 80 columns, or than a terminal of up to 100.
+/// Formats the help for a screen. It is as wide as the terminal, up to 100 columns, and 80 columns
+/// wide in a file.
 [[nodiscard]] std::string help_text(const CommandHelp& help, const Screen& screen);
 
-/// {"command", "usage", "options": [{"name", …}]}
+/// Formats the help as {"command", "usage", "options": [{"name", …}]}.
 [[nodiscard]] Json help_json(const CommandHelp& help);
 
-/// Paragraphs broken anew for the screen, as in CommandHelp::usage; titles ("examples:") stand out.
+/// Wraps paragraphs, as in CommandHelp::usage, to the screen; titles ("examples:") stand out.
 [[nodiscard]] std::string paragraphs(const std::string& text, const Screen& screen);
 
 }  // namespace stepsim

@@ -6,10 +6,10 @@
 
 namespace stepsim {
 
-/// What a text means; the colours are the terminal's own.
+/// What a text means. Each meaning has one of the terminal's own colours.
 enum class Paint { Plain, Strong, Quiet, Good, Warning, Bad, Command };
 
-/// The text between escape sequences; as it is on a screen without colour.
+/// Puts the text between escape sequences; a screen without colour gets it unchanged.
 [[nodiscard]] std::string painted(const std::string& text, Paint paint, const Screen& screen);
 
 }  // namespace stepsim

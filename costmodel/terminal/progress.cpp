@@ -16,8 +16,8 @@ namespace stepsim {
 
 namespace {
 
-constexpr double kShortJob = 2;  // Seconds that need no line.
-constexpr double kSilent = 1;    // Before which nothing is known.
+constexpr double kShortJob = 2;  // A job of fewer seconds needs no line.
+constexpr double kSilent = 1;    // The seconds before the time left can be estimated.
 constexpr double kRefresh = 0.1;
 
 double steady_seconds() {

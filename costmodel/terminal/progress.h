@@ -9,26 +9,27 @@
 
 namespace stepsim {
 
-/// How far a long job is, on one line of a terminal's standard error: a bar, percent and the time
-/// left. Nothing before the first second, nothing of a job that ends within two, nothing without a
-/// terminal; the line is gone when the job is done.
+/// Shows how far a long job has come, on one line of a terminal's standard error: a bar, percent
+/// and the time left. The line appears after the first second, unless the job will end within two,
+/// and disappears when the job is done. Without a terminal nothing is written.
 class Progress {
  public:
-  /// `what`: "predicting 4 policies".
+  /// `what` names the job: "predicting 4 policies".
   explicit Progress(std::string what);
-  /// For tests: another place and clock (seconds).
+  /// Tests give another place to write to and another clock, in seconds.
   Progress(std::string what, std::FILE* out, const Screen& screen, std::function<double()> now);
   ~Progress() { done(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Of all the work, with the time left taken to go on as before; 0 where that is not known.
+  /// Reports the share of the work that is done, 0 to 1 (0 when it is unknown). The time left is
+  /// estimated from the time so far.
   void at(double share);
-  /// The same, with an own estimate of the seconds left.
+  /// Reports the share and the caller's own estimate of the seconds left.
   void at(double share, double seconds_left);
   /// Erases the line.
   void done();
-  /// at() as a function; it must not outlive this.
+  /// Returns at() as a callback, which must not outlive this object.
   [[nodiscard]] ProgressCallback callback() {
     return [this](double share) { at(share); };
   }
@@ -41,7 +42,7 @@ class Progress {
   Screen screen_;
   std::function<double()> now_;
   double start_;
-  double last_ = 0;  ///< Second of the last line.
+  double last_ = 0;  ///< When the line was last written, in seconds.
   bool visible_ = false;
 };
 

@@ -16,7 +16,7 @@ constexpr int kFewestColumns = 40;
 constexpr int kMaxColumns = 1000;
 constexpr int kUsualColumns = 80;
 
-/// Empty when the variable is not set.
+/// Returns the variable's value; empty when it is not set.
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -31,7 +31,7 @@ int columns_of(int descriptor) {
   return columns <= 0 ? kUsualColumns : std::clamp(columns, kFewestColumns, kMaxColumns);
 }
 
-/// As locale(7): the first of the three variables that is set decides.
+/// Tells whether the locale is UTF-8. The first of three variables that is set decides (locale(7)).
 bool has_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (const std::string value = variable(name); !value.empty()) {

@@ -2,18 +2,20 @@
 
 namespace stepsim {
 
-/// Where text goes: a terminal of so many columns, or a file or pipe, which gets lines as they are.
+/// Where text goes: to a terminal, whose width it is fitted to, or to a file or pipe, which gets
+/// lines of any length.
 struct Screen {
-  int columns = 0;       ///< 0: no terminal.
-  bool colour = false;   ///< Escape sequences are understood and wanted.
-  bool utf8 = false;     ///< Bars may be made of block characters.
-  bool redraws = false;  ///< A terminal that can erase a line.
+  int columns = 0;       ///< The terminal's width; 0: it is no terminal.
+  bool colour = false;   ///< True: colours are understood and wanted.
+  bool utf8 = false;     ///< True: bars may use block characters.
+  bool redraws = false;  ///< True: the terminal can erase a line.
 
   [[nodiscard]] bool is_terminal() const { return columns > 0; }
 };
 
-/// The screen behind a file descriptor. The width is COLUMNS, else what the terminal states, else
-/// 80. No colour with NO_COLOR or TERM=dumb; colour without a terminal with CLICOLOR_FORCE.
+/// Returns the screen behind a file descriptor. A terminal's width is COLUMNS, else what the
+/// terminal states, else 80. NO_COLOR or TERM=dumb turn colours off; CLICOLOR_FORCE turns them on
+/// without a terminal.
 [[nodiscard]] Screen screen_of(int descriptor);
 
 }  // namespace stepsim

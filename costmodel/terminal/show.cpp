@@ -31,7 +31,7 @@ bool is_command(std::string_view line) {
   return line.starts_with("next: ") || line.starts_with("Next: ") || line.starts_with("run them: ");
 }
 
-/// Where a sentence begins: behind the last two blanks side by side.
+/// Returns where the sentence of a line begins: after the last pair of blanks.
 std::size_t start_of_sentence(const std::string& line) {
   const std::size_t blanks = line.rfind("  ");
   return blanks == std::string::npos ? 0 : blanks + 2;

@@ -6,12 +6,12 @@
 
 namespace stepsim {
 
-/// A report as a screen shows it. On a terminal, sentences longer than its width break at blanks,
-/// those behind a label and two blanks into a column; commands to copy ("next: …") stay whole. With
-/// colour, the words that begin a line say what it is, see labelled().
+/// Lays a report out for a screen. On a terminal, sentences longer than its width are wrapped; a
+/// sentence behind a label and two blanks stays in its column. Commands to copy ("next: …") are not
+/// wrapped. With colour, labels at the start of a line are painted by labelled().
 [[nodiscard]] std::string shown(const std::string& text, const Screen& screen);
 
-/// One line with its label in colour: "warning:", "next:", "usage:", ….
+/// Paints the label that begins a line: "warning:", "next:", "usage:", ….
 [[nodiscard]] std::string labelled(const std::string& line, const Screen& screen);
 
 }  // namespace stepsim

@@ -24,7 +24,7 @@ std::size_t longest(const std::vector<std::string>& texts) {
   return width;
 }
 
-/// "12.3", "+1.2 %", "0 (0.0 %)"; but not "8 GPUs, fp16".
+/// Tells whether a cell begins like a number: "12.3", "+1.2 %", "0 (0.0 %)"; not "8 GPUs, fp16".
 bool is_number(const std::string& cell) {
   return !cell.empty() && cell.find(", ") == std::string::npos &&
          (std::isdigit(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '+' ||
@@ -42,7 +42,7 @@ bool is_word_column(const std::vector<std::string>& cells) {
   return std::none_of(cells.begin(), cells.end(), is_number);
 }
 
-/// The columns of a table, chosen and rendered for one width.
+/// Chooses the columns of a table and renders them for one width.
 class TableLayout {
  public:
   TableLayout(const Table& table, const Screen& screen)
@@ -87,12 +87,12 @@ class TableLayout {
  private:
   struct Column {
     std::string title;
-    std::vector<std::string> cells;  ///< [row]; of a picture nothing.
+    std::vector<std::string> cells;  ///< [row]; a picture's are rendered when its width is known.
     bool left = false;
     const Table::Picture* picture = nullptr;
     std::size_t width = 0;
 
-    /// Bars repeat numbers of the table, so they may be left out.
+    /// Tells whether this column holds bars, which repeat numbers and may be left out.
     [[nodiscard]] bool is_bars() const { return picture != nullptr && !picture->shares.empty(); }
   };
 
@@ -104,7 +104,7 @@ class TableLayout {
     return width - kGap;
   }
 
-  /// Widths at which the columns are no wider than the screen; false when there are none.
+  /// Sets widths at which the columns fit the screen; returns false when there are none.
   bool fit(std::vector<Column>& columns) const {
     for (Column& column : columns) {
       column.width = std::max(column.picture != nullptr ? kLeastPicture : longest(column.cells),
@@ -120,7 +120,8 @@ class TableLayout {
     return total(columns) <= limit_ || break_words(columns);
   }
 
-  /// Breaks the cells of the widest column of words.
+  /// Narrows the widest column of words so that its cells wrap; returns false when that is not
+  /// enough.
   bool break_words(std::vector<Column>& columns) const {
     Column* widest = nullptr;
     for (std::size_t i = 1; i < columns.size(); ++i) {
@@ -139,7 +140,7 @@ class TableLayout {
     });
   }
 
-  /// Pictures take the room that is left.
+  /// Widens pictures into the room that is left.
   void widen_pictures(std::vector<Column>& columns) const {
     for (Column& column : columns) {
       if (column.picture != nullptr) {
@@ -158,11 +159,11 @@ class TableLayout {
     }
     double left = std::numeric_limits<double>::max();
     double right = std::numeric_limits<double>::lowest();
-    for (const Span90& interval : picture.intervals) {
+    for (const Interval90& interval : picture.intervals) {
       left = std::min({left, interval.low, interval.value});
       right = std::max({right, interval.high, interval.value});
     }
-    for (const Span90& interval : picture.intervals) {
+    for (const Interval90& interval : picture.intervals) {
       cells.push_back(interval_text(interval, left, right, column.width, screen_));
     }
     return cells;
@@ -196,7 +197,7 @@ class TableLayout {
     return text;
   }
 
-  /// One row: `cells` [column][line].
+  /// Renders one row of `cells`, [column][line].
   [[nodiscard]] std::string lines(const std::vector<Column>& columns,
                                   const std::vector<std::vector<std::string>>& cells,
                                   Paint paint) const {
@@ -230,7 +231,7 @@ void Table::add_bars(std::string title,
   pictures_.push_back({std::move(title), std::move(shares), {}, std::move(plain)});
 }
 
-void Table::add_intervals(std::string title, std::vector<Span90> intervals) {
+void Table::add_intervals(std::string title, std::vector<Interval90> intervals) {
   pictures_.push_back({std::move(title), {}, std::move(intervals), {}});
 }
 

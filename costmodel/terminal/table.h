@@ -9,11 +9,11 @@
 
 namespace stepsim {
 
-/// A text table, two blanks between columns: numbers right-aligned, the first column and columns of
-/// words left-aligned.
+/// A text table with two blanks between columns. Numbers are right-aligned; the first column and
+/// columns of words are left-aligned.
 ///
-/// On a terminal it fits the width: headers break at blanks, then the longest column of words does,
-/// then the columns that are left over follow below, beside the first one again.
+/// On a terminal the table fits the width: first headers wrap, then the longest column of words
+/// wraps, then the remaining columns follow below, again beside the first one.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
@@ -21,11 +21,14 @@ class Table {
     rows_.push_back(std::move(row));
     paints_.push_back(paint);
   }
-  /// A last column of bars, as wide as a terminal leaves room, if it does. `shares`: [row], 0 to 1;
-  /// `plain`: [row], what stands there elsewhere, or empty for no such column.
+  /// Adds a last column of bars, which takes the room that a terminal has left, if any.
+  ///
+  /// Args:
+  ///     shares: [row], 0 to 1.
+  ///     plain: [row] cells of this column where the output is no terminal; empty: no such column.
   void add_bars(std::string title, std::vector<double> shares, std::vector<std::string> plain);
-  /// The same of intervals on one axis, on terminals alone. `intervals`: [row].
-  void add_intervals(std::string title, std::vector<Span90> intervals);
+  /// Adds a last column of intervals on one axis, on terminals only. `intervals` is by row.
+  void add_intervals(std::string title, std::vector<Interval90> intervals);
 
   [[nodiscard]] std::string text(const Screen& screen = {}) const;
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
@@ -35,7 +38,7 @@ class Table {
   struct Picture {
     std::string title;
     std::vector<double> shares;
-    std::vector<Span90> intervals;
+    std::vector<Interval90> intervals;
     std::vector<std::string> plain;
   };
 
@@ -47,7 +50,7 @@ class Table {
   friend class TableLayout;
 };
 
-/// Whether a column of these cells is one of words: no cell begins like a number.
+/// Tells whether a column of these cells holds words: no cell begins like a number.
 [[nodiscard]] bool is_word_column(const std::vector<std::string>& cells);
 
 }  // namespace stepsim

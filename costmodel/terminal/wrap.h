@@ -6,10 +6,10 @@
 
 namespace stepsim {
 
-/// Columns that the text takes on a terminal: one a character, none for escape sequences.
+/// Returns the columns that a text takes on a terminal: one a character, none for escape sequences.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 
-/// The words of a text, on lines of at most `width` columns; a longer word has a line of its own.
+/// Wraps a text to lines of at most `width` columns; a longer word gets a line of its own.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
 }  // namespace stepsim

@@ -161,7 +161,7 @@ class RowReader {
     entry.gap = table_.signed_duration(row, gap_, kMicrosecond);
     entry.host = duration_or_zero(row, host_);
     if (!rows.empty() && rows.back().type == CallType::End) {
-      table_.fail(row, type_, fmt::format("rank {} has ended its step above", rank));
+      table_.fail(row, type_, fmt::format("rank {} has already ended its step", rank));
     }
     check_gap(row, entry, rows);
     if (entry.type != CallType::Cpu && entry.type != CallType::End) {
@@ -190,7 +190,7 @@ class RowReader {
                         rows.back().type != CallType::BlockingCopy;
     const Duration before = counts ? rows.back().host : Duration::zero();
     if (entry.gap < -before) {
-      table_.fail(row, gap_, "goes back by more than the call in the row before took");
+      table_.fail(row, gap_, "overlaps the previous call by more than that call took");
     }
   }
 
@@ -211,8 +211,7 @@ class RowReader {
     }
     const std::int32_t number = number_at(row, waits_);
     if (std::find(launched.begin(), launched.end(), number) == launched.end()) {
-      table_.fail(
-          row, waits_, fmt::format("collective {} is not launched above by this rank", number));
+      table_.fail(row, waits_, fmt::format("this rank has not launched collective {} yet", number));
     }
     return number;
   }
@@ -270,13 +269,14 @@ void read_kernels(const std::string& path, LaunchTrace& recording) {
     recording.kernels[c][r] = {table.time(row, start, kMicrosecond),
                                table.time(row, end, kMicrosecond)};
     if (seen[c * ranks + r]) {
-      table.fail(row, number, fmt::format("collective {} of rank {} is there twice", c, r));
+      table.fail(row, number, fmt::format("collective {} of rank {} occurs twice", c, r));
     }
     seen[c * ranks + r] = true;
   }
   if (std::find(seen.begin(), seen.end(), false) != seen.end()) {
-    throw InputError({path, 0, 0, ""},
-                     "must hold every collective of every rank; remove the file to replay without");
+    throw InputError(
+        {path, 0, 0, ""},
+        "must hold every collective of every rank; to replay without it, remove the file");
   }
 }
 

@@ -103,7 +103,7 @@ class PipelineReader {
     }
     // Every worker must have a row, so this check bounds the memory as well.
     if (std::int64_t{recording_.replicas} * recording_.stages > recording_.rows) {
-      fail(fmt::format("{} rows cannot be of {} replicas with {} stages",
+      fail(fmt::format("{} rows are too few for {} replicas with {} stages",
                        recording_.rows,
                        recording_.replicas,
                        recording_.stages));
@@ -155,7 +155,7 @@ class PipelineReader {
     for (const PipelineRow& row : rows) {
       std::int32_t& expected = next[static_cast<std::size_t>(row.op)];
       if (row.number != expected) {
-        fail(fmt::format("{}{}: seq {} where {} is next in order of start",
+        fail(fmt::format("{}{}: seq is {}, but {} is next in order of start",
                          place(step, worker),
                          name_of(row.op),
                          row.number,

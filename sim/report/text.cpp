@@ -27,7 +27,7 @@ std::string header_text(const Scenario& scenario, const Prediction& prediction) 
 }
 
 /// Useful tokens/s at the mean step time and at the ends of its interval.
-Span90 speed_interval(const PredictionSummary& summary) {
+Interval90 speed_interval(const PredictionSummary& summary) {
   const auto at = [&summary](double step_ms) {
     return step_ms > 0 ? summary.useful_tokens_per_step * 1e3 / step_ms : 0;
   };
@@ -259,7 +259,7 @@ std::string compare_text(const Scenario& scenario,
   }
   Table table(header);
   const Recommendation recommendation = recommend(scenario, predictions);
-  std::vector<Span90> speeds;
+  std::vector<Interval90> speeds;
   bool any_reference = false;
   for (const Prediction* prediction : ranked) {
     const PredictionSummary& s = prediction->summary;

@@ -66,7 +66,7 @@ TEST_CASE("what is written is read: ops with their counts, batch, sentinels and 
   CHECK(set.ops[0].seconds == doctest::Approx(10e-6));
   CHECK(set.ops[0].batch == BatchShape{2, 20, 30, 500});
   CHECK(set.ops[1].op.n == 100);
-  CHECK(set.ops[1].op.rows == Rows::Elements);
+  CHECK(set.ops[1].op.rows == RowUnit::Elements);
   REQUIRE(set.jitter.size() == 1);
   CHECK(set.jitter[0].step_seconds[0] == doctest::Approx(24e-6));
   REQUIRE(set.collectives.size() == 1);

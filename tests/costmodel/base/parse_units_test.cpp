@@ -22,7 +22,7 @@ TEST_CASE("a decimal unit of size is refused with what to write") {
   CHECK(error_of([] { (void)parse_bytes("-1"); }) == "'-1' is negative");
   CHECK(error_of([] { (void)parse_bytes("1.5"); }) == "'1.5' is not a whole number of bytes");
   CHECK(error_of([] { (void)parse_bytes("nan"); }) == "'nan' is not a size such as 25 MiB");
-  CHECK(error_of([] { (void)parse_bytes("9e9 TiB"); }) == "'9e9 TiB' is beyond 4 EiB");
+  CHECK(error_of([] { (void)parse_bytes("9e9 TiB"); }) == "'9e9 TiB' is larger than 4 EiB");
 }
 
 TEST_CASE("times need a unit") {
@@ -34,7 +34,7 @@ TEST_CASE("times need a unit") {
   CHECK(error_of([] { (void)parse_duration("3"); }) == "'3' has no unit; use ns, us, ms, s or min");
   CHECK(error_of([] { (void)parse_duration("3 h"); }) ==
         "unknown unit 'h'; use ns, us, ms, s or min");
-  CHECK(error_of([] { (void)parse_duration("1e11 s"); }) == "'1e11 s' is beyond 292 years");
+  CHECK(error_of([] { (void)parse_duration("1e11 s"); }) == "'1e11 s' is longer than 292 years");
 }
 
 TEST_CASE("bandwidths are bytes per second, by powers of ten or two, or in bits") {
@@ -43,9 +43,9 @@ TEST_CASE("bandwidths are bytes per second, by powers of ten or two, or in bits"
   CHECK(parse_bandwidth("12.5 GiB/s") == 12.5 * 1073741824);
   CHECK(parse_bandwidth("400 Gbit/s") == 50e9);
   CHECK(error_of([] { (void)parse_bandwidth("150"); }) ==
-        "unknown unit ''; use MB/s, GB/s, GiB/s or Gbit/s and their kind");
+        "unknown unit ''; use a unit such as MB/s, GB/s, GiB/s or Gbit/s");
   CHECK(error_of([] { (void)parse_bandwidth("150 GB"); }) ==
-        "unknown unit 'GB'; use MB/s, GB/s, GiB/s or Gbit/s and their kind");
+        "unknown unit 'GB'; use a unit such as MB/s, GB/s, GiB/s or Gbit/s");
   CHECK(error_of([] { (void)parse_bandwidth("fast"); }) ==
         "'fast' is not a bandwidth such as 150 GB/s");
   CHECK(error_of([] { (void)parse_bandwidth("-1 GB/s"); }) == "'-1 GB/s' is negative");

@@ -63,7 +63,7 @@ TEST_CASE("an op's variable is its rows, or its elements") {
   CHECK(variable_of(op, two_samples()) == 200);
   op.varlen = true;
   CHECK(variable_of(op, two_samples()) == 150);
-  op.rows = Rows::Samples;
+  op.rows = RowUnit::Samples;
   CHECK(variable_of(op, two_samples()) == 2);
   CHECK(variable_of(elements_op(OpClass::Optimizer, 77, Dtype::F32), two_samples()) == 77);
   Op collate = collate_op();

@@ -258,7 +258,7 @@ TEST_CASE("names read back as they are printed, and unknown ones list the known"
   }
   CHECK(parse_dtype("float32") == Dtype::F32);
   CHECK(parse_dtype("bfloat16") == Dtype::Bf16);
-  CHECK(parse_rows("samples") == Rows::Samples);
+  CHECK(parse_row_unit("samples") == RowUnit::Samples);
   CHECK(error_of([] { (void)parse_dtype("bf61"); }) ==
         "unknown dtype 'bf61'; did you mean 'bf16'? known: f32, tf32, bf16, f16, f64");
   CHECK(error_of([] { (void)parse_attention("flsh"); }) ==

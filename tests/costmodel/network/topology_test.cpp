@@ -164,7 +164,7 @@ TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapt
   CHECK(analytic_time(nccl, Kind::AllGather, 1e9, 16, 2).algorithm == Algorithm::FlatRing);
   nccl.nccl_channels = 0;
   CHECK(error_of([&] { (void)analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2); }) ==
-        "NCCL's model needs the number of channels in [cluster.topology]");
+        "NCCL's model needs the number of channels: write channels in [cluster.topology]");
 }
 
 TEST_CASE("a group that does not fit and a link without bandwidth are refused") {
@@ -181,13 +181,13 @@ TEST_CASE("a group that does not fit and a link without bandwidth are refused") 
   bare.intra.bytes_per_s = 0;
   CHECK(message(bare, 4, 4) == "no error");
   CHECK(message(bare, 8, 4) ==
-        "the bandwidth of a link in use is not known: write intra_bandwidth in "
+        "a link in use has no bandwidth: write intra_bandwidth in "
         "[cluster.topology]");
   bare = cluster();
   bare.inter.bytes_per_s = 0;
   CHECK(message(bare, 8, 1) == "no error");
   CHECK(message(bare, 8, 4) ==
-        "the bandwidth of a link in use is not known: write inter_bandwidth in "
+        "a link in use has no bandwidth: write inter_bandwidth in "
         "[cluster.topology]");
 }
 

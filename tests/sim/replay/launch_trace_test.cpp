@@ -45,12 +45,13 @@ TEST_CASE("cells of the wrong kind are refused") {
   CHECK(holds(error_for("0,0,nan,cpu,,,,\n"), "expected a number"));
   CHECK(holds(error_for("0,0,1e300,cpu,,,,\n"), "more than one hour"));
   CHECK(holds(error_for("0,0,1,gpu,,1,,\n"), "stream: a row that uses the GPU must name"));
-  CHECK(holds(error_for("0,0,1,cpu\n"), "program.csv:4: error: 4 cells where the header has 8"));
+  CHECK(holds(error_for("0,0,1,cpu\n"),
+              "program.csv:4: error: the row has 4 cells, the header has 8"));
 }
 
 TEST_CASE("a gap may take back what the row before took, not more") {
   CHECK(error_for("0,-1,1,cpu,,,,\n") == "no error");
-  CHECK(holds(error_for("0,-1.1,1,cpu,,,,\n"), "gap_us: goes back by more than the call"));
+  CHECK(holds(error_for("0,-1.1,1,cpu,,,,\n"), "gap_us: overlaps the previous call by more"));
 }
 
 TEST_CASE("four streams are the most, those of the producers among them") {
@@ -61,7 +62,7 @@ TEST_CASE("four streams are the most, those of the producers among them") {
 
 TEST_CASE("collectives that are unknown, launched twice or waited for too early are refused") {
   CHECK(holds(error_for("0,0,1,nccl,20,1,,2\n"), "collective: unknown collective 2"));
-  CHECK(holds(error_for("0,0,1,gpu,7,1,0,\n"), "collective 0 is not launched above by this rank"));
+  CHECK(holds(error_for("0,0,1,gpu,7,1,0,\n"), "this rank has not launched collective 0 yet"));
   CHECK(holds(error_for("0,0,1,nccl,20,1,,0\n0,0,1,nccl,20,1,,0\n"),
               ":5:18: error: collective: rank 0 launches collective 0 twice"));
 }
@@ -77,7 +78,7 @@ TEST_CASE("ranks that launch collectives in different orders are refused with th
 }
 
 TEST_CASE("nothing comes after the end, and every rank has rows") {
-  CHECK(holds(error_for("0,0,0,end,,,,\n0,0,1,cpu,,,,\n"), "rank 0 has ended its step above"));
+  CHECK(holds(error_for("0,0,0,end,,,,\n0,0,1,cpu,,,,\n"), "rank 0 has already ended its step"));
   test::LaunchFiles files;
   files.rows = "1,0,1,cpu,,,,\n";
   CHECK(holds(error_of_files(files), "rank 0 has no rows"));

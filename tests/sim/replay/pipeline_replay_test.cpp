@@ -115,9 +115,9 @@ TEST_CASE("rows that cannot be are refused") {
   CHECK(holds(error_for("0,0,0,forward,0,0,5\n"), "unknown op 'forward'"));
   CHECK(holds(error_for("0,0,0,forward-send,0,0,5\n"), "op: stage 0 has no such neighbour"));
   CHECK(holds(error_for("0,0,0,forward-compute,1,0,5\n"),
-              "step 0, dp_rank 0, pp_stage 0: forward-compute: seq 1 where 0 is next"));
+              "step 0, dp_rank 0, pp_stage 0: forward-compute: seq is 1, but 0 is next"));
   CHECK(holds(error_for("0,0,0,forward-compute,0,0,5\n0,999999,9999,forward-compute,0,0,5\n"),
-              "2 rows cannot be of 1000000 replicas with 10000 stages"));
+              "2 rows are too few for 1000000 replicas with 10000 stages"));
   CHECK(holds(error_for("0,0,0,optimizer,0,0,5\n0,0,0,optimizer,1,0,5\n0,1,1,optimizer,0,0,5\n"
                         "0,1,1,optimizer,1,0,5\n"),
               "step 0, dp_rank 0, pp_stage 1: no rows"));

@@ -189,9 +189,9 @@ def test_a_wrong_selection_says_what_there_is():
     for arguments, message in (
         (["--ranks", "0..4"], "ranks '0..4': there are 4 ranks, 0 to 3"),
         (["--steps", "11..12"], "steps '11..12': there are 12 steps, 0 to 11"),
-        (["--ranks", "3..1"], "ranks '3..1': give numbers and ranges, as 0..3,8"),
-        (["--ranks", "two"], "ranks 'two': give numbers and ranges, as 0..3,8"),
-        (["--ranks", "1,"], "ranks '1,': give numbers and ranges, as 0..3,8"),
+        (["--ranks", "3..1"], "ranks '3..1': give numbers and ranges, such as 0..3,8"),
+        (["--ranks", "two"], "ranks 'two': give numbers and ranges, such as 0..3,8"),
+        (["--ranks", "1,"], "ranks '1,': give numbers and ranges, such as 0..3,8"),
     ):
         out = path_of("never.json")
         done = run(STEPSIM, "trace", *SKEW, *arguments, "--out", out, status=2)

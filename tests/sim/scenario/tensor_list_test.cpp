@@ -95,7 +95,7 @@ TEST_CASE("a list of tensors: what is wrong is shown at its place") {
   }
   CHECK(says(error_of("name,shape,forward,backward\nw,4,-1,1\n"), "forward: must be from 0 to"));
   CHECK(says(error_of("name,shape,forward,backward\nw,4,1,1\nw,4,1,1\n"),
-             "the name 'w' is empty or there twice"));
+             "the name 'w' is empty or used twice"));
   CHECK(says(error_of("name,shape,forward,backward\nw,4,1,0\n"), "no work at all"));
   CHECK(says(error_of("name,shape,forward,backward\nw,1048576x1048576x2,1,1\n"),
              "w has a size outside 1..1099511627776"));

@@ -9,6 +9,7 @@
 #include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/unmeasured_sizes.h"
+#include "costmodel/compute/cost_form.h"
 #include "costmodel/compute/op_cost.h"
 #include "tests/bench/groups.h"
 
@@ -165,7 +166,7 @@ Series kept(const Series& series, const std::vector<bool>& rows) {
 }
 
 std::string described(const Candidate& candidate) {
-  std::string text(name_of(candidate.form));
+  std::string text(form_row(candidate.form).name);
   if (candidate.processors == 0 && !candidate.features.empty()) {
     text += fmt::format(" [{}]", fmt::join(candidate.features, " "));
   }

@@ -204,7 +204,7 @@ def run_ranks(mode, ranks=2):
         for rank in range(ranks)
     ]
     try:
-        outputs = [process.communicate(timeout=60)[0] for process in processes]
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

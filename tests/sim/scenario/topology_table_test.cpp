@@ -86,8 +86,8 @@ TEST_CASE("wrong links are refused by key") {
   CHECK(error_with("\"hierarchical\"", "\"rings\"").find("cluster.topology.algorithm: unknown") ==
         0);
   CHECK(error_with("300 GB/s", "300 GB") ==
-        "cluster.topology.intra_bandwidth: unknown unit 'GB'; use MB/s, GB/s, GiB/s or Gbit/s and "
-        "their kind");
+        "cluster.topology.intra_bandwidth: unknown unit 'GB'; use a unit such as "
+        "MB/s, GB/s, GiB/s or Gbit/s");
   CHECK(error_with("300 GB/s", "0 GB/s") ==
         "cluster.topology.intra_bandwidth: no bandwidth; expected more than 0, as \"150 GB/s\"");
   CHECK(error_with("300 GB/s", "999 B/s") ==

@@ -103,7 +103,7 @@ def test_wrong_options_and_files_are_bad_input():
     ranks = os.path.join(EXAMPLE, "ranks.csv")
     assert "neither a program of CPU launches" in replay(ranks, status=2).stderr
     assert "is for programs of a pipeline" in replay(EXAMPLE, "--balanced", status=2).stderr
-    assert "rank 7 is not there" in replay(EXAMPLE, "--ranks-from", "7", status=2).stderr
+    assert "there is no rank 7" in replay(EXAMPLE, "--ranks-from", "7", status=2).stderr
     assert "a rank or 'shortest'" in replay(EXAMPLE, "--transfers-from", "x", status=2).stderr
     assert "from 0 to 100" in replay(EXAMPLE, "--cpu-scale", "-1", status=2).stderr
     with tempfile.TemporaryDirectory() as folder:

@@ -67,7 +67,7 @@ std::string results(const std::string& data) {
       "# Published measurements beside our predictions\n\n"
       "Written by `published_validations`; `test_published` holds the bounds and compares this "
       "file. "
-      "Errors are in percent of the\npublished figure unless a table says fallback. k is "
+      "Errors are in percent of the\npublished figure unless a table says otherwise. k is "
       "`interference.strength`: nobody published it for these runs, so the\ntables show what each "
       "value "
       "predicts. Nothing here was measured by this project.\n";

@@ -83,7 +83,7 @@ struct DdpRun {
 };
 
 /// A DDP step of round numbers: fp32 parameters in a chain, whose gradients become ready in reverse
-/// order of registration, one an op. One forward op. All ranks alike. Unless a test says fallback
+/// order of registration, one an op. One forward op. All ranks alike. Unless a test says otherwise
 /// launches and DDP's own kernels are free, and an all-reduce takes 1 ns a byte.
 struct DdpCase {
   explicit DdpCase(const std::vector<std::int64_t>& bytes, int ranks = 2) {

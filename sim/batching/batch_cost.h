@@ -8,21 +8,22 @@
 
 namespace stepsim {
 
-/// What a padded batch costs one rank, for policies that plan by cost: a table over samples and
-/// longest length, linear between its points, never falling in either direction.
+/// The cost of a padded batch on one rank, for policies that plan by cost. It is a table over the
+/// number of samples and the longest length, linear between its points, and it never falls in
+/// either direction.
 class BatchCost {
  public:
-  /// samples * longest, exactly: what is known without a calibration.
+  /// Costs are samples * longest, which is all that is known without a calibration.
   BatchCost() = default;
-  /// Prices a grid with `seconds`, which may raise InputError for batches that it refuses: those
-  /// cost infinity. At most 24 x 24 calls.
-  /// Raises InputError: it refuses the smallest batch.
+  /// Prices a grid by at most 24 x 24 calls of `seconds`. A batch for which it raises InputError
+  /// costs infinity.
+  /// Raises InputError: `seconds` refuses the smallest batch.
   BatchCost(const std::function<double(const BatchShape&)>& seconds,
             std::int64_t most_samples,
             std::int64_t longest);
 
-  /// Seconds (or padded tokens) of `samples` >= 0 padded to `longest` >= 1; 0 for no samples.
-  /// Beyond the grid in proportion to the padded tokens.
+  /// The seconds (or padded tokens) of `samples` >= 0 padded to `longest` >= 1; 0 for no samples.
+  /// Beyond the grid costs grow in proportion to the padded tokens.
   [[nodiscard]] double operator()(std::int64_t samples, std::int64_t longest) const;
 
  private:

@@ -24,11 +24,11 @@ struct LengthHistogram {
 /// required.
 ///
 /// Raises:
-///     InputError: missing file, other format, a length or count that is no whole number, a length
-///     twice, no sequence at all, more than kMaxSampleCount in sum.
+///     InputError: the file is missing or has another format; a length or count is not a whole
+///     number; a length occurs twice; there are no sequences, or more than kMaxSampleCount.
 [[nodiscard]] LengthHistogram read_histogram(const std::string& path);
 
-/// The recipe of LengthSource::Kind::Histogram; count 0 is one whole permutation.
+/// Draws lengths as LengthSource::Kind::Histogram does. Count 0 is one whole permutation.
 [[nodiscard]] std::vector<std::int64_t> sample_histogram(const LengthHistogram& histogram,
                                                          std::int64_t count,
                                                          std::uint64_t seed);

@@ -11,21 +11,21 @@ struct LengthBar {
   std::int64_t low = 0;
   std::int64_t high = 0;
   std::int64_t samples = 0;
-  double token_share = 0;  ///< Of all tokens.
+  double token_share = 0;  ///< The share of all tokens that these samples hold.
 };
 
-/// What a list of lengths looks like. Percentiles are the smallest length that so many percent of
-/// the samples do not exceed.
+/// The distribution of a list of lengths. A percentile is the smallest length that so many percent
+/// of the samples do not exceed.
 struct LengthSummary {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   std::int64_t shortest = 0;
   std::int64_t longest = 0;
   double mean = 0;
-  double std = 0;                                            ///< Population.
+  double std = 0;                                            ///< The population standard deviation.
   std::vector<std::pair<double, std::int64_t>> percentiles;  ///< (percent, length)
-  double padding_in_random_batches = 0;  ///< Share of padding in batches of 8 samples as they come.
-  double longest_percent_tokens = 0;     ///< Share of the tokens in the longest 1 % of the samples.
+  double padding_in_random_batches = 0;  ///< The share of padding in batches of 8, in file order.
+  double longest_percent_tokens = 0;     ///< The share of tokens in the longest 1 % of samples.
   std::vector<LengthBar> bars;           ///< At most 16, each twice as wide as the one before.
 };
 

@@ -6,23 +6,23 @@
 
 namespace stepsim {
 
-/// Longest sample, in tokens, and most samples of one data set that are accepted anywhere.
+/// The longest sample in tokens, and the most samples of one data set, that are accepted anywhere.
 inline constexpr std::int64_t kMaxSampleLength = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMaxSampleCount = std::int64_t{1} << 27;
 
-/// Where sample lengths come from. Exactly one source.
+/// Where the lengths of the samples come from: exactly one kind of source.
 struct LengthSource {
   enum class Kind {
-    Constant,    ///< Every sample `constant` tokens long.
+    Constant,    ///< Every sample is `constant` tokens long.
     Uniform,     ///< Whole numbers min..max, both included: min + randrange(max - min + 1).
     LogUniform,  ///< The token-skew lab's generator, bit-exact (see lengths.cpp).
     LogNormal,   ///< exp(mu + sigma z) rounded and clamped to min..max; z by Box-Muller, cosine.
     Histogram,   ///< A histogram file (see histogram.h).
     File,        ///< One length a line; blank lines and # comments are left out.
     Jsonl,       ///< A field of every line of a JSONL file: a length, or a list whose size it is.
-    Plan,        ///< A plan file: the lengths of its samples, by sample id; of samples that it cuts
-                 ///< to the end of the last part.
-    Mixture      ///< Each sample from one of `parts`, drawn by weight.
+    Plan,        ///< A plan file: the lengths of its samples, by sample id. A sample that it cuts
+                 ///< reaches to the end of its last part.
+    Mixture      ///< Each sample comes from one of `parts`, drawn by weight.
   };
   Kind kind = Kind::Constant;
   std::int64_t constant = 0;
@@ -30,27 +30,28 @@ struct LengthSource {
   std::int64_t max = 0;
   double mu = 0;
   double sigma = 1;
-  double outlier_probability = 0;  ///< LogUniform, LogNormal: this share of samples has length max.
+  double outlier_probability = 0;  ///< LogUniform, LogNormal: the share of samples of length max.
   std::int64_t label_classes = 0;  ///< LogUniform: a label is drawn from the same stream (0: none).
-  std::uint64_t seed = 0;          ///< Of Python's generator; Histogram: of torch.randperm.
-  std::string file;                ///< Histogram, File, Jsonl or Plan: a path that can be opened.
-  std::string field;               ///< Jsonl: the field's name.
-  bool targets = false;            ///< Plan: the samples' second lengths.
-  std::vector<double> weights;     ///< Mixture: of the parts, more than 0; any sum.
+  std::uint64_t seed = 0;  ///< The seed of Python's generator, or of torch.randperm (Histogram).
+  std::string file;        ///< Histogram, File, Jsonl or Plan: a path that can be opened.
+  std::string field;       ///< Jsonl: the field's name.
+  bool targets = false;    ///< Plan: the second lengths of the samples are read.
+  std::vector<double> weights;  ///< Mixture: the weights of the parts, each above 0, of any sum.
   std::vector<LengthSource> parts;  ///< Mixture: sources that can give any number of lengths.
-  std::int64_t cap = 0;             ///< Cut longer samples to this (0: no cut).
+  std::int64_t cap = 0;             ///< Longer samples are cut to this length (0: no cut).
 };
 
-/// `count` lengths, each >= 1.
+/// Generates or reads `count` lengths, each >= 1.
 ///
-/// A histogram is sampled without replacement: all its lengths ascending, permuted with
-/// torch.randperm(seed), the first `count`; beyond its size another permutation with seed + 1
-/// follows, and so on. Count 0 takes all of a file (in order) or histogram (one permutation). A
-/// mixture draws the part of each sample from Python's generator, and takes the part's next length.
+/// A histogram is sampled without replacement: its lengths in ascending order are permuted with
+/// torch.randperm(seed), and the first `count` are taken. Beyond its size another permutation with
+/// seed + 1 follows, and so on. Count 0 takes all of a file (in order) or of a histogram (one
+/// permutation). A mixture draws the part of each sample from Python's generator and takes the
+/// part's next length.
 /// Raises:
-///     InputError: file missing or malformed (with its place), a length outside 1 ..
-///     kMaxSampleLength, fewer lengths in the file than `count`, more than kMaxSampleCount, or
-///     parameters that contradict each other (check_lengths).
+///     InputError: the file is missing or malformed (the message names the place); a length is
+///     outside 1 .. kMaxSampleLength; the file holds fewer lengths than `count`; there are more
+///     than kMaxSampleCount; parameters contradict each other (check_lengths).
 [[nodiscard]] std::vector<std::int64_t> generate_lengths(const LengthSource& source,
                                                          std::int64_t count);
 

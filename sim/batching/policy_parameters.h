@@ -18,13 +18,14 @@ struct PolicyParameter {
   enum class Type { Flag, Integer, Number, Text, Integers };
   std::string name;
   Type type = Type::Integer;
-  std::optional<PolicyValue> fallback;  ///< Taken when it is left out; none: stays absent.
+  std::optional<PolicyValue> fallback;  ///< Its value when the scenario leaves it out.
   bool required = false;
-  std::int64_t least = 1;            ///< Of an Integer, or of each of Integers. A Number is > 0.
-  std::vector<std::string> choices;  ///< Of a Text.
+  std::int64_t least = 1;            ///< The least value of integers. A Number is always > 0.
+  std::vector<std::string> choices;  ///< The values that a Text may have.
 };
 
-// Rows of a policy's parameter list. An integer without a default may be left out.
+// Each of these makes one entry of a policy kind's parameter list. An optional one has no default:
+// where the scenario leaves it out, it stays absent.
 [[nodiscard]] PolicyParameter required_integer(std::string name, std::int64_t least = 1);
 [[nodiscard]] PolicyParameter integer_or(std::string name,
                                          std::int64_t fallback,
@@ -34,18 +35,20 @@ struct PolicyParameter {
 [[nodiscard]] PolicyParameter number_or(std::string name, double fallback);
 [[nodiscard]] PolicyParameter optional_number(std::string name);
 [[nodiscard]] PolicyParameter flag_or(std::string name, bool fallback);
-[[nodiscard]] PolicyParameter choice(std::string name,
-                                     std::vector<std::string> choices);  ///< First: default.
+[[nodiscard]] PolicyParameter choice(
+    std::string name,
+    std::vector<std::string> choices);  ///< The first is the default.
 [[nodiscard]] PolicyParameter required_integers(std::string name);
 [[nodiscard]] PolicyParameter optional_integers(std::string name);
 
-/// "batch_size", "seed = 1", "max_sentences (may be left out)".
+/// The parameter as `stepsim policies` lists it: "batch_size", "seed = 1",
+/// "max_sentences (may be left out)".
 [[nodiscard]] std::string describe(const PolicyParameter& parameter);
 
-/// "a, b, c", or "none".
+/// The names as a list: "a, b, c", or "none".
 [[nodiscard]] std::string names_of(std::span<const PolicyParameter> parameters);
 
-/// Values of a policy's parameters by name.
+/// The values of a policy's parameters, by name.
 class PolicyParameters {
  public:
   PolicyParameters() = default;
@@ -55,22 +58,22 @@ class PolicyParameters {
   void set(const std::string& name, PolicyValue value) { values_[name] = std::move(value); }
   [[nodiscard]] bool has(const std::string& name) const { return values_.count(name) > 0; }
 
-  // The value of a parameter that is there; std::out_of_range when it is not.
+  // These return the value of a parameter. They throw std::out_of_range when it is absent.
   [[nodiscard]] std::int64_t integer(const std::string& name) const;
-  [[nodiscard]] double number(const std::string& name) const;  ///< An integer is a number too.
+  [[nodiscard]] double number(const std::string& name) const;  ///< An integer counts as a number.
   [[nodiscard]] bool flag(const std::string& name) const;
   [[nodiscard]] const std::string& text(const std::string& name) const;
   [[nodiscard]] const std::vector<std::int64_t>& integers(const std::string& name) const;
 
-  // The same, nothing when it is not there.
+  // These return nothing when the parameter is absent.
   [[nodiscard]] std::optional<std::int64_t> maybe_integer(const std::string& name) const;
   [[nodiscard]] std::optional<double> maybe_number(const std::string& name) const;
 
-  /// These values with the defaults of what is left out.
+  /// Checks the values and adds the defaults of those that are left out.
   ///
   /// `kind` names the policy in messages.
-  /// Raises InputError: a value that the kind does not take or of another type, a required one that
-  /// is missing, one that is out of range.
+  /// Raises InputError: the kind does not take a value, or takes one of another type; a required
+  /// value is missing; a value is out of range.
   [[nodiscard]] PolicyParameters completed(const std::string& kind,
                                            std::span<const PolicyParameter> known) const;
 

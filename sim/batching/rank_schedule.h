@@ -12,7 +12,7 @@ namespace stepsim {
 /// [rank][micro-batch] sample ids.
 using RankMicroBatches = std::vector<std::vector<std::vector<std::int64_t>>>;
 
-/// Sizes of a decoder, for its operations per sample.
+/// The sizes of a decoder, from which its operations per sample follow.
 struct DecoderSizes {
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
@@ -23,16 +23,18 @@ struct DecoderSizes {
   std::int64_t vocabulary = 0;
 };
 
-/// layers (2 s h n k + 4 s h q k + 2 n k s^2 + 2 s h^2 + 6 s h f) + 2 s h vocabulary for a sample
-/// of s tokens. Source: slime, utils/flops_utils.py.
+/// Operations of a decoder: layers (2 s h n k + 4 s h q k + 2 n k s^2 + 2 s h^2 + 6 s h f) + 2 s h
+/// vocabulary for a sample of s tokens. Source: slime, utils/flops_utils.py.
 [[nodiscard]] std::int64_t decoder_operations(const DecoderSizes& sizes, std::int64_t tokens);
 
 struct SlimeSchedule {
   int ranks = 1;
-  /// Dynamic micro-batches: first-fit up to so many tokens. Without: `micro_batch_size` samples.
+  /// With it, micro-batches are filled first-fit up to so many tokens. Without it, each holds
+  /// `micro_batch_size` samples.
   std::optional<std::int64_t> max_tokens;
   std::int64_t micro_batch_size = 1;
-  /// Karmarkar-Karp of equal counts on operations; without: micro-batch i to rank i modulo ranks.
+  /// With it, Karmarkar-Karp balances the operations over ranks of equal counts. Without it,
+  /// micro-batch i goes to rank i modulo ranks.
   std::optional<DecoderSizes> balance;
 };
 
@@ -44,11 +46,12 @@ struct SlimeSchedule {
 [[nodiscard]] RankMicroBatches slime_schedule(std::span<const std::int64_t> lengths,
                                               const SlimeSchedule& options);
 
-/// What open rows of a token budget give.
+/// The batches that stream_rows() forms.
 struct StreamedRows {
   std::vector<std::vector<std::vector<std::int64_t>>> steps;  ///< [step][rank] sample ids.
-  std::vector<std::vector<std::int64_t>> unfinished;          ///< [rank] never emitted.
-  std::vector<std::int64_t> dropped;                          ///< Above the budget.
+  std::vector<std::vector<std::int64_t>>
+      unfinished;                     ///< [rank] Samples of rows that were never emitted.
+  std::vector<std::int64_t> dropped;  ///< Samples above the budget.
 };
 
 /// One open row a rank: every sample goes to the row with room of the least sum of squared lengths;

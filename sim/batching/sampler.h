@@ -7,7 +7,7 @@
 
 namespace stepsim {
 
-/// Order of the samples and their split over ranks.
+/// How the samples are ordered and split over the ranks.
 struct SamplerSpec {
   enum class Kind {
     Distributed,  ///< torch DistributedSampler: randperm(seed + epoch), padded with its own head.
@@ -16,11 +16,11 @@ struct SamplerSpec {
   Kind kind = Kind::Distributed;
   bool shuffle = true;
   std::uint64_t seed = 0;
-  /// Leaves the tail out that does not divide over the ranks; policies then also drop a rank's last
-  /// batch when it is not full.
+  /// The sampler leaves out the tail that does not divide over the ranks, and policies drop the
+  /// last batch of a rank when it is not full.
   bool drop_last = false;
-  /// A rank that has used its epoch up goes on with the next epoch's batches, as with
-  /// DistributedSampler.set_epoch; else it starts the same ones again.
+  /// A rank that has used up its epoch goes on with the batches of the next epoch, as with
+  /// DistributedSampler.set_epoch. Otherwise it starts the same batches again.
   bool set_epoch = false;
 };
 
@@ -34,7 +34,7 @@ struct RankOrder {
   PythonRandom random;  ///< Python: continues after the shuffle. Distributed: Random(seed + epoch).
 };
 
-/// [rank] the samples of all ranks.
+/// [rank] The samples of each rank.
 ///
 /// Python draws epoch e from Random(seed + e); its ranks differ by one sample when ranks do not
 /// divide the samples, unless drop_last cuts the tail. Distributed repeats the head of the order
@@ -47,7 +47,7 @@ struct RankOrder {
                                                  int ranks,
                                                  int epoch);
 
-/// The same for one rank, 0 <= rank < ranks (else std::out_of_range).
+/// The samples of one rank, 0 <= rank < ranks (else std::out_of_range).
 [[nodiscard]] RankOrder rank_order(
     const SamplerSpec& spec, std::int64_t sample_count, int ranks, int rank, int epoch);
 

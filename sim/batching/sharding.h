@@ -4,13 +4,13 @@
 
 #include "sim/batching/epoch_plan.h"
 
-// How libraries deal a list of batches that all ranks know out to the ranks.
+// The ways in which libraries deal out a list of batches, which every rank knows, to the ranks.
 
 namespace stepsim {
 
 /// accelerate's BatchSamplerShard; the defaults are those of the Hugging Face Trainer.
 struct AccelerateShard {
-  std::int64_t batch_size = 1;  ///< Of a full batch (split_batches: over all ranks together).
+  std::int64_t batch_size = 1;  ///< Samples of a full batch (split_batches: of all ranks).
   bool drop_last = false;
   bool split_batches = false;  ///< Every batch is cut into one part a rank.
   bool even_batches = true;  ///< A short or missing batch is filled with the epoch's first samples.
@@ -27,8 +27,8 @@ struct AccelerateShard {
                                              int ranks,
                                              const AccelerateShard& options);
 
-/// The batches in the order of one epoch: numpy's legacy shuffle with `seed`; `grouped` shuffles
-/// groups of `ranks` consecutive batches and leaves the remainder out.
+/// Shuffles the batches of one epoch with numpy's legacy generator. `grouped` shuffles groups of
+/// `ranks` consecutive batches instead, and leaves out the remainder.
 /// Source: fairseq, EpochBatchIterator.
 [[nodiscard]] Batches fairseq_shuffled(Batches batches,
                                        int ranks,

@@ -9,28 +9,28 @@
 
 namespace stepsim {
 
-/// Where the samples' second lengths come from (a translation, the tokens of an utterance): a
-/// source of their own, or a ratio of the first.
+/// Where the second lengths of the samples come from (those of a translation, or of the text of an
+/// utterance). They have a source of their own, or they follow from the first lengths by a ratio.
 struct TargetSource {
   std::optional<LengthSource> source;
   double ratio = 1;        ///< Without a source: length * ratio * exp(sigma z), z standard normal,
   double sigma = 0;        ///< rounded, at least 1.
-  std::uint64_t seed = 0;  ///< Of z: Python's generator.
-  std::int64_t cap = 0;    ///< Cut longer targets to this (0: no cut).
+  std::uint64_t seed = 0;  ///< The seed of z, which Python's generator draws.
+  std::int64_t cap = 0;    ///< Longer targets are cut to this length (0: no cut).
 };
 
-/// [sample] second lengths, each >= 1, of samples of these first lengths.
+/// [sample] The second lengths, each >= 1, of samples with these first lengths.
 ///
 /// Args:
-///     whole: The lengths are all of their source; then a file of targets must hold as many.
+///     whole: The lengths are all that their source has, so a file of targets must hold as many.
 /// Raises:
-///     InputError: as generate_lengths(); as many targets as samples are not there; a ratio that
-///     is not above 0, sigma < 0, a target above kMaxSampleLength.
+///     InputError: as generate_lengths(); the source has fewer targets than there are samples; the
+///     ratio is not above 0; sigma < 0; a target is above kMaxSampleLength.
 [[nodiscard]] std::vector<std::int64_t> generate_targets(const TargetSource& targets,
                                                          std::span<const std::int64_t> lengths,
                                                          bool whole);
 
-/// Raises InputError for what is wrong whatever the lengths.
+/// Checks what does not depend on the lengths. Raises InputError.
 void check_targets(const TargetSource& targets);
 
 }  // namespace stepsim

@@ -8,9 +8,9 @@
 
 namespace stepsim {
 
-/// What becomes of documents and batches that a compiled varlen call has no room for.
+/// What happens to documents and batches for which a compiled varlen call has no room.
 enum class Overflow {
-  Error,    ///< Bad input.
+  Error,    ///< They are bad input.
   Merge,    ///< Documents are cut; neighbours share a slot, and attend to one another.
   Discard,  ///< Documents are cut; the batch is left out.
 };
@@ -26,11 +26,11 @@ struct VarlenCall {
   std::optional<double> empty_block_seconds;  ///< What one empty block adds to its kernel.
 };
 
-/// "error", "merge", "discard".
+/// The names of Overflow's values, in their order: "error", "merge", "discard".
 [[nodiscard]] std::span<const std::string> overflow_names();
 
-/// The lengths with those above max_seq_len cut to it. Raises InputError: Overflow::Error and a
-/// longer document.
+/// The lengths, of which those above max_seq_len are cut to it. Raises InputError: a document is
+/// longer, and the call has Overflow::Error.
 [[nodiscard]] std::vector<std::int64_t> cut_lengths(std::span<const std::int64_t> lengths,
                                                     const VarlenCall& call);
 
@@ -38,7 +38,7 @@ struct VarlenCall {
 struct Sequence {
   std::int64_t documents = 0;
   std::int64_t length = 0;
-  std::int64_t first_length = 0;  ///< Of the first document.
+  std::int64_t first_length = 0;  ///< The length of its first document.
 
   bool operator==(const Sequence&) const = default;
 };
@@ -51,8 +51,8 @@ struct Sequence {
 [[nodiscard]] std::optional<std::vector<Sequence>> sequences_in_slots(
     std::span<const std::int64_t> documents, const VarlenCall& call);
 
-/// Blocks of one head's grid, slots * ceil(max_seq_len / block_rows), that hold no row:
-/// all less the sum of ceil(length / block_rows). `lengths`: of the sequences.
+/// The blocks of one head's grid that hold no row. The grid has slots * ceil(max_seq_len /
+/// block_rows) blocks, of which sequences of these lengths use ceil(length / block_rows) each.
 /// Source: FlashAttention; such blocks exit early.
 [[nodiscard]] std::int64_t empty_blocks(std::span<const std::int64_t> lengths,
                                         const VarlenCall& call);

@@ -6,7 +6,7 @@
 
 namespace stepsim {
 
-/// `count` packs that hold sequences of these lengths.
+/// Packs that are filled alike: `count` of them hold sequences of these lengths.
 struct PackStrategy {
   std::int64_t count = 0;
   std::vector<std::int64_t> lengths;  ///< Ascending.
@@ -27,17 +27,17 @@ struct HistogramPacking {
 ///
 /// Args:
 ///     counts: [length - 1] sequences of that length, 1 .. the capacity of a pack.
-///     max_sequences: Of one pack, >= 1.
+///     max_sequences: The most sequences of one pack, >= 1.
 /// Source: Krell et al., "Efficient Sequence Packing without Cross-contamination" (2021).
 [[nodiscard]] HistogramPacking pack_longest_first(std::span<const std::int64_t> counts,
                                                   std::int64_t max_sequences);
 
-/// Shortest-pack-first histogram packing: into the packs of the largest free space, one sequence
-/// each. Args and source as above.
+/// Shortest-pack-first histogram packing: each length goes into the packs of the largest free
+/// space, one sequence each. Arguments and source are those of pack_longest_first().
 [[nodiscard]] HistogramPacking pack_shortest_first(std::span<const std::int64_t> counts,
                                                    std::int64_t max_sequences);
 
-/// Most ways to fill a pack that pack_least_squares weighs.
+/// The most ways to fill a pack that pack_least_squares() weighs.
 inline constexpr std::int64_t kMaxFullPacks = 1 << 18;
 
 /// Non-negative least squares histogram packing: of all ways to fill a pack to the last token with

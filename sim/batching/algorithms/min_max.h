@@ -16,10 +16,10 @@ namespace stepsim {
 /// most samples the rank may take.
 using PrefixCosts = std::vector<std::int64_t>;
 
-/// k M for every prefix; M = the longest of the first k samples.
+/// The cost k M for every prefix, where M is the longest of the first k samples.
 [[nodiscard]] PrefixCosts padded_token_costs(std::span<const std::int64_t> lengths);
 
-/// (k M)^2. Raises InputError: k M of 2^31 or more.
+/// The cost (k M)^2 for every prefix. Raises InputError: k M is 2^31 or more.
 [[nodiscard]] PrefixCosts squared_token_costs(std::span<const std::int64_t> lengths);
 
 /// `cost` of every prefix's shape, in whole units (nanoseconds of a calibrated step). Where the
@@ -35,7 +35,7 @@ enum class TieBreak {
   Leximax    ///< The smallest second-highest cost, then third-highest, …
 };
 
-/// "none", "min_sum", "variance", "leximax".
+/// The names of the tie-breaks, in their order: "none", "min_sum", "variance", "leximax".
 [[nodiscard]] std::span<const std::string> tie_break_names();
 
 /// Raises InputError: unknown name (nearest named).
@@ -81,7 +81,7 @@ struct Enumeration {
 };
 
 /// Tries every allocation, as the published method does: for few ranks only, and as an oracle.
-/// Raises InputError as solve_min_max, and above 10^9 combinations (found while enumerating).
+/// Raises InputError as solve_min_max() does, and where it counts more than 10^9 combinations.
 [[nodiscard]] Enumeration enumerate_min_max(std::span<const PrefixCosts> costs,
                                             std::int64_t global_batch);
 

@@ -13,7 +13,7 @@ struct Multipack {
     Linear      ///< First-fit decreasing: fuller bins, less even.
   };
   Method method = Method::Quadratic;
-  std::int64_t capacity = 1;  ///< Tokens of one rank and step.
+  std::int64_t capacity = 1;  ///< The tokens of one rank in one step.
   int ranks = 1;
 };
 

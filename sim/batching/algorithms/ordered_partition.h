@@ -12,8 +12,8 @@ namespace stepsim {
 /// How micro-batches of consecutive lengths are chosen.
 struct OrderedPartition {
   std::int64_t overhead = 0;  ///< Cost of a micro-batch beside its padded tokens, in tokens.
-  std::optional<std::int64_t> max_tokens;  ///< Padded, of one micro-batch; its longest alone may.
-  std::int64_t stages = 1;                 ///< Of the pipeline that runs them.
+  std::optional<std::int64_t> max_tokens;  ///< Padded tokens; a sample alone may exceed it.
+  std::int64_t stages = 1;                 ///< The stages of the pipeline that runs them.
   std::int64_t replicas = 1;               ///< Ranks, or pipelines, that share them.
 };
 

@@ -33,7 +33,7 @@ using PiecePacks = std::vector<std::vector<Piece>>;
 
 struct FirstFit {
   std::int64_t capacity = 1;
-  std::optional<std::int64_t> max_samples;  ///< In one pack.
+  std::optional<std::int64_t> max_samples;  ///< The most samples of one pack.
   std::optional<std::int64_t> group;        ///< The order is packed so many samples at a time.
 };
 

@@ -70,7 +70,7 @@ class BinCollator {
   std::vector<Bin> open_;
 };
 
-/// Sum of a row's pieces.
+/// The sum of the lengths of a row's pieces.
 [[nodiscard]] std::int64_t tokens_of(std::span<const Piece> pieces);
 
 }  // namespace stepsim

@@ -14,7 +14,7 @@ struct Edge {
   double slope = 0;
   std::size_t rank = 0;
   std::int64_t width = 0;
-  WideInteger rise = 0;  ///< Of the value over the whole edge.
+  WideInteger rise = 0;  ///< The rise of the value over the whole edge.
 };
 
 WideInteger floor_div(WideInteger a, std::int64_t b) {
@@ -85,7 +85,7 @@ Relaxed follow_hulls(const std::vector<std::vector<WideInteger>>& values, std::i
 /// What remains open of one rank: amounts whose reduced value is small enough.
 struct Choice {
   std::int64_t taken = 0;
-  WideInteger excess = 0;  ///< Above the rank's least reduced value, >= 0.
+  WideInteger excess = 0;  ///< How far it is above the rank's least reduced value.
 };
 
 using Choices = std::vector<std::vector<Choice>>;  ///< [rank], ascending in taken.

@@ -48,8 +48,8 @@ class ActiveColumns {
     return true;
   }
 
-  /// Towards the least squares solution of these columns. Those that reach 0 first leave, then the
-  /// rest goes on.
+  /// Goes towards the least squares solution of these columns. Columns whose coefficients reach 0
+  /// leave first, and then the rest goes on.
   void settle() {
     while (!columns_.empty()) {
       const Index size = std::ssize(columns_);
@@ -119,7 +119,7 @@ class ActiveColumns {
   VectorXd residual_;
   Eigen::MatrixXd factor_;  ///< Its lower left corner.
   std::vector<Index> columns_;
-  VectorXd x_;  ///< In the order of columns_.
+  VectorXd x_;  ///< The coefficients, in the order of columns_.
 };
 
 }  // namespace

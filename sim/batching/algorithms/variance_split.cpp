@@ -55,7 +55,7 @@ class Splitter {
   }
 
  private:
-  /// Of the highest cost to the rank's cost without its last d samples.
+  /// The distance from the highest cost to the rank's cost without its last d samples.
   [[nodiscard]] std::int64_t distance(std::size_t rank, std::int64_t d) const {
     return problem_.highest -
            problem_.costs[rank][static_cast<std::size_t>(problem_.fitting[rank] - d) - 1];

@@ -3,25 +3,27 @@
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/policy_parameters.h"
 
-// Policies that deal each global batch of ranks * batch_size samples out anew: any sample to any
+// Policies that deal out each global batch of ranks * batch_size samples anew, any sample to any
 // rank. A last batch of fewer samples than ranks is filled with the first samples of the epoch;
 // drop_last leaves it out unless it is full.
 
 namespace stepsim {
 
-/// Contiguous parts of the sorted samples with the least highest padded cost (repartition_padded).
+/// Each rank gets a contiguous part of the sorted samples; the highest padded cost of a part is the
+/// least possible (repartition_padded).
 [[nodiscard]] EpochBatches batch_rebalance_epoch(const PolicyParameters& parameters,
                                                  const PolicyInput& input);
 
-/// karmarkar_karp on the samples' workloads, equal counts wherever ranks divide the batch.
+/// Deals the samples by karmarkar_karp on their workloads, in equal counts wherever the ranks
+/// divide the batch.
 [[nodiscard]] EpochBatches karmarkar_karp_epoch(const PolicyParameters& parameters,
                                                 const PolicyInput& input);
 
-/// longest_processing_time on the samples' workloads.
+/// Deals the samples by longest_processing_time on their workloads.
 [[nodiscard]] EpochBatches lpt_epoch(const PolicyParameters& parameters, const PolicyInput& input);
 
-/// Samples ascending in length in groups of one sample a rank, groups shuffled; rank r takes the
-/// r-th of each group, batch_size of them a step.
+/// The samples, ascending in length, form groups of one sample a rank, and the groups are shuffled.
+/// Rank r takes the r-th sample of each group, batch_size of them a step.
 /// Source: Bagua and ONNX Runtime, LoadBalancingDistributedSampler (random_level 0).
 [[nodiscard]] EpochBatches load_balancing_epoch(const PolicyParameters& parameters,
                                                 const PolicyInput& input);

@@ -10,19 +10,19 @@
 
 namespace stepsim {
 
-/// [rank] the sampler's shares of the data set.
+/// [rank] The sampler's shares of the data set.
 [[nodiscard]] std::vector<RankOrder> rank_shares(const PolicyInput& input);
 
-/// `samples` in their order, `batch_size` at a time; the last batch may be smaller unless
+/// Cuts `samples` in their order into batches of `batch_size`. The last one may be smaller, unless
 /// drop_last leaves it out.
 [[nodiscard]] Batches chunk(std::span<const std::int64_t> samples,
                             std::int64_t batch_size,
                             bool drop_last);
 
-/// Ascending length; equal lengths keep their order.
+/// Sorts by ascending length; equal lengths keep their order.
 void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths);
 
-/// Descending length; equal lengths keep their order.
+/// Sorts by descending length; equal lengths keep their order.
 void sort_descending(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths);
 
 /// The order of the whole data set that the sampler deals out.

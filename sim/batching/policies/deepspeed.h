@@ -11,7 +11,7 @@ namespace stepsim {
 
 /// DeepSpeed's variable batch size.
 struct DeepspeedBatching {
-  std::int64_t max_tokens = 1;            ///< Of the *sum* of a micro-batch's lengths.
+  std::int64_t max_tokens = 1;            ///< The limit of the *sum* of a micro-batch's lengths.
   std::int64_t effective_batch_size = 1;  ///< Micro-batches of one optimizer step, over all ranks.
   bool same_size = false;  ///< required_microbatches_of_same_size: those of one step are alike.
   std::int64_t min_batch_size = 1;
@@ -27,7 +27,7 @@ struct DeepspeedBatching {
                                                  std::span<const std::int64_t> lengths,
                                                  const DeepspeedBatching& options);
 
-/// [position] the samples ascending by (length, id).
+/// [position] The samples, ascending by (length, id).
 [[nodiscard]] std::vector<std::int64_t> deepspeed_seqlen_order(
     std::span<const std::int64_t> lengths);
 

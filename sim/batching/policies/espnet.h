@@ -26,8 +26,9 @@ struct EspnetNumel {
 [[nodiscard]] Batches espnet_numel(std::span<const std::int64_t> lengths,
                                    const EspnetNumel& options);
 
-/// numel batches of all ranks together, shuffled by numpy with seed + epoch (the first epoch is 1);
-/// rank r takes samples r, r + ranks, … of every batch, so batches have at least `ranks` samples.
+/// Forms numel batches of all ranks together, shuffled by numpy with seed + epoch (the first epoch
+/// is 1); rank r takes samples r, r + ranks, … of every batch, so batches have at least `ranks`
+/// samples.
 ///
 /// Of the sampler only shuffle, seed and drop_last count.
 /// Raises InputError: fewer samples than ranks.

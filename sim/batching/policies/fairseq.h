@@ -49,7 +49,8 @@ void drop_ragged_batch(Batches& batches, std::int64_t multiple);
 /// Raises InputError unless max_tokens or max_sentences is there.
 void check_fairseq(const PolicyParameters& parameters);
 
-/// The same with batch_fixed_shapes. Raises InputError: a sample longer than every shape.
+/// Plans like fairseq_epoch, but by batch_fixed_shapes. Raises InputError: a sample is longer than
+/// every shape.
 [[nodiscard]] EpochBatches fairseq_fixed_shapes_epoch(const PolicyParameters& parameters,
                                                       const PolicyInput& input);
 

@@ -9,7 +9,7 @@
 
 namespace stepsim {
 
-/// How a batch is filled that is looked at after each sample, and gives samples back when it has
+/// The limits of a batch that is checked after each sample, and gives samples back when it has
 /// become too large.
 struct HoldBack {
   std::int64_t batch_size = 1;  ///< Samples, or with by_tokens samples * longest.

@@ -10,7 +10,8 @@
 
 namespace stepsim {
 
-/// Batches of a mega-batch when none is given: a quarter of the data set, at most 50, at least 1.
+/// The batches of a mega-batch where the user gives none: a quarter of the data set, but at least 1
+/// and at most 50.
 [[nodiscard]] std::int64_t usual_mega_batch_mult(std::int64_t samples, std::int64_t batch_size);
 
 /// get_length_grouped_indices: the permutation in mega-batches of mega_batch_mult * batch_size
@@ -36,7 +37,7 @@ namespace stepsim {
 [[nodiscard]] std::vector<std::vector<std::int64_t>> length_grouped_shares(
     std::vector<std::int64_t> grouped, int ranks, bool drop_last);
 
-/// Its shares in chunks of batch_size.
+/// The shares of length_grouped_shares() in chunks of batch_size.
 [[nodiscard]] EpochBatches hf_length_grouped_sampler_epoch(const PolicyParameters& parameters,
                                                            const PolicyInput& input);
 

@@ -216,8 +216,8 @@ class Bucketer {
   std::size_t ranks_;
   std::vector<Bucket> buckets_;
   std::size_t next_ = 0;          ///< Position in order_ of the next cut.
-  PythonRandom choices_{1234};    ///< Of buckets; the same on all ranks, worker 0.
-  std::size_t first_choice_ = 0;  ///< Of the step.
+  PythonRandom choices_{1234};    ///< Draws buckets; equal on all ranks (worker 0).
+  std::size_t first_choice_ = 0;  ///< The bucket that the step tries first.
   PythonRandom random_;
 };
 

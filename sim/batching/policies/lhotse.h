@@ -14,7 +14,7 @@ namespace stepsim {
 struct LhotseLimit {
   std::optional<double> max_duration;
   std::optional<std::int64_t> max_cuts;
-  std::optional<double> quadratic_duration;  ///< None: d.
+  std::optional<double> quadratic_duration;  ///< Without it the duration is d.
 };
 
 /// Fills one batch after another in `order`. A batch is closed when one more cut as long as its
@@ -35,14 +35,14 @@ struct LhotseBucketing {
   std::vector<std::int64_t> bins;   ///< Ascending; a duration equal to entry i is in bucket i.
   std::vector<LhotseLimit> limits;  ///< One a bucket, bins.size() + 1, or one for all.
   std::int64_t buffer_size = 20'000;
-  bool shuffle = false;  ///< Inside a bucket.
+  bool shuffle = false;  ///< Whether cuts are shuffled inside a bucket.
   bool drop_last = false;
   bool sync_buckets =
       true;  ///< The ranks' batches of one step come from the same bucket if possible.
-  std::uint64_t seed = 0;  ///< seed + epoch.
+  std::uint64_t seed = 0;  ///< The sampler's seed plus the epoch.
 };
 
-/// What the parameters of a kind and the sampler say of it; without bins and limits.
+/// The options that the parameters and the sampler state. Bins and limits are left empty.
 [[nodiscard]] LhotseBucketing lhotse_bucketing(const PolicyParameters& parameters,
                                                const PolicyInput& input);
 
@@ -55,12 +55,12 @@ struct LhotseBucketing {
                                      const LhotseBucketing& options,
                                      int ranks);
 
-/// DynamicCutSampler over the sampler's order.
+/// Runs DynamicCutSampler over the order of the sampler.
 [[nodiscard]] EpochBatches lhotse_dynamic_epoch(const PolicyParameters& parameters,
                                                 const PolicyInput& input);
 
-/// DynamicBucketingSampler over the data in its own order. Of the sampler only shuffle, seed and
-/// drop_last count.
+/// Runs DynamicBucketingSampler over the data in its own order. Of the sampler only shuffle, seed
+/// and drop_last count.
 [[nodiscard]] EpochBatches lhotse_bucketing_epoch(const PolicyParameters& parameters,
                                                   const PolicyInput& input);
 

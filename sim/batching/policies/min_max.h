@@ -18,14 +18,15 @@ struct MinMaxBatching {
   std::int64_t global_batch = 1;      ///< Samples of all ranks in one step.
   std::int64_t buffer = 64;           ///< Samples each rank looks ahead (K).
   std::optional<std::int64_t> b_max;  ///< Most samples of one rank, from its memory.
-  std::int64_t max_tokens = 0;        ///< Most padded tokens of one rank, likewise; 0: no limit.
+  std::int64_t max_tokens = 0;  ///< Most padded tokens of one rank, from its memory; 0: no limit.
   Cost cost = Cost::Tokens;
-  double quadratic_tokens = 0;  ///< QuadraticTokens: k (M + M^2 / quadratic_tokens).
-  StepCost step_cost;           ///< StepTime.
+  double quadratic_tokens = 0;  ///< For QuadraticTokens: k (M + M^2 / quadratic_tokens).
+  StepCost step_cost;           ///< For StepTime.
   TieBreak tie_break = TieBreak::Variance;
 };
 
-/// [rank][step] from each rank's samples in order, while every rank can fill its buffer.
+/// [rank][step] Forms steps from each rank's samples in order, while every rank can fill its
+/// buffer.
 ///
 /// Samples that a step does not take stay at the head of the buffer. `orders` is left with what was
 /// not placed.

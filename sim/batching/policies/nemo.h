@@ -9,7 +9,7 @@
 
 namespace stepsim {
 
-/// The longest samples of a bucket, by both lengths.
+/// The longest lengths, first and second, of the samples in a bucket.
 struct NemoBin {
   std::int64_t duration = 0;
   std::int64_t tokens = 0;

@@ -3,10 +3,10 @@
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/policy_parameters.h"
 
-// Policies whose batch is one row of whole samples after one another, `capacity` tokens at most:
-// they are for attention = "varlen", which costs a row by the sum of its samples and their squares.
-// Those that cut samples are in packed_pieces.h. A sample above the capacity is bad input unless
-// the policy leaves it out: cut lengths with data's cap.
+// Policies whose batch is one row of whole samples after one another, of `capacity` tokens at most.
+// They are for attention = "varlen", for which the cost of a row depends on the sum of its samples
+// and of their squares. The policies that cut samples are in packed_pieces.h. A sample above the
+// capacity is bad input unless the policy leaves it out: cut lengths with data's cap.
 
 namespace stepsim {
 

@@ -3,8 +3,8 @@
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/policy_parameters.h"
 
-// Packed policies that can cut samples. As those in packed.h they are for attention = "varlen": a
-// batch costs what its documents, whole or in parts, cost, in however many rows they stand.
+// Packed policies that can cut samples. Like those in packed.h they are for attention = "varlen": a
+// batch costs what its documents cost, whole or in parts, in however many rows they stand.
 
 namespace stepsim {
 
@@ -13,7 +13,7 @@ namespace stepsim {
 [[nodiscard]] EpochPlan packed_bfd_epoch(const PolicyParameters& parameters,
                                          const PolicyInput& input);
 
-/// The same, but longer samples go on in further pieces. Source: TRL, bfd_split.
+/// Packs like packed_bfd_epoch, but longer samples go on in further pieces. Source: TRL, bfd_split.
 [[nodiscard]] EpochPlan packed_bfd_split_epoch(const PolicyParameters& parameters,
                                                const PolicyInput& input);
 
@@ -27,7 +27,7 @@ namespace stepsim {
 [[nodiscard]] EpochPlan packed_first_fit_epoch(const PolicyParameters& parameters,
                                                const PolicyInput& input);
 
-/// The same with next-fit. Source: axolotl, sequentially.
+/// Packs like packed_first_fit_epoch, but by next-fit. Source: axolotl, sequentially.
 [[nodiscard]] EpochPlan packed_next_fit_epoch(const PolicyParameters& parameters,
                                               const PolicyInput& input);
 

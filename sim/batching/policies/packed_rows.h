@@ -11,18 +11,18 @@ namespace stepsim {
 /// Raises InputError: a sample above the capacity.
 void check_capacity(const PolicyInput& input, std::int64_t capacity);
 
-/// Row k to rank k modulo ranks. Ranks get equally many rows: where they do not divide, the fullest
-/// ones are halved (the first ones repeated where no row holds several samples); drop_last leaves
-/// the last rows out instead.
+/// Deals row k to rank k modulo ranks. Ranks get equally many rows: where the rows do not divide,
+/// the fullest ones are halved (or the first ones repeated, where no row holds several samples).
+/// drop_last leaves out the last rows instead.
 [[nodiscard]] EpochBatches rows_in_turn(Packs rows, const PolicyInput& input);
 
-/// The same, but as the sampler deals a data set of rows out.
+/// Deals the rows out as the sampler deals out a data set of rows.
 [[nodiscard]] EpochBatches sampled_rows(Packs rows, const PolicyInput& input);
 
-/// The pieces of rows numbered through, so that they are dealt out as samples.
+/// Rows whose pieces are numbered through, so that they can be dealt out as samples are.
 struct NumberedRows {
   Packs rows;                         ///< [row] indices of pieces.
-  std::vector<Piece> pieces;          ///< By row.
+  std::vector<Piece> pieces;          ///< The pieces, row after row.
   std::vector<std::int64_t> lengths;  ///< [piece]
 };
 [[nodiscard]] NumberedRows numbered(const PiecePacks& rows);
@@ -33,7 +33,7 @@ struct NumberedRows {
                                          std::int64_t rows,
                                          bool drop_last);
 
-/// Batches of indices of pieces; of samples where all pieces are whole ones.
+/// A plan whose batches hold indices of pieces, or ids of samples where all pieces are whole.
 [[nodiscard]] EpochPlan plan_of_pieces(EpochBatches batches,
                                        std::vector<Piece> pieces,
                                        std::span<const std::int64_t> lengths);

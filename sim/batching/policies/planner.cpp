@@ -145,7 +145,7 @@ void check_lengths(const PolicyInput& input, std::int64_t max_tokens) {
   }
 }
 
-/// Of batches up to a few times the usual size.
+/// The costs of batches up to a few times the usual size.
 BatchCost batch_cost(const PolicyParameters& parameters, const PolicyInput& input) {
   if (!input.step_cost) {
     return {};
@@ -158,8 +158,9 @@ BatchCost batch_cost(const PolicyParameters& parameters, const PolicyInput& inpu
 
 using Steps = std::vector<Batches>;  ///< [step][rank]
 
-/// Steps of a window's samples, which fall in length: per_step neighbours each, or as many as
-/// max_tokens lets the ranks hold. `head`, one sample a rank, is repeated where there are too few.
+/// Cuts the samples of a window, which fall in length, into steps of `per_step` neighbours, or of
+/// as many as max_tokens lets the ranks hold. Where there are too few, `head` (one sample a rank)
+/// is repeated.
 Steps steps_of_equal_samples(Samples samples,
                              const Samples& head,
                              std::size_t per_step,
@@ -181,7 +182,8 @@ Steps steps_of_equal_samples(Samples samples,
   return steps;
 }
 
-/// As many steps of the same, all batches of the window as equal in cost as they can be.
+/// Cuts the samples of a window into as many steps, whose batches all cost as equally much as they
+/// can.
 Steps steps_of_equal_time(Samples samples,
                           const Samples& head,
                           std::size_t per_step,

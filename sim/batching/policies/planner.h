@@ -9,9 +9,9 @@ namespace stepsim {
 /// samples are sorted by length. With steps = "equal_samples" they are cut into steps of
 /// ranks * batch_size neighbours, and each step is dealt over the ranks in consecutive parts of the
 /// least highest cost; with "equal_time" they are cut into as many steps whose batches all cost as
-/// equally much as they can, so that steps hold unequal numbers of samples. Cost: step_cost where
-/// it is known, else padded tokens; a batch also within max_tokens. Steps of a window are shuffled,
-/// and so are the parts of a step.
+/// equally much as they can, so that steps hold unequal numbers of samples. The cost of a batch is
+/// its step_cost where that is known, else its padded tokens, and max_tokens limits it as well.
+/// Steps of a window are shuffled, and so are the parts of a step.
 ///
 /// So a sample moves by less than a window, all ranks have equal numbers of batches and plan the
 /// same from seed and lengths. Ranks hold unequal numbers of samples: weighting = "sample". Too few

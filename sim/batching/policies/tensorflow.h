@@ -39,7 +39,7 @@ struct BucketScheme {
 /// Raises InputError: boundaries that do not ascend, or not one batch size more than boundaries.
 void check_tf_bucket(const PolicyParameters& parameters);
 
-/// What Tensor2Tensor's batching_scheme is made from.
+/// The options from which Tensor2Tensor makes its batching_scheme.
 struct T2tScheme {
   std::int64_t batch_size = 4096;  ///< Tokens.
   std::int64_t max_length = 0;     ///< 0: batch_size.

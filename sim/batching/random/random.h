@@ -16,9 +16,9 @@ class PythonRandom {
  public:
   explicit PythonRandom(std::uint64_t seed);
   [[nodiscard]] std::uint32_t next_u32() { return generator_(); }
-  [[nodiscard]] double random();                          ///< In [0, 1), multiples of 2^-53.
+  [[nodiscard]] double random();                          ///< A multiple of 2^-53 in [0, 1).
   [[nodiscard]] double uniform(double low, double high);  ///< low + (high - low) * random().
-  [[nodiscard]] double normal();  ///< Of two draws by Box-Muller, the cosine; not Python's.
+  [[nodiscard]] double normal();  ///< Box-Muller's cosine of two draws; not Python's own.
   /// randrange(n). Throws std::invalid_argument unless 1 <= n < 2^32.
   [[nodiscard]] std::uint64_t below(std::uint64_t n);
 
@@ -30,7 +30,7 @@ class PythonRandom {
   }
 
  private:
-  /// 1 <= n. As many high bits as n has, drawn again while too large.
+  /// Takes as many high bits as n >= 1 has, and draws again while the value is too large.
   std::uint32_t draw_below(std::uint32_t n) {
     const int shift = std::countl_zero(n);
     std::uint32_t drawn = next_u32() >> shift;
@@ -43,8 +43,8 @@ class PythonRandom {
   MersenneTwister generator_;
 };
 
-/// Fisher-Yates from the end as numpy does it: of each 32-bit draw the bits that can be needed,
-/// drawn again while too large.
+/// Shuffles by Fisher-Yates from the end, as numpy does: it takes the bits that can be needed of
+/// each 32-bit draw, and draws again while the value is too large.
 template <typename T, typename Draw>
 void shuffle_masked(std::span<T> items, Draw draw) {
   for (std::size_t i = items.size(); i-- > 1;) {
@@ -75,17 +75,18 @@ class NumpyRandom {
 /// RandomState(seed).permutation(n); only the low 32 bits of the seed count.
 [[nodiscard]] std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed);
 
-/// Permutes `values` as torch.randperm(values.size()) on CPU does with manual_seed(seed), as far as
-/// the first `count` of them are right; only the low 32 bits of the seed count.
+/// Permutes `values` as torch.randperm(values.size()) does on the CPU with manual_seed(seed), until
+/// the first `count` of them are in place. Only the low 32 bits of the seed count.
 ///
 /// Raises:
-///     std::invalid_argument: 2^32 / 20 values or more, where torch changes to 64-bit draws.
+///     std::invalid_argument: There are 2^32 / 20 values or more, for which torch makes 64-bit
+///     draws.
 void torch_shuffle_head(std::span<std::int64_t> values, std::size_t count, std::uint64_t seed);
 
-/// torch.randperm(n), the same way.
+/// torch.randperm(n) on the CPU with manual_seed(seed).
 ///
 /// Raises:
-///     std::invalid_argument: n < 0 or too many.
+///     std::invalid_argument: n < 0 or n >= 2^32 / 20; before any memory is taken.
 [[nodiscard]] std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed);
 
 }  // namespace stepsim

@@ -24,7 +24,7 @@ NodeLinks links_of(int nodes, int per_node) {
 
 }  // namespace
 
-TEST_CASE("D30 ring bytes per rank are 2(p-1)/p of the buffer for an all-reduce") {
+TEST_CASE("ring bytes per rank are 2(p-1)/p of the buffer for an all-reduce") {
   CHECK(ring_bytes_per_rank(Kind::AllReduce, 1000, 1) == 0);
   CHECK(ring_bytes_per_rank(Kind::AllReduce, 1000, 2) == 1000);
   CHECK(ring_bytes_per_rank(Kind::AllReduce, 1000, 4) == 1500);
@@ -37,7 +37,7 @@ TEST_CASE("D30 ring bytes per rank are 2(p-1)/p of the buffer for an all-reduce"
   CHECK(ring_bytes_per_rank(Kind::Broadcast, 1000, 1) == 0);
 }
 
-TEST_CASE("D30 ring bytes per rank: an fp16 hook halves them; p/8 of 8-bit all-gathers to fp32") {
+TEST_CASE("ring bytes per rank: an fp16 hook halves them; p/8 of 8-bit all-gathers to fp32") {
   for (const int ranks : {2, 4, 8, 16}) {
     CAPTURE(ranks);
     const double fp32 = ring_bytes_per_rank(Kind::AllReduce, 4e6, ranks);

@@ -40,7 +40,7 @@ HookCollective all_gather(double bytes, int ranks) {
 
 }  // namespace
 
-TEST_CASE("D30 ring bytes per rank are 2(p-1)/p x S without a hook") {
+TEST_CASE("ring bytes per rank are 2(p-1)/p x S without a hook") {
   for (const int ranks : {2, 3, 4, 8, 64}) {
     CAPTURE(ranks);
     CHECK(of(Hook::None, ranks) == std::vector{all_reduce(4 * kElements, ranks)});
@@ -50,7 +50,7 @@ TEST_CASE("D30 ring bytes per rank are 2(p-1)/p x S without a hook") {
   }
 }
 
-TEST_CASE("D30 fp16 and bf16 hooks send exactly half") {
+TEST_CASE("fp16 and bf16 hooks send exactly half") {
   for (const int ranks : {2, 3, 4, 8, 64}) {
     CAPTURE(ranks);
     CHECK(2 * wire(Hook::Fp16, ranks) == wire(Hook::None, ranks));
@@ -59,7 +59,7 @@ TEST_CASE("D30 fp16 and bf16 hooks send exactly half") {
   }
 }
 
-TEST_CASE("D30 PowerSGD sends sum r(n+m) and what it leaves uncompressed") {
+TEST_CASE("PowerSGD sends sum r(n+m) and what it leaves uncompressed") {
   for (const int rank : {1, 2, 4}) {
     CAPTURE(rank);
     HookOptions options;
@@ -75,7 +75,7 @@ TEST_CASE("D30 PowerSGD sends sum r(n+m) and what it leaves uncompressed") {
   }
 }
 
-TEST_CASE("D30 a quantised all-gather is p/8 of the fp32 ring") {
+TEST_CASE("a quantised all-gather is p/8 of the fp32 ring") {
   const Shapes large = {{1 << 14, 1 << 10}};
   for (const int ranks : {2, 4, 8, 16}) {
     CAPTURE(ranks);
@@ -128,7 +128,7 @@ TEST_CASE("per-channel quantisation fills up to the next channel, a full one whe
   CHECK(bytes(1024) == std::vector{all_gather(8 * 3, 1), all_gather(1536, 1)});
 }
 
-TEST_CASE("D32 post-local SGD stays in its subgroup after the start and averages every period") {
+TEST_CASE("post-local SGD stays in its subgroup after the start and averages every period") {
   HookOptions options;
   options.start_iteration = 10;
   options.period = 3;

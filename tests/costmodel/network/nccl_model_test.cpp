@@ -164,7 +164,7 @@ TEST_CASE("beyond two nodes the bandwidth is that between nodes; AMD and PCI wai
   CHECK(ring(system, Protocol::Ll).latency_us == Approx(6.6 + 56 * 1.0 + 6 * 3.7));
 }
 
-TEST_CASE("D41 blocks depend on the bucket's bytes, 32 KiB a channel, and are capped") {
+TEST_CASE("blocks depend on the bucket's bytes, 32 KiB a channel, and are capped") {
   const NcclSystem system = two_nodes();
   const auto launch = [&](double bytes, int max_ctas = 64) {
     return nccl_launch(system, Algorithm::Ring, Protocol::Simple, bytes, max_ctas);

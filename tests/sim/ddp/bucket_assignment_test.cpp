@@ -107,7 +107,7 @@ TEST_CASE("a cap of zero gives every tensor its own bucket") {
   CHECK(rebuilt(dense({4, 4, 4}), 0, 0) == Lists{{2}, {1}, {0}});
 }
 
-TEST_CASE("D2 ResNet-18 forms the buckets that a user logged from NCCL") {
+TEST_CASE("ResNet-18 forms the buckets that a user logged from NCCL") {
   const auto bytes = [](std::int64_t cap) {
     const auto parameters = resnet18();
     std::vector<std::int64_t> result;

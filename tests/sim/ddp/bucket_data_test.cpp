@@ -56,7 +56,7 @@ void check_case(const json& entry) {
 
 }  // namespace
 
-TEST_CASE("D1 the bucket lists of PyTorch 1.13 are reproduced, limits and bytes included") {
+TEST_CASE("the bucket lists of PyTorch 1.13 are reproduced, limits and bytes included") {
   const auto path = test::data_file("ddp_buckets.json");
   if (!path) {
     return;

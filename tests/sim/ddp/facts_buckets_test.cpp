@@ -1,4 +1,4 @@
-// Facts D1 to D11 of DistributedDataParallel: how gradients are grouped into buckets.
+// Facts of DistributedDataParallel: how gradients are grouped into buckets.
 
 #include <algorithm>
 #include <cstdint>
@@ -74,9 +74,9 @@ std::vector<BucketParameter> two_dtypes() {
 
 }  // namespace
 
-// D1 is in bucket_data_test.cpp: every case of the reference data.
+// The first fact is in bucket_data_test.cpp: every case of the reference data.
 
-TEST_CASE("D2 ResNet-18 of the reference data has the buckets logged from NCCL") {
+TEST_CASE("ResNet-18 of the reference data has the buckets logged from NCCL") {
   const auto parameters = reference_model("resnet18");
   if (parameters.empty()) {
     return;
@@ -89,7 +89,7 @@ TEST_CASE("D2 ResNet-18 of the reference data has the buckets logged from NCCL")
   CHECK(bytes(35 * kMi) == Sizes{2052000, 38297600, 6408448});
 }
 
-TEST_CASE("D3 a bucket closes at equality and holds whole tensors") {
+TEST_CASE("a bucket closes at equality and holds whole tensors") {
   // Ready order 3, 2, 1, 0. 600 + 400 reaches 1000 exactly; one byte less and the next one joins.
   const auto bytes = [](const Sizes& tensors) {
     const auto parameters = dense(tensors);
@@ -107,7 +107,7 @@ TEST_CASE("D3 a bucket closes at equality and holds whole tensors") {
   CHECK(bytes({5000, 1000}) == Sizes{1000, 5000});
 }
 
-TEST_CASE("D4 the first limit applies once per dtype") {
+TEST_CASE("the first limit applies once per dtype") {
   const auto parameters = two_dtypes();
   const auto buckets = rebuilt_buckets(parameters, reversed(12), 1000, 2000);
   // Of each dtype 6 x 800: 1600 >= 1000 closes the first, 2400 >= 2000 the second, 800 is left.
@@ -125,7 +125,7 @@ TEST_CASE("D4 the first limit applies once per dtype") {
   }
 }
 
-TEST_CASE("D5 a sparse gradient is alone in its bucket, with limit 0") {
+TEST_CASE("a sparse gradient is alone in its bucket, with limit 0") {
   auto parameters = dense({4, 4, 4, 4});
   parameters[1].sparse = true;
   const auto rebuilt = rebuilt_buckets(parameters, reversed(4), 100, 200);
@@ -136,7 +136,7 @@ TEST_CASE("D5 a sparse gradient is alone in its bucket, with limit 0") {
   CHECK(limits(initial) == Sizes{0, kNoLimit});
 }
 
-TEST_CASE("D6 the first iteration has one dense bucket per dtype by default") {
+TEST_CASE("the first iteration has one dense bucket per dtype by default") {
   const auto initial = initial_buckets(two_dtypes(), false, 1000, 2000);
   CHECK(lists(initial) == Lists{{1, 3, 5, 7, 9, 11}, {0, 2, 4, 6, 8, 10}});
   CHECK(limits(initial) == Sizes{kNoLimit, kNoLimit});
@@ -145,7 +145,7 @@ TEST_CASE("D6 the first iteration has one dense bucket per dtype by default") {
   CHECK(bucket_lists(scenario("bucket_cap = 4096\ntorch = \"1.8\"")).initial.size() > 1);
 }
 
-TEST_CASE("D7 with find_unused_parameters buckets never change and the small one is last") {
+TEST_CASE("with find_unused_parameters buckets never change and the small one is last") {
   const BucketLists buckets = bucket_lists(
       scenario("bucket_cap = 65536\nfirst_bucket_cap = 4096\nfind_unused_parameters = true"));
   REQUIRE(buckets.initial.size() > 2);
@@ -167,7 +167,7 @@ TEST_CASE("D7 with find_unused_parameters buckets never change and the small one
   CHECK(fixed.initial.size() == 1);
 }
 
-TEST_CASE("D8 rebuilt buckets are filled in ready order and the small one is launched first") {
+TEST_CASE("rebuilt buckets are filled in ready order and the small one is launched first") {
   const auto parameters = dense({800, 800, 800, 800, 800, 800});
   const std::vector<int> ready = {4, 5, 1, 3, 0, 2};
   const auto buckets = rebuilt_buckets(parameters, ready, 1000, 2000);
@@ -181,7 +181,7 @@ TEST_CASE("D8 rebuilt buckets are filled in ready order and the small one is lau
   CHECK(limits(two) == Sizes{1000, 2000, 1000});
 }
 
-TEST_CASE("D9 an explicit cap leaves the first limit at 1 MiB, or sets it in the newest version") {
+TEST_CASE("an explicit cap leaves the first limit at 1 MiB, or sets it in the newest version") {
   CHECK(scenario("bucket_cap = \"5 MiB\"").ddp.first_bucket_cap == Bytes(kMi));
   CHECK(scenario("bucket_cap = \"5 MiB\"\ntorch = \"1.13\"").ddp.first_bucket_cap == Bytes(kMi));
   CHECK(scenario("bucket_cap = \"5 MiB\"\ntorch = \"newest\"").ddp.first_bucket_cap ==
@@ -196,7 +196,7 @@ TEST_CASE("D9 an explicit cap leaves the first limit at 1 MiB, or sets it in the
         Lists{{4, 3, 2}, {1}, {0}});
 }
 
-TEST_CASE("D10 DDP_SET_LAST_BUCKET_CAP puts the small bucket last") {
+TEST_CASE("DDP_SET_LAST_BUCKET_CAP puts the small bucket last") {
   // Filled from the end of the ready order 5, 4, 3, 2, 1, 0: [0 1] reaches 1000, [2 3 4] 2000, and
   // 5 is left; then the list of buckets is turned around.
   const auto parameters = dense({800, 800, 800, 800, 800, 800});
@@ -210,7 +210,7 @@ TEST_CASE("D10 DDP_SET_LAST_BUCKET_CAP puts the small bucket last") {
             .limit == 4096);
 }
 
-TEST_CASE("D11 the bytes of all buckets are those of the model, whatever the cap") {
+TEST_CASE("the bytes of all buckets are those of the model, whatever the cap") {
   for (const char* name : {"gpt2-small", "bert-large", "tiny-classifier"}) {
     CAPTURE(name);
     const TransformerConfig& config = model_preset(name);

@@ -1,4 +1,4 @@
-// Facts D38 to D42 of DistributedDataParallel: the host, interference, and what is reported.
+// Facts of DistributedDataParallel: the host, interference, and what is reported.
 
 #include <algorithm>
 #include <cstdint>
@@ -122,7 +122,7 @@ batch_size = 8
 
 }  // namespace
 
-TEST_CASE("D38 with kernels shorter than their launches the step is the host's time") {
+TEST_CASE("with kernels shorter than their launches the step is the host's time") {
   constexpr int kParameters = 20;
   DdpCase work(std::vector<std::int64_t>(kParameters, 1000));
   work.limits(1000, 5000);
@@ -150,7 +150,7 @@ TEST_CASE("D38 with kernels shorter than their launches the step is the host's t
   CHECK(work.play().device_end() == ddp.device_end() - Duration(kParameters * 1000));
 }
 
-TEST_CASE("D38 a host that is ahead leaves the step to the device") {
+TEST_CASE("a host that is ahead leaves the step to the device") {
   DdpCase work({1000, 1000, 1000});
   const SimTime free = work.play().device_end();
   work.launch = Duration(10);
@@ -159,7 +159,7 @@ TEST_CASE("D38 a host that is ahead leaves the step to the device") {
   CHECK(work.play().device_end() == free + Duration(10));
 }
 
-TEST_CASE("D38 on the CPU enqueueing takes the computing thread's time") {
+TEST_CASE("on the CPU enqueueing takes the computing thread's time") {
   DdpCase work({1000, 1000});
   work.limits(1000, 1000);
   work.host.waits_for_collectives = work.host.is_device = true;
@@ -171,7 +171,7 @@ TEST_CASE("D38 on the CPU enqueueing takes the computing thread's time") {
   CHECK(run.device_end() == free + Duration(400));
 }
 
-TEST_CASE("D39 the host is at most so many launches ahead of a stream") {
+TEST_CASE("the host is at most so many launches ahead of a stream") {
   // 3000 kernels of 190 ns, launches of 5. The first ends at 5 + 190, the k-th at 5 + 190 k.
   Program program;
   program.ranks = {std::vector<Instruction>(3000, op(Duration(190), Duration(5)))};
@@ -188,7 +188,7 @@ TEST_CASE("D39 the host is at most so many launches ahead of a stream") {
   CHECK(play(program, {}, 1000).ranks[0].host_end == at(9005 + 5));
 }
 
-TEST_CASE("D39 every stream has its own queue") {
+TEST_CASE("every stream has its own queue") {
   Program program;
   program.ranks.resize(1);
   for (int i = 0; i < 3000; ++i) {
@@ -197,7 +197,7 @@ TEST_CASE("D39 every stream has its own queue") {
   CHECK(play(program, {}, 1000).ranks[0].host_end == at(3000 * 5));
 }
 
-TEST_CASE("D39 a DDP step keeps its host within the queue") {
+TEST_CASE("a DDP step keeps its host within the queue") {
   DdpCase work(std::vector<std::int64_t>(50, 1000));
   work.launch = Duration(1);
   work.compute(Duration(500), Duration(1000));
@@ -210,7 +210,7 @@ TEST_CASE("D39 a DDP step keeps its host within the queue") {
   CHECK(run.device_end() == run.end(5));
 }
 
-TEST_CASE("D40 overlapped time is max(B, C) + k min(B, C) exactly") {
+TEST_CASE("overlapped time is max(B, C) + k min(B, C) exactly") {
   const auto times = {600'000, 1'200'000, 3'000'000, 3'600'000};
   for (const double k : {0.0, 0.25, 0.5, 1.0}) {
     for (const std::int64_t backward : times) {
@@ -230,7 +230,7 @@ TEST_CASE("D40 overlapped time is max(B, C) + k min(B, C) exactly") {
   }
 }
 
-TEST_CASE("D40 compute is slower only while a collective is resident") {
+TEST_CASE("compute is slower only while a collective is resident") {
   // One op of 1000 at slowdown 1.5 beside a transfer of 300 that arrives at 200: done 200 by then,
   // another 200 by 500, the remaining 600 alone. Ends at 1100.
   Interference interference;
@@ -247,7 +247,7 @@ TEST_CASE("D40 compute is slower only while a collective is resident") {
   CHECK(play(program, interference).ranks[0].device_end == at(1000));
 }
 
-TEST_CASE("D40 a rank whose collective waits for others is slowed from its own start") {
+TEST_CASE("a rank whose collective waits for others is slowed from its own start") {
   // Rank 1 comes at 600; the transfer runs from 600 to 700. Rank 0 has it resident for 700: done
   // 700 / 1.4 = 500 by then, the other 500 alone.
   Interference interference;
@@ -261,7 +261,7 @@ TEST_CASE("D40 a rank whose collective waits for others is slowed from its own s
   CHECK(play(program, interference).ranks[0].device_end == at(1029));
 }
 
-TEST_CASE("D40 the slowdown stays within the limit of 40 % by default") {
+TEST_CASE("the slowdown stays within the limit of 40 % by default") {
   Interference interference;
   interference.multiprocessors = 132;
   interference.memory_share = 0.9;
@@ -279,7 +279,7 @@ TEST_CASE("D40 the slowdown stays within the limit of 40 % by default") {
   CHECK(beside(132, 1, interference) == at(1400));
 }
 
-TEST_CASE("D40 waves: a full one doubles when one multiprocessor is taken, half a one later") {
+TEST_CASE("waves: a full one doubles when one multiprocessor is taken, half a one later") {
   Interference interference;
   interference.multiprocessors = 132;
   interference.limit = 10;
@@ -293,7 +293,7 @@ TEST_CASE("D40 waves: a full one doubles when one multiprocessor is taken, half 
   CHECK(beside(264, 1, interference) == at(1500));
 }
 
-TEST_CASE("D40 memory-bound work slows by the bandwidth that is taken") {
+TEST_CASE("memory-bound work slows by the bandwidth that is taken") {
   Interference interference;
   interference.memory_share = 0.2;
   CHECK(compute_slowdown(interference, Bound::Memory, 0, 16) == doctest::Approx(1.25));
@@ -301,7 +301,7 @@ TEST_CASE("D40 memory-bound work slows by the bandwidth that is taken") {
   CHECK(compute_slowdown(interference, Bound::Unaffected, 0, 16) == 1);
 }
 
-TEST_CASE("D40 without interference the step is the ideal one, to the nanosecond") {
+TEST_CASE("without interference the step is the ideal one, to the nanosecond") {
   DdpCase work(std::vector<std::int64_t>(17, 1300), 3);
   work.limits(1000, 4000);
   work.launch = Duration(7);
@@ -330,7 +330,7 @@ TEST_CASE("D40 without interference the step is the ideal one, to the nanosecond
         1.19 * to_seconds(ideal.device_end().time_since_epoch()));
 }
 
-TEST_CASE("D42 the overlap metrics of a prediction come back from its timeline and spans") {
+TEST_CASE("the overlap metrics of a prediction come back from its timeline and spans") {
   const Scenario scenario = parse_scenario(kScenario, "x.toml");
   PredictOptions options;
   options.noise_runs = 0;

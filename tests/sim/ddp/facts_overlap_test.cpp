@@ -1,4 +1,4 @@
-// Facts D25 to D29 of DistributedDataParallel: how much communication hides, by bucket cap.
+// Facts of DistributedDataParallel: how much communication hides, by bucket cap.
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +29,7 @@ Duration exposed(const DdpCase& work) {
 
 }  // namespace
 
-TEST_CASE("D25 free communication: compute and copies only; free compute: the all-reduces") {
+TEST_CASE("free communication: compute and copies only; free compute: the all-reduces") {
   DdpCase work(std::vector<std::int64_t>(6, 1000));
   work.limits(1000, 2000);
   work.copy_in = Duration(30);
@@ -44,7 +44,7 @@ TEST_CASE("D25 free communication: compute and copies only; free compute: the al
   CHECK(work.play().device_end() == at(6000));
 }
 
-TEST_CASE("D26 a cap above the model leaves a small bucket and a big one, nearly all exposed") {
+TEST_CASE("a cap above the model leaves a small bucket and a big one, nearly all exposed") {
   DdpCase work(std::vector<std::int64_t>(20, 1000));
   work.reduce = alpha_beta(100, 1);
   work.limits(1000, 1'000'000);
@@ -54,7 +54,7 @@ TEST_CASE("D26 a cap above the model leaves a small bucket and a big one, nearly
   CHECK(big.part(Phase::Wait) == Duration(100 + 19000));
 }
 
-TEST_CASE("D26 one tensor a bucket pays the latency once a tensor") {
+TEST_CASE("one tensor a bucket pays the latency once a tensor") {
   DdpCase work(std::vector<std::int64_t>(20, 1000));
   work.compute(Duration(0), Duration(0));
   work.limits(1000, 0);
@@ -64,7 +64,7 @@ TEST_CASE("D26 one tensor a bucket pays the latency once a tensor") {
   CHECK(work.play().device_end() == at(2 * 5000));
 }
 
-TEST_CASE("D27 exposed communication is U-shaped in the cap when messages have a latency") {
+TEST_CASE("exposed communication is U-shaped in the cap when messages have a latency") {
   // 40 gradients of 1000 bytes, one each 1000 ns; 1500 ns latency, half a ns a byte. A bucket of
   // k tensors takes 1500 + 500 k: one of 1 takes 2000, twice its backward; the last one is exposed.
   DdpCase work(std::vector<std::int64_t>(40, 1000));
@@ -83,7 +83,7 @@ TEST_CASE("D27 exposed communication is U-shaped in the cap when messages have a
   CHECK(times.back() > 4 * *least);
 }
 
-TEST_CASE("D27 the cap does not matter while all but the last bucket hide") {
+TEST_CASE("the cap does not matter while all but the last bucket hide") {
   // A giant first parameter is the last bucket for every cap that divides the 24 in the middle.
   std::vector<std::int64_t> bytes(26, 1000);
   bytes[0] = 30000;
@@ -97,7 +97,7 @@ TEST_CASE("D27 the cap does not matter while all but the last bucket hide") {
   }
 }
 
-TEST_CASE("D27 the cap does not matter when large messages bound the step") {
+TEST_CASE("the cap does not matter when large messages bound the step") {
   DdpCase work(std::vector<std::int64_t>(40, 1'000'000));
   work.reduce = alpha_beta(1500, 1);
   std::vector<std::int64_t> times;
@@ -109,7 +109,7 @@ TEST_CASE("D27 the cap does not matter when large messages bound the step") {
   CHECK(static_cast<double>(*high - *low) < 0.01 * static_cast<double>(*low));
 }
 
-TEST_CASE("D14 D27 real gloo runs: U-shape, flatness and first iteration, as trends") {
+TEST_CASE("real gloo runs: U-shape, flatness and first iteration, as trends") {
   const auto path = data_file("gloo_overlap.json");
   if (!path) {
     return;
@@ -157,7 +157,7 @@ TEST_CASE("D14 D27 real gloo runs: U-shape, flatness and first iteration, as tre
   CHECK(spread[4] < spread[12] / 2);
 }
 
-TEST_CASE("D28 the last bucket is exposed at least") {
+TEST_CASE("the last bucket is exposed at least") {
   for (const std::int64_t cap : {1000, 2000, 5000, 30000}) {
     CAPTURE(cap);
     DdpCase work(std::vector<std::int64_t>(30, 1000));
@@ -172,7 +172,7 @@ TEST_CASE("D28 the last bucket is exposed at least") {
   }
 }
 
-TEST_CASE("D28 in GPT-2 the last bucket of 176 MB dominates") {
+TEST_CASE("in GPT-2 the last bucket of 176 MB dominates") {
   // Its bucket sizes as parameters, one a bucket, at 100 GB/s and a backward of 60 ms: 12 of the 13
   // hide, and the tied embedding's 1.76 ms do not.
   std::vector<std::int64_t> bytes(11, 28351488);
@@ -187,7 +187,7 @@ TEST_CASE("D28 in GPT-2 the last bucket of 176 MB dominates") {
   CHECK(run.part(Phase::Wait) == Duration(1764465));
 }
 
-TEST_CASE("D29 a straggler's delay of a gradient delays the bucket on all ranks by as much") {
+TEST_CASE("a straggler's delay of a gradient delays the bucket on all ranks by as much") {
   DdpCase work({1000, 1000, 1000, 1000}, 4);
   work.limits(1000, 1000);
   const DdpRun even = work.play();

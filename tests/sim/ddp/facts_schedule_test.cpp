@@ -1,4 +1,4 @@
-// Facts D12 to D24 of DistributedDataParallel: what happens when in one iteration.
+// Facts of DistributedDataParallel: what happens when in one iteration.
 
 #include <algorithm>
 #include <cstdint>
@@ -74,7 +74,7 @@ int most_in_flight(const DdpRun& run) {
 
 }  // namespace
 
-TEST_CASE("D12 buckets launch in order, each at the latest ready time up to it") {
+TEST_CASE("buckets launch in order, each at the latest ready time up to it") {
   // Buckets [4] [3 2] [1 0], gradients of 4, 3, 2, 1, 0 at 1500, 2500, ... 5500 ns.
   DdpCase in_order({1000, 1000, 1000, 1000, 1000});
   in_order.limits(1000, 2000);
@@ -95,7 +95,7 @@ TEST_CASE("D12 buckets launch in order, each at the latest ready time up to it")
   }
 }
 
-TEST_CASE("D12 launches of the measured model with three buckets, in three orders of use") {
+TEST_CASE("launches of the measured model with three buckets, in three orders of use") {
   // Five gradients 50 ms apart, the first at 50; buckets [4] [1 2 3] [0] of the constructor.
   const std::int64_t ms = 1'000'000;
   DdpCase work({4 * kMi, 8 * kMi, 16 * kMi, 2 * kMi, kMi / 2});
@@ -112,7 +112,7 @@ TEST_CASE("D12 launches of the measured model with three buckets, in three order
   CHECK(launches() == std::vector<SimTime>{at(50 * ms), at(200 * ms), at(250 * ms)});
 }
 
-TEST_CASE("D13 gradients in the opposite order of the buckets: all launch at the last one") {
+TEST_CASE("gradients in the opposite order of the buckets: all launch at the last one") {
   DdpCase work({1000, 1000, 1000, 1000});
   work.limits(1000, 1000);
   work.model.completes = {{0}, {1}, {2}, {3}};
@@ -123,7 +123,7 @@ TEST_CASE("D13 gradients in the opposite order of the buckets: all launch at the
   CHECK(run.end(3) == at(4500 + 4 * 1000));
 }
 
-TEST_CASE("D14 nothing overlaps in the first iteration, nor in two of static_graph") {
+TEST_CASE("nothing overlaps in the first iteration, nor in two of static_graph") {
   for (const bool static_graph : {false, true}) {
     CAPTURE(static_graph);
     Iterations iterations(DdpCase(std::vector<std::int64_t>(8, 1000)),
@@ -151,14 +151,14 @@ TEST_CASE("D14 nothing overlaps in the first iteration, nor in two of static_gra
   }
 }
 
-TEST_CASE("D14 the static graph's first iteration sends the bitmap, then the bucket") {
+TEST_CASE("the static graph's first iteration sends the bitmap, then the bucket") {
   Iterations iterations(five_parameters(), {true, false, false});
   const DdpRun run = iterations.next();
   CHECK(run.bytes(CollectiveKind::AllReduce) == Sizes{20, 15800});
   CHECK(run.start(0) >= run.end(-1));
 }
 
-TEST_CASE("D15 the rebuild adds two broadcasts with host syncs, once") {
+TEST_CASE("the rebuild adds two broadcasts with host syncs, once") {
   Iterations iterations(five_parameters(), {});
   const Sizes none;
   CHECK(iterations.next().bytes(CollectiveKind::Broadcast) == none);
@@ -180,14 +180,14 @@ TEST_CASE("D15 the rebuild adds two broadcasts with host syncs, once") {
   }
 }
 
-TEST_CASE("D15 the host waits out the sync latency of both rebuild broadcasts") {
+TEST_CASE("the host waits out the sync latency of both rebuild broadcasts") {
   Iterations iterations(five_parameters(), {});
   iterations.work().prices.sync = Duration(100);
   (void)iterations.next();
   CHECK(iterations.next().spans(kForwardOp).front().begin == at(24 + 100 + 8 + 100));
 }
 
-TEST_CASE("D15 iterations under no_sync record nothing: the rebuild waits for a synced backward") {
+TEST_CASE("iterations under no_sync record nothing: the rebuild waits for a synced backward") {
   IterationSequence sequence({});
   const std::vector<std::pair<bool, bool>> synchronises_rebuilds = {
       {false, false}, {false, false}, {true, false}, {false, true}, {true, false}};
@@ -201,7 +201,7 @@ TEST_CASE("D15 iterations under no_sync record nothing: the rebuild waits for a 
   CHECK(evaluated.next().rebuilds);
 }
 
-TEST_CASE("D15 the rebuild between two synced micro-batches of one step changes the second only") {
+TEST_CASE("the rebuild between two synced micro-batches of one step changes the second only") {
   DdpCase work = five_parameters();
   IterationSequence sequence({});
   work.step.iterations = {sequence.next(), sequence.next()};
@@ -211,7 +211,7 @@ TEST_CASE("D15 the rebuild between two synced micro-batches of one step changes 
   CHECK(run.bytes(CollectiveKind::Broadcast) == Sizes{24, 8});
 }
 
-TEST_CASE("D16 unused parameters are ready at the first hook, and a bitmap follows the buckets") {
+TEST_CASE("unused parameters are ready at the first hook, and a bitmap follows the buckets") {
   // Buckets [2 1] [0]; parameter 1 is unused, so the first bucket is complete with gradient 2, at
   // 1500. Host: 3 ops to traverse at 100 each.
   DdpCase work({1000, 1000, 1000});
@@ -240,7 +240,7 @@ TEST_CASE("D16 unused parameters are ready at the first hook, and a bitmap follo
   CHECK(work.play().host_syncs() == 0);
 }
 
-TEST_CASE("D16 a bucket of unused parameters alone is launched before the first gradient's copy") {
+TEST_CASE("a bucket of unused parameters alone is launched before the first gradient's copy") {
   DdpCase work({1000, 1000});
   work.buckets.rebuilt = {{{0}, 1000}, {{1}, 1000}};
   work.options.unused_parameters = {0};
@@ -256,7 +256,7 @@ TEST_CASE("D16 a bucket of unused parameters alone is launched before the first 
   CHECK(run.played.ranks[0].host_end >= run.end(-1));
 }
 
-TEST_CASE("D17 NCCL has one collective of a group in flight, gloo at most two") {
+TEST_CASE("NCCL has one collective of a group in flight, gloo at most two") {
   DdpCase work(std::vector<std::int64_t>(10, 3000));
   work.limits(1000, 1000);
   work.model.buffer_bytes = {4000, 5000};
@@ -272,7 +272,7 @@ TEST_CASE("D17 NCCL has one collective of a group in flight, gloo at most two") 
   CHECK(most_in_flight(work.play()) == 2);
 }
 
-TEST_CASE("D17 the third of three gloo all-reduces waits for a worker") {
+TEST_CASE("the third of three gloo all-reduces waits for a worker") {
   // Launched together, 1000 each over shared links: the first two end at 2000 after the launch,
   // the third alone at 3000.
   DdpCase work({1000, 1000, 1000});
@@ -286,7 +286,7 @@ TEST_CASE("D17 the third of three gloo all-reduces waits for a worker") {
   CHECK(run.end(2) == at(3500 + 3000));
 }
 
-TEST_CASE("D18 an all-reduce waits for the stream's work before it and for all ranks' kernels") {
+TEST_CASE("an all-reduce waits for the stream's work before it and for all ranks' kernels") {
   DdpCase work({1000, 1000});
   work.limits(1000, 1000);
   work.copy_in = Duration(50);
@@ -304,7 +304,7 @@ TEST_CASE("D18 an all-reduce waits for the stream's work before it and for all r
   CHECK(work.play().launch(0, 1) == at(9000));
 }
 
-TEST_CASE("D19 the optimizer is behind the last all-reduce and copy-out") {
+TEST_CASE("the optimizer is behind the last all-reduce and copy-out") {
   DdpCase work({4000, 4000, 4000});
   work.limits(1000, 1000);
   work.copy_out = Duration(70);
@@ -323,7 +323,7 @@ TEST_CASE("D19 the optimizer is behind the last all-reduce and copy-out") {
   CHECK(gloo.spans(kOptimizer)[0].begin >= gloo.end(2));
 }
 
-TEST_CASE("D20 the copy-out of a bucket overlaps the next all-reduce; a bucket view has none") {
+TEST_CASE("the copy-out of a bucket overlaps the next all-reduce; a bucket view has none") {
   DdpCase work({4000, 4000});
   work.limits(1000, 1000);
   work.copy_out = Duration(600);
@@ -340,7 +340,7 @@ TEST_CASE("D20 the copy-out of a bucket overlaps the next all-reduce; a bucket v
   CHECK(work.play().device_end() == at(1500 + 8000));
 }
 
-TEST_CASE("D21 kernels of the reducer by bucket view, set_to_none and hook, as measured") {
+TEST_CASE("kernels of the reducer by bucket view, set_to_none and hook, as measured") {
   // Five parameters in two buckets. Copies: fused with the division, plain, or an in-place division
   // of each gradient, which all read and write the gradient once. Flat: divisions and casts of a
   // whole bucket.
@@ -383,7 +383,7 @@ TEST_CASE("D21 kernels of the reducer by bucket view, set_to_none and hook, as m
   }
 }
 
-TEST_CASE("D21 batched copies are one copy and one division a bucket, copy-outs stay") {
+TEST_CASE("batched copies are one copy and one division a bucket, copy-outs stay") {
   DdpCase work = five_parameters();
   work.options.batched_grad_copy = true;
   const DdpRun run = work.play();
@@ -397,7 +397,7 @@ TEST_CASE("D21 batched copies are one copy and one division a bucket, copy-outs 
   CHECK(work.play().launches(kMemory) == 2);
 }
 
-TEST_CASE("D22 with a hook the copies do not divide: the hook does, before each bucket's launch") {
+TEST_CASE("with a hook the copies do not divide: the hook does, before each bucket's launch") {
   DdpCase work({1000, 1000, 1000});
   work.limits(1000, 2000);
   work.memory = Duration(200);
@@ -416,7 +416,7 @@ TEST_CASE("D22 with a hook the copies do not divide: the hook does, before each 
   CHECK(work.play().launches(kCopyOut) == 3);
 }
 
-TEST_CASE("D24 buffers are broadcast iff the forward before was a synchronising training one") {
+TEST_CASE("buffers are broadcast iff the forward before was a synchronising training one") {
   // S = synchronising, N = under no_sync; measured sequence.
   const std::vector<std::pair<char, bool>> measured = {{'S', true},
                                                        {'S', true},
@@ -443,7 +443,7 @@ TEST_CASE("D24 buffers are broadcast iff the forward before was a synchronising 
   CHECK(evaluated.next().broadcasts_buffers);
 }
 
-TEST_CASE("D24 buffers are there before the forward runs, and the host does not wait") {
+TEST_CASE("buffers are there before the forward runs, and the host does not wait") {
   DdpCase work({1000, 1000});
   work.model.buffer_bytes = {96, 40};
   work.step.iterations[0].broadcasts_buffers = true;
@@ -454,7 +454,7 @@ TEST_CASE("D24 buffers are there before the forward runs, and the host does not 
   CHECK(run.played.ranks[0].host_end == at(0));
 }
 
-TEST_CASE("D24 collectives per iteration: default, find_unused_parameters, static_graph") {
+TEST_CASE("collectives per iteration: default, find_unused_parameters, static_graph") {
   using Counts = std::vector<std::pair<std::size_t, std::size_t>>;
   CHECK(collectives_of_four({false, false, true}) == Counts{{1, 1}, {3, 2}, {1, 2}, {1, 2}});
   CHECK(collectives_of_four({false, true, true}) == Counts{{1, 4}, {1, 4}, {1, 4}, {1, 4}});

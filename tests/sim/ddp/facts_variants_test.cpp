@@ -1,4 +1,4 @@
-// Facts D23 and D30 to D37 of DistributedDataParallel: what is sent, and the variants of a step.
+// Facts of DistributedDataParallel: what is sent, and the variants of a step.
 
 #include <algorithm>
 #include <cstdint>
@@ -71,7 +71,7 @@ std::int64_t scalars(const DdpRun& run) {
 
 }  // namespace
 
-TEST_CASE("D23 no_sync micro-steps neither copy nor communicate; the synced one moves all once") {
+TEST_CASE("no_sync micro-steps neither copy nor communicate; the synced one moves all once") {
   DdpCase work({1000, 2000, 3000});
   work.limits(1000, 3000);
   work.prices.hook = Duration(1);
@@ -102,7 +102,7 @@ TEST_CASE("D23 no_sync micro-steps neither copy nor communicate; the synced one 
   CHECK(run.device_end() == at(14500));
 }
 
-TEST_CASE("D23 later micro-batches add into the gradients") {
+TEST_CASE("later micro-batches add into the gradients") {
   DdpCase work({1000, 1000});
   work.memory = Duration(40);
   Iteration local;
@@ -117,7 +117,7 @@ TEST_CASE("D23 later micro-batches add into the gradients") {
   CHECK(run.launch(0) == at(2500 + 500 + 1040));
 }
 
-TEST_CASE("D30 a step sends 2(p-1)/p of the gradients, half of it with the fp16 and bf16 hooks") {
+TEST_CASE("a step sends 2(p-1)/p of the gradients, half of it with the fp16 and bf16 hooks") {
   DdpCase work = matrices();
   const double model = 4 * (16384 + 256);
   CHECK(wire_bytes(work) == doctest::Approx(2.0 * 3 / 4 * model));
@@ -127,7 +127,7 @@ TEST_CASE("D30 a step sends 2(p-1)/p of the gradients, half of it with the fp16 
   CHECK(wire_bytes(work) == doctest::Approx(3.0 / 4 * model));
 }
 
-TEST_CASE("D30 a step with PowerSGD sends the factors and the biases") {
+TEST_CASE("a step with PowerSGD sends the factors and the biases") {
   DdpCase work = matrices();
   work.options.hook = CommunicationHook::PowerSgd;
   work.options.hook_options.rank = 2;
@@ -144,7 +144,7 @@ TEST_CASE("D30 a step with PowerSGD sends the factors and the biases") {
   }
 }
 
-TEST_CASE("D30 a quantised step sends p/8 of the fp32 ring, beside the scales") {
+TEST_CASE("a quantised step sends p/8 of the fp32 ring, beside the scales") {
   for (const int ranks : {2, 4, 8, 16}) {
     CAPTURE(ranks);
     DdpCase work({1 << 20, 1 << 20}, ranks);
@@ -155,14 +155,14 @@ TEST_CASE("D30 a quantised step sends p/8 of the fp32 ring, beside the scales") 
   }
 }
 
-TEST_CASE("D30 hooks send the element size that gradients have") {
+TEST_CASE("hooks send the element size that gradients have") {
   DdpCase work({1000, 1000});
   work.model.shapes = {{500}, {500}};  // bf16 parameters
   work.options.hook = CommunicationHook::AllReduce;
   CHECK(work.play().bytes(CollectiveKind::AllReduce) == Sizes{1000, 1000});
 }
 
-TEST_CASE("D31 PowerSGD blocks the host at every bucket: nothing of the backward overlaps it") {
+TEST_CASE("PowerSGD blocks the host at every bucket: nothing of the backward overlaps it") {
   DdpCase work = matrices();
   work.memory = Duration(10);
   CHECK(work.play().played.ranks[0].host_end == at(0));
@@ -184,7 +184,7 @@ TEST_CASE("D31 PowerSGD blocks the host at every bucket: nothing of the backward
   CHECK(run.played.ranks[0].host_end >= run.played.collectives[run.collective(2, 2)].end);
 }
 
-TEST_CASE("D32 post-local SGD reduces inside nodes and averages all parameters every period") {
+TEST_CASE("post-local SGD reduces inside nodes and averages all parameters every period") {
   DdpCase work({1000, 1000, 1000}, 4);
   work.optimizer = Duration(300);
   work.options.hook = CommunicationHook::PostLocalSgd;
@@ -214,7 +214,7 @@ TEST_CASE("D32 post-local SGD reduces inside nodes and averages all parameters e
   }
 }
 
-TEST_CASE("D32 nodes of post-local SGD do not wait for each other") {
+TEST_CASE("nodes of post-local SGD do not wait for each other") {
   DdpCase work({1000, 1000}, 4);
   work.options.hook = CommunicationHook::PostLocalSgd;
   work.options.hook_options.start_iteration = 0;
@@ -228,7 +228,7 @@ TEST_CASE("D32 nodes of post-local SGD do not wait for each other") {
   CHECK(late.device_end(2) == even.device_end(2) + Duration(50'000));
 }
 
-TEST_CASE("D33 join adds 14 scalar all-reduces to 4 iterations of a model with buffers") {
+TEST_CASE("join adds 14 scalar all-reduces to 4 iterations of a model with buffers") {
   for (const bool buffers : {true, false}) {
     CAPTURE(buffers);
     Joining joining(buffers);
@@ -251,7 +251,7 @@ TEST_CASE("D33 join adds 14 scalar all-reduces to 4 iterations of a model with b
   }
 }
 
-TEST_CASE("D33 dividing by the active ranks waits for their count in the first hook") {
+TEST_CASE("dividing by the active ranks waits for their count in the first hook") {
   const auto slow_scalars = [](double bytes) {
     return Duration(bytes == 4 ? 5000 : static_cast<std::int64_t>(bytes));
   };
@@ -269,7 +269,7 @@ TEST_CASE("D33 dividing by the active ranks waits for their count in the first h
   CHECK(active.spans(kBackwardOp)[1].begin == at(5000));
 }
 
-TEST_CASE("D33 a joined rank computes nothing and copies nothing out") {
+TEST_CASE("a joined rank computes nothing and copies nothing out") {
   Joining joining(false);
   const DdpRun run = joining.next(true, false);
   CHECK(run.launches(kBackwardOp, 1) + run.launches(kForwardOp, 1) == 0);
@@ -281,7 +281,7 @@ TEST_CASE("D33 a joined rank computes nothing and copies nothing out") {
   CHECK(run.start(0) == run.launch(0, 0));
 }
 
-TEST_CASE("D34 ZeRO-1 reduces all gradients and broadcasts all parameters after the step") {
+TEST_CASE("ZeRO-1 reduces all gradients and broadcasts all parameters after the step") {
   DdpCase work({4000, 1000, 2000, 3000});
   work.optimizer = Duration(300);
   const Sizes plain = work.play().bytes(CollectiveKind::AllReduce);
@@ -305,7 +305,7 @@ TEST_CASE("D34 ZeRO-1 reduces all gradients and broadcasts all parameters after 
   CHECK(work.play().bytes(CollectiveKind::Broadcast) == Sizes{5000, 5000});
 }
 
-TEST_CASE("D35 the optimizer in backward updates a bucket when its all-reduce ends") {
+TEST_CASE("the optimizer in backward updates a bucket when its all-reduce ends") {
   DdpCase work({1000, 1000, 1000, 1000});
   work.limits(1000, 1000);
   work.compute(Duration(500), Duration(3000));
@@ -331,7 +331,7 @@ TEST_CASE("D35 the optimizer in backward updates a bucket when its all-reduce en
   CHECK(work.play().launches(kOptimizer) == 4);
 }
 
-TEST_CASE("D36 native mixed precision sends the reduce dtype; autocast sends fp32") {
+TEST_CASE("native mixed precision sends the reduce dtype; autocast sends fp32") {
   DdpCase work({4000, 4000, 4000});
   const auto sent = [&] { return work.play().bytes(CollectiveKind::AllReduce); };
   const Sizes fp32 = {4000, 8000};
@@ -343,7 +343,7 @@ TEST_CASE("D36 native mixed precision sends the reduce dtype; autocast sends fp3
   CHECK(sent() == fp32);
 }
 
-TEST_CASE("D36 mixed precision divides after the reduction, beside the compute stream") {
+TEST_CASE("mixed precision divides after the reduction, beside the compute stream") {
   DdpCase work({4000, 4000});
   work.limits(1000, 1000);
   work.memory = Duration(60);
@@ -359,7 +359,7 @@ TEST_CASE("D36 mixed precision divides after the reduction, beside the compute s
   CHECK(run.launches(kCopyOut) == 0);
 }
 
-TEST_CASE("D37 unequal batches: DDP gives the mean of means, weights the mean over samples") {
+TEST_CASE("unequal batches: DDP gives the mean of means, weights the mean over samples") {
   // Batches of 3 and 1 samples whose gradients are 1 and 5 each: measured 3.0, global mean 2.0.
   const auto averaged = [](const char* weighting) {
     return (loss_scale(weighting, 3, 4, 2) * 1.0 + loss_scale(weighting, 1, 4, 2) * 5.0) / 2;

@@ -70,7 +70,7 @@ TEST_CASE("tokens of a step and attention scores of rows and documents") {
         "unknown unit 'M' in '8 M'; use one of none, Ki, Mi");
 }
 
-TEST_CASE("D30 ring volumes of 70 B fp32 gradients, by number of GPUs") {
+TEST_CASE("ring volumes of 70 B fp32 gradients, by number of GPUs") {
   for (const auto& [ranks, gigabytes] :
        {std::pair{2, 280.0}, std::pair{4, 420.0}, std::pair{8, 490.0}, std::pair{64, 551.25}}) {
     CAPTURE(ranks);

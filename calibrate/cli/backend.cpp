@@ -20,16 +20,14 @@ std::pair<std::string, int> parse_device(const std::string& device) {
   int number = 0;
   if (kind != "cpu" && kind != kCuda) {
     const std::array<std::string, 2> known = {"cpu", kCuda};
-    throw InputError("stepcal: error: --device: " +
-                     unknown_name("device", printable(device), known));
+    throw InputError("--device: " + unknown_name("device", device, known));
   }
   if (colon != std::string::npos) {
     const char* end = device.data() + device.size();
     const auto [rest, error] = std::from_chars(device.data() + colon + 1, end, number);
     if (kind != kCuda || error != std::errc() || rest != end || number < 0) {
-      throw InputError(
-          fmt::format("stepcal: error: --device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
-                      printable(device)));
+      throw InputError(fmt::format("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
+                                   printable(device)));
     }
   }
   return {kind, number};

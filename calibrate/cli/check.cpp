@@ -8,7 +8,7 @@
 namespace stepsim {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kCheckUsage =
     "usage: stepcal check --profile PROFILE\n\n"
     "Does the profile still fit this machine? Times the sentinel step and a few batch shapes now\n"
     "and compares them with the profile. Exit status 0: it fits, within 5 % or twice the noise of\n"
@@ -19,7 +19,7 @@ constexpr const char* kUsage =
 }  // namespace
 
 int check_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("check", kUsage);
+  OptionParser parser("check", kCheckUsage);
   parser.add({{"profile", option_value<std::string>(), "PROFILE: of stepcal fit or calibrate"}});
   parser.positional("profile", 1);
   if (!parser.parse(arguments)) {

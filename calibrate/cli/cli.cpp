@@ -61,9 +61,7 @@ int run_stepcal(const std::vector<std::string>& arguments) {
     }
     return status;
   } catch (const InputError& error) {
-    const std::string message = error.what();
-    const bool names_program = message.find("error: ") != std::string::npos;
-    print_message((names_program ? "" : "stepcal: error: ") + message);
+    print_message(std::string(error.has_place() ? "" : "stepcal: error: ") + error.what());
     return kBadInput;
   } catch (const EnvironmentFault& error) {
     print_message(std::string("stepcal: error: ") + error.what());

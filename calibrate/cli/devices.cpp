@@ -14,7 +14,7 @@
 namespace stepsim {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kDevicesUsage =
     "usage: stepcal devices\n\n"
     "Lists the processor and the CUDA devices of this machine, on which --device cpu and cuda\n"
     "measure.\n\n"
@@ -62,7 +62,7 @@ std::string cuda_text(const CudaInventory& inventory) {
 }  // namespace
 
 int devices_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("devices", kUsage);
+  OptionParser parser("devices", kDevicesUsage);
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -20,7 +20,7 @@
 namespace stepsim {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kImportUsage =
     "usage: stepcal import nccl-tests FILE… [options]\n\n"
     "Makes collective samples or a profile of logs of all_reduce_perf and its kin. It reads every\n"
     "version since NCCL 1, rccl-tests, and their JSON and CSV, also with launchers' labels and\n"
@@ -89,7 +89,7 @@ bool say_refused(const std::vector<NcclImport>& imports) {
 }
 
 int import_nccl_tests_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import nccl-tests", kUsage);
+  OptionParser parser("import nccl-tests", kImportUsage);
   parser.add(
       {{"files", option_value<std::vector<std::string>>(), "FILE… or -: logs"},
        {"json", option_value<std::string>(), "FILE or -: rows and verdicts as JSON"},
@@ -169,7 +169,7 @@ constexpr std::array<Command, 3> kKinds = {{
     {"run-record", "the recorded steps of a training", import_run_record_command},
 }};
 
-const CommandSet kSet = {
+const CommandSet kImportSet = {
     "stepcal import",
     "Use measurements made elsewhere. No GPU is needed.",
     "examples:\n"
@@ -181,7 +181,7 @@ const CommandSet kSet = {
 }  // namespace
 
 int import_command(const std::vector<std::string>& arguments) {
-  return run_commands(kSet, arguments);
+  return run_commands(kImportSet, arguments);
 }
 
 }  // namespace stepsim

@@ -27,7 +27,7 @@
 namespace stepsim {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kImportKinetoUsage =
     "usage: stepcal import kineto TRACE… [options]\n\n"
     "What took the time in a recorded step? Reads traces of PyTorch's profiler (.json or "
     ".json.gz,\n"
@@ -138,7 +138,7 @@ void check_options(const OptionParser& parser) {
 }  // namespace
 
 int import_kineto_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import kineto", kUsage);
+  OptionParser parser("import kineto", kImportKinetoUsage);
   parser.add(
       {{"traces", option_value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank"},
        {"json", option_value<std::string>(), "FILE or -: everything as JSON"},

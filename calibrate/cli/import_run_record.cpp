@@ -17,7 +17,7 @@
 namespace stepsim {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kImportRunRecordUsage =
     "usage: stepcal import run-record RECORD… --plan PLAN… --profile OUT [--base PROFILE]\n\n"
     "Makes a profile of a training's own steps. A few dozen steps of ONE policy, recorded with\n"
     "stepsim_recorder.py or stepcal live, give forward, backward, optimizer and data times as\n"
@@ -39,8 +39,8 @@ std::vector<Plan> read_plans(const std::vector<std::string>& paths) {
     plans.push_back(read_plan(path));
     for (std::size_t i = 0; i + 1 < plans.size(); ++i) {
       if (plans[i].policy == plans.back().policy) {
-        throw InputError(path + ": error: a second plan of policy '" +
-                         printable(plans.back().policy) + "'");
+        throw InputError(SourcePlace{path},
+                         "a second plan of policy '" + printable(plans.back().policy) + "'");
       }
     }
   }
@@ -56,8 +56,9 @@ const Plan& plan_of(const RunRecord& record,
       return plan;
     }
   }
-  throw InputError(fmt::format(
-      "{}: error: recorded policy '{}', and no --plan is of it", path, printable(record.policy)));
+  throw InputError(
+      SourcePlace{path},
+      fmt::format("recorded policy '{}', and no --plan is of it", printable(record.policy)));
 }
 
 Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs) {
@@ -91,7 +92,7 @@ std::string interference_text(const Profile& profile) {
 }  // namespace
 
 int import_run_record_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import run-record", kUsage);
+  OptionParser parser("import run-record", kImportRunRecordUsage);
   parser.add({{"files", option_value<std::vector<std::string>>(), "RECORD…: run records"},
               {"plan", option_value<std::vector<std::string>>(), "PLAN: what they ran; may repeat"},
               {"profile", option_value<std::string>(), "PROFILE or -: profile to write"},

@@ -30,7 +30,7 @@
 namespace stepsim {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kLiveUsage =
     "usage: stepcal live PLAN… --out-dir FOLDER [options]\n"
     "       stepcal live PLAN… --out FILE… [options]\n\n"
     "Trains the batches of the plans for real: one process a rank, gradients all-reduced in "
@@ -190,7 +190,7 @@ LiveOptions live_options(const OptionParser& parser) {
 }  // namespace
 
 int live_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("live", kUsage);
+  OptionParser parser("live", kLiveUsage);
   parser.add(
       {{"plan", option_value<std::vector<std::string>>(), "PLAN…: what to train"},
        {"out-dir",

@@ -11,8 +11,6 @@
 namespace stepsim {
 namespace {
 
-constexpr std::uint64_t kWeightSeed = 20240501;
-
 /// Takes the clock at the end of every op.
 class OpClock : public OpTimer {
  public:

@@ -17,7 +17,6 @@
 namespace stepsim::cuda {
 namespace {
 
-constexpr std::uint64_t kWeightSeed = 20240501;
 constexpr int kMaxThrottled = 5;
 constexpr auto kCoolDown = std::chrono::milliseconds(500);
 

@@ -209,13 +209,13 @@ NoiseProfile fit_noise(const SampleSet& samples) {
 
 FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
   if (samples.ops.empty() && samples.imports->empty() && samples.overlaps.empty()) {
-    throw InputError(options.samples_file +
-                     ": error: holds no measured step yet; run stepcal measure to the end first");
+    throw InputError(SourcePlace{options.samples_file},
+                     "holds no measured step yet; run stepcal measure to the end first");
   }
   if (!samples.ops.empty() && options.base) {
-    throw InputError(options.samples_file +
-                     ": error: holds measured steps, which make a profile of their own; a base is "
-                     "for imported collectives and overlaps");
+    throw InputError(SourcePlace{options.samples_file},
+                     "holds measured steps, which make a profile of their own; a base is for "
+                     "imported collectives and overlaps");
   }
   FitResult result;
   Profile& profile = result.profile;

@@ -17,7 +17,7 @@ using Samples = std::vector<OverlapSample>;
 using Interval = InterferenceProfile::Interval;
 
 /// Fewer samples of one kind give no more than a factor.
-constexpr std::size_t kFewest = 4;
+constexpr std::size_t kFewestOverlaps = 4;
 constexpr int kMaxChannels = 64;
 constexpr double kNoLimit = 100;
 /// Residuals below this are rounding.
@@ -155,7 +155,8 @@ ComputeFit fit_compute(const Samples& compute, const Samples& memory, int multip
   ComputeFit best = fit_shares(compute, memory, 0, kNoLimit);
   const int own = memory.empty() ? 1 : 2;
   best.criterion = criterion(best.value, compute, memory, own);
-  if (multiprocessors == 0 || compute.size() < kFewest || compute.front().compute_blocks == 0) {
+  if (multiprocessors == 0 || compute.size() < kFewestOverlaps ||
+      compute.front().compute_blocks == 0) {
     return best;
   }
   std::set<double> shares;
@@ -225,7 +226,7 @@ InterferenceProfile fit_all(const Samples& samples, int multiprocessors) {
 
 /// Each sample predicted from the others.
 FitErrors left_out_errors(const Samples& samples, int multiprocessors) {
-  if (samples.size() < kFewest) {
+  if (samples.size() < kFewestOverlaps) {
     return {};
   }
   ErrorSum sum;
@@ -252,7 +253,7 @@ void warn(const Samples& samples, const Interference& value, std::vector<std::st
     if (group->empty()) {
       warnings->push_back(fmt::format(
           "overlap: no {} work was measured beside collectives; {} is taken as 0", name, lost));
-    } else if (group->size() < kFewest) {
+    } else if (group->size() < kFewestOverlaps) {
       warnings->push_back(
           fmt::format("overlap: only {} measurements of {} work; its figures are uncertain",
                       group->size(),
@@ -268,11 +269,11 @@ void warn(const Samples& samples, const Interference& value, std::vector<std::st
   for (const OverlapSample& sample : compute) {
     settings.emplace(sample.channels, sample.compute_blocks);
   }
-  if (compute.size() >= kFewest && settings.size() == 1) {
+  if (compute.size() >= kFewestOverlaps && settings.size() == 1) {
     warnings->emplace_back(
         "overlap: all compute-bound work has the same blocks and channels; waves cannot be told");
   }
-  if (compute.size() >= kFewest && compute.front().compute_blocks == 0) {
+  if (compute.size() >= kFewestOverlaps && compute.front().compute_blocks == 0) {
     warnings->emplace_back("overlap: no compute_blocks are known; waves are left out");
   }
   const auto untouched = [](const OverlapSample& sample) {

@@ -17,22 +17,22 @@ namespace {
 
 constexpr int kDraws = 40;
 constexpr int kBlock = 4;
-constexpr std::size_t kFewest = 10;
+constexpr std::size_t kFewestPassSamples = 10;
 constexpr double kTellsApart = 1.25;  ///< Times the squared residuals of all features.
 
-using Rows = std::vector<std::vector<double>>;
+using FeatureRows = std::vector<std::vector<double>>;
 using Places = std::vector<std::size_t>;  ///< Indices of observations.
 
 /// Observations as rows of features.
-struct Table {
-  Rows rows;
+struct FeatureTable {
+  FeatureRows rows;
   std::vector<double> seconds;
 };
 
 /// Observations and what is known without them.
 struct Known {
-  Table steps;
-  Table prior;
+  FeatureTable steps;
+  FeatureTable prior;
   double prior_weight = 0;  ///< What a row of `prior` weighs against one of `steps`.
 };
 
@@ -47,9 +47,9 @@ double sum_of(std::string_view feature, const PassObservation& observation, bool
 /// Fits the rows at `places` with the features that `used` allows; the others get 0. Scaled so that
 /// times are right in the mean: least relative residuals alone lean to the short ones.
 std::vector<double> fit(const Known& known, const Places& places, const std::vector<bool>& used) {
-  Rows rows;
+  FeatureRows rows;
   std::vector<double> seconds;
-  const auto add = [&](const Table& table, std::size_t place) {
+  const auto add = [&](const FeatureTable& table, std::size_t place) {
     rows.push_back(table.rows[place]);
     for (std::size_t i = 0; i < used.size(); ++i) {
       rows.back()[i] *= used[i] ? 1 : 0;
@@ -112,7 +112,9 @@ Places drawn_places(const std::map<int, Places>& by_block, std::mt19937_64& gene
 }
 
 /// Mean squared relative residual.
-double residual(const Table& table, const Places& places, const std::vector<double>& coefficients) {
+double residual(const FeatureTable& table,
+                const Places& places,
+                const std::vector<double>& coefficients) {
   double sum = 0;
   for (const std::size_t place : places) {
     const double error = dot(coefficients, table.rows[place]) / table.seconds[place] - 1;
@@ -127,7 +129,7 @@ std::vector<double> drawn_fit(const Known& known,
                               const std::vector<bool>& used) {
   std::vector<double> few = fit(known, places, used);
   std::vector<double> all = fit(known, places, std::vector<bool>(used.size(), true));
-  const Table& steps = known.steps;
+  const FeatureTable& steps = known.steps;
   return residual(steps, places, few) > kTellsApart * residual(steps, places, all) ? all : few;
 }
 
@@ -145,7 +147,7 @@ std::vector<double> fit_without(const Known& known, const HeldOut& held_out) {
 
 double scattered_error(const Known& known, std::span<const PassObservation> observations) {
   constexpr int kFolds = 5;
-  const Table& table = known.steps;
+  const FeatureTable& table = known.steps;
   double sum = 0;
   for (int fold = 0; fold < kFolds; ++fold) {
     const auto held_out = [&](std::size_t i) { return observations[i].step % kFolds == fold; };
@@ -160,7 +162,7 @@ double scattered_error(const Known& known, std::span<const PassObservation> obse
 /// The size of an observation is its time: what it holds most of decides.
 double block_error(const Known& known) {
   constexpr std::size_t kParts = 5;
-  const Table& table = known.steps;
+  const FeatureTable& table = known.steps;
   const std::size_t n = table.rows.size();
   Places order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -240,7 +242,7 @@ void add_prior(std::span<const PassObservation> observations,
                bool varlen,
                const PassWeight& weight,
                Known& known) {
-  const Table& steps = known.steps;
+  const FeatureTable& steps = known.steps;
   Places places(steps.rows.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
   const auto alone = fit(known, places, std::vector<bool>(features.size(), true));
@@ -308,13 +310,13 @@ PassCost fit_pass(std::span<const PassObservation> observations,
                   AttentionKind attention,
                   const PassWeight& weight) {
   const bool varlen = attention == AttentionKind::Varlen;
-  if (observations.size() < kFewest) {
+  if (observations.size() < kFewestPassSamples) {
     throw InputError(fmt::format("{} steps and ranks are too few for a fit; record at least {}",
                                  observations.size(),
-                                 kFewest));
+                                 kFewestPassSamples));
   }
   Known known;
-  Table& table = known.steps;
+  FeatureTable& table = known.steps;
   std::map<int, Places> by_block;
   for (const PassObservation& observation : observations) {
     by_block[observation.step / kBlock].push_back(table.rows.size());

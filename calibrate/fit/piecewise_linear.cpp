@@ -8,20 +8,20 @@
 namespace stepsim {
 namespace {
 
-using Knots = std::span<const std::pair<double, double>>;
+using KnotSpan = std::span<const std::pair<double, double>>;
 
 constexpr std::size_t kMaxSegments = 8;
 constexpr std::size_t kFewKnots = 40;
 constexpr std::size_t kMarks = 30;
-constexpr std::size_t kFewest = 2;  ///< Fewest knots of a segment.
+constexpr std::size_t kFewestKnots = 2;  ///< Fewest knots of a segment.
 /// Mean squares below this are rounding.
-constexpr double kExact = 1e-12;
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kExactFit = 1e-12;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Sums over the knots before each place, which give the least squares of any range of them.
 class RelativeLines {
  public:
-  explicit RelativeLines(Knots knots) : sums_(1) {
+  explicit RelativeLines(KnotSpan knots) : sums_(1) {
     for (const auto& [x, y] : knots) {
       const double one = 1 / y;
       const double slope = x / knots.back().first / y;
@@ -70,7 +70,7 @@ class RelativeLines {
 };
 
 /// The places where a segment may start or end, from 0 to the number of knots.
-std::vector<std::size_t> places_of(Knots knots) {
+std::vector<std::size_t> places_of(KnotSpan knots) {
   std::vector<std::size_t> places = {0};
   const double first = std::log(knots.front().first);
   const double step = (std::log(knots.back().first) - first) / static_cast<double>(kMarks);
@@ -93,22 +93,22 @@ std::vector<std::size_t> places_of(Knots knots) {
 
 }  // namespace
 
-std::size_t last_segment_start(Knots knots) {
+std::size_t last_segment_start(KnotSpan knots) {
   const RelativeLines lines(knots);
   const std::vector<std::size_t> places = places_of(knots);
   const std::size_t end = places.size() - 1;
   const auto count = static_cast<double>(knots.size());
   // [place] The least squares of `segments` segments up to there; each round adds one segment.
-  std::vector<double> least(places.size(), kNever);
+  std::vector<double> least(places.size(), kInfinity);
   least[0] = 0;
-  double lowest = kNever;
+  double lowest = kInfinity;
   std::size_t start = 0;
   for (std::size_t segments = 1; segments <= std::min(kMaxSegments, end); ++segments) {
-    std::vector<double> next(places.size(), kNever);
+    std::vector<double> next(places.size(), kInfinity);
     std::size_t start_of_last = 0;
     for (std::size_t to = 1; to <= end; ++to) {
       for (std::size_t from = 0; from < to; ++from) {
-        if (least[from] == kNever || places[to] - places[from] < kFewest) {
+        if (least[from] == kInfinity || places[to] - places[from] < kFewestKnots) {
           continue;
         }
         const double squares = least[from] + lines.squares(places[from], places[to]);
@@ -120,7 +120,7 @@ std::size_t last_segment_start(Knots knots) {
     }
     const double parameters = 3 * static_cast<double>(segments) - 1;
     const double criterion =
-        count * std::log(std::max(next[end] / count, kExact)) + parameters * std::log(count);
+        count * std::log(std::max(next[end] / count, kExactFit)) + parameters * std::log(count);
     if (criterion < lowest) {
       lowest = criterion;
       start = start_of_last;

@@ -10,7 +10,7 @@
 namespace stepsim {
 namespace {
 
-constexpr double kNoisy = 0.1;
+constexpr double kNoisyShare = 0.1;
 
 std::string percent(const std::optional<double>& fraction, bool with_sign = false) {
   if (!fraction) {
@@ -132,7 +132,7 @@ std::string fit_report(const FitResult& result, const Screen& screen) {
                  profile.noise.step_jitter * 100,
                  profile.noise.drift * 100,
                  format_duration(profile.noise.sentinel_seconds));
-  if (std::max(profile.noise.step_jitter, profile.noise.drift) > kNoisy) {
+  if (std::max(profile.noise.step_jitter, profile.noise.drift) > kNoisyShare) {
     text +=
         "that is much: other programs were running, or the clock changed; measure again on a quiet "
         "machine\n";

@@ -12,18 +12,18 @@
 namespace stepsim {
 namespace {
 
-using Group = std::vector<OpPoint>;
+using PointGroup = std::vector<OpPoint>;
 
 constexpr std::size_t kMaxBlocks = 12;
 
 template <typename HeldOut>
 void test_rows(const Candidate& candidate,
-               const Group& rows,
+               const PointGroup& rows,
                const HeldOut& held_out,
                ErrorSum* sum,
                ErrorSum* both) {
-  Group kept;
-  Group tested;
+  PointGroup kept;
+  PointGroup tested;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     (held_out(i) ? tested : kept).push_back(rows[i]);
   }
@@ -38,7 +38,7 @@ void test_rows(const Candidate& candidate,
   }
 }
 
-FitErrors unmeasured_errors(const Candidate& candidate, const Group& rows) {
+FitErrors unmeasured_errors(const Candidate& candidate, const PointGroup& rows) {
   ErrorSum random;
   ErrorSum block;
   ErrorSum both;
@@ -66,7 +66,7 @@ FitErrors unmeasured_errors(const Candidate& candidate, const Group& rows) {
 }
 
 /// The form with the smallest error on a size left out.
-OpCost best_for_unmeasured(const Group& rows, std::int64_t processors) {
+OpCost best_for_unmeasured(const PointGroup& rows, std::int64_t processors) {
   OpCost best;
   double lowest = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : unmeasured_candidates(rows, processors)) {
@@ -89,7 +89,7 @@ bool has_no_sizes(const Op& op) {
 }  // namespace
 
 std::vector<OpCost> fit_unmeasured_sizes(const std::vector<Series>& all, std::int64_t processors) {
-  std::map<std::tuple<OpClass, Pass, Dtype>, Group> groups;
+  std::map<std::tuple<OpClass, Pass, Dtype>, PointGroup> groups;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Op& op = all[i].op;
     if (has_no_sizes(op)) {

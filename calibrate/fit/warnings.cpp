@@ -15,7 +15,7 @@ constexpr std::size_t kFewestValues = 4;
 constexpr double kGrown = 4;
 constexpr double kSame = 1e-6;
 constexpr double kFallen = 0.7;
-constexpr double kNoisy = 0.2;
+constexpr double kNoisySpread = 0.2;
 
 /// (size, median seconds), by size. Dense attention is taken per sample, as its tables are.
 std::map<double, double> medians(const Series& series) {
@@ -78,7 +78,7 @@ std::vector<std::string> fit_warnings(const Series& series, const OpCost& fitted
                                    worst_x,
                                    (1 - worst) * 100));
   }
-  if (fitted.errors.random.value_or(0) > kNoisy) {
+  if (fitted.errors.random.value_or(0) > kNoisySpread) {
     warnings.push_back(fmt::format(
         "{}: off by {:.0f} % on held-out points; too noisy, or a form that is not known",
         name,

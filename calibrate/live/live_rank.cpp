@@ -20,8 +20,6 @@ namespace stepsim {
 namespace {
 
 constexpr int kWarmUpSteps = 4;
-/// A calibration pass, too, takes the median of three after a warm-up.
-constexpr int kSentinelRepetitions = 3;
 /// While the parent reads what the ranks sent, they sleep, so that it takes no time from a step.
 constexpr auto kReadingPause = std::chrono::milliseconds(2);
 

@@ -18,6 +18,9 @@
 
 namespace stepsim {
 
+/// Seeds the weights, equal on all ranks; rank r draws its data from the seed kWeightSeed + 1 + r.
+inline constexpr std::uint64_t kWeightSeed = 20240501;
+
 /// When one rank took part in a collective, or in several back to back. Seconds on a clock that all
 /// ranks of the host share (CLOCK_MONOTONIC). Where ranks share no clock, the arrival is 0 and the
 /// end is the time that passed on this rank's own clock.

@@ -21,7 +21,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::size_t kPoints = 6;
-constexpr int kRepetitions = 5;
+constexpr int kCheckRepetitions = 5;
 
 /// Measures the points on all ranks; nothing is written.
 SampleSet measure_now(const MeasurePlan& plan,
@@ -29,12 +29,12 @@ SampleSet measure_now(const MeasurePlan& plan,
                       const ProgressCallback& on_progress) {
   RankPass task;
   task.ranks = plan.ranks;
-  task.repetitions = kRepetitions;
+  task.repetitions = kCheckRepetitions;
   task.points = check_points(plan, kPoints);
   task.sentinel = sentinel_lengths(plan.model);
   task.clock_offset = -clock_seconds();
   const auto steps =
-      static_cast<double>(plan.ranks) * static_cast<double>(task.points.size()) * kRepetitions;
+      static_cast<double>(plan.ranks) * static_cast<double>(task.points.size()) * kCheckRepetitions;
   std::vector<Json> lines;
   run_ranks(
       plan.ranks,

@@ -20,8 +20,6 @@
 namespace stepsim {
 namespace {
 
-constexpr int kFewestPasses = 3;
-
 /// Everything of one call of measure().
 class Measurement {
  public:

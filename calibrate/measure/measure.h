@@ -12,6 +12,9 @@
 
 namespace stepsim {
 
+/// A median over fewer passes than these means nothing.
+inline constexpr int kFewestPasses = 3;
+
 /// Makes the backend of one rank, in that rank's process. `buckets` is [bucket]: parameter indices,
 /// in launch order.
 using BackendFactory =

@@ -9,7 +9,6 @@
 namespace stepsim {
 namespace {
 
-constexpr int kFewestPasses = 3;  ///< Below that a median over passes means nothing.
 constexpr int kMaxPasses = 40;
 constexpr double kForkSeconds = 0.3;  ///< Processes and their end.
 

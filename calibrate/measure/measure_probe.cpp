@@ -194,11 +194,10 @@ void require_same_request(const SampleFile& file,
   for (const std::string& difference : differences) {
     list += (list.empty() ? "" : ", ") + difference;
   }
-  throw InputError(fmt::format(
-      "{}: error: holds measurements of another request (different: {}); choose another file with "
-      "--out, or remove this one",
-      request.out,
-      list));
+  throw InputError(SourcePlace{request.out},
+                   fmt::format("holds measurements of another request (different: {}); choose "
+                               "another file with --out, or remove this one",
+                               list));
 }
 
 }  // namespace stepsim

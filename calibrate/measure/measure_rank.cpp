@@ -15,7 +15,6 @@
 namespace stepsim {
 namespace {
 
-constexpr int kSentinelRepetitions = 3;
 constexpr std::size_t kPointsPerSentinel = 10;
 constexpr int kCollectiveWarmUps = 2;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;

@@ -11,6 +11,9 @@
 
 namespace stepsim {
 
+/// A sentinel step is the median of so many, after a warm-up.
+inline constexpr int kSentinelRepetitions = 3;
+
 /// One rank's share of one pass.
 struct RankPass {
   int pass = 0;

@@ -19,12 +19,12 @@ using namespace ranks;  // NOLINT(google-build-using-namespace): what this is bu
 
 namespace {
 
-constexpr const char* kFormat = "stepsim-ranks/1";
+constexpr const char* kRanksFormat = "stepsim-ranks/1";
 /// Whoever connects and says nothing is no rank.
 constexpr std::chrono::seconds kHelloLimit(5);
 
 std::string hello(const Launch& launch) {
-  const Json json = {{"format", kFormat},
+  const Json json = {{"format", kRanksFormat},
                      {"rank", launch.rank},
                      {"ranks", launch.ranks},
                      {"local_rank", launch.local_rank}};
@@ -38,7 +38,7 @@ Json read_hello(const Socket& socket) {
     const std::string message = receive_message(socket.fd());
     set_read_limit(socket, std::chrono::seconds(0));
     const Json json = Json::parse(message.substr(std::min<std::size_t>(1, message.size())));
-    return json.is_object() && json.value("format", "") == kFormat ? json : Json();
+    return json.is_object() && json.value("format", "") == kRanksFormat ? json : Json();
   } catch (const std::exception&) {
     return nullptr;
   }

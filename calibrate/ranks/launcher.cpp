@@ -50,11 +50,8 @@ class Reader {
     const char* const end = value.data() + value.size();
     const auto [rest, error] = std::from_chars(value.data(), end, result);
     if (error != std::errc() || rest != end || result < lo || result > hi) {
-      throw InputError(fmt::format("stepcal: error: {}={}: must be a whole number from {} to {}",
-                                   name,
-                                   printable(value),
-                                   lo,
-                                   hi));
+      throw InputError(fmt::format(
+          "{}={}: must be a whole number from {} to {}", name, printable(value), lo, hi));
     }
     return result;
   }
@@ -82,7 +79,7 @@ void require_all(const Reader& reader, const Names& names) {
   for (const char* name : {names.rank, names.ranks, names.local_rank, names.local_ranks}) {
     if (name != nullptr && !reader.has(name)) {
       throw InputError(
-          fmt::format("stepcal: error: {} is not set, but other variables of {} are; start stepcal "
+          fmt::format("{} is not set, but other variables of {} are; start stepcal "
                       "with {}, or unset them",
                       name,
                       names.launcher,
@@ -117,10 +114,10 @@ std::string find_address(const Reader& reader, const Names& names, int ranks, in
   }
   const std::string host = first_host(reader.text("SLURM_STEP_NODELIST"));
   if (&names != &kSrun || host.empty()) {
-    throw InputError(fmt::format(
-        "stepcal: error: MASTER_ADDR is not set: the ranks of {} are on several machines and need "
-        "to know rank 0's; set MASTER_ADDR to its name on all of them",
-        names.launcher));
+    throw InputError(
+        fmt::format("MASTER_ADDR is not set: the ranks of {} are on several machines and need "
+                    "to know rank 0's; set MASTER_ADDR to its name on all of them",
+                    names.launcher));
   }
   return host;
 }

@@ -66,12 +66,12 @@ const Json& list_of(JsonReader& reader, const char* key) {
   return list;
 }
 
-constexpr int kMaxRanks = 1 << 24;
+constexpr int kMaxLoggedRanks = 1 << 24;
 
 /// Collective, ranks and nodes of a line.
 std::tuple<std::string, int, int> group_of(JsonReader& reader) {
   const std::string op(name_of(reader.parsed("op", parse_collective_kind)));
-  const int ranks = reader.integer_in("ranks", 2, kMaxRanks);
+  const int ranks = reader.integer_in("ranks", 2, kMaxLoggedRanks);
   return {op, ranks, reader.integer_in("nodes", 1, ranks)};
 }
 
@@ -173,7 +173,7 @@ void SampleLog::add_step(JsonReader& reader) {
 void SampleLog::add_measured(JsonReader& reader, const std::string& kind) {
   // Lines of kind "all_reduce" are of stepcal 0.1 and from one machine.
   const auto group = kind == "all_reduce"
-                         ? std::tuple(kind, reader.integer_in("ranks", 1, kMaxRanks), 1)
+                         ? std::tuple(kind, reader.integer_in("ranks", 1, kMaxLoggedRanks), 1)
                          : group_of(reader);
   if (import_groups_.count(group) > 0) {
     const auto& [op, ranks, nodes] = group;

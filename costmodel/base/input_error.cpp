@@ -110,10 +110,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-InputError::InputError(const std::string& message) : std::runtime_error(message) {}
+InputError::InputError(const std::string& message, Lookup lookup)
+    : std::runtime_error(message), lookup_(lookup) {}
 
-InputError::InputError(const SourcePlace& place, const std::string& message)
-    : std::runtime_error(placed(place, message)) {}
+InputError::InputError(const SourcePlace& place, const std::string& message, Lookup lookup)
+    : std::runtime_error(placed(place, message)), has_place_(true), lookup_(lookup) {}
+
+FieldError::FieldError(const std::string& field, const std::string& reason)
+    : InputError(field + ": " + reason), field_(field), reason_(reason) {}
 
 std::string nearest_name(std::string_view name, std::span<const std::string> known) {
   constexpr std::size_t kLongestName = 100;

@@ -12,17 +12,43 @@ struct SourcePlace {
   std::string file;
   int line = 0;
   int column = 0;
-  std::string text;  ///< The whole line, to print with a caret below; may be empty.
+  std::string text = "";  ///< The whole line, to print with a caret below; may be empty.
 };
 
+/// A list that helps to mend an error; the program names the command that prints it.
+enum class Lookup { None, Policies, Models, Profiles };
+
 /// Reports bad input to a person who has the file open; the program exits with status 2.
-///
-/// what() is the complete message: `file:line:col: error: message`, then the line and a caret when
-/// they are known.
 class InputError : public std::runtime_error {
  public:
-  explicit InputError(const std::string& message);
-  InputError(const SourcePlace& place, const std::string& message);
+  /// what() is the message alone. Code that knows the place adds it; otherwise the program's name
+  /// is printed in its stead.
+  explicit InputError(const std::string& message, Lookup lookup = Lookup::None);
+
+  /// what() is the complete message: `file:line:col: error: message`, then the line and a caret
+  /// when they are known. `place.file` may also be an option or a command.
+  InputError(const SourcePlace& place, const std::string& message, Lookup lookup = Lookup::None);
+
+  [[nodiscard]] bool has_place() const { return has_place_; }
+  [[nodiscard]] Lookup lookup() const { return lookup_; }
+
+ private:
+  bool has_place_ = false;
+  Lookup lookup_ = Lookup::None;
+};
+
+/// Reports that one field of a value is wrong; what() is "field: reason". Code that read the value
+/// from a file catches it and adds the place of that field.
+class FieldError : public InputError {
+ public:
+  FieldError(const std::string& field, const std::string& reason);
+
+  [[nodiscard]] const std::string& field() const { return field_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  std::string field_;
+  std::string reason_;
 };
 
 /// Reports a fault of the machine, not of the input (disk full, no device); the program exits with

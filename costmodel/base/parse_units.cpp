@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/trimmed.h"
 
 namespace stepsim {
 namespace {
@@ -36,17 +37,9 @@ constexpr std::array<Unit, 12> kBandwidthUnits = {{{"B/s", 1},
                                                    {"Gbit/s", 1e9 / 8},
                                                    {"Tbit/s", 1e12 / 8}}};
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) {
-    return {};
-  }
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
 /// Splits "25 MiB" into (25, "MiB"). Messages show `example` as a valid text.
-std::pair<double, std::string_view> split(std::string_view text, std::string_view example) {
+std::pair<double, std::string_view> number_and_unit(std::string_view text,
+                                                    std::string_view example) {
   const std::string_view whole = trimmed(text);
   double value = 0;
   const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
@@ -62,7 +55,7 @@ std::pair<double, std::string_view> split(std::string_view text, std::string_vie
 }  // namespace
 
 Bytes parse_bytes(std::string_view text) {
-  const auto [value, unit] = split(text, "size such as 25 MiB");
+  const auto [value, unit] = number_and_unit(text, "size such as 25 MiB");
   for (const auto& [name, factor] : kByteUnits) {
     if (name != unit) {
       continue;
@@ -81,7 +74,7 @@ Bytes parse_bytes(std::string_view text) {
 }
 
 Duration parse_duration(std::string_view text) {
-  const auto [value, unit] = split(text, "time such as 3 ms");
+  const auto [value, unit] = number_and_unit(text, "time such as 3 ms");
   for (const auto& [name, factor] : kTimeUnits) {
     if (name == unit) {
       if (value * factor > 9.2e9) {
@@ -97,7 +90,7 @@ Duration parse_duration(std::string_view text) {
 }
 
 double parse_bandwidth(std::string_view text) {
-  const auto [value, unit] = split(text, "bandwidth such as 150 GB/s");
+  const auto [value, unit] = number_and_unit(text, "bandwidth such as 150 GB/s");
   for (const auto& [name, factor] : kBandwidthUnits) {
     if (name == unit) {
       return value * factor;

@@ -22,11 +22,6 @@ const std::array<std::string, 10> kFeatures = {"1",
                                                "flops",
                                                "bytes"};
 
-double squared_lengths(const Op& op, const BatchShape& batch) {
-  const auto length = static_cast<double>(batch.max_length);
-  return op.varlen ? batch.sum_squares : static_cast<double>(batch.samples) * length * length;
-}
-
 }  // namespace
 
 double variable_of(const Op& op, const BatchShape& batch) {

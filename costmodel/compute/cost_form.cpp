@@ -18,7 +18,6 @@
 namespace stepsim {
 namespace {
 
-constexpr int kMax = std::numeric_limits<int>::max();
 /// Features of tiles came with version 2 of the format.
 constexpr int kTileVersion = 2;
 
@@ -101,7 +100,7 @@ double sum_of_features(const OpCost& cost, const Op& op, const BatchShape& batch
 
 void read_processors(JsonReader& entry, OpCost& cost) {
   if (needs_processors(cost.features)) {
-    cost.processors = entry.integer_in("processors", 1, kMax);
+    cost.processors = entry.integer_in("processors", 1, kMaxInt);
   }
 }
 
@@ -175,7 +174,7 @@ void read_roofline_ratio(JsonReader& entry, OpCost& cost) {
   read_roofline(entry, cost);
   JsonReader reader = entry.object("gemm_ratio");
   GemmRatio& ratio = cost.gemm_ratio;
-  ratio.processors = reader.integer_in("processors", 1, kMax);
+  ratio.processors = reader.integer_in("processors", 1, kMaxInt);
   ratio.weights = reader.numbers("weights");
   if (ratio.weights.size() != gemm_ratio_width()) {
     reader.fail(
@@ -204,7 +203,7 @@ void write_roofline_ratio(const OpCost& cost, Json& entry) {
 
 // clang-format off
 /// form, name, title, since version, over length?, seconds, read, write
-constexpr std::array<CostFormRow, 6> kRows = {{
+constexpr std::array<CostFormRow, 6> kForms = {{
     {CostForm::Table, "table", "table", 1, false,
      table_seconds, read_table, write_table},
     {CostForm::PerSampleTable, "per_sample_table", "per-sample table", 1, true,
@@ -221,8 +220,8 @@ constexpr std::array<CostFormRow, 6> kRows = {{
 // clang-format on
 
 constexpr bool in_order_of_the_enum() {
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (static_cast<std::size_t>(kRows[i].form) != i) {
+  for (std::size_t i = 0; i < kForms.size(); ++i) {
+    if (static_cast<std::size_t>(kForms[i].form) != i) {
       return false;
     }
   }
@@ -233,16 +232,16 @@ static_assert(in_order_of_the_enum());
 }  // namespace
 
 std::span<const CostFormRow> cost_form_rows() {
-  return kRows;
+  return kForms;
 }
 
 const CostFormRow& form_row(CostForm form) {
-  return kRows.at(static_cast<std::size_t>(form));
+  return kForms.at(static_cast<std::size_t>(form));
 }
 
 CostForm parse_cost_form(std::string_view name) {
   std::vector<std::string> known;
-  for (const CostFormRow& row : kRows) {
+  for (const CostFormRow& row : kForms) {
     if (row.name == name) {
       return row.form;
     }

@@ -48,7 +48,7 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
     }
   }
   if (lines_.empty()) {
-    throw InputError({path_, 0, 0, ""}, "empty; expected a CSV file with a header line");
+    throw InputError(SourcePlace{path_}, "empty; expected a CSV file with a header line");
   }
   for (Column c = 0; c < columns_; ++c) {
     if (find(cells_[c]) != c) {

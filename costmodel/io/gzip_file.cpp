@@ -70,7 +70,7 @@ class Inflater {
   }
 
   [[noreturn]] void fail(const std::string& message) const {
-    throw InputError(SourcePlace{path_, 0, 0, ""}, message);
+    throw InputError(SourcePlace{path_}, message);
   }
 
   const std::string& path_;

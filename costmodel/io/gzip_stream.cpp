@@ -18,7 +18,7 @@ GzipStream::GzipStream(const std::string& path) : path_(path) {
   errno = 0;
   file_ = path == "-" ? gzdopen(::dup(STDIN_FILENO), "rb") : gzopen(path.c_str(), "rb");
   if (file_ == nullptr) {
-    throw InputError(SourcePlace{path, 0, 0, ""}, std::string("cannot read: ") + strerror(errno));
+    throw InputError(SourcePlace{path}, std::string("cannot read: ") + strerror(errno));
   }
   std::error_code no_file;
   const std::uintmax_t size = std::filesystem::file_size(path, no_file);
@@ -44,7 +44,7 @@ bool GzipStream::append(std::size_t max_bytes, std::string* text) {
   read_ += added;
   int status = Z_OK;
   gzerror(file, &status);
-  const SourcePlace place = {path_, 0, 0, ""};
+  const SourcePlace place{path_};
   if (status == Z_ERRNO) {
     throw InputError(place, std::string("cannot read: ") + strerror(errno));
   }

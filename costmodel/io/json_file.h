@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,9 @@
 namespace stepsim {
 
 using Json = nlohmann::ordered_json;
+
+/// The upper limit of JsonReader::integer_in() where any int will do.
+inline constexpr int kMaxInt = std::numeric_limits<int>::max();
 
 /// Reads a whole file as text; "-" reads standard input. Raises InputError: the file is missing,
 /// unreadable or larger than `max_bytes`.

@@ -132,7 +132,7 @@ const TransformerConfig& model_preset(std::string_view name) {
     }
     known.push_back(preset.config.name);
   }
-  throw InputError(unknown_name("model preset", name, known));
+  throw InputError(unknown_name("model preset", name, known), Lookup::Models);
 }
 
 }  // namespace stepsim

@@ -10,14 +10,6 @@ double as_double(std::int64_t value) {
   return static_cast<double>(value);
 }
 
-/// Returns the sum of the squared lengths of the sequences that attention runs over.
-double squared_lengths(const Op& op, const BatchShape& batch) {
-  if (op.varlen) {
-    return batch.sum_squares;
-  }
-  return as_double(batch.samples) * as_double(batch.max_length) * as_double(batch.max_length);
-}
-
 /// Returns the unmasked pairs of positions in fused attention. When a varlen batch gives no
 /// window_pairs, every document is taken to have the batch's token-weighted mean length.
 double attention_pairs(const Op& op, const BatchShape& batch) {
@@ -96,6 +88,13 @@ double elements_moved(const Op& op, const BatchShape& batch) {
 }
 
 }  // namespace
+
+double squared_lengths(const Op& op, const BatchShape& batch) {
+  if (op.varlen) {
+    return batch.sum_squares;
+  }
+  return as_double(batch.samples) * as_double(batch.max_length) * as_double(batch.max_length);
+}
 
 double rows_of(const Op& op, const BatchShape& batch) {
   switch (op.rows) {

@@ -9,6 +9,9 @@ namespace stepsim {
 /// varlen op; Collate always builds the padded batch), samples, or 1 for Elements.
 [[nodiscard]] double rows_of(const Op& op, const BatchShape& batch);
 
+/// Returns the sum of the squared lengths of the sequences that attention runs over.
+[[nodiscard]] double squared_lengths(const Op& op, const BatchShape& batch);
+
 /// Returns the floating-point operations of an op, by class, pass and shape.
 ///
 /// A GEMM takes 2 m n k for each of forward, input gradient and weight gradient.

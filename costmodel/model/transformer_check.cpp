@@ -1,4 +1,5 @@
 #include <set>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -13,30 +14,33 @@ namespace {
 constexpr std::int64_t kLargestSize = 1 << 20;
 constexpr std::int64_t kMaxLayers = 10000;
 
-void check_size(std::string_view key, std::int64_t value, std::int64_t largest) {
+void check_size(const std::string& key, std::int64_t value, std::int64_t largest) {
   if (value <= 0) {
-    throw InputError(fmt::format("{}: {} must be at least 1", key, value));
+    throw FieldError(key, fmt::format("{} must be at least 1", value));
   }
   if (value > largest) {
-    throw InputError(fmt::format("{}: {} is beyond {}", key, value, largest));
+    throw FieldError(key, fmt::format("{} is beyond {}", value, largest));
   }
 }
 
 void check_heads(const TransformerConfig& config) {
   if (config.hidden % config.heads != 0) {
-    throw InputError(fmt::format("heads: {} do not divide hidden {}", config.heads, config.hidden));
+    throw FieldError("heads",
+                     fmt::format("{} do not divide hidden {}", config.heads, config.hidden));
   }
   if (config.heads % config.kv_heads != 0) {
-    throw InputError(
-        fmt::format("kv_heads: {} do not divide heads {}", config.kv_heads, config.heads));
+    throw FieldError("kv_heads",
+                     fmt::format("{} do not divide heads {}", config.kv_heads, config.heads));
   }
   if (!rotary(config.family) && config.kv_heads != config.heads) {
-    throw InputError(fmt::format("kv_heads: {} groups no queries, so it must equal heads {}",
+    throw FieldError("kv_heads",
+                     fmt::format("{} groups no queries, so it must equal heads {}",
                                  name_of(config.family),
                                  config.heads));
   }
   if (rotary(config.family) && config.head_dim() % 2 != 0) {
-    throw InputError(fmt::format("heads: {} rotates pairs of features, but hidden / heads is {}",
+    throw FieldError("heads",
+                     fmt::format("{} rotates pairs of features, but hidden / heads is {}",
                                  name_of(config.family),
                                  config.head_dim()));
   }
@@ -46,18 +50,18 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 void check_tensor(const TensorBlock& tensor, std::set<std::string_view>& names) {
   if (tensor.name.empty() || !names.insert(tensor.name).second) {
-    throw InputError(fmt::format("tensors: the name '{}' is empty or used twice", tensor.name));
+    throw FieldError("tensors", fmt::format("the name '{}' is empty or used twice", tensor.name));
   }
   std::int64_t elements = 1;
   for (const std::int64_t size : tensor.shape) {
     if (size <= 0 || size > kMaxElements / elements) {
-      throw InputError(
-          fmt::format("tensors: {} has a size outside 1..{}", tensor.name, kMaxElements));
+      throw FieldError("tensors",
+                       fmt::format("{} has a size outside 1..{}", tensor.name, kMaxElements));
     }
     elements *= size;
   }
   if (tensor.forward < 0 || tensor.backward < 0) {
-    throw InputError(fmt::format("tensors: {} has work below 0", tensor.name));
+    throw FieldError("tensors", fmt::format("{} has work below 0", tensor.name));
   }
 }
 
@@ -71,8 +75,8 @@ void check_blocks(const TransformerConfig& config) {
   }
   if (!blocks || config.block_elements != 0 ||
       config.layers != static_cast<std::int64_t>(config.tensors.size())) {
-    throw InputError(
-        "tensors: a list needs kind blocks, one tensor per layer and no block_elements");
+    throw FieldError("tensors",
+                     "a list needs kind blocks, one tensor per layer and no block_elements");
   }
   std::set<std::string_view> names;
   double forward = 0;
@@ -83,7 +87,7 @@ void check_blocks(const TransformerConfig& config) {
     backward += static_cast<double>(tensor.backward);
   }
   if (forward <= 0 || backward <= 0) {
-    throw InputError("tensors: no work at all; expected more than 0 forward and backward");
+    throw FieldError("tensors", "no work at all; expected more than 0 forward and backward");
   }
 }
 
@@ -98,23 +102,25 @@ void check(const TransformerConfig& config) {
   check_size("vocab", config.vocab, 16 * kLargestSize);
   check_size("max_length", config.max_length, 16 * kLargestSize);
   if (config.classes < 0 || config.classes > kLargestSize) {
-    throw InputError(fmt::format("classes: {} is outside 0..{}", config.classes, kLargestSize));
+    throw FieldError("classes", fmt::format("{} is outside 0..{}", config.classes, kLargestSize));
   }
   if (config.window < 0) {
-    throw InputError(fmt::format("window: {} is negative; 0 means unlimited", config.window));
+    throw FieldError("window", fmt::format("{} is negative; 0 means unlimited", config.window));
   }
   check_heads(config);
   if (config.sparse_embeddings && config.tied_embeddings) {
-    throw InputError("sparse_embeddings: a tied table also gets the head's dense gradient");
+    throw FieldError("sparse_embeddings", "a tied table also gets the head's dense gradient");
   }
   check_blocks(config);
   if (language_model(config.family) && config.classes > 0) {
-    throw InputError(fmt::format("classes: {} predicts tokens and has no classification head",
-                                 name_of(config.family)));
+    throw FieldError(
+        "classes",
+        fmt::format("{} predicts tokens and has no classification head", name_of(config.family)));
   }
   if (!language_model(config.family) && config.tied_embeddings) {
-    throw InputError(fmt::format("tied_embeddings: {} has no head over the vocabulary to tie",
-                                 name_of(config.family)));
+    throw FieldError(
+        "tied_embeddings",
+        fmt::format("{} has no head over the vocabulary to tie", name_of(config.family)));
   }
 }
 

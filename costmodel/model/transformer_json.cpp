@@ -79,15 +79,8 @@ TransformerConfig transformer_from_json(JsonReader& reader) {
   config.sparse_embeddings = reader.boolean_or("sparse_embeddings", false);
   try {
     check(config);
-  } catch (const InputError& error) {
-    // A message such as "heads: 5 do not divide hidden 48" begins with the key, which gets its
-    // path.
-    const std::string message = error.what();
-    const std::size_t colon = message.find(": ");
-    if (colon == std::string::npos) {
-      throw;
-    }
-    reader.fail(message.substr(0, colon), message.substr(colon + 2));
+  } catch (const FieldError& error) {
+    reader.fail(error.field(), error.reason());
   }
   return config;
 }

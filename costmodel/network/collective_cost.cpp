@@ -10,7 +10,7 @@
 namespace stepsim {
 namespace {
 
-const std::array<std::string, 6> kNames = {
+const std::array<std::string, 6> kCollectiveNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"};
 
 bool is_rooted(CollectiveKind kind) {
@@ -51,19 +51,19 @@ void require(bool holds, const char* what) {
 }  // namespace
 
 std::string_view name_of(CollectiveKind kind) {
-  return kNames.at(static_cast<std::size_t>(kind));
+  return kCollectiveNames.at(static_cast<std::size_t>(kind));
 }
 
 CollectiveKind parse_collective_kind(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) {
-    throw InputError(unknown_name("collective", name, kNames));
+  const auto found = std::find(kCollectiveNames.begin(), kCollectiveNames.end(), name);
+  if (found == kCollectiveNames.end()) {
+    throw InputError(unknown_name("collective", name, kCollectiveNames));
   }
-  return static_cast<CollectiveKind>(found - kNames.begin());
+  return static_cast<CollectiveKind>(found - kCollectiveNames.begin());
 }
 
 std::span<const std::string> collective_kind_names() {
-  return kNames;
+  return kCollectiveNames;
 }
 
 double bus_factor(CollectiveKind kind, int ranks) {

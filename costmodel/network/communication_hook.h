@@ -72,7 +72,7 @@ enum class HookSchedule {
 /// One communication hook: all that differs from one hook to the next.
 struct HookInfo {
   CommunicationHook hook = CommunicationHook::None;
-  std::string_view name;  ///< As scenarios call it: "power_sgd".
+  std::string_view name;  ///< The name in scenarios, such as "power_sgd".
   HookSchedule schedule = HookSchedule::Divided;
   /// The keys of [ddp.communication_hook] that it takes, beside `kind`. A hook that takes
   /// `start_iteration` is a plain all-reduce before it. One that takes `subgroup_ranks` reduces

@@ -206,8 +206,8 @@ std::span<const std::string> gpu_generation_names() {
   return kGenerations;
 }
 
-NcclTable nccl_all_reduce_table(const NcclSystem& system) {
-  NcclTable table;
+NcclTunings nccl_all_reduce_table(const NcclSystem& system) {
+  NcclTunings table;
   for (std::size_t a = 0; a < table.size(); ++a) {
     for (std::size_t p = 0; p < table[a].size(); ++p) {
       const auto algorithm = static_cast<NcclAlgorithm>(a);
@@ -219,7 +219,7 @@ NcclTable nccl_all_reduce_table(const NcclSystem& system) {
 }
 
 std::optional<double> nccl_time_us(const NcclSystem& system,
-                                   const NcclTable& table,
+                                   const NcclTunings& table,
                                    NcclAlgorithm algorithm,
                                    NcclProtocol protocol,
                                    double bytes) {
@@ -243,7 +243,7 @@ NcclChoice nccl_all_reduce(const NcclSystem& system, double bytes) {
   if (system.ranks == 1) {
     return best;
   }
-  const NcclTable table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_all_reduce_table(system);
   bool found = false;
   for (std::size_t a = 0; a < table.size(); ++a) {
     for (std::size_t p = 0; p < table[a].size(); ++p) {

@@ -59,17 +59,17 @@ struct NcclTuning {
 };
 
 /// [algorithm][protocol], in the order of the enumerations.
-using NcclTable = std::array<std::array<NcclTuning, 3>, 6>;
+using NcclTunings = std::array<std::array<NcclTuning, 3>, 6>;
 
 /// Returns the entries for an all-reduce over at least two ranks. CollNet has a latency but no
 /// bandwidth, since the model has no switch that reduces; the same holds for NVLSTree on one node
 /// and NVLS on several.
-[[nodiscard]] NcclTable nccl_all_reduce_table(const NcclSystem& system);
+[[nodiscard]] NcclTunings nccl_all_reduce_table(const NcclSystem& system);
 
 /// Returns the microseconds of a single call, with NCCL's corrections for trees by size and for
 /// rings over several nodes; nothing when the entry is not used.
 [[nodiscard]] std::optional<double> nccl_time_us(const NcclSystem& system,
-                                                 const NcclTable& table,
+                                                 const NcclTunings& table,
                                                  NcclAlgorithm algorithm,
                                                  NcclProtocol protocol,
                                                  double bytes);

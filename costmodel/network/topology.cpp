@@ -10,14 +10,14 @@
 namespace stepsim {
 namespace {
 
-const std::array<std::string, 8> kNames = {"auto",
-                                           "ring",
-                                           "flat_ring",
-                                           "tree",
-                                           "hierarchical",
-                                           "recursive_doubling",
-                                           "rabenseifner",
-                                           "nccl"};
+const std::array<std::string, 8> kTopologyNames = {"auto",
+                                                   "ring",
+                                                   "flat_ring",
+                                                   "tree",
+                                                   "hierarchical",
+                                                   "recursive_doubling",
+                                                   "rabenseifner",
+                                                   "nccl"};
 
 bool has_tree(CollectiveKind kind) {
   return kind == CollectiveKind::AllReduce || kind == CollectiveKind::Broadcast ||
@@ -169,19 +169,19 @@ NodeLinks group_links(const Topology& topology, int ranks, int nodes) {
 }  // namespace
 
 std::string_view name_of(CollectiveAlgorithm algorithm) {
-  return kNames.at(static_cast<std::size_t>(algorithm));
+  return kTopologyNames.at(static_cast<std::size_t>(algorithm));
 }
 
 CollectiveAlgorithm parse_collective_algorithm(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) {
-    throw InputError(unknown_name("algorithm", name, kNames));
+  const auto found = std::find(kTopologyNames.begin(), kTopologyNames.end(), name);
+  if (found == kTopologyNames.end()) {
+    throw InputError(unknown_name("algorithm", name, kTopologyNames));
   }
-  return static_cast<CollectiveAlgorithm>(found - kNames.begin());
+  return static_cast<CollectiveAlgorithm>(found - kTopologyNames.begin());
 }
 
 std::span<const std::string> collective_algorithm_names() {
-  return kNames;
+  return kTopologyNames;
 }
 
 int node_count(const Topology& topology) {

@@ -16,8 +16,7 @@
 namespace stepsim {
 namespace {
 
-constexpr std::string_view kFormat = "stepsim-plan/1";
-constexpr int kMax = std::numeric_limits<int>::max();
+constexpr std::string_view kPlanFormat = "stepsim-plan/1";
 /// A length beyond this is a mistake; its square still fits a double exactly.
 constexpr std::int64_t kLongestSample = 1 << 26;
 /// The limit for a sample that runs in parts.
@@ -33,12 +32,12 @@ std::string buckets_text(const Buckets& buckets) {
   return result + "]";
 }
 
-std::string header_text(const Plan& plan) {
+std::string plan_header(const Plan& plan) {
   return fmt::format(
       R"({{"format":"{}","scenario":{},"policy":{},"seed":{},"ranks":{},"steps":{},)"
       R"("warmup_steps":{},"optimizer":{},"model":{},"initial_buckets":{},"buckets":{}}})"
       "\n",
-      kFormat,
+      kPlanFormat,
       json_text(plan.scenario),
       json_text(plan.policy),
       plan.seed,
@@ -79,7 +78,7 @@ void append_row(std::string& text, const MicroBatch& row) {
 }
 
 /// Checks that the buckets hold every parameter of the model exactly once.
-Buckets read_buckets(JsonReader& header, std::string_view key, std::size_t parameter_total) {
+Buckets read_plan_buckets(JsonReader& header, std::string_view key, std::size_t parameter_total) {
   std::vector<bool> seen(parameter_total, false);
   Buckets buckets;
   const Json& lists = header.get(key);
@@ -113,20 +112,20 @@ Buckets read_buckets(JsonReader& header, std::string_view key, std::size_t param
   return buckets;
 }
 
-Plan read_header(JsonReader header) {
+Plan read_plan_header(JsonReader header) {
   Plan plan;
   plan.scenario = header.text("scenario");
   plan.policy = header.text("policy");
   plan.seed = header.unsigned_integer("seed");
-  plan.ranks = header.integer_in("ranks", 1, kMax);
-  plan.steps = header.integer_in("steps", 1, kMax);
+  plan.ranks = header.integer_in("ranks", 1, kMaxInt);
+  plan.steps = header.integer_in("steps", 1, kMaxInt);
   plan.warmup_steps = header.integer_in("warmup_steps", 0, plan.steps - 1);
   plan.optimizer = header.text("optimizer");
   JsonReader model = header.object("model");
   plan.model = transformer_from_json(model);
   const std::size_t parameter_total = parameters(plan.model).size();
-  plan.initial_buckets = read_buckets(header, "initial_buckets", parameter_total);
-  plan.buckets = read_buckets(header, "buckets", parameter_total);
+  plan.initial_buckets = read_plan_buckets(header, "initial_buckets", parameter_total);
+  plan.buckets = read_plan_buckets(header, "buckets", parameter_total);
   return plan;
 }
 
@@ -148,7 +147,9 @@ void check_lengths(JsonReader& row,
 }
 
 /// Reads a list of lengths, one for each sample.
-std::vector<std::int64_t> read_lengths(JsonReader& row, std::string_view key, std::size_t samples) {
+std::vector<std::int64_t> read_batch_lengths(JsonReader& row,
+                                             std::string_view key,
+                                             std::size_t samples) {
   std::vector<std::int64_t> lengths = row.integers(key);
   if (lengths.size() != samples) {
     row.fail(key, fmt::format("{} lengths for {} samples", lengths.size(), samples));
@@ -179,12 +180,12 @@ MicroBatch read_row(JsonReader row, const Plan& plan) {
   MicroBatch batch;
   batch.step = row.integer_in("step", 0, plan.steps - 1);
   batch.rank = row.integer_in("rank", 0, plan.ranks - 1);
-  batch.micro_batch = row.integer_in("micro_batch", 0, kMax);
+  batch.micro_batch = row.integer_in("micro_batch", 0, kMaxInt);
   batch.samples = row.integers("samples");
-  batch.lengths = read_lengths(row, "lengths", batch.samples.size());
+  batch.lengths = read_batch_lengths(row, "lengths", batch.samples.size());
   batch.loss_scale = row.number("loss_scale");
   if (row.has("target_lengths")) {
-    batch.targets = read_lengths(row, "target_lengths", batch.samples.size());
+    batch.targets = read_batch_lengths(row, "target_lengths", batch.samples.size());
   }
   batch.offsets = read_offsets(row, batch.lengths);
   if (row.has("sequences")) {
@@ -224,7 +225,7 @@ bool follows(const Plan& plan, const MicroBatch& row) {
 
 Plan read_plan(const std::string& path) {
   JsonLines lines(path, CutLine::Refuse);
-  Plan plan = read_header(lines.header(kFormat));
+  Plan plan = read_plan_header(lines.header(kPlanFormat));
   std::optional<bool> has_targets;
   while (lines.next()) {
     MicroBatch row = read_row(lines.reader(), plan);
@@ -259,7 +260,7 @@ Plan read_plan(const std::string& path) {
 }
 
 void write_plan(const std::string& path, const Plan& plan) {
-  std::string text = header_text(plan);
+  std::string text = plan_header(plan);
   for (const auto& row : plan.micro_batches) {
     append_row(text, row);
   }

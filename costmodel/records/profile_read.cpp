@@ -16,8 +16,6 @@
 namespace stepsim {
 namespace {
 
-constexpr int kMax = std::numeric_limits<int>::max();
-
 /// One time of a profile, in seconds.
 double seconds(JsonReader& reader, std::string_view key) {
   const double value = reader.not_negative(key);
@@ -51,7 +49,7 @@ OpCost read_op(JsonReader reader) {
   cost.form = reader.parsed("form", parse_cost_form);
   form_row(cost.form).read(reader, cost);
   std::tie(cost.range_lo, cost.range_hi) = reader.range("range");
-  cost.samples = reader.has("samples") ? reader.integer_in("samples", 0, kMax) : 0;
+  cost.samples = reader.has("samples") ? reader.integer_in("samples", 0, kMaxInt) : 0;
   cost.errors = read_errors(reader);
   return cost;
 }
@@ -59,8 +57,8 @@ OpCost read_op(JsonReader reader) {
 CollectiveCost read_collective(JsonReader reader) {
   CollectiveCost cost;
   cost.kind = reader.text("kind");
-  cost.ranks = reader.integer_in("ranks", 1, kMax);
-  cost.nodes = reader.has("nodes") ? reader.integer_in("nodes", 1, kMax) : 1;
+  cost.ranks = reader.integer_in("ranks", 1, kMaxInt);
+  cost.nodes = reader.has("nodes") ? reader.integer_in("nodes", 1, kMaxInt) : 1;
   cost.dtype = reader.parsed("dtype", parse_dtype);
   cost.knots = read_knots(reader, "knots_s");
   if (cost.knots.back().first <= 0 || cost.knots.back().first > 0x1p62) {
@@ -176,9 +174,17 @@ InterferenceProfile read_interference(JsonReader reader) {
   result.compute = read_interval(reader, "compute_interval90");
   result.transfer = read_interval(reader, "transfer_interval90");
   result.memory_share = read_interval(reader, "memory_share_interval90");
-  result.samples = reader.has("samples") ? reader.integer_in("samples", 0, kMax) : 0;
+  result.samples = reader.has("samples") ? reader.integer_in("samples", 0, kMaxInt) : 0;
   result.errors = read_errors(reader);
   return result;
+}
+
+std::string profile_text(const std::string& path) {
+  try {
+    return read_text(path);
+  } catch (const InputError& error) {
+    throw InputError(error.what(), Lookup::Profiles);
+  }
 }
 
 }  // namespace
@@ -199,7 +205,7 @@ FitErrors read_errors(JsonReader& reader) {
 }
 
 Profile read_profile(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = profile_text(path);
   const Json json = parse_json(text, path);
   JsonReader root(json, path, 0, "", &text);
   const std::string format = root.text("format");

@@ -16,12 +16,11 @@
 namespace stepsim {
 namespace {
 
-constexpr std::string_view kFormat = "stepsim-run-record/1";
-constexpr int kMax = std::numeric_limits<int>::max();
+constexpr std::string_view kRunRecordFormat = "stepsim-run-record/1";
 
-std::string header_text(const RunRecord& record) {
+std::string record_header(const RunRecord& record) {
   Json header;
-  header["format"] = kFormat;
+  header["format"] = kRunRecordFormat;
   header["scenario"] = record.scenario;
   header["policy"] = record.policy;
   header["world_size"] = record.world_size;
@@ -91,7 +90,7 @@ std::int64_t count(JsonReader& row, std::string_view key) {
   return value;
 }
 
-std::vector<BucketRecord> read_buckets(JsonReader& row) {
+std::vector<BucketRecord> read_record_buckets(JsonReader& row) {
   std::vector<BucketRecord> buckets;
   if (!row.has("buckets")) {
     return buckets;
@@ -106,7 +105,7 @@ std::vector<BucketRecord> read_buckets(JsonReader& row) {
   return buckets;
 }
 
-std::vector<std::int64_t> read_lengths(JsonReader& row) {
+std::vector<std::int64_t> read_record_lengths(JsonReader& row) {
   return row.has("lengths") ? row.integers("lengths") : std::vector<std::int64_t>{};
 }
 
@@ -119,8 +118,8 @@ double read_loss(JsonReader& row) {
 
 StepRecord read_step(JsonReader row, const RunRecord& record) {
   StepRecord step;
-  step.repeat = row.has("repeat") ? row.integer_in("repeat", 0, kMax) : 0;
-  step.step = row.integer_in("step", 0, kMax);
+  step.repeat = row.has("repeat") ? row.integer_in("repeat", 0, kMaxInt) : 0;
+  step.step = row.integer_in("step", 0, kMaxInt);
   step.rank = row.integer_in("rank", 0, record.world_size - 1);
   step.samples = count(row, "samples");
   step.max_length = count(row, "max_length");
@@ -136,24 +135,25 @@ StepRecord read_step(JsonReader row, const RunRecord& record) {
   step.thread_cpu_ms = row.not_negative_or("thread_cpu_ms", 0);
   step.forward_cpu_ms = row.not_negative_or("forward_cpu_ms", 0);
   step.backward_cpu_ms = row.not_negative_or("backward_cpu_ms", 0);
-  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMax) : 1;
-  step.lengths = read_lengths(row);
+  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
+  step.lengths = read_record_lengths(row);
   step.loss = read_loss(row);
-  step.buckets = read_buckets(row);
+  step.buckets = read_record_buckets(row);
   return step;
 }
 
-RunRecord read_header(JsonReader header) {
+RunRecord read_record_header(JsonReader header) {
   RunRecord record;
   record.scenario = header.text_or("scenario", "");
   record.policy = header.text_or("policy", "");
-  record.world_size = header.integer_in("world_size", 1, kMax);
+  record.world_size = header.integer_in("world_size", 1, kMaxInt);
   record.backend = header.text_or("backend", "");
   record.device = header.text_or("device", "");
   record.started_at = header.text_or("started_at", "");
-  record.warmup_steps = header.has("warmup_steps") ? header.integer_in("warmup_steps", 0, kMax) : 0;
-  record.repeats = header.has("repeats") ? header.integer_in("repeats", 1, kMax) : 1;
-  record.cores = header.has("cores") ? header.integer_in("cores", 0, kMax) : 0;
+  record.warmup_steps =
+      header.has("warmup_steps") ? header.integer_in("warmup_steps", 0, kMaxInt) : 0;
+  record.repeats = header.has("repeats") ? header.integer_in("repeats", 1, kMaxInt) : 1;
+  record.cores = header.has("cores") ? header.integer_in("cores", 0, kMaxInt) : 0;
   if (header.has("versions")) {
     record.versions = header.get("versions");
   }
@@ -167,7 +167,7 @@ RunRecord read_header(JsonReader header) {
 
 RunRecord read_run_record(const std::string& path, std::vector<std::string>* warnings) {
   JsonLines lines(path, CutLine::Drop);
-  RunRecord record = read_header(lines.header(kFormat));
+  RunRecord record = read_record_header(lines.header(kRunRecordFormat));
   std::set<std::tuple<int, int, int>> seen;
   while (lines.next()) {
     StepRecord step = read_step(lines.reader(), record);
@@ -185,7 +185,7 @@ RunRecord read_run_record(const std::string& path, std::vector<std::string>* war
 }
 
 void write_run_record(const std::string& path, const RunRecord& record) {
-  std::string text = header_text(record);
+  std::string text = record_header(record);
   for (const auto& step : record.steps) {
     append_step(text, step);
   }

@@ -56,7 +56,7 @@ CommandParser::CommandParser(std::string program, std::string command, std::stri
     : name_(std::move(program) + " " + std::move(command)),
       usage_(std::move(usage)),
       boost_(std::make_unique<Boost>()) {
-  boost_->shared.add_options()("help,h", "print this and leave");
+  boost_->shared.add_options()("help,h", "print this help and exit");
 }
 
 CommandParser::~CommandParser() = default;
@@ -141,7 +141,7 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
 
 void CommandParser::fail(const std::string& message) const {
   const std::string joint = message.ends_with('?') ? " see: " : "; see: ";
-  throw InputError(name_ + ": error: " + message + joint + help_command());
+  throw InputError(SourcePlace{name_}, message + joint + help_command());
 }
 
 CommandHelp CommandParser::help() const {

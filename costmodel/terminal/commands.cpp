@@ -90,10 +90,9 @@ int run_commands(const CommandSet& set, const std::vector<std::string>& argument
     }
     known.emplace_back(command.name);
   }
-  throw InputError(fmt::format("{}: error: {}; see: {} --help",
-                               set.name,
-                               unknown_name("command", printable(name), known),
-                               set.name));
+  throw InputError(
+      SourcePlace{set.name},
+      fmt::format("{}; see: {} --help", unknown_name("command", name, known), set.name));
 }
 
 void print_message(const std::string& message) {

@@ -10,7 +10,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::size_t kBatch = 8;
-constexpr std::int64_t kMaxBars = 16;
+constexpr std::int64_t kHistogramBars = 16;
 
 double padding_of(const std::vector<std::int64_t>& lengths) {
   double useful = 0;
@@ -25,12 +25,12 @@ double padding_of(const std::vector<std::int64_t>& lengths) {
   return 1 - useful / padded;
 }
 
-/// Bars whose widths double, from the shortest length on; the first width is such that kMaxBars
-/// reach the longest.
+/// Bars whose widths double, from the shortest length on; the first width is such that
+/// kHistogramBars reach the longest.
 std::vector<LengthBar> bars_of(const std::vector<std::int64_t>& sorted, double tokens) {
   std::vector<LengthBar> bars;
   std::int64_t width = 1;
-  while (width * ((std::int64_t{1} << kMaxBars) - 1) <= sorted.back() - sorted.front()) {
+  while (width * ((std::int64_t{1} << kHistogramBars) - 1) <= sorted.back() - sorted.front()) {
     width *= 2;
   }
   auto from = sorted.begin();

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/trimmed.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/io/json_lines.h"
 #include "costmodel/records/plan_file.h"
@@ -21,7 +22,7 @@ namespace stepsim {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
-using Kind = LengthSource::Kind;
+using SourceKind = LengthSource::Kind;
 
 /// Round half to even, as Python's round(), then clamped. A huge or infinite value gives max.
 std::int64_t rounded(double value, const LengthSource& source) {
@@ -75,12 +76,7 @@ Lengths log_normal(const LengthSource& source, std::size_t count) {
 
 /// One line of a file of lengths without its comment and blanks.
 std::string_view stripped(std::string_view line) {
-  line = line.substr(0, line.find('#'));
-  const auto first = line.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) {
-    return {};
-  }
-  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+  return trimmed(line.substr(0, line.find('#')));
 }
 
 std::int64_t parse_length(std::string_view word, const SourcePlace& place) {
@@ -99,10 +95,10 @@ std::int64_t parse_length(std::string_view word, const SourcePlace& place) {
 
 void check_count(const std::string& path, std::size_t found, std::size_t count) {
   if (found == 0 || found < count) {
-    throw InputError(fmt::format("{}: error: {} lengths, but {} samples are asked for",
-                                 printable(path),
-                                 found,
-                                 std::max<std::size_t>(count, 1)));
+    throw InputError(
+        SourcePlace{path},
+        fmt::format(
+            "{} lengths, but {} samples are asked for", found, std::max<std::size_t>(count, 1)));
   }
 }
 
@@ -168,7 +164,7 @@ Lengths plan_lengths(const LengthSource& source, std::size_t count) {
   for (const MicroBatch& batch : read_plan(path).micro_batches) {
     const Lengths& lengths = source.targets ? batch.targets : batch.lengths;
     if (lengths.size() < batch.samples.size()) {
-      throw InputError(printable(path) + ": error: the plan has no target_lengths");
+      throw InputError(SourcePlace{path}, "the plan has no target_lengths");
     }
     for (std::size_t i = 0; i < batch.samples.size(); ++i) {
       const bool part = !source.targets && !batch.offsets.empty();
@@ -216,23 +212,23 @@ Lengths mixture(const LengthSource& source, std::size_t count) {
 Lengths drawn_lengths(const LengthSource& source, std::int64_t count) {
   const auto size = static_cast<std::size_t>(count);
   switch (source.kind) {
-    case Kind::Constant:
+    case SourceKind::Constant:
       return Lengths(size, source.constant);
-    case Kind::Uniform:
+    case SourceKind::Uniform:
       return uniform(source, size);
-    case Kind::LogUniform:
+    case SourceKind::LogUniform:
       return log_uniform(source, size);
-    case Kind::LogNormal:
+    case SourceKind::LogNormal:
       return log_normal(source, size);
-    case Kind::Histogram:
+    case SourceKind::Histogram:
       return sample_histogram(read_histogram(source.file), count, source.seed);
-    case Kind::File:
+    case SourceKind::File:
       return file_lengths(source.file, size);
-    case Kind::Jsonl:
+    case SourceKind::Jsonl:
       return jsonl_lengths(source, size);
-    case Kind::Plan:
+    case SourceKind::Plan:
       return plan_lengths(source, size);
-    case Kind::Mixture:
+    case SourceKind::Mixture:
       return mixture(source, size);
   }
   throw InputError("unknown kind of length source");
@@ -241,23 +237,24 @@ Lengths drawn_lengths(const LengthSource& source, std::int64_t count) {
 }  // namespace
 
 bool has_own_count(const LengthSource& source) {
-  return source.kind == Kind::Histogram || source.kind == Kind::File ||
-         source.kind == Kind::Jsonl || source.kind == Kind::Plan;
+  return source.kind == SourceKind::Histogram || source.kind == SourceKind::File ||
+         source.kind == SourceKind::Jsonl || source.kind == SourceKind::Plan;
 }
 
 void check_lengths(const LengthSource& source) {
   require(source.cap >= 0, "cap: expected a length of at least 1, or 0 for no cut");
-  if (source.kind == Kind::Constant) {
+  if (source.kind == SourceKind::Constant) {
     require(source.constant >= 1 && source.constant <= kMaxSampleLength,
             "constant: a sample is at least 1 token long, and at most 2^30");
     return;
   }
   if (has_own_count(source)) {
     require(!source.file.empty(), "the path of the file is empty");
-    require(source.kind != Kind::Jsonl || !source.field.empty(), "field: the name of a field");
+    require(source.kind != SourceKind::Jsonl || !source.field.empty(),
+            "field: the name of a field");
     return;
   }
-  if (source.kind == Kind::Mixture) {
+  if (source.kind == SourceKind::Mixture) {
     require(!source.parts.empty() && source.parts.size() == source.weights.size(),
             "mixture: expected at least one part, each with its weight");
     for (std::size_t i = 0; i < source.parts.size(); ++i) {
@@ -281,9 +278,9 @@ void check_lengths(const LengthSource& source) {
 
 std::int64_t longest_length(const LengthSource& source) {
   std::int64_t longest = 0;
-  if (source.kind == Kind::Constant) {
+  if (source.kind == SourceKind::Constant) {
     longest = source.constant;
-  } else if (source.kind == Kind::Mixture) {
+  } else if (source.kind == SourceKind::Mixture) {
     for (const LengthSource& part : source.parts) {
       const std::int64_t of_part = longest_length(part);
       if (of_part == 0) {

@@ -195,8 +195,10 @@ PolicyParameters PolicyParameters::completed(const std::string& kind,
   for (const auto& [name, value] : values_) {
     const auto is_named = [&name = name](const PolicyParameter& one) { return one.name == name; };
     if (std::none_of(known.begin(), known.end(), is_named)) {
-      throw InputError(fmt::format(
-          "{} does not apply to policy kind '{}'; it takes: {}", name, kind, names_of(known)));
+      throw InputError(
+          fmt::format(
+              "{} does not apply to policy kind '{}'; it takes: {}", name, kind, names_of(known)),
+          Lookup::Policies);
     }
   }
   PolicyParameters result = *this;
@@ -208,7 +210,8 @@ PolicyParameters PolicyParameters::completed(const std::string& kind,
           fmt::format("policy kind '{}' needs {}{}",
                       kind,
                       one.name,
-                      one.type == Type::Integer ? fmt::format(" (at least {})", one.least) : ""));
+                      one.type == Type::Integer ? fmt::format(" (at least {})", one.least) : ""),
+          Lookup::Policies);
     } else if (one.fallback) {
       result.set(one.name, *one.fallback);
     }

@@ -1,35 +1,16 @@
 #include "sim/batching/rank_schedule.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/packing.h"
 #include "sim/batching/algorithms/partition.h"
+#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 namespace {
-
-std::int64_t length_of(std::span<const std::int64_t> lengths, std::int64_t sample) {
-  return lengths[static_cast<std::size_t>(sample)];
-}
-
-std::vector<std::int64_t> all_samples(std::size_t count) {
-  std::vector<std::int64_t> ids(count);
-  std::iota(ids.begin(), ids.end(), 0);
-  return ids;
-}
-
-std::int64_t tokens_of(const std::vector<std::int64_t>& batch,
-                       std::span<const std::int64_t> lengths) {
-  std::int64_t sum = 0;
-  for (const std::int64_t sample : batch) {
-    sum += length_of(lengths, sample);
-  }
-  return sum;
-}
 
 /// The fullest batch of several samples, the last of equals, loses its lighter half to a new batch
 /// at the end.
@@ -37,7 +18,7 @@ void halve_fullest(Packs& batches, std::span<const std::int64_t> lengths) {
   std::size_t fullest = batches.size();
   std::int64_t most = 0;
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    const std::int64_t tokens = tokens_of(batches[i], lengths);
+    const std::int64_t tokens = tokens_of(lengths, batches[i]);
     if (batches[i].size() > 1 && tokens >= most) {
       fullest = i;
       most = tokens;
@@ -47,11 +28,7 @@ void halve_fullest(Packs& batches, std::span<const std::int64_t> lengths) {
     throw InputError(fmt::format("{} micro-batches of one sample each cannot be dealt out evenly",
                                  batches.size()));
   }
-  std::vector<std::int64_t> own;
-  for (const std::int64_t sample : batches[fullest]) {
-    own.push_back(length_of(lengths, sample));
-  }
-  const Parts halves = longest_processing_time(own, 2);
+  const Parts halves = longest_processing_time(lengths_of(lengths, batches[fullest]), 2);
   const auto samples_of = [&](std::vector<std::int64_t> half) {
     for (auto& index : half) {
       index = batches[fullest][static_cast<std::size_t>(index)];

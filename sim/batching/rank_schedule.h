@@ -50,8 +50,8 @@ struct SlimeSchedule {
 struct StreamedRows {
   std::vector<std::vector<std::vector<std::int64_t>>> steps;  ///< [step][rank] sample ids.
   std::vector<std::vector<std::int64_t>>
-      unfinished;                     ///< [rank] Samples of rows that were never emitted.
-  std::vector<std::int64_t> dropped;  ///< Samples above the budget.
+      unfinished;                     ///< [rank] SampleIds of rows that were never emitted.
+  std::vector<std::int64_t> dropped;  ///< SampleIds above the budget.
 };
 
 /// One open row a rank: every sample goes to the row with room of the least sum of squared lengths;

@@ -1,10 +1,9 @@
 #include "sim/batching/sampler.h"
 
-#include <numeric>
-
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 namespace {
@@ -16,8 +15,7 @@ std::vector<std::int64_t> shuffled(const SamplerSpec& spec,
   if (spec.shuffle && spec.kind == SamplerSpec::Kind::Distributed) {
     return torch_randperm(static_cast<std::int64_t>(count), seed);
   }
-  std::vector<std::int64_t> order(count);
-  std::iota(order.begin(), order.end(), std::int64_t{0});
+  SampleIds order = all_samples(count);
   if (spec.shuffle) {
     random.shuffle(std::span(order));
   }

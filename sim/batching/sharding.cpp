@@ -5,16 +5,15 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/random/random.h"
 
 namespace stepsim {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-
 /// The samples of the first `count` batches, repeated until there are at least `least`.
-Ids repeated_head(const Batches& batches, std::size_t count, std::size_t least) {
-  Ids head;
+SampleIds repeated_head(const Batches& batches, std::size_t count, std::size_t least) {
+  SampleIds head;
   for (std::size_t i = 0; i < std::min(count, batches.size()); ++i) {
     head.insert(head.end(), batches[i].begin(), batches[i].end());
   }
@@ -46,10 +45,10 @@ EpochBatches whole_batches(const Batches& batches,
   if (tail == batches.size() || options.drop_last) {
     return result;
   }
-  const Ids head = repeated_head(batches, ranks, ranks * size);
+  const SampleIds head = repeated_head(batches, ranks, ranks * size);
   auto next = head.begin();
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    Ids batch = tail + rank < batches.size() ? batches[tail + rank] : Ids();
+    SampleIds batch = tail + rank < batches.size() ? batches[tail + rank] : SampleIds();
     if (options.even_batches && batch.size() < size) {
       const auto missing = static_cast<std::ptrdiff_t>(size - batch.size());
       batch.insert(batch.end(), next, next + missing);
@@ -71,12 +70,12 @@ EpochBatches split_batches(const Batches& batches,
         "split_batches: {} ranks do not divide a batch of {} samples", ranks, options.batch_size));
   }
   EpochBatches result(ranks);
-  for (Ids batch : batches) {
+  for (SampleIds batch : batches) {
     if (batch.size() < size && options.drop_last) {
       continue;
     }
     if (batch.size() < size && options.even_batches) {
-      const Ids head = repeated_head(batches, 1, size);
+      const SampleIds head = repeated_head(batches, 1, size);
       batch.insert(batch.end(), head.begin(), head.end());
     }
     const std::size_t part = size / ranks;
@@ -122,7 +121,7 @@ EpochBatches fairseq_shards(const Batches& batches, int ranks) {
   EpochBatches result(static_cast<std::size_t>(ranks));
   const std::size_t rounds = (batches.size() + result.size() - 1) / result.size();
   for (std::size_t i = 0; i < rounds * result.size(); ++i) {
-    result[i % result.size()].push_back(i < batches.size() ? batches[i] : Ids());
+    result[i % result.size()].push_back(i < batches.size() ? batches[i] : SampleIds());
   }
   return result;
 }
@@ -130,7 +129,7 @@ EpochBatches fairseq_shards(const Batches& batches, int ranks) {
 EpochBatches lhotse_shards(const Batches& batches, int ranks, bool drop_last) {
   EpochBatches result = truncated_shards(batches, ranks);
   const std::size_t count = result.size();
-  Ids rest;
+  SampleIds rest;
   for (std::size_t i = batches.size() / count * count; i < batches.size(); ++i) {
     rest.insert(rest.end(), batches[i].begin(), batches[i].end());
   }
@@ -158,7 +157,7 @@ EpochBatches truncated_shards(const Batches& batches, int ranks) {
 
 EpochBatches contiguous_parts(const Batches& batches, int ranks) {
   EpochBatches result(static_cast<std::size_t>(ranks));
-  for (const Ids& batch : batches) {
+  for (const SampleIds& batch : batches) {
     if (batch.size() % result.size() != 0) {
       throw InputError(
           fmt::format("{} ranks do not divide a batch of {} samples", ranks, batch.size()));
@@ -175,7 +174,7 @@ EpochBatches contiguous_parts(const Batches& batches, int ranks) {
 
 EpochBatches strided_samples(const Batches& batches, int ranks) {
   EpochBatches result(static_cast<std::size_t>(ranks));
-  for (const Ids& batch : batches) {
+  for (const SampleIds& batch : batches) {
     if (batch.size() < result.size()) {
       throw InputError(fmt::format(
           "a batch of {} samples cannot be dealt out to {} ranks", batch.size(), ranks));

@@ -10,7 +10,7 @@ namespace stepsim {
 
 /// accelerate's BatchSamplerShard; the defaults are those of the Hugging Face Trainer.
 struct AccelerateShard {
-  std::int64_t batch_size = 1;  ///< Samples of a full batch (split_batches: of all ranks).
+  std::int64_t batch_size = 1;  ///< SampleIds of a full batch (split_batches: of all ranks).
   bool drop_last = false;
   bool split_batches = false;  ///< Every batch is cut into one part a rank.
   bool even_batches = true;  ///< A short or missing batch is filled with the epoch's first samples.

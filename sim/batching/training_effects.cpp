@@ -7,13 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/base/index.h"
+
 namespace stepsim {
 
 namespace {
-
-std::size_t at(std::int64_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 /// [sample] position in the sampler's order, as a share of the epoch; -1 for a sample it leaves
 /// out.
@@ -101,7 +99,7 @@ void add_uses(const EpochPlan& epoch,
   effects.distinct_shapes = static_cast<std::int64_t>(shapes.size());
 }
 
-/// Samples with second lengths are whole.
+/// SampleIds with second lengths are whole.
 void add_targets(const EpochBatches& epoch, const PolicyInput& input, TrainingEffects& effects) {
   for (const Batches& batches : epoch) {
     for (const auto& batch : batches) {

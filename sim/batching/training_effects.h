@@ -10,13 +10,13 @@ namespace stepsim {
 
 /// What a policy does to training in one epoch, apart from its speed.
 struct TrainingEffects {
-  std::int64_t samples = 0;           ///< Samples of the data set.
+  std::int64_t samples = 0;           ///< SampleIds of the data set.
   std::int64_t tokens = 0;            ///< Tokens of the data set.
-  std::int64_t lost_samples = 0;      ///< Samples that are in no batch.
+  std::int64_t lost_samples = 0;      ///< SampleIds that are in no batch.
   std::int64_t lost_tokens = 0;       ///< The tokens of the lost samples.
-  std::int64_t cropped_samples = 0;   ///< Samples of which some tokens are in no batch.
+  std::int64_t cropped_samples = 0;   ///< SampleIds of which some tokens are in no batch.
   std::int64_t cropped_tokens = 0;    ///< Those tokens.
-  std::int64_t split_samples = 0;     ///< Samples that are used in several parts.
+  std::int64_t split_samples = 0;     ///< SampleIds that are used in several parts.
   std::int64_t repeated_samples = 0;  ///< Uses of samples, or parts, that bring no new token.
   std::int64_t repeated_tokens = 0;   ///< Uses beyond the first of each token.
   /// Uses of samples that alone exceed the policy's token budget, but run all the same.

@@ -12,7 +12,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kBlameUsage =
     "usage: stepsim blame SCENARIO [--policy NAME] [options]\n\n"
     "What the step time is spent on: runs the scenario again with one thing changed (free\n"
     "communication, balanced loads, equal ranks, one bucket, …) and says what each would save.\n\n"
@@ -23,7 +23,7 @@ constexpr const char* kUsage =
 }  // namespace
 
 int blame_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("blame", kUsage);
+  OptionParser parser("blame", kBlameUsage);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
   if (!parser.parse(arguments)) {

@@ -15,7 +15,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kBucketsUsage =
     "usage: stepsim buckets SCENARIO [options]\n"
     "       stepsim buckets --params FILE [--json FILE|-]\n\n"
     "The gradient buckets PyTorch DDP makes: of the first iteration and after the rebuild, in\n"
@@ -176,7 +176,7 @@ std::string table_text(const std::vector<Bucket>& buckets,
 }  // namespace
 
 int buckets_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("buckets", kUsage);
+  OptionParser parser("buckets", kBucketsUsage);
   parser.add_common();
   parser.add({{"params", option_value<std::string>(), "FILE or -: parameter lists (JSON)"}});
   if (!parser.parse(arguments)) {

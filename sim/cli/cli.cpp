@@ -5,6 +5,8 @@
 #include <exception>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -37,26 +39,25 @@ const CommandSet kSet = {
     "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
     kCommands};
 
-/// What to try after a message that holds some words.
-struct Hint {
-  std::string_view words;
-  const char* command;
-};
+/// The command that prints a list; empty for Lookup::None.
+std::string_view command_for(Lookup lookup) {
+  switch (lookup) {
+    case Lookup::None:
+      return "";
+    case Lookup::Policies:
+      return "stepsim policies";
+    case Lookup::Models:
+      return "stepsim models";
+    case Lookup::Profiles:
+      return "stepsim profiles";
+  }
+  return "";
+}
 
-constexpr std::array kHints = {Hint{"policy kind", "stepsim policies"},
-                               Hint{"model preset", "stepsim models"},
-                               Hint{"cluster.profile", "stepsim profiles"}};
-
-void print_error(const std::string& message) {
-  const bool names_program = message.find("error: ") != std::string::npos;
-  print_message((names_program ? "" : "stepsim: error: ") + message);
-  const bool has_command =
-      message.find("see: ") != std::string::npos || message.find("stepcal ") != std::string::npos;
-  for (const Hint& hint : kHints) {
-    if (!has_command && message.find(hint.words) != std::string::npos) {
-      print_message(std::string("next: ") + hint.command);
-      return;
-    }
+void print_error(const InputError& error) {
+  print_message(std::string(error.has_place() ? "" : "stepsim: error: ") + error.what());
+  if (const std::string_view command = command_for(error.lookup()); !command.empty()) {
+    print_message(fmt::format("next: {}", command));
   }
 }
 
@@ -71,7 +72,7 @@ int run_stepsim(const std::vector<std::string>& arguments) {
     }
     return status;
   } catch (const InputError& error) {
-    print_error(error.what());
+    print_error(error);
     return kBadInput;
   } catch (const EnvironmentFault& error) {
     print_message(std::string("stepsim: error: ") + error.what());

@@ -21,7 +21,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kCompareUsage =
     "usage: stepsim compare SCENARIO [options]\n\n"
     "Predicts every policy of the scenario and ranks them by useful tokens per second.\n\n"
     "examples:\n"
@@ -57,7 +57,7 @@ void write_page(const CommonOptions& options,
 }  // namespace
 
 int compare_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("compare", kUsage);
+  OptionParser parser("compare", kCompareUsage);
   parser.add_common();
   parser.add_html();
   if (!parser.parse(arguments)) {

@@ -12,7 +12,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kFiguresUsage =
     "usage: stepsim figures SCENARIO [options]\n\n"
     "The published figures of a scenario ([[published]]) beside what arithmetic says: volumes and\n"
     "times of all-reduces, memory by ZeRO stage, volumes of compressed gradients, numbers of\n"
@@ -25,7 +25,7 @@ constexpr const char* kUsage =
 }  // namespace
 
 int figures_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("figures", kUsage);
+  OptionParser parser("figures", kFiguresUsage);
   parser.add_common();
   if (!parser.parse(arguments)) {
     return kDone;

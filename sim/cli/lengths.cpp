@@ -19,7 +19,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kLengthsUsage =
     "usage: stepsim lengths SCENARIO [--policy NAME] [options]\n"
     "       stepsim lengths --file FILE [--field NAME] [options]\n\n"
     "What the sample lengths look like: percentiles, tail, padding of random batches.\n"
@@ -118,7 +118,7 @@ Json summary_json(const LengthSummary& s) {
 }  // namespace
 
 int lengths_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("lengths", kUsage);
+  OptionParser parser("lengths", kLengthsUsage);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: with data of its own"},
               {"file", option_value<std::string>(), "FILE: lengths, in place of a scenario"},

@@ -17,7 +17,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kPlanUsage =
     "usage: stepsim plan SCENARIO --policy NAME --out FILE [options]\n"
     "       stepsim plan SCENARIO --out-dir FOLDER [options]\n\n"
     "Writes the batches of every step and rank (JSONL): of one policy to a file, or of all\n"
@@ -85,7 +85,7 @@ std::string plan_csv(const std::vector<Plan>& plans) {
 }  // namespace
 
 int plan_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("plan", kUsage);
+  OptionParser parser("plan", kPlanUsage);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
               {"out", option_value<std::string>(), "FILE or -: the plan (JSONL)"},

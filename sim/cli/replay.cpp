@@ -20,7 +20,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kReplayUsage =
     "usage: stepsim replay PROGRAM [options]\n\n"
     "Plays a recorded program under the simulator's rules and compares its step with the measured\n"
     "one. PROGRAM is a CSV file, may be gzip, or its folder (program.csv, ops.csv, ops.csv.gz), "
@@ -50,7 +50,7 @@ std::string program_file(const std::string& path) {
       return file.string();
     }
   }
-  throw InputError({path, 0, 0, ""}, "holds no program.csv, ops.csv or ops.csv.gz");
+  throw InputError(SourcePlace{path}, "holds no program.csv, ops.csv or ops.csv.gz");
 }
 
 template <std::size_t N>
@@ -142,7 +142,7 @@ CommonOptions outputs(const OptionParser& parser) {
 }  // namespace
 
 int replay_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("replay", kUsage);
+  OptionParser parser("replay", kReplayUsage);
   parser.positional("program", 1);
   parser.add(
       {{"program",

@@ -15,7 +15,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kSolveUsage =
     "usage: stepsim solve SCENARIO --key KEY=LOW..HIGH --step-time TIME [options]\n\n"
     "Finds the value of one scenario key at which the predicted mean step is the measured one: a\n"
     "cost that nobody can measure by itself, from a step time that everybody can.\n\n"
@@ -95,21 +95,22 @@ std::string solution_csv(const SolveRange& range, Duration wanted, const Solutio
 }
 
 Duration parse_step_time(const std::string& text) {
+  const SourcePlace place{"--step-time " + text};
   try {
     const Duration time = parse_duration(text);
     if (time > Duration::zero()) {
       return time;
     }
   } catch (const InputError& error) {
-    throw InputError("--step-time " + printable(text) + ": error: " + error.what());
+    throw InputError(place, error.what());
   }
-  throw InputError("--step-time " + printable(text) + ": error: a step takes more than nothing");
+  throw InputError(place, "a step takes more than nothing");
 }
 
 }  // namespace
 
 int solve_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("solve", kUsage);
+  OptionParser parser("solve", kSolveUsage);
   parser.add_common();
   parser.add(
       {{"key", option_value<std::string>(), "KEY=LOW..HIGH: what to find, and between what"},

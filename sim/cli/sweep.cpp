@@ -21,7 +21,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kSweepUsage =
     "usage: stepsim sweep SCENARIO --over KEY=VALUES [--over KEY=VALUES] [options]\n\n"
     "Predicts every value of one or more scenario keys: the curve, its best point, and how far\n"
     "the scenario as it stands is from it.\n\n"
@@ -53,7 +53,7 @@ void write_page(const CommonOptions& common,
 }  // namespace
 
 int sweep_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("sweep", kUsage);
+  OptionParser parser("sweep", kSweepUsage);
   parser.add_common();
   parser.add_html();
   parser.add(

@@ -15,7 +15,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kTraceUsage =
     "usage: stepsim trace SCENARIO --out FILE [--policy NAME] [--ranks LIST] [--steps LIST] …\n"
     "       stepsim trace SCENARIO --out-dir FOLDER …\n\n"
     "Writes the predicted timeline of one policy (the first, without --policy).\n"
@@ -60,7 +60,7 @@ std::string size_text(const TraceFiles& files) {
 }  // namespace
 
 int trace_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("trace", kUsage);
+  OptionParser parser("trace", kTraceUsage);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
               {"out", option_value<std::string>(), "FILE or -: the trace"},

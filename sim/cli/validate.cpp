@@ -27,7 +27,7 @@ namespace stepsim {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kValidateUsage =
     "usage: stepsim validate SCENARIO --live FILE… [--predictions FILE] [--bound PERCENT]\n"
     "                        [--report FILE] [options]\n\n"
     "Predicted against measured: the step time of each recorded policy and which part of the step\n"
@@ -55,11 +55,12 @@ std::vector<Prediction> predictions_for(const OptionParser& parser,
     std::vector<Prediction> predictions = read_predictions(path);
     for (const Prediction& prediction : predictions) {
       if (prediction.scenario != scenario.name) {
-        throw InputError(path + ": error: made for scenario '" + printable(prediction.scenario) +
-                         "', not '" + scenario.name + "'");
+        throw InputError(SourcePlace{path},
+                         "made for scenario '" + printable(prediction.scenario) + "', not '" +
+                             scenario.name + "'");
       }
       if (prediction.steps.empty()) {
-        throw InputError(path + ": error: holds no steps; make it with: stepsim compare --json");
+        throw InputError(SourcePlace{path}, "holds no steps; make it with: stepsim compare --json");
       }
     }
     return predictions;
@@ -94,10 +95,10 @@ std::vector<RunRecord> read_records(const std::vector<std::string>& paths,
   for (const std::string& path : paths) {
     records.push_back(read_run_record(path, &warnings));
     if (records.back().world_size != ranks) {
-      throw InputError(fmt::format("{}: error: recorded on {} ranks, the scenario has {}",
-                                   path,
-                                   records.back().world_size,
-                                   ranks));
+      throw InputError(
+          SourcePlace{path},
+          fmt::format(
+              "recorded on {} ranks, the scenario has {}", records.back().world_size, ranks));
     }
   }
   return records;
@@ -180,7 +181,7 @@ void write_page(const CommonOptions& options,
 }  // namespace
 
 int validate_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("validate", kUsage);
+  OptionParser parser("validate", kValidateUsage);
   parser.add_common();
   parser.add_html();
   parser.add(

@@ -22,47 +22,50 @@ struct BucketParameter {
 
 struct Bucket {
   std::vector<int> parameters;
-  std::int64_t limit = 0;  ///< The limit it was filled against; 0 for a sparse one, SIZE_MAX as
-                           ///< std::numeric_limits<std::int64_t>::max() when unlimited.
+  std::int64_t limit = 0;  ///< The limit it was filled against: 0 for a sparse bucket, the largest
+                           ///< std::int64_t without a limit.
 };
 
-/// DDP's core routine: tensors taken in `order` (parameter indices; empty = registration order,
-/// and then the result is sorted by the smallest index of each bucket).
+/// Fills buckets by DDP's own rule. It takes the tensors in `order` (parameter indices). When
+/// `order` is empty it takes them as they were registered, and sorts the buckets by the smallest
+/// index in each.
 ///
-/// A bucket closes when its sum >= its limit, tested after adding; the first limit applies once per
-/// dtype, the last one repeats. Leftovers come last, in reverse order of the dtype's first
-/// appearance. Source: reference behaviour of compute_bucket_assignment_by_size.
+/// A tensor is added first; the bucket closes when its sum then reaches the limit. The first limit
+/// applies once per dtype, and the last one repeats. Buckets that never closed come last, in
+/// reverse order of the dtype's first appearance. Source: the behaviour of
+/// compute_bucket_assignment_by_size.
 [[nodiscard]] std::vector<Bucket> assign_buckets(std::span<const BucketParameter> parameters,
                                                  std::span<const std::int64_t> limits,
                                                  std::span<const int> order);
 
-/// Buckets of the constructor, in launch order: unlimited (default, static_graph), or limited by
-/// {first, cap} with find_unused_parameters.
+/// Returns the buckets that DDP's constructor makes, in launch order. By default and with
+/// static_graph they have no limit; with find_unused_parameters the limits are {first, cap}.
 [[nodiscard]] std::vector<Bucket> initial_buckets(std::span<const BucketParameter> parameters,
                                                   bool limited,
                                                   std::int64_t first_bytes,
                                                   std::int64_t cap_bytes);
-/// The same with a limit for each bucket in turn, the last repeating.
+/// Returns the initial buckets with a limit for each bucket in turn; the last limit repeats.
 [[nodiscard]] std::vector<Bucket> initial_buckets(std::span<const BucketParameter> parameters,
                                                   bool limited,
                                                   std::span<const std::int64_t> limits);
 
-/// Buckets after the rebuild, in launch order, from the order in which gradients became ready.
+/// Returns the buckets after the rebuild, in launch order. The rebuild fills them in the order in
+/// which gradients became ready.
 [[nodiscard]] std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
                                                   std::span<const int> ready_order,
                                                   std::int64_t first_bytes,
                                                   std::int64_t cap_bytes);
 
-/// The same with a limit for each bucket in turn, the last repeating. `small_last`
-/// (DDP_SET_LAST_BUCKET_CAP=1): filled from the other end, so that the bucket with the first limit
-/// comes last.
+/// Rebuilds with a limit for each bucket in turn; the last limit repeats. `small_last` stands for
+/// DDP_SET_LAST_BUCKET_CAP=1: buckets are filled from the other end, so that the bucket with the
+/// first limit comes last.
 [[nodiscard]] std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
                                                   std::span<const int> ready_order,
                                                   std::span<const std::int64_t> limits,
                                                   bool small_last);
 
-/// Hand-written buckets: in this order a tensor joins unless the bucket would then exceed the cap,
-/// so that only a single tensor is ever larger than it.
+/// Fills buckets as hand-written training loops do. A tensor joins the bucket unless that would
+/// exceed the cap, so that a bucket above the cap holds a single tensor.
 [[nodiscard]] std::vector<Bucket> before_cap_buckets(std::span<const BucketParameter> parameters,
                                                      std::span<const int> order,
                                                      std::int64_t cap_bytes);

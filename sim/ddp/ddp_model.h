@@ -12,22 +12,23 @@ namespace stepsim {
 /// The model as DDP's reducer sees it.
 struct DdpModel {
   std::vector<BucketParameter> parameters;
-  std::vector<std::vector<std::int64_t>> shapes;  ///< [parameter]
+  std::vector<std::vector<std::int64_t>> shapes;  ///< [parameter] its sizes.
   std::vector<std::vector<int>> completes;        ///< [backward op] gradients it completes.
   std::vector<int> forward_unit;                  ///< [forward op] unit of fully sharded training.
-  std::vector<int> backward_unit;                 ///< [backward op]
+  std::vector<int> backward_unit;                 ///< [backward op] likewise.
   std::vector<std::vector<int>> units;            ///< [unit] parameters; unit 0 is the root.
-  std::int64_t element_bytes = 4;                 ///< Of an element of a parameter.
-  std::vector<std::int64_t> buffer_bytes;         ///< One entry a dtype of the buffers.
-  std::vector<std::string> labels;                ///< Names of ops, for traces.
+  std::int64_t element_bytes = 4;                 ///< Bytes of one element of a parameter.
+  std::vector<std::int64_t> buffer_bytes;         ///< [dtype] bytes of the buffers of that dtype.
+  std::vector<std::string> labels;                ///< Names of the ops, for traces.
 
   [[nodiscard]] std::int64_t elements(int parameter) const;
   [[nodiscard]] std::int64_t total_elements() const;
   [[nodiscard]] std::int64_t total_bytes() const;
 };
 
-/// The model of a configuration. The labels are the names of the forward ops, then those of the
-/// backward ops. Fully sharded training has one unit a layer; all else belongs to the root.
+/// Describes a configuration as DDP sees it. The labels are the names of the forward ops, then
+/// those of the backward ops. Fully sharded training has one unit a layer; all other parameters
+/// belong to the root unit.
 [[nodiscard]] DdpModel ddp_model(const TransformerConfig& config,
                                  const std::vector<std::int64_t>& buffer_bytes);
 

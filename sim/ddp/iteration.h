@@ -19,21 +19,22 @@ enum class Launching {
 
 /// What DDP does in one forward and backward.
 struct Iteration {
-  bool synchronises = true;         ///< Not under no_sync.
-  bool rebuilds = false;            ///< Two blocking broadcasts before the forward.
-  bool broadcasts_buffers = false;  ///< Before the forward.
-  bool uses_rebuilt = false;        ///< Which bucket list this backward reduces.
-  bool traverses_graph = false;     ///< Walks the autograd graph after the forward.
-  bool sends_bitmap = false;        ///< One all-reduce of 4 bytes a parameter.
+  bool synchronises = true;         ///< False under no_sync: gradients stay on their rank.
+  bool rebuilds = false;            ///< Two blocking broadcasts run before the forward.
+  bool broadcasts_buffers = false;  ///< Rank 0 broadcasts the buffers before the forward.
+  bool uses_rebuilt = false;        ///< This backward reduces the rebuilt bucket list.
+  bool traverses_graph = false;     ///< DDP walks the autograd graph after the forward.
+  bool sends_bitmap = false;        ///< One all-reduce of 4 bytes a parameter is added.
   Launching launching = Launching::ByHooks;
 };
 
 /// The states that a DDP module goes through from one iteration to the next.
 ///
-/// Rebuild: once, in the first forward after the first synchronised backward that recorded the
-/// order of the gradients (with static_graph the second one); never with find_unused_parameters
-/// alone. Buffers: broadcast in a forward iff the previous forward was a synchronising training
-/// forward, or there was none. Source: reducer and python module of PyTorch 1.13 to 2.4.
+/// DDP rebuilds its buckets once, in the first forward after the first synchronised backward that
+/// recorded the order of the gradients; with static_graph that is the second backward, and with
+/// find_unused_parameters alone it never rebuilds. A forward broadcasts the buffers if the previous
+/// forward was a synchronising training forward, or if there was none. Source: the reducer and the
+/// Python module of PyTorch 1.13 to 2.4.
 class IterationSequence {
  public:
   explicit IterationSequence(IterationOptions options) : options_(options) {}

@@ -5,15 +5,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "costmodel/base/index.h"
 #include "sim/engine/time_limit.h"
 
 namespace stepsim {
 
 namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 constexpr double kScalarBytes = 4;
 

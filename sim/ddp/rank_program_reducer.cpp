@@ -2,17 +2,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "costmodel/base/index.h"
 #include "sim/ddp/rank_program_builder.h"
 
 namespace stepsim {
-
-namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-}  // namespace
 
 void RankProgramBuilder::backward(const Iteration& iteration,
                                   const MicroBatchWork& batch,

@@ -1,16 +1,9 @@
 #include <string>
 
+#include "costmodel/base/index.h"
 #include "sim/ddp/rank_program_builder.h"
 
 namespace stepsim {
-
-namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-}  // namespace
 
 double RankProgramBuilder::unit_bytes(int unit) const {
   double bytes = 0;

@@ -32,8 +32,8 @@ struct EngineRules {
 /// ends and whenever compute starts or ends; what is under way is rescheduled.
 class Engine {
  public:
-  /// `clocks`: those of all ranks at the beginning. Programs that are played one after another
-  /// continue from where the last one ended.
+  /// `clocks` holds the clocks of all ranks at the beginning. Programs that are played one after
+  /// another continue from where the last one ended.
   Engine(EngineRules rules, std::span<const RankClock> clocks);
 
   /// Plays one program to its end on all ranks. `record_spans`: the trace holds all work, all waits

@@ -30,7 +30,7 @@ enum class Phase : std::uint8_t { Data, Forward, Backward, CopyOut, Optimizer, W
 inline constexpr std::size_t kPhases = 7;
 
 inline constexpr std::uint8_t kComputeStream = 0;
-/// Casts and decompression of hooks, optimizer in backward: runs beside the compute stream.
+/// A stream beside the compute stream: casts and decompression of hooks, optimizer in backward.
 inline constexpr std::uint8_t kSideStream = 1;
 inline constexpr std::size_t kStreams = 4;
 inline constexpr std::uint8_t kNoStream = 255;

@@ -8,7 +8,6 @@
 
 namespace stepsim {
 
-using engine_detail::at;
 using engine_detail::Kind;
 
 ProgramExecution::ProgramExecution(Engine& engine, const Program& program, bool record_spans)

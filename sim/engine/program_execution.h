@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/base/index.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/event_queue.h"
 
@@ -20,10 +21,6 @@ enum class Kind : std::int32_t {
   TransferStart,  ///< Collective `index` moves data.
   TransferEnd     ///< Collective `index` is done on all ranks.
 };
-
-[[nodiscard]] inline std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 /// A duration times a factor. What is longer than any clock shows becomes that long.
 [[nodiscard]] inline Duration scaled(Duration duration, double factor) {

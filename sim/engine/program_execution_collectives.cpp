@@ -6,7 +6,6 @@
 
 namespace stepsim {
 
-using engine_detail::at;
 using engine_detail::Kind;
 
 void ProgramExecution::arrive_at(std::int32_t rank, std::int32_t collective, SimTime time) {

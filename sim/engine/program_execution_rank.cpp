@@ -5,7 +5,6 @@
 
 namespace stepsim {
 
-using engine_detail::at;
 using engine_detail::Kind;
 
 void ProgramExecution::settle(std::int32_t rank) {

@@ -207,7 +207,7 @@ auto named(const BatchingPolicy& policy, Form form) {
   try {
     return form();
   } catch (const InputError& error) {
-    throw InputError("policy '" + printable(policy.name()) + "': " + error.what());
+    throw InputError("policy '" + printable(policy.name()) + "': " + error.what(), error.lookup());
   }
 }
 

@@ -17,7 +17,7 @@ namespace stepsim {
 /// How long a step takes: from the last rank's start to the last rank's end.
 [[nodiscard]] Duration step_time(const StepTimeline& timeline);
 
-/// What one rank did in a step.
+/// Returns how long one rank spent in each part of a step.
 [[nodiscard]] RankTimes rank_times(const RankTimeline& rank);
 
 /// Step times from rows of ranks, by the rule of step_time().
@@ -43,7 +43,7 @@ class GlobalSteps {
 class StepTimeTally {
  public:
   void add(const StepTimeline& timeline);
-  /// Of every step added, in order.
+  /// Returns the time of every step added, in order.
   [[nodiscard]] const std::vector<double>& step_ms() const { return step_ms_; }
   /// Sets the times of `ranks` and all times of `summary` but those of StepTimeSummary.
   void set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const;
@@ -53,7 +53,7 @@ class StepTimeTally {
   std::vector<RankTimes> ranks_;  ///< [rank] sums over the steps
   double std_over_ranks_ = 0;
   double communication_ms_ = 0;
-  double hidden_ms_ = 0;  ///< Of the communication: before the last backward ends.
+  double hidden_ms_ = 0;  ///< Communication before the last backward ends.
 };
 
 /// Sets the samples, tokens and memory of `summary` and the tokens of `ranks` from the rows of the

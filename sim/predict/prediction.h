@@ -18,7 +18,7 @@ struct RankTimes {
   double data_ms = 0;
   double forward_ms = 0;
   double backward_ms = 0;
-  double exposed_ms = 0;    ///< The device is idle after the backward, waiting for collectives.
+  double exposed_ms = 0;    ///< The device waits for collectives after the backward.
   double optimizer_ms = 0;  ///< Copies out of the buckets included.
   double step_ms = 0;
 };
@@ -59,7 +59,7 @@ struct StepTimeSummary {
 /// with noise. All times are of the same simulated steps, so that the parts add up to the step.
 struct PredictionSummary {
   StepTimeSummary step_time_ms;
-  double samples_per_step = 0;  ///< Over all ranks, as the tokens.
+  double samples_per_step = 0;  ///< Sum over all ranks, as are the tokens.
   double useful_tokens_per_step = 0;
   double padded_tokens_per_step = 0;
   double rank_token_spread = 0;  ///< Mean over steps of max - min over ranks of useful tokens.
@@ -87,7 +87,7 @@ struct PredictionSummary {
     const double alone = data_ms + forward_ms + backward_ms + optimizer_ms;
     return step_time_ms.mean > 0 ? alone / step_time_ms.mean : 0;
   }
-  /// Of a quantity of one step, at the mean step time.
+  /// Turns a quantity of one step into a rate, at the mean step time.
   [[nodiscard]] double per_second(double per_step) const {
     return step_time_ms.mean > 0 ? per_step * 1e3 / step_time_ms.mean : 0;
   }
@@ -104,16 +104,16 @@ struct Prediction {
   std::string policy;
   std::string profile;
   PredictionSummary summary;
-  std::vector<RankMeans> ranks;             ///< [rank] Of the same steps as the summary.
+  std::vector<RankMeans> ranks;             ///< [rank] over the steps of the summary.
   std::vector<RankStepResult> steps;        ///< Without noise, by step then rank.
   std::vector<MeanDraw> draws;              ///< None without noise runs.
   std::vector<StepTimeline> timelines;      ///< [step] or of one step, when asked for.
   std::vector<std::string> op_labels;       ///< Of the timelines' spans, when asked for.
-  std::optional<TrainingEffects> training;  ///< Of one epoch, when asked for.
-  std::optional<VarlenUse> varlen;          ///< Of one epoch, with varlen attention.
+  std::optional<TrainingEffects> training;  ///< Sums over one epoch, when asked for.
+  std::optional<VarlenUse> varlen;          ///< Sums over one epoch, with varlen attention.
   std::vector<CollectiveOrigin> collective_origins;
   std::vector<Note> notes;
-  std::optional<OutOfMemory> out_of_memory;  ///< Of the first step and rank that do not fit.
+  std::optional<OutOfMemory> out_of_memory;  ///< The first step and rank that do not fit.
   std::optional<TokenBudget> token_budget;   ///< With a profile that knows the device's memory.
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodel/base/index.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/engine/time_limit.h"
 #include "sim/predict/bucket_lists.h"
@@ -12,10 +13,6 @@
 namespace stepsim {
 
 namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 PricerLimits pricer_limits(const Scenario& scenario) {
   PricerLimits limits;

@@ -44,7 +44,7 @@ class PricedRun {
  private:
   friend class StepSimulator;
 
-  /// A step as the recurrence plays it.
+  /// One step in the form that the recurrence plays.
   struct PlainStep {
     StepSchedule schedule;
     std::vector<double> all_reduce;  ///< [bucket] seconds.
@@ -58,7 +58,8 @@ class PricedRun {
   }
   [[nodiscard]] EngineRules engine_rules(const CostFactors& factors) const;
   [[nodiscard]] IterationSequence iterations() const;
-  /// What all ranks have in common in a step; their work is missing. `iterations` goes on by it.
+  /// Describes what all ranks have in common in a step, without their work, and advances
+  /// `iterations` by one step.
   [[nodiscard]] DdpStep step_without_work(int number, IterationSequence& iterations) const;
   void find_plain_steps();
   void add_skew();
@@ -79,10 +80,10 @@ class PricedRun {
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
   std::vector<double> batch_factor_;         ///< [as batches_] more or less work than was priced.
   std::vector<double> rank_factor_;          ///< [rank] slow ranks
-  int cores_ = 0;                            ///< That the ranks of a node share; 0: none need to.
+  int cores_ = 0;                            ///< Cores that the ranks of a node share; 0: no limit.
   double jitter_ = 0;
-  std::vector<double> jitter_quantiles_;   ///< Empty: normal, `jitter_`.
-  double jitter_correlation_ = 0;          ///< Between the ranks of a step.
+  std::vector<double> jitter_quantiles_;   ///< Empty: a normal distribution of width `jitter_`.
+  double jitter_correlation_ = 0;          ///< Correlation between the ranks of a step.
   std::vector<double> all_reduce_spread_;  ///< Quantiles of a single all-reduce over its mean.
 };
 

@@ -17,9 +17,10 @@ Profile scenario_profile(const Scenario& scenario) {
     }
     profile.host_is_device = false;
   } else if (scenario.profile.empty()) {
-    throw InputError(scenario.path +
-                     ": error: cluster.profile: no profile is named; give --profile FILE, or make "
-                     "one: stepcal calibrate --help");
+    throw InputError(SourcePlace{scenario.path},
+                     "cluster.profile: no profile is named; give --profile FILE, or make one: "
+                     "stepcal calibrate --help",
+                     Lookup::Profiles);
   } else {
     profile = read_profile(scenario.profile);
   }

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/base/index.h"
 #include "costmodel/compute/cost_features.h"
 #include "sim/engine/time_limit.h"
 
 namespace stepsim {
 namespace {
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 double launch_of(const Scenario& scenario, const CostModel& costs) {
   if (costs.host_is_device()) {

@@ -41,14 +41,14 @@ struct ExtrapolationNote {
 /// Factors on top of the prices, which stand for their errors.
 struct CostFactors {
   std::vector<double> group;                 ///< [group]; empty: all are 1.
-  double collective = 1;                     ///< One for all collectives.
-  std::optional<Interference> interference;  ///< Takes the place of the scenario's.
+  double collective = 1;                     ///< Applies to all collectives.
+  std::optional<Interference> interference;  ///< Replaces the scenario's interference.
 };
 
 /// Slowness of one rank in one step.
 struct RankFactors {
-  double compute = 1;  ///< Of all its work: a slow rank, jitter.
-  double load = 1;     ///< Of the model's forward and backward only: more work than was priced.
+  double compute = 1;  ///< Applies to all its work: a slow rank, jitter.
+  double load = 1;     ///< Applies to forward and backward only: more work than was priced.
 };
 
 /// A micro-batch as work on the device: the ops of the model in launch order with their prices, and
@@ -66,15 +66,15 @@ class StepLowering {
   /// Tokens that are loaded and embedded: the padded ones, with varlen attention the useful ones.
   [[nodiscard]] std::int64_t input_tokens(const BatchShape& batch) const;
 
-  /// The prices of a batch. They are kept by shape, because variable-length plans repeat shapes
-  /// often. Raises InputError: the profile has no cost for an op, or refuses it.
+  /// Returns the prices of a batch. They are kept by shape, because variable-length plans repeat
+  /// shapes often. Raises InputError: the profile has no cost for an op, or refuses it.
   const PricedBatch& price(const BatchShape& batch);
   /// Forward and backward of a batch, and what DDP does beside them, in seconds.
   [[nodiscard]] double compute_seconds(const PricedBatch& batch) const;
-  /// [group] the same seconds by the error that they share.
+  /// Returns those seconds by the error that they share: [group].
   [[nodiscard]] std::vector<double> seconds_by_group(const PricedBatch& batch) const;
   /// Forward and backward of a batch without anything of DDP's: the sum of its kernels, or of their
-  /// launches where the host is slower. Nothing of it is kept.
+  /// launches where the host is slower. The result is not kept.
   [[nodiscard]] double pass_seconds(const BatchShape& batch);
 
   /// The time to build a batch on the host.
@@ -97,11 +97,12 @@ class StepLowering {
                               const CostFactors& factors,
                               RankFactors rank) const;
 
-  /// The number of work of DDP's own: a copy, a zeroing or an optimizer over so many elements.
+  /// Returns the number of a piece of DDP's own work: a copy, a zeroing or an optimizer over so
+  /// many elements.
   [[nodiscard]] std::int32_t ddp_work(OpClass op_class, std::int64_t elements);
-  /// Prices what has a number by now and is of that class.
+  /// Prices all of DDP's work of that class that has a number by now.
   void price_ddp_work(OpClass op_class);
-  /// A kernel of DDP's own on a rank of that slowness.
+  /// Returns one kernel of DDP's own work, on a rank with these factors.
   [[nodiscard]] Kernel ddp_kernel(OpClass op_class,
                                   std::int64_t elements,
                                   const CostFactors& factors,
@@ -126,7 +127,7 @@ class StepLowering {
   /// A piece of work of the model, or of DDP.
   struct Work {
     Op op;
-    std::optional<std::size_t> group;  ///< None before it is priced.
+    std::optional<std::size_t> group;  ///< Empty until it is priced.
     double seconds = 0;                ///< DDP's own: its price does not depend on the batch.
   };
 
@@ -136,7 +137,7 @@ class StepLowering {
   [[nodiscard]] PricedBatch price_ops(const BatchShape& batch, bool with_ddp);
   [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
   [[nodiscard]] Kernel kernel(std::int32_t work, const PricedBatch& batch, Duration time) const;
-  /// [work] how long each takes.
+  /// Returns the time of each piece of work: [work].
   [[nodiscard]] std::vector<Duration> times(const PricedBatch& batch,
                                             const CostFactors& factors,
                                             RankFactors rank) const;

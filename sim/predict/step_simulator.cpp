@@ -5,19 +5,12 @@
 #include <span>
 #include <utility>
 
+#include "costmodel/base/index.h"
 #include "costmodel/compute/shared_cores.h"
 #include "sim/ddp/closed_form.h"
 #include "sim/engine/time_limit.h"
 
 namespace stepsim {
-namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-}  // namespace
-
 StepSimulator::StepSimulator(
     const PricedRun& run, CostFactors factors, double common, NoiseDraws* noise, bool engine)
     : run_(run),

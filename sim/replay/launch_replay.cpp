@@ -7,16 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "sim/engine/engine.h"
 
 namespace stepsim {
 
 namespace {
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 Duration scaled(Duration duration, double factor) {
   return factor == 1 ? duration
@@ -120,7 +117,7 @@ std::int32_t require_rank(const LaunchTrace& recording, std::int32_t rank) {
   const auto ranks = static_cast<std::int32_t>(recording.rows.size());
   if (rank < 0 || rank >= ranks) {
     throw InputError(
-        {recording.path, 0, 0, ""},
+        SourcePlace{recording.path},
         fmt::format("there is no rank {}; the recording has ranks 0 to {}", rank, ranks - 1));
   }
   return rank;
@@ -150,7 +147,7 @@ Duration transfer_time(const LaunchTrace& recording,
   }
   const auto transfer = recording.collectives[at(collective)].transfer;
   if (!transfer) {
-    throw InputError({recording.path, 0, 0, ""},
+    throw InputError(SourcePlace{recording.path},
                      fmt::format("collective {} has no fitted_D_us in collective_defs.csv; add "
                                  "it, or use --transfers-from shortest",
                                  collective));

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "sim/engine/program.h"
 
@@ -25,10 +26,6 @@ constexpr std::array<std::pair<std::string_view, CallType>, 6> kTypes = {{
     {"nccl", CallType::Collective},
     {"end", CallType::End},
 }};
-
-std::size_t at(std::int64_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 CallType type_of(const CsvTable& table, std::size_t row, CsvTable::Column column) {
   std::vector<std::string> known;
@@ -84,7 +81,7 @@ void read_ranks(const std::string& path, LaunchTrace& recording) {
     }
   }
   if (recording.start.empty()) {
-    throw InputError({path, 0, 0, ""}, "no ranks");
+    throw InputError(SourcePlace{path}, "no ranks");
   }
   recording.rows.resize(recording.start.size());
 }
@@ -138,10 +135,10 @@ class RowReader {
     }
     for (std::size_t r = 0; r < recording_.rows.size(); ++r) {
       if (recording_.rows[r].empty()) {
-        throw InputError({recording_.path, 0, 0, ""}, fmt::format("rank {} has no rows", r));
+        throw InputError(SourcePlace{recording_.path}, fmt::format("rank {} has no rows", r));
       }
       if (launched_[r].size() != recording_.order.size()) {
-        throw InputError({recording_.path, 0, 0, ""},
+        throw InputError(SourcePlace{recording_.path},
                          fmt::format("rank {} launches {} collectives where another rank launches "
                                      "{}; that one would wait for ever",
                                      r,
@@ -275,7 +272,7 @@ void read_kernels(const std::string& path, LaunchTrace& recording) {
   }
   if (std::find(seen.begin(), seen.end(), false) != seen.end()) {
     throw InputError(
-        {path, 0, 0, ""},
+        SourcePlace{path},
         "must hold every collective of every rank; to replay without it, remove the file");
   }
 }

@@ -7,15 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
 
 namespace {
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 bool is_receive(PipelineOp op) {
   return op == PipelineOp::ForwardRecv || op == PipelineOp::BackwardRecv;
@@ -238,7 +235,7 @@ std::vector<Duration> replay(const PipelineTrace& recording, const PipelineRepla
       }
       steps.push_back(end - SimTime());
     } catch (const std::runtime_error& error) {
-      throw InputError({recording.path, 0, 0, ""},
+      throw InputError(SourcePlace{recording.path},
                        fmt::format("step {}: workers wait for each other for ever in this order "
                                    "of rows ({})",
                                    step.number,

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -32,10 +33,6 @@ constexpr std::array<std::pair<std::string_view, PipelineOp>, 13> kOps = {{
     {"optimizer", PipelineOp::Optimizer},
     {"gc", PipelineOp::GarbageCollection},
 }};
-
-std::size_t at(std::int64_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 PipelineOp op_of(const CsvTable& table, std::size_t row, CsvTable::Column column) {
   std::vector<std::string> known;
@@ -208,7 +205,7 @@ class PipelineReader {
   }
 
   [[noreturn]] void fail(const std::string& message) const {
-    throw InputError({table_.path(), 0, 0, ""}, message);
+    throw InputError(SourcePlace{table_.path()}, message);
   }
 
   const CsvTable& table_;

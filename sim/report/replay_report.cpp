@@ -27,11 +27,12 @@ std::string ms_text(double ms) {
   return fmt::format("{:.2f}", ms);
 }
 
-std::string percent(double fraction) {
+/// Replayed times are exact to a hundredth of a percent2, so these keep one more place.
+std::string percent2(double fraction) {
   return fmt::format("{:.2f} %", 100 * fraction);
 }
 
-std::string signed_percent(double fraction) {
+std::string signed_percent2(double fraction) {
   return fmt::format("{:+.2f} %", 100 * fraction);
 }
 
@@ -60,9 +61,9 @@ ReplayError summary_of(const std::vector<double>& errors) {
 std::string error_text(const ReplayError& error) {
   const char* direction = error.bias < 0 ? "early" : "late";
   return fmt::format("mean |error| {}, worst {}, bias {} ({})",
-                     percent(error.mean_absolute),
-                     percent(error.worst),
-                     signed_percent(error.bias),
+                     percent2(error.mean_absolute),
+                     percent2(error.worst),
+                     signed_percent2(error.bias),
                      direction);
 }
 
@@ -91,7 +92,7 @@ std::string ranks_text(const LaunchReplay& replay, const Screen& screen) {
     table.add({std::to_string(r),
                rank.measured ? us_text(*rank.measured) : "",
                us_text(rank.step),
-               error ? signed_percent(*error) : ""});
+               error ? signed_percent2(*error) : ""});
   }
   return table.text(screen) + "\n" + error_text(replay_error(replay)) + "\n";
 }
@@ -189,10 +190,10 @@ std::string steps_text(std::vector<ReplayedStep> steps,
     std::vector<std::string> row = {std::to_string(step.number),
                                     ms_text(to_ms(step.measured)),
                                     ms_text(to_ms(step.replayed)),
-                                    signed_percent(error_of(step))};
+                                    signed_percent2(error_of(step))};
     if (columns.balanced) {
       row.push_back(ms_text(to_ms(step.balanced)));
-      row.push_back(signed_percent(error_of(step.measured, step.balanced)));
+      row.push_back(signed_percent2(error_of(step.measured, step.balanced)));
     }
     table.add(std::move(row));
   }

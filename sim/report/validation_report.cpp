@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/io/json_optional.h"
 #include "sim/report/csv.h"
 #include "sim/report/number_text.h"
 #include "sim/report/validation_words.h"
@@ -33,10 +34,6 @@ std::optional<double> error_of(const PolicyValidation& policy, const std::string
   return std::nullopt;
 }
 
-Json optional_json(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json parts_json(const PolicyValidation& policy, const StepParts& parts) {
   Json json = {{"data", parts.data}, {"forward", parts.forward}, {"backward", parts.backward}};
   json["exposed"] = policy.states_wait ? Json(parts.exposed) : Json(nullptr);
@@ -48,7 +45,7 @@ Json parts_json(const PolicyValidation& policy, const StepParts& parts) {
 Json policy_json(const PolicyValidation& p) {
   Json part_error;
   for (const char* part : kPartNames) {
-    part_error[part] = optional_json(error_of(p, part));
+    part_error[part] = or_null(error_of(p, part));
   }
   return {{"policy", p.policy},
           {"predicted_ms",
@@ -69,7 +66,7 @@ Json policy_json(const PolicyValidation& p) {
             {"per_step", p.step_error},
             {"mean_by_part", std::move(part_error)}}},
           {"repeatability", p.repeatability},
-          {"standard_error", optional_json(p.standard_error)},
+          {"standard_error", or_null(p.standard_error)},
           {"within_repeatability", p.within_repeatability()},
           {"repeats", p.repeats},
           {"files", p.files},
@@ -183,11 +180,11 @@ Json validation_json(const Validation& validation, const ValidationSources& sour
           {"kendall_tau", validation.kendall_tau},
           {"pairs", validation.pairs},
           {"distinguishable_pairs", validation.distinguishable_pairs},
-          {"told_kendall_tau", optional_json(validation.distinguishable_kendall_tau)},
+          {"told_kendall_tau", or_null(validation.distinguishable_kendall_tau)},
           {"recommended", validation.recommended},
           {"truly_best", validation.truly_best},
           {"regret", validation.regret},
-          {"regret_resolution", optional_json(validation.regret_resolution)},
+          {"regret_resolution", or_null(validation.regret_resolution)},
           {"interval_coverage", validation.coverage},
           {"steps_below", {{"p50", validation.below_p50}, {"p95", validation.below_p95}}},
           {"machine_speed", validation.machine_speed},

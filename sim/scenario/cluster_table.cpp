@@ -8,7 +8,7 @@
 namespace stepsim {
 namespace {
 
-constexpr double kMaxFactor = 1e6;
+constexpr double kMaxSlowdown = 1e6;
 
 void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
   for (const auto& item : cluster.list("slow_ranks")) {
@@ -28,7 +28,7 @@ void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
       slow.fail("rank", fmt::format("rank {} is listed twice", rank));
     }
     const double factor = slow.number("factor");
-    if (factor <= 0 || factor > kMaxFactor) {
+    if (factor <= 0 || factor > kMaxSlowdown) {
       slow.fail(
           "factor",
           fmt::format("{} is no factor; expected more than 0, as 1.2 for 20 % slower", factor));
@@ -97,7 +97,7 @@ std::vector<Key> cluster_keys() {
              "none"),
       number("skew",
              field(&S::skew),
-             {[](double value) { return value >= 0 && value <= kMaxFactor; },
+             {[](double value) { return value >= 0 && value <= kMaxSlowdown; },
               "0.2 for 20 % more work on the last rank"},
              "the last rank has 1 + `skew` times the forward and backward work of the first, those "
              "between in proportion; beside what their batches make"),

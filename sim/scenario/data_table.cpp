@@ -8,27 +8,27 @@
 namespace stepsim {
 namespace {
 
-using Kind = LengthSource::Kind;
+using SourceKind = LengthSource::Kind;
 
 constexpr int kMaxWorkers = 1024;
 
 struct SourceKey {
   std::string key;
-  Kind kind;
+  SourceKind kind;
   std::vector<std::string> options;  ///< Beside cap, which all take.
 };
 
 const std::vector<SourceKey>& source_keys() {
   static const std::vector<SourceKey> kKeys = {
-      {"constant", Kind::Constant, {}},
-      {"uniform", Kind::Uniform, {"seed"}},
-      {"log_uniform", Kind::LogUniform, {"seed", "outlier_probability", "label_classes"}},
-      {"log_normal", Kind::LogNormal, {"seed", "outlier_probability"}},
-      {"histogram", Kind::Histogram, {"seed"}},
-      {"file", Kind::File, {}},
-      {"jsonl", Kind::Jsonl, {"field"}},
-      {"plan", Kind::Plan, {}},
-      {"mixture", Kind::Mixture, {"seed"}},
+      {"constant", SourceKind::Constant, {}},
+      {"uniform", SourceKind::Uniform, {"seed"}},
+      {"log_uniform", SourceKind::LogUniform, {"seed", "outlier_probability", "label_classes"}},
+      {"log_normal", SourceKind::LogNormal, {"seed", "outlier_probability"}},
+      {"histogram", SourceKind::Histogram, {"seed"}},
+      {"file", SourceKind::File, {}},
+      {"jsonl", SourceKind::Jsonl, {"field"}},
+      {"plan", SourceKind::Plan, {}},
+      {"mixture", SourceKind::Mixture, {"seed"}},
   };
   return kKeys;
 }
@@ -81,14 +81,14 @@ void read_range(const TomlReader& table, const std::string& key, LengthSource& s
 
 void read_source(const TomlReader& table, const SourceKey& key, LengthSource& source) {
   switch (key.kind) {
-    case Kind::Constant:
+    case SourceKind::Constant:
       source.constant = table.integer(key.key, 1, kMaxSampleLength);
       break;
-    case Kind::Uniform:
-    case Kind::LogUniform:
+    case SourceKind::Uniform:
+    case SourceKind::LogUniform:
       read_range(table, key.key, source);
       break;
-    case Kind::LogNormal: {
+    case SourceKind::LogNormal: {
       const TomlReader normal = table.table(key.key);
       source.mu = normal.number("mu");
       source.sigma = normal.number("sigma");
@@ -96,16 +96,16 @@ void read_source(const TomlReader& table, const SourceKey& key, LengthSource& so
       source.max = normal.integer("max", 1, kMaxSampleLength);
       break;
     }
-    case Kind::Jsonl:
+    case SourceKind::Jsonl:
       source.field = table.text_or("field", "length");
       source.file = resolved_path(table, key.key);
       break;
-    case Kind::Histogram:
-    case Kind::File:
-    case Kind::Plan:
+    case SourceKind::Histogram:
+    case SourceKind::File:
+    case SourceKind::Plan:
       source.file = resolved_path(table, key.key);
       break;
-    case Kind::Mixture:
+    case SourceKind::Mixture:
       break;  // read_mixture(): its parts are sources themselves.
   }
 }
@@ -123,7 +123,7 @@ void read_mixture(const TomlReader& table, const Scenario& scenario, LengthSourc
     }
     source.weights.push_back(part.number("weight"));
     source.parts.push_back(read_lengths(part, scenario));
-    if (has_own_count(source.parts.back()) && source.parts.back().kind != Kind::Histogram) {
+    if (has_own_count(source.parts.back()) && source.parts.back().kind != SourceKind::Histogram) {
       part.fail("a file has its own number of lengths; mix distributions and histograms");
     }
   }
@@ -158,7 +158,7 @@ TargetSource read_targets(const TomlReader& table, const Scenario& scenario) {
   try {
     check_targets(targets);
   } catch (const InputError& error) {
-    table.fail(error.what());
+    table.fail(error);
   }
   return targets;
 }
@@ -189,13 +189,13 @@ LengthSource read_lengths(const TomlReader& table, const Scenario& scenario) {
                fmt::format("{} is no probability; expected 0 .. 1", source.outlier_probability));
   }
   read_source(table, key, source);
-  if (key.kind == Kind::Mixture) {
+  if (key.kind == SourceKind::Mixture) {
     read_mixture(table, scenario, source);
   }
   try {
     check_lengths(source);
   } catch (const InputError& error) {
-    table.fail(key.key, error.what());
+    table.fail(key.key, error);
   }
   return source;
 }

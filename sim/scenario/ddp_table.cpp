@@ -25,7 +25,7 @@ void read_bucket_caps(const TomlReader& table, Scenario& scenario) {
     try {
       scenario.ddp.bucket_caps.push_back(parse_bytes(item.text));
     } catch (const InputError& error) {
-      limit.fail(error.what());
+      limit.fail(error);
     }
   }
   if (scenario.ddp.bucket_caps.empty()) {

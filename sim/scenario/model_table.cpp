@@ -140,25 +140,22 @@ void read_buffers(const TomlReader& table, Scenario& scenario) {
       try {
         size = element_size(parse_dtype(item.key));
       } catch (const InputError& error) {
-        buffers.fail(item.key, error.what());
+        buffers.fail(item.key, error);
       }
     }
     scenario.buffer_bytes.push_back(elements * size);
   }
 }
 
-/// check() starts its messages with the key at fault; the place is that key's if the file has it.
+/// Raises InputError at the key that is wrong, or at the table when the file leaves that key out.
 void check_model(const TomlReader& table, const TransformerConfig& model) {
   try {
     check(model);
-  } catch (const InputError& error) {
-    const std::string message = error.what();
-    const auto colon = message.find(": ");
-    const std::string key = message.substr(0, colon);
-    if (colon == std::string::npos || !table.has(key)) {
-      table.fail(message);
+  } catch (const FieldError& error) {
+    if (!table.has(error.field())) {
+      table.fail(error);
     }
-    table.fail(key, message.substr(colon + 2));
+    table.fail(error.field(), error.reason());
   }
 }
 

@@ -7,15 +7,10 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/trimmed.h"
 
 namespace stepsim {
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t");
-  return first == std::string::npos ? ""
-                                    : text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 void mark_override(TomlValue& value, const std::string& key, const std::string& text) {
   value.override_key = key;
@@ -26,7 +21,7 @@ void mark_override(TomlValue& value, const std::string& key, const std::string& 
 }
 
 [[noreturn]] void fail_override(const std::string& text, const std::string& message) {
-  throw InputError(SourcePlace{fmt::format("--set {}", printable(text)), 0, 0, ""}, message);
+  throw InputError(SourcePlace{"--set " + text}, message);
 }
 
 /// The policy that "policy.NAME.…" means, and the length of that part of the text.
@@ -97,8 +92,9 @@ void apply_override(TomlDocument& document, const std::string& text) {
   if (equals == std::string::npos) {
     fail_override(text, "expected key=value, as in ddp.bucket_cap=50 MiB");
   }
-  const Override setting{trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 1))};
-  std::string rest = trimmed(text.substr(begin, equals - begin));
+  const Override setting{std::string(trimmed(text.substr(0, equals))),
+                         std::string(trimmed(text.substr(equals + 1)))};
+  std::string rest(trimmed(text.substr(begin, equals - begin)));
   for (;;) {
     const std::size_t dot = rest.find('.');
     const std::string key = rest.substr(0, dot);

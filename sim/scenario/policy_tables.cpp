@@ -69,7 +69,8 @@ PolicyParameters read_parameters(const TomlReader& table, const PolicyKind& kind
       table.fail(name,
                  fmt::format("does not apply to policy kind '{}', which takes {}",
                              kind.name,
-                             names_of(kind.parameters)));
+                             names_of(kind.parameters)),
+                 Lookup::Policies);
     }
   }
   PolicyParameters parameters;
@@ -109,7 +110,7 @@ BatchingPolicy checked(const TomlReader& table, const PolicyKind& kind, PolicySp
   try {
     return {kind, std::move(spec)};
   } catch (const InputError& error) {
-    table.fail(error.what());
+    table.fail(error);
   }
 }
 

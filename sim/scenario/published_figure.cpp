@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/trimmed.h"
 
 namespace stepsim {
 namespace {
@@ -44,17 +45,10 @@ const Units& units_of(Dimension dimension) {
   return kNumber;
 }
 
-std::string_view without_blanks(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  return first == std::string_view::npos
-             ? std::string_view()
-             : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
-
 }  // namespace
 
 Quantity parse_quantity(std::string_view text, Dimension dimension) {
-  const std::string_view whole = without_blanks(text);
+  const std::string_view whole = trimmed(text);
   const bool rough = whole.starts_with('~');
   const std::string_view digits = whole.substr(rough ? 1 : 0);
   double number = 0;
@@ -66,7 +60,7 @@ Quantity parse_quantity(std::string_view text, Dimension dimension) {
   const auto length = static_cast<std::size_t>(end - digits.data());
   Quantity result;
   result.text = std::string(whole);
-  result.unit = std::string(without_blanks(digits.substr(length)));
+  result.unit = std::string(trimmed(digits.substr(length)));
   const std::size_t dot = digits.substr(0, length).find('.');
   result.decimals = dot == std::string_view::npos ? 0 : static_cast<int>(length - dot - 1);
   const Units& units = units_of(dimension);

@@ -60,8 +60,7 @@ const BatchingPolicy& find_policy(const Scenario& scenario, const std::string& n
     }
     known.push_back(policy.name());
   }
-  throw InputError(
-      fmt::format("{}: error: {}", printable(scenario.path), unknown_name("policy", name, known)));
+  throw InputError(SourcePlace{scenario.path}, unknown_name("policy", name, known));
 }
 
 }  // namespace stepsim

@@ -20,13 +20,22 @@ std::string TomlReader::path_to(std::string_view key) const {
   return path_.empty() ? std::string(key) : path_ + "." + std::string(key);
 }
 
-void TomlReader::fail(std::string_view key, const std::string& message) const {
+void TomlReader::fail(std::string_view key, const std::string& message, Lookup lookup) const {
   const TomlValue* found = table_.find(key);
-  fail_at(document_, found != nullptr ? *found : table_, TomlAt::Value, path_to(key), message);
+  fail_at(
+      document_, found != nullptr ? *found : table_, TomlAt::Value, path_to(key), message, lookup);
 }
 
 void TomlReader::fail(const std::string& message) const {
   fail_at(document_, table_, TomlAt::Value, path_, message);
+}
+
+void TomlReader::fail(std::string_view key, const InputError& error) const {
+  fail(key, error.what(), error.lookup());
+}
+
+void TomlReader::fail(const InputError& error) const {
+  fail_at(document_, table_, TomlAt::Value, path_, error.what(), error.lookup());
 }
 
 void TomlReader::wrong_type(std::string_view key, std::string_view expected) const {

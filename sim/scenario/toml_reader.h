@@ -76,14 +76,19 @@ class TomlReader {
     try {
       return parse(written);
     } catch (const InputError& error) {
-      fail(key, error.what());
+      fail(key, error);
     }
   }
 
   /// Raises InputError at the value of `key`, or at the table when it is not there.
-  [[noreturn]] void fail(std::string_view key, const std::string& message) const;
+  [[noreturn]] void fail(std::string_view key,
+                         const std::string& message,
+                         Lookup lookup = Lookup::None) const;
   /// Raises InputError at the table.
   [[noreturn]] void fail(const std::string& message) const;
+  /// Raises an error that has no place yet once more, with its place.
+  [[noreturn]] void fail(std::string_view key, const InputError& error) const;
+  [[noreturn]] void fail(const InputError& error) const;
 
  private:
   [[nodiscard]] std::string path_to(std::string_view key) const;

@@ -108,10 +108,10 @@ SourcePlace source_place(const TomlDocument& document, const TomlPlace& place) {
 
 void check_size(const TomlDocument& document, const std::string& text) {
   if (text.size() > kMaxFileBytes) {
-    throw InputError(fmt::format("{}: error: {} bytes are too many for a scenario (at most {})",
-                                 document.file,
-                                 text.size(),
-                                 kMaxFileBytes));
+    throw InputError(
+        SourcePlace{document.file},
+        fmt::format(
+            "{} bytes are too many for a scenario (at most {})", text.size(), kMaxFileBytes));
   }
   for (std::size_t i = 0; i < document.lines.size(); ++i) {
     const auto& line = document.lines[i];
@@ -187,18 +187,20 @@ void fail_at(const TomlDocument& document,
              const TomlValue& value,
              TomlAt at,
              const std::string& path,
-             const std::string& message) {
+             const std::string& message,
+             Lookup lookup) {
   if (!value.override_key.empty()) {
     // The command line already names the key, unless the fault is deeper inside its value.
     const bool named = at == TomlAt::Key || path.empty() || path == value.override_key;
     const std::string place =
         at == TomlAt::Key ? value.override_key : value.override_key + "=" + value.override_text;
-    throw InputError(SourcePlace{fmt::format("--set {}", printable(place)), 0, 0, ""},
-                     named ? message : path + ": " + message);
+    throw InputError(
+        SourcePlace{"--set " + place}, named ? message : path + ": " + message, lookup);
   }
   const TomlPlace& place = at == TomlAt::Key ? value.key_place : value.place;
   throw InputError(source_place(document, place),
-                   path.empty() ? message : printable(path) + ": " + message);
+                   path.empty() ? message : printable(path) + ": " + message,
+                   lookup);
 }
 
 }  // namespace stepsim

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "costmodel/base/input_error.h"
+
 namespace stepsim {
 
 /// Line and column from 1; 0 when not known.
@@ -60,6 +62,7 @@ enum class TomlAt { Key, Value };
                           const TomlValue& value,
                           TomlAt at,
                           const std::string& path,
-                          const std::string& message);
+                          const std::string& message,
+                          Lookup lookup = Lookup::None);
 
 }  // namespace stepsim

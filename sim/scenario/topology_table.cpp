@@ -104,7 +104,7 @@ std::vector<double> read_list(const TomlReader& table, const std::string& key, P
     try {
       values.push_back(parse(item.text));
     } catch (const InputError& error) {
-      table.fail(key, error.what());
+      table.fail(key, error);
     }
   }
   return values;

@@ -164,8 +164,7 @@ std::string conditions_of(const PublishedFigure& figure) {
 
 std::vector<FigureCheck> check_figures(const Scenario& scenario) {
   if (scenario.published.empty()) {
-    throw InputError(fmt::format("{}: error: no published figure: add a [[published]] table",
-                                 printable(scenario.path)));
+    throw InputError(SourcePlace{scenario.path}, "no published figure: add a [[published]] table");
   }
   std::vector<FigureCheck> checks;
   for (const PublishedFigure& figure : scenario.published) {

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/trimmed.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/priced_run.h"
 
@@ -17,25 +18,19 @@ namespace {
 
 constexpr double kTolerance = 1e-4;  // A fraction of the range.
 
-[[noreturn]] void fail(const std::string& text, const std::string& message) {
-  throw InputError("--key " + printable(text) + ": error: " + message);
-}
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(' ');
-  return first == std::string::npos ? ""
-                                    : text.substr(first, text.find_last_not_of(' ') + 1 - first);
+[[noreturn]] void fail_key(const std::string& text, const std::string& message) {
+  throw InputError(SourcePlace{"--key " + text}, message);
 }
 
 /// Splits "12.5 us" into (12.5, "us").
 std::pair<double, std::string> number_and_unit(const std::string& range, const std::string& text) {
-  const std::string whole = trimmed(text);
+  const std::string whole(trimmed(text));
   double value = 0;
   const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
   if (error != std::errc() || !std::isfinite(value)) {
-    fail(range, "'" + printable(whole) + "' is not a number");
+    fail_key(range, "'" + printable(whole) + "' is not a number");
   }
-  return {value, trimmed(whole.substr(static_cast<std::size_t>(end - whole.data())))};
+  return {value, std::string(trimmed(whole.substr(static_cast<std::size_t>(end - whole.data()))))};
 }
 
 /// Rounds a value to the digits that the tolerance justifies.
@@ -51,22 +46,22 @@ SolveRange parse_solve_range(const std::string& text) {
   const std::size_t equals = text.find('=');
   const std::size_t dots = text.find("..", equals == std::string::npos ? 0 : equals);
   if (equals == std::string::npos || dots == std::string::npos) {
-    fail(text, "expected KEY=LOW..HIGH, such as interference.strength=0..2");
+    fail_key(text, "expected KEY=LOW..HIGH, such as interference.strength=0..2");
   }
   SolveRange range;
   range.key = trimmed(text.substr(0, equals));
   const auto [low, low_unit] = number_and_unit(text, text.substr(equals + 1, dots - equals - 1));
   const auto [high, high_unit] = number_and_unit(text, text.substr(dots + 2));
   if (range.key.empty()) {
-    fail(text, "the key is empty; expected KEY=LOW..HIGH");
+    fail_key(text, "the key is empty; expected KEY=LOW..HIGH");
   }
   if (!low_unit.empty() && low_unit != high_unit) {
-    fail(text,
-         "give both ends in one unit, not " + printable(low_unit) + " and " +
-             (high_unit.empty() ? "none" : printable(high_unit)));
+    fail_key(text,
+             "give both ends in one unit, not " + printable(low_unit) + " and " +
+                 (high_unit.empty() ? "none" : printable(high_unit)));
   }
   if (low >= high) {
-    fail(text, "the range is empty: its end must be above its start");
+    fail_key(text, "the range is empty: its end must be above its start");
   }
   range.low = low;
   range.high = high;

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::size_t kMaxValues = 10000;
 
-[[noreturn]] void fail(const std::string& text, const std::string& message) {
-  throw InputError("--over " + printable(text) + ": error: " + message);
+[[noreturn]] void fail_axis(const std::string& text, const std::string& message) {
+  throw InputError(SourcePlace{"--over " + text}, message);
 }
 
 bool has_byte_unit(const std::string& text) {
@@ -35,7 +35,7 @@ double plain_number(const std::string& axis, const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    fail(axis, "'" + printable(text) + "' is not a number");
+    fail_axis(axis, "'" + printable(text) + "' is not a number");
   }
   return value;
 }
@@ -47,13 +47,13 @@ double value_of(const std::string& axis, const std::string& text, bool bytes) {
   try {
     return static_cast<double>(parse_bytes(text).value());
   } catch (const InputError& error) {
-    fail(axis, error.what());
+    fail_axis(axis, error.what());
   }
 }
 
 void add_value(SweepAxis& axis, const std::string& text, double value, bool bytes) {
   if (axis.values.size() == kMaxValues) {
-    fail(text, "more than 10000 values");
+    fail_axis(text, "more than 10000 values");
   }
   if (bytes) {
     const auto whole = static_cast<std::int64_t>(std::llround(value));
@@ -69,7 +69,7 @@ void add_range(SweepAxis& axis, const std::string& text, const std::string& spec
   const std::size_t dots = spec.find("..");
   const std::size_t colon = spec.rfind(':');
   if (colon == std::string::npos || colon < dots || colon + 2 >= spec.size()) {
-    fail(text, "a range ends in its step: LOW..HIGH:x2 (times 2) or LOW..HIGH:+8 (plus 8)");
+    fail_axis(text, "a range ends in its step: LOW..HIGH:x2 (times 2) or LOW..HIGH:+8 (plus 8)");
   }
   const std::string low_text = spec.substr(0, dots);
   const std::string high_text = spec.substr(dots + 2, colon - dots - 2);
@@ -79,14 +79,14 @@ void add_range(SweepAxis& axis, const std::string& text, const std::string& spec
   const char kind = spec[colon + 1];
   const std::string step_text = spec.substr(colon + 2);
   if (kind != 'x' && kind != '+') {
-    fail(text, "a step is x2 (times 2) or +8 (plus 8)");
+    fail_axis(text, "a step is x2 (times 2) or +8 (plus 8)");
   }
   const double step = value_of(text, step_text, bytes && kind == '+');
   if (low > high) {
-    fail(text, "the range starts above its end");
+    fail_axis(text, "the range starts above its end");
   }
   if (kind == 'x' ? step <= 1 || low <= 0 : step <= 0) {
-    fail(text, "the step must make the value grow");
+    fail_axis(text, "the step must make the value grow");
   }
   // The relative slack lets 0.1..0.5:+0.1 reach 0.5.
   const double last = high * (1 + 1e-12);
@@ -171,7 +171,7 @@ SweepPoint point_or_reason(const Scenario& scenario,
 SweepAxis parse_sweep_axis(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    fail(text, "expected key=LOW..HIGH:x2 or key=value,value,…");
+    fail_axis(text, "expected key=LOW..HIGH:x2 or key=value,value,…");
   }
   SweepAxis axis;
   axis.key = text.substr(0, equals);
@@ -182,10 +182,10 @@ SweepAxis parse_sweep_axis(const std::string& text) {
   }
   for (const std::string& value : split(spec, ',')) {
     if (value.empty()) {
-      fail(text, "an empty value in the list");
+      fail_axis(text, "an empty value in the list");
     }
     if (axis.values.size() == kMaxValues) {
-      fail(text, "more than 10000 values");
+      fail_axis(text, "more than 10000 values");
     }
     axis.values.push_back(value);
     axis.labels.push_back(value);

@@ -54,7 +54,7 @@ double per_step_error(const std::map<int, double>& predicted, const LiveRun& run
   return mean(errors);
 }
 
-double share_below(const std::vector<double>& values, double limit) {
+double fraction_below(const std::vector<double>& values, double limit) {
   const auto below =
       std::count_if(values.begin(), values.end(), [&](double value) { return value < limit; });
   return static_cast<double>(below) / static_cast<double>(values.size());
@@ -111,8 +111,8 @@ PolicyValidation compare_policy(const Prediction& prediction,
   }
   result.covered = result.measured_mean >= result.predicted.low90 &&
                    result.measured_mean <= result.predicted.high90;
-  result.below_p50 = share_below(run.step_ms, result.predicted.p50);
-  result.below_p95 = share_below(run.step_ms, result.predicted.p95);
+  result.below_p50 = fraction_below(run.step_ms, result.predicted.p50);
+  result.below_p95 = fraction_below(run.step_ms, result.predicted.p95);
   result.measured_steps = static_cast<int>(run.step_ms.size());
   for (const auto& [step, times] : run.by_step) {
     result.measured_by_step[step] = mean(times);

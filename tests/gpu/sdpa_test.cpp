@@ -12,7 +12,6 @@ using namespace stepsim;
 using namespace stepsim::cuda;
 using test::DeviceArray;
 using test::DeviceInts;
-using test::emulated;
 using test::stream;
 
 namespace {
@@ -185,14 +184,14 @@ std::vector<SdpaShape> sizes() {
   for (const std::int64_t head_dim : {8, 40, 80, 128}) {
     SdpaShape shape;
     shape.samples = 2;
-    shape.length = emulated() ? 9 : 130;
+    shape.length = test::emulated() ? 9 : 130;
     shape.heads = 2;
     shape.kv_heads = 2;
     shape.head_dim = head_dim;
     shape.causal = true;
     shapes.push_back(shape);
   }
-  if (!emulated()) {
+  if (!test::emulated()) {
     shapes.back().length = 1100;
   }
   return shapes;
@@ -218,7 +217,7 @@ void check_all(const std::vector<SdpaShape>& shapes) {
 }  // namespace
 
 TEST_CASE("fused attention, forward and backward, of every kind") {
-  check_all(kinds(emulated() ? 19 : 200));
+  check_all(kinds(test::emulated() ? 19 : 200));
 }
 
 TEST_CASE("fused attention over head dimensions and lengths") {

@@ -18,7 +18,7 @@
 namespace stepsim::published {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kLabRanks = 4;
 constexpr int kSteps = 12;
 constexpr double kForwardShare = 1.0 / 3;
 
@@ -67,7 +67,7 @@ RecordedRun seed_lab_run(const std::string& data, const std::string& name) {
   run.plan = test::plan_of(scenario, find_policy(scenario, name));
   run.record.scenario = scenario.name;
   run.record.policy = name;
-  run.record.world_size = kRanks;
+  run.record.world_size = kLabRanks;
   run.record.backend = "gloo";
   run.record.device = "AMD Ryzen 9 9900X, 4 processes of one thread";
   run.record.warmup_steps = run.plan.warmup_steps;
@@ -78,9 +78,9 @@ RecordedRun seed_lab_run(const std::string& data, const std::string& name) {
     }
     StepRecord row;
     row.step = static_cast<int>(table.integer(i, table.column("step"), 0, kSteps - 1));
-    row.rank = static_cast<int>(table.integer(i, table.column("rank"), 0, kRanks - 1));
+    row.rank = static_cast<int>(table.integer(i, table.column("rank"), 0, kLabRanks - 1));
     const BatchShape shape =
-        run.plan.micro_batches[static_cast<std::size_t>(row.step * kRanks + row.rank)].shape();
+        run.plan.micro_batches[static_cast<std::size_t>(row.step * kLabRanks + row.rank)].shape();
     row.samples = shape.samples;
     row.max_length = shape.max_length;
     row.useful_tokens = shape.useful_tokens;

@@ -31,11 +31,11 @@ class Handle {
 };
 
 /// cuDNN on the current device.
-struct Library {
+struct SdpaLibrary {
   Handle handle;
   CudnnDescriptor device = describe_device(handle.get());
 
-  Library() {
+  SdpaLibrary() {
     // Up to 9.15 gradients can be NaN where a length is no multiple of 128 (cudnn-frontend's issue
     // 160); up to 9.5 the scratch of dq had to be cleared before every call.
     if (cudnnGetVersion() < 91600) {
@@ -93,7 +93,7 @@ struct Scalars {
   }
 };
 
-void execute(const Library& library,
+void execute(const SdpaLibrary& library,
              const Stream& stream,
              const SdpaPass& pass,
              const Bindings& bindings,
@@ -136,11 +136,11 @@ void in_threads(std::size_t count, const Work& work) {
 }  // namespace
 
 struct Sdpa::State {
-  std::optional<Library> library;          ///< Made when first needed.
+  std::optional<SdpaLibrary> library;      ///< Made when first needed.
   std::map<SdpaShape, SdpaPasses> passes;  ///< By compiled shape.
   DeviceBuffer workspace;
 
-  const Library& loaded() {
+  const SdpaLibrary& loaded() {
     if (!library) {
       library.emplace();
     }
@@ -177,7 +177,7 @@ std::vector<SdpaShape> Sdpa::State::missing(std::span<const SdpaShape> shapes) c
 
 /// Compiles in threads, which share nothing but the device's description.
 void Sdpa::State::prepare(std::span<const SdpaShape> shapes) {
-  const Library& cudnn = loaded();
+  const SdpaLibrary& cudnn = loaded();
   const std::vector<SdpaShape> wanted = missing(shapes);
   std::vector<std::optional<SdpaPasses>> built(wanted.size());
   std::vector<std::exception_ptr> faults(wanted.size());

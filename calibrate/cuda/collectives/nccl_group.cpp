@@ -27,11 +27,7 @@ ncclComm_t comm_of(void* communicator) {
   return static_cast<ncclComm_t>(communicator);
 }
 
-cudaStream_t stream_of(const Stream& stream) {
-  return static_cast<cudaStream_t>(stream.handle());
-}
-
-ncclDataType_t type_of(Dtype dtype) {
+ncclDataType_t nccl_type_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::Bf16:
       return ncclBfloat16;
@@ -98,10 +94,10 @@ void NcclGroup::all_reduce(const Stream& stream, Array data, std::int64_t elemen
   check_nccl(ncclAllReduce(data.data,
                            data.data,
                            static_cast<std::size_t>(elements),
-                           type_of(data.dtype),
+                           nccl_type_of(data.dtype),
                            ncclSum,
                            comm_of(communicator_),
-                           stream_of(stream)),
+                           static_cast<cudaStream_t>(stream.handle())),
              "ncclAllReduce",
              comm_of(communicator_));
 }
@@ -111,10 +107,10 @@ void NcclGroup::reduce_scatter(const Stream& stream, Array data, std::int64_t el
   check_nccl(ncclReduceScatter(data.data,
                                data.at(rank_ * share).data,
                                static_cast<std::size_t>(share),
-                               type_of(data.dtype),
+                               nccl_type_of(data.dtype),
                                ncclSum,
                                comm_of(communicator_),
-                               stream_of(stream)),
+                               static_cast<cudaStream_t>(stream.handle())),
              "ncclReduceScatter",
              comm_of(communicator_));
 }
@@ -124,9 +120,9 @@ void NcclGroup::all_gather(const Stream& stream, Array data, std::int64_t elemen
   check_nccl(ncclAllGather(data.at(rank_ * share).data,
                            data.data,
                            static_cast<std::size_t>(share),
-                           type_of(data.dtype),
+                           nccl_type_of(data.dtype),
                            comm_of(communicator_),
-                           stream_of(stream)),
+                           static_cast<cudaStream_t>(stream.handle())),
              "ncclAllGather",
              comm_of(communicator_));
 }

@@ -8,10 +8,6 @@
 namespace stepsim::cuda {
 namespace {
 
-cudaStream_t stream_of(const Stream& stream) {
-  return static_cast<cudaStream_t>(stream.handle());
-}
-
 cudaEvent_t event_of(const Event& event) {
   return static_cast<cudaEvent_t>(event.handle());
 }
@@ -24,7 +20,8 @@ int current_device() {
 
 void copy(
     const Stream& stream, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  check_cuda(cudaMemcpyAsync(to, from, bytes, kind, stream_of(stream)), "cudaMemcpyAsync");
+  check_cuda(cudaMemcpyAsync(to, from, bytes, kind, static_cast<cudaStream_t>(stream.handle())),
+             "cudaMemcpyAsync");
 }
 
 }  // namespace
@@ -88,15 +85,16 @@ Stream::Stream(Priority priority) {
 }
 
 Stream::~Stream() {
-  cudaStreamDestroy(stream_of(*this));
+  cudaStreamDestroy(static_cast<cudaStream_t>(handle_));
 }
 
 void Stream::wait(const Event& event) const {
-  check_cuda(cudaStreamWaitEvent(stream_of(*this), event_of(event), 0), "cudaStreamWaitEvent");
+  check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(handle_), event_of(event), 0),
+             "cudaStreamWaitEvent");
 }
 
 void Stream::synchronize() const {
-  check_cuda(cudaStreamSynchronize(stream_of(*this)), "cudaStreamSynchronize");
+  check_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(handle_)), "cudaStreamSynchronize");
 }
 
 Event::Event() {
@@ -112,7 +110,8 @@ Event::~Event() {
 }
 
 void Event::record(const Stream& stream) const {
-  check_cuda(cudaEventRecord(event_of(*this), stream_of(stream)), "cudaEventRecord");
+  check_cuda(cudaEventRecord(event_of(*this), static_cast<cudaStream_t>(stream.handle())),
+             "cudaEventRecord");
 }
 
 void Event::synchronize() const {
@@ -180,7 +179,8 @@ void copy_on_device(const Stream& stream, void* to, const void* from, std::size_
 }
 
 void set_zero(const Stream& stream, void* device, std::size_t bytes) {
-  check_cuda(cudaMemsetAsync(device, 0, bytes, stream_of(stream)), "cudaMemsetAsync");
+  check_cuda(cudaMemsetAsync(device, 0, bytes, static_cast<cudaStream_t>(stream.handle())),
+             "cudaMemsetAsync");
 }
 
 }  // namespace stepsim::cuda

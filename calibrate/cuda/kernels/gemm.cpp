@@ -20,7 +20,7 @@ void check(cublasStatus_t status, const char* call) {
 }
 #define CUBLAS_CHECK(call) check(call, #call)
 
-cudaDataType_t type_of(Dtype dtype) {
+cudaDataType_t cublas_type_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::Bf16:
       return CUDA_R_16BF;
@@ -32,7 +32,7 @@ cudaDataType_t type_of(Dtype dtype) {
 }
 
 /// What a plan depends on: all of a call but its pointers, and how these are aligned.
-struct Key {
+struct GemmKey {
   std::int64_t m, n, k;
   std::int64_t lda, ldb, ldc;
   std::int64_t batch, stride_a, stride_b, stride_c;
@@ -40,7 +40,7 @@ struct Key {
   bool transpose_a, transpose_b;
   bool adds, tf32, has_bias;
   std::uint32_t align_a, align_b, align_c, align_bias;  ///< Bytes.
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const GemmKey&) const = default;
 };
 
 /// Bytes; 256 is the most that kernels ask for.
@@ -53,7 +53,7 @@ std::uint32_t alignment_of(const void* pointer) {
   return alignment;
 }
 
-Key key_of(const GemmCall& call) {
+GemmKey key_of(const GemmCall& call) {
   return {.m = call.m,
           .n = call.n,
           .k = call.k,
@@ -104,7 +104,7 @@ class Owned {
  private:
   Handle handle_ = nullptr;
 };
-using Library = Owned<cublasLtHandle_t, cublasLtDestroy>;
+using GemmLibrary = Owned<cublasLtHandle_t, cublasLtDestroy>;
 using Product = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
@@ -112,7 +112,7 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 Layout layout_of(const ColumnMajorMatrix& matrix, Dtype dtype, std::int64_t batch) {
   Layout layout;
   CUBLAS_CHECK(cublasLtMatrixLayoutCreate(layout.out(),
-                                          type_of(dtype),
+                                          cublas_type_of(dtype),
                                           static_cast<std::uint64_t>(matrix.rows),
                                           static_cast<std::uint64_t>(matrix.columns),
                                           matrix.leading));
@@ -146,7 +146,7 @@ Product product_of(const GemmCall& call, const ColumnMajorGemm& shape) {
   set(product, CUBLASLT_MATMUL_DESC_TRANSB, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (call.bias.data != nullptr) {
     set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(call.bias.dtype));
+    set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublas_type_of(call.bias.dtype));
     set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.data);
   }
   return product;
@@ -171,7 +171,7 @@ Preference preference_of(const GemmCall& call, std::int64_t workspace_bytes) {
   return preference;
 }
 
-Plan make_plan(const Library& library, const GemmCall& call, std::int64_t workspace_bytes) {
+Plan make_plan(const GemmLibrary& library, const GemmCall& call, std::int64_t workspace_bytes) {
   const ColumnMajorGemm shape = column_major(call);
   Plan plan{product_of(call, shape),
             layout_of(shape.a, call.b.dtype, call.batch),
@@ -201,9 +201,9 @@ Plan make_plan(const Library& library, const GemmCall& call, std::int64_t worksp
 }  // namespace
 
 struct Gemm::State {
-  Library library;
+  GemmLibrary library;
   DeviceBuffer workspace;
-  std::map<Key, Plan> plans;
+  std::map<GemmKey, Plan> plans;
 };
 
 Gemm::Gemm(std::int64_t workspace_bytes) : state_(std::make_unique<State>()) {
@@ -220,7 +220,7 @@ std::int64_t Gemm::workspace_bytes() const {
 }
 
 void Gemm::run(const Stream& stream, const GemmCall& call) {
-  const Key key = key_of(call);
+  const GemmKey key = key_of(call);
   auto found = state_->plans.find(key);
   if (found == state_->plans.end()) {
     found = state_->plans.emplace(key, make_plan(state_->library, call, workspace_bytes())).first;

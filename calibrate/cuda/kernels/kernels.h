@@ -235,6 +235,8 @@ void adamw_update(const Stream& stream,
 /// Holds the stream until *flag is not 0 or `longest` seconds have passed. The flag lies in a
 /// HostBuffer. Work queues up behind the hold, so that launches add nothing to the measured time.
 void hold_stream(const Stream& stream, const volatile std::uint32_t* flag, double longest);
+/// The longest hold while a measurement queues up, in seconds; building a plan takes that long.
+inline constexpr double kLongestHold = 0.2;
 /// Launches a kernel of one block that does nothing: the shortest time that a kernel can take.
 void launch_nothing(const Stream& stream);
 /// Reads and writes `bytes` at `buffer`. With twice the size of the L2 cache nothing from before is

@@ -6,12 +6,7 @@
 #include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {
-namespace {
-
-/// The stream goes on after this long whatever happens.
-constexpr double kLongestHold = 0.2;
-
-}  // namespace
+namespace {}  // namespace
 
 void put_collective(NcclGroup& group,
                     const Stream& stream,

@@ -50,13 +50,13 @@ double launch_seconds(Trainer& trainer) {
 /// Device time of `work` repeated, over its repetitions, launched behind a held stream.
 template <typename Work>
 double device_seconds(const Stream& stream, int repetitions, const Work& work) {
-  constexpr double kLongestHold = 0.05;
+  constexpr double kShortHold = 0.05;
   HostBuffer flag(sizeof(std::uint32_t));
   auto* released = flag.as<std::uint32_t>();
   const Event begin;
   const Event end;
   *released = 0;
-  hold_stream(stream, released, kLongestHold);
+  hold_stream(stream, released, kShortHold);
   begin.record(stream);
   for (int i = 0; i < repetitions; ++i) {
     work();

@@ -12,8 +12,6 @@ namespace {
 /// A chunk's launches and events must fit into the driver's queue of about a thousand: an op has up
 /// to four launches and an event.
 constexpr std::size_t kChunk = 128;
-/// A chunk is let go after this long whatever happens: building a plan takes seconds.
-constexpr double kLongestHold = 0.2;
 
 /// Of an op behind the first.
 std::size_t chunk_of(std::size_t op) {

@@ -13,8 +13,6 @@
 namespace stepsim::cuda {
 namespace {
 
-/// The streams go on after this long whatever happens.
-constexpr double kLongestHold = 0.2;
 /// Times that cover is looked for; each time with twice as much beside.
 constexpr int kMaxTries = 3;
 constexpr double kChannelBytesPerSecond = 20e9;

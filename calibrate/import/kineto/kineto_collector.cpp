@@ -15,40 +15,40 @@
 namespace stepsim {
 namespace {
 
-constexpr std::string_view kStep = "ProfilerStep#";
+constexpr std::string_view kStepName = "ProfilerStep#";
 constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
 constexpr std::size_t kMaxCategories = 64;
 
 /// What a category means; its names changed with the versions, and so did their case.
-enum class Rows { Host, Runtime, Kernel, Copy, Memset, Sync, Skip };
+enum class RowKind { Host, Runtime, Kernel, Copy, Memset, Sync, Skip };
 
-Rows rows_of(const KinetoEvent& event) {
+RowKind rows_of(const KinetoEvent& event) {
   // PyTorch built without Kineto (Debian's) writes a bare list without categories.
   if (event.category.empty() && event.process == "CPU functions") {
-    return Rows::Host;
+    return RowKind::Host;
   }
   std::string category = event.category;
   std::transform(category.begin(), category.end(), category.begin(), [](unsigned char c) {
     return static_cast<char>(std::tolower(c));
   });
-  for (const auto& [name, rows] : {std::pair("cpu_op", Rows::Host),
-                                   std::pair("operator", Rows::Host),
-                                   std::pair("user_annotation", Rows::Host),
-                                   std::pair("cuda_runtime", Rows::Runtime),
-                                   std::pair("cuda_driver", Rows::Runtime),
-                                   std::pair("hip_runtime", Rows::Runtime),
-                                   std::pair("runtime", Rows::Runtime),
-                                   std::pair("kernel", Rows::Kernel),
-                                   std::pair("gpu_memcpy", Rows::Copy),
-                                   std::pair("memcpy", Rows::Copy),
-                                   std::pair("gpu_memset", Rows::Memset),
-                                   std::pair("memset", Rows::Memset),
-                                   std::pair("cuda_sync", Rows::Sync)}) {
+  for (const auto& [name, rows] : {std::pair("cpu_op", RowKind::Host),
+                                   std::pair("operator", RowKind::Host),
+                                   std::pair("user_annotation", RowKind::Host),
+                                   std::pair("cuda_runtime", RowKind::Runtime),
+                                   std::pair("cuda_driver", RowKind::Runtime),
+                                   std::pair("hip_runtime", RowKind::Runtime),
+                                   std::pair("runtime", RowKind::Runtime),
+                                   std::pair("kernel", RowKind::Kernel),
+                                   std::pair("gpu_memcpy", RowKind::Copy),
+                                   std::pair("memcpy", RowKind::Copy),
+                                   std::pair("gpu_memset", RowKind::Memset),
+                                   std::pair("memset", RowKind::Memset),
+                                   std::pair("cuda_sync", RowKind::Sync)}) {
     if (category == name) {
       return rows;
     }
   }
-  return Rows::Skip;
+  return RowKind::Skip;
 }
 
 bool starts_with(std::string_view text, std::string_view lead) {
@@ -123,7 +123,6 @@ std::optional<std::vector<std::int64_t>> numbers(std::string_view text) {
 
 /// Counts of a damaged file could overflow a product.
 constexpr std::int64_t kMaxElements = 1'000'000'000'000;
-constexpr std::int64_t kMaxRanks = 100'000;
 
 std::optional<std::int64_t> from_0_to(std::int64_t most, std::optional<std::int64_t> value) {
   return value && *value >= 0 && *value <= most ? value : std::nullopt;
@@ -157,7 +156,7 @@ std::vector<int> ranks_of(const std::string& text) {
   const auto values = list ? numbers(*list) : std::nullopt;
   std::vector<int> ranks;
   for (const std::int64_t value : values.value_or(std::vector<std::int64_t>())) {
-    if (value < 0 || value > kMaxRanks) {
+    if (value < 0 || value > kMaxKinetoRanks) {
       return {};
     }
     ranks.push_back(static_cast<int>(value));
@@ -179,11 +178,11 @@ void KinetoCollector::add(const KinetoEvent& event) {
 }
 
 void KinetoCollector::add_complete(const KinetoEvent& event) {
-  const Rows rows = rows_of(event);
-  if (rows == Rows::Skip) {
+  const RowKind rows = rows_of(event);
+  if (rows == RowKind::Skip) {
     return;
   }
-  if (rows == Rows::Sync) {
+  if (rows == RowKind::Sync) {
     const auto value = [&event](KinetoArg arg) { return event.integer(arg).value_or(-1); };
     syncs_.push_back({value(KinetoArg::Correlation),
                       value(KinetoArg::Stream),
@@ -196,16 +195,16 @@ void KinetoCollector::add_complete(const KinetoEvent& event) {
     return;
   }
   const KinetoSpan span = {*event.start_ns, *event.duration_ns};
-  if (rows == Rows::Host) {
+  if (rows == RowKind::Host) {
     add_host(event, {span, thread_of(event)});
-  } else if (rows == Rows::Runtime) {
+  } else if (rows == RowKind::Runtime) {
     add_runtime(event, span);
   } else {
     add_gpu(event,
             span,
-            rows == Rows::Kernel ? class_of_kernel(event.name)
-            : rows == Rows::Copy ? KinetoClass::Memcpy
-                                 : KinetoClass::Memset);
+            rows == RowKind::Kernel ? class_of_kernel(event.name)
+            : rows == RowKind::Copy ? KinetoClass::Memcpy
+                                    : KinetoClass::Memset);
   }
 }
 
@@ -221,8 +220,8 @@ void KinetoCollector::add_runtime(const KinetoEvent& event, const KinetoSpan& sp
 
 void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at) {
   const bool gloo = starts_with(event.name, "gloo:");
-  if (starts_with(event.name, kStep)) {
-    const auto number = numbers(std::string_view(event.name).substr(kStep.size()));
+  if (starts_with(event.name, kStepName)) {
+    const auto number = numbers(std::string_view(event.name).substr(kStepName.size()));
     if (number && number->size() == 1) {
       trace_.steps.push_back({number->front(), at.span, at.thread});
     }
@@ -261,7 +260,7 @@ KinetoCollector::Statement KinetoCollector::statement_of(const KinetoEvent& even
   statement.out_elements = from_0_to(kMaxElements, event.integer(KinetoArg::OutElements));
   statement.group_name = event.arg(KinetoArg::GroupName);
   statement.group_ranks = event.arg(KinetoArg::GroupRanks);
-  statement.group_size = from_0_to(kMaxRanks, event.integer(KinetoArg::GroupSize));
+  statement.group_size = from_0_to(kMaxKinetoRanks, event.integer(KinetoArg::GroupSize));
   if (!statement.in_elements) {
     // A list of tensors has neither a shape nor a type here.
     const std::string type = first_type(event.arg(KinetoArg::InputType));
@@ -383,7 +382,7 @@ void KinetoCollector::take_size(const Statement& statement,
   }
   const auto bytes = element_bytes(statement.dtype);
   if (!bytes) {
-    throw InputError(SourcePlace{trace_.file, 0, 0, ""},
+    throw InputError(SourcePlace{trace_.file},
                      fmt::format("unknown element type '{}' of a collective; its size in bytes is "
                                  "not known",
                                  printable(statement.dtype)));

@@ -220,8 +220,7 @@ class Handler : public nlohmann::json_sax<Json> {
 
   void distributed_value(const std::string& text) {
     const auto number = parse_integer(text);
-    constexpr std::int64_t kMaxRanks = 100'000;
-    const bool plausible = number && *number >= 0 && *number <= kMaxRanks;
+    const bool plausible = number && *number >= 0 && *number <= kMaxKinetoRanks;
     if (key_ == "rank") {
       header_.rank = plausible ? number : std::nullopt;
     } else if (key_ == "world_size") {
@@ -260,7 +259,7 @@ KinetoHeader read_kineto_events(const std::string& path,
   Json::sax_parse(
       KinetoIterator{&source}, KinetoIterator{}, static_cast<nlohmann::json_sax<Json>*>(&handler));
   if (!handler.has_list()) {
-    throw InputError(SourcePlace{path, 0, 0, ""},
+    throw InputError(SourcePlace{path},
                      "no list of events: neither 'traceEvents' nor a bare list; is this a trace of "
                      "PyTorch's profiler?");
   }

@@ -11,6 +11,9 @@
 
 namespace stepsim {
 
+/// More ranks than any run has: larger numbers in a file are damage.
+inline constexpr std::int64_t kMaxKinetoRanks = 100'000;
+
 /// The arguments of an event that are kept.
 enum class KinetoArg {
   Correlation,

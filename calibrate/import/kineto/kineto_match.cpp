@@ -14,9 +14,9 @@ namespace stepsim {
 namespace {
 
 /// Group and number of the step.
-using Key = std::pair<std::string, std::int64_t>;
+using CommunicatorKey = std::pair<std::string, std::int64_t>;
 /// [trace]: its collectives of one key, in order.
-using Rows = std::vector<std::vector<const KinetoCollective*>>;
+using CollectiveRows = std::vector<std::vector<const KinetoCollective*>>;
 /// [trace]: the same collective.
 using Peers = std::vector<const KinetoCollective*>;
 
@@ -26,11 +26,11 @@ std::vector<int> ranks_of(std::span<const KinetoTrace> traces, std::vector<std::
     const int place = static_cast<int>(ranks.size());
     const int rank = static_cast<int>(trace.header.rank.value_or(place));
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) {
-      throw InputError(SourcePlace{trace.file, 0, 0, ""},
+      throw InputError(SourcePlace{trace.file},
                        fmt::format("a second trace of rank {}; give one trace a rank", rank));
     }
     if (trace.header.world_size != traces.front().header.world_size) {
-      throw InputError(SourcePlace{trace.file, 0, 0, ""},
+      throw InputError(SourcePlace{trace.file},
                        fmt::format("world size {}, not {} as in {}: not of the same run",
                                    trace.header.world_size.value_or(1),
                                    traces.front().header.world_size.value_or(1),
@@ -81,7 +81,7 @@ class Matcher {
         } else if (by_step_ && one.step < 0) {
           ++outside;
         } else {
-          Rows& rows = rows_[{one.group, step_of(t, one)}];
+          CollectiveRows& rows = rows_[{one.group, step_of(t, one)}];
           rows.resize(traces_.size());
           rows[t].push_back(&one);
         }
@@ -102,12 +102,12 @@ class Matcher {
     return by_step_ ? traces_[trace].steps[static_cast<std::size_t>(one.step)].number : -1;
   }
 
-  static std::string place_of(const Key& key) {
+  static std::string place_of(const CommunicatorKey& key) {
     std::string text = key.second < 0 ? "" : fmt::format("step {}: ", key.second);
     return key.first.empty() ? text : text + "group " + printable(key.first) + ": ";
   }
 
-  void match(const Key& key, const Rows& rows) {
+  void match(const CommunicatorKey& key, const CollectiveRows& rows) {
     std::size_t most = 0;
     for (const auto& row : rows) {
       most = std::max(most, row.size());
@@ -130,7 +130,7 @@ class Matcher {
   }
 
   /// Ranks that have fewer collectives than others, members of the group only.
-  void name_short_ones(const Key& key, const Rows& rows, std::size_t most) {
+  void name_short_ones(const CommunicatorKey& key, const CollectiveRows& rows, std::size_t most) {
     const auto any =
         std::find_if(rows.begin(), rows.end(), [](const auto& r) { return !r.empty(); });
     const std::vector<int>& members = any->front()->group_ranks;
@@ -149,7 +149,7 @@ class Matcher {
   }
 
   /// False, with the reason, when kind or bytes differ; all-to-alls may be uneven.
-  bool agree(const Key& key, const Peers& peers, std::size_t index) {
+  bool agree(const CommunicatorKey& key, const Peers& peers, std::size_t index) {
     const KinetoCollective* first = nullptr;
     std::size_t first_trace = 0;
     for (std::size_t t = 0; t < peers.size(); ++t) {
@@ -269,7 +269,7 @@ class Matcher {
   std::span<const KinetoTrace> traces_;
   KinetoMatches& result_;
   bool by_step_ = false;
-  std::map<Key, Rows> rows_;
+  std::map<CommunicatorKey, CollectiveRows> rows_;
   std::vector<std::pair<KinetoMatch, Peers>> found_;
 };
 

@@ -44,7 +44,7 @@ std::vector<std::int64_t> common_steps(std::span<const KinetoTrace> traces) {
 }
 
 [[noreturn]] void fail(std::span<const KinetoTrace> traces, const std::string& message) {
-  throw InputError(SourcePlace{traces.front().file, 0, 0, ""}, message);
+  throw InputError(SourcePlace{traces.front().file}, message);
 }
 
 /// The streams of a rank: those of collectives first, then by the number of rows.
@@ -113,7 +113,7 @@ class ProgramMaker {
   void check_gpu() const {
     for (const KinetoTrace& trace : traces_) {
       if (trace.ops.empty()) {
-        throw InputError(SourcePlace{trace.file, 0, 0, ""},
+        throw InputError(SourcePlace{trace.file},
                          "holds no GPU operations with their launches: no program can be made of "
                          "it; record with ProfilerActivity.CUDA");
       }

@@ -14,6 +14,7 @@
 
 #include "calibrate/import/kineto/kineto_parts.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_optional.h"
 #include "costmodel/terminal/table.h"
 
 namespace stepsim {
@@ -22,7 +23,7 @@ namespace {
 constexpr double kMicrosecond = 1e-3;  // Of a nanosecond.
 constexpr double kMillisecond = 1e-6;
 
-double median(std::vector<std::int64_t> values) {
+double median_of(std::vector<std::int64_t> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return static_cast<double>(*middle);
@@ -46,7 +47,7 @@ std::string step_time_text(const KinetoTrace& trace) {
   for (const KinetoStep& step : trace.steps) {
     lengths.push_back(step.span.duration_ns);
   }
-  return lengths.empty() ? "-" : fmt::format("{:.3f}", median(lengths) * kMillisecond);
+  return lengths.empty() ? "-" : fmt::format("{:.3f}", median_of(lengths) * kMillisecond);
 }
 
 Table ranks_table(std::span<const KinetoTrace> traces, const KinetoMatches& matches) {
@@ -94,7 +95,8 @@ void append_collectives(const KinetoMatches& matches, const Screen& screen, std:
          fmt::format("{:.1f} .. {:.1f}",
                      static_cast<double>(kin.shortest) * kMicrosecond,
                      static_cast<double>(kin.longest) * kMicrosecond),
-         fmt::format("{}{:.1f}", kin.complete ? "" : "<= ", median(kin.transfers) * kMicrosecond)});
+         fmt::format(
+             "{}{:.1f}", kin.complete ? "" : "<= ", median_of(kin.transfers) * kMicrosecond)});
   }
   *text += "\n" + table.text(screen) +
            "recorded: kernel times of all ranks, waiting included; transfer: earliest end - latest "
@@ -235,7 +237,7 @@ void append_times(const std::vector<StepLine>& steps, std::string* text) {
     for (const StepLine& step : steps) {
       busy.push_back(step.time.parts[part].busy_ns);
     }
-    return median(busy) * kMillisecond;
+    return median_of(busy) * kMillisecond;
   };
   *text += fmt::format(
       "[times] of a scenario with this batch, medians: forward = \"{:.3f} ms\", backward = "
@@ -269,11 +271,6 @@ void append_ready_times(const KinetoTrace& trace, int rank, std::string* text) {
 Json span_json(const KinetoSpan& span, std::int64_t zero) {
   return {{"start_us", static_cast<double>(span.start_ns - zero) * kMicrosecond},
           {"duration_us", static_cast<double>(span.duration_ns) * kMicrosecond}};
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 Json collective_json(const KinetoTrace& trace, const KinetoCollective& one, std::int64_t zero) {

@@ -19,7 +19,7 @@ namespace stepsim {
 namespace {
 
 /// Collective and ranks.
-using Group = std::pair<std::string, int>;
+using CallGroup = std::pair<std::string, int>;
 using Matches = std::vector<const KinetoMatch*>;
 
 std::int64_t world_size(std::span<const KinetoTrace> traces) {
@@ -29,7 +29,7 @@ std::int64_t world_size(std::span<const KinetoTrace> traces) {
 int stated_nodes(std::span<const KinetoTrace> traces, std::optional<int> nodes) {
   const int devices = traces.front().header.devices;
   if (!nodes && devices > 0 && world_size(traces) > devices) {
-    throw InputError(SourcePlace{traces.front().file, 0, 0, ""},
+    throw InputError(SourcePlace{traces.front().file},
                      fmt::format("{} ranks, and {} devices where this one ran: say on how many "
                                  "nodes with --nodes",
                                  world_size(traces),
@@ -64,7 +64,7 @@ std::string refusal(const KinetoMatch& match, std::int64_t world, int nodes) {
 
 Json import_json(std::span<const KinetoTrace> traces,
                  const KinetoMatches& matches,
-                 const Group& group,
+                 const CallGroup& group,
                  int nodes,
                  const Matches& times) {
   std::vector<std::string> files;
@@ -98,7 +98,7 @@ KinetoSamples kineto_samples(std::span<const KinetoTrace> traces,
                              const KinetoMatches& matches,
                              std::optional<int> nodes) {
   KinetoSamples result;
-  std::map<Group, Matches> groups;
+  std::map<CallGroup, Matches> groups;
   std::map<std::pair<std::string, std::string>, int> refused;  // Collective and reason.
   const int on = stated_nodes(traces, nodes);
   for (const KinetoMatch& match : matches.matches) {
@@ -113,7 +113,7 @@ KinetoSamples kineto_samples(std::span<const KinetoTrace> traces,
     result.left_out.push_back(fmt::format("{} {}: {}", count, printable(what.first), what.second));
   }
   if (groups.empty()) {
-    throw InputError(SourcePlace{traces.front().file, 0, 0, ""},
+    throw InputError(SourcePlace{traces.front().file},
                      result.left_out.empty() ? "holds no collectives to make samples of"
                                              : fmt::format("no collective can be taken: {}",
                                                            fmt::join(result.left_out, "; ")));

@@ -26,7 +26,7 @@ KinetoSource::KinetoSource(const std::string& path, ProgressCallback on_progress
     : path_(path), on_progress_(std::move(on_progress)), file_(path) {}
 
 void KinetoSource::fail(std::size_t offset, const std::string& message) const {
-  throw InputError(SourcePlace{path_, 0, 0, ""}, fmt::format("byte {}: {}", offset, message));
+  throw InputError(SourcePlace{path_}, fmt::format("byte {}: {}", offset, message));
 }
 
 bool KinetoSource::fill() {

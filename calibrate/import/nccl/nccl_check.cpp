@@ -14,10 +14,10 @@
 namespace stepsim {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
+constexpr std::int64_t kCheckMiB = std::int64_t{1} << 20U;
 constexpr std::size_t kFewestSizes = 4;
 constexpr std::size_t kFewSizes = 8;
-constexpr double kNoisy = 0.10;
+constexpr double kNoisyRows = 0.10;
 constexpr double kFaster = 0.98;          ///< A larger size below this share of the time before it.
 constexpr double kAverageDigits = 0.006;  ///< The footer's average has six digits.
 constexpr double kMaxDamaged = 0.10;
@@ -258,20 +258,20 @@ void Judge::check_sizes() {
   if (sizes.empty()) {
     return;
   }
-  if (*sizes.begin() > kMiB) {
+  if (*sizes.begin() > kCheckMiB) {
     warn("starts_large",
          fmt::format("the smallest size is {}: nothing is known of small buckets",
                      size_text(*sizes.begin())));
   }
-  if (*sizes.rbegin() < kMiB) {
+  if (*sizes.rbegin() < kCheckMiB) {
     refuse("ends_small",
            fmt::format("the largest size is {}: nothing is known of bandwidth",
                        size_text(*sizes.rbegin())));
   }
-  constexpr std::int64_t kBandEnd = 128 * kMiB;
+  constexpr std::int64_t kBandEnd = 128 * kCheckMiB;
   constexpr std::int64_t kWidest = 4;
   for (auto it = std::next(sizes.begin()); it != sizes.end(); ++it) {
-    if ((*it - 1) / kWidest >= *std::prev(it) && *it > kMiB && *std::prev(it) < kBandEnd) {
+    if ((*it - 1) / kWidest >= *std::prev(it) && *it > kCheckMiB && *std::prev(it) < kBandEnd) {
       warn("wide_steps",
            fmt::format("nothing between {} and {}", size_text(*std::prev(it)), size_text(*it)));
     }
@@ -396,7 +396,7 @@ void Judge::measure() {
   }
   if (!differences.empty()) {
     sweep_->block_difference = median(differences);
-    if (*sweep_->block_difference > kNoisy) {
+    if (*sweep_->block_difference > kNoisyRows) {
       warn("noisy",
            fmt::format("out-of-place and in-place differ by {:.0f} % in the median",
                        *sweep_->block_difference * 100));

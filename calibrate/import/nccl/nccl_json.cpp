@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/trimmed.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
@@ -55,8 +56,8 @@ std::optional<std::int64_t> read_root(JsonReader& row) {
   if (!row.get("root").is_string()) {
     return row.integer("root");
   }
-  std::string text = row.text("root");
-  text.erase(0, text.find_first_not_of(' '));
+  const std::string written = row.text("root");
+  const std::string_view text = trimmed(written);
   std::int64_t value = -1;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -128,9 +129,7 @@ std::string collective_of_program(JsonReader& root) {
 }  // namespace
 
 bool is_nccl_json(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && text[first] == '{' &&
-         text.find("\"config\"") != std::string_view::npos &&
+  return trimmed(text).starts_with('{') && text.find("\"config\"") != std::string_view::npos &&
          text.find("\"nccl_version\"") != std::string_view::npos;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "calibrate/import/nccl/printed_number.h"
+
 namespace stepsim {
 namespace {
 
@@ -29,10 +31,6 @@ constexpr std::array<std::string_view, 8> kRedops = {
 
 bool is_blank(char c) {
   return kBlanks.find(c) != std::string_view::npos;
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 std::size_t skip_digits(std::string_view text, std::size_t at) {

@@ -7,20 +7,16 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_optional.h"
 #include "costmodel/terminal/table.h"
 
 namespace stepsim {
 namespace {
 
-constexpr const char* kFormat = "stepsim-nccl-import/1";
+constexpr const char* kImportFormat = "stepsim-nccl-import/1";
 
 Json block_time(const std::optional<NcclBlock>& block) {
   return block ? Json(block->time_us.value) : Json(nullptr);
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 void append_rows(const NcclSweep& sweep, std::optional<int> run, Json* rows) {
@@ -120,7 +116,7 @@ std::string nccl_report(std::span<const NcclImport> imports, const Screen& scree
 Json nccl_json(const NcclImport& import) {
   const NcclSweep* sweep = import.main_sweep();
   const bool several = import.has_several_runs();
-  Json json = {{"format", kFormat},
+  Json json = {{"format", kImportFormat},
                {"file", import.log.file},
                {"verdict", name_of(import.verdict())},
                {"op", sweep == nullptr || sweep->op.empty() ? Json(nullptr) : Json(sweep->op)},
@@ -164,7 +160,7 @@ Json nccl_json(std::span<const NcclImport> imports) {
   if (imports.size() == 1) {
     return nccl_json(imports.front());
   }
-  Json json = {{"format", kFormat}, {"logs", Json::array()}};
+  Json json = {{"format", kImportFormat}, {"logs", Json::array()}};
   for (const NcclImport& import : imports) {
     json["logs"].push_back(nccl_json(import));
   }

@@ -60,7 +60,7 @@ NcclImport import_nccl_text(const std::string& text,
   std::vector<NcclTable> tables = std::exchange(result.log.tables, {});
   if (run) {
     if (*run < 1 || static_cast<std::size_t>(*run) > tables.size()) {
-      throw InputError({file, 0, 0, ""},
+      throw InputError(SourcePlace{file},
                        fmt::format("--run {}: it has {} runs", *run, tables.size()));
     }
     tables = {tables[static_cast<std::size_t>(*run) - 1]};

@@ -7,10 +7,6 @@
 namespace stepsim {
 namespace {
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 /// Digits from `at` on; moves `at` behind them.
 std::size_t take_digits(std::string_view token, std::size_t* at) {
   const std::size_t first = *at;

@@ -13,6 +13,10 @@ struct PrintedNumber {
   bool operator==(const PrintedNumber&) const = default;
 };
 
+[[nodiscard]] constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 /// A whole token as a decimal number ("12", "-1", "1.25", "1.2e+07"); absent when it is none.
 /// `power` is added to the decimal exponent, exactly: 3 reads milliseconds as microseconds.
 [[nodiscard]] std::optional<PrintedNumber> parse_printed(std::string_view token, int power = 0);

@@ -10,8 +10,6 @@
 namespace stepsim {
 namespace {
 
-using StepRank = std::pair<int, int>;
-
 /// [bucket] where in the backward it is launched, as a fraction of all of it.
 std::vector<double> launch_shares(const Plan& plan,
                                   const std::vector<Op>& backward,

@@ -11,8 +11,6 @@
 namespace stepsim {
 namespace {
 
-constexpr double kMilli = 1e-3;
-constexpr double kLeftOut = 0.01;
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 /// The ranks' rows of one step.

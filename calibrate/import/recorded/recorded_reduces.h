@@ -12,6 +12,15 @@
 
 namespace stepsim {
 
+/// Records hold milliseconds, samples seconds.
+inline constexpr double kMilli = 1e-3;
+
+/// The part of the slowest times that a mean leaves out: hiccups of the machine.
+inline constexpr double kLeftOut = 0.01;
+
+/// A step and a rank of a plan.
+using StepRank = std::pair<int, int>;
+
 /// One all-reduce of a recorded step, over all ranks.
 struct RecordedReduce {
   int step = 0;  ///< Counts in order of recording.

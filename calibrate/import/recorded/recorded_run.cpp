@@ -22,11 +22,6 @@
 namespace stepsim {
 namespace {
 
-constexpr double kMilli = 1e-3;
-constexpr double kLeftOut = 0.01;  ///< Slowest optimizer steps: hiccups of the machine.
-
-using StepRank = std::pair<int, int>;
-
 /// Micro-batches by step and rank.
 std::map<StepRank, std::vector<const MicroBatch*>> planned(const Plan& plan) {
   std::map<StepRank, std::vector<const MicroBatch*>> result;
@@ -52,20 +47,20 @@ void require_alike(std::span<const RecordedRun> runs) {
   const RecordedRun& first = runs.front();
   for (const RecordedRun& run : runs) {
     if (run.record.world_size != run.plan.ranks || run.record.world_size != first.plan.ranks) {
-      throw InputError(fmt::format("{}: error: recorded on {} ranks, its plan has {}, {} has {}",
-                                   run.file,
+      throw InputError(SourcePlace{run.file},
+                       fmt::format("recorded on {} ranks, its plan has {}, {} has {}",
                                    run.record.world_size,
                                    run.plan.ranks,
                                    first.file,
                                    first.record.world_size));
     }
     if (!same_model(run.plan.model, first.plan.model)) {
-      throw InputError(run.file + ": error: its plan is of another model than that of " +
-                       first.file);
+      throw InputError(SourcePlace{run.file},
+                       "its plan is of another model than that of " + first.file);
     }
     if (run.record.device != first.record.device || run.record.backend != first.record.backend) {
-      throw InputError(fmt::format("{}: error: recorded on '{}' with '{}', {} on '{}' with '{}'",
-                                   run.file,
+      throw InputError(SourcePlace{run.file},
+                       fmt::format("recorded on '{}' with '{}', {} on '{}' with '{}'",
                                    printable(run.record.device),
                                    printable(run.record.backend),
                                    first.file,
@@ -179,10 +174,12 @@ void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, 
   const int first = all.steps;
   for (const StepRecord& row : run.record.steps) {
     const auto found = batches.find({row.step, row.rank});
-    const std::string place =
-        fmt::format("{}: error: step {}, rank {}: ", run.file, row.step, row.rank);
+    const auto fail = [&](const std::string& message) {
+      throw InputError(SourcePlace{run.file},
+                       fmt::format("step {}, rank {}: {}", row.step, row.rank, message));
+    };
     if (found == batches.end()) {
-      throw InputError(place + "the plan does not have it");
+      fail("the plan does not have it");
     }
     PassObservation observation;
     std::int64_t useful = 0;
@@ -191,16 +188,15 @@ void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, 
       useful += observation.batches.back().useful_tokens;
     }
     if (useful != row.useful_tokens) {
-      throw InputError(place + fmt::format("the record ran {} useful tokens, the plan has {}",
-                                           row.useful_tokens,
-                                           useful));
+      fail(fmt::format(
+          "the record ran {} useful tokens, the plan has {}", row.useful_tokens, useful));
     }
     const auto backward = whole ? std::optional(row.backward_ms * kMilli)
                                 : backward_seconds(row, run.record.world_size, ratios.backward);
     if (!backward) {
-      throw InputError(place +
-                       "its backward holds the wait for other ranks; record with "
-                       "recorder.watch(ddp), which tells them apart");
+      fail(
+          "its backward holds the wait for other ranks; record with recorder.watch(ddp), which "
+          "tells them apart");
     }
     observation.step = first + row.repeat * run.plan.steps + row.step;
     all.steps = std::max(all.steps, observation.step + 1);

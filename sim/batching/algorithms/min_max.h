@@ -29,7 +29,7 @@ using PrefixCosts = std::vector<std::int64_t>;
 
 /// What decides between allocations of the same highest cost.
 enum class TieBreak {
-  None,      ///< Samples are dealt one at a time to the rank whose next prefix is cheapest.
+  None,      ///< SampleIds are dealt one at a time to the rank whose next prefix is cheapest.
   MinSum,    ///< The smallest sum of costs.
   Variance,  ///< The smallest variance of costs over the ranks.
   Leximax    ///< The smallest second-highest cost, then third-highest, …
@@ -45,7 +45,7 @@ enum class TieBreak {
 struct Allocation {
   std::vector<std::int64_t> batch_sizes;  ///< [rank], each >= 1.
   std::int64_t highest_cost = 0;          ///< The smallest possible maximum T*.
-  std::int64_t slack = 0;       ///< Samples that would fit under T* beyond the global batch (E).
+  std::int64_t slack = 0;       ///< SampleIds that would fit under T* beyond the global batch (E).
   std::int64_t tied_ranks = 0;  ///< Ranks with a prefix of cost T* (m).
   bool head_bound = false;      ///< T* is the cost of one rank's first sample alone.
   bool exact = true;            ///< The tie-break was solved exactly (see solve_min_max).

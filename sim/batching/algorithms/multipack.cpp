@@ -4,11 +4,12 @@
 #include <optional>
 #include <utility>
 
+#include "sim/batching/algorithms/samples.h"
+
 namespace stepsim {
 namespace {
 
-using Samples = std::vector<std::int64_t>;
-using Bins = std::vector<Samples>;
+using Bins = std::vector<SampleIds>;
 
 /// Loads of the bins as a binary heap whose root is the least; equal loads go to the left.
 class LoadHeap {
@@ -48,7 +49,7 @@ class Packer {
 
   /// One bin a rank; nothing when the samples do not fit.
   [[nodiscard]] std::optional<Bins> pack(std::span<const std::int64_t> samples) const {
-    Samples order(samples.begin(), samples.end());
+    SampleIds order(samples.begin(), samples.end());
     std::stable_sort(order.begin(), order.end(), [this](std::int64_t a, std::int64_t b) {
       return length(a) > length(b);
     });
@@ -61,7 +62,7 @@ class Packer {
   }
 
  private:
-  [[nodiscard]] std::optional<Bins> longest_first(const Samples& order) const {
+  [[nodiscard]] std::optional<Bins> longest_first(const SampleIds& order) const {
     Bins bins(static_cast<std::size_t>(options_.ranks));
     LoadHeap heap(bins.size());
     for (const std::int64_t sample : order) {
@@ -74,9 +75,9 @@ class Packer {
     return bins;
   }
 
-  [[nodiscard]] std::optional<Bins> first_fit(const Samples& order) const {
+  [[nodiscard]] std::optional<Bins> first_fit(const SampleIds& order) const {
     Bins bins(static_cast<std::size_t>(options_.ranks));
-    Samples room(bins.size(), options_.capacity);
+    SampleIds room(bins.size(), options_.capacity);
     for (const std::int64_t sample : order) {
       const auto found = std::find_if(
           room.begin(), room.end(), [&](std::int64_t left) { return left >= length(sample); });
@@ -122,7 +123,7 @@ std::vector<std::vector<std::vector<std::int64_t>>> multipack(std::span<const st
       }
     }
     const auto bins = packer.pack(order.subspan(begin, count));
-    const auto unused = [](const Samples& bin) { return bin.empty(); };
+    const auto unused = [](const SampleIds& bin) { return bin.empty(); };
     if (!bins || std::any_of(bins->begin(), bins->end(), unused)) {
       break;
     }

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 namespace {
@@ -100,8 +100,7 @@ Parts ordered_partition(std::span<const std::int64_t> lengths, const OrderedPart
                     options.stages,
                     options.replicas));
   }
-  std::vector<std::int64_t> order(lengths.size());
-  std::iota(order.begin(), order.end(), 0);
+  SampleIds order = all_samples(lengths.size());
   std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
     return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
   });

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <set>
+
+#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 namespace {
-
-std::int64_t length_of(std::span<const std::int64_t> lengths, std::int64_t sample) {
-  return lengths[static_cast<std::size_t>(sample)];
-}
 
 /// Free space of the packs so far, in a tree of maxima: the first pack with room in O(log packs).
 class Rooms {
@@ -170,8 +167,7 @@ Packs pack_first_fit(std::span<const std::int64_t> order,
 bool first_fit_decreasing_fits(std::span<const std::int64_t> lengths,
                                std::int64_t capacity,
                                std::int64_t packs) {
-  std::vector<std::int64_t> order(lengths.size());
-  std::iota(order.begin(), order.end(), 0);
+  SampleIds order = all_samples(lengths.size());
   std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
     return length_of(lengths, a) > length_of(lengths, b);
   });

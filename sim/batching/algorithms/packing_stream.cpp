@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/batching/algorithms/samples.h"
+
 namespace stepsim {
 namespace {
-
-std::int64_t length_of(std::span<const std::int64_t> lengths, std::int64_t sample) {
-  return lengths[static_cast<std::size_t>(sample)];
-}
 
 /// Documents to choose from, by length and then by arrival.
 class Buffer {

@@ -2,33 +2,21 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <queue>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 namespace {
 
-using Indices = std::vector<std::int64_t>;
-
-std::int64_t at(std::span<const std::int64_t> values, std::int64_t index) {
-  return values[static_cast<std::size_t>(index)];
-}
-
-Indices all_indices(std::size_t count) {
-  Indices indices(count);
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
-}
-
-Indices descending(std::span<const std::int64_t> values) {
-  Indices order = all_indices(values.size());
+SampleIds descending(std::span<const std::int64_t> values) {
+  SampleIds order = all_samples(values.size());
   std::stable_sort(order.begin(), order.end(), [values](std::int64_t a, std::int64_t b) {
-    return at(values, a) > at(values, b);
+    return length_of(values, a) > length_of(values, b);
   });
   return order;
 }
@@ -42,7 +30,7 @@ void check_parts(std::int64_t parts, std::size_t most) {
 /// One set of a partial partition.
 struct Set {
   std::int64_t sum = 0;
-  Indices indices;
+  SampleIds indices;
 
   [[nodiscard]] bool operator>(const Set& other) const {
     const auto key = [](const Set& set) { return std::pair(set.sum, set.indices.size()); };
@@ -66,9 +54,9 @@ bool below(const State& a, const State& b) {
 std::vector<State> first_states(std::span<const std::int64_t> values,
                                 std::size_t parts,
                                 bool equal_size) {
-  Indices ascending = all_indices(values.size());
+  SampleIds ascending = all_samples(values.size());
   std::stable_sort(ascending.begin(), ascending.end(), [values](std::int64_t a, std::int64_t b) {
-    return at(values, a) < at(values, b);
+    return length_of(values, a) < length_of(values, b);
   });
   const std::size_t step = equal_size ? parts : 1;
   std::vector<State> states;
@@ -77,7 +65,7 @@ std::vector<State> first_states(std::span<const std::int64_t> values,
     state.sets.resize(parts);
     for (std::size_t i = 0; i < step; ++i) {
       const std::int64_t index = ascending[begin + i];
-      state.sets[i] = {at(values, index), {index}};
+      state.sets[i] = {length_of(values, index), {index}};
     }
     state.sort();
     states.push_back(std::move(state));
@@ -101,7 +89,7 @@ void merge_into(State& first, const State& second) {
 template <typename Value, typename Fold>
 std::vector<std::size_t> best_ends(std::size_t count, std::size_t parts, Value value, Fold fold) {
   // best[p][i]: the first i in p chunks; from[p][i]: where the last of these begins.
-  std::vector<std::vector<std::int64_t>> best(parts + 1, Indices(count + 1, -1));
+  std::vector<std::vector<std::int64_t>> best(parts + 1, SampleIds(count + 1, -1));
   std::vector<std::vector<std::size_t>> from(parts + 1, std::vector<std::size_t>(count + 1));
   best[0][0] = 0;
   for (std::size_t part = 1; part <= parts; ++part) {
@@ -127,7 +115,7 @@ std::vector<std::size_t> best_ends(std::size_t count, std::size_t parts, Value v
   return ends;
 }
 
-Parts cut(const Indices& order, const std::vector<std::size_t>& ends) {
+Parts cut(const SampleIds& order, const std::vector<std::size_t>& ends) {
   Parts parts;
   std::size_t begin = 0;
   for (const std::size_t end : ends) {
@@ -139,13 +127,13 @@ Parts cut(const Indices& order, const std::vector<std::size_t>& ends) {
 }
 
 /// Sizes of the parts that take as many of the descending lengths as fit under `highest`.
-std::vector<std::int64_t> sizes_under(const Indices& order,
+std::vector<std::int64_t> sizes_under(const SampleIds& order,
                                       std::span<const std::int64_t> lengths,
                                       std::int64_t highest) {
   std::vector<std::int64_t> sizes;
   const auto count = static_cast<std::int64_t>(order.size());
   for (std::int64_t begin = 0; begin < count; begin += sizes.back()) {
-    const std::int64_t longest = at(lengths, order[static_cast<std::size_t>(begin)]);
+    const std::int64_t longest = length_of(lengths, order[static_cast<std::size_t>(begin)]);
     sizes.push_back(std::min(count - begin, highest / longest));
   }
   return sizes;
@@ -193,15 +181,15 @@ Parts longest_processing_time(std::span<const std::int64_t> values, std::int64_t
     const auto [sum, part] = loads.top();
     loads.pop();
     result[part].push_back(index);
-    loads.emplace(sum + at(values, index), part);
+    loads.emplace(sum + length_of(values, index), part);
   }
   return result;
 }
 
 Repartition repartition_padded(std::span<const std::int64_t> lengths, std::int64_t parts) {
   check_parts(parts, lengths.size());
-  const Indices order = descending(lengths);
-  std::int64_t low = at(lengths, order.front());
+  const SampleIds order = descending(lengths);
+  std::int64_t low = length_of(lengths, order.front());
   std::int64_t high = low * static_cast<std::int64_t>(order.size());
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
@@ -225,17 +213,18 @@ Repartition repartition_padded(std::span<const std::int64_t> lengths, std::int64
   }
   result.parts = cut(order, ends);
   for (const auto& part : result.parts) {
-    result.costs.push_back(at(lengths, part.front()) * static_cast<std::int64_t>(part.size()));
+    result.costs.push_back(length_of(lengths, part.front()) *
+                           static_cast<std::int64_t>(part.size()));
   }
   return result;
 }
 
 Parts chunk_by_sum(std::span<const std::int64_t> values, std::int64_t parts) {
   check_parts(parts, values.size());
-  const Indices order = descending(values);
+  const SampleIds order = descending(values);
   std::vector<std::int64_t> before = {0};  // before[i]: sum of the first i of the order
   for (const std::int64_t index : order) {
-    before.push_back(before.back() + at(values, index));
+    before.push_back(before.back() + length_of(values, index));
   }
   const auto sum = [&before](std::size_t begin, std::size_t end) {
     return before[end] - before[begin];
@@ -246,13 +235,13 @@ Parts chunk_by_sum(std::span<const std::int64_t> values, std::int64_t parts) {
 
 Parts buckets_of_least_padding(std::span<const std::int64_t> lengths, std::int64_t buckets) {
   check_parts(buckets, lengths.size());
-  Indices order = all_indices(lengths.size());
+  SampleIds order = all_samples(lengths.size());
   std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
-    return at(lengths, a) < at(lengths, b);
+    return length_of(lengths, a) < length_of(lengths, b);
   });
   // Padded tokens: the useful ones are the same in every solution.
   const auto padded = [&](std::size_t begin, std::size_t end) {
-    return static_cast<std::int64_t>(end - begin) * at(lengths, order[end - 1]);
+    return static_cast<std::int64_t>(end - begin) * length_of(lengths, order[end - 1]);
   };
   return cut(order,
              best_ends(order.size(), static_cast<std::size_t>(buckets), padded, std::plus<>()));

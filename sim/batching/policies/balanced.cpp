@@ -4,18 +4,17 @@
 
 #include "sim/batching/algorithms/ordered_partition.h"
 #include "sim/batching/algorithms/partition.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 
 namespace stepsim {
 namespace {
 
-using Samples = std::vector<std::int64_t>;
-
 /// The ranks' shares in the order in which a step takes them.
-Samples interleaved(const PolicyInput& input) {
+SampleIds interleaved(const PolicyInput& input) {
   const auto shares = rank_shares(input);
-  Samples all;
+  SampleIds all;
   for (std::size_t i = 0; i < shares.front().samples.size(); ++i) {
     for (const auto& share : shares) {
       if (i < share.samples.size()) {
@@ -28,7 +27,7 @@ Samples interleaved(const PolicyInput& input) {
 
 /// Global batches, each of at least one sample a rank.
 Batches global_batches(const PolicyParameters& parameters, const PolicyInput& input) {
-  const Samples all = interleaved(input);
+  const SampleIds all = interleaved(input);
   Batches batches =
       chunk(all, parameters.integer("batch_size") * input.ranks, input.sampler.drop_last);
   if (!batches.empty()) {
@@ -54,13 +53,9 @@ template <typename Partition>
 EpochBatches deal(const Batches& batches, const PolicyInput& input, Partition partition) {
   EpochBatches result(static_cast<std::size_t>(input.ranks));
   for (const auto& batch : batches) {
-    Samples lengths;
-    for (const std::int64_t sample : batch) {
-      lengths.push_back(input.lengths[static_cast<std::size_t>(sample)]);
-    }
-    const Parts parts = partition(lengths);
+    const Parts parts = partition(lengths_of(input.lengths, batch));
     for (std::size_t rank = 0; rank < result.size(); ++rank) {
-      Samples& own = result[rank].emplace_back();
+      SampleIds& own = result[rank].emplace_back();
       for (const std::int64_t place : parts[rank]) {
         own.push_back(batch[static_cast<std::size_t>(place)]);
       }
@@ -69,7 +64,7 @@ EpochBatches deal(const Batches& batches, const PolicyInput& input, Partition pa
   return result;
 }
 
-Samples workloads(const PolicyParameters& parameters, Samples lengths) {
+SampleIds workloads(const PolicyParameters& parameters, SampleIds lengths) {
   const std::string& kind = parameters.text("workload");
   for (auto& length : lengths) {
     length = workload(kind, length);
@@ -77,7 +72,7 @@ Samples workloads(const PolicyParameters& parameters, Samples lengths) {
   return lengths;
 }
 
-std::int64_t padded(const Samples& batch, const PolicyInput& input) {
+std::int64_t padded(const SampleIds& batch, const PolicyInput& input) {
   std::int64_t longest = 0;
   for (const std::int64_t sample : batch) {
     longest = std::max(longest, input.lengths[static_cast<std::size_t>(sample)]);
@@ -104,9 +99,9 @@ void halve_until_divisible(Batches& batches, const PolicyInput& input) {
       continue;
     }
     // Ascending in length: the halves stay contiguous.
-    Samples& whole = batches[widest];
+    SampleIds& whole = batches[widest];
     const auto middle = whole.begin() + std::ssize(whole) / 2;
-    Samples second(middle, whole.end());
+    SampleIds second(middle, whole.end());
     (void)whole.erase(middle, whole.end());
     batches.push_back(std::move(second));
   }
@@ -115,20 +110,20 @@ void halve_until_divisible(Batches& batches, const PolicyInput& input) {
 }  // namespace
 
 EpochBatches batch_rebalance_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  return deal(global_batches(parameters, input), input, [&](const Samples& lengths) {
+  return deal(global_batches(parameters, input), input, [&](const SampleIds& lengths) {
     return repartition_padded(lengths, input.ranks).parts;
   });
 }
 
 EpochBatches karmarkar_karp_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  return deal(global_batches(parameters, input), input, [&](const Samples& lengths) {
+  return deal(global_batches(parameters, input), input, [&](const SampleIds& lengths) {
     const bool equal_size = lengths.size() % static_cast<std::size_t>(input.ranks) == 0;
     return karmarkar_karp(workloads(parameters, lengths), input.ranks, equal_size);
   });
 }
 
 EpochBatches lpt_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  return deal(global_batches(parameters, input), input, [&](const Samples& lengths) {
+  return deal(global_batches(parameters, input), input, [&](const SampleIds& lengths) {
     return longest_processing_time(workloads(parameters, lengths), input.ranks);
   });
 }
@@ -141,18 +136,14 @@ EpochBatches dynapipe_epoch(const PolicyParameters& parameters, const PolicyInpu
   options.replicas = input.ranks;
   EpochBatches result(static_cast<std::size_t>(input.ranks));
   for (const auto& batch : global_batches(parameters, input)) {
-    Samples lengths;
-    for (const std::int64_t sample : batch) {
-      lengths.push_back(input.lengths[static_cast<std::size_t>(sample)]);
-    }
-    Batches micro_batches = ordered_partition(lengths, options);
+    Batches micro_batches = ordered_partition(lengths_of(input.lengths, batch), options);
     for (auto& micro_batch : micro_batches) {
       for (auto& place : micro_batch) {
         place = batch[static_cast<std::size_t>(place)];
       }
     }
     halve_until_divisible(micro_batches, input);
-    Samples costs;
+    SampleIds costs;
     for (const auto& micro_batch : micro_batches) {
       costs.push_back(options.overhead + padded(micro_batch, input));
     }
@@ -168,7 +159,7 @@ EpochBatches dynapipe_epoch(const PolicyParameters& parameters, const PolicyInpu
 }
 
 EpochBatches load_balancing_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  Samples all = interleaved(input);
+  SampleIds all = interleaved(input);
   sort_by_length(all, input.lengths);
   const auto ranks = static_cast<std::size_t>(input.ranks);
   for (std::size_t i = 0; all.size() % ranks != 0; ++i) {
@@ -178,10 +169,10 @@ EpochBatches load_balancing_epoch(const PolicyParameters& parameters, const Poli
   const auto order =
       input.sampler.shuffle
           ? torch_randperm(groups, input.sampler.seed + static_cast<std::uint64_t>(input.epoch))
-          : Samples();
+          : SampleIds();
   EpochBatches result;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    Samples own;
+    SampleIds own;
     for (std::int64_t i = 0; i < groups; ++i) {
       const std::int64_t group = order.empty() ? i : order[static_cast<std::size_t>(i)];
       own.push_back(all[static_cast<std::size_t>(group) * ranks + rank]);

@@ -1,7 +1,8 @@
 #include "sim/batching/policies/batch_forming.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 
@@ -46,9 +47,7 @@ std::vector<std::int64_t> torch_order(const PolicyInput& input) {
   if (input.sampler.shuffle) {
     return torch_randperm(count, input.sampler.seed + static_cast<std::uint64_t>(input.epoch));
   }
-  std::vector<std::int64_t> order(input.lengths.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  return order;
+  return all_samples(input.lengths.size());
 }
 
 Batches fill_padded(std::span<const std::int64_t> samples,

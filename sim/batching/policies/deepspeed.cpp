@@ -1,19 +1,17 @@
 #include "sim/batching/policies/deepspeed.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {
 namespace {
-
-using Ids = std::vector<std::int64_t>;
 
 /// The farthest end of `slices` micro-batches from `begin` on; `begin` when there is none.
 ///
@@ -41,12 +39,11 @@ std::size_t farthest_end(std::span<const std::int64_t> samples,
   return best;
 }
 
-Ids order_of(const std::string& picking, const PolicyInput& input) {
+SampleIds order_of(const std::string& picking, const PolicyInput& input) {
   if (picking == "seqlen") {
     return deepspeed_seqlen_order(input.lengths);
   }
-  Ids order(input.lengths.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
+  SampleIds order = all_samples(input.lengths.size());
   if (picking == "random") {
     PythonRandom(input.sampler.seed).shuffle(std::span(order));
   }
@@ -58,7 +55,7 @@ Ids order_of(const std::string& picking, const PolicyInput& input) {
 Batches deepspeed_batch_by_seqlens(std::span<const std::int64_t> order,
                                    std::span<const std::int64_t> lengths,
                                    const DeepspeedBatching& options) {
-  Ids samples;
+  SampleIds samples;
   std::copy_if(order.begin(), order.end(), std::back_inserter(samples), [&](std::int64_t sample) {
     return lengths[static_cast<std::size_t>(sample)] <= options.max_tokens;
   });
@@ -71,7 +68,7 @@ Batches deepspeed_batch_by_seqlens(std::span<const std::int64_t> order,
       break;
     }
     for (std::size_t k = 0; k < slices; ++k) {
-      Ids& batch = batches.emplace_back();
+      SampleIds& batch = batches.emplace_back();
       for (std::size_t i = begin + k; i < end; i += slices) {
         batch.push_back(samples[i]);
       }
@@ -82,9 +79,8 @@ Batches deepspeed_batch_by_seqlens(std::span<const std::int64_t> order,
   return batches;
 }
 
-Ids deepspeed_seqlen_order(std::span<const std::int64_t> lengths) {
-  Ids order(lengths.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
+SampleIds deepspeed_seqlen_order(std::span<const std::int64_t> lengths) {
+  SampleIds order = all_samples(lengths.size());
   sort_by_length(order, lengths);
   return order;
 }
@@ -103,7 +99,7 @@ EpochBatches deepspeed_epoch(const PolicyParameters& parameters, const PolicyInp
                     input.ranks,
                     options.effective_batch_size));
   }
-  const Ids order = order_of(parameters.text("sequence_picking_order"), input);
+  const SampleIds order = order_of(parameters.text("sequence_picking_order"), input);
   return truncated_shards(deepspeed_batch_by_seqlens(order, input.lengths, options), input.ranks);
 }
 

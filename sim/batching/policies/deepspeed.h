@@ -19,7 +19,7 @@ struct DeepspeedBatching {
 };
 
 /// batch_by_seqlens: from where the last micro-batch ended, the farthest end that keeps all limits,
-/// but never the end of the data: the last sample is never placed. Samples above max_tokens are
+/// but never the end of the data: the last sample is never placed. SampleIds above max_tokens are
 /// left out, and so are micro-batches that do not divide by effective_batch_size.
 ///
 /// Source: DeepSpeed, variable_batch_size_and_lr.py.

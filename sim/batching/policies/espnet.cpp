@@ -1,9 +1,9 @@
 #include "sim/batching/policies/espnet.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
@@ -11,13 +11,11 @@
 namespace stepsim {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-
 /// Sizes of the batches of ascending samples.
-Ids batch_sizes(std::span<const std::int64_t> ascending,
-                std::span<const std::int64_t> lengths,
-                const EspnetNumel& options) {
-  Ids sizes;
+SampleIds batch_sizes(std::span<const std::int64_t> ascending,
+                      std::span<const std::int64_t> lengths,
+                      const EspnetNumel& options) {
+  SampleIds sizes;
   std::int64_t size = 0;
   std::int64_t sum = 0;
   for (const std::int64_t sample : ascending) {
@@ -37,7 +35,7 @@ Ids batch_sizes(std::span<const std::int64_t> ascending,
 }
 
 /// Dissolves a last batch that is too small: the others grow by one each, from the back.
-void dissolve_short_batch(Ids& sizes, std::int64_t min_batch_size) {
+void dissolve_short_batch(SampleIds& sizes, std::int64_t min_batch_size) {
   if (sizes.size() < 2 || sizes.back() >= min_batch_size) {
     return;
   }
@@ -51,16 +49,15 @@ void dissolve_short_batch(Ids& sizes, std::int64_t min_batch_size) {
 }  // namespace
 
 Batches espnet_numel(std::span<const std::int64_t> lengths, const EspnetNumel& options) {
-  Ids ascending(lengths.size());
-  std::iota(ascending.begin(), ascending.end(), std::int64_t{0});
+  SampleIds ascending = all_samples(lengths.size());
   sort_by_length(ascending, lengths);
-  Ids sizes = batch_sizes(ascending, lengths, options);
+  SampleIds sizes = batch_sizes(ascending, lengths, options);
   dissolve_short_batch(sizes, options.min_batch_size);
 
   Batches batches;
   auto begin = ascending.begin();
   for (const std::int64_t size : sizes) {
-    Ids& batch = batches.emplace_back(begin, begin + size);
+    SampleIds& batch = batches.emplace_back(begin, begin + size);
     if (options.descending_in_batch) {
       std::reverse(batch.begin(), batch.end());
     }

@@ -1,11 +1,11 @@
 #include "sim/batching/policies/fairseq.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
@@ -13,11 +13,9 @@
 namespace stepsim {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-
-/// Samples in a row and the longest of them.
+/// SampleIds in a row and the longest of them.
 struct Group {
-  Ids samples;
+  SampleIds samples;
   std::int64_t longest = 0;
 
   void add(std::int64_t sample, std::int64_t length) {
@@ -83,14 +81,13 @@ class BatchBySize {
   Group tail_;
 };
 
-Ids ascending_order(const PolicyInput& input) {
+SampleIds ascending_order(const PolicyInput& input) {
   const auto count = static_cast<std::int64_t>(input.lengths.size());
-  Ids order;
+  SampleIds order;
   if (input.sampler.shuffle) {
     order = numpy_permutation(count, input.sampler.seed);
   } else {
-    order.resize(input.lengths.size());
-    std::iota(order.begin(), order.end(), std::int64_t{0});
+    order = all_samples(input.lengths.size());
   }
   if (!input.targets.empty()) {
     sort_by_length(order, input.targets);
@@ -100,8 +97,8 @@ Ids ascending_order(const PolicyInput& input) {
 }
 
 /// [sample] the longer of its lengths.
-Ids sizes_of(const PolicyInput& input) {
-  Ids sizes(input.lengths.begin(), input.lengths.end());
+SampleIds sizes_of(const PolicyInput& input) {
+  SampleIds sizes(input.lengths.begin(), input.lengths.end());
   for (std::size_t i = 0; i < input.targets.size(); ++i) {
     sizes[i] = std::max(sizes[i], input.targets[i]);
   }
@@ -127,7 +124,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shapes_of(const PolicyParamet
   return shapes;
 }
 
-void check_longest(const Ids& sizes, std::int64_t limit, std::string_view what) {
+void check_longest(const SampleIds& sizes, std::int64_t limit, std::string_view what) {
   const auto longest = std::max_element(sizes.begin(), sizes.end());
   if (longest != sizes.end() && *longest > limit) {
     throw InputError(fmt::format("sample {} is {} tokens long, above {} {}",
@@ -160,7 +157,7 @@ Batches fairseq_fixed_shapes(std::span<const std::int64_t> order,
                              std::span<const std::int64_t> lengths,
                              std::span<const std::pair<std::int64_t, std::int64_t>> shapes) {
   Batches batches;
-  Ids batch;
+  SampleIds batch;
   std::int64_t longest = 0;
   for (const std::int64_t sample : order) {
     longest = std::max(longest, lengths[static_cast<std::size_t>(sample)]);
@@ -186,7 +183,7 @@ EpochBatches fairseq_epoch(const PolicyParameters& parameters, const PolicyInput
   options.max_tokens = parameters.maybe_integer("max_tokens");
   options.max_sentences = parameters.maybe_integer("max_sentences");
   options.multiple = parameters.integer("required_batch_size_multiple");
-  const Ids sizes = sizes_of(input);
+  const SampleIds sizes = sizes_of(input);
   if (options.max_tokens) {
     check_longest(sizes, *options.max_tokens, "max_tokens");
   }
@@ -208,7 +205,7 @@ EpochBatches fairseq_fixed_shapes_epoch(const PolicyParameters& parameters,
   for (const auto& [size, length] : shapes) {
     longest = std::max(longest, length);
   }
-  const Ids sizes = sizes_of(input);
+  const SampleIds sizes = sizes_of(input);
   check_longest(sizes, longest, "the longest of shape_lengths");
   return dealt(fairseq_fixed_shapes(ascending_order(input), sizes, shapes),
                input,

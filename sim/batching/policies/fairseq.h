@@ -13,8 +13,8 @@ namespace stepsim {
 
 /// fairseq's --max-tokens, --max-sentences (--batch-size) and --required-batch-size-multiple.
 struct FairseqBatching {
-  std::optional<std::int64_t> max_tokens;     ///< Samples * longest.
-  std::optional<std::int64_t> max_sentences;  ///< Samples.
+  std::optional<std::int64_t> max_tokens;     ///< SampleIds * longest.
+  std::optional<std::int64_t> max_sentences;  ///< SampleIds.
   std::int64_t multiple = 8;                  ///< Batches of at least so many samples divide by it.
 };
 
@@ -37,7 +37,7 @@ void drop_ragged_batch(Batches& batches, std::int64_t multiple);
     std::span<const std::int64_t> lengths,
     std::span<const std::pair<std::int64_t, std::int64_t>> shapes);
 
-/// Samples ascending in length, ties in numpy's random order; batch_by_size; batches shuffled by
+/// SampleIds ascending in length, ties in numpy's random order; batch_by_size; batches shuffled by
 /// seed + epoch (the first epoch is 1), alone or in groups of ranks; ShardedIterator. With target
 /// lengths, samples of equal length ascend in theirs, and a sample is as long as its longer one.
 ///

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
 namespace {
-
-using Ids = std::vector<std::int64_t>;
 
 /// What random.sample(batches, len(batches)) returns, when it draws from a list of the items.
 void sample_all(Batches& batches, PythonRandom& random) {
@@ -33,7 +32,7 @@ Batches fill_holding_back(std::span<const std::int64_t> order,
                           std::span<const std::int64_t> lengths,
                           const HoldBack& options) {
   Batches batches;
-  Ids batch;
+  SampleIds batch;
   std::int64_t longest = 0;
   for (const std::int64_t sample : order) {
     batch.push_back(sample);
@@ -47,7 +46,7 @@ Batches fill_holding_back(std::span<const std::int64_t> order,
     if (back == size) {
       continue;
     }
-    Ids kept(batch.end() - back, batch.end());
+    SampleIds kept(batch.end() - back, batch.end());
     batch.resize(static_cast<std::size_t>(size - back));
     batches.push_back(std::move(batch));
     batch = std::move(kept);
@@ -69,7 +68,7 @@ EpochBatches opennmt_epoch(const PolicyParameters& parameters, const PolicyInput
   EpochBatches result;
   for (auto& share : rank_shares(input)) {
     Batches batches;
-    for (Ids& bucket : chunk(share.samples, parameters.integer("bucket_size"), false)) {
+    for (SampleIds& bucket : chunk(share.samples, parameters.integer("bucket_size"), false)) {
       sort_by_length(bucket, input.lengths);
       Batches filled = fill_holding_back(bucket, input.lengths, options);
       if (input.sampler.shuffle) {
@@ -90,7 +89,7 @@ std::vector<Batches> torchtext_pools(std::span<const std::int64_t> order,
   HoldBack pool_options = options;
   pool_options.batch_size *= kBatchesPerPool;
   std::vector<Batches> pools;
-  for (Ids& pool : fill_holding_back(order, lengths, pool_options)) {
+  for (SampleIds& pool : fill_holding_back(order, lengths, pool_options)) {
     if (sort_within_batch) {
       sort_by_length(pool, lengths);
     }

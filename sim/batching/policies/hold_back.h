@@ -12,7 +12,7 @@ namespace stepsim {
 /// The limits of a batch that is checked after each sample, and gives samples back when it has
 /// become too large.
 struct HoldBack {
-  std::int64_t batch_size = 1;  ///< Samples, or with by_tokens samples * longest.
+  std::int64_t batch_size = 1;  ///< SampleIds, or with by_tokens samples * longest.
   bool by_tokens = false;
   std::int64_t multiple = 1;  ///< Batches that gave samples back divide by it.
 };

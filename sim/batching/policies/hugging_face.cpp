@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-
-Ids grouped_order(const PolicyParameters& parameters, const PolicyInput& input) {
+SampleIds grouped_order(const PolicyParameters& parameters, const PolicyInput& input) {
   const std::int64_t batch_size = parameters.integer("batch_size");
   return length_grouped_indices(torch_order(input),
                                 input.lengths,
@@ -24,20 +23,20 @@ std::int64_t usual_mega_batch_mult(std::int64_t samples, std::int64_t batch_size
   return std::max<std::int64_t>(1, std::min<std::int64_t>(samples / (4 * batch_size), 50));
 }
 
-Ids length_grouped_indices(std::span<const std::int64_t> permutation,
-                           std::span<const std::int64_t> lengths,
-                           std::int64_t batch_size,
-                           std::optional<std::int64_t> mega_batch_mult) {
+SampleIds length_grouped_indices(std::span<const std::int64_t> permutation,
+                                 std::span<const std::int64_t> lengths,
+                                 std::int64_t batch_size,
+                                 std::optional<std::int64_t> mega_batch_mult) {
   const auto count = static_cast<std::int64_t>(permutation.size());
   Batches mega_batches =
       chunk(permutation,
             mega_batch_mult.value_or(usual_mega_batch_mult(count, batch_size)) * batch_size,
             false);
-  Ids* longest = nullptr;
-  const auto first_length = [lengths](const Ids& batch) {
+  SampleIds* longest = nullptr;
+  const auto first_length = [lengths](const SampleIds& batch) {
     return lengths[static_cast<std::size_t>(batch.front())];
   };
-  for (Ids& mega_batch : mega_batches) {
+  for (SampleIds& mega_batch : mega_batches) {
     sort_descending(mega_batch, lengths);
     if (longest == nullptr || first_length(mega_batch) > first_length(*longest)) {
       longest = &mega_batch;
@@ -46,9 +45,9 @@ Ids length_grouped_indices(std::span<const std::int64_t> permutation,
   if (longest != nullptr) {
     std::swap(mega_batches.front().front(), longest->front());
   }
-  Ids indices;
+  SampleIds indices;
   indices.reserve(permutation.size());
-  for (const Ids& mega_batch : mega_batches) {
+  for (const SampleIds& mega_batch : mega_batches) {
     indices.insert(indices.end(), mega_batch.begin(), mega_batch.end());
   }
   return indices;
@@ -59,13 +58,13 @@ EpochBatches hf_group_by_length_epoch(const PolicyParameters& parameters,
   AccelerateShard shard;
   shard.batch_size = parameters.integer("batch_size");
   shard.drop_last = input.sampler.drop_last;
-  const Ids order = grouped_order(parameters, input);
+  const SampleIds order = grouped_order(parameters, input);
   return accelerate_shards(chunk(order, shard.batch_size, shard.drop_last), input.ranks, shard);
 }
 
-std::vector<Ids> length_grouped_shares(Ids grouped, int ranks, bool drop_last) {
+std::vector<SampleIds> length_grouped_shares(SampleIds grouped, int ranks, bool drop_last) {
   fit_to_ranks(grouped, static_cast<std::size_t>(ranks), !drop_last);
-  std::vector<Ids> shares(static_cast<std::size_t>(ranks));
+  std::vector<SampleIds> shares(static_cast<std::size_t>(ranks));
   for (std::size_t i = 0; i < grouped.size(); ++i) {
     shares[i % shares.size()].push_back(grouped[i]);
   }
@@ -76,7 +75,7 @@ EpochBatches hf_length_grouped_sampler_epoch(const PolicyParameters& parameters,
                                              const PolicyInput& input) {
   const bool drop_last = input.sampler.drop_last;
   EpochBatches result;
-  for (const Ids& share :
+  for (const SampleIds& share :
        length_grouped_shares(grouped_order(parameters, input), input.ranks, drop_last)) {
     result.push_back(chunk(share, parameters.integer("batch_size"), drop_last));
   }

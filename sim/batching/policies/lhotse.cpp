@@ -6,14 +6,13 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/random/random.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {
 namespace {
-
-using Ids = std::vector<std::int64_t>;
 
 /// What a batch holds so far.
 class Filling {
@@ -77,7 +76,7 @@ class CutQueue {
     cuts_.resize(kept);
   }
 
-  Ids cuts_;
+  SampleIds cuts_;
   std::size_t first_ = 0;  ///< What stands before it is gone.
 };
 
@@ -188,7 +187,7 @@ class Bucketer {
     return std::nullopt;
   }
 
-  Ids draw(std::size_t index) {
+  SampleIds draw(std::size_t index) {
     CutQueue& cuts = buckets_[index].cuts;
     std::vector<std::uint32_t> positions(cuts.size());
     std::iota(positions.begin(), positions.end(), 0U);
@@ -196,7 +195,7 @@ class Bucketer {
       random_.shuffle(std::span(positions));
     }
     Filling filling(limit(index));
-    Ids batch;
+    SampleIds batch;
     for (const std::uint32_t position : positions) {
       batch.push_back(cuts[position]);
       filling.add(durations_[static_cast<std::size_t>(cuts[position])]);
@@ -227,12 +226,6 @@ LhotseLimit limit_of(const PolicyParameters& parameters) {
           parameters.maybe_number("quadratic_duration")};
 }
 
-Ids data_order(const PolicyInput& input) {
-  Ids order(input.lengths.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  return order;
-}
-
 }  // namespace
 
 LhotseBucketing lhotse_bucketing(const PolicyParameters& parameters, const PolicyInput& input) {
@@ -250,7 +243,7 @@ Batches lhotse_cuts(std::span<const std::int64_t> order,
                     const LhotseLimit& limit,
                     bool drop_last) {
   Batches batches;
-  Ids batch;
+  SampleIds batch;
   Filling filling(limit);
   for (const std::int64_t cut : order) {
     batch.push_back(cut);
@@ -267,12 +260,12 @@ Batches lhotse_cuts(std::span<const std::int64_t> order,
   return batches;
 }
 
-Ids lhotse_duration_bins(Ids durations, std::int64_t num_buckets) {
+SampleIds lhotse_duration_bins(SampleIds durations, std::int64_t num_buckets) {
   std::sort(durations.begin(), durations.end());
   const double sum =
       static_cast<double>(std::accumulate(durations.begin(), durations.end(), std::int64_t{0}));
   const double per_bucket = sum / static_cast<double>(num_buckets);
-  Ids bins;
+  SampleIds bins;
   double total = 0;
   for (const std::int64_t duration : durations) {
     if (total > per_bucket) {
@@ -302,12 +295,13 @@ EpochBatches lhotse_bucketing_epoch(const PolicyParameters& parameters, const Po
   LhotseBucketing options = lhotse_bucketing(parameters, input);
   const auto estimated = static_cast<std::size_t>(parameters.integer("num_cuts_for_bins_estimate"));
   const auto sample = input.lengths.first(std::min(estimated, input.lengths.size()));
-  options.bins =
-      lhotse_duration_bins(Ids(sample.begin(), sample.end()), parameters.integer("num_buckets"));
+  options.bins = lhotse_duration_bins(SampleIds(sample.begin(), sample.end()),
+                                      parameters.integer("num_buckets"));
   options.limits = {limit_of(parameters)};
-  return lhotse_shards(lhotse_buckets(data_order(input), input.lengths, options, input.ranks),
-                       input.ranks,
-                       options.drop_last);
+  return lhotse_shards(
+      lhotse_buckets(all_samples(input.lengths.size()), input.lengths, options, input.ranks),
+      input.ranks,
+      options.drop_last);
 }
 
 void check_lhotse(const PolicyParameters& parameters) {

@@ -6,12 +6,11 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
 namespace {
-
-using Samples = std::vector<std::int64_t>;
 
 PrefixCosts prefix_costs(std::span<const std::int64_t> lengths, const MinMaxBatching& options) {
   switch (options.cost) {
@@ -34,7 +33,7 @@ PrefixCosts prefix_costs(std::span<const std::int64_t> lengths, const MinMaxBatc
 /// Each rank's samples, taken from the front.
 class Queues {
  public:
-  explicit Queues(std::vector<Samples>& orders) : orders_(orders), used_(orders.size()) {}
+  explicit Queues(std::vector<SampleIds>& orders) : orders_(orders), used_(orders.size()) {}
 
   [[nodiscard]] std::int64_t left(std::size_t rank) const {
     return static_cast<std::int64_t>(orders_[rank].size() - used_[rank]);
@@ -45,7 +44,7 @@ class Queues {
                                   std::int64_t count,
                                   std::span<const std::int64_t> lengths,
                                   const MinMaxBatching& options) const {
-    Samples own;
+    SampleIds own;
     std::int64_t longest = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       own.push_back(lengths[static_cast<std::size_t>(
@@ -59,7 +58,7 @@ class Queues {
     return prefix_costs(own, options);
   }
 
-  [[nodiscard]] Samples take(std::size_t rank, std::int64_t count) {
+  [[nodiscard]] SampleIds take(std::size_t rank, std::int64_t count) {
     const auto begin = orders_[rank].begin() + static_cast<std::ptrdiff_t>(used_[rank]);
     used_[rank] += static_cast<std::size_t>(count);
     return {begin, begin + count};
@@ -75,7 +74,7 @@ class Queues {
   }
 
  private:
-  std::vector<Samples>& orders_;
+  std::vector<SampleIds>& orders_;
   std::vector<std::size_t> used_;
 };
 
@@ -104,14 +103,14 @@ void add_step(Queues& queues,
 }
 
 /// What is left, in the order in which the ranks would come to it.
-Samples pool(const std::vector<Samples>& orders) {
-  Samples all;
+SampleIds pool(const std::vector<SampleIds>& orders) {
+  SampleIds all;
   std::size_t most = 0;
-  for (const Samples& order : orders) {
+  for (const SampleIds& order : orders) {
     most = std::max(most, order.size());
   }
   for (std::size_t i = 0; i < most; ++i) {
-    for (const Samples& order : orders) {
+    for (const SampleIds& order : orders) {
       if (i < order.size()) {
         all.push_back(order[i]);
       }
@@ -122,8 +121,8 @@ Samples pool(const std::vector<Samples>& orders) {
 
 /// The steps of the samples that no longer fill every buffer. Fewer than the ranks are filled up
 /// with those of `head`, or left out where there are none.
-void add_tail(Samples rest,
-              const Samples& head,
+void add_tail(SampleIds rest,
+              const SampleIds& head,
               std::span<const std::int64_t> lengths,
               const MinMaxBatching& options,
               EpochBatches& result) {
@@ -135,7 +134,7 @@ void add_tail(Samples rest,
       }
       rest.push_back(head[i % head.size()]);
     }
-    std::vector<Samples> shares(ranks);
+    std::vector<SampleIds> shares(ranks);
     for (std::size_t i = 0; i < rest.size(); ++i) {
       shares[i % ranks].push_back(rest[i]);
     }
@@ -151,8 +150,8 @@ void add_tail(Samples rest,
 }
 
 /// A last step has a sample for every rank.
-void fill_last_step(Samples& rest,
-                    const Samples& head,
+void fill_last_step(SampleIds& rest,
+                    const SampleIds& head,
                     const MinMaxBatching& options,
                     std::size_t ranks) {
   const auto batch = static_cast<std::size_t>(options.global_batch);
@@ -234,13 +233,13 @@ EpochBatches min_max_steps(std::vector<std::vector<std::int64_t>>& orders,
 EpochBatches min_max_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   const MinMaxBatching options = read(parameters, input);
   check_ranks(options, input);
-  std::vector<Samples> orders;
+  std::vector<SampleIds> orders;
   for (auto& share : rank_shares(input)) {
     orders.push_back(std::move(share.samples));
   }
-  Samples head = pool(orders);
+  SampleIds head = pool(orders);
   EpochBatches result = min_max_steps(orders, input.lengths, options);
-  Samples rest = pool(orders);
+  SampleIds rest = pool(orders);
   if (input.sampler.drop_last) {
     rest.resize(rest.size() - rest.size() % static_cast<std::size_t>(options.global_batch));
     head.clear();

@@ -15,8 +15,8 @@ namespace stepsim {
 struct MinMaxBatching {
   enum class Cost { Tokens, SquaredTokens, QuadraticTokens, StepTime };
 
-  std::int64_t global_batch = 1;      ///< Samples of all ranks in one step.
-  std::int64_t buffer = 64;           ///< Samples each rank looks ahead (K).
+  std::int64_t global_batch = 1;      ///< SampleIds of all ranks in one step.
+  std::int64_t buffer = 64;           ///< SampleIds each rank looks ahead (K).
   std::optional<std::int64_t> b_max;  ///< Most samples of one rank, from its memory.
   std::int64_t max_tokens = 0;  ///< Most padded tokens of one rank, from its memory; 0: no limit.
   Cost cost = Cost::Tokens;
@@ -28,8 +28,8 @@ struct MinMaxBatching {
 /// [rank][step] Forms steps from each rank's samples in order, while every rank can fill its
 /// buffer.
 ///
-/// Samples that a step does not take stay at the head of the buffer. `orders` is left with what was
-/// not placed.
+/// SampleIds that a step does not take stay at the head of the buffer. `orders` is left with what
+/// was not placed.
 [[nodiscard]] EpochBatches min_max_steps(std::vector<std::vector<std::int64_t>>& orders,
                                          std::span<const std::int64_t> lengths,
                                          const MinMaxBatching& options);

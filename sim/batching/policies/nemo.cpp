@@ -6,17 +6,16 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/lhotse.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-
 /// Without bucket_token_bins no bin has tokens, and no sample counts with any.
 std::vector<NemoBin> bins_of(const PolicyParameters& parameters) {
-  const Ids& durations = parameters.integers("bucket_duration_bins");
+  const SampleIds& durations = parameters.integers("bucket_duration_bins");
   const bool both = parameters.has("bucket_token_bins");
   std::vector<NemoBin> bins;
   for (std::size_t i = 0; i < durations.size(); ++i) {
@@ -26,12 +25,12 @@ std::vector<NemoBin> bins_of(const PolicyParameters& parameters) {
 }
 
 /// [bin] samples of a batch.
-Ids batch_sizes(const PolicyParameters& parameters, std::span<const NemoBin> bins) {
+SampleIds batch_sizes(const PolicyParameters& parameters, std::span<const NemoBin> bins) {
   if (parameters.has("bucket_batch_size")) {
     return parameters.integers("bucket_batch_size");
   }
   const std::int64_t most = parameters.integer("max_tokens");
-  Ids sizes;
+  SampleIds sizes;
   for (const NemoBin& bin : bins) {
     const bool fits = bin.duration <= most && bin.tokens <= most - bin.duration;
     sizes.push_back(fits ? most / (bin.duration + bin.tokens) : 0);
@@ -78,8 +77,8 @@ EpochBatches nemo_bucketing_epoch(const PolicyParameters& parameters, const Poli
   const std::vector<NemoBin> bins = bins_of(parameters);
   const bool strict = parameters.flag("bucketing_2d_strict_mode");
   // A sample is as long as the number of its bucket, which is all that Lhotse's sampler sees.
-  Ids kept;
-  Ids bucket_of(input.lengths.size());
+  SampleIds kept;
+  SampleIds bucket_of(input.lengths.size());
   for (std::size_t i = 0; i < bucket_of.size(); ++i) {
     if (const auto bucket =
             nemo_bucket(bins, input.lengths[i], both ? input.targets[i] : 0, strict)) {
@@ -117,7 +116,7 @@ void check_nemo_bucketing(const PolicyParameters& parameters) {
   if (parameters.has("bucket_batch_size") == parameters.has("max_tokens")) {
     throw InputError("expected one of bucket_batch_size and max_tokens");
   }
-  const Ids sizes = batch_sizes(parameters, bins);
+  const SampleIds sizes = batch_sizes(parameters, bins);
   if (const auto none = std::find(sizes.begin(), sizes.end(), 0); none != sizes.end()) {
     const NemoBin& bin = bins[static_cast<std::size_t>(none - sizes.begin())];
     throw InputError(fmt::format("max_tokens = {} holds no sample of the bin of {} + {} tokens",

@@ -29,7 +29,7 @@ struct NemoBin {
 
 /// NeMo's fixed buckets: bucket_duration_bins are the upper ends (included), with bucket_token_bins
 /// of both lengths. Each has its own bucket_batch_size, as OOMptimizer finds them, or as many
-/// samples of the bin's own lengths as fit into max_tokens. Samples that fit no bucket are left
+/// samples of the bin's own lengths as fit into max_tokens. SampleIds that fit no bucket are left
 /// out. Source: NVIDIA/NeMo, FixedBucketBatchSizeConstraint, FixedBucketBatchSizeConstraint2D.
 [[nodiscard]] EpochBatches nemo_bucketing_epoch(const PolicyParameters& parameters,
                                                 const PolicyInput& input);

@@ -1,10 +1,9 @@
 #include "sim/batching/policies/packed.h"
 
-#include <numeric>
-
 #include "sim/batching/algorithms/histogram_packing.h"
 #include "sim/batching/algorithms/multipack.h"
 #include "sim/batching/algorithms/packing.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/packed_rows.h"
 #include "sim/batching/random/numpy_generator.h"
@@ -13,19 +12,7 @@
 namespace stepsim {
 namespace {
 
-using Samples = std::vector<std::int64_t>;
-
-std::int64_t length_of(const PolicyInput& input, std::int64_t sample) {
-  return input.lengths[static_cast<std::size_t>(sample)];
-}
-
-Samples all_samples(const PolicyInput& input) {
-  Samples ids(input.lengths.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  return ids;
-}
-
-HistogramPacking packed_histogram(const PolicyParameters& parameters, const Samples& counts) {
+HistogramPacking packed_histogram(const PolicyParameters& parameters, const SampleIds& counts) {
   const std::string& algorithm = parameters.text("algorithm");
   const auto most = parameters.maybe_integer("max_sequences_per_pack");
   if (algorithm == "nnlshp") {
@@ -37,16 +24,16 @@ HistogramPacking packed_histogram(const PolicyParameters& parameters, const Samp
 
 /// The samples of a histogram's packs: of each length in the order of the data set.
 Packs rows_of(const HistogramPacking& packing, const PolicyInput& input, std::int64_t capacity) {
-  std::vector<Samples> waiting(static_cast<std::size_t>(capacity) + 1);
+  std::vector<SampleIds> waiting(static_cast<std::size_t>(capacity) + 1);
   for (auto sample = static_cast<std::int64_t>(input.lengths.size()); sample-- > 0;) {
-    waiting[static_cast<std::size_t>(length_of(input, sample))].push_back(sample);
+    waiting[static_cast<std::size_t>(length_of(input.lengths, sample))].push_back(sample);
   }
   Packs rows;
   for (const auto& [count, lengths] : packing.strategies) {
     for (std::int64_t i = 0; i < count; ++i) {
-      Samples& row = rows.emplace_back();
+      SampleIds& row = rows.emplace_back();
       for (const std::int64_t length : lengths) {
-        Samples& own = waiting[static_cast<std::size_t>(length)];
+        SampleIds& own = waiting[static_cast<std::size_t>(length)];
         row.push_back(own.back());
         own.pop_back();
       }
@@ -63,13 +50,15 @@ EpochBatches packed_knapsack_epoch(const PolicyParameters& parameters, const Pol
 
 EpochBatches packed_longalign_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   return sampled_rows(
-      pack_longalign(all_samples(input), input.lengths, parameters.integer("capacity")), input);
+      pack_longalign(
+          all_samples(input.lengths.size()), input.lengths, parameters.integer("capacity")),
+      input);
 }
 
 EpochBatches packed_histogram_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   const std::int64_t capacity = parameters.integer("capacity");
   check_capacity(input, capacity);
-  Samples counts(static_cast<std::size_t>(capacity));
+  SampleIds counts(static_cast<std::size_t>(capacity));
   for (const std::int64_t length : input.lengths) {
     ++counts[static_cast<std::size_t>(length) - 1];
   }
@@ -83,12 +72,12 @@ EpochBatches multipack_epoch(const PolicyParameters& parameters, const PolicyInp
   const bool linear = parameters.text("algorithm") == "linear";
   options.method = linear ? Multipack::Method::Linear : Multipack::Method::Quadratic;
   check_capacity(input, options.capacity);
-  const Samples order =
+  const SampleIds order =
       input.sampler.shuffle
           ? generator_permutation(linear ? BitGenerator::Pcg64 : BitGenerator::Philox,
                                   static_cast<std::int64_t>(input.lengths.size()),
                                   input.sampler.seed + static_cast<std::uint64_t>(input.epoch))
-          : all_samples(input);
+          : all_samples(input.lengths.size());
   return multipack(order, input.lengths, options);
 }
 

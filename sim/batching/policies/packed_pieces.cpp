@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/packing.h"
 #include "sim/batching/algorithms/packing_stream.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/packed_rows.h"
 
@@ -80,8 +80,7 @@ EpochPlan packed_bfd_split_epoch(const PolicyParameters& parameters, const Polic
 }
 
 EpochPlan packed_wrapped_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  std::vector<std::int64_t> order(input.lengths.size());
-  std::iota(order.begin(), order.end(), 0);
+  const SampleIds order = all_samples(input.lengths.size());
   return sampled(
       pack_wrapped(order, input.lengths, parameters.integer("capacity")), parameters, input);
 }

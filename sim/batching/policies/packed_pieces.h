@@ -21,7 +21,7 @@ namespace stepsim {
 [[nodiscard]] EpochPlan packed_wrapped_epoch(const PolicyParameters& parameters,
                                              const PolicyInput& input);
 
-/// First-fit in the sampler's order, row k to rank k modulo ranks. Samples above `capacity` are
+/// First-fit in the sampler's order, row k to rank k modulo ranks. SampleIds above `capacity` are
 /// handled first, as excess_length_strategy says: left out, cut to it, or bad input.
 /// Source: axolotl.
 [[nodiscard]] EpochPlan packed_first_fit_epoch(const PolicyParameters& parameters,

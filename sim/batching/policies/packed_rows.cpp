@@ -7,31 +7,14 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/partition.h"
+#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 namespace {
 
-using Samples = std::vector<std::int64_t>;
-
-std::int64_t length_of(const PolicyInput& input, std::int64_t sample) {
-  return input.lengths[static_cast<std::size_t>(sample)];
-}
-
-std::int64_t tokens_of(const Samples& row, const PolicyInput& input) {
-  std::int64_t sum = 0;
-  for (const std::int64_t sample : row) {
-    sum += length_of(input, sample);
-  }
-  return sum;
-}
-
 /// The second half of a row by tokens, taken out of it.
-Samples split_off(Samples& row, const PolicyInput& input) {
-  Samples lengths;
-  for (const std::int64_t sample : row) {
-    lengths.push_back(length_of(input, sample));
-  }
-  Parts halves = longest_processing_time(lengths, 2);
+SampleIds split_off(SampleIds& row, const PolicyInput& input) {
+  Parts halves = longest_processing_time(lengths_of(input.lengths, row), 2);
   for (auto& half : halves) {
     for (auto& place : half) {
       place = row[static_cast<std::size_t>(place)];
@@ -54,7 +37,7 @@ Packs divisible(Packs rows, const PolicyInput& input) {
   std::vector<std::pair<std::int64_t, std::size_t>> heap;
   const auto add = [&](std::size_t row) {
     if (rows[row].size() > 1) {
-      heap.emplace_back(-tokens_of(rows[row], input), row);
+      heap.emplace_back(-tokens_of(input.lengths, rows[row]), row);
       std::push_heap(heap.begin(), heap.end(), std::greater<>());
     }
   };
@@ -119,7 +102,7 @@ EpochBatches sampled_rows(Packs rows, const PolicyInput& input) {
 NumberedRows numbered(const PiecePacks& rows) {
   NumberedRows result;
   for (const auto& row : rows) {
-    Samples& own = result.rows.emplace_back();
+    SampleIds& own = result.rows.emplace_back();
     for (const Piece& piece : row) {
       own.push_back(std::ssize(result.pieces));
       result.pieces.push_back(piece);
@@ -137,7 +120,7 @@ EpochBatches rows_together(const EpochBatches& ranks, std::int64_t rows, bool dr
       if (row % static_cast<std::size_t>(rows) == 0) {
         result[rank].emplace_back();
       }
-      Samples& batch = result[rank].back();
+      SampleIds& batch = result[rank].back();
       batch.insert(batch.end(), ranks[rank][row].begin(), ranks[rank][row].end());
     }
   }
@@ -152,7 +135,7 @@ EpochPlan plan_of_pieces(EpochBatches batches,
   };
   if (std::all_of(pieces.begin(), pieces.end(), is_whole)) {
     for (Batches& rank : batches) {
-      for (Samples& batch : rank) {
+      for (SampleIds& batch : rank) {
         for (std::int64_t& id : batch) {
           id = pieces[static_cast<std::size_t>(id)].sample;
         }
@@ -173,7 +156,7 @@ EpochPlan plan_of_rows(const std::vector<std::vector<PiecePacks>>& ranks,
   std::vector<Piece> pieces;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t batch = 0; batch < fewest; ++batch) {
-      Samples& own = batches[rank].emplace_back();
+      SampleIds& own = batches[rank].emplace_back();
       for (const auto& row : ranks[rank][batch]) {
         for (const Piece& piece : row) {
           own.push_back(std::ssize(pieces));

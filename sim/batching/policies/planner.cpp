@@ -8,18 +8,17 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/batch_cost.h"
 #include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
 namespace {
 
-using Samples = std::vector<std::int64_t>;
-
 /// Cuts samples that fall in length into batches.
-class Cutter {
+class StepCutter {
  public:
-  Cutter(const PolicyInput& input, BatchCost cost, std::int64_t max_tokens)
+  StepCutter(const PolicyInput& input, BatchCost cost, std::int64_t max_tokens)
       : input_(input), cost_(std::move(cost)), max_tokens_(max_tokens) {}
 
   /// How many of the samples `parts` batches can hold together, at least one each.
@@ -124,7 +123,7 @@ class Cutter {
           return a.size() < b.size();
         });
     const auto middle = largest->begin() + static_cast<std::ptrdiff_t>(largest->size() / 2);
-    Samples second(middle, largest->end());
+    SampleIds second(middle, largest->end());
     largest->erase(middle, largest->end());
     parts.insert(largest + 1, std::move(second));
   }
@@ -161,14 +160,14 @@ using Steps = std::vector<Batches>;  ///< [step][rank]
 /// Cuts the samples of a window, which fall in length, into steps of `per_step` neighbours, or of
 /// as many as max_tokens lets the ranks hold. Where there are too few, `head` (one sample a rank)
 /// is repeated.
-Steps steps_of_equal_samples(Samples samples,
-                             const Samples& head,
+Steps steps_of_equal_samples(SampleIds samples,
+                             const SampleIds& head,
                              std::size_t per_step,
-                             const Cutter& cutter,
+                             const StepCutter& cutter,
                              const PolicyInput& input) {
   Steps steps;
   for (std::size_t taken = 0; taken < samples.size();) {
-    Samples step(
+    SampleIds step(
         samples.begin() + static_cast<std::ptrdiff_t>(taken),
         samples.begin() + static_cast<std::ptrdiff_t>(std::min(taken + per_step, samples.size())));
     step.resize(cutter.holds(step, head.size()));
@@ -184,10 +183,10 @@ Steps steps_of_equal_samples(Samples samples,
 
 /// Cuts the samples of a window into as many steps, whose batches all cost as equally much as they
 /// can.
-Steps steps_of_equal_time(Samples samples,
-                          const Samples& head,
+Steps steps_of_equal_time(SampleIds samples,
+                          const SampleIds& head,
                           std::size_t per_step,
-                          const Cutter& cutter,
+                          const StepCutter& cutter,
                           const PolicyInput& input) {
   const std::size_t ranks = head.size();
   const std::size_t steps_wanted = (samples.size() + per_step / 2) / per_step;
@@ -215,17 +214,17 @@ EpochBatches planner_epoch(const PolicyParameters& parameters, const PolicyInput
   const auto ranks = static_cast<std::size_t>(input.ranks);
   const auto per_step = static_cast<std::size_t>(parameters.integer("batch_size")) * ranks;
   const std::size_t window = per_step * static_cast<std::size_t>(parameters.integer("window"));
-  const Cutter cutter(input, batch_cost(parameters, input), max_tokens);
+  const StepCutter cutter(input, batch_cost(parameters, input), max_tokens);
   const auto form =
       parameters.text("steps") == "equal_time" ? steps_of_equal_time : steps_of_equal_samples;
-  Samples order = sample_order(input);
+  SampleIds order = sample_order(input);
   PythonRandom random(input.sampler.seed + static_cast<std::uint64_t>(input.epoch));
   EpochBatches epoch(ranks);
-  const Samples head(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(ranks));
+  const SampleIds head(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(ranks));
   for (std::size_t first = 0; first < order.size(); first += window) {
     const auto begin = order.begin() + static_cast<std::ptrdiff_t>(first);
-    Samples samples(begin,
-                    begin + static_cast<std::ptrdiff_t>(std::min(window, order.size() - first)));
+    SampleIds samples(begin,
+                      begin + static_cast<std::ptrdiff_t>(std::min(window, order.size() - first)));
     if (input.sampler.drop_last) {
       samples.resize(samples.size() / per_step * per_step);
     }

@@ -27,7 +27,7 @@ const PolicyKind& policy_kind(std::string_view name) {
     }
     known.push_back(kind.name);
   }
-  throw InputError(unknown_name("policy kind", name, known));
+  throw InputError(unknown_name("policy kind", name, known), Lookup::Policies);
 }
 
 std::span<const std::string> policy_parameter_names() {

@@ -6,20 +6,19 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/sharding.h"
 
 namespace stepsim {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-
 BucketScheme scheme_of(const PolicyParameters& parameters) {
   return {parameters.integers("bucket_boundaries"), parameters.integers("bucket_batch_sizes")};
 }
 
-Ids t2t_boundaries(const T2tScheme& options, std::int64_t max_length) {
-  Ids boundaries;
+SampleIds t2t_boundaries(const T2tScheme& options, std::int64_t max_length) {
+  SampleIds boundaries;
   for (std::int64_t x = options.min_length_bucket; x < max_length;) {
     boundaries.push_back(x);
     x = std::max(x + 1,
@@ -52,7 +51,7 @@ Batches bucket_by_sequence_length(std::span<const std::int64_t> order,
                                   const BucketScheme& scheme,
                                   bool drop_remainder) {
   Batches batches;
-  std::vector<Ids> buckets(scheme.batch_sizes.size());
+  std::vector<SampleIds> buckets(scheme.batch_sizes.size());
   for (const std::int64_t sample : order) {
     const std::int64_t length = lengths[static_cast<std::size_t>(sample)];
     const auto index = static_cast<std::size_t>(
@@ -64,7 +63,7 @@ Batches bucket_by_sequence_length(std::span<const std::int64_t> order,
       buckets[index].clear();
     }
   }
-  for (Ids& left : buckets) {
+  for (SampleIds& left : buckets) {
     if (!left.empty() && !drop_remainder) {
       batches.push_back(std::move(left));
     }
@@ -100,7 +99,7 @@ std::int64_t tf_padded_length(const PolicyParameters& parameters, std::int64_t l
 
 void check_tf_bucket(const PolicyParameters& parameters) {
   const BucketScheme scheme = scheme_of(parameters);
-  const Ids& boundaries = scheme.boundaries;
+  const SampleIds& boundaries = scheme.boundaries;
   if (std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) !=
       boundaries.end()) {
     throw InputError("bucket_boundaries: expected lengths that ascend");
@@ -152,8 +151,8 @@ EpochBatches t2t_epoch(const PolicyParameters& parameters, const PolicyInput& in
   options.drop_long_sequences = parameters.flag("drop_long_sequences");
   const T2tBuckets scheme = t2t_batching_scheme(options);
 
-  Ids kept;
-  const Ids order = sample_order(input);
+  SampleIds kept;
+  const SampleIds order = sample_order(input);
   std::copy_if(order.begin(), order.end(), std::back_inserter(kept), [&](std::int64_t sample) {
     return input.lengths[static_cast<std::size_t>(sample)] <= scheme.max_length;
   });

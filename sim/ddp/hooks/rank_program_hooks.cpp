@@ -1,17 +1,10 @@
 #include <cmath>
 #include <string>
 
+#include "costmodel/base/index.h"
 #include "sim/ddp/rank_program_builder.h"
 
 namespace stepsim {
-
-namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-}  // namespace
 
 /// The default: one all-reduce of the bucket (a reduce-scatter from ZeRO-2 on).
 void RankProgramBuilder::reduce(int bucket) {

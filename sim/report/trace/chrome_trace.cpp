@@ -19,7 +19,7 @@ constexpr int kStepThread = 1;
 constexpr int kComputeThread = 2;  // The streams beside the compute stream follow.
 constexpr int kCommunicatorThread = kComputeThread + static_cast<int>(kStreams);
 
-double us(SimTime time) {
+double exact_us(SimTime time) {
   return static_cast<double>(time.time_since_epoch().count()) / 1e3;
 }
 
@@ -168,9 +168,11 @@ void ChromeTrace::add_arrow(const TraceStep& step, int rank, const TraceRow& row
   event(fmt::format(R"({{"ph":"s",{},"tid":{},"ts":{:.3f}}})",
                     same,
                     thread_of(*from),
-                    us(from->end - Duration(1))));
-  event(fmt::format(
-      R"({{"ph":"f","bp":"e",{},"tid":{},"ts":{:.3f}}})", same, thread_of(row), us(row.begin)));
+                    exact_us(from->end - Duration(1))));
+  event(fmt::format(R"({{"ph":"f","bp":"e",{},"tid":{},"ts":{:.3f}}})",
+                    same,
+                    thread_of(row),
+                    exact_us(row.begin)));
 }
 
 /// `name` as JSON.
@@ -192,8 +194,8 @@ void ChromeTrace::slice(int rank,
                     name,
                     rank,
                     thread,
-                    us(begin),
-                    us(SimTime(end - begin)),
+                    exact_us(begin),
+                    exact_us(SimTime(end - begin)),
                     arguments));
 }
 
@@ -204,7 +206,7 @@ void ChromeTrace::counter(
       R"({{"ph":"C","cat":"batch","name":"{}","pid":{},"ts":{:.3f},"args":{{"{}":{:.10g}}}}})",
       name,
       rank,
-      us(at),
+      exact_us(at),
       unit,
       value));
 }

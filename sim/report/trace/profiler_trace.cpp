@@ -14,15 +14,15 @@ namespace stepsim {
 
 namespace {
 
-constexpr std::size_t kFlushAt = std::size_t{1} << 18;
+constexpr std::size_t kProfilerFlushAt = std::size_t{1} << 18;
 
 /// The host's process; those of the device have the small numbers.
 constexpr int kHostProcess = 1000;
 constexpr int kFirstStream = 7;
 constexpr int kFirstCommunicator = 20;
-constexpr std::int64_t kCall = 1;  // us, of every call on the host.
+constexpr std::int64_t kCall = 1;  // whole_us, of every call on the host.
 
-std::int64_t us(SimTime time) {
+std::int64_t whole_us(SimTime time) {
   constexpr std::int64_t kHalf = 500;
   return (time.time_since_epoch().count() + kHalf) / 1000;
 }
@@ -165,8 +165,8 @@ ProfilerTrace::ProfilerTrace(const TraceSource& source, int rank, const std::str
 
 void ProfilerTrace::add(const TraceStep& step) {
   const RankTimeline& times = step.timeline.ranks[static_cast<std::size_t>(rank_)];
-  const std::int64_t begin = us(times.start);
-  const std::int64_t end = us(times.end);
+  const std::int64_t begin = whole_us(times.start);
+  const std::int64_t end = whole_us(times.end);
   const std::string name = fmt::format("ProfilerStep#{}", step.step);
   host_row("user_annotation", name, false, begin, end, external_id(next_id_++));
   const std::vector<Launch> launches = launches_of(step);
@@ -201,7 +201,8 @@ void ProfilerTrace::finish() {
 std::int64_t ProfilerTrace::data_end_of(const TraceStep& step) const {
   const std::vector<TraceRow>& rows = step.rows.of_rank(rank_);
   const bool loads = !rows.empty() && rows.front().phase == Phase::Data;
-  return us(loads ? rows.front().end : step.timeline.ranks[static_cast<std::size_t>(rank_)].start);
+  return whole_us(loads ? rows.front().end
+                        : step.timeline.ranks[static_cast<std::size_t>(rank_)].start);
 }
 
 /// In the order of the host's calls, each at a time of its own that is no later than the work.
@@ -214,12 +215,12 @@ std::vector<ProfilerTrace::Launch> ProfilerTrace::launches_of(const TraceStep& s
     }
     Launch launch;
     launch.row = &row;
-    launch.begin = us(row.begin);
-    launch.end = us(row.end);
+    launch.begin = whole_us(row.begin);
+    launch.end = whole_us(row.end);
     launch.ready = row.kind == TraceRow::Kind::Collective
-                       ? us(times.ready_at[static_cast<std::size_t>(row.index)])
+                       ? whole_us(times.ready_at[static_cast<std::size_t>(row.index)])
                        : launch.begin;
-    launch.enqueued_at = us(row.enqueued_at);
+    launch.enqueued_at = whole_us(row.enqueued_at);
     if (launch.end == launch.begin) {
       ++left_out_;
     } else {
@@ -233,7 +234,7 @@ std::vector<ProfilerTrace::Launch> ProfilerTrace::launches_of(const TraceStep& s
     return std::tuple(a.row->enqueued_at, a.ready, !a_first) <
            std::tuple(b.row->enqueued_at, b.ready, !b_first);
   });
-  std::int64_t latest = us(times.end) - 2 * kCall;
+  std::int64_t latest = whole_us(times.end) - 2 * kCall;
   std::vector<std::int64_t> bounds(launches.size());
   for (std::size_t i = launches.size(); i-- > 0;) {
     latest = std::min(launches[i].ready, latest);
@@ -241,7 +242,7 @@ std::vector<ProfilerTrace::Launch> ProfilerTrace::launches_of(const TraceStep& s
     latest -= kCall;
   }
   const std::int64_t first = data_end_of(step);
-  std::int64_t free = us(times.start);
+  std::int64_t free = whole_us(times.start);
   Phase phase = Phase::Forward;
   for (std::size_t i = 0; i < launches.size(); ++i) {
     Launch& launch = launches[i];
@@ -382,7 +383,7 @@ void ProfilerTrace::metadata(int process, std::string_view what, std::string_vie
 void ProfilerTrace::event(std::string_view text) {
   text_ += events_++ == 0 ? "\n" : ",\n";
   text_ += text;
-  if (text_.size() >= kFlushAt) {
+  if (text_.size() >= kProfilerFlushAt) {
     file_.write(text_);
     text_.clear();
   }

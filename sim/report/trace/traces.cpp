@@ -71,10 +71,10 @@ class TracePlayer {
     const std::int64_t slices = per_rank * ranks * steps();
     if (slices > kMaxTraceSlices) {
       throw InputError(
-          fmt::format("{}: error: a trace of {} ranks x {} steps has about {:.0f} million slices, "
+          SourcePlace{run_.scenario().path},
+          fmt::format("a trace of {} ranks x {} steps has about {:.0f} million slices, "
                       "and {} million "
                       "is the limit; choose fewer with --ranks 0..7 or --steps 0..9{}",
-                      run_.scenario().path,
                       ranks,
                       steps(),
                       static_cast<double>(slices) / 1e6,
@@ -116,9 +116,9 @@ void refuse_others(const std::string& folder, const std::vector<std::filesystem:
     const bool trace = name.find(".json") != std::string::npos;
     if (trace && std::find(ours.begin(), ours.end(), entry.path()) == ours.end()) {
       throw InputError(
-          fmt::format("{}: error: the folder holds {}, which would be read as a rank of this run; "
+          SourcePlace{folder},
+          fmt::format("the folder holds {}, which would be read as a rank of this run; "
                       "remove it or choose another folder",
-                      printable(folder),
                       printable(name)));
     }
   }
@@ -155,13 +155,13 @@ TraceFiles write_profiler_traces(const Scenario& scenario,
   TracePlayer player(scenario, policy, profile, choice);
   const std::vector<int>& ranks = player.source().ranks;
   if (static_cast<int>(ranks.size()) > kMaxTraceFiles) {
-    throw InputError(fmt::format(
-        "{}: error: one file a rank, for at most {} ranks, and there are {}; choose with --ranks "
-        "0..{}",
-        scenario.path,
-        kMaxTraceFiles,
-        ranks.size(),
-        kMaxTraceFiles - 1));
+    throw InputError(
+        SourcePlace{scenario.path},
+        fmt::format("one file a rank, for at most {} ranks, and there are {}; choose with --ranks "
+                    "0..{}",
+                    kMaxTraceFiles,
+                    ranks.size(),
+                    kMaxTraceFiles - 1));
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);

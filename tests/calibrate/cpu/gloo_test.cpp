@@ -14,13 +14,13 @@
 namespace stepsim {
 namespace {
 
-const auto kIgnoreLines = [](int, const std::string&) {};
+const auto kIgnoreGlooLines = [](int, const std::string&) {};
 
 /// The message of the error that run_ranks ends with.
 template <typename Error>
 std::string error_of(int ranks, const std::function<void(const RankContext&)>& body) {
   try {
-    run_ranks(ranks, body, kIgnoreLines);
+    run_ranks(ranks, body, kIgnoreGlooLines);
   } catch (const Error& error) {
     return error.what();
   }

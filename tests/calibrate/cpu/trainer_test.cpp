@@ -89,7 +89,7 @@ void disturb(cpu::Trainer& trainer, std::size_t parameters) {
 
 /// d loss / d weight by a central difference of fourth order.
 double finite_difference(cpu::Trainer& trainer, float& weight) {
-  constexpr float kStep = 0.02F;
+  constexpr float kLearningStep = 0.02F;
   const float before = weight;
   const auto loss_at = [&](float offset) {
     weight = before + offset;
@@ -97,9 +97,9 @@ double finite_difference(cpu::Trainer& trainer, float& weight) {
     weight = before;
     return loss;
   };
-  const double near = loss_at(kStep) - loss_at(-kStep);
-  const double far = loss_at(2 * kStep) - loss_at(-2 * kStep);
-  return (8 * near - far) / (12 * static_cast<double>(kStep));
+  const double near = loss_at(kLearningStep) - loss_at(-kLearningStep);
+  const double far = loss_at(2 * kLearningStep) - loss_at(-2 * kLearningStep);
+  return (8 * near - far) / (12 * static_cast<double>(kLearningStep));
 }
 
 /// The entries with the largest gradients, which single precision resolves best, and the first.

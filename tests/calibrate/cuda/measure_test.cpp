@@ -19,7 +19,7 @@
 namespace stepsim {
 namespace {
 
-TransformerConfig small_model() {
+TransformerConfig measured_model() {
   TransformerConfig model = model_preset("tiny-classifier");
   model.layers = 1;
   model.hidden = 32;
@@ -55,7 +55,7 @@ std::string temporary_file(const char* name) {
 
 TEST_CASE("an emulated device is measured, the samples fitted") {
   MeasureRequest request;
-  request.model = small_model();
+  request.model = measured_model();
   request.ranks = 1;
   request.device = "cuda";
   request.box = box_of_limits(request.model, 4, 8);
@@ -84,7 +84,7 @@ TEST_CASE("two emulated devices train the batches of a plan") {
   plan.ranks = 2;
   plan.steps = 3;
   plan.warmup_steps = 1;
-  plan.model = small_model();
+  plan.model = measured_model();
   plan.initial_buckets = {ready_order(plan.model)};
   plan.buckets = buckets_by_cap(plan.model, Bytes(4096), Bytes(16384));
   for (int step = 0; step < plan.steps; ++step) {

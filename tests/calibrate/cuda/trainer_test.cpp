@@ -104,14 +104,14 @@ double worst_error(const BothSteps& both) {
   return worst;
 }
 
-const std::vector<std::int64_t> kLengths = {7, 24, 1, 13};
+const std::vector<std::int64_t> kTrainerLengths = {7, 24, 1, 13};
 
 }  // namespace
 
 TEST_CASE("the CUDA trainer's gradients are the CPU trainer's, in fp32 with dense attention") {
   for (const ModelFamily family : kFamilies) {
     CAPTURE(name_of(family));
-    const BothSteps both = run_both(small(family), kLengths, 0.5);
+    const BothSteps both = run_both(small(family), kTrainerLengths, 0.5);
     CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(1e-5));
     // fp32 sums in another order, through two layers and back.
     CHECK(worst_error(both) < 1e-4);
@@ -121,7 +121,7 @@ TEST_CASE("the CUDA trainer's gradients are the CPU trainer's, in fp32 with dens
 TEST_CASE("a window is the same on both trainers") {
   TransformerConfig config = small(ModelFamily::Gpt2);
   config.window = 5;
-  CHECK(worst_error(run_both(config, kLengths, 1)) < 1e-4);
+  CHECK(worst_error(run_both(config, kTrainerLengths, 1)) < 1e-4);
 }
 
 TEST_CASE("mixed precision computes the same model, to bf16's three digits") {
@@ -133,7 +133,7 @@ TEST_CASE("mixed precision computes the same model, to bf16's three digits") {
       TransformerConfig config = small(family);
       config.dtype = Dtype::Bf16;
       config.attention = attention;
-      const BothSteps both = run_both(config, kLengths, 1);
+      const BothSteps both = run_both(config, kTrainerLengths, 1);
       CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(0.01));
       // About twenty roundings of 2^-9 in a row, and sums of products of them.
       CHECK(worst_error(both) < 0.06);
@@ -151,7 +151,7 @@ TEST_CASE("training on one batch again and again lowers the loss, parameters in 
     std::vector<double> losses;
     for (int step = 0; step < 6; ++step) {
       trainer.seed_data(1);
-      losses.push_back(trainer.step(kLengths, 1, nullptr, nullptr).loss);
+      losses.push_back(trainer.step(kTrainerLengths, 1, nullptr, nullptr).loss);
     }
     CHECK(losses.back() < 0.98 * losses.front());
   }

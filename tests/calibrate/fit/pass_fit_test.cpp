@@ -44,12 +44,12 @@ std::vector<PassObservation> observed(const Law& law, int steps, double noise = 
   return result;
 }
 
-PassCost fitted(const std::vector<PassObservation>& observations,
-                AttentionKind attention = AttentionKind::Dense) {
+PassCost fitted_pass(const std::vector<PassObservation>& observations,
+                     AttentionKind attention = AttentionKind::Dense) {
   return fit_pass(observations, pass_features(observations, attention), attention);
 }
 
-/// Largest relative error on batches that were not fitted.
+/// Largest relative error on batches that were not fitted_pass.
 double worst_unseen(const PassCost& cost, const Law& law, bool varlen) {
   Draw draw(1000);
   double worst = 0;
@@ -61,7 +61,7 @@ double worst_unseen(const PassCost& cost, const Law& law, bool varlen) {
   return worst;
 }
 
-double planted(const BatchShape& batch) {
+double planted_pass(const BatchShape& batch) {
   return 4e-4 + 3e-5 * static_cast<double>(batch.samples) +
          2e-6 * static_cast<double>(batch.padded_tokens()) +
          1e-8 * static_cast<double>(batch.padded_tokens() * batch.max_length);
@@ -77,9 +77,9 @@ double varlen_law(const BatchShape& batch) {
 
 }  // namespace
 
-TEST_CASE("a planted cost predicts batches that were not fitted to rounding") {
-  for (const Law& law : {Law(planted), Law(constant_law)}) {
-    const PassCost cost = fitted(observed(law, 60));
+TEST_CASE("a planted_pass cost predicts batches that were not fitted_pass to rounding") {
+  for (const Law& law : {Law(planted_pass), Law(constant_law)}) {
+    const PassCost cost = fitted_pass(observed(law, 60));
     CHECK(worst_unseen(cost, law, false) < 1e-9);
     CHECK(*cost.errors.random < 1e-9);
     CHECK(*cost.errors.block < 0.02);  // Other sizes may not show where the held-out ones bend.
@@ -88,28 +88,28 @@ TEST_CASE("a planted cost predicts batches that were not fitted to rounding") {
 }
 
 TEST_CASE("with varlen attention padding is no part of the cost") {
-  const PassCost cost = fitted(observed(varlen_law, 60), AttentionKind::Varlen);
+  const PassCost cost = fitted_pass(observed(varlen_law, 60), AttentionKind::Varlen);
   CHECK(worst_unseen(cost, varlen_law, true) < 1e-9);
   CHECK(cost.features == std::vector<std::string>{"1", "samples", "tokens", "tokens*length"});
 }
 
 TEST_CASE("scores that a cache does not hold bend the cost at one of the deciles") {
-  const auto points = observed(planted, 60);
+  const auto points = observed(planted_pass, 60);
   const auto features = pass_features(points, AttentionKind::Dense);
   REQUIRE(features.size() == 9);
   const std::string bend = features[6];  // The median.
   const Law bent = [&](const BatchShape& batch) {
-    return planted(batch) + 2e-8 * pass_feature(bend, batch, false);
+    return planted_pass(batch) + 2e-8 * pass_feature(bend, batch, false);
   };
-  const PassCost cost = fitted(observed(bent, 60));
+  const PassCost cost = fitted_pass(observed(bent, 60));
   CHECK(worst_unseen(cost, bent, false) < 1e-9);
-  CHECK(worst_unseen(cost, planted, false) > 0.05);
+  CHECK(worst_unseen(cost, planted_pass, false) > 0.05);
 }
 
 TEST_CASE("noise of 5 % leaves predictions within 3 % and is seen by the errors") {
-  const auto points = observed(planted, 60, 0.05);
-  const PassCost cost = fitted(points);
-  CHECK(worst_unseen(cost, planted, false) < 0.03);
+  const auto points = observed(planted_pass, 60, 0.05);
+  const PassCost cost = fitted_pass(points);
+  CHECK(worst_unseen(cost, planted_pass, false) < 0.03);
   // Uniform within 5 %: 2.5 % in the mean.
   CHECK(*cost.errors.random > 0.02);
   CHECK(*cost.errors.random < 0.035);
@@ -122,7 +122,7 @@ TEST_CASE("noise of 5 % leaves predictions within 3 % and is seen by the errors"
 }
 
 TEST_CASE("the draws are other fits around the cost") {
-  const PassCost cost = fitted(observed(planted, 60, 0.05));
+  const PassCost cost = fitted_pass(observed(planted_pass, 60, 0.05));
   REQUIRE(cost.draws.size() == 40);
   const std::vector<BatchShape> batch = {{8, 128, 900, 0}};
   double mean = 0;
@@ -140,16 +140,16 @@ TEST_CASE("the draws are other fits around the cost") {
 }
 
 TEST_CASE("the ranges are those of single micro-batches, and a step is the sum of its own") {
-  std::vector<PassObservation> points = observed(planted, 60);
+  std::vector<PassObservation> points = observed(planted_pass, 60);
   Draw draw(20);
   for (PassObservation& point : points) {
     point.batches.push_back(random_batch(draw));
-    point.seconds += planted(point.batches[1]);
+    point.seconds += planted_pass(point.batches[1]);
   }
   points[5].batches[0] = batch_shape(std::vector<std::int64_t>(2, 10));
-  points[5].seconds = planted(points[5].batches[0]) + planted(points[5].batches[1]);
-  const PassCost cost = fitted(points);
-  CHECK(worst_unseen(cost, planted, false) < 1e-9);
+  points[5].seconds = planted_pass(points[5].batches[0]) + planted_pass(points[5].batches[1]);
+  const PassCost cost = fitted_pass(points);
+  CHECK(worst_unseen(cost, planted_pass, false) < 1e-9);
   CHECK(cost.tokens.first == 20);
   CHECK(cost.length.first == 10);
   CHECK(cost.tokens.second <= 16 * 240);
@@ -158,8 +158,8 @@ TEST_CASE("the ranges are those of single micro-batches, and a step is the sum o
 
 TEST_CASE("a fit is right in the mean of the observations, not short by their spread") {
   // Single times scatter by 40 %: least relative residuals alone would be short by 16 %.
-  const auto points = observed(planted, 200, 0.69);
-  const PassCost cost = fitted(points);
+  const auto points = observed(planted_pass, 200, 0.69);
+  const PassCost cost = fitted_pass(points);
   double ratio = 0;
   for (const PassObservation& point : points) {
     ratio += point.seconds / pass_seconds(cost, cost.coefficients, point.batches[0], false) / 400;
@@ -169,9 +169,9 @@ TEST_CASE("a fit is right in the mean of the observations, not short by their sp
 
 namespace {
 
-/// What `planted` takes beside its constant.
+/// What `planted_pass` takes beside its constant.
 double planted_weight(const BatchShape& batch) {
-  return planted(batch) - 4e-4;
+  return planted_pass(batch) - 4e-4;
 }
 
 /// Steps of batches that all have about the same size, with noise.
@@ -183,7 +183,7 @@ std::vector<PassObservation> narrow(int steps) {
     const auto length = static_cast<std::int64_t>(118 + generator() % 11);
     observation.batches = {batch_shape(std::vector<std::int64_t>(8, length))};
     const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
-    observation.seconds = planted(observation.batches[0]) * (0.9 + 0.2 * uniform);
+    observation.seconds = planted_pass(observation.batches[0]) * (0.9 + 0.2 * uniform);
     observation.step = i;
     result.push_back(observation);
   }
@@ -192,7 +192,7 @@ std::vector<PassObservation> narrow(int steps) {
 
 double error_at(const PassCost& cost, std::int64_t samples, std::int64_t length) {
   const BatchShape batch = batch_shape(std::vector<std::int64_t>(samples, length));
-  return pass_seconds(cost, cost.coefficients, batch, false) / planted(batch) - 1;
+  return pass_seconds(cost, cost.coefficients, batch, false) / planted_pass(batch) - 1;
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ TEST_CASE("where the recorded batches do not tell, a pass costs by its weight") 
 }
 
 TEST_CASE("what is known by weight does not move a fit that many steps decide") {
-  const auto points = observed(planted, 200, 0.05);
+  const auto points = observed(planted_pass, 200, 0.05);
   const auto features = pass_features(points, AttentionKind::Dense);
   const auto wrong = [](const BatchShape& batch) { return static_cast<double>(batch.samples); };
   const PassCost alone = fit_pass(points, features, AttentionKind::Dense);
@@ -236,18 +236,19 @@ TEST_CASE("what is known by weight does not move a fit that many steps decide") 
 }
 
 TEST_CASE("the same observations give the same bits") {
-  CHECK(fitted(observed(planted, 40, 0.05)) == fitted(observed(planted, 40, 0.05)));
+  CHECK(fitted_pass(observed(planted_pass, 40, 0.05)) ==
+        fitted_pass(observed(planted_pass, 40, 0.05)));
 }
 
 TEST_CASE("too few observations and empty times are refused") {
-  auto points = observed(planted, 5);
-  CHECK_NOTHROW((void)fitted(points));
+  auto points = observed(planted_pass, 5);
+  CHECK_NOTHROW((void)fitted_pass(points));
   points.pop_back();
-  CHECK(test::error_of([&] { (void)fitted(points); }) ==
+  CHECK(test::error_of([&] { (void)fitted_pass(points); }) ==
         "9 steps and ranks are too few for a fit; record at least 10");
-  CHECK(test::error_of([&] { (void)fitted({}); }) ==
+  CHECK(test::error_of([&] { (void)fitted_pass({}); }) ==
         "0 steps and ranks are too few for a fit; record at least 10");
-  points = observed(planted, 5);
+  points = observed(planted_pass, 5);
   points[7].seconds = 0;
-  CHECK(test::error_of([&] { (void)fitted(points); }) == "step 3: a time of 0");
+  CHECK(test::error_of([&] { (void)fitted_pass(points); }) == "step 3: a time of 0");
 }

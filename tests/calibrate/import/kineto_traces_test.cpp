@@ -22,18 +22,18 @@ namespace stepsim {
 namespace {
 
 /// One line of a CSV file, by column.
-using Line = std::map<std::string, std::string>;
+using TraceLine = std::map<std::string, std::string>;
 
-std::vector<Line> read_lines(const std::string& path) {
+std::vector<TraceLine> read_lines(const std::string& path) {
   std::ifstream file(path);
   std::string text;
   std::getline(file, text);
   const auto columns = test::csv_fields(text);
-  std::vector<Line> lines;
+  std::vector<TraceLine> lines;
   while (std::getline(file, text)) {
     const auto fields = test::csv_fields(text);
     REQUIRE(fields.size() == columns.size());
-    Line line;
+    TraceLine line;
     for (std::size_t i = 0; i < columns.size(); ++i) {
       line[columns[i]] = fields[i];
     }
@@ -44,10 +44,10 @@ std::vector<Line> read_lines(const std::string& path) {
 
 /// The recorded collectives of one rank; times in the CSV count from the first step of all ranks.
 void check_collectives(const KinetoTrace& trace,
-                       const std::vector<Line>& lines,
+                       const std::vector<TraceLine>& lines,
                        std::int64_t zero_ns) {
   std::size_t i = 0;
-  for (const Line& line : lines) {
+  for (const TraceLine& line : lines) {
     if (std::stoi(line.at("rank")) != trace.header.rank) {
       continue;
     }
@@ -79,7 +79,7 @@ TEST_CASE("four recorded traces give the counts of import_expected.csv") {
     return;
   }
   const std::string folder = index->substr(0, index->rfind('/') + 1);
-  for (const Line& line : read_lines(*index)) {
+  for (const TraceLine& line : read_lines(*index)) {
     CAPTURE(line.at("file"));
     const KinetoTrace trace = read_kineto(folder + line.at("file"));
     const auto number = [&](const std::string& column) { return std::stoll(line.at(column)); };
@@ -188,7 +188,7 @@ TEST_CASE("DLRM: collectives of three ranks as recorded, transfers as the index 
   CHECK(matches.shift_ns == std::vector<std::int64_t>{0, 0, 0});
   CHECK(matches.warnings.size() == 1);  // Upper bounds: three ranks of eight.
   std::size_t i = 0;
-  for (const Line& line : read_lines(*expected)) {
+  for (const TraceLine& line : read_lines(*expected)) {
     if (line.at("ranks") != "0;1;7") {
       continue;
     }
@@ -216,7 +216,7 @@ void check_step_times(const std::string& trace_path, const std::string& steps_pa
   const KinetoTrace trace = read_kineto(trace_path);
   const auto times = kineto_step_times(trace);
   std::size_t i = 0;
-  for (const Line& line : read_lines(steps_path)) {
+  for (const TraceLine& line : read_lines(steps_path)) {
     if (std::stoi(line.at("rank")) != trace.header.rank) {
       continue;
     }
@@ -271,9 +271,9 @@ TEST_CASE("DLRM: the program of three ranks is that of the reference") {
   write_kineto_program(folder, program);
   const std::map<std::string, std::string> rank_of = {{"0", "0"}, {"1", "1"}, {"2", "7"}};
   // [rank of the run]: lines without the rank.
-  const auto by_rank = [](std::vector<Line> lines, const auto& rename) {
-    std::map<std::string, std::vector<Line>> result;
-    for (Line& line : lines) {
+  const auto by_rank = [](std::vector<TraceLine> lines, const auto& rename) {
+    std::map<std::string, std::vector<TraceLine>> result;
+    for (TraceLine& line : lines) {
       const std::string rank = rename(line.at("rank"));
       line.erase("rank");
       line.erase("trace_rank");
@@ -289,7 +289,7 @@ TEST_CASE("DLRM: the program of three ranks is that of the reference") {
     CHECK(made.size() == 3);
     for (const auto& one : made) {
       CAPTURE(one.first);
-      const std::vector<Line>& lines = all.at(one.first);
+      const std::vector<TraceLine>& lines = all.at(one.first);
       REQUIRE(one.second.size() == lines.size());
       for (std::size_t i = 0; i < lines.size(); ++i) {
         CAPTURE(i);

@@ -16,7 +16,7 @@ TEST_CASE("an error with a place shows file, line, column, the line and a caret"
 }
 
 TEST_CASE("an error without a line or column leaves them out") {
-  CHECK(std::string(InputError({"f", 0, 0, ""}, "bad").what()) == "f: error: bad");
+  CHECK(std::string(InputError(SourcePlace{"f"}, "bad").what()) == "f: error: bad");
   CHECK(std::string(InputError({"f", 7, 0, ""}, "bad").what()) == "f:7: error: bad");
 }
 

@@ -52,28 +52,28 @@ double gibibytes(Bytes bytes) {
 }
 
 /// 4 samples padded to 512: T = 2048; 1500 useful tokens.
-constexpr BatchShape kBatch{4, 512, 1500, 0};
+constexpr BatchShape kMemoryBatch{4, 512, 1500, 0};
 constexpr std::int64_t kTokens = 2048;
 
 }  // namespace
 
 TEST_CASE("a layer in 16 bit keeps T h (34 + 5 a s / h) dense and 34 T h fused") {
   auto config = half_precision("bert-large");  // h = 1024, a = 16
-  CHECK(layer_bytes(config, kBatch) == kTokens * 1024 * 34 + kTokens * 5 * 16 * 512);
+  CHECK(layer_bytes(config, kMemoryBatch) == kTokens * 1024 * 34 + kTokens * 5 * 16 * 512);
   config.attention = AttentionKind::Flash;
-  CHECK(layer_bytes(config, kBatch) == kTokens * 1024 * 34);
+  CHECK(layer_bytes(config, kMemoryBatch) == kTokens * 1024 * 34);
   config.attention = AttentionKind::Varlen;
-  CHECK(layer_bytes(config, kBatch) == kBatch.useful_tokens * 1024 * 34);
+  CHECK(layer_bytes(config, kMemoryBatch) == kMemoryBatch.useful_tokens * 1024 * 34);
 }
 
 TEST_CASE("in fp32 all doubles but the masks") {
   auto config = model_preset("bert-large");
-  CHECK(layer_bytes(config, kBatch) == kTokens * 1024 * 66 + kTokens * 9 * 16 * 512);
+  CHECK(layer_bytes(config, kMemoryBatch) == kTokens * 1024 * 66 + kTokens * 9 * 16 * 512);
 }
 
 TEST_CASE("a gated MLP keeps T h (17 + 8 ff / h)") {
   const auto config = model_preset("llama2-7b");
-  CHECK(layer_bytes(config, kBatch) == kTokens * (17 * 4096 + 8 * 11008));
+  CHECK(layer_bytes(config, kMemoryBatch) == kTokens * (17 * 4096 + 8 * 11008));
 }
 
 TEST_CASE("grouped queries keep narrower keys and values") {
@@ -81,31 +81,33 @@ TEST_CASE("grouped queries keep narrower keys and values") {
   auto whole = grouped;
   whole.kv_heads = whole.heads;
   // 24 of 32 heads of 128 less, for K and V, 2 bytes each.
-  CHECK(layer_bytes(whole, kBatch) - layer_bytes(grouped, kBatch) == kTokens * 2 * 24 * 128 * 2);
+  CHECK(layer_bytes(whole, kMemoryBatch) - layer_bytes(grouped, kMemoryBatch) ==
+        kTokens * 2 * 24 * 128 * 2);
 }
 
 TEST_CASE("with checkpointing the layers keep their inputs and one layer is there in full") {
   auto config = half_precision("gpt2-small");
   MemoryOptions options;
-  const auto all = peak_memory(config, kBatch, options).activations;
+  const auto all = peak_memory(config, kMemoryBatch, options).activations;
   options.activation_checkpointing = true;
-  const auto kept = peak_memory(config, kBatch, options).activations;
-  const std::int64_t layer = layer_bytes(config, kBatch);
+  const auto kept = peak_memory(config, kMemoryBatch, options).activations;
+  const std::int64_t layer = layer_bytes(config, kMemoryBatch);
   CHECK((all - kept).value() == 11 * layer - kTokens * 12 * 2 * 768);
 }
 
 TEST_CASE("logits take 10 T V in 16 bit and 8 T V in fp32, classes next to nothing") {
-  CHECK(peak_memory(half_precision("gpt2-small"), kBatch, {}).logits ==
+  CHECK(peak_memory(half_precision("gpt2-small"), kMemoryBatch, {}).logits ==
         Bytes(10 * kTokens * 50257));
-  CHECK(peak_memory(model_preset("gpt2-small"), kBatch, {}).logits == Bytes(8 * kTokens * 50257));
-  CHECK(peak_memory(model_preset("distilbert"), kBatch, {}).logits == Bytes(64));
+  CHECK(peak_memory(model_preset("gpt2-small"), kMemoryBatch, {}).logits ==
+        Bytes(8 * kTokens * 50257));
+  CHECK(peak_memory(model_preset("distilbert"), kMemoryBatch, {}).logits == Bytes(64));
 }
 
 TEST_CASE("states are counted per parameter, and the buckets are one more copy") {
   const auto config = model_preset("gpt2-small");
   constexpr std::int64_t kParameters = 124439808;
   MemoryOptions options;
-  MemoryUse use = peak_memory(config, kBatch, options);
+  MemoryUse use = peak_memory(config, kMemoryBatch, options);
   CHECK(use.parameters == Bytes(4 * kParameters));
   CHECK(use.gradients == Bytes(4 * kParameters));
   CHECK(use.optimizer == Bytes(8 * kParameters));
@@ -114,7 +116,7 @@ TEST_CASE("states are counted per parameter, and the buckets are one more copy")
                            use.activations + use.logits);
   options.gradient_as_bucket_view = true;
   options.master_bytes_per_parameter = 4;
-  use = peak_memory(config, kBatch, options);
+  use = peak_memory(config, kMemoryBatch, options);
   CHECK(use.buckets == Bytes(0));
   CHECK(use.optimizer == Bytes(12 * kParameters));
 }
@@ -146,42 +148,42 @@ TEST_CASE("a stage or a number of ranks that does not exist is refused") {
 
 TEST_CASE("ZeRO-1 keeps DDP's buckets, ZeRO-2 and 3 one working bucket") {
   const auto config = model_preset("gpt2-small");
-  CHECK(peak_memory(config, kBatch, sharded(1, 8, 8)).buckets == Bytes(4 * 124439808));
+  CHECK(peak_memory(config, kMemoryBatch, sharded(1, 8, 8)).buckets == Bytes(4 * 124439808));
   // No tensor is split: the embedding of 50257 x 768 is larger than 25 MiB.
-  CHECK(peak_memory(config, kBatch, sharded(2, 8, 8)).buckets == Bytes(4 * 50257 * 768));
+  CHECK(peak_memory(config, kMemoryBatch, sharded(2, 8, 8)).buckets == Bytes(4 * 50257 * 768));
   MemoryOptions large = sharded(3, 8, 8);
   large.working_bucket = Bytes(200'000'000);
-  CHECK(peak_memory(config, kBatch, large).buckets == Bytes(200'000'000));
+  CHECK(peak_memory(config, kMemoryBatch, large).buckets == Bytes(200'000'000));
   large.working_bucket = Bytes(1'000'000'000);
-  CHECK(peak_memory(config, kBatch, large).buckets == Bytes(4 * 124439808));
+  CHECK(peak_memory(config, kMemoryBatch, large).buckets == Bytes(4 * 124439808));
 }
 
 TEST_CASE("ZeRO-3 gathers its largest layer in whole") {
   const auto config = model_preset("llama2-7b");
   constexpr std::int64_t kLayer = 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096;
-  CHECK(peak_memory(config, kBatch, sharded(3, 8, 12)).gathered == Bytes(2 * kLayer));
-  CHECK(peak_memory(config, kBatch, sharded(2, 8, 12)).gathered == Bytes(0));
+  CHECK(peak_memory(config, kMemoryBatch, sharded(3, 8, 12)).gathered == Bytes(2 * kLayer));
+  CHECK(peak_memory(config, kMemoryBatch, sharded(2, 8, 12)).gathered == Bytes(0));
   // With a vocabulary wider than a layer it is the embedding.
   const auto wide = model_preset("gpt2-small");
-  CHECK(peak_memory(wide, kBatch, sharded(3, 8, 8)).gathered == Bytes(4 * 50257 * 768));
+  CHECK(peak_memory(wide, kMemoryBatch, sharded(3, 8, 8)).gathered == Bytes(4 * 50257 * 768));
 }
 
 TEST_CASE("a layer under autocast keeps 36 T h + 6 a B s^2 dense and 36 T h fused") {
   auto config = autocast_of("gpt2-small");  // h = 768, a = 12
-  CHECK(layer_bytes(config, kBatch) == 36 * kTokens * 768 + 6 * 12 * 4 * 512 * 512);
+  CHECK(layer_bytes(config, kMemoryBatch) == 36 * kTokens * 768 + 6 * 12 * 4 * 512 * 512);
   config.attention = AttentionKind::Flash;
-  CHECK(layer_bytes(config, kBatch) == 36 * kTokens * 768);
+  CHECK(layer_bytes(config, kMemoryBatch) == 36 * kTokens * 768);
   config.attention = AttentionKind::Varlen;
-  CHECK(layer_bytes(config, kBatch) == 36 * kBatch.useful_tokens * 768);
+  CHECK(layer_bytes(config, kMemoryBatch) == 36 * kMemoryBatch.useful_tokens * 768);
 }
 
 TEST_CASE("autocast is 16-bit compute on fp32 parameters, and only that copies weights") {
   CHECK(autocast(autocast_of("gpt2-small")));
   CHECK_FALSE(autocast(half_precision("gpt2-small")));
   CHECK_FALSE(autocast(model_preset("gpt2-small")));
-  CHECK(peak_memory(half_precision("gpt2-small"), kBatch, {}).weight_copies == Bytes(0));
+  CHECK(peak_memory(half_precision("gpt2-small"), kMemoryBatch, {}).weight_copies == Bytes(0));
   // 12 layers of 12 h^2, and the head's h V.
-  CHECK(peak_memory(autocast_of("gpt2-small"), kBatch, {}).weight_copies ==
+  CHECK(peak_memory(autocast_of("gpt2-small"), kMemoryBatch, {}).weight_copies ==
         Bytes(2 * (12 * 12 * 768 * 768 + 768 * 50257)));
 }
 
@@ -224,8 +226,8 @@ TEST_CASE("views save one copy of the gradients: less than the half of what RoBE
   config.max_length = 514;
   MemoryOptions views;
   views.gradient_as_bucket_view = true;
-  const Bytes saved =
-      peak_memory(config, kBatch, {}).total() - peak_memory(config, kBatch, views).total();
+  const Bytes saved = peak_memory(config, kMemoryBatch, {}).total() -
+                      peak_memory(config, kMemoryBatch, views).total();
   CHECK(saved == Bytes(4 * parameter_count(config)));
   CHECK(gigabytes(saved) / 1.067 == doctest::Approx(0.467).epsilon(0.01));
 }
@@ -240,7 +242,7 @@ TEST_CASE("many batches of one job use what each of them would alone") {
     const BatchShape batch{samples, 128, samples * 100, 0};
     CHECK(peak.at(batch).total() == peak_memory(config, batch, options).total());
   }
-  CHECK(peak.at(kBatch).fixed == Bytes(1000));
+  CHECK(peak.at(kMemoryBatch).fixed == Bytes(1000));
 }
 
 TEST_CASE("the largest token budget fits, and one sample more does not") {

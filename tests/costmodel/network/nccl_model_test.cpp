@@ -43,7 +43,7 @@ double printed(double value) {
 }
 
 /// Latency and bandwidth of LL, LL128, Simple.
-void check_row(const NcclTable& table, Algorithm algorithm, const std::vector<double>& expected) {
+void check_row(const NcclTunings& table, Algorithm algorithm, const std::vector<double>& expected) {
   CAPTURE(name_of(algorithm));
   REQUIRE(expected.size() == 6);
   for (std::size_t p = 0; p < 3; ++p) {
@@ -57,7 +57,7 @@ void check_row(const NcclTable& table, Algorithm algorithm, const std::vector<do
 }  // namespace
 
 TEST_CASE("the table that NCCL prints on 4 x H100 is reproduced to every digit") {
-  const NcclTable table = nccl_all_reduce_table(one_node());
+  const NcclTunings table = nccl_all_reduce_table(one_node());
   check_row(table, Algorithm::Tree, {10.4, 43.6, 21.5, 128.8, 32.4, 165.6});
   check_row(table, Algorithm::Ring, {10.2, 94.0, 25.4, 220.8, 28.8, 240.0});
   check_row(table, Algorithm::Nvls, {0, 0, 0, 0, 25.0, 160.0});
@@ -67,7 +67,7 @@ TEST_CASE("the table that NCCL prints on 4 x H100 is reproduced to every digit")
 }
 
 TEST_CASE("the figures reported for 2 x 8 H100 are reproduced") {
-  const NcclTable table = nccl_all_reduce_table(two_nodes());
+  const NcclTunings table = nccl_all_reduce_table(two_nodes());
   check_row(table, Algorithm::Ring, {40.0, 20.8, 75.2, 156.6, 131.6, 204.8});
   check_row(table, Algorithm::Tree, {25.2, 16.6, 48.5, 124.8, 92.4, 140.8});
   check_row(table, Algorithm::NvlsTree, {0, 0, 0, 0, 66.8, 246.2});
@@ -102,7 +102,7 @@ TEST_CASE("NCCL's choice by size on 4 x H100") {
 
 TEST_CASE("a tree has less bandwidth at middle sizes") {
   const NcclSystem system = one_node();
-  const NcclTable table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_all_reduce_table(system);
   const auto us = [&](Protocol protocol, double bytes) {
     return printed(*nccl_time_us(system, table, Algorithm::Tree, protocol, bytes));
   };
@@ -115,7 +115,7 @@ TEST_CASE("a tree has less bandwidth at middle sizes") {
 
 TEST_CASE("a Simple ring over nodes starts 1.4 times as late once each slice has 64 bytes") {
   const NcclSystem system = two_nodes();
-  const NcclTable table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_all_reduce_table(system);
   const auto latency = [&](double bytes) {
     return *nccl_time_us(system, table, Algorithm::Ring, Protocol::Simple, bytes) - bytes / 204.8e3;
   };
@@ -129,7 +129,7 @@ TEST_CASE("a Simple ring over nodes starts 1.4 times as late once each slice has
 
 TEST_CASE("what is switched off has no time, and one rank takes none") {
   const NcclSystem system = one_node();
-  const NcclTable table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_all_reduce_table(system);
   CHECK_FALSE(nccl_time_us(system, table, Algorithm::CollNetDirect, Protocol::Simple, 1));
   CHECK_FALSE(nccl_time_us(system, table, Algorithm::NvlsTree, Protocol::Simple, 1));
   CHECK_FALSE(nccl_time_us(system, table, Algorithm::Nvls, Protocol::Ll, 1));

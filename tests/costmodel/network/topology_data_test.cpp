@@ -18,11 +18,10 @@
 using namespace stepsim;
 using stepsim::test::read_sweeps;
 using stepsim::test::Sweeps;
-using Algorithm = CollectiveAlgorithm;
 
 namespace {
 
-constexpr double kMiB = 1048576;
+constexpr double kTopologyMiB = 1048576;
 
 struct Cluster {
   std::string log;
@@ -57,7 +56,7 @@ const std::vector<Cluster>& clusters() {
 
 /// Below 1 MiB, to 128 MiB, above.
 std::size_t band(double bytes) {
-  return bytes < kMiB ? 0 : bytes <= 128 * kMiB ? 1 : 2;
+  return bytes < kTopologyMiB ? 0 : bytes <= 128 * kTopologyMiB ? 1 : 2;
 }
 
 using Bands = std::array<double, 3>;
@@ -74,7 +73,7 @@ struct Mean {
 /// Mean |error| in each band; bands without rows are left out of `over_sweeps`.
 Bands sweep_errors(const Cluster& cluster,
                    const std::vector<std::pair<double, double>>& rows,
-                   Algorithm algorithm,
+                   CollectiveAlgorithm algorithm,
                    std::array<Mean, 3>& over_sweeps) {
   Topology topology;
   topology.ranks = cluster.nodes * cluster.per_node;
@@ -101,7 +100,7 @@ Bands sweep_errors(const Cluster& cluster,
   return errors;
 }
 
-void check_stated_errors(const Sweeps& sweeps, Algorithm algorithm) {
+void check_stated_errors(const Sweeps& sweeps, CollectiveAlgorithm algorithm) {
   std::array<Mean, 3> means;
   for (const auto& cluster : clusters()) {
     const auto found = sweeps.find(cluster.log);
@@ -109,7 +108,7 @@ void check_stated_errors(const Sweeps& sweeps, Algorithm algorithm) {
     (void)sweep_errors(cluster, found->second, algorithm, means);
   }
   CAPTURE(name_of(algorithm));
-  for (const double bytes : {1024.0, kMiB, 256 * kMiB}) {
+  for (const double bytes : {1024.0, kTopologyMiB, 256 * kTopologyMiB}) {
     CAPTURE(bytes);
     const Mean& mean = means[band(bytes)];
     CHECK(std::abs(mean.sum / mean.count - analytic_error(algorithm, bytes)) < 0.01);
@@ -124,8 +123,8 @@ TEST_CASE("the stated errors of links from data sheets are those on published sw
     return;
   }
   const Sweeps sweeps = read_sweeps(*path);
-  check_stated_errors(sweeps, Algorithm::Auto);
-  check_stated_errors(sweeps, Algorithm::Nccl);
+  check_stated_errors(sweeps, CollectiveAlgorithm::Auto);
+  check_stated_errors(sweeps, CollectiveAlgorithm::Nccl);
 }
 
 TEST_CASE("a run that was told to use rings agrees with the flat ring within 10 % from 1 MiB on") {
@@ -135,8 +134,8 @@ TEST_CASE("a run that was told to use rings agrees with the flat ring within 10 
   }
   std::array<Mean, 3> means;
   const Cluster& cluster = clusters().front();
-  const Bands errors =
-      sweep_errors(cluster, read_sweeps(*path).at(cluster.log), Algorithm::FlatRing, means);
+  const Bands errors = sweep_errors(
+      cluster, read_sweeps(*path).at(cluster.log), CollectiveAlgorithm::FlatRing, means);
   CHECK(errors[1] < 0.10);
   CHECK(errors[2] < 0.10);
 }

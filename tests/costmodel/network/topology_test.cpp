@@ -9,13 +9,12 @@
 using namespace stepsim;
 using doctest::Approx;
 using stepsim::test::error_of;
-using Algorithm = CollectiveAlgorithm;
 using Kind = CollectiveKind;
 
 namespace {
 
 /// 4 nodes of 8: 300 GB/s inside, one 25 GB/s adapter per rank.
-Topology cluster(Algorithm algorithm = Algorithm::Auto) {
+Topology cluster(CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto) {
   Topology topology;
   topology.ranks = 32;
   topology.ranks_per_node = 8;
@@ -33,16 +32,19 @@ double seconds(const Topology& topology, double bytes, Kind kind = Kind::AllRedu
 
 TEST_CASE("each algorithm is its closed form on the links of the group") {
   const NodeLinks links = {32, 4, {2e-6, 300e9}, {10e-6, 25e9}, 200e9};
-  CHECK(seconds(cluster(Algorithm::FlatRing), 1e8) == flat_ring_time(Kind::AllReduce, 1e8, links));
-  CHECK(seconds(cluster(Algorithm::Hierarchical), 1e8) ==
+  CHECK(seconds(cluster(CollectiveAlgorithm::FlatRing), 1e8) ==
+        flat_ring_time(Kind::AllReduce, 1e8, links));
+  CHECK(seconds(cluster(CollectiveAlgorithm::Hierarchical), 1e8) ==
         two_level_time(Kind::AllReduce, 1e8, links));
-  CHECK(seconds(cluster(Algorithm::Tree), 1e8) == node_tree_time(Kind::AllReduce, 1e8, links));
+  CHECK(seconds(cluster(CollectiveAlgorithm::Tree), 1e8) ==
+        node_tree_time(Kind::AllReduce, 1e8, links));
   // One ring: 62 steps, 6 of them between nodes, all bytes through single adapters.
-  CHECK(seconds(cluster(Algorithm::Ring), 1e8) ==
+  CHECK(seconds(cluster(CollectiveAlgorithm::Ring), 1e8) ==
         Approx(56 * 2e-6 + 6 * 10e-6 + 2 * 31 / 32.0 * 1e8 / 25e9));
   // Every round at the slower link.
-  CHECK(seconds(cluster(Algorithm::RecursiveDoubling), 1e8) == Approx(5 * (10e-6 + 1e8 / 25e9)));
-  CHECK(seconds(cluster(Algorithm::Rabenseifner), 1e8) ==
+  CHECK(seconds(cluster(CollectiveAlgorithm::RecursiveDoubling), 1e8) ==
+        Approx(5 * (10e-6 + 1e8 / 25e9)));
+  CHECK(seconds(cluster(CollectiveAlgorithm::Rabenseifner), 1e8) ==
         Approx(10 * 10e-6 + 2 * 31 / 32.0 * 1e8 / 25e9));
   CHECK(seconds(cluster(), 1e8, Kind::AllToAll) == pairwise_time(1e8, links));
 }
@@ -50,32 +52,39 @@ TEST_CASE("each algorithm is its closed form on the links of the group") {
 TEST_CASE("auto is the fastest of flat ring, tree and two levels") {
   for (const double bytes : {8.0, 1e4, 1e6, 1e8, 1e10}) {
     CAPTURE(bytes);
-    const double ring = seconds(cluster(Algorithm::FlatRing), bytes);
-    const double tree = seconds(cluster(Algorithm::Tree), bytes);
-    const double levels = seconds(cluster(Algorithm::Hierarchical), bytes);
+    const double ring = seconds(cluster(CollectiveAlgorithm::FlatRing), bytes);
+    const double tree = seconds(cluster(CollectiveAlgorithm::Tree), bytes);
+    const double levels = seconds(cluster(CollectiveAlgorithm::Hierarchical), bytes);
     CHECK(seconds(cluster(), bytes) == std::min({ring, tree, levels}));
   }
-  CHECK(analytic_time(cluster(), Kind::AllReduce, 8, 32, 4).algorithm == Algorithm::Tree);
-  CHECK(analytic_time(cluster(), Kind::AllReduce, 1e10, 32, 4).algorithm == Algorithm::FlatRing);
+  CHECK(analytic_time(cluster(), Kind::AllReduce, 8, 32, 4).algorithm == CollectiveAlgorithm::Tree);
+  CHECK(analytic_time(cluster(), Kind::AllReduce, 1e10, 32, 4).algorithm ==
+        CollectiveAlgorithm::FlatRing);
 }
 
 TEST_CASE("an algorithm that does not apply is replaced by rings, and says so") {
-  const auto used = [](Algorithm wanted, Kind kind, int ranks, int nodes) {
+  const auto used = [](CollectiveAlgorithm wanted, Kind kind, int ranks, int nodes) {
     return analytic_time(cluster(wanted), kind, 1e6, ranks, nodes).algorithm;
   };
-  CHECK(used(Algorithm::Tree, Kind::AllGather, 32, 4) == Algorithm::FlatRing);
-  CHECK(used(Algorithm::Tree, Kind::Broadcast, 32, 4) == Algorithm::Tree);
-  CHECK(used(Algorithm::Hierarchical, Kind::AllGather, 32, 4) == Algorithm::Hierarchical);
-  CHECK(used(Algorithm::Hierarchical, Kind::Broadcast, 32, 4) == Algorithm::FlatRing);
-  CHECK(used(Algorithm::Hierarchical, Kind::AllReduce, 31, 4) == Algorithm::FlatRing);
-  CHECK(used(Algorithm::Hierarchical, Kind::AllReduce, 8, 1) == Algorithm::Ring);
-  CHECK(used(Algorithm::FlatRing, Kind::AllReduce, 8, 1) == Algorithm::Ring);
-  CHECK(used(Algorithm::Rabenseifner, Kind::AllGather, 32, 4) == Algorithm::FlatRing);
-  CHECK(used(Algorithm::Hierarchical, Kind::AllToAll, 32, 4) == Algorithm::Ring);
+  CHECK(used(CollectiveAlgorithm::Tree, Kind::AllGather, 32, 4) == CollectiveAlgorithm::FlatRing);
+  CHECK(used(CollectiveAlgorithm::Tree, Kind::Broadcast, 32, 4) == CollectiveAlgorithm::Tree);
+  CHECK(used(CollectiveAlgorithm::Hierarchical, Kind::AllGather, 32, 4) ==
+        CollectiveAlgorithm::Hierarchical);
+  CHECK(used(CollectiveAlgorithm::Hierarchical, Kind::Broadcast, 32, 4) ==
+        CollectiveAlgorithm::FlatRing);
+  CHECK(used(CollectiveAlgorithm::Hierarchical, Kind::AllReduce, 31, 4) ==
+        CollectiveAlgorithm::FlatRing);
+  CHECK(used(CollectiveAlgorithm::Hierarchical, Kind::AllReduce, 8, 1) ==
+        CollectiveAlgorithm::Ring);
+  CHECK(used(CollectiveAlgorithm::FlatRing, Kind::AllReduce, 8, 1) == CollectiveAlgorithm::Ring);
+  CHECK(used(CollectiveAlgorithm::Rabenseifner, Kind::AllGather, 32, 4) ==
+        CollectiveAlgorithm::FlatRing);
+  CHECK(used(CollectiveAlgorithm::Hierarchical, Kind::AllToAll, 32, 4) ==
+        CollectiveAlgorithm::Ring);
 }
 
 TEST_CASE("a group uses the links of its ranks") {
-  const Topology topology = cluster(Algorithm::FlatRing);
+  const Topology topology = cluster(CollectiveAlgorithm::FlatRing);
   // Inside one node the network is not used; one rank per node has one adapter.
   CHECK(analytic_time(topology, Kind::AllReduce, 1e9, 8, 1).seconds ==
         ring_time(Kind::AllReduce, 1e9, 8, topology.intra));
@@ -87,20 +96,20 @@ TEST_CASE("a group uses the links of its ranks") {
 }
 
 TEST_CASE("the adapters of a node: their total, or one share for each rank") {
-  Topology total = cluster(Algorithm::FlatRing);
+  Topology total = cluster(CollectiveAlgorithm::FlatRing);
   total.inter.bytes_per_s = 0;
   total.node_bytes_per_s = 200e9;
-  CHECK(seconds(total, 1e9) == Approx(seconds(cluster(Algorithm::FlatRing), 1e9)));
-  total.algorithm = Algorithm::Hierarchical;
-  CHECK(seconds(total, 1e9) == Approx(seconds(cluster(Algorithm::Hierarchical), 1e9)));
+  CHECK(seconds(total, 1e9) == Approx(seconds(cluster(CollectiveAlgorithm::FlatRing), 1e9)));
+  total.algorithm = CollectiveAlgorithm::Hierarchical;
+  CHECK(seconds(total, 1e9) == Approx(seconds(cluster(CollectiveAlgorithm::Hierarchical), 1e9)));
   // Eight ranks of a share of 25 GB/s behind adapters of 50 GB/s together.
-  Topology narrow = cluster(Algorithm::Hierarchical);
+  Topology narrow = cluster(CollectiveAlgorithm::Hierarchical);
   narrow.node_bytes_per_s = 50e9;
   CHECK(seconds(narrow, 1e15) / 1e15 == Approx(2 * 0.875 / 300e9 + 1.5 / 8 / (50e9 / 8)));
 }
 
 TEST_CASE("the slowest link of a ring decides, and two slow links cost no more than the slower") {
-  Topology slow = cluster(Algorithm::FlatRing);
+  Topology slow = cluster(CollectiveAlgorithm::FlatRing);
   slow.slow_links = {{.rank = 5, .node = std::nullopt, .factor = 4}};
   // 1 GB at 200 / 4 GB/s through the network, where inside it would be 300 / 4.
   const double latency = 56 * 2e-6 + 6 * 10e-6;
@@ -126,7 +135,7 @@ TEST_CASE("slower links and more bytes never make a collective faster") {
   test::Draw draw(7);
   for (int trial = 0; trial < 200; ++trial) {
     CAPTURE(trial);
-    const auto algorithm = static_cast<Algorithm>(draw.whole(6));
+    const auto algorithm = static_cast<CollectiveAlgorithm>(draw.whole(6));
     const auto kind = static_cast<Kind>(draw.whole(5));
     Topology topology = cluster(algorithm);
     const double bytes = 1 + draw.whole(1 << 30);
@@ -143,13 +152,13 @@ TEST_CASE("slower links and more bytes never make a collective faster") {
 
 TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapter") {
   // Vector of its own: 2 nodes x 8 H100, 8 channels of 48 GB/s.
-  Topology nccl = cluster(Algorithm::Nccl);
+  Topology nccl = cluster(CollectiveAlgorithm::Nccl);
   nccl.ranks = 16;
   nccl.intra.bytes_per_s = 400e9;
   nccl.inter.bytes_per_s = 48e9;
   nccl.nccl_channels = 8;
   const AnalyticTime time = analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2);
-  CHECK(time.algorithm == Algorithm::Nccl);
+  CHECK(time.algorithm == CollectiveAlgorithm::Nccl);
   REQUIRE(time.nccl);
   CHECK(time.nccl->algorithm == NcclAlgorithm::Ring);
   CHECK(time.nccl->protocol == NcclProtocol::Simple);
@@ -160,8 +169,10 @@ TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapt
   // On one node the links inside: 400 GB/s, 8/14 of it as algbw.
   CHECK(analytic_time(nccl, Kind::AllReduce, 1e10, 8, 1).seconds ==
         Approx(8.4e-6 + 14 * 3.4e-6 + 1e10 / (400e9 * 8 / 14)));
-  CHECK(analytic_time(nccl, Kind::AllReduce, 1e9, 15, 2).algorithm == Algorithm::FlatRing);
-  CHECK(analytic_time(nccl, Kind::AllGather, 1e9, 16, 2).algorithm == Algorithm::FlatRing);
+  CHECK(analytic_time(nccl, Kind::AllReduce, 1e9, 15, 2).algorithm ==
+        CollectiveAlgorithm::FlatRing);
+  CHECK(analytic_time(nccl, Kind::AllGather, 1e9, 16, 2).algorithm ==
+        CollectiveAlgorithm::FlatRing);
   nccl.nccl_channels = 0;
   CHECK(error_of([&] { (void)analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2); }) ==
         "NCCL's model needs the number of channels: write channels in [cluster.topology]");
@@ -201,7 +212,7 @@ TEST_CASE("nodes are counted up, and algorithms have names") {
   for (const auto& name : collective_algorithm_names()) {
     CHECK(name_of(parse_collective_algorithm(name)) == name);
   }
-  CHECK(parse_collective_algorithm("flat_ring") == Algorithm::FlatRing);
+  CHECK(parse_collective_algorithm("flat_ring") == CollectiveAlgorithm::FlatRing);
   CHECK(error_of([] { (void)parse_collective_algorithm("rings"); }).find("'ring'") !=
         std::string::npos);
 }

@@ -147,7 +147,7 @@ const std::string kSmall = R"({
   ]
 })";
 
-std::string error_after(const std::string& from, const std::string& to) {
+std::string profile_error_after(const std::string& from, const std::string& to) {
   const std::string path = written("profile.json", replaced(kSmall, from, to));
   const std::string text = error_of([&path] { (void)read_profile(path); });
   return text.substr(std::min(text.find("profile.json"), text.size()));
@@ -248,7 +248,7 @@ TEST_CASE("the interference of a profile is checked") {
   CHECK(profile.interference->compute == std::pair(0.05, 0.15));
   CHECK_FALSE(profile.interference->transfer);
   const auto error_with = [&](const std::string& from, const std::string& to) {
-    return error_after("\"ops\": [", replaced(good, from, to));
+    return profile_error_after("\"ops\": [", replaced(good, from, to));
   };
   CHECK(error_with("0.3", "1") ==
         "profile.json:5: error: interference.memory_share: expected less than 1");
@@ -263,39 +263,39 @@ TEST_CASE("the interference of a profile is checked") {
 }
 
 TEST_CASE("a bad profile is refused by line and key") {
-  CHECK(error_after("", "") == "");
-  CHECK(error_after("profile/1", "profile/4") ==
+  CHECK(profile_error_after("", "") == "");
+  CHECK(profile_error_after("profile/1", "profile/4") ==
         "profile.json:2: error: format: 'stepsim-profile/4' is of another version; this program "
         "reads stepsim-profile/1");
-  CHECK(error_after("[128, 2e-5]", "[64, 2e-5]") ==
+  CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
-  CHECK(error_after("[128, 2e-5]", "[128, -1]") ==
+  CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==
         "profile.json:7: error: ops[0].knots_s[1]: [128, -1] is negative");
-  CHECK(error_after("[128, 2e-5]", "[128, 3600]") == "");
-  CHECK(error_after("[128, 2e-5]", "[128, 3601]") ==
+  CHECK(profile_error_after("[128, 2e-5]", "[128, 3600]") == "");
+  CHECK(profile_error_after("[128, 2e-5]", "[128, 3601]") ==
         "profile.json:7: error: ops[0].knots_s[1]: 3601 s is too long; expected at most 1 hour");
-  CHECK(error_after("[[64, 1e-5], [128, 2e-5]]", "[]") ==
+  CHECK(profile_error_after("[[64, 1e-5], [128, 2e-5]]", "[]") ==
         "profile.json:7: error: ops[0].knots_s: expected an array of at least one knot [x, "
         "seconds]");
-  CHECK(error_after("\"range\": [64, 128]", "\"range\": [128, 64]") ==
+  CHECK(profile_error_after("\"range\": [64, 128]", "\"range\": [128, 64]") ==
         "profile.json:8: error: ops[0].range: expected [lo, hi] with 0 <= lo <= hi");
-  CHECK(error_after("\"form\": \"table\"", "\"form\": \"tabel\"") ==
+  CHECK(profile_error_after("\"form\": \"table\"", "\"form\": \"tabel\"") ==
         "profile.json:6: error: ops[0].form: unknown form 'tabel'; did you mean 'table'? known: "
         "table, per_sample_table, features, roofline, features_ratio, roofline_ratio");
-  CHECK(error_after("\"form\": \"table\"", "\"form\": \"features\"") ==
+  CHECK(profile_error_after("\"form\": \"table\"", "\"form\": \"features\"") ==
         "profile.json:7: error: ops[0].knots_s: has no place in the form 'features'");
-  CHECK(error_after("\"form\": \"features\"", "\"form\": \"table\"") ==
+  CHECK(profile_error_after("\"form\": \"features\"", "\"form\": \"table\"") ==
         "profile.json:10: error: ops[1].features: has no place in the form 'table'");
-  CHECK(error_after("[\"1\", \"elements\"]", "[\"1\"]") ==
+  CHECK(profile_error_after("[\"1\", \"elements\"]", "[\"1\"]") ==
         "profile.json:10: error: ops[1].coefficients_s: 2 coefficients for 1 features");
   CHECK(
-      error_after("\"elements\"]", "\"element\"]")
+      profile_error_after("\"elements\"]", "\"element\"]")
           .find(
               "profile.json:10: error: ops[1].features[1]: unknown feature 'element'; did you mean "
               "'elements'?") == 0);
-  CHECK(error_after("\"host_is_device\": true", "\"host_is_device\": 1") ==
+  CHECK(profile_error_after("\"host_is_device\": true", "\"host_is_device\": 1") ==
         "profile.json:4: error: host.host_is_device: expected true or false, found 1");
-  CHECK(error_after("\"op\": \"optimizer\"", "\"op\": \"gemm\", \"n\": 144, \"k\": 48") ==
+  CHECK(profile_error_after("\"op\": \"optimizer\"", "\"op\": \"gemm\", \"n\": 144, \"k\": 48") ==
         "profile.json:9: error: ops[1]: a second entry for gemm forward of these sizes");
 }
 
@@ -439,6 +439,6 @@ TEST_CASE("an all-reduce is read off its table, and on from it with the last slo
   CHECK(cost(8192).seconds == Approx(3.2e-5 + 4096 * 1e-9));
   CHECK(cost(4096).seconds == 3.2e-5);
   const std::string tail = "\"dtype\": \"f32\", \"tail_s_per_byte\": -1, \"knots_s\": [[1024";
-  CHECK(error_after("\"dtype\": \"f32\", \"knots_s\": [[1024", tail) ==
+  CHECK(profile_error_after("\"dtype\": \"f32\", \"knots_s\": [[1024", tail) ==
         "profile.json:13: error: collectives[0].tail_s_per_byte: -1 is negative");
 }

@@ -86,7 +86,7 @@ const std::string kForeign =
     R"("lengths":[1,2],"peak_memory_bytes":5})"
     "\n";
 
-std::string error_after(const std::string& from, const std::string& to) {
+std::string record_error_after(const std::string& from, const std::string& to) {
   const std::string path = written("run.jsonl", replaced(kForeign, from, to));
   const std::string text = error_of([&path] { (void)read_run_record(path); });
   return text.substr(std::min(text.find("run.jsonl"), text.size()));
@@ -124,17 +124,19 @@ TEST_CASE("a killed run stays readable without its last line") {
 }
 
 TEST_CASE("other damage of a run record is refused by line") {
-  CHECK(error_after("\"rank\":1", "\"rank\":2") == "run.jsonl:3: error: rank: 2 is outside 0..1");
-  CHECK(error_after("\"rank\":1", "\"rank\":0") ==
+  CHECK(record_error_after("\"rank\":1", "\"rank\":2") ==
+        "run.jsonl:3: error: rank: 2 is outside 0..1");
+  CHECK(record_error_after("\"rank\":1", "\"rank\":0") ==
         "run.jsonl:3: error: step 0 of rank 0 is there twice (repeat 0)");
-  CHECK(error_after("\"data_ms\":1", "\"data_ms\":-1") ==
+  CHECK(record_error_after("\"data_ms\":1", "\"data_ms\":-1") ==
         "run.jsonl:2: error: data_ms: -1 is negative");
-  CHECK(error_after("\"data_ms\":1", "\"data_ms\":\"1\"") ==
+  CHECK(record_error_after("\"data_ms\":1", "\"data_ms\":\"1\"") ==
         "run.jsonl:2: error: data_ms: expected a finite number, found a text");
-  CHECK(error_after("\"data_ms\":1,", "") == "run.jsonl:2: error: data_ms: missing");
-  CHECK(error_after("\"data_ms\":1,", "\"data_ms\":NaN,").find("'NaN' is not a JSON number") !=
-        std::string::npos);
-  CHECK(error_after("\"world_size\":2", "\"world_size\":0") ==
+  CHECK(record_error_after("\"data_ms\":1,", "") == "run.jsonl:2: error: data_ms: missing");
+  CHECK(
+      record_error_after("\"data_ms\":1,", "\"data_ms\":NaN,").find("'NaN' is not a JSON number") !=
+      std::string::npos);
+  CHECK(record_error_after("\"world_size\":2", "\"world_size\":0") ==
         "run.jsonl:1: error: world_size: 0 is below 1");
 }
 

@@ -39,7 +39,7 @@ std::size_t widest(const std::string& text) {
   return width;
 }
 
-Screen terminal(int columns) {
+Screen table_terminal(int columns) {
   Screen screen;
   screen.columns = columns;
   return screen;
@@ -61,9 +61,9 @@ TEST_CASE("a list of words that begins with a number is a column of words") {
   CHECK(table.text() == "n  conditions\n1  8 GPUs, fp16\n2  16 GPUs, none\n");
 }
 
-TEST_CASE("on a terminal headers break before columns do, and nothing is lost") {
-  CHECK(small_table().text(terminal(40)) == small_table().text());
-  const std::string text = small_table().text(terminal(28));
+TEST_CASE("on a table_terminal headers break before columns do, and nothing is lost") {
+  CHECK(small_table().text(table_terminal(40)) == small_table().text());
+  const std::string text = small_table().text(table_terminal(28));
   CHECK(text ==
         "           step    useful\n"
         "policy       ms  tokens/s\n"
@@ -71,7 +71,7 @@ TEST_CASE("on a terminal headers break before columns do, and nothing is lost") 
         "a budget  +7.25     98765\n");
   for (const int columns : {40, 80, 120, 200}) {
     CAPTURE(columns);
-    const std::string wide = wide_table().text(terminal(columns));
+    const std::string wide = wide_table().text(table_terminal(columns));
     CHECK(widest(wide) <= static_cast<std::size_t>(columns));
     for (int i = 0; i < 12; ++i) {
       CHECK(wide.find(std::to_string(1000 + i)) != std::string::npos);
@@ -80,27 +80,27 @@ TEST_CASE("on a terminal headers break before columns do, and nothing is lost") 
   CHECK(widest(wide_table().text()) > 200);
 }
 
-TEST_CASE("the longest words of a narrow terminal break within their column") {
+TEST_CASE("the longest words of a narrow table_terminal break within their column") {
   Table table({"n", "why"});
   table.add({"1", "many messages, each of them below the full bandwidth"});
   table.add({"2", "no"});
-  CHECK(table.text(terminal(40)) ==
+  CHECK(table.text(table_terminal(40)) ==
         "n  why\n"
         "1  many messages, each of them below the\n"
         "   full bandwidth\n"
         "2  no\n");
 }
 
-TEST_CASE("bars take the room that is left on a terminal and none elsewhere") {
+TEST_CASE("bars take the room that is left on a table_terminal and none elsewhere") {
   Table table({"n", "ms"});
   table.add({"1", "10"});
   table.add({"2", "5"});
   table.add_bars("bar", {1, 0.5}, {});
   CHECK(table.text() == "n  ms\n1  10\n2   5\n");
   const std::string hashes(34, '#');
-  CHECK(table.text(terminal(41)) ==
+  CHECK(table.text(table_terminal(41)) ==
         "n  ms  bar\n1  10  " + hashes + "\n2   5  " + hashes.substr(0, 17) + "\n");
-  CHECK(table.text(terminal(20)) == table.text());
+  CHECK(table.text(table_terminal(20)) == table.text());
   Table plain({"n"});
   plain.add({"1"});
   plain.add_bars("", {1}, {"##"});
@@ -112,15 +112,15 @@ TEST_CASE("intervals share one axis and go below the table where it has no room"
   table.add({"a", "10"});
   table.add({"b", "5"});
   table.add_intervals("speed", {{0, 5, 10}, {10, 10, 20}});
-  CHECK(table.text(terminal(38)) ==
+  CHECK(table.text(table_terminal(38)) ==
         "policy  step ms  speed\n"
         "a            10  |----o----|\n"
         "b             5            o---------|\n");
-  CHECK(table.text(terminal(26)).find("\n\npolicy  speed\n") != std::string::npos);
+  CHECK(table.text(table_terminal(26)).find("\n\npolicy  speed\n") != std::string::npos);
 }
 
 TEST_CASE("colour is around whole lines and takes no width") {
-  Screen screen = terminal(80);
+  Screen screen = table_terminal(80);
   screen.colour = true;
   Table table({"policy"});
   table.add({"fixed"}, Paint::Good);

@@ -33,7 +33,7 @@ Ids sums_of(const Parts& parts, const Ids& values) {
   return sums;
 }
 
-Ids sizes_of(const Parts& parts) {
+Ids part_sizes(const Parts& parts) {
   Ids sizes;
   for (const auto& part : parts) {
     sizes.push_back(std::ssize(part));
@@ -53,7 +53,7 @@ Json verl_partition(const FixtureCase& data) {
   return {{"partitions", by_length},
           {"partitions_by_length", by_length},
           {"sums", sums_of(by_length, lengths)},
-          {"sizes", sizes_of(by_length)},
+          {"sizes", part_sizes(by_length)},
           {"plan_hash", plan_hash({by_length})},
           {"partitions_by_workload", karmarkar_karp(workloads, parts, equal_size)}};
 }
@@ -166,12 +166,12 @@ Json repartition(const FixtureCase& data) {
   const auto solved = repartition_padded(data.lengths(), data.parameters.at("G"));
   return {{"T_star", *std::max_element(solved.costs.begin(), solved.costs.end())},
           {"batches", solved.parts},
-          {"sizes", sizes_of(solved.parts)},
+          {"sizes", part_sizes(solved.parts)},
           {"costs", solved.costs},
           {"plan_hash", plan_hash({solved.parts})}};
 }
 
-constexpr std::array kKinds = {
+constexpr std::array kBalanceKinds = {
     CaseKind{"verl.kk", verl_partition},
     CaseKind{"verl.truncate_padding", verl_micro_batches},
     CaseKind{"slime.build_dp_schedule", slime},
@@ -186,7 +186,7 @@ constexpr std::array kKinds = {
 }  // namespace
 
 std::span<const CaseKind> balance_cases() {
-  return kKinds;
+  return kBalanceKinds;
 }
 
 }  // namespace stepsim::test

@@ -1,9 +1,9 @@
 // Batches of samples of similar length: buckets, mega-batches and their split over ranks.
 #include <array>
-#include <numeric>
 
 #include <nlohmann/json.hpp>
 
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/hugging_face.h"
 #include "sim/batching/policies/lhotse.h"
@@ -16,18 +16,12 @@
 namespace stepsim::test {
 namespace {
 
-Ids data_order(std::size_t count) {
-  Ids order(count);
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
 Json tf_buckets(const FixtureCase& data) {
   const Ids lengths = data.lengths();
   const BucketScheme scheme = {data.parameters.at("bucket_boundaries"),
                                data.parameters.at("bucket_batch_sizes")};
   const Batches batches = bucket_by_sequence_length(
-      data_order(lengths.size()), lengths, scheme, data.parameter("drop_remainder", false));
+      all_samples(lengths.size()), lengths, scheme, data.parameter("drop_remainder", false));
   Ids padded;
   for (const auto& stats : batch_stats(batches, lengths)) {
     padded.push_back(data.parameter("pad_to_bucket_boundary", false)
@@ -145,7 +139,7 @@ Json lhotse_cut_sampler(const FixtureCase& data) {
   const Ids durations = data.lengths("durations");
   const bool drop_last = data.parameter("drop_last", false);
   const Batches batches =
-      lhotse_cuts(data_order(durations.size()), durations, lhotse_limit(data), drop_last);
+      lhotse_cuts(all_samples(durations.size()), durations, lhotse_limit(data), drop_last);
   return {
       {"batches_per_rank", lhotse_shards(batches, data.parameters.at("world_size"), drop_last)}};
 }
@@ -161,7 +155,7 @@ Json lhotse_bucketing_sampler(const FixtureCase& data) {
   options.drop_last = data.parameters.at("drop_last");
   options.sync_buckets = data.parameters.at("sync_buckets");
   options.seed = data.parameter("seed", std::uint64_t{0});
-  const Batches batches = lhotse_buckets(data_order(durations.size()), durations, options, ranks);
+  const Batches batches = lhotse_buckets(all_samples(durations.size()), durations, options, ranks);
   std::size_t emitted = 0;
   for (const auto& batch : batches) {
     emitted += batch.size();
@@ -179,7 +173,7 @@ Json lhotse_bins(const FixtureCase& data) {
   return {{"bins", bins}};
 }
 
-constexpr std::array kKinds = {
+constexpr std::array kBucketsKinds = {
     CaseKind{"tf.bucket_by_sequence_length", tf_buckets},
     CaseKind{"t2t.batching_scheme", t2t_scheme},
     CaseKind{"hf.get_length_grouped_indices", hf_indices},
@@ -193,7 +187,7 @@ constexpr std::array kKinds = {
 }  // namespace
 
 std::span<const CaseKind> bucket_cases() {
-  return kKinds;
+  return kBucketsKinds;
 }
 
 }  // namespace stepsim::test

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/deepspeed.h"
 #include "sim/batching/policies/espnet.h"
@@ -19,14 +20,8 @@
 namespace stepsim::test {
 namespace {
 
-Ids data_order(std::size_t count) {
-  Ids order(count);
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
 Ids ascending_order(const Ids& lengths) {
-  Ids order = data_order(lengths.size());
+  Ids order = all_samples(lengths.size());
   sort_by_length(order, lengths);
   return order;
 }
@@ -184,7 +179,7 @@ Json opennmt(const FixtureCase& data) {
                             data.parameters.at("batch_type") == "tokens",
                             data.parameter("batch_size_multiple", std::int64_t{1})};
   const bool sorted = data.parameter("sort", std::string()) == "ascending";
-  const Ids order = sorted ? ascending_order(lengths) : data_order(lengths.size());
+  const Ids order = sorted ? ascending_order(lengths) : all_samples(lengths.size());
   const Batches batches = fill_holding_back(order, lengths, options);
   return {{"batches_before_shuffle", batches},
           {"num_batches", batches.size()},
@@ -196,15 +191,17 @@ Json torchtext_batch(const FixtureCase& data) {
   const bool by_tokens = data.parameters.contains("batch_size_fn");
   const Ids lengths = by_tokens ? data.lengths() : Ids(data.input.at("n").get<std::size_t>(), 1);
   const HoldBack options = {data.parameters.at("batch_size"), by_tokens, 1};
-  return {{"batches", fill_holding_back(data_order(lengths.size()), lengths, options)}};
+  return {{"batches", fill_holding_back(all_samples(lengths.size()), lengths, options)}};
 }
 
 Json torchtext_pool(const FixtureCase& data) {
   const Ids lengths = data.lengths();
   const HoldBack options = {data.parameters.at("batch_size"), false, 1};
   Batches batches;
-  for (const Batches& pool : torchtext_pools(
-           data_order(lengths.size()), lengths, options, data.parameters.at("sort_within_batch"))) {
+  for (const Batches& pool : torchtext_pools(all_samples(lengths.size()),
+                                             lengths,
+                                             options,
+                                             data.parameters.at("sort_within_batch"))) {
     batches.insert(batches.end(), pool.begin(), pool.end());
   }
   return {{"batches", batches}};
@@ -235,11 +232,11 @@ Json deepspeed(const FixtureCase& data) {
     options.max_batch_size = data.parameters.at("max_batch_size").get<std::int64_t>();
   }
   const Ids order = data.parameters.at("order") == "seqlen" ? deepspeed_seqlen_order(lengths)
-                                                            : data_order(lengths.size());
+                                                            : all_samples(lengths.size());
   return {{"microbatches", deepspeed_batch_by_seqlens(order, lengths, options)}};
 }
 
-constexpr std::array kKinds = {
+constexpr std::array kBudgetKinds = {
     CaseKind{"basic.fixed_count", basic_fixed_count},
     CaseKind{"basic.length_bucketing", basic_length_bucketing},
     CaseKind{"basic.token_budget", basic_token_budget},
@@ -257,7 +254,7 @@ constexpr std::array kKinds = {
 }  // namespace
 
 std::span<const CaseKind> budget_cases() {
-  return kKinds;
+  return kBudgetKinds;
 }
 
 }  // namespace stepsim::test

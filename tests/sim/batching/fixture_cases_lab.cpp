@@ -118,12 +118,12 @@ Json seed_lab(const FixtureCase& data) {
   return result;
 }
 
-constexpr std::array kKinds = {CaseKind{"seed_lab.", seed_lab}};
+constexpr std::array kLabKinds = {CaseKind{"seed_lab.", seed_lab}};
 
 }  // namespace
 
 std::span<const CaseKind> lab_cases() {
-  return kKinds;
+  return kLabKinds;
 }
 
 }  // namespace stepsim::test

@@ -231,7 +231,7 @@ Json report_table(const FixtureCase& data) {
             {"dynamic_tokens_sq", within(simulated.at("dynamic_tokens_sq"), dynamic[2])}}}};
 }
 
-constexpr std::array kKinds = {
+constexpr std::array kMinMaxKinds = {
     CaseKind{"minmax.", allocation},
     CaseKind{"minmax.sst2_report_table", report_table},
     CaseKind{"minmax.sst2_trace", trace},
@@ -240,7 +240,7 @@ constexpr std::array kKinds = {
 }  // namespace
 
 std::span<const CaseKind> min_max_cases() {
-  return kKinds;
+  return kMinMaxKinds;
 }
 
 }  // namespace stepsim::test

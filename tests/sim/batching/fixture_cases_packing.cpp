@@ -423,7 +423,7 @@ Json max_documents(const FixtureCase& data) {
   return result;
 }
 
-constexpr std::array kKinds = {
+constexpr std::array kPackingKinds = {
     CaseKind{"trl.bfd", best_fit_decreasing},
     CaseKind{"trl.wrapped", wrapped},
     CaseKind{"axolotl.pack_parallel", axolotl},
@@ -451,7 +451,7 @@ constexpr std::array kKinds = {
 }  // namespace
 
 std::span<const CaseKind> packing_cases() {
-  return kKinds;
+  return kPackingKinds;
 }
 
 }  // namespace stepsim::test

@@ -150,7 +150,7 @@ Json accelerate_shard(const FixtureCase& data) {
       {"batches_per_rank", accelerate_shards(batches, data.parameters.at("num_processes"), shard)}};
 }
 
-constexpr std::array kKinds = {
+constexpr std::array kSamplingKinds = {
     CaseKind{"recipe.", recipe_lengths},
     CaseKind{"rng.mt19937", mersenne_twister},
     CaseKind{"rng.numpy_generator", generator_permutations},
@@ -165,7 +165,7 @@ constexpr std::array kKinds = {
 }  // namespace
 
 std::span<const CaseKind> sampling_cases() {
-  return kKinds;
+  return kSamplingKinds;
 }
 
 }  // namespace stepsim::test

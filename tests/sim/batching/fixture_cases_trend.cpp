@@ -125,12 +125,12 @@ Json trend_table(const FixtureCase& data) {
           {"batch_rebalance_contiguous", of(rebalanced(trend))}};
 }
 
-constexpr std::array kKinds = {CaseKind{"trend.", trend_table}};
+constexpr std::array kTrendKinds = {CaseKind{"trend.", trend_table}};
 
 }  // namespace
 
 std::span<const CaseKind> trend_cases() {
-  return kKinds;
+  return kTrendKinds;
 }
 
 }  // namespace stepsim::test

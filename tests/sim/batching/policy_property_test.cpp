@@ -14,19 +14,19 @@ using namespace stepsim::test;
 namespace {
 
 /// A random data set, sampler and number of ranks; sizes stay small.
-struct RandomCase {
+struct PropertyCase {
   std::vector<std::int64_t> lengths;
   PolicyInput input;
   std::int64_t batch_size = 1;
   std::int64_t max_tokens = 1;
 };
 
-RandomCase random_case(std::uint64_t seed) {
+PropertyCase property_case(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&random](std::int64_t n) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
   };
-  RandomCase result;
+  PropertyCase result;
   result.input.ranks = static_cast<int>(1 + below(6));
   const std::int64_t longest = 1 + below(100);
   result.lengths.resize(static_cast<std::size_t>(result.input.ranks + below(150)));
@@ -44,7 +44,7 @@ RandomCase random_case(std::uint64_t seed) {
   return result;
 }
 
-PolicySpec spec_of(const std::string& kind, const RandomCase& random) {
+PolicySpec spec_of(const std::string& kind, const PropertyCase& random) {
   PolicySpec spec;
   spec.kind = kind;
   if (kind == "token_budget") {
@@ -82,7 +82,7 @@ std::map<std::int64_t, int> dealt(const PolicyInput& input) {
 template <typename Check>
 void for_random_cases(Check check) {
   for (std::uint64_t seed = 0; seed < 250; ++seed) {
-    RandomCase random = random_case(seed);
+    PropertyCase random = property_case(seed);
     random.input.lengths = random.lengths;
     for (const char* kind : {"fixed", "bucketed", "token_budget"}) {
       CAPTURE(seed);
@@ -96,7 +96,7 @@ void for_random_cases(Check check) {
 }  // namespace
 
 TEST_CASE("the sampler repeats only to fill up the ranks and drops only a tail") {
-  for_random_cases([](const RandomCase& random, const PolicySpec&, const EpochBatches&) {
+  for_random_cases([](const PropertyCase& random, const PolicySpec&, const EpochBatches&) {
     const auto count = static_cast<std::int64_t>(random.lengths.size());
     const auto remainder = count % random.input.ranks;
     std::int64_t total = 0;
@@ -116,54 +116,57 @@ TEST_CASE("the sampler repeats only to fill up the ranks and drops only a tail")
 }
 
 TEST_CASE("no policy loses or repeats a sample that the sampler dealt out") {
-  for_random_cases([](const RandomCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
-    const auto expected = dealt(random.input);
-    const auto uses = uses_of(epoch);
-    if (!random.input.sampler.drop_last || spec.kind == "token_budget") {
-      CHECK(uses == expected);
-      return;
-    }
-    // drop_last: less than one batch a rank is missing, and nothing is repeated.
-    std::int64_t missing = 0;
-    for (const auto& [id, times] : expected) {
-      const auto found = uses.find(id);
-      missing += times - (found == uses.end() ? 0 : found->second);
-    }
-    CHECK(missing >= 0);
-    CHECK(missing <= random.input.ranks * (random.batch_size - 1));
-  });
+  for_random_cases(
+      [](const PropertyCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
+        const auto expected = dealt(random.input);
+        const auto uses = uses_of(epoch);
+        if (!random.input.sampler.drop_last || spec.kind == "token_budget") {
+          CHECK(uses == expected);
+          return;
+        }
+        // drop_last: less than one batch a rank is missing, and nothing is repeated.
+        std::int64_t missing = 0;
+        for (const auto& [id, times] : expected) {
+          const auto found = uses.find(id);
+          missing += times - (found == uses.end() ? 0 : found->second);
+        }
+        CHECK(missing >= 0);
+        CHECK(missing <= random.input.ranks * (random.batch_size - 1));
+      });
 }
 
 TEST_CASE("every batch keeps its limit, unless one sample alone is above it") {
-  for_random_cases([](const RandomCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
-    for (const auto& rank : epoch) {
-      for (const auto& batch : rank) {
-        std::int64_t longest = 0;
-        for (const auto id : batch) {
-          longest = std::max(longest, random.lengths[static_cast<std::size_t>(id)]);
+  for_random_cases(
+      [](const PropertyCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
+        for (const auto& rank : epoch) {
+          for (const auto& batch : rank) {
+            std::int64_t longest = 0;
+            for (const auto id : batch) {
+              longest = std::max(longest, random.lengths[static_cast<std::size_t>(id)]);
+            }
+            const auto size = static_cast<std::int64_t>(batch.size());
+            CHECK(size >= 1);
+            if (spec.kind == "token_budget") {
+              CHECK((size * longest <= random.max_tokens || size == 1));
+            } else {
+              CHECK(size <= random.batch_size);
+            }
+          }
         }
-        const auto size = static_cast<std::int64_t>(batch.size());
-        CHECK(size >= 1);
-        if (spec.kind == "token_budget") {
-          CHECK((size * longest <= random.max_tokens || size == 1));
-        } else {
-          CHECK(size <= random.batch_size);
-        }
-      }
-    }
-  });
+      });
 }
 
 TEST_CASE("the same seed gives the same plan") {
-  for_random_cases([](const RandomCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
-    CHECK(plan_hash(make_policy(spec).epoch(random.input).batches) == plan_hash(epoch));
-  });
+  for_random_cases(
+      [](const PropertyCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
+        CHECK(plan_hash(make_policy(spec).epoch(random.input).batches) == plan_hash(epoch));
+      });
 }
 
 TEST_CASE("another seed gives another plan of a shuffled data set") {
   int same = 0;
   int compared = 0;
-  for_random_cases([&](RandomCase random, const PolicySpec& spec, const EpochBatches& epoch) {
+  for_random_cases([&](PropertyCase random, const PolicySpec& spec, const EpochBatches& epoch) {
     if (!random.input.sampler.shuffle || random.lengths.size() < 40) {
       return;
     }
@@ -177,15 +180,17 @@ TEST_CASE("another seed gives another plan of a shuffled data set") {
 }
 
 TEST_CASE("bucketed ranks have equal batch counts whenever the ranks have equal shares") {
-  for_random_cases([](const RandomCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
-    const SamplerSpec& sampler = random.input.sampler;
-    const bool equal_shares = sampler.kind == SamplerSpec::Kind::Distributed || sampler.drop_last ||
-                              random.lengths.size() % random.input.ranks == 0;
-    if (spec.kind == "token_budget" || !equal_shares) {
-      return;
-    }
-    for (const auto& rank : epoch) {
-      CHECK(rank.size() == epoch.front().size());
-    }
-  });
+  for_random_cases(
+      [](const PropertyCase& random, const PolicySpec& spec, const EpochBatches& epoch) {
+        const SamplerSpec& sampler = random.input.sampler;
+        const bool equal_shares = sampler.kind == SamplerSpec::Kind::Distributed ||
+                                  sampler.drop_last ||
+                                  random.lengths.size() % random.input.ranks == 0;
+        if (spec.kind == "token_budget" || !equal_shares) {
+          return;
+        }
+        for (const auto& rank : epoch) {
+          CHECK(rank.size() == epoch.front().size());
+        }
+      });
 }

@@ -15,7 +15,7 @@ using namespace stepsim::test;
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
-using Steps = std::vector<std::vector<std::vector<std::int64_t>>>;
+using TestSteps = std::vector<std::vector<std::vector<std::int64_t>>>;
 
 PolicySpec spec(const std::string& kind, PolicyParameters parameters) {
   PolicySpec result;
@@ -122,8 +122,8 @@ TEST_CASE("a rank that has used its batches up starts them again") {
   const Lengths lengths = {1, 1, 1, 1, 1};
   PolicyInput input = in_order(lengths, 2);
   input.sampler.kind = SamplerSpec::Kind::Python;  // Rank 0 has three samples, rank 1 two.
-  const Steps expected = {{{0}, {1}}, {{2}, {3}}, {{4}, {1}}, {{0}, {3}}};
-  Steps samples;
+  const TestSteps expected = {{{0}, {1}}, {{2}, {3}}, {{4}, {1}}, {{0}, {3}}};
+  TestSteps samples;
   for (const auto& step : plan_steps(make_policy(fixed(1)), input, 4)) {
     auto& own = samples.emplace_back();
     for (const auto& batch : step) {

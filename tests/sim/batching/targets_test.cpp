@@ -45,10 +45,10 @@ TargetSource file_targets(const std::string& path) {
   return targets;
 }
 
-EpochBatches planned(const std::string& kind,
-                     const PolicyParameters& parameters,
-                     const Ids& lengths,
-                     const Ids& targets) {
+EpochBatches planned_targets(const std::string& kind,
+                             const PolicyParameters& parameters,
+                             const Ids& lengths,
+                             const Ids& targets) {
   PolicySpec spec;
   spec.kind = kind;
   spec.parameters = parameters;
@@ -114,19 +114,20 @@ TEST_CASE("fairseq sorts by target inside equal lengths and sizes by the longer 
   const Ids targets = {4, 9, 1, 1};
   const PolicyParameters parameters = {{"max_tokens", std::int64_t{9}},
                                        {"required_batch_size_multiple", std::int64_t{1}}};
-  CHECK(planned("fairseq_max_tokens", parameters, lengths, targets) ==
+  CHECK(planned_targets("fairseq_max_tokens", parameters, lengths, targets) ==
         EpochBatches{{{2, 3}, {0}, {1}}});
-  CHECK(planned("fairseq_max_tokens", parameters, lengths, {}) == EpochBatches{{{2, 0, 3}, {1}}});
+  CHECK(planned_targets("fairseq_max_tokens", parameters, lengths, {}) ==
+        EpochBatches{{{2, 0, 3}, {1}}});
   CHECK(error_of([&] {
-          (void)planned("fairseq_max_tokens", parameters, lengths, Ids{4, 10, 1, 1});
+          (void)planned_targets("fairseq_max_tokens", parameters, lengths, Ids{4, 10, 1, 1});
         }) == "sample 1 is 10 tokens long, above max_tokens 9");
 }
 
 TEST_CASE("a policy for torch takes no notice of targets") {
   const Ids lengths = {3, 4, 2, 3};
   const PolicyParameters parameters = {{"batch_size", std::int64_t{2}}};
-  CHECK(planned("bucketed", parameters, lengths, Ids{4, 9, 1, 1}) ==
-        planned("bucketed", parameters, lengths, {}));
+  CHECK(planned_targets("bucketed", parameters, lengths, Ids{4, 9, 1, 1}) ==
+        planned_targets("bucketed", parameters, lengths, {}));
 }
 
 TEST_CASE("a bucket by two lengths: strictly that of the first length, or the next that fits") {
@@ -151,7 +152,7 @@ TEST_CASE("buckets by two lengths hold their batch size, and outliers are lost w
                                  {"bucket_token_bins", Ids{5, 12}},
                                  {"bucket_batch_size", Ids{3, 2}}};
   auto sorted = [&] {
-    auto batches = planned("nemo_bucketing", parameters, lengths, targets).front();
+    auto batches = planned_targets("nemo_bucketing", parameters, lengths, targets).front();
     std::sort(batches.begin(), batches.end());
     return batches;
   };
@@ -168,7 +169,7 @@ TEST_CASE("buckets by two lengths hold their batch size, and outliers are lost w
 TEST_CASE("buckets by two lengths that cannot be are bad input") {
   const Ids lengths = {1, 2};
   const auto message = [&](const PolicyParameters& parameters) {
-    return error_of([&] { (void)planned("nemo_bucketing", parameters, lengths, {}); });
+    return error_of([&] { (void)planned_targets("nemo_bucketing", parameters, lengths, {}); });
   };
   const Ids durations = {10, 10};
   CHECK(message({{"bucket_duration_bins", durations}, {"bucket_batch_size", Ids{1, 1}}}) ==

@@ -192,7 +192,7 @@ struct DdpCase {
   }
 };
 
-[[nodiscard]] inline SimTime at(std::int64_t ns) {
+[[nodiscard]] inline SimTime time_at(std::int64_t ns) {
   return SimTime(Duration(ns));
 }
 

@@ -25,7 +25,7 @@ using namespace stepsim::test;
 
 namespace {
 
-constexpr std::int64_t kMi = std::int64_t{1} << 20;
+constexpr std::int64_t kMebi = std::int64_t{1} << 20;
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 Sizes sizes(const std::vector<Bucket>& buckets, const std::vector<BucketParameter>& parameters) {
@@ -83,10 +83,10 @@ TEST_CASE("ResNet-18 of the reference data has the buckets logged from NCCL") {
   }
   CHECK(parameters.size() == 62);
   const auto bytes = [&](std::int64_t cap) {
-    return sizes(rebuilt_buckets(parameters, reversed(62), kMi, cap), parameters);
+    return sizes(rebuilt_buckets(parameters, reversed(62), kMebi, cap), parameters);
   };
-  CHECK(bytes(25 * kMi) == Sizes{2052000, 28852224, 15853824});
-  CHECK(bytes(35 * kMi) == Sizes{2052000, 38297600, 6408448});
+  CHECK(bytes(25 * kMebi) == Sizes{2052000, 28852224, 15853824});
+  CHECK(bytes(35 * kMebi) == Sizes{2052000, 38297600, 6408448});
 }
 
 TEST_CASE("a bucket closes at equality and holds whole tensors") {
@@ -182,17 +182,17 @@ TEST_CASE("rebuilt buckets are filled in ready order and the small one is launch
 }
 
 TEST_CASE("an explicit cap leaves the first limit at 1 MiB, or sets it in the newest version") {
-  CHECK(scenario("bucket_cap = \"5 MiB\"").ddp.first_bucket_cap == Bytes(kMi));
-  CHECK(scenario("bucket_cap = \"5 MiB\"\ntorch = \"1.13\"").ddp.first_bucket_cap == Bytes(kMi));
+  CHECK(scenario("bucket_cap = \"5 MiB\"").ddp.first_bucket_cap == Bytes(kMebi));
+  CHECK(scenario("bucket_cap = \"5 MiB\"\ntorch = \"1.13\"").ddp.first_bucket_cap == Bytes(kMebi));
   CHECK(scenario("bucket_cap = \"5 MiB\"\ntorch = \"newest\"").ddp.first_bucket_cap ==
-        Bytes(5 * kMi));
-  CHECK(scenario("torch = \"newest\"").ddp.first_bucket_cap == Bytes(kMi));
-  CHECK(scenario("torch = \"newest\"").ddp.bucket_cap == Bytes(25 * kMi));
+        Bytes(5 * kMebi));
+  CHECK(scenario("torch = \"newest\"").ddp.first_bucket_cap == Bytes(kMebi));
+  CHECK(scenario("torch = \"newest\"").ddp.bucket_cap == Bytes(25 * kMebi));
   // Rows 13 and 14 of the measured examples.
-  const auto parameters = dense({4 * kMi, 8 * kMi, 16 * kMi, 2 * kMi, kMi / 2});
-  CHECK(lists(rebuilt_buckets(parameters, reversed(5), kMi, 5 * kMi)) ==
+  const auto parameters = dense({4 * kMebi, 8 * kMebi, 16 * kMebi, 2 * kMebi, kMebi / 2});
+  CHECK(lists(rebuilt_buckets(parameters, reversed(5), kMebi, 5 * kMebi)) ==
         Lists{{4, 3}, {2}, {1}, {0}});
-  CHECK(lists(rebuilt_buckets(parameters, reversed(5), 5 * kMi, 5 * kMi)) ==
+  CHECK(lists(rebuilt_buckets(parameters, reversed(5), 5 * kMebi, 5 * kMebi)) ==
         Lists{{4, 3, 2}, {1}, {0}});
 }
 
@@ -221,11 +221,11 @@ TEST_CASE("the bytes of all buckets are those of the model, whatever the cap") {
     }
     const std::vector<int> order = ready_order(config);
     for (const std::int64_t cap :
-         {std::int64_t{0}, kMi / 4, kMi, 25 * kMi, 100 * kMi, 10000 * kMi}) {
+         {std::int64_t{0}, kMebi / 4, kMebi, 25 * kMebi, 100 * kMebi, 10000 * kMebi}) {
       CAPTURE(cap);
-      for (const auto& buckets : {rebuilt_buckets(parameters, order, kMi, cap),
-                                  initial_buckets(parameters, true, kMi, cap),
-                                  initial_buckets(parameters, false, kMi, cap)}) {
+      for (const auto& buckets : {rebuilt_buckets(parameters, order, kMebi, cap),
+                                  initial_buckets(parameters, true, kMebi, cap),
+                                  initial_buckets(parameters, false, kMebi, cap)}) {
         const Sizes bytes = sizes(buckets, parameters);
         CHECK(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}) == total);
       }

@@ -136,9 +136,9 @@ TEST_CASE("with kernels shorter than their launches the step is the host's time"
   const DdpRun ddp = work.play();
   // A launch for the forward, the optimizer, and three a parameter.
   const std::int64_t expected = (2 + 3 * kParameters) * 1000 + kParameters * 300 + buckets * 2000;
-  CHECK(ddp.played.ranks[0].host_end == at(expected));
+  CHECK(ddp.played.ranks[0].host_end == time_at(expected));
   // The device is done one kernel after the host's last launch.
-  CHECK(ddp.device_end() == at(expected + 100));
+  CHECK(ddp.device_end() == time_at(expected + 100));
 
   DdpCase local = work;
   local.step.iterations[0].synchronises = false;
@@ -166,8 +166,8 @@ TEST_CASE("on the CPU enqueueing takes the computing thread's time") {
   const SimTime free = work.play().device_end();
   work.prices.enqueue = Duration(200);
   const DdpRun run = work.play();
-  CHECK(run.launch(0) == at(1500 + 200));
-  CHECK(run.launch(1) == at(2500 + 400));
+  CHECK(run.launch(0) == time_at(1500 + 200));
+  CHECK(run.launch(1) == time_at(2500 + 400));
   CHECK(run.device_end() == free + Duration(400));
 }
 
@@ -175,17 +175,17 @@ TEST_CASE("the host is at most so many launches ahead of a stream") {
   // 3000 kernels of 190 ns, launches of 5. The first ends at 5 + 190, the k-th at 5 + 190 k.
   Program program;
   program.ranks = {std::vector<Instruction>(3000, op(Duration(190), Duration(5)))};
-  CHECK(play(program, {}).ranks[0].host_end == at(3000 * 5));
+  CHECK(play(program, {}).ranks[0].host_end == time_at(3000 * 5));
   // The last of them may be launched when the 2000th has ended.
-  CHECK(play(program, {}, 1000).ranks[0].host_end == at(5 + 190 * 2000 + 5));
-  CHECK(play(program, {}, 1000).ranks[0].device_end == at(5 + 190 * 3000));
+  CHECK(play(program, {}, 1000).ranks[0].host_end == time_at(5 + 190 * 2000 + 5));
+  CHECK(play(program, {}, 1000).ranks[0].device_end == time_at(5 + 190 * 3000));
   // 1000 of them do not block, 1001 do.
   program.ranks[0].resize(1000);
-  CHECK(play(program, {}, 1000).ranks[0].host_end == at(1000 * 5));
+  CHECK(play(program, {}, 1000).ranks[0].host_end == time_at(1000 * 5));
   program.ranks[0].push_back(op(Duration(190), Duration(5)));
-  CHECK(play(program, {}, 1000).ranks[0].host_end == at(1000 * 5 + 5));
+  CHECK(play(program, {}, 1000).ranks[0].host_end == time_at(1000 * 5 + 5));
   program.ranks[0].front() = op(Duration(9000), Duration(5));
-  CHECK(play(program, {}, 1000).ranks[0].host_end == at(9005 + 5));
+  CHECK(play(program, {}, 1000).ranks[0].host_end == time_at(9005 + 5));
 }
 
 TEST_CASE("every stream has its own queue") {
@@ -194,14 +194,14 @@ TEST_CASE("every stream has its own queue") {
   for (int i = 0; i < 3000; ++i) {
     program.ranks[0].push_back(op(Duration(190), Duration(5), static_cast<std::uint8_t>(i % 3)));
   }
-  CHECK(play(program, {}, 1000).ranks[0].host_end == at(3000 * 5));
+  CHECK(play(program, {}, 1000).ranks[0].host_end == time_at(3000 * 5));
 }
 
 TEST_CASE("a DDP step keeps its host within the queue") {
   DdpCase work(std::vector<std::int64_t>(50, 1000));
   work.launch = Duration(1);
   work.compute(Duration(500), Duration(1000));
-  CHECK(work.play().played.ranks[0].host_end < at(500));
+  CHECK(work.play().played.ranks[0].host_end < time_at(500));
   // Buckets of 1, 10, 10, 10, 10 and 9 gradients, and a copy-out each. The last ten launches, nine
   // copy-outs of bucket 5 and the optimizer, wait for those of bucket 4, which end together.
   work.rules.queue_depth = 10;
@@ -219,7 +219,8 @@ TEST_CASE("overlapped time is max(B, C) + k min(B, C) exactly") {
         CAPTURE(backward);
         CAPTURE(all);
         const auto both = static_cast<double>(std::min(backward, all));
-        const SimTime expected = at(std::max(backward, all) + static_cast<std::int64_t>(k * both));
+        const SimTime expected =
+            time_at(std::max(backward, all) + static_cast<std::int64_t>(k * both));
         CHECK(overlapped(backward, 1, all, 1, k) == expected);
         CHECK(overlapped(backward, 10, all, 1, k) == expected);
         CHECK(overlapped(backward, 1, all, 5, k) == expected);
@@ -239,12 +240,12 @@ TEST_CASE("compute is slower only while a collective is resident") {
   program.ranks = {{op(Duration(1000)), send(0, Duration(200))}};
   program.collectives = {transfer(300)};
   const ExecutionTrace played = play(program, interference);
-  CHECK(played.collectives[0].start == at(200));
-  CHECK(played.collectives[0].end == at(500));
-  CHECK(played.ranks[0].device_end == at(1100));
+  CHECK(played.collectives[0].start == time_at(200));
+  CHECK(played.collectives[0].end == time_at(500));
+  CHECK(played.ranks[0].device_end == time_at(1100));
   // Arriving when the op has ended it costs nothing.
   program.ranks[0][1] = send(0, Duration(1000));
-  CHECK(play(program, interference).ranks[0].device_end == at(1000));
+  CHECK(play(program, interference).ranks[0].device_end == time_at(1000));
 }
 
 TEST_CASE("a rank whose collective waits for others is slowed from its own start") {
@@ -255,10 +256,10 @@ TEST_CASE("a rank whose collective waits for others is slowed from its own start
   Program program;
   program.ranks = {{send(0), op(Duration(1000))}, {send(0, Duration(600)), op(Duration(1000))}};
   program.collectives = {transfer(100)};
-  CHECK(play(program, interference).ranks[0].device_end == at(1200));
+  CHECK(play(program, interference).ranks[0].device_end == time_at(1200));
   interference.while_waiting = false;
   // Resident for the 100 of the transfer only: 100 - 100 / 1.4 = 28.57 later.
-  CHECK(play(program, interference).ranks[0].device_end == at(1029));
+  CHECK(play(program, interference).ranks[0].device_end == time_at(1029));
 }
 
 TEST_CASE("the slowdown stays within the limit of 40 % by default") {
@@ -276,21 +277,21 @@ TEST_CASE("the slowdown stays within the limit of 40 % by default") {
     }
   }
   CHECK(most == 1.4);
-  CHECK(beside(132, 1, interference) == at(1400));
+  CHECK(beside(132, 1, interference) == time_at(1400));
 }
 
 TEST_CASE("waves: a full one doubles when one multiprocessor is taken, half a one later") {
   Interference interference;
   interference.multiprocessors = 132;
   interference.limit = 10;
-  CHECK(beside(132, 0, interference) == at(1000));
-  CHECK(beside(132, 1, interference) == at(2000));
-  CHECK(beside(131, 1, interference) == at(1000));
-  CHECK(beside(66, 1, interference) == at(1000));
-  CHECK(beside(66, 66, interference) == at(1000));
-  CHECK(beside(66, 67, interference) == at(2000));
+  CHECK(beside(132, 0, interference) == time_at(1000));
+  CHECK(beside(132, 1, interference) == time_at(2000));
+  CHECK(beside(131, 1, interference) == time_at(1000));
+  CHECK(beside(66, 1, interference) == time_at(1000));
+  CHECK(beside(66, 66, interference) == time_at(1000));
+  CHECK(beside(66, 67, interference) == time_at(2000));
   // Two waves become three.
-  CHECK(beside(264, 1, interference) == at(1500));
+  CHECK(beside(264, 1, interference) == time_at(1500));
 }
 
 TEST_CASE("memory-bound work slows by the bandwidth that is taken") {

@@ -18,9 +18,9 @@ using namespace stepsim::test;
 
 namespace {
 
-using Sizes = std::vector<double>;
+using OverlapSizes = std::vector<double>;
 
-constexpr std::int64_t kMi = std::int64_t{1} << 20;
+constexpr std::int64_t kOverlapMi = std::int64_t{1} << 20;
 
 /// Exposed communication of a step of equal ranks.
 Duration exposed(const DdpCase& work) {
@@ -37,11 +37,11 @@ TEST_CASE("free communication: compute and copies only; free compute: the all-re
   work.optimizer = Duration(100);
   const auto all_reduce = work.reduce;
   work.reduce = [](double) { return Duration(0); };
-  CHECK(work.play().device_end() == at(500 + 6 * 1000 + 6 * 30 + 6 * 20 + 100));
+  CHECK(work.play().device_end() == time_at(500 + 6 * 1000 + 6 * 30 + 6 * 20 + 100));
   work.reduce = all_reduce;
   work.copy_in = work.copy_out = work.optimizer = Duration(0);
   work.compute(Duration(0), Duration(0));
-  CHECK(work.play().device_end() == at(6000));
+  CHECK(work.play().device_end() == time_at(6000));
 }
 
 TEST_CASE("a cap above the model leaves a small bucket and a big one, nearly all exposed") {
@@ -49,7 +49,7 @@ TEST_CASE("a cap above the model leaves a small bucket and a big one, nearly all
   work.reduce = alpha_beta(100, 1);
   work.limits(1000, 1'000'000);
   const DdpRun big = work.play();
-  CHECK(big.bytes(CollectiveKind::AllReduce) == Sizes{1000, 19000});
+  CHECK(big.bytes(CollectiveKind::AllReduce) == OverlapSizes{1000, 19000});
   // The small one hides; the big one starts at the end of the backward.
   CHECK(big.part(Phase::Wait) == Duration(100 + 19000));
 }
@@ -59,9 +59,9 @@ TEST_CASE("one tensor a bucket pays the latency once a tensor") {
   work.compute(Duration(0), Duration(0));
   work.limits(1000, 0);
   work.reduce = alpha_beta(5000, 0);
-  CHECK(work.play().device_end() == at(20 * 5000));
+  CHECK(work.play().device_end() == time_at(20 * 5000));
   work.limits(1000, 1'000'000);
-  CHECK(work.play().device_end() == at(2 * 5000));
+  CHECK(work.play().device_end() == time_at(2 * 5000));
 }
 
 TEST_CASE("exposed communication is U-shaped in the cap when messages have a latency") {
@@ -118,7 +118,7 @@ TEST_CASE("real gloo runs: U-shape, flatness and first iteration, as trends") {
   const nlohmann::json data = nlohmann::json::parse(file);
   // The price is a choice, not a fit: the file says that inside a step communication was several
   // times slower than alone. 4 ms a message and 5 ms a MiB; both rows use it.
-  const auto price = alpha_beta(4e6, 5e6 / static_cast<double>(kMi));
+  const auto price = alpha_beta(4e6, 5e6 / static_cast<double>(kOverlapMi));
   std::map<int, double> spread;
   for (const auto& row : data.at("backward")) {
     const int sleep = row.at("sleep_ms_per_param").get<int>();
@@ -133,10 +133,10 @@ TEST_CASE("real gloo runs: U-shape, flatness and first iteration, as trends") {
     for (const auto& run : row.at("runs")) {
       const auto cap = run.at("bucket_cap_mb").get<std::int64_t>();
       CAPTURE(cap);
-      work.limits(kMi, cap * kMi);
+      work.limits(kOverlapMi, cap * kOverlapMi);
       work.step.iterations[0].uses_rebuilt = true;
       const DdpRun played = work.play();
-      CHECK(played.bytes(CollectiveKind::AllReduce) == run.at("bucket_bytes").get<Sizes>());
+      CHECK(played.bytes(CollectiveKind::AllReduce) == run.at("bucket_bytes").get<OverlapSizes>());
       steady.push_back(to_ms(played.device_end().time_since_epoch()));
       work.step.iterations[0].uses_rebuilt = false;
       const double first = to_ms(work.play().device_end().time_since_epoch());
@@ -179,7 +179,7 @@ TEST_CASE("in GPT-2 the last bucket of 176 MB dominates") {
   bytes.push_back(9446400);
   bytes.insert(bytes.begin(), 176446464);
   DdpCase work(bytes);
-  work.limits(kMi, 25 * kMi);
+  work.limits(kOverlapMi, 25 * kOverlapMi);
   REQUIRE(work.buckets.rebuilt.size() == 13);
   work.compute(Duration(0), Duration(60'000'000 / 13));
   work.reduce = alpha_beta(0, 0.01);

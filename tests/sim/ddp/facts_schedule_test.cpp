@@ -14,9 +14,9 @@ using namespace stepsim::test;
 
 namespace {
 
-using Sizes = std::vector<double>;
+using BucketSizes = std::vector<double>;
 
-constexpr std::int64_t kMi = std::int64_t{1} << 20;
+constexpr std::int64_t kMebiElements = std::int64_t{1} << 20;
 
 /// The measured model of the table of collectives: 5 parameters, 3 buffers of one dtype (one
 /// coalesced broadcast), sized so that the rebuild makes 2 buckets and find_unused 3.
@@ -79,17 +79,17 @@ TEST_CASE("buckets launch in order, each at the latest ready time up to it") {
   DdpCase in_order({1000, 1000, 1000, 1000, 1000});
   in_order.limits(1000, 2000);
   const DdpRun run = in_order.play();
-  CHECK(run.launch(0) == at(1500));
-  CHECK(run.launch(1) == at(3500));
-  CHECK(run.launch(2) == at(5500));
+  CHECK(run.launch(0) == time_at(1500));
+  CHECK(run.launch(1) == time_at(3500));
+  CHECK(run.launch(2) == time_at(5500));
   // Gradients in the order 2, 4, 0, 1, 3: bucket 0 is ready at 2500, bucket 1 at 5500, bucket 2 at
   // 4500 but behind bucket 1.
   DdpCase mixed = in_order;
   mixed.model.completes = {{2}, {4}, {0}, {1}, {3}};
   const DdpRun blocked = mixed.play();
-  CHECK(blocked.launch(0) == at(2500));
-  CHECK(blocked.launch(1) == at(5500));
-  CHECK(blocked.launch(2) == at(5500));
+  CHECK(blocked.launch(0) == time_at(2500));
+  CHECK(blocked.launch(1) == time_at(5500));
+  CHECK(blocked.launch(2) == time_at(5500));
   for (std::size_t c = 0; c < 3; ++c) {
     CHECK(blocked.program.uses[c].bucket == static_cast<int>(c));
   }
@@ -98,18 +98,25 @@ TEST_CASE("buckets launch in order, each at the latest ready time up to it") {
 TEST_CASE("launches of the measured model with three buckets, in three orders of use") {
   // Five gradients 50 ms apart, the first at 50; buckets [4] [1 2 3] [0] of the constructor.
   const std::int64_t ms = 1'000'000;
-  DdpCase work({4 * kMi, 8 * kMi, 16 * kMi, 2 * kMi, kMi / 2});
-  work.buckets.rebuilt = {{{4}, kMi}, {{1, 2, 3}, 25 * kMi}, {{0}, 25 * kMi}};
+  DdpCase work({4 * kMebiElements,
+                8 * kMebiElements,
+                16 * kMebiElements,
+                2 * kMebiElements,
+                kMebiElements / 2});
+  work.buckets.rebuilt = {
+      {{4}, kMebiElements}, {{1, 2, 3}, 25 * kMebiElements}, {{0}, 25 * kMebiElements}};
   work.compute(Duration(0), Duration(50 * ms));
   const auto launches = [&] {
     const DdpRun run = work.play();
     return std::vector<SimTime>{run.launch(0), run.launch(1), run.launch(2)};
   };
-  CHECK(launches() == std::vector<SimTime>{at(50 * ms), at(200 * ms), at(250 * ms)});
+  CHECK(launches() == std::vector<SimTime>{time_at(50 * ms), time_at(200 * ms), time_at(250 * ms)});
   work.model.completes = {{0}, {1}, {2}, {3}, {4}};
-  CHECK(launches() == std::vector<SimTime>{at(250 * ms), at(250 * ms), at(250 * ms)});
-  work.buckets.rebuilt = {{{0}, kMi}, {{1, 2, 3}, 25 * kMi}, {{4}, 25 * kMi}};
-  CHECK(launches() == std::vector<SimTime>{at(50 * ms), at(200 * ms), at(250 * ms)});
+  CHECK(launches() ==
+        std::vector<SimTime>{time_at(250 * ms), time_at(250 * ms), time_at(250 * ms)});
+  work.buckets.rebuilt = {
+      {{0}, kMebiElements}, {{1, 2, 3}, 25 * kMebiElements}, {{4}, 25 * kMebiElements}};
+  CHECK(launches() == std::vector<SimTime>{time_at(50 * ms), time_at(200 * ms), time_at(250 * ms)});
 }
 
 TEST_CASE("gradients in the opposite order of the buckets: all launch at the last one") {
@@ -118,9 +125,9 @@ TEST_CASE("gradients in the opposite order of the buckets: all launch at the las
   work.model.completes = {{0}, {1}, {2}, {3}};
   const DdpRun run = work.play();
   for (int bucket = 0; bucket < 4; ++bucket) {
-    CHECK(run.launch(bucket) == at(4500));
+    CHECK(run.launch(bucket) == time_at(4500));
   }
-  CHECK(run.end(3) == at(4500 + 4 * 1000));
+  CHECK(run.end(3) == time_at(4500 + 4 * 1000));
 }
 
 TEST_CASE("nothing overlaps in the first iteration, nor in two of static_graph") {
@@ -138,10 +145,10 @@ TEST_CASE("nothing overlaps in the first iteration, nor in two of static_graph")
       // The backward ends at 500 + 8 x 1000.
       if (i < alone) {
         CHECK(run.bytes(CollectiveKind::AllReduce).back() == 8000);
-        CHECK(run.launch(0) >= at(8500));
+        CHECK(run.launch(0) >= time_at(8500));
         first_end = i == 0 ? run.device_end() : first_end;
       } else {
-        CHECK(run.launch(0) < at(8500));
+        CHECK(run.launch(0) < time_at(8500));
         CHECK(run.program.uses.back().bucket == 4);
       }
       if (i >= alone + 1) {
@@ -154,25 +161,25 @@ TEST_CASE("nothing overlaps in the first iteration, nor in two of static_graph")
 TEST_CASE("the static graph's first iteration sends the bitmap, then the bucket") {
   Iterations iterations(five_parameters(), {true, false, false});
   const DdpRun run = iterations.next();
-  CHECK(run.bytes(CollectiveKind::AllReduce) == Sizes{20, 15800});
+  CHECK(run.bytes(CollectiveKind::AllReduce) == BucketSizes{20, 15800});
   CHECK(run.start(0) >= run.end(-1));
 }
 
 TEST_CASE("the rebuild adds two broadcasts with host syncs, once") {
   Iterations iterations(five_parameters(), {});
-  const Sizes none;
+  const BucketSizes none;
   CHECK(iterations.next().bytes(CollectiveKind::Broadcast) == none);
   const DdpRun run = iterations.next();
   // 5 indices and the number of buckets, then the sizes of 2 buckets, int32.
-  CHECK(run.bytes(CollectiveKind::Broadcast) == Sizes{24, 8});
+  CHECK(run.bytes(CollectiveKind::Broadcast) == BucketSizes{24, 8});
   CHECK(run.program.uses[0].kind == CollectiveKind::Broadcast);
   CHECK(run.program.uses[1].kind == CollectiveKind::Broadcast);
   CHECK(run.host_syncs() == 2);
   // The second broadcast starts after the first has come back to the host, the forward after both:
   // 24 + 8 ns.
-  CHECK(run.played.collectives[1].start == at(24));
-  CHECK(run.spans(kForwardOp).front().begin == at(32));
-  CHECK(run.played.ranks[0].host_end == at(32));
+  CHECK(run.played.collectives[1].start == time_at(24));
+  CHECK(run.spans(kForwardOp).front().begin == time_at(32));
+  CHECK(run.played.ranks[0].host_end == time_at(32));
   for (int i = 0; i < 3; ++i) {
     const DdpRun later = iterations.next();
     CHECK(later.bytes(CollectiveKind::Broadcast) == none);
@@ -184,7 +191,7 @@ TEST_CASE("the host waits out the sync latency of both rebuild broadcasts") {
   Iterations iterations(five_parameters(), {});
   iterations.work().prices.sync = Duration(100);
   (void)iterations.next();
-  CHECK(iterations.next().spans(kForwardOp).front().begin == at(24 + 100 + 8 + 100));
+  CHECK(iterations.next().spans(kForwardOp).front().begin == time_at(24 + 100 + 8 + 100));
 }
 
 TEST_CASE("iterations under no_sync record nothing: the rebuild waits for a synced backward") {
@@ -207,8 +214,8 @@ TEST_CASE("the rebuild between two synced micro-batches of one step changes the 
   work.step.iterations = {sequence.next(), sequence.next()};
   work.compute(Duration(500), Duration(1000));
   const DdpRun run = work.play();
-  CHECK(run.bytes(CollectiveKind::AllReduce) == Sizes{15800, 6800, 9000});
-  CHECK(run.bytes(CollectiveKind::Broadcast) == Sizes{24, 8});
+  CHECK(run.bytes(CollectiveKind::AllReduce) == BucketSizes{15800, 6800, 9000});
+  CHECK(run.bytes(CollectiveKind::Broadcast) == BucketSizes{24, 8});
 }
 
 TEST_CASE("unused parameters are ready at the first hook, and a bitmap follows the buckets") {
@@ -222,21 +229,21 @@ TEST_CASE("unused parameters are ready at the first hook, and a bitmap follows t
   work.step.iterations[0].uses_rebuilt = true;
   CHECK(work.step.iterations[0].traverses_graph);
   const DdpRun run = work.play();
-  CHECK(run.launch(0) == at(1500));
-  CHECK(run.launch(1) == at(3500));
+  CHECK(run.launch(0) == time_at(1500));
+  CHECK(run.launch(1) == time_at(3500));
   CHECK(run.launches(kZeroing) == 1);
   CHECK(run.launches(kCopyIn) == 2);
-  CHECK(run.bytes(CollectiveKind::AllReduce) == Sizes{2000, 1000, 12});
+  CHECK(run.bytes(CollectiveKind::AllReduce) == BucketSizes{2000, 1000, 12});
   CHECK(run.program.uses.back().bucket == -1);
   CHECK(run.start(-1) >= run.end(1));
 
   work.prices.traversal_per_op = Duration(700);
-  CHECK(work.play().spans(kBackwardOp).front().begin == at(2100));
+  CHECK(work.play().spans(kBackwardOp).front().begin == time_at(2100));
   // Every iteration has them, even when nothing is unused; then no host sync is needed.
   work.options.unused_parameters.clear();
   work.step.iterations = {sequence.next()};
   work.step.iterations[0].uses_rebuilt = true;
-  CHECK(work.play().bytes(CollectiveKind::AllReduce) == Sizes{2000, 1000, 12});
+  CHECK(work.play().bytes(CollectiveKind::AllReduce) == BucketSizes{2000, 1000, 12});
   CHECK(work.play().host_syncs() == 0);
 }
 
@@ -248,8 +255,8 @@ TEST_CASE("a bucket of unused parameters alone is launched before the first grad
   work.zeroing = Duration(10);
   work.copy_in = Duration(100);
   const DdpRun run = work.play();
-  CHECK(run.launch(0) == at(1510));
-  CHECK(run.launch(1) == at(1610));
+  CHECK(run.launch(0) == time_at(1510));
+  CHECK(run.launch(1) == time_at(1610));
   // A globally unused gradient is left alone: no copy-out, but the host looks at the bitmap first.
   CHECK(run.launches(kCopyOut) == 1);
   CHECK(run.host_syncs() == 1);
@@ -280,10 +287,10 @@ TEST_CASE("the third of three gloo all-reduces waits for a worker") {
   work.model.completes = {{}, {}, {0, 1, 2}};
   work.host.waits_for_collectives = work.host.is_device = true;
   const DdpRun run = work.play();
-  CHECK(run.start(2) == at(3500 + 2000));
-  CHECK(run.end(0) == at(3500 + 2000));
-  CHECK(run.end(1) == at(3500 + 2000));
-  CHECK(run.end(2) == at(3500 + 3000));
+  CHECK(run.start(2) == time_at(3500 + 2000));
+  CHECK(run.end(0) == time_at(3500 + 2000));
+  CHECK(run.end(1) == time_at(3500 + 2000));
+  CHECK(run.end(2) == time_at(3500 + 3000));
 }
 
 TEST_CASE("an all-reduce waits for the stream's work before it and for all ranks' kernels") {
@@ -293,15 +300,15 @@ TEST_CASE("an all-reduce waits for the stream's work before it and for all ranks
   work.batch(1).backward[0].work = Duration(3000);
   const DdpRun run = work.play();
   // The host launches everything at 0; the copies count as work before the launch.
-  CHECK(run.launch(0, 0) == at(1550));
-  CHECK(run.launch(0, 1) == at(3550));
-  CHECK(run.start(0) == at(3550));
-  CHECK(run.launch(1, 0) == at(2600));
-  CHECK(run.launch(1, 1) == at(4600));
-  CHECK(run.start(1) == at(4600));
+  CHECK(run.launch(0, 0) == time_at(1550));
+  CHECK(run.launch(0, 1) == time_at(3550));
+  CHECK(run.start(0) == time_at(3550));
+  CHECK(run.launch(1, 0) == time_at(2600));
+  CHECK(run.launch(1, 1) == time_at(4600));
+  CHECK(run.start(1) == time_at(4600));
   // A late host: the launch itself is late.
   work.prices.enqueue = Duration(9000);
-  CHECK(work.play().launch(0, 1) == at(9000));
+  CHECK(work.play().launch(0, 1) == time_at(9000));
 }
 
 TEST_CASE("the optimizer is behind the last all-reduce and copy-out") {
@@ -311,11 +318,11 @@ TEST_CASE("the optimizer is behind the last all-reduce and copy-out") {
   work.optimizer = Duration(300);
   const DdpRun nccl = work.play();
   REQUIRE(nccl.spans(kOptimizer).size() == 1);
-  CHECK(nccl.end(2) == at(1500 + 12000));
-  CHECK(nccl.spans(kOptimizer)[0].begin == at(13500 + 70));
-  CHECK(nccl.device_end() == at(13500 + 70 + 300));
+  CHECK(nccl.end(2) == time_at(1500 + 12000));
+  CHECK(nccl.spans(kOptimizer)[0].begin == time_at(13500 + 70));
+  CHECK(nccl.device_end() == time_at(13500 + 70 + 300));
   // The host has enqueued all of it at once.
-  CHECK(nccl.played.ranks[0].host_end == at(0));
+  CHECK(nccl.played.ranks[0].host_end == time_at(0));
   // With gloo the host blocks until the worker is done.
   work.host.waits_for_collectives = true;
   const DdpRun gloo = work.play();
@@ -334,10 +341,10 @@ TEST_CASE("the copy-out of a bucket overlaps the next all-reduce; a bucket view 
   CHECK(copies[0].end < run.end(1));
   CHECK(run.start(1) == run.end(0));
   CHECK(copies[1].begin == run.end(1));
-  CHECK(run.device_end() == at(1500 + 8000 + 600));
+  CHECK(run.device_end() == time_at(1500 + 8000 + 600));
   work.options.gradient_as_bucket_view = true;
   CHECK(work.play().launches(kCopyOut) == 0);
-  CHECK(work.play().device_end() == at(1500 + 8000));
+  CHECK(work.play().device_end() == time_at(1500 + 8000));
 }
 
 TEST_CASE("kernels of the reducer by bucket view, set_to_none and hook, as measured") {
@@ -401,14 +408,14 @@ TEST_CASE("with a hook the copies do not divide: the hook does, before each buck
   DdpCase work({1000, 1000, 1000});
   work.limits(1000, 2000);
   work.memory = Duration(200);
-  CHECK(work.play().launch(0) == at(1500));
+  CHECK(work.play().launch(0) == time_at(1500));
   work.options.hook = CommunicationHook::AllReduce;
   const DdpRun run = work.play();
   CHECK(run.launches(kCopyIn) == 3);
   CHECK(run.launches(kMemory) == 2);
-  CHECK(run.launch(0) == at(1500 + 200));
-  CHECK(run.launch(1) == at(3500 + 2 * 200));
-  CHECK(run.bytes(CollectiveKind::AllReduce) == Sizes{1000, 2000});
+  CHECK(run.launch(0) == time_at(1500 + 200));
+  CHECK(run.launch(1) == time_at(3500 + 2 * 200));
+  CHECK(run.bytes(CollectiveKind::AllReduce) == BucketSizes{1000, 2000});
   // A hook that sends nothing still gets its buckets filled and emptied.
   work.options.hook = CommunicationHook::Noop;
   CHECK(work.play().program.uses.empty());
@@ -431,7 +438,7 @@ TEST_CASE("buffers are broadcast iff the forward before was a synchronising trai
   Iterations iterations(work, {false, false, true});
   for (const auto& [kind, broadcasts] : measured) {
     const DdpRun run = iterations.next(kind == 'S');
-    const Sizes sent = run.bytes(CollectiveKind::Broadcast);
+    const BucketSizes sent = run.bytes(CollectiveKind::Broadcast);
     CHECK(std::count(sent.begin(), sent.end(), 96) == (broadcasts ? 1 : 0));
     CHECK(std::count(sent.begin(), sent.end(), 40) == (broadcasts ? 1 : 0));
   }
@@ -450,8 +457,8 @@ TEST_CASE("buffers are there before the forward runs, and the host does not wait
   work.memory = Duration(10);
   const DdpRun run = work.play();
   // Two dtypes, each flattened, broadcast and copied back.
-  CHECK(run.spans(kForwardOp)[0].begin == at(10 + 96 + 10 + 10 + 40 + 10));
-  CHECK(run.played.ranks[0].host_end == at(0));
+  CHECK(run.spans(kForwardOp)[0].begin == time_at(10 + 96 + 10 + 10 + 40 + 10));
+  CHECK(run.played.ranks[0].host_end == time_at(0));
 }
 
 TEST_CASE("collectives per iteration: default, find_unused_parameters, static_graph") {

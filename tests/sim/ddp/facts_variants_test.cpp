@@ -16,9 +16,9 @@ using namespace stepsim::test;
 
 namespace {
 
-using Sizes = std::vector<double>;
+using VariantSizes = std::vector<double>;
 
-double sum(const Sizes& values) {
+double sum(const VariantSizes& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
@@ -65,7 +65,7 @@ struct Joining {
 };
 
 std::int64_t scalars(const DdpRun& run) {
-  const Sizes sent = run.bytes(CollectiveKind::AllReduce);
+  const VariantSizes sent = run.bytes(CollectiveKind::AllReduce);
   return std::count(sent.begin(), sent.end(), 4.0);
 }
 
@@ -84,22 +84,22 @@ TEST_CASE("no_sync micro-steps neither copy nor communicate; the synced one move
   const DdpRun micro = alone.play();
   CHECK(micro.program.uses.empty());
   CHECK(micro.launches(kCopyIn) + micro.launches(kCopyOut) + micro.launches(kZeroing) == 0);
-  CHECK(micro.played.ranks[0].host_end == at(0));  // Not even the hooks' work.
+  CHECK(micro.played.ranks[0].host_end == time_at(0));  // Not even the hooks' work.
 
   Iteration first = local;
   first.uses_rebuilt = true;
   work.step.iterations = {first, first, synced};
   work.compute(Duration(500), Duration(1000));
   const DdpRun run = work.play();
-  const Sizes sent = run.bytes(CollectiveKind::AllReduce);
-  CHECK(sent == Sizes{3000, 3000});
+  const VariantSizes sent = run.bytes(CollectiveKind::AllReduce);
+  CHECK(sent == VariantSizes{3000, 3000});
   CHECK(run.launches(kCopyIn) == 3);
   CHECK(run.launches(kCopyOut) == 3);
   // T = 3 forwards + 2 local backwards + the synced one + what is exposed: gradients of the last
   // bucket [1 0] at 3 x (500 + 3000), its 3000 bytes after the first bucket's 3000 from 8500 on.
-  CHECK(run.launch(0) == at(2 * 3500 + 1500));
-  CHECK(run.end(1) == at(8500 + 6000));
-  CHECK(run.device_end() == at(14500));
+  CHECK(run.launch(0) == time_at(2 * 3500 + 1500));
+  CHECK(run.end(1) == time_at(8500 + 6000));
+  CHECK(run.device_end() == time_at(14500));
 }
 
 TEST_CASE("later micro-batches add into the gradients") {
@@ -114,7 +114,7 @@ TEST_CASE("later micro-batches add into the gradients") {
   work.compute(Duration(500), Duration(1000));
   const DdpRun run = work.play();
   CHECK(run.launches(kMemory) == 2);
-  CHECK(run.launch(0) == at(2500 + 500 + 1040));
+  CHECK(run.launch(0) == time_at(2500 + 500 + 1040));
 }
 
 TEST_CASE("a step sends 2(p-1)/p of the gradients, half of it with the fp16 and bf16 hooks") {
@@ -159,13 +159,13 @@ TEST_CASE("hooks send the element size that gradients have") {
   DdpCase work({1000, 1000});
   work.model.shapes = {{500}, {500}};  // bf16 parameters
   work.options.hook = CommunicationHook::AllReduce;
-  CHECK(work.play().bytes(CollectiveKind::AllReduce) == Sizes{1000, 1000});
+  CHECK(work.play().bytes(CollectiveKind::AllReduce) == VariantSizes{1000, 1000});
 }
 
 TEST_CASE("PowerSGD blocks the host at every bucket: nothing of the backward overlaps it") {
   DdpCase work = matrices();
   work.memory = Duration(10);
-  CHECK(work.play().played.ranks[0].host_end == at(0));
+  CHECK(work.play().played.ranks[0].host_end == time_at(0));
   work.options.hook = CommunicationHook::PowerSgd;
   work.options.hook_options.start_iteration = 0;
   const DdpRun run = work.play();
@@ -241,9 +241,9 @@ TEST_CASE("join adds 14 scalar all-reduces to 4 iterations of a model with buffe
       // Finding the rank that sends the buffers blocks the host; so does the rebuild, twice.
       CHECK(run.host_syncs() == (buffers ? 1 : 0) + (i == 1 ? 2 : 0));
       // Joined or not, every rank takes part in every bucket; the last joiner sends the model.
-      const Sizes sent = run.bytes(CollectiveKind::AllReduce);
+      const VariantSizes sent = run.bytes(CollectiveKind::AllReduce);
       CHECK(sum(sent) - 4 * static_cast<double>(scalars(run)) == 3000);
-      const Sizes broadcasts = run.bytes(CollectiveKind::Broadcast);
+      const VariantSizes broadcasts = run.bytes(CollectiveKind::Broadcast);
       CHECK(std::count(broadcasts.begin(), broadcasts.end(), 3000.0) == (i == 3 ? 1 : 0));
       CHECK(std::count(broadcasts.begin(), broadcasts.end(), 96.0) == (buffers ? 1 : 0));
     }
@@ -259,14 +259,14 @@ TEST_CASE("dividing by the active ranks waits for their count in the first hook"
   fixed.work.reduce = slow_scalars;
   const DdpRun initial = fixed.next(false, false);
   CHECK(initial.host_syncs() == 0);
-  CHECK(initial.played.ranks[0].host_end == at(0));
+  CHECK(initial.played.ranks[0].host_end == time_at(0));
   Joining joining(false);
   joining.work.reduce = slow_scalars;
   joining.work.options.divide_by_initial_world_size = false;
   const DdpRun active = joining.next(false, false);
   CHECK(active.host_syncs() == 1);
-  CHECK(active.played.ranks[0].host_end == at(5000));
-  CHECK(active.spans(kBackwardOp)[1].begin == at(5000));
+  CHECK(active.played.ranks[0].host_end == time_at(5000));
+  CHECK(active.spans(kBackwardOp)[1].begin == time_at(5000));
 }
 
 TEST_CASE("a joined rank computes nothing and copies nothing out") {
@@ -284,11 +284,11 @@ TEST_CASE("a joined rank computes nothing and copies nothing out") {
 TEST_CASE("ZeRO-1 reduces all gradients and broadcasts all parameters after the step") {
   DdpCase work({4000, 1000, 2000, 3000});
   work.optimizer = Duration(300);
-  const Sizes plain = work.play().bytes(CollectiveKind::AllReduce);
+  const VariantSizes plain = work.play().bytes(CollectiveKind::AllReduce);
   work.options.zero_stage = 1;
   const DdpRun run = work.play();
   CHECK(run.bytes(CollectiveKind::AllReduce) == plain);
-  CHECK(run.bytes(CollectiveKind::Broadcast) == Sizes{4000, 1000, 2000, 3000});
+  CHECK(run.bytes(CollectiveKind::Broadcast) == VariantSizes{4000, 1000, 2000, 3000});
   CHECK(run.start(-1) == run.spans(kOptimizer)[0].end);
   CHECK(run.device_end() == run.spans(kOptimizer)[0].end + Duration(10000));
 
@@ -298,11 +298,11 @@ TEST_CASE("ZeRO-1 reduces all gradients and broadcasts all parameters after the 
   work.options.zero_broadcast_by_rank = true;
   work.step.ranks[0].owned_elements = owned[0];
   work.step.ranks[1].owned_elements = owned[1];
-  CHECK(work.play().bytes(CollectiveKind::Broadcast) == Sizes{5000, 5000});
+  CHECK(work.play().bytes(CollectiveKind::Broadcast) == VariantSizes{5000, 5000});
   // bf16 parameters: half the bytes an element.
   work.model.shapes = {{2000}, {500}, {1000}, {1500}};
   work.step.ranks[0].owned_elements = work.step.ranks[1].owned_elements = 2500;
-  CHECK(work.play().bytes(CollectiveKind::Broadcast) == Sizes{5000, 5000});
+  CHECK(work.play().bytes(CollectiveKind::Broadcast) == VariantSizes{5000, 5000});
 }
 
 TEST_CASE("the optimizer in backward updates a bucket when its all-reduce ends") {
@@ -313,7 +313,7 @@ TEST_CASE("the optimizer in backward updates a bucket when its all-reduce ends")
   work.memory = Duration(50);
   work.copy_out = Duration(70);
   const DdpRun plain = work.play();
-  CHECK(plain.device_end() == at(12500 + 1000 + 70 + 400));
+  CHECK(plain.device_end() == time_at(12500 + 1000 + 70 + 400));
   work.options.optimizer_in_backward = true;
   const DdpRun run = work.play();
   const std::vector<TraceSpan> updates = run.spans(kOptimizer);
@@ -323,9 +323,9 @@ TEST_CASE("the optimizer in backward updates a bucket when its all-reduce ends")
     CHECK(update.stream == kSideStream);
     CHECK(update.begin == run.end(b) + Duration(50));  // After the division.
   }
-  CHECK(updates[0].end < at(12500));
+  CHECK(updates[0].end < time_at(12500));
   CHECK(run.launches(kCopyOut) == 0);
-  CHECK(run.device_end() == at(12500 + 1000 + 50 + 400));
+  CHECK(run.device_end() == time_at(12500 + 1000 + 50 + 400));
   // One update a parameter, whatever the buckets.
   work.limits(1000, 10000);
   CHECK(work.play().launches(kOptimizer) == 4);
@@ -334,11 +334,11 @@ TEST_CASE("the optimizer in backward updates a bucket when its all-reduce ends")
 TEST_CASE("native mixed precision sends the reduce dtype; autocast sends fp32") {
   DdpCase work({4000, 4000, 4000});
   const auto sent = [&] { return work.play().bytes(CollectiveKind::AllReduce); };
-  const Sizes fp32 = {4000, 8000};
+  const VariantSizes fp32 = {4000, 8000};
   CHECK(sent() == fp32);  // Autocast: parameters and gradients stay fp32.
   work.options.mixed_param_dtype = work.options.mixed_reduce_dtype = Dtype::F16;
   // The buckets are still those of fp32 bytes.
-  CHECK(sent() == Sizes{2000, 4000});
+  CHECK(sent() == VariantSizes{2000, 4000});
   work.options.mixed_reduce_dtype = Dtype::F32;
   CHECK(sent() == fp32);
 }

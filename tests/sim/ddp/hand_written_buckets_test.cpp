@@ -16,7 +16,7 @@ namespace {
 
 const std::string kScenario = test::source_root() + "/scenarios/lm2b_2gpu.toml";
 
-double step_ms(std::vector<std::string> overrides) {
+double hand_written_step_ms(std::vector<std::string> overrides) {
   const Scenario scenario = read_scenario(kScenario, overrides);
   PredictOptions options;
   options.noise_runs = 0;
@@ -49,7 +49,7 @@ TEST_CASE("hand-written buckets: step times of the 2-GPU decoder by bucket size"
   double sum = 0;
   for (const std::string mib : {"1", "10", "100", "1000"}) {
     const double live = measured.at({"overlap_bucket", mib});
-    const double predicted = step_ms({fmt::format("ddp.bucket_cap={} MiB", mib)});
+    const double predicted = hand_written_step_ms({fmt::format("ddp.bucket_cap={} MiB", mib)});
     const double error = predicted / live - 1;
     MESSAGE(fmt::format("{:>4} MiB: measured {:.1f} ms, predicted {:.1f} ms, {:+.2f} %",
                         mib,
@@ -60,7 +60,7 @@ TEST_CASE("hand-written buckets: step times of the 2-GPU decoder by bucket size"
   }
   CHECK(sum / 4 <= 0.015);
   // The ideal overlap of the same inputs is 6 to 8 % low or worse: interference is needed.
-  const double ideal = step_ms({"interference.strength=0"});
+  const double ideal = hand_written_step_ms({"interference.strength=0"});
   CHECK(ideal / measured.at({"overlap_bucket", "100"}) - 1 < -0.06);
 }
 
@@ -70,10 +70,10 @@ TEST_CASE("hand-written buckets: the run without overlap defines the rest of the
     return;
   }
   const auto measured = measured_ms(*file);
-  const double naive = step_ms({"ddp.bucket_rule=per_parameter", "ddp.overlap=false"});
+  const double naive = hand_written_step_ms({"ddp.bucket_rule=per_parameter", "ddp.overlap=false"});
   CHECK(naive == doctest::Approx(measured.at({"naive_per_param", ""})).epsilon(1e-4));
   // Not fitted: every tensor on its own, with overlap.
-  const double overlapped = step_ms({"ddp.bucket_rule=per_parameter"});
+  const double overlapped = hand_written_step_ms({"ddp.bucket_rule=per_parameter"});
   const double live = measured.at({"overlap_per_param", ""});
   MESSAGE(
       fmt::format("per parameter, overlapped: measured {:.1f} ms, predicted {:.1f} ms, {:+.2f} %",

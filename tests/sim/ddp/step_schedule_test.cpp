@@ -98,7 +98,7 @@ TEST_CASE("a program that holds anything else is no plain step") {
          work.step.iterations.push_back(work.step.iterations[0]);
          work.compute(Duration(0), Duration(0));
        }},
-      {"loader workers", [](DdpCase& work) { work.batch(0).ready = at(1); }},
+      {"loader workers", [](DdpCase& work) { work.batch(0).ready = time_at(1); }},
       {"loading time", [](DdpCase& work) { work.batch(0).collate = Duration(1); }},
       {"copy to the device", [](DdpCase& work) { work.batch(0).copy_input.work = Duration(1); }},
   };

@@ -10,7 +10,7 @@ using namespace stepsim;
 
 namespace {
 
-SimTime at(std::int64_t ns) {
+SimTime nanosecond(std::int64_t ns) {
   return SimTime(Duration(ns));
 }
 
@@ -27,11 +27,11 @@ Span work(std::int64_t ns) {
 ///   launch 0                     ^ rank 0  ^ rank 1 = 60
 ///   launch 1                          ^ rank 0  ^ rank 1 = 70
 ///   reduce 0                               |========= 50 ============|
-///   reduce 1 (ready at 70, waits in line)                            |=== 20 ===|
+///   reduce 1 (ready time_at 70, waits in line)                            |=== 20 ===|
 ///
 /// reduce 0: last arrival 60, ends 110. Copy 0 takes 3: the device is idle again from 113 on.
 /// reduce 1: last arrival 70, but the communicator is taken until 110; ends 130. Copy 1 takes 7.
-/// Optimizer 3: the step ends at 140.
+/// Optimizer 3: the step ends time_at 140.
 StepInput straggler(std::int64_t delay) {
   StepInput input;
   RankStep rank;
@@ -53,36 +53,36 @@ const std::vector<RankClock> kZero(2);
 TEST_CASE("a straggler holds the first bucket back and the second waits in line behind it") {
   for (const StepTimeline& step :
        {simulate_step(straggler(20), kZero), closed_form_step(straggler(20), kZero)}) {
-    CHECK(step.reduce_start == std::vector<SimTime>{at(60), at(110)});
-    CHECK(step.reduce_end == std::vector<SimTime>{at(110), at(130)});
+    CHECK(step.reduce_start == std::vector<SimTime>{nanosecond(60), nanosecond(110)});
+    CHECK(step.reduce_end == std::vector<SimTime>{nanosecond(110), nanosecond(130)});
     const RankTimeline& fast = step.ranks[0];
-    CHECK(fast.start == at(0));
-    CHECK(fast.data_end == at(10));
-    CHECK(fast.forward_end == at(30));
-    CHECK(fast.ready_at == std::vector<SimTime>{at(40), at(50)});
-    CHECK(fast.backward_end == at(50));
+    CHECK(fast.start == nanosecond(0));
+    CHECK(fast.data_end == nanosecond(10));
+    CHECK(fast.forward_end == nanosecond(30));
+    CHECK(fast.ready_at == std::vector<SimTime>{nanosecond(40), nanosecond(50)});
+    CHECK(fast.backward_end == nanosecond(50));
     CHECK(fast.exposed == Duration((110 - 50) + (130 - 113)));
     CHECK(fast.copy_out == Duration(3 + 7));
     CHECK(fast.optimizer == Duration(3));
-    CHECK(fast.end == at(140));
+    CHECK(fast.end == nanosecond(140));
     const RankTimeline& slow = step.ranks[1];
-    CHECK(slow.ready_at == std::vector<SimTime>{at(60), at(70)});
+    CHECK(slow.ready_at == std::vector<SimTime>{nanosecond(60), nanosecond(70)});
     CHECK(slow.exposed == Duration((110 - 70) + (130 - 113)));
-    CHECK(slow.end == at(140));
-    CHECK(step.clocks[0] == RankClock{at(10), at(140)});
+    CHECK(slow.end == nanosecond(140));
+    CHECK(step.clocks[0] == RankClock{nanosecond(10), nanosecond(140)});
   }
 }
 
 TEST_CASE("the second all-reduce leaves the line exactly when the ranks arrive after the first") {
-  // Rank 1 arrives with bucket 1 at bwd1 = d ns after its bucket 0; reduce 0 takes 50.
+  // Rank 1 arrives with bucket 1 time_at bwd1 = d ns after its bucket 0; reduce 0 takes 50.
   const auto second_start = [](std::int64_t d) {
     StepInput input = straggler(20);
     input.ranks[1].backward[1] = work(d);
     return simulate_step(input, kZero).reduce_start[1];
   };
-  CHECK(second_start(49) == at(110));  // Still in line.
-  CHECK(second_start(50) == at(110));  // Arrives as the communicator becomes free.
-  CHECK(second_start(51) == at(111));  // The communicator waits for the rank.
+  CHECK(second_start(49) == nanosecond(110));  // Still in line.
+  CHECK(second_start(50) == nanosecond(110));  // Arrives as the communicator becomes free.
+  CHECK(second_start(51) == nanosecond(111));  // The communicator waits for the rank.
 }
 
 TEST_CASE("a rank slower by less than its slack delays nobody") {
@@ -97,7 +97,7 @@ TEST_CASE("a rank slower by less than its slack delays nobody") {
   CHECK(end(6) == end(0) + Duration(1));
 }
 
-TEST_CASE("a host-bound backward launches at the pace of the host") {
+TEST_CASE("a host-bound backward launches time_at the pace of the host") {
   // Launch 10, kernel 4: H = 10, 20; C = 14, 24 (device idle between the kernels).
   StepInput input;
   RankStep rank;
@@ -107,32 +107,32 @@ TEST_CASE("a host-bound backward launches at the pace of the host") {
   input.ranks = {rank};
   input.all_reduce = {Duration(1), Duration(1)};
   const StepTimeline step = simulate_step(input, std::vector<RankClock>(1));
-  CHECK(step.ranks[0].ready_at == std::vector<SimTime>{at(14), at(24)});
-  CHECK(step.clocks[0] == RankClock{at(20), at(25)});
+  CHECK(step.ranks[0].ready_at == std::vector<SimTime>{nanosecond(14), nanosecond(24)});
+  CHECK(step.clocks[0] == RankClock{nanosecond(20), nanosecond(25)});
   CHECK(step == closed_form_step(input, std::vector<RankClock>(1)));
 }
 
 TEST_CASE("on a GPU the host runs ahead and hides data loading behind the device") {
-  // After step 1 the host stands at 10 and the device at 140; loading takes 10, so the batch of
-  // step 2 is ready at 20, long before the device is free.
+  // After step 1 the host stands time_at 10 and the device time_at 140; loading takes 10, so the
+  // batch of step 2 is ready time_at 20, long before the device is free.
   StepInput input = straggler(20);
   const StepTimeline first = simulate_step(input, kZero);
   const StepTimeline hidden = simulate_step(input, first.clocks);
   CHECK(hidden.ranks[0].data_end == hidden.ranks[0].start);
   input.ranks[0].data = Duration(130);
-  CHECK(simulate_step(input, first.clocks).ranks[0].data_end == at(140));
+  CHECK(simulate_step(input, first.clocks).ranks[0].data_end == nanosecond(140));
   input.ranks[0].data = Duration(131);
-  CHECK(simulate_step(input, first.clocks).ranks[0].data_end == at(141));
+  CHECK(simulate_step(input, first.clocks).ranks[0].data_end == nanosecond(141));
 }
 
 TEST_CASE("on a CPU the host computes, so loading is never hidden") {
   StepInput input = straggler(20);
   input.host_is_device = true;
   const StepTimeline first = simulate_step(input, kZero);
-  CHECK(first.clocks[0] == RankClock{at(140), at(140)});
+  CHECK(first.clocks[0] == RankClock{nanosecond(140), nanosecond(140)});
   const StepTimeline second = simulate_step(input, first.clocks);
-  CHECK(second.ranks[0].data_end == at(150));
-  CHECK(second.ranks[0].end == at(280));
+  CHECK(second.ranks[0].data_end == nanosecond(150));
+  CHECK(second.ranks[0].end == nanosecond(280));
 }
 
 TEST_CASE("without buckets no rank waits for another") {
@@ -143,8 +143,8 @@ TEST_CASE("without buckets no rank waits for another") {
     rank.backward = {work(rank.backward[0].device.count())};
   }
   const StepTimeline step = simulate_step(input, kZero);
-  CHECK(step.ranks[0].end == at(10 + 20 + 10 + 3));
-  CHECK(step.ranks[1].end == at(10 + 20 + 30 + 3));
+  CHECK(step.ranks[0].end == nanosecond(10 + 20 + 10 + 3));
+  CHECK(step.ranks[1].end == nanosecond(10 + 20 + 30 + 3));
   CHECK(step == closed_form_step(input, kZero));
 }
 

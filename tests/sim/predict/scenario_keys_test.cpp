@@ -19,7 +19,7 @@ namespace {
 using Overrides = std::vector<std::string>;
 
 /// Ten blocks by measured times on two nodes of two ranks.
-const std::string kBlocks = R"(
+const std::string kBlocksScenario = R"(
 [scenario]
 name = "keys"
 steps = 12
@@ -107,7 +107,7 @@ batch_size = 8
 }
 
 /// Plays every step in the engine without changing what happens.
-const std::string kEngine = "host.queue_depth=1000000";
+const std::string kEngineKeys = "host.queue_depth=1000000";
 
 /// What a key changes.
 enum class Effect {
@@ -426,7 +426,7 @@ void check(const std::string& scenario, const KeyChange& change) {
   CAPTURE(change.key);
   const Overrides after = with(change.before, {override_of(change)});
   // The engine plays runs with noise where anything is not plain.
-  const Overrides engine = change.key == "host.queue_depth" ? Overrides{} : Overrides{kEngine};
+  const Overrides engine = change.key == "host.queue_depth" ? Overrides{} : Overrides{kEngineKeys};
   const auto fast_before = figures(scenario, change.before, false);
   const auto fast_after = figures(scenario, after, false);
   const auto engine_before = figures(scenario, with(change.before, engine), true);
@@ -448,7 +448,7 @@ TEST_CASE("every key of the scenario changes the same figures in the engine and 
   std::map<std::string, int> covered;
   for (const KeyChange& change : block_changes()) {
     ++covered[change.key];
-    check(kBlocks, change);
+    check(kBlocksScenario, change);
   }
   const std::string scenario = decoder();
   for (const KeyChange& change : decoder_changes()) {

@@ -18,13 +18,13 @@ namespace {
 constexpr double kMillisecond = 1e-3;
 
 /// Mean absolute and worst error in percent.
-struct Errors {
+struct PipelineErrors {
   double mean = 0;
   double worst = 0;
 };
 
-Errors errors(const PipelineTrace& recording, const std::vector<Duration>& replayed) {
-  Errors result;
+PipelineErrors errors(const PipelineTrace& recording, const std::vector<Duration>& replayed) {
+  PipelineErrors result;
   for (std::size_t i = 0; i < replayed.size(); ++i) {
     const double error =
         100 * std::abs(to_ms(replayed[i]) / to_ms(recording.steps[i].measured) - 1);

@@ -43,11 +43,11 @@ double only_step_ms(const PipelineTrace& recording, const PipelineReplayOptions&
   return to_ms(steps[0]);
 }
 
-std::string error_for(const std::string& rows) {
+std::string pipeline_error(const std::string& rows) {
   return test::error_of([&] { (void)replay(read(rows)); });
 }
 
-bool holds(const std::string& text, const std::string& part) {
+bool pipeline_error_holds(const std::string& text, const std::string& part) {
   CAPTURE(text);
   return text.find(part) != std::string::npos;
 }
@@ -106,33 +106,40 @@ TEST_CASE("embeddings are reduced by the stages that have them, in each replica"
 TEST_CASE("a communication below zero counts as none, computing below zero is refused") {
   CHECK(only_step_ms(read("0,0,0,forward-compute,0,0,5\n0,0,0,grads-reduce-scatter,0,5,-0.1\n"),
                      {}) == doctest::Approx(5));
-  CHECK(holds(error_for("0,0,0,forward-compute,0,0,-5\n"), "ops.csv:2:27: error: dur_ms: less"));
+  CHECK(pipeline_error_holds(pipeline_error("0,0,0,forward-compute,0,0,-5\n"),
+                             "ops.csv:2:27: error: dur_ms: less"));
 }
 
 TEST_CASE("rows that cannot be are refused") {
-  CHECK(holds(error_for(""), "holds no rows"));
-  CHECK(holds(error_for("4,0,0,optimizer,0,0,0\n"), "step 4: takes no time"));
-  CHECK(holds(error_for("0,0,0,forward,0,0,5\n"), "unknown op 'forward'"));
-  CHECK(holds(error_for("0,0,0,forward-send,0,0,5\n"), "op: stage 0 has no such neighbour"));
-  CHECK(holds(error_for("0,0,0,forward-compute,1,0,5\n"),
-              "step 0, dp_rank 0, pp_stage 0: forward-compute: seq is 1, but 0 is next"));
-  CHECK(holds(error_for("0,0,0,forward-compute,0,0,5\n0,999999,9999,forward-compute,0,0,5\n"),
-              "2 rows are too few for 1000000 replicas with 10000 stages"));
-  CHECK(holds(error_for("0,0,0,optimizer,0,0,5\n0,0,0,optimizer,1,0,5\n0,1,1,optimizer,0,0,5\n"
-                        "0,1,1,optimizer,1,0,5\n"),
-              "step 0, dp_rank 0, pp_stage 1: no rows"));
+  CHECK(pipeline_error_holds(pipeline_error(""), "holds no rows"));
+  CHECK(pipeline_error_holds(pipeline_error("4,0,0,optimizer,0,0,0\n"), "step 4: takes no time"));
+  CHECK(pipeline_error_holds(pipeline_error("0,0,0,forward,0,0,5\n"), "unknown op 'forward'"));
+  CHECK(pipeline_error_holds(pipeline_error("0,0,0,forward-send,0,0,5\n"),
+                             "op: stage 0 has no such neighbour"));
+  CHECK(pipeline_error_holds(
+      pipeline_error("0,0,0,forward-compute,1,0,5\n"),
+      "step 0, dp_rank 0, pp_stage 0: forward-compute: seq is 1, but 0 is next"));
+  CHECK(pipeline_error_holds(
+      pipeline_error("0,0,0,forward-compute,0,0,5\n0,999999,9999,forward-compute,0,0,5\n"),
+      "2 rows are too few for 1000000 replicas with 10000 stages"));
+  CHECK(pipeline_error_holds(
+      pipeline_error("0,0,0,optimizer,0,0,5\n0,0,0,optimizer,1,0,5\n0,1,1,optimizer,0,0,5\n"
+                     "0,1,1,optimizer,1,0,5\n"),
+      "step 0, dp_rank 0, pp_stage 1: no rows"));
 }
 
 TEST_CASE("a send without its receive is refused with both counts") {
-  CHECK(holds(error_for("0,0,0,forward-send,0,0,5\n0,0,1,optimizer,0,0,5\n"),
-              "step 0, dp_rank 0, pp_stage 0: 1 rows of forward-send, but 0 of forward-recv"));
-  CHECK(holds(error_for("0,0,0,grads-reduce-scatter,0,0,5\n0,1,0,optimizer,0,0,5\n"),
-              "step 0, dp_rank 1, pp_stage 0: 0 rows of grads-reduce-scatter, but 1"));
+  CHECK(pipeline_error_holds(
+      pipeline_error("0,0,0,forward-send,0,0,5\n0,0,1,optimizer,0,0,5\n"),
+      "step 0, dp_rank 0, pp_stage 0: 1 rows of forward-send, but 0 of forward-recv"));
+  CHECK(pipeline_error_holds(
+      pipeline_error("0,0,0,grads-reduce-scatter,0,0,5\n0,1,0,optimizer,0,0,5\n"),
+      "step 0, dp_rank 1, pp_stage 0: 0 rows of grads-reduce-scatter, but 1"));
 }
 
 TEST_CASE("stages that wait for each other for ever are refused with their step") {
   const std::string rows =
       "3,0,0,backward-recv,0,0,1\n3,0,0,forward-compute,0,1,1\n3,0,0,forward-send,0,2,1\n"
       "3,0,1,forward-recv,0,0,1\n3,0,1,forward-compute,0,1,1\n3,0,1,backward-send,0,2,1\n";
-  CHECK(holds(error_for(rows), "step 3: workers wait for each other for ever"));
+  CHECK(pipeline_error_holds(pipeline_error(rows), "step 3: workers wait for each other for ever"));
 }

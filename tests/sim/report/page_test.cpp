@@ -18,7 +18,7 @@ using namespace stepsim;
 namespace {
 
 /// Two blocks with a bucket each on two ranks, the second of them 1.5 times slower.
-constexpr const char* kBlocks = R"([scenario]
+constexpr const char* kPageBlocks = R"([scenario]
 name = "blocks"
 steps = 4
 
@@ -50,7 +50,7 @@ batch_size = 2
 )";
 
 Json picture(const std::vector<std::string>& overrides) {
-  const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+  const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml", overrides);
   PredictOptions options;
   options.noise_runs = 0;
   options.timeline_of_step = 2;
@@ -140,7 +140,7 @@ TEST_CASE("a timeline of many ranks shows some, from the least compute to the mo
 }
 
 TEST_CASE("bucket caps that no price covers are left out with the reason") {
-  const Scenario scenario = parse_scenario(kBlocks, "blocks.toml");
+  const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml");
   SweepOptions options;
   options.picture_of_step = 2;
   std::vector<CapPoint> caps = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
@@ -157,7 +157,7 @@ TEST_CASE("bucket caps that no price covers are left out with the reason") {
 TEST_CASE("caps are not varied where they change nothing") {
   SweepOptions options;
   options.overrides = {"ddp.bucket_rule=single"};
-  const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", options.overrides);
+  const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml", options.overrides);
   options.picture_of_step = 2;
   const auto caps = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
   REQUIRE(caps.size() == 1);

@@ -20,7 +20,7 @@ using namespace stepsim;
 namespace {
 
 /// Four blocks, from the second step on with one bucket each, on four ranks, the last of them slow.
-constexpr const char* kBlocks = R"([scenario]
+constexpr const char* kTraceBlocks = R"([scenario]
 name = "blocks"
 steps = 3
 
@@ -61,7 +61,7 @@ struct Traced {
 };
 
 Traced trace(const std::vector<std::string>& overrides) {
-  const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+  const Scenario scenario = parse_scenario(kTraceBlocks, "blocks.toml", overrides);
   PredictOptions options;
   options.noise_runs = 0;
   options.keep_timelines = true;
@@ -205,7 +205,7 @@ TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") 
       CAPTURE(launch);
       CAPTURE(view);
       const Scenario scenario =
-          parse_scenario(kBlocks,
+          parse_scenario(kTraceBlocks,
                          "blocks.toml",
                          std::vector<std::string>{"host.launch=" + launch,
                                                   "times.optimizer=1 ms",

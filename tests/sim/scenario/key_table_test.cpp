@@ -42,7 +42,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::string error_of(const std::vector<std::string>& overrides) {
+std::string override_error(const std::vector<std::string>& overrides) {
   try {
     (void)parse_scenario(kScenarioText, "s.toml", overrides);
   } catch (const InputError& error) {
@@ -137,13 +137,14 @@ TEST_CASE("the options of the hooks are the keys of ddp.communication_hook") {
 }
 
 TEST_CASE("an option that the communication hook does not take is refused") {
-  CHECK(error_of({"ddp.communication_hook={kind=\"power_sgd\", rank=4, start_iteration=0}"}) ==
-        "no error");
-  CHECK(error_of({"ddp.communication_hook={kind=\"fp16\", rank=4}"}) ==
+  CHECK(
+      override_error({"ddp.communication_hook={kind=\"power_sgd\", rank=4, start_iteration=0}"}) ==
+      "no error");
+  CHECK(override_error({"ddp.communication_hook={kind=\"fp16\", rank=4}"}) ==
         "--set ddp.communication_hook={kind=\"fp16\", rank=4}: error: "
         "ddp.communication_hook.rank: does not apply to communication hook 'fp16'; power_sgd, "
         "batched_power_sgd take it");
-  CHECK(error_of({"ddp.communication_hook={kind=\"power_sgd\", topk_fraction=0.1}"}) ==
+  CHECK(override_error({"ddp.communication_hook={kind=\"power_sgd\", topk_fraction=0.1}"}) ==
         "--set ddp.communication_hook={kind=\"power_sgd\", topk_fraction=0.1}: error: "
         "ddp.communication_hook.topk_fraction: does not apply to communication hook 'power_sgd'; "
         "top_k takes it");
@@ -153,14 +154,15 @@ TEST_CASE("sizes and bandwidths have limits that no product of them exceeds") {
   const auto last_of = [](const std::string& text) {
     return text.substr(text.rfind("error: ") + 7);
   };
-  CHECK(error_of({"host.copy_bandwidth=1 kB/s"}) == "no error");
-  CHECK(last_of(error_of({"host.copy_bandwidth=1e-9 B/s"})) ==
+  CHECK(override_error({"host.copy_bandwidth=1 kB/s"}) == "no error");
+  CHECK(last_of(override_error({"host.copy_bandwidth=1e-9 B/s"})) ==
         "1e-09 B/s is too slow; expected at least 1 kB/s");
-  CHECK(last_of(error_of({"model.parameters=9223372036854775807"})) ==
+  CHECK(last_of(override_error({"model.parameters=9223372036854775807"})) ==
         "9223372036854775807 is too large; expected at most 1000000000000000");
-  CHECK(last_of(error_of({"model.buffers={f32=9000000000000000000}"})) ==
+  CHECK(last_of(override_error({"model.buffers={f32=9000000000000000000}"})) ==
         "model.buffers.f32: 9000000000000000000 is too large; expected at most 1000000000000");
-  CHECK(last_of(error_of({"model={kind=\"blocks\", layers=1, block_elements=1000000000001}"})) ==
+  CHECK(last_of(
+            override_error({"model={kind=\"blocks\", layers=1, block_elements=1000000000001}"})) ==
         "model.block_elements: 1000000000001 is too large; expected at most 1000000000000");
 }
 
@@ -190,24 +192,29 @@ TEST_CASE("a single time is at most one hour") {
     CAPTURE(item.key);
     std::vector<std::string> overrides = item.with;
     overrides.push_back(item.key + "=1 h");
-    CHECK(error_of(overrides).starts_with("--set " + item.key + "=1 h: error: unknown unit 'h'"));
+    CHECK(override_error(overrides).starts_with("--set " + item.key +
+                                                "=1 h: error: unknown unit 'h'"));
     overrides.back() = item.key + "=60 min";
-    CHECK(error_of(overrides) == "no error");
+    CHECK(override_error(overrides) == "no error");
     overrides.back() = item.key + "=3600.001 s";
-    CHECK(error_of(overrides) == "--set " + item.key +
-                                     "=3600.001 s: error: '3600.001 s' is too long; expected at "
-                                     "most 1 hour");
+    CHECK(override_error(overrides) ==
+          "--set " + item.key +
+              "=3600.001 s: error: '3600.001 s' is too long; expected at "
+              "most 1 hour");
     overrides.back() = item.key + "=1e7 s";
-    CHECK(error_of(overrides) ==
+    CHECK(override_error(overrides) ==
           "--set " + item.key + "=1e7 s: error: '1e7 s' is too long; expected at most 1 hour");
   }
-  CHECK(error_of({varlen, "model.varlen={empty_block=\"3601 s\"}"})
+  CHECK(override_error({varlen, "model.varlen={empty_block=\"3601 s\"}"})
             .ends_with("model.varlen.empty_block: too long; expected at most 1 hour"));
-  CHECK(error_of({"cluster.topology={intra_bandwidth=\"1 GB/s\", intra_latency=\"2 min\"}"}) ==
-        "no error");
-  CHECK(error_of({"cluster.topology={intra_bandwidth=\"1 GB/s\", intra_latency=\"2000 min\"}"})
-            .ends_with("cluster.topology.intra_latency: '2000 min' is too long; expected at most 1 "
-                       "hour"));
-  CHECK(error_of({"cluster.all_reduce={sizes=[\"1 MiB\", \"2 MiB\"], times=[\"1 s\", \"2e4 s\"]}"})
+  CHECK(
+      override_error({"cluster.topology={intra_bandwidth=\"1 GB/s\", intra_latency=\"2 min\"}"}) ==
+      "no error");
+  CHECK(
+      override_error({"cluster.topology={intra_bandwidth=\"1 GB/s\", intra_latency=\"2000 min\"}"})
+          .ends_with("cluster.topology.intra_latency: '2000 min' is too long; expected at most 1 "
+                     "hour"));
+  CHECK(override_error(
+            {"cluster.all_reduce={sizes=[\"1 MiB\", \"2 MiB\"], times=[\"1 s\", \"2e4 s\"]}"})
             .ends_with("cluster.all_reduce.times: '2e4 s' is too long; expected at most 1 hour"));
 }

@@ -38,7 +38,7 @@ const std::string kCluster =
 const std::string kTables =
     "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, host, noise, "
     "times";
-const std::string kLengths = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
+const std::string kLengthsLine = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
 
 void check_files(const std::vector<BrokenFile>& files) {
   for (const auto& file : files) {
@@ -90,7 +90,7 @@ TEST_CASE("missing keys and tables are named at their table") {
        "s.toml:29:1: error: policy.budget: policy kind 'token_budget' needs max_tokens (at least "
        "1)\n[[policy]]\n^"},
       {"samples = 3072\n", "", "s.toml:19:1: error: data.samples: missing\n[data]\n^"},
-      {"lengths = " + kLengths, "", "s.toml:19:1: error: data.lengths: missing\n[data]\n^"},
+      {"lengths = " + kLengthsLine, "", "s.toml:19:1: error: data.lengths: missing\n[data]\n^"},
   });
   CHECK(error_of("[scenario]\nname = \"x\"\nsteps = 1\n") ==
         "s.toml: error: missing table [cluster]");
@@ -117,7 +117,7 @@ TEST_CASE("values of a wrong type or unit are shown with a caret") {
        "name = 5",
        "s.toml:2:8: error: scenario.name: expected a string in quotes, got an integer\nname = 5\n"
        "       ^"},
-      {"lengths = " + kLengths,
+      {"lengths = " + kLengthsLine,
        "lengths = 128",
        "s.toml:21:11: error: data.lengths: expected a table, got an integer\nlengths = 128\n"
        "          ^"},

@@ -40,7 +40,7 @@ Scenario listed(const std::string& list,
   return parse_scenario(text, folder + "/s.toml");
 }
 
-std::string error_of(const std::string& list, const std::string& times = kTimes) {
+std::string tensor_list_error(const std::string& list, const std::string& times = kTimes) {
   try {
     (void)listed(list, times);
   } catch (const InputError& error) {
@@ -86,20 +86,21 @@ TEST_CASE("a list of tensors survives JSON, where plans keep it") {
 }
 
 TEST_CASE("a list of tensors: what is wrong is shown at its place") {
-  CHECK(says(error_of("name,shape,forward\nw,4,1\n"), "tensors.csv:1"));
-  CHECK(says(error_of("name,shape,forward\nw,4,1\n"), "column 'backward' is missing"));
+  CHECK(says(tensor_list_error("name,shape,forward\nw,4,1\n"), "tensors.csv:1"));
+  CHECK(says(tensor_list_error("name,shape,forward\nw,4,1\n"), "column 'backward' is missing"));
   for (const char* shape : {"", "4x", "x4", "4y4", "0", "4x-1"}) {
     const std::string line = std::string("w,") + shape + ",1,1";
-    CHECK(says(error_of("name,shape,forward,backward\n" + line + "\n"),
+    CHECK(says(tensor_list_error("name,shape,forward,backward\n" + line + "\n"),
                "tensors.csv:2:3: error: shape: expected sizes as 512x256x3x3\n" + line));
   }
-  CHECK(says(error_of("name,shape,forward,backward\nw,4,-1,1\n"), "forward: must be from 0 to"));
-  CHECK(says(error_of("name,shape,forward,backward\nw,4,1,1\nw,4,1,1\n"),
+  CHECK(says(tensor_list_error("name,shape,forward,backward\nw,4,-1,1\n"),
+             "forward: must be from 0 to"));
+  CHECK(says(tensor_list_error("name,shape,forward,backward\nw,4,1,1\nw,4,1,1\n"),
              "the name 'w' is empty or used twice"));
-  CHECK(says(error_of("name,shape,forward,backward\nw,4,1,0\n"), "no work at all"));
-  CHECK(says(error_of("name,shape,forward,backward\nw,1048576x1048576x2,1,1\n"),
+  CHECK(says(tensor_list_error("name,shape,forward,backward\nw,4,1,0\n"), "no work at all"));
+  CHECK(says(tensor_list_error("name,shape,forward,backward\nw,1048576x1048576x2,1,1\n"),
              "w has a size outside 1..1099511627776"));
-  CHECK(says(error_of(kList, ""), "give [times] as well"));
+  CHECK(says(tensor_list_error(kList, ""), "give [times] as well"));
   CHECK_THROWS_WITH_AS(
       (void)listed(kList, kTimes, "kind = \"blocks\"\ntensors = \"tensors.csv\"\nlayers = 4\n"),
       doctest::Contains("the list in tensors has its own"),

@@ -27,14 +27,15 @@ std::string with(const std::string& lines) {
   return replaced(kScenarioText, "\n[model]", lines + "\n[model]");
 }
 
-Scenario parsed(const std::string& lines, const std::vector<std::string>& overrides = {}) {
+Scenario parsed_topology(const std::string& lines, const std::vector<std::string>& overrides = {}) {
   return parse_scenario(with(lines), "s.toml", overrides);
 }
 
 /// The first line of the error, without its place.
-std::string error_of(const std::string& lines, const std::vector<std::string>& overrides = {}) {
+std::string topology_error(const std::string& lines,
+                           const std::vector<std::string>& overrides = {}) {
   try {
-    (void)parsed(lines, overrides);
+    (void)parsed_topology(lines, overrides);
   } catch (const InputError& error) {
     const std::string text = error.what();
     const auto begin = text.find("error: ") + 7;
@@ -44,19 +45,19 @@ std::string error_of(const std::string& lines, const std::vector<std::string>& o
 }
 
 std::string error_with(const std::string& from, const std::string& to) {
-  return error_of("ranks_per_node = 2" + replaced(kTopology, from, to));
+  return topology_error("ranks_per_node = 2" + replaced(kTopology, from, to));
 }
 
 }  // namespace
 
 TEST_CASE("a scenario without links and times has neither") {
-  const Scenario scenario = parsed("");
+  const Scenario scenario = parsed_topology("");
   CHECK_FALSE(scenario.topology);
   CHECK_FALSE(scenario.all_reduce_table);
 }
 
 TEST_CASE("the links of a cluster arrive in bytes and seconds, with the scenario's ranks") {
-  const Scenario scenario = parsed("ranks_per_node = 2" + kTopology);
+  const Scenario scenario = parsed_topology("ranks_per_node = 2" + kTopology);
   REQUIRE(scenario.topology);
   const Topology& topology = *scenario.topology;
   CHECK(topology.ranks == 4);
@@ -74,12 +75,13 @@ TEST_CASE("only links in use are required: none between nodes on one, none insid
   const std::string one_node =
       "\n[cluster.topology]\nintra_latency = \"2 us\"\n"
       "intra_bandwidth = \"300 GB/s\"\n";
-  CHECK(parsed(one_node).topology->algorithm == CollectiveAlgorithm::Auto);
-  CHECK(error_of("ranks_per_node = 2" + one_node) == "cluster.topology.inter_latency: missing");
+  CHECK(parsed_topology(one_node).topology->algorithm == CollectiveAlgorithm::Auto);
+  CHECK(topology_error("ranks_per_node = 2" + one_node) ==
+        "cluster.topology.inter_latency: missing");
   const std::string network =
       "\n[cluster.topology]\ninter_latency = \"10 us\"\nnode_bandwidth = \"50 GB/s\"\n";
-  CHECK(parsed("ranks_per_node = 1" + network).topology->node_bytes_per_s == 50e9);
-  CHECK(error_of(network) == "cluster.topology.intra_latency: missing");
+  CHECK(parsed_topology("ranks_per_node = 1" + network).topology->node_bytes_per_s == 50e9);
+  CHECK(topology_error(network) == "cluster.topology.intra_latency: missing");
 }
 
 TEST_CASE("wrong links are refused by key") {
@@ -111,22 +113,22 @@ TEST_CASE("NCCL's model takes its channels and the generation of the GPUs") {
   const auto lines = [](const std::string& keys) {
     return "ranks_per_node = 2" + replaced(kTopology, "\"hierarchical\"", "\"nccl\"" + keys);
   };
-  const Scenario scenario = parsed(lines("\nchannels = 16\ngpu = \"ampere\""));
+  const Scenario scenario = parsed_topology(lines("\nchannels = 16\ngpu = \"ampere\""));
   CHECK(scenario.topology->algorithm == CollectiveAlgorithm::Nccl);
   CHECK(scenario.topology->nccl_channels == 16);
   CHECK(scenario.topology->gpu == GpuGeneration::Ampere);
-  CHECK(parsed(lines("\nchannels = 16")).topology->gpu == GpuGeneration::Hopper);
-  CHECK(error_of(lines("")) == "cluster.topology.channels: missing");
-  CHECK(error_of(lines("\nchannels = 65")) ==
+  CHECK(parsed_topology(lines("\nchannels = 16")).topology->gpu == GpuGeneration::Hopper);
+  CHECK(topology_error(lines("")) == "cluster.topology.channels: missing");
+  CHECK(topology_error(lines("\nchannels = 65")) ==
         "cluster.topology.channels: 65 is too large; expected at most 64");
-  CHECK(error_of(lines("\nchannels = 8\ngpu = \"h100\"")).find("cluster.topology.gpu: unknown") ==
-        0);
+  CHECK(topology_error(lines("\nchannels = 8\ngpu = \"h100\""))
+            .find("cluster.topology.gpu: unknown") == 0);
   CHECK(error_with("algorithm", "channels = 8\nalgorithm") ==
         "cluster.topology.channels: only for algorithm = \"nccl\"");
 }
 
 TEST_CASE("measured times in the scenario become a table for its ranks and nodes") {
-  const Scenario scenario = parsed("ranks_per_node = 2\n" + kTable);
+  const Scenario scenario = parsed_topology("ranks_per_node = 2\n" + kTable);
   REQUIRE(scenario.all_reduce_table);
   const CollectiveCost& table = *scenario.all_reduce_table;
   CHECK(table.kind == "all_reduce");
@@ -141,7 +143,7 @@ TEST_CASE("measured times in the scenario become a table for its ranks and nodes
 
 TEST_CASE("wrong times are refused by key") {
   const auto message = [](const std::string& from, const std::string& to) {
-    return error_of(replaced(kTable, from, to));
+    return topology_error(replaced(kTable, from, to));
   };
   CHECK(message("\"4 MiB\"", "\"1 MiB\"") ==
         "cluster.all_reduce.sizes: expected sizes of more than 0 bytes that ascend");
@@ -157,11 +159,12 @@ TEST_CASE("wrong times are refused by key") {
 }
 
 TEST_CASE("times measured with the ranks of the file are not used for others") {
-  CHECK(error_of(kTable, {"cluster.ranks=8"}) ==
+  CHECK(topology_error(kTable, {"cluster.ranks=8"}) ==
         "the times in cluster.all_reduce are those of the ranks in the file; describe the links in "
         "[cluster.topology] instead, or set cluster.all_reduce too");
   const std::string other =
       R"(cluster.all_reduce={ sizes = ["1 MiB", "4 MiB"], times = ["1 ms", "2 ms"] })";
-  CHECK(parsed(kTable, {"cluster.ranks=8", other}).all_reduce_table->ranks == 8);
-  CHECK(parsed("ranks_per_node = 2" + kTopology, {"cluster.ranks=8"}).topology->ranks == 8);
+  CHECK(parsed_topology(kTable, {"cluster.ranks=8", other}).all_reduce_table->ranks == 8);
+  CHECK(parsed_topology("ranks_per_node = 2" + kTopology, {"cluster.ranks=8"}).topology->ranks ==
+        8);
 }

@@ -15,7 +15,7 @@ namespace {
 
 /// Two ranks, forward 10 ms, backward 20 ms in four blocks; each block's gradients are one bucket,
 /// all-reduced in 3 ms. Three of the four hide behind the backward: 33 ms.
-constexpr const char* kBlocks = R"([scenario]
+constexpr const char* kBlameBlocks = R"([scenario]
 name = "blocks"
 steps = 4
 warmup_steps = 2
@@ -47,7 +47,7 @@ batch_size = 1
 )";
 
 Scenario blocks(const std::vector<std::string>& overrides = {}) {
-  return parse_scenario(kBlocks, "blocks.toml", overrides);
+  return parse_scenario(kBlameBlocks, "blocks.toml", overrides);
 }
 
 Blame blame_of(const Scenario& scenario) {

@@ -183,8 +183,12 @@ void ProgramExecution::end_work(std::int32_t rank,
   pass(rank, index, in.phase, end);
   if (rules_.queue_depth > 0) {
     Engine::LaunchQueue& queue = engine_.queues_[at(rank)][index];
-    queue.ends.resize(static_cast<std::size_t>(rules_.queue_depth));
-    queue.ends[static_cast<std::size_t>(queue.ended++ % rules_.queue_depth)] = end;
+    if (queue.ended < rules_.queue_depth) {
+      queue.ends.push_back(end);
+    } else {
+      queue.ends[static_cast<std::size_t>(queue.ended % rules_.queue_depth)] = end;
+    }
+    ++queue.ended;
   }
   // Time before the batch is there counts as data; other work begins when it can.
   const bool data = in.phase == Phase::Data && index == kComputeStream;

@@ -112,23 +112,23 @@ TEST_CASE("the first machine of an srun step is found in its list") {
 
 TEST_CASE("half-set and contradictory variables are errors that name them") {
   CHECK(error_of({{"RANK", "0"}}) ==
-        "stepcal: error: WORLD_SIZE is not set, but other variables of torchrun are; start stepcal "
+        "WORLD_SIZE is not set, but other variables of torchrun are; start stepcal "
         "with torchrun, or unset them");
   CHECK(error_of(with(kTorchrun, {{"RANK", "8"}})) ==
-        "stepcal: error: RANK=8: must be a whole number from 0 to 7");
+        "RANK=8: must be a whole number from 0 to 7");
   CHECK(error_of(with(kTorchrun, {{"LOCAL_RANK", "4"}})) ==
-        "stepcal: error: LOCAL_RANK=4: must be a whole number from 0 to 3");
+        "LOCAL_RANK=4: must be a whole number from 0 to 3");
   CHECK(error_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}})) ==
-        "stepcal: error: LOCAL_WORLD_SIZE=9: must be a whole number from 1 to 8");
+        "LOCAL_WORLD_SIZE=9: must be a whole number from 1 to 8");
   CHECK(error_of(with(kTorchrun, {{"WORLD_SIZE", "eight"}})) ==
-        "stepcal: error: WORLD_SIZE=eight: must be a whole number from 1 to 1048576");
+        "WORLD_SIZE=eight: must be a whole number from 1 to 1048576");
   CHECK(error_of(with(kTorchrun, {{"MASTER_PORT", "65535"}})) ==
-        "stepcal: error: MASTER_PORT=65535: must be a whole number from 1 to 65534");
+        "MASTER_PORT=65535: must be a whole number from 1 to 65534");
   CHECK(error_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}})) ==
-        "stepcal: error: MASTER_ADDR is not set: the ranks of mpirun are on several machines and "
+        "MASTER_ADDR is not set: the ranks of mpirun are on several machines and "
         "need to know rank 0's; set MASTER_ADDR to its name on all of them");
   CHECK(error_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}) ==
-        "stepcal: error: MPI_LOCALRANKID is not set, but other variables of mpiexec are; start "
+        "MPI_LOCALRANKID is not set, but other variables of mpiexec are; start "
         "stepcal with mpiexec, or unset them");
 }
 

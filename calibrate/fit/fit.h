@@ -17,7 +17,7 @@ namespace stepsim {
 // NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
 struct FitOptions {
   std::string name;          ///< The profile's.
-  std::string samples_file;  ///< As the user named it.
+  std::string samples_file;  ///< The path that the user gave.
   std::string command;       ///< The command line that fits.
   std::string date;          ///< ISO 8601, UTC.
   bool monotone = false;     ///< Costs of measured sizes never fall when the batch grows.

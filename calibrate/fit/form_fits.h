@@ -16,7 +16,7 @@ struct Candidate {
   std::vector<std::string> features;  ///< Empty for tables.
   bool every_point = false;           ///< Tables: every measured value is a knot; none are merged.
   std::int64_t step = 0;              ///< FeaturesRatio: rows in a block; 0 = no blocks.
-  std::int64_t processors = 0;        ///< Of the device, for waves of tiles; 0 = a CPU.
+  std::int64_t processors = 0;        ///< Multiprocessors, for waves of tiles; 0 = a CPU.
   bool monotone = false;              ///< Tables: larger batches never cost less.
 };
 

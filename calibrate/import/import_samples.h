@@ -11,7 +11,7 @@ namespace stepsim {
 
 /// How an import came about, which the header of a samples file says.
 struct ImportOrigin {
-  std::string device;  ///< As the user names it; empty = as the logs name it.
+  std::string device;  ///< The user's name for it; empty = the name in the logs.
   std::string command;
   std::string date;  ///< ISO 8601, UTC.
 };

@@ -45,7 +45,7 @@ struct MeasureProgress {
   int total = 0;
   double elapsed_seconds = 0;    ///< Interrupted runs included, pauses left out.
   double remaining_seconds = 0;  ///< Estimate.
-  int measurements = 0;          ///< Those that are in the file.
+  int measurements = 0;          ///< How many are in the file.
 };
 
 /// Functions that measure() calls; any may be empty.
@@ -81,7 +81,8 @@ struct StepEstimate {
   double seconds_per_flop = 0;
   double collective_latency = 2e-3;
   double collective_seconds_per_byte = 1e-9;
-  std::vector<CollectiveKind> collectives = {CollectiveKind::AllReduce};  ///< Those it can time.
+  std::vector<CollectiveKind> collectives = {
+      CollectiveKind::AllReduce};  ///< The collectives that it can time.
   /// Seconds of one step.
   [[nodiscard]] double step(const TransformerConfig& model, const GridPoint& point) const;
   /// Seconds of one call.

@@ -20,7 +20,7 @@ struct RankPass {
   int rank = 0;
   int ranks = 1;
   int repetitions = 3;
-  std::vector<GridPoint> points;  ///< Those still to measure; they are the same on all ranks.
+  std::vector<GridPoint> points;  ///< Points still to measure, the same on all ranks.
   std::vector<CollectiveTask> collectives;
   std::vector<std::int64_t> bucket_bytes;  ///< The sizes that the job itself reduces.
   std::vector<std::vector<int>> buckets;   ///< [bucket] Parameter indices, in launch order.

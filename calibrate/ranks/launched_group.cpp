@@ -236,7 +236,7 @@ class Relay {
     open_ = messages_.read_some(process_.reader());
     while (const std::optional<std::string> message = messages_.next()) {
       told_ = told_ || message->front() != kLine;
-      // That the process is done is told when it has ended.
+      // The group reports a rank as done when its process has ended.
       done_ = done_ || message->front() == kDone;
       if (message->front() != kDone) {
         send_message(socket_, message->front(), message->substr(1));

@@ -243,7 +243,7 @@ void RankGroup::broadcast(const std::string& text) {
     try {
       send_message(ranks_[i].writer(), kBroadcast, text);
     } catch (const EnvironmentFault&) {
-      // That rank has ended; why is told when it is reaped.
+      // That rank has ended; reaping it tells why.
     }
   }
 }

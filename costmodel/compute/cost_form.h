@@ -16,7 +16,7 @@ enum class CostForm {
   Table,           ///< A table over variable_of().
   PerSampleTable,  ///< Samples times a table over the padded length (parts of dense attention).
   Features,        ///< The sum of coefficient * feature.
-  Roofline,        ///< The same over [1, flops, bytes] only, for sizes that were never measured.
+  Roofline,        ///< A sum over [1, flops, bytes] alone, for sizes that were never measured.
   FeaturesRatio,   ///< Features times a curve over ratio_variable(), constant outside its knots.
   RooflineRatio    ///< Roofline times gemm_ratio(), for GEMM sizes that were never measured.
 };

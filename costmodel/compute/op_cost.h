@@ -29,7 +29,7 @@ struct OpCost {
   Knots knots;                        ///< y is in seconds, or a ratio.
   std::vector<std::string> features;  ///< Names that feature_value() knows.
   std::vector<double> coefficients;   ///< [feature] Seconds per unit of the feature.
-  std::int64_t processors = 0;        ///< Of the device; only features of waves need it.
+  std::int64_t processors = 0;        ///< Multiprocessors of the device; features of waves need it.
   GemmRatio gemm_ratio;
   double range_lo = 0;  ///< The measured range of range_variable().
   double range_hi = 0;

@@ -15,7 +15,7 @@ struct TrainingEffects {
   std::int64_t lost_samples = 0;      ///< SampleIds that are in no batch.
   std::int64_t lost_tokens = 0;       ///< The tokens of the lost samples.
   std::int64_t cropped_samples = 0;   ///< SampleIds of which some tokens are in no batch.
-  std::int64_t cropped_tokens = 0;    ///< Those tokens.
+  std::int64_t cropped_tokens = 0;    ///< The tokens that cropping lost.
   std::int64_t split_samples = 0;     ///< SampleIds that are used in several parts.
   std::int64_t repeated_samples = 0;  ///< Uses of samples, or parts, that bring no new token.
   std::int64_t repeated_tokens = 0;   ///< Uses beyond the first of each token.
@@ -27,7 +27,7 @@ struct TrainingEffects {
   /// ranks hold equally many. Without weighting, the mean of unequal ranks' losses is wrong by
   /// this.
   double sample_skew = 1;
-  double token_skew = 1;  ///< The same ratio for useful tokens.
+  double token_skew = 1;  ///< That ratio for useful tokens.
   /// The mean distance, as a share of the epoch, between when a sample is used and when the order
   /// of the sampler alone would use it: 0 for random batches, about 1/3 for a full sort.
   double displacement = 0;

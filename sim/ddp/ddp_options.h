@@ -37,7 +37,7 @@ struct DdpOptions {
   bool broadcast_buffers = true;
   bool batched_grad_copy = false;
   bool optimizer_in_backward = false;
-  std::vector<int> unused_parameters;  ///< Those without a gradient, ascending.
+  std::vector<int> unused_parameters;  ///< Parameters without a gradient, ascending.
   int accumulation_steps = 1;          ///< Micro-batches per optimizer step.
   bool no_sync = true;                 ///< All micro-batches but the last run under no_sync().
   /// [rank] the number of steps that the rank has inputs for, inside join(); empty: no join().

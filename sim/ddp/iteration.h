@@ -13,7 +13,7 @@ struct IterationOptions {
 /// When the all-reduces of an iteration are launched.
 enum class Launching {
   None,       ///< Under no_sync: hooks return at once.
-  ByHooks,    ///< As buckets become ready.
+  ByHooks,    ///< Each when its bucket becomes ready.
   AfterGraph  ///< First iteration of static_graph: all of it after the backward.
 };
 

@@ -15,7 +15,7 @@ namespace stepsim {
 /// What the memory of one device allows.
 struct TokenBudget {
   std::int64_t tokens = 0;  ///< Most padded tokens of a micro-batch; 0: not even one sample fits.
-  std::int64_t length = 0;  ///< Of the samples: the longest batch of the plan.
+  std::int64_t length = 0;  ///< The longest sample of the plan, in tokens.
 };
 
 /// The first step and rank whose micro-batches need more memory than the device has.

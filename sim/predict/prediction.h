@@ -108,7 +108,7 @@ struct Prediction {
   std::vector<RankStepResult> steps;        ///< Without noise, by step then rank.
   std::vector<MeanDraw> draws;              ///< None without noise runs.
   std::vector<StepTimeline> timelines;      ///< [step] or of one step, when asked for.
-  std::vector<std::string> op_labels;       ///< Of the timelines' spans, when asked for.
+  std::vector<std::string> op_labels;       ///< Names for the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;  ///< Sums over one epoch, when asked for.
   std::optional<VarlenUse> varlen;          ///< Sums over one epoch, with varlen attention.
   std::vector<CollectiveOrigin> collective_origins;

@@ -77,8 +77,9 @@ bool work_is_plain(const Scenario& scenario) {
   NoiseOptions noise = scenario.noise;
   noise.rank_correlation.reset();
   LoaderOptions loader = scenario.loader;
-  loader.prefetch = LoaderOptions{}.prefetch;  // Of workers, and there must be none.
-  loader.plan_every = 0;                       // How often `plan` is spent, which must be nothing.
+  loader.prefetch =
+      LoaderOptions{}.prefetch;  // Prefetching belongs to workers, and here there are none.
+  loader.plan_every = 0;         // How often `plan` is spent, which must be nothing.
   return noise == NoiseOptions{} && loader == LoaderOptions{};
 }
 

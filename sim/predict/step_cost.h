@@ -31,8 +31,8 @@ namespace stepsim {
                                      const BatchingPolicy& policy,
                                      const Profile& profile);
 
-/// The same before a profile is read: the one that the scenario names is read only for a policy
-/// that plans by time. Raises InputError as scenario_profile().
+/// Returns the planning cost where no profile is read yet: the one that the scenario names is read
+/// only for a policy that plans by time. Raises InputError as scenario_profile().
 [[nodiscard]] StepCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy);
 
 }  // namespace stepsim

@@ -32,7 +32,7 @@ struct StepPicture {
 /// step of the run where there is another: its buckets are not those of the others.
 [[nodiscard]] int median_step(const Prediction& prediction, int warmup_steps);
 
-/// Of a prediction that kept the timeline of this step alone.
+/// Takes a prediction that kept the timeline of this step alone.
 [[nodiscard]] StepPicture step_picture(const Scenario& scenario,
                                        const Prediction& prediction,
                                        int step);

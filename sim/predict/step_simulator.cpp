@@ -185,7 +185,7 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
   }
   DdpStep step = run_.step_without_work(step_, iterations_);
   for (Iteration& iteration : step.iterations) {
-    iteration.rebuilds = iteration.rebuilds && !run_.plain();  // As the recurrence has it.
+    iteration.rebuilds = iteration.rebuilds && !run_.plain();  // The recurrence leaves it out, too.
   }
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     step.ranks.push_back(rank_work(rank));

@@ -17,9 +17,9 @@ struct LiveFile {
 
 /// Where the figures of a validation come from: what its reports state beside them.
 struct ValidationSources {
-  std::string command;  ///< As a shell would take it.
+  std::string command;  ///< Quoted so that a shell takes it.
   Scenario scenario;
-  std::string profile_path;  ///< As the user named it; empty: none.
+  std::string profile_path;  ///< The path that the user gave; empty: none.
   Profile profile;
   std::string predictions_path;  ///< Empty: predicted now.
   std::string predicted_at;      ///< When that file was last written, UTC; empty: not known.
@@ -30,8 +30,8 @@ struct ValidationSources {
 /// When a prediction was made, seen from the live runs.
 enum class PredictionTime { Before, After, Now, Unknown };
 
-/// Of the live records' `started_at` and the file's time. started_at holds whole seconds, so that a
-/// file of the same second counts as made before.
+/// Compares the live records' `started_at` with the file's time. started_at holds whole seconds, so
+/// that a file of the same second counts as made before.
 [[nodiscard]] PredictionTime prediction_time(const ValidationSources& sources);
 
 /// What the sources themselves make doubtful: a prediction made after a live run or with another

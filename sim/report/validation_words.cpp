@@ -143,7 +143,7 @@ std::string repeats_advice(const PolicyValidation& policy, double bound) {
                    passes);
 }
 
-/// Of a prediction that holds, but whose live runs could not have shown the opposite.
+/// Says that a prediction holds, but that these live runs could not have shown the opposite.
 std::vector<std::string> blind_advice(const Validation& validation, double bound) {
   for (const PolicyValidation& policy : validation.policies) {
     if (!policy.resolution() || *policy.resolution() > bound) {

@@ -200,7 +200,7 @@ template <typename Field>
                             const std::string& meaning,
                             const std::string& fallback);
 
-/// The same key without a default.
+/// Makes the key a required one, without a default.
 [[nodiscard]] Key required(Key key);
 
 }  // namespace stepsim

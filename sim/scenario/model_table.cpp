@@ -11,7 +11,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxElements = 1'000'000'000'000;  // Of one tensor.
+constexpr std::int64_t kMaxElements = 1'000'000'000'000;  // The most elements of one tensor.
 
 /// "512x256x3x3"; empty when it is no such text.
 std::vector<std::int64_t> parse_shape(std::string_view text) {

@@ -63,7 +63,7 @@ TomlValue& member(TomlValue& table, const std::string& key) {
 }
 
 struct Override {
-  std::string key;   ///< As written, blanks around it removed.
+  std::string key;   ///< The written key without the blanks around it.
   std::string text;  ///< The value as written.
 };
 

@@ -32,7 +32,7 @@ enum class Dimension { Size, Time, Number, Count, Speed };
 struct Quantity {
   std::string text;
   double value = 0;      ///< In the dimension's base unit.
-  double unit_size = 1;  ///< Of the unit as written, in base units.
+  double unit_size = 1;  ///< The size of the written unit, in base units.
   std::string unit;
   int decimals = 0;
   /// What rounding may hide: half of the last digit; after "~" half of the second significant digit

@@ -42,7 +42,7 @@ struct Blame {
   std::string scenario;
   std::string policy;
   std::string profile;
-  double step_ms = 0;           ///< As StepTimeSummary::mean.
+  double step_ms = 0;           ///< The mean step; see StepTimeSummary.
   std::vector<Saving> savings;  ///< Largest first. They overlap, so they do not add up.
   std::vector<double> last;     ///< [rank] share of the steps in which its backward ended last;
                                 ///< ranks that end together share a step.

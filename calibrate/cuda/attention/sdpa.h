@@ -22,8 +22,8 @@ struct SdpaShape {
   bool masked = false;         ///< Padded with useful lengths: keys past them are masked.
   bool packed = false;         ///< Token after token without padding (varlen, cu_seqlens).
   std::int64_t q_stride = 0;   ///< Elements from a token of q to the next; likewise below.
-  std::int64_t kv_stride = 0;  ///< Of k and v.
-  std::int64_t o_stride = 0;   ///< Of o.
+  std::int64_t kv_stride = 0;  ///< The stride of k and v.
+  std::int64_t o_stride = 0;   ///< The stride of o.
   /// The gradients dq, dk, dv, do have the strides of q, k, v, o.
   auto operator<=>(const SdpaShape&) const = default;
 };
@@ -59,8 +59,8 @@ class Sdpa {
   /// Builds what this shape needs. Raises EnvironmentFault: cuDNN has no kernel for it, naming the
   /// shape (head_dim that is no multiple of 8, fp32, …).
   void prepare(const SdpaShape& shape);
-  /// The same for many shapes on all cores: about 0.6 s of a core for each. What could be built
-  /// stays when it raises a shape's fault.
+  /// Builds the plans of many shapes on all cores: about 0.6 s of a core for each. What could be
+  /// built stays when it raises a shape's fault.
   void prepare(std::span<const SdpaShape> shapes);
   void forward(const Stream& stream,
                const SdpaShape& shape,

@@ -28,8 +28,8 @@ struct DeviceInfo {
 /// Makes `index` this thread's device. A process that has used one must not fork.
 void use_device(int index);
 [[nodiscard]] int device_count();
-[[nodiscard]] DeviceInfo device_info();          ///< Of the current device.
-[[nodiscard]] std::int64_t free_memory_bytes();  ///< Of the current device, now.
+[[nodiscard]] DeviceInfo device_info();          ///< Describes the current device.
+[[nodiscard]] std::int64_t free_memory_bytes();  ///< What is free on the current device now.
 void synchronize_device();
 
 class Event;

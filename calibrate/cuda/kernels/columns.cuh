@@ -55,7 +55,7 @@ __device__ void sum_columns(std::int64_t tile,
       add(row, column, sums);
     }
   }
-  __syncthreads();  // Of the tile before, every thread has read.
+  __syncthreads();  // Every thread has read the tile before.
 #pragma unroll
   for (int s = 0; s < S; ++s) {
 #pragma unroll

@@ -16,7 +16,7 @@ struct GemmCall {
   std::int64_t k = 0;
   ConstArray a;
   ConstArray b;
-  Array c;  ///< Of the dtype of a and b, or F32.
+  Array c;  ///< Has the dtype of a and b, or F32.
   std::int64_t lda = 0;
   std::int64_t ldb = 0;
   std::int64_t ldc = 0;

@@ -16,10 +16,10 @@ struct HeadCopy {
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
-  std::int64_t stride;  ///< Of the rows of tokens.
-  int packs;            ///< Of a head's features.
-  int positions;        ///< Of a tile.
-  std::int64_t tiles;   ///< Of a head's positions.
+  std::int64_t stride;  ///< The stride of the rows of tokens.
+  int packs;            ///< Packs of a head's features.
+  int positions;        ///< Positions of a tile.
+  std::int64_t tiles;   ///< Tiles of a head's positions.
 };
 
 HeadCopy head_copy(std::int64_t samples,

@@ -8,7 +8,7 @@ namespace {
 /// Added to the variance: PyTorch's default for nn.LayerNorm.
 constexpr float kNormEpsilon = 1e-5F;
 
-/// Of some numbers: how many, their mean, the sum of squares around it.
+/// The count of some numbers, their mean, and the sum of squares around it.
 struct Moments {
   float count;
   float mean;

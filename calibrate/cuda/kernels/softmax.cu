@@ -12,7 +12,7 @@ struct KeyRange {
   std::int64_t high;
 };
 
-/// Of a row of [sample][head][query]; rows of scores that fit in memory count in 32 bits.
+/// The place of a row of [sample][head][query]; rows of scores that fit in memory count in 32 bits.
 __device__ KeyRange keys_of(const ScoreMask& mask,
                             std::int64_t row,
                             std::int64_t heads,

@@ -4,7 +4,7 @@
 
 namespace stepsim::cuda {
 
-/// Of some numbers x: the largest, and the sum of e^(x - largest). None: (-infinity, 0).
+/// The largest of some numbers x, and the sum of e^(x - largest). No numbers: (-infinity, 0).
 struct SoftmaxSum {
   float top;
   float total;

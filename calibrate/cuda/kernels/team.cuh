@@ -14,13 +14,13 @@ constexpr int kLeastBlock = 128;
 constexpr int kMaxThreads = 512;
 
 struct Team {
-  int rank;  ///< Of this thread, below size.
+  int rank;  ///< The place of this thread, below size.
   int size;
   std::int64_t first_row;
   std::int64_t row_step;
 };
 
-/// Of this thread; teams of `size` threads divide the block.
+/// Returns this thread's team; teams of `size` threads divide the block.
 __device__ inline Team team_of(int size) {
   const int teams = static_cast<int>(blockDim.x) / size;
   const int thread = static_cast<int>(threadIdx.x);
@@ -56,7 +56,7 @@ __device__ T reduce(const Team& team, T value, const Combine& combine) {
     return value;
   }
   __shared__ T parts[kMaxThreads / kWarp];
-  __syncthreads();  // Of the call before, every thread has read.
+  __syncthreads();  // Every thread has read the result of the call before.
   if (threadIdx.x % kWarp == 0) {
     parts[threadIdx.x / kWarp] = value;
   }

@@ -13,7 +13,7 @@ namespace {
 /// to four launches and an event.
 constexpr std::size_t kChunk = 128;
 
-/// Of an op behind the first.
+/// The chunk of an op behind the first.
 std::size_t chunk_of(std::size_t op) {
   return (op - 1) / kChunk;
 }

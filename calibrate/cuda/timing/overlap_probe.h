@@ -17,7 +17,8 @@ struct OverlapSetting {
   std::vector<int> channels = {4, 8, 16, 32};
   std::int64_t collective_bytes = std::int64_t{25} << 20U;
   std::int64_t tokens = 8192;  ///< Rows of the GEMM, and of attention in samples of 1024.
-  std::int64_t copy_elements = std::int64_t{1} << 26U;  ///< Of the memory-bound work.
+  std::int64_t copy_elements = std::int64_t{1}
+                               << 26U;  ///< Elements that the memory-bound work copies.
   int repetitions = 5;
   /// Bytes that a stand-in moves through memory for each byte of its collective.
   double traffic = 2.5;

@@ -60,7 +60,7 @@ struct KinetoHeader {
   std::string backend;
   std::string nccl_version;
   std::string device;             ///< The name of the first device.
-  int devices = 0;                ///< Those that the process saw; 0 = not recorded.
+  int devices = 0;                ///< Devices that the process saw; 0 = not recorded.
   std::int64_t base_ns = 0;       ///< The Unix time that the events' times count from.
   bool fractional_times = false;  ///< The new schema: microseconds with decimals.
   std::int64_t repaired = 0;      ///< Characters and values that JSON does not allow.

@@ -21,8 +21,8 @@ struct KinetoMatch {
   std::int64_t step = -1;             ///< The ProfilerStep's number; -1 where a trace has none.
   int group_size = 0;                 ///< The ranks of its group; 0 = not known.
   int index = 0;                      ///< Counts those of its group in the step.
-  std::vector<int> ranks;             ///< Those whose traces hold it, in the order of the traces.
-  std::vector<std::size_t> places;    ///< [rank of `ranks`] Index in KinetoTrace::collectives.
+  std::vector<int> ranks;           ///< The ranks whose traces hold it, in the order of the traces.
+  std::vector<std::size_t> places;  ///< [rank of `ranks`] Index in KinetoTrace::collectives.
   /// Whether every member of its group is among `ranks`. If not, `transfer_ns` is an upper bound
   /// only, since the last to arrive may be one that is missing.
   bool complete = false;

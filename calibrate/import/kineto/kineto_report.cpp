@@ -20,7 +20,7 @@
 namespace stepsim {
 namespace {
 
-constexpr double kMicrosecond = 1e-3;  // Of a nanosecond.
+constexpr double kMicrosecond = 1e-3;  // Microseconds in a nanosecond.
 constexpr double kMillisecond = 1e-6;
 
 double median_of(std::vector<std::int64_t> values) {

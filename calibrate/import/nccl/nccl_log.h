@@ -41,7 +41,7 @@ struct NcclRank {
   std::string host;
   int device = 0;
   std::string bus_id;  ///< "0000:1b:00", or short: "0x1b".
-  std::string name;    ///< Of the device.
+  std::string name;    ///< The device's name.
 };
 
 /// The rows below one header, which may be missing, with what the log says about that run.
@@ -56,10 +56,10 @@ struct NcclTable {
   int blocks = 2;            ///< How many the header or the rows have.
   std::string check_column;  ///< "#wrong", "error" or "res"; empty without a header.
   std::vector<NcclRow> rows;
-  std::shared_ptr<const std::vector<NcclRank>> ranks;  ///< As listed; may be null.
+  std::shared_ptr<const std::vector<NcclRank>> ranks;  ///< The listed ranks; may be null.
   std::optional<int> stated_ranks;            ///< In a JSON log: processes * threads * GPUs.
   std::optional<int> stated_nodes;            ///< In a JSON log: different host names.
-  std::optional<PrintedNumber> avg_busbw;     ///< As the footer prints it.
+  std::optional<PrintedNumber> avg_busbw;     ///< The average that the footer prints.
   std::optional<std::int64_t> out_of_bounds;  ///< Failed checks that the footer counts.
   bool footer_failed = false;
   bool rows_elided = false;
@@ -76,7 +76,7 @@ struct NcclLog {
   std::string file;
   std::vector<NcclTable> tables;
   std::string nccl_version;
-  std::string tests_version;     ///< Of nccl-tests.
+  std::string tests_version;     ///< The version of nccl-tests.
   std::string date;              ///< When the log states it.
   std::string failure;           ///< The first line in which a test reports that it failed.
   std::string forced;            ///< "NCCL_ALGO=…" when the log shows it.

@@ -13,7 +13,7 @@ namespace stepsim {
 struct NcclImport {
   NcclLog log;  ///< Its tables are moved into the sweeps.
   std::vector<NcclSweep> sweeps;
-  std::vector<NcclReason> reasons;  ///< Of the file as a whole.
+  std::vector<NcclReason> reasons;  ///< What is wrong with the file as a whole.
 
   [[nodiscard]] NcclVerdict verdict() const;
   /// The table to show first: the all-reduce, else the first; null without tables.

@@ -29,7 +29,7 @@ std::vector<double> noise_quantiles(const std::vector<double>& ratios) {
     }
   }
   quantiles.push_back(std::max(quantiles.back(), 2 * sum / count - quantiles.back()));
-  double mean = 0;  // Of draws between them.
+  double mean = 0;  // The mean of draws between them.
   for (std::size_t i = 0; i + 1 < quantiles.size(); ++i) {
     mean += (quantiles[i] + quantiles[i + 1]) / (2.0 * kIntervals);
   }
@@ -74,7 +74,7 @@ double rank_correlation(std::span<const ComputeRatio> ratios, const std::vector<
   if (pairs == 0) {
     return 0;
   }
-  constexpr double kVariance = 1.0 / 12;  // Of a place.
+  constexpr double kVariance = 1.0 / 12;  // The variance of a uniform place.
   const double spearman = products / pairs / kVariance;
   return std::clamp(2 * std::sin(std::numbers::pi / 6 * spearman), 0.0, 1.0);
 }

@@ -25,11 +25,11 @@ struct RecordedRun {
 struct RecordedCosts {
   RecordedModel model;
   NoiseProfile noise;
-  std::vector<RecordedReduce> reduces;        ///< Those of recorded buckets; may be empty.
+  std::vector<RecordedReduce> reduces;        ///< All-reduces of recorded buckets; may be empty.
   std::vector<CollectiveSample> all_reduces;  ///< `reduces`, combined by size.
   int ranks = 1;
   bool on_gpu = false;
-  int cores = 0;  ///< Those that the ranks shared; 0 = each rank had its own.
+  int cores = 0;  ///< Cores that the ranks shared; 0 = each rank had its own.
   /// Present when the backward could not be told from waiting: forward and backward together, with
   /// the all-reduces inside. The model's passes are then shares of it.
   std::optional<PassCost> whole;

@@ -34,7 +34,7 @@ struct DeepspeedBatching {
 /// Micro-batches in the order of the data ("dataloader"), of Python's shuffle with seed ("random")
 /// or of length ("seqlen"), planned once; rank r takes micro-batches r, r + ranks, ….
 ///
-/// Of the sampler only the seed counts.
+/// Only the seed of the sampler counts.
 /// Raises InputError: ranks that do not divide effective_batch_size.
 [[nodiscard]] EpochBatches deepspeed_epoch(const PolicyParameters& parameters,
                                            const PolicyInput& input);

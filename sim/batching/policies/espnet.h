@@ -30,7 +30,7 @@ struct EspnetNumel {
 /// is 1); rank r takes samples r, r + ranks, … of every batch, so batches have at least `ranks`
 /// samples.
 ///
-/// Of the sampler only shuffle, seed and drop_last count.
+/// Only shuffle, seed and drop_last of the sampler count.
 /// Raises InputError: fewer samples than ranks.
 /// Source: espnet2, abs_task.py and sequence_iter_factory.py.
 [[nodiscard]] EpochBatches espnet_epoch(const PolicyParameters& parameters,

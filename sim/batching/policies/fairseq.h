@@ -41,7 +41,7 @@ void drop_ragged_batch(Batches& batches, std::int64_t multiple);
 /// seed + epoch (the first epoch is 1), alone or in groups of ranks; ShardedIterator. With target
 /// lengths, samples of equal length ascend in theirs, and a sample is as long as its longer one.
 ///
-/// Of the sampler only shuffle and seed count; drop_last leaves out batches that do not divide over
+/// Only shuffle and seed of the sampler count; drop_last leaves out batches that do not divide over
 /// the ranks. Raises InputError: a sample longer than max_tokens.
 [[nodiscard]] EpochBatches fairseq_epoch(const PolicyParameters& parameters,
                                          const PolicyInput& input);

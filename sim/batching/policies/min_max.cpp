@@ -39,7 +39,7 @@ class Queues {
     return static_cast<std::int64_t>(orders_[rank].size() - used_[rank]);
   }
 
-  /// Of up to `count` samples, as many as max_tokens allows.
+  /// Takes as many of up to `count` samples as max_tokens allows.
   [[nodiscard]] PrefixCosts costs(std::size_t rank,
                                   std::int64_t count,
                                   std::span<const std::int64_t> lengths,

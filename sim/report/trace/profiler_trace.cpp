@@ -94,7 +94,7 @@ struct ElementName {
   std::string_view nccl;
 };
 
-/// Of what is on the wire; bytes where it does not divide the message.
+/// The dtype on the wire; bytes where it does not divide the message.
 ElementName element_of(const Scenario& scenario, double bytes) {
   constexpr ElementName kFloat = {4, "Float", "float", "f32"};
   constexpr ElementName kHalf = {2, "Half", "c10::Half", "f16"};

@@ -61,7 +61,7 @@ class ProfilerTrace {
 
   const TraceSource& source_;
   int rank_;
-  int device_;  ///< Of the node.
+  int device_;  ///< The device's number on its node.
   GzipWriter file_;
   std::string text_;  ///< Not written yet.
   std::int64_t events_ = 0;

@@ -35,7 +35,7 @@ class TraceRows {
 
   /// Takes the next step, with its spans and names of collectives.
   void take(const StepTimeline& timeline);
-  /// Of the step taken last.
+  /// Describes the step that was taken last.
   [[nodiscard]] const std::vector<TraceRow>& of_rank(int rank) const {
     return rows_[static_cast<std::size_t>(rank)];
   }

@@ -21,8 +21,8 @@ struct TraceBatch {
 struct TraceSource {
   const PricedRun& run;
   std::string policy;
-  std::vector<int> ranks;           ///< That are shown, ascending.
-  std::vector<std::string> labels;  ///< Of the rows' work.
+  std::vector<int> ranks;           ///< The ranks that are shown, ascending.
+  std::vector<std::string> labels;  ///< Names of the rows' work.
 };
 
 /// One step of a run.

@@ -19,7 +19,7 @@ struct TraceChoice {
 struct TraceFiles {
   int ranks = 0;
   int steps = 0;
-  std::int64_t text_bytes = 0;  ///< Of JSON.
+  std::int64_t text_bytes = 0;  ///< Bytes of JSON, before packing.
   std::int64_t file_bytes = 0;  ///< Packed, where the file is.
   std::int64_t left_out = 0;    ///< Work shorter than half a microsecond.
 };
@@ -39,7 +39,7 @@ TraceFiles write_chrome_trace(const Scenario& scenario,
                               const TraceChoice& choice,
                               const std::string& path);
 
-/// The same as traces of PyTorch's profiler, one a rank: `folder`/rankN.pt.trace.json.gz. Makes the
+/// Writes traces as PyTorch's profiler does, one a rank: `folder`/rankN.pt.trace.json.gz. Makes the
 /// folder. Raises also InputError: more than kMaxTraceFiles ranks; the folder holds other traces.
 TraceFiles write_profiler_traces(const Scenario& scenario,
                                  const BatchingPolicy& policy,

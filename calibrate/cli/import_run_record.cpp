@@ -9,6 +9,7 @@
 
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/options.h"
+#include "calibrate/import/recorded/recorded_plan.h"
 #include "calibrate/import/recorded/recorded_run.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
@@ -18,15 +19,20 @@ namespace stepsim {
 namespace {
 
 constexpr const char* kImportRunRecordUsage =
-    "usage: stepcal import run-record RECORD… --plan PLAN… --profile OUT [--base PROFILE]\n\n"
+    "usage: stepcal import run-record RECORD… [--plan PLAN…] --profile OUT [--base PROFILE]\n\n"
     "Makes a profile of a training's own steps. A few dozen steps of ONE policy, recorded with\n"
     "stepsim_recorder.py or stepcal live, give forward, backward, optimizer and data times as\n"
     "functions of the batch, with their errors on held-out steps and sizes. stepsim compare\n"
     "--profile OUT then predicts other policies of the same model. Record a policy whose batches\n"
-    "differ much in length and tokens. PLAN says what ran (stepsim plan); each record takes the\n"
-    "plan of its policy. Records with bucket times (recorder.watch) also give all-reduce times of\n"
+    "differ much in length and tokens. A record made with Recorder(…, model=ddp) describes its "
+    "model\n"
+    "and needs no PLAN; name it in a scenario as [model] kind = \"recorded\". Otherwise PLAN says "
+    "what\n"
+    "ran (stepsim plan); each record takes the plan of its policy. Records with bucket times "
+    "(recorder.watch) also give all-reduce times of\n"
     "their sizes; for other bucket sizes, measure all-reduces and give them with --base.\n\n"
     "examples:\n"
+    "  stepcal import run-record run.jsonl --profile mine.json\n"
     "  stepsim plan SCENARIO.toml --policy bucketed --out plan.jsonl\n"
     "  stepcal import run-record run.jsonl --plan plan.jsonl --profile mine.json\n"
     "  stepcal import nccl-tests all_reduce.log --profile network.json\n"
@@ -47,10 +53,12 @@ std::vector<Plan> read_plans(const std::vector<std::string>& paths) {
   return plans;
 }
 
-/// The record's own plan; a single plan serves records that name no policy.
-const Plan& plan_of(const RunRecord& record,
-                    const std::string& path,
-                    const std::vector<Plan>& plans) {
+/// The record's own plan; a single plan serves records that name no policy. Without any plan the
+/// record has to describe what ran.
+Plan plan_of(const RunRecord& record, const std::string& path, const std::vector<Plan>& plans) {
+  if (plans.empty()) {
+    return recorded_plan(record, path);
+  }
   for (const Plan& plan : plans) {
     if (plan.policy == record.policy || (record.policy.empty() && plans.size() == 1)) {
       return plan;
@@ -106,16 +114,16 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   if (parser.list("files").empty()) {
     parser.fail("no run record given");
   }
-  if (parser.list("plan").empty() || !parser.has("profile")) {
-    parser.fail("give --plan PLAN (what the record ran) and --profile OUT");
+  if (!parser.has("profile")) {
+    parser.fail("give --profile OUT");
   }
   const std::vector<Plan> plans = read_plans(parser.list("plan"));
   std::vector<RecordedRun> runs;
   std::vector<std::string> warnings;
   for (const std::string& path : parser.list("files")) {
     RunRecord record = read_run_record(path, &warnings);
-    const Plan& plan = plan_of(record, path, plans);
-    runs.push_back({std::move(record), plan, path});
+    Plan plan = plan_of(record, path, plans);
+    runs.push_back({std::move(record), std::move(plan), path});
   }
   std::optional<Profile> base;
   if (parser.has("base")) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records the steps of a PyTorch training loop for Stepsim. Copy this file; it needs only torch.
 
-    recorder = Recorder("run", policy="fixed")             # writes run.rank0.jsonl, …
+    recorder = Recorder("run", model=ddp, optimizer=optimizer)   # writes run.rank0.jsonl, …
     for batch in loader:
         with recorder.step(lengths=batch["lengths"]):      # around the whole step
             loss = model(batch)
@@ -204,12 +204,31 @@ class Recorder:
         warmup_steps: How many steps at the beginning readers should leave out of means.
         reset_peak_memory: With CUDA, call reset_peak_memory_stats() before each step, so that
             peak_memory_bytes is the step's own peak; otherwise it is the highest so far.
+        model: The module that trains, in DistributedDataParallel when there are several ranks. Its
+            parameters and DDP's settings are written, so that the record describes the model, and
+            bucket times are recorded as by watch().
+        optimizer: Its kind and settings are written.
+        loader: The DataLoader; its batch size, workers and sampler settings are written.
+        bucket_times: False: watch() is not called for `model`; call it with a hook of your own.
     """
 
-    def __init__(self, path, policy="", scenario="", warmup_steps=0, reset_peak_memory=False):
+    def __init__(
+        self,
+        path,
+        policy="",
+        scenario="",
+        warmup_steps=0,
+        reset_peak_memory=False,
+        model=None,
+        optimizer=None,
+        loader=None,
+        bucket_times=True,
+    ):
         self.recording = True
         self._path = os.fspath(path)
         self._header = {"scenario": scenario, "policy": policy, "warmup_steps": warmup_steps}
+        self._described = (model, optimizer, loader)
+        self._autocast = None  # The dtype of the first forward's autocast.
         self._reset_peak_memory = reset_peak_memory
         self._file = self._clock = None
         self._rank, self._world_size = 0, 1
@@ -218,6 +237,20 @@ class Recorder:
         self._pending = collections.deque()  # Steps whose times are not known yet.
         self._warned = self._closed = False
         atexit.register(self._finish)
+        self._observe(model, bucket_times)
+
+    @_harmless
+    def _observe(self, model, bucket_times):
+        if model is None:
+            return
+
+        def first_forward(_module, _inputs):
+            handle.remove()
+            self._autocast = _autocast_dtype()
+
+        handle = model.register_forward_pre_hook(first_forward)
+        if bucket_times and _is_ddp(model) and model.static_graph is False:
+            self.watch(model)
 
     @contextlib.contextmanager
     def step(self, lengths=None, max_length=None, padded_tokens=None):
@@ -375,14 +408,19 @@ class Recorder:
         one_host = int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)) == self._world_size
         header["cores"] = os.cpu_count() or 0 if one_host and not on_gpu else 0
         header["host"] = platform.node()
+        self._header = header
         self._file = open(f"{self._path}.rank{self._rank}.jsonl", "wb", buffering=0)
-        self._write(header)
 
     def _write_oldest(self):
         self._write(self._pending.popleft().row(self._clock, self._rank))
 
     def _write(self, value):
         line = _line(value).encode()
+        if self._header is not None:  # It is written with the first step, which tells autocast.
+            model, optimizer, loader = self._described
+            header, self._header, self._described = self._header, None, None
+            header.update(_description(model, optimizer, loader, self._autocast))
+            line = _line(header).encode() + line
         if self._file.write(line) < len(line):
             raise OSError(f"{self._file.name}: the disk is full")
 
@@ -409,6 +447,102 @@ class Recorder:
     def _ended(self, entry):
         if entry is not None:
             entry[2] = self._clock.now()
+
+
+def _is_ddp(model):
+    return dist is not None and isinstance(model, torch.nn.parallel.DistributedDataParallel)
+
+
+def _autocast_dtype():
+    """Returns the short name of the dtype that autocast computes in now, or None."""
+    if torch.is_autocast_enabled():
+        return _dtype_name(torch.get_autocast_gpu_dtype())
+    if getattr(torch, "is_autocast_cpu_enabled", lambda: False)():
+        return _dtype_name(torch.get_autocast_cpu_dtype())
+    return None
+
+
+def _dtype_name(dtype):
+    """Returns "f32" for torch.float32, "bf16", "i64" and so on."""
+    name = str(dtype).replace("torch.", "")
+    for long, short in [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")]:
+        if name.startswith(long):
+            return short + name[len(long) :]
+    return name
+
+
+def _plain(value):
+    """Returns a value of settings as JSON can hold it."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return _plain(value.item()) if getattr(value, "numel", lambda: 0)() == 1 else str(value)
+
+
+def _described_model(module):
+    """Returns names, shapes and dtypes of the parameters in order of registration, which is the
+    order that DDP's buckets go by, and the elements of the buffers by dtype."""
+    buffers = collections.Counter()
+    for buffer in module.buffers():
+        buffers[_dtype_name(buffer.dtype)] += buffer.numel()
+    parameters = [
+        {"name": name, "shape": list(one.shape), "dtype": _dtype_name(one.dtype)}
+        | ({} if one.requires_grad else {"frozen": True})
+        for name, one in module.named_parameters()
+    ]
+    return {"name": type(module).__name__, "parameters": parameters, "buffers": dict(buffers)}
+
+
+def _described_ddp(ddp):
+    return {
+        "bucket_cap_bytes": ddp.bucket_bytes_cap,
+        "first_bucket_bytes": getattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 1 << 20),
+        **{
+            name: bool(getattr(ddp, name, False))
+            for name in (
+                "gradient_as_bucket_view",
+                "static_graph",
+                "find_unused_parameters",
+                "broadcast_buffers",
+            )
+        },
+    }
+
+
+def _described_loader(loader):
+    batches, sampler = loader.batch_sampler, loader.sampler
+    described = {
+        "samples": len(loader.dataset) if hasattr(loader.dataset, "__len__") else None,
+        "batch_size": loader.batch_size,
+        "drop_last": loader.drop_last,
+        "workers": loader.num_workers,
+        "prefetch_factor": loader.prefetch_factor if loader.num_workers > 0 else None,
+        "batch_sampler": type(batches).__name__ if batches is not None else None,
+        "sampler": type(sampler).__name__ if sampler is not None else None,
+        "shuffle": getattr(sampler, "shuffle", None),
+        "seed": getattr(sampler, "seed", None),
+    }
+    return {name: _plain(value) for name, value in described.items() if value is not None}
+
+
+def _description(model, optimizer, loader, autocast):
+    """Returns the members of the header that describe what trains."""
+    described = {}
+    if model is not None:
+        described["model"] = _described_model(model.module if _is_ddp(model) else model)
+        if _is_ddp(model):
+            described["ddp"] = _described_ddp(model)
+        if autocast is not None:
+            described["autocast"] = autocast
+    if optimizer is not None:
+        settings = {name: _plain(value) for name, value in optimizer.defaults.items()}
+        described["optimizer"] = {"kind": type(optimizer).__name__, "settings": settings}
+    if loader is not None:
+        described["loader"] = _described_loader(loader)
+    return described
 
 
 def _distributed():

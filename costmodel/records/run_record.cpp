@@ -1,5 +1,6 @@
 #include "costmodel/records/run_record.h"
 
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -18,6 +19,10 @@ namespace {
 
 constexpr std::string_view kRunRecordFormat = "stepsim-run-record/1";
 
+/// The members of the header that RunRecord::training holds.
+constexpr std::array<const char*, 5> kTraining = {
+    "model", "ddp", "autocast", "optimizer", "loader"};
+
 std::string record_header(const RunRecord& record) {
   Json header;
   header["format"] = kRunRecordFormat;
@@ -34,6 +39,11 @@ std::string record_header(const RunRecord& record) {
   }
   header["versions"] = *record.versions;
   header["sentinel_ms"] = record.sentinel_ms;
+  for (const char* member : kTraining) {
+    if (record.training->contains(member)) {
+      header[member] = (*record.training)[member];
+    }
+  }
   return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -159,6 +169,11 @@ RunRecord read_record_header(JsonReader header) {
   }
   if (header.has("sentinel_ms")) {
     record.sentinel_ms = header.numbers("sentinel_ms");
+  }
+  for (const char* member : kTraining) {
+    if (header.has(member)) {
+      (*record.training)[member] = header.get(member);
+    }
   }
   return record;
 }

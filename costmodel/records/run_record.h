@@ -54,7 +54,10 @@ struct RunRecord {
   int warmup_steps = 0;    ///< The leading steps of each repeat that means leave out.
   int repeats = 1;
   int cores = 0;  ///< Processor cores for all ranks together, which run on one host; 0: unknown.
-  JsonValue versions;               ///< Versions of libraries and driver, as the run named them.
+  JsonValue versions;  ///< Versions of libraries and driver, as the run named them.
+  /// What trained, as stepsim_recorder.py describes it: "model" (parameters in order of
+  /// registration), "ddp", "optimizer", "loader", "autocast". Null when the record does not say.
+  JsonValue training;
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;
 

@@ -184,7 +184,7 @@ void read_machine(const TomlReader& root, Scenario& scenario) {
   if (root.has("times")) {
     scenario.times.emplace();
     read_keys(root.table("times"), scenario);
-  } else if (!scenario.model.tensors.empty()) {
+  } else if (root.has("model") && root.table("model").has("tensors")) {
     root.table("model").fail("tensors",
                              "their work is a share of measured times; give [times] as well");
   }

@@ -5,6 +5,7 @@
 
 #include "costmodel/io/csv_table.h"
 #include "costmodel/model/model_presets.h"
+#include "costmodel/records/profile.h"
 #include "sim/scenario/tables.h"
 
 namespace stepsim {
@@ -116,7 +117,32 @@ TransformerConfig family_defaults(ModelFamily family) {
   return model;
 }
 
-TransformerConfig start_of(const TomlReader& table) {
+bool is_recorded(const TomlReader& table) {
+  return table.has("kind") && table.text("kind") == "recorded";
+}
+
+/// The model that the profile was recorded from.
+TransformerConfig recorded_model(const TomlReader& table, const Scenario& scenario) {
+  if (scenario.profile.empty()) {
+    table.fail(
+        "kind", "the model of the profile's record; name it as cluster.profile", Lookup::Profiles);
+  }
+  const Profile profile = read_profile(scenario.profile);
+  if (!profile.recorded) {
+    table.fail("kind",
+               fmt::format("{} holds no recorded model; make one: stepcal import run-record --help",
+                           printable(scenario.profile)));
+  }
+  for (const char* key :
+       {"layers", "block_elements", "tensors", "dtype", "parameter_dtype", "attention"}) {
+    if (table.has(key)) {
+      table.fail(key, "the recorded model has its own");
+    }
+  }
+  return profile.recorded->model;
+}
+
+TransformerConfig start_of(const TomlReader& table, const Scenario& scenario) {
   if (table.has("preset") && table.has("kind")) {
     table.fail("kind", "give preset or kind, not both: a preset has its kind");
   }
@@ -125,6 +151,9 @@ TransformerConfig start_of(const TomlReader& table) {
   }
   if (!table.has("kind")) {
     table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab");
+  }
+  if (is_recorded(table)) {
+    return recorded_model(table, scenario);
   }
   return family_defaults(
       table.parsed("kind", [](const std::string& name) { return parse_family(name); }));
@@ -194,7 +223,8 @@ std::vector<Key> model_keys() {
           "kind",
           "`token_classifier`, `distilbert`, `bert`, `gpt2`, `llama`, `nanochat`; `blocks`: a "
           "chain of `layers` equal ops with one tensor each and no other sizes, for studies "
-          "of the schedule",
+          "of the schedule; `recorded`: the model of the profile that `stepcal import run-record` "
+          "made, without any other key",
           ""),
       described("name", "text for reports", "the kind"),
       described("layers", "blocks of the model, at least 1", ""),
@@ -257,8 +287,10 @@ std::vector<Key> varlen_keys() {
 
 void read_model(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "model");
-  TransformerConfig model = start_of(table);
-  read_sizes(table, table.has("preset"), model);
+  TransformerConfig model = start_of(table, scenario);
+  if (!is_recorded(table)) {
+    read_sizes(table, table.has("preset"), model);
+  }
   model.name = table.text_or("name", model.name);
   model.tied_embeddings = table.boolean_or("tied_embeddings", model.tied_embeddings);
   model.causal = table.boolean_or("causal", model.causal);

@@ -207,8 +207,11 @@ void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, 
     all.forward.push_back(observation);
     observation.seconds = *backward;
     all.backward.push_back(observation);
-    observation.seconds = std::max(row.data_ms * kMilli, 1e-9);
-    all.data.push_back(observation);
+    // A recorder that has just begun, or was resumed, does not know when the data was asked for.
+    if (row.data_ms > 0) {
+      observation.seconds = row.data_ms * kMilli;
+      all.data.push_back(observation);
+    }
     all.optimizer.push_back(row.optimizer_ms * kMilli);
   }
 }
@@ -230,6 +233,22 @@ PassWeight pass_weight(const RecordedModel& model, bool forward, bool backward) 
     }
     return weight;
   };
+}
+
+/// The time to load a batch; nothing where the recorded loops hardly waited for their data.
+PassCost data_cost(const Observations& all, const RecordedModel& model) {
+  constexpr std::size_t kFewest = 10;
+  PassCost cost;
+  if (all.data.size() < kFewest) {
+    cost.features = {"1"};
+    cost.coefficients = {0};
+    cost.tokens = model.forward.tokens;
+    cost.length = model.forward.length;
+    return cost;
+  }
+  cost = fit_pass(all.data, {"1", "tokens"}, model.model.attention);
+  cost.draws.clear();
+  return cost;
 }
 
 /// Fits the passes as shares of whole steps, and leaves but the steps that were fitted in `all`.
@@ -372,8 +391,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
     fit_passes(all, model);
   }
   model.whole_steps = whole;
-  model.data = fit_pass(all.data, {"1", "tokens"}, model.model.attention);
-  model.data.draws.clear();
+  model.data = data_cost(all, model);
   model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
   const auto ratios = compute_ratios(all, model);
   costs.noise = fit_step_noise(ratios, all.steps);

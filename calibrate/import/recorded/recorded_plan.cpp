@@ -1,0 +1,206 @@
+#include "calibrate/import/recorded/recorded_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+
+namespace stepsim {
+namespace {
+
+/// Shares are whole numbers; a whole backward is divided into so many.
+constexpr double kBackwardShares = 1e9;
+
+class RecordReader {
+ public:
+  RecordReader(const RunRecord& record, const std::string& file) : record_(record), file_(file) {}
+
+  [[noreturn]] void fail(const std::string& message) const {
+    throw InputError(SourcePlace{file_}, message);
+  }
+
+  /// The model as a chain of its trained tensors, without shares of the backward.
+  [[nodiscard]] TransformerConfig model() const {
+    if (!record_.training->contains("model")) {
+      fail(
+          "does not describe its model; record with Recorder(…, model=ddp), or give --plan, the "
+          "plan that it ran");
+    }
+    JsonReader described((*record_.training)["model"], file_, 1, "model");
+    TransformerConfig model;
+    model.family = ModelFamily::Blocks;
+    model.name = described.text("name");
+    model.hidden = model.heads = model.kv_heads = model.ffn = model.vocab = 1;
+    model.max_length = std::int64_t{1} << 20;
+    std::string dtype;
+    for (JsonReader& parameter : described.objects("parameters")) {
+      if (parameter.boolean_or("frozen", false)) {
+        continue;
+      }
+      TensorBlock tensor{parameter.text("name"), parameter.integers("shape"), 0, 0};
+      tensor.forward = tensor.backward = elements(tensor);
+      model.tensors.push_back(std::move(tensor));
+      const std::string own = parameter.text("dtype");
+      if (!dtype.empty() && own != dtype) {
+        fail(
+            fmt::format("parameters of {} and {}; only models of one dtype are known", dtype, own));
+      }
+      dtype = own;
+    }
+    if (model.tensors.empty()) {
+      fail("its model has no parameter that trains");
+    }
+    model.layers = static_cast<std::int64_t>(model.tensors.size());
+    model.parameter_dtype = parse_dtype(dtype);
+    model.dtype = model.parameter_dtype;
+    model.attention = is_packed() ? AttentionKind::Varlen : AttentionKind::Dense;
+    return model;
+  }
+
+  /// Parameters by bucket, in launch order, filled from the last registered one on to the recorded
+  /// sizes; empty when no step of rank 0 after the first has bucket times.
+  [[nodiscard]] std::vector<std::vector<int>> buckets(const TransformerConfig& model) const {
+    std::vector<std::vector<int>> buckets;
+    const StepRecord* step = steady_step();
+    if (step == nullptr) {
+      return buckets;
+    }
+    const std::int64_t size = element_size(model.parameter_dtype);
+    auto next = static_cast<int>(model.tensors.size());
+    for (std::size_t b = 0; b < step->buckets.size(); ++b) {
+      buckets.emplace_back();
+      std::int64_t bytes = 0;
+      const bool last = b + 1 == step->buckets.size();
+      while (next > 0 && (last || bytes < step->buckets[b].bytes)) {
+        buckets.back().push_back(--next);
+        bytes += size * elements(model.tensors[static_cast<std::size_t>(next)]);
+      }
+      if (buckets.back().empty()) {
+        fail("its buckets hold more bytes than its model's parameters");
+      }
+    }
+    return buckets;
+  }
+
+  /// Shares the backward out as the buckets were launched, on the mean of all steady steps.
+  void share_backward(const std::vector<std::vector<int>>& buckets,
+                      TransformerConfig& model) const {
+    double before = 0;
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      const bool last = b + 1 == buckets.size();
+      const double until = last ? 1 : std::max(before, launch_place(b, buckets.size()));
+      double all = 0;
+      for (const int tensor : buckets[b]) {
+        all += static_cast<double>(elements(model.tensors[static_cast<std::size_t>(tensor)]));
+      }
+      for (const int tensor : buckets[b]) {
+        TensorBlock& block = model.tensors[static_cast<std::size_t>(tensor)];
+        const double share = (until - before) * static_cast<double>(elements(block)) / all;
+        block.backward = std::llround(kBackwardShares * share);
+      }
+      before = until;
+    }
+  }
+
+  [[nodiscard]] MicroBatch batch(const StepRecord& step) const {
+    if (step.micro_batches > 1) {
+      fail(fmt::format("step {}, rank {}: {} micro-batches; give --plan, which tells them apart",
+                       step.step,
+                       step.rank,
+                       step.micro_batches));
+    }
+    if (static_cast<std::int64_t>(step.lengths.size()) != step.samples) {
+      fail(fmt::format("step {}, rank {}: {} samples and {} lengths; record with step(lengths=…)",
+                       step.step,
+                       step.rank,
+                       step.samples,
+                       step.lengths.size()));
+    }
+    MicroBatch batch;
+    batch.step = step.step;
+    batch.rank = step.rank;
+    batch.samples.resize(step.lengths.size());
+    std::iota(batch.samples.begin(), batch.samples.end(), std::int64_t{0});
+    batch.lengths = step.lengths;
+    const bool longer =
+        !step.lengths.empty() &&
+        step.max_length > *std::max_element(step.lengths.begin(), step.lengths.end());
+    batch.padded_length = longer ? step.max_length : 0;
+    return batch;
+  }
+
+ private:
+  [[nodiscard]] static std::int64_t elements(const TensorBlock& tensor) {
+    return std::accumulate(
+        tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
+  }
+
+  /// Whether all batches ran without padding although their lengths differ.
+  [[nodiscard]] bool is_packed() const {
+    bool differ = false;
+    for (const StepRecord& step : record_.steps) {
+      if (step.padded_tokens != step.useful_tokens) {
+        return false;
+      }
+      differ = differ || step.useful_tokens != step.samples * step.max_length;
+    }
+    return differ;
+  }
+
+  [[nodiscard]] const StepRecord* steady_step() const {
+    for (const StepRecord& step : record_.steps) {
+      if (step.step > 0 && step.step >= record_.warmup_steps && !step.buckets.empty()) {
+        return &step;
+      }
+    }
+    return nullptr;
+  }
+
+  /// The mean fraction of the backward after which bucket `b` of `count` was launched.
+  [[nodiscard]] double launch_place(std::size_t b, std::size_t count) const {
+    double sum = 0;
+    double steps = 0;
+    for (const StepRecord& step : record_.steps) {
+      if (step.step > 0 && step.step >= record_.warmup_steps && step.buckets.size() == count &&
+          step.backward_ms > 0) {
+        const double at = step.buckets[b].launch_ms - step.data_ms - step.forward_ms;
+        sum += std::clamp(at / step.backward_ms, 0.0, 1.0);
+        steps += 1;
+      }
+    }
+    return steps > 0 ? sum / steps : 0;
+  }
+
+  const RunRecord& record_;
+  const std::string& file_;
+};
+
+}  // namespace
+
+Plan recorded_plan(const RunRecord& record, const std::string& file) {
+  const RecordReader reader(record, file);
+  Plan plan;
+  plan.scenario = record.scenario;
+  plan.policy = record.policy;
+  plan.ranks = record.world_size;
+  plan.warmup_steps = record.warmup_steps;
+  plan.model = reader.model();
+  plan.buckets = reader.buckets(plan.model);
+  reader.share_backward(plan.buckets, plan.model);
+  for (const StepRecord& step : record.steps) {
+    plan.steps = std::max(plan.steps, step.step + 1);
+    if (step.repeat == 0) {
+      plan.micro_batches.push_back(reader.batch(step));
+    }
+  }
+  return plan;
+}
+
+}  // namespace stepsim

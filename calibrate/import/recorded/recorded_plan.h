@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "costmodel/records/plan_file.h"
+#include "costmodel/records/run_record.h"
+
+namespace stepsim {
+
+/// Makes the plan that a run followed from its record alone, when stepsim_recorder.py described the
+/// model: a chain of its tensors in order of registration, and the batches of its rows.
+///
+/// Each tensor gets a share of the backward: the time between the recorded launches of two buckets
+/// is divided among the tensors of the later one by their elements, so that buckets are launched
+/// where they were. Without bucket times the shares go by elements alone. Forward shares go by
+/// elements; they decide no time, since the forward launches nothing.
+///
+/// Raises InputError that names `file`: the record does not describe its model or its lengths, or a
+/// step is of several micro-batches.
+[[nodiscard]] Plan recorded_plan(const RunRecord& record, const std::string& file);
+
+}  // namespace stepsim

@@ -74,6 +74,28 @@ def rank_records(rank):
     recorder.close()
 
 
+def rank_describes(rank):
+    import torch
+
+    model = make_model()
+    model[0].bias.requires_grad_(False)
+    model.register_buffer("steps", torch.zeros(3, dtype=torch.int64))
+    ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1, broadcast_buffers=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    loader = torch.utils.data.DataLoader(range(16), batch_size=4, drop_last=True)
+    recorder = stepsim_recorder.Recorder(
+        "described", model=ddp, optimizer=optimizer, loader=loader
+    )
+    for lengths in plan_lengths(rank):
+        with recorder.step(lengths=lengths):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = ddp(torch.randn(len(lengths), max(lengths), 64)).square().mean()
+            recorder.backward(loss)
+            optimizer.step()
+    recorder.close()
+
+
 def rank_is_killed(rank):
     recorder = stepsim_recorder.Recorder("run", policy=POLICY)
 
@@ -266,6 +288,33 @@ def test_two_ranks_are_recorded_and_read_back():
     measured = report["policies"][0]["measured_ms"]["mean"]
     times = [step_time(rows, step) for step in range(2, STEPS)]
     assert abs(measured - sum(times) / len(times)) < 1e-6 * measured, (measured, times)
+
+
+@in_folder_with_plan
+def test_the_record_describes_what_trains():
+    outputs = run_good_ranks("describes")
+    assert not any("stepsim_recorder" in output for output in outputs), outputs
+    header, *rows = read_lines("described.jsonl")
+    model = header["model"]
+    assert (model["name"], model["buffers"]) == ("Sequential", {"i64": 3}), model
+    assert [(one["name"], one["shape"], one.get("frozen")) for one in model["parameters"]] == [
+        ("0.weight", [512, 64], None),
+        ("0.bias", [512], True),
+        ("2.weight", [512, 512], None),
+        ("2.bias", [512], None),
+        ("3.weight", [1, 512], None),
+        ("3.bias", [1], None),
+    ]
+    assert all(one["dtype"] == "f32" for one in model["parameters"]), model
+    assert header["ddp"]["bucket_cap_bytes"] == 1 << 20, header
+    assert header["ddp"]["broadcast_buffers"] is False, header
+    assert header["autocast"] == "bf16", header
+    assert header["optimizer"]["kind"] == "SGD", header
+    assert header["optimizer"]["settings"]["momentum"] == 0.9, header
+    loader = header["loader"]
+    assert (loader["samples"], loader["batch_size"], loader["drop_last"]) == (16, 4, True), loader
+    assert loader["sampler"] == "SequentialSampler", loader
+    assert all(row["buckets"] for row in rows), "bucket times are on by default"
 
 
 def step_time(rows, step):

@@ -1,0 +1,136 @@
+// The plan of a record that describes its own model.
+#include "calibrate/import/recorded/recorded_plan.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+
+using namespace stepsim;
+
+namespace {
+
+/// Three tensors of 1000, 3000 and 500 elements and a frozen one. The first bucket, of the last
+/// two, is launched after three quarters of each backward.
+RunRecord described_record() {
+  RunRecord record;
+  record.policy = "as trained";
+  record.world_size = 2;
+  record.warmup_steps = 1;
+  (*record.training)["model"] = Json::parse(R"({"name": "Net", "parameters": [
+    {"name": "a", "shape": [10, 100], "dtype": "f32"},
+    {"name": "frozen", "shape": [7], "dtype": "f32", "frozen": true},
+    {"name": "b", "shape": [3000], "dtype": "f32"},
+    {"name": "c", "shape": [500], "dtype": "f32"}], "buffers": {}})");
+  for (int step = 0; step < 3; ++step) {
+    for (int rank = 0; rank < 2; ++rank) {
+      StepRecord row;
+      row.step = step;
+      row.rank = rank;
+      row.lengths = {5, 9 + step};
+      row.samples = 2;
+      row.max_length = 9 + step;
+      row.useful_tokens = 14 + step;
+      row.padded_tokens = 2 * row.max_length;
+      row.data_ms = 1;
+      row.forward_ms = 10;
+      row.backward_ms = 20;
+      row.buckets = {{14000, 26, 28}, {4000, 31, 33}};
+      if (step == 0) {
+        row.buckets = {{18000, 31, 33}};
+      }
+      record.steps.push_back(row);
+    }
+  }
+  return record;
+}
+
+std::string plan_error(const RunRecord& record) {
+  try {
+    (void)recorded_plan(record, "run.jsonl");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a described record is its own plan: tensors, buckets, batches") {
+  const Plan plan = recorded_plan(described_record(), "run.jsonl");
+  CHECK(plan.policy == "as trained");
+  CHECK(plan.ranks == 2);
+  CHECK(plan.steps == 3);
+  CHECK(plan.warmup_steps == 1);
+  REQUIRE(plan.model.tensors.size() == 3);
+  CHECK(plan.model.name == "Net");
+  CHECK(plan.model.parameter_dtype == Dtype::F32);
+  CHECK(plan.model.attention == AttentionKind::Dense);
+  CHECK(plan.model.tensors[1].name == "b");
+  CHECK(plan.buckets == std::vector<std::vector<int>>{{2, 1}, {0}});
+  REQUIRE(plan.micro_batches.size() == 6);
+  CHECK(plan.micro_batches[5].lengths == std::vector<std::int64_t>{5, 11});
+}
+
+TEST_CASE("tensors of a described record take the backward's time as the buckets were launched") {
+  const Plan plan = recorded_plan(described_record(), "run.jsonl");
+  // (26 - 1 - 10) / 20 of the backward, divided as 3000 to 500.
+  CHECK(plan.model.tensors[1].backward == doctest::Approx(0.75e9 * 6 / 7).epsilon(1e-8));
+  CHECK(plan.model.tensors[2].backward == doctest::Approx(0.75e9 / 7).epsilon(1e-8));
+  CHECK(plan.model.tensors[0].backward == 250'000'000);
+
+  RunRecord unwatched = described_record();
+  for (StepRecord& row : unwatched.steps) {
+    row.buckets.clear();
+  }
+  const Plan by_elements = recorded_plan(unwatched, "run.jsonl");
+  CHECK(by_elements.buckets.empty());
+  CHECK(by_elements.model.tensors[0].backward == 1000);
+  CHECK(by_elements.model.tensors[1].backward == 3000);
+}
+
+TEST_CASE("batches without padding but of differing lengths are packed ones") {
+  RunRecord record = described_record();
+  for (StepRecord& row : record.steps) {
+    row.padded_tokens = row.useful_tokens;
+  }
+  CHECK(recorded_plan(record, "run.jsonl").model.attention == AttentionKind::Varlen);
+}
+
+TEST_CASE("a record that cannot be its own plan says what it lacks") {
+  RunRecord record = described_record();
+  *record.training = Json();
+  CHECK(
+      plan_error(record) ==
+      "run.jsonl: error: does not describe its model; record with Recorder(…, model=ddp), or give "
+      "--plan, the plan that it ran");
+
+  record = described_record();
+  record.steps[3].lengths.clear();
+  CHECK(plan_error(record) ==
+        "run.jsonl: error: step 1, rank 1: 2 samples and 0 lengths; record with step(lengths=…)");
+
+  record = described_record();
+  record.steps[2].micro_batches = 4;
+  CHECK(plan_error(record) ==
+        "run.jsonl: error: step 1, rank 0: 4 micro-batches; give --plan, which tells them apart");
+
+  record = described_record();
+  record.steps[2].buckets = {{1 << 20, 26, 28}, {4000, 31, 33}};
+  CHECK(plan_error(record) ==
+        "run.jsonl: error: its buckets hold more bytes than its model's parameters");
+
+  record = described_record();
+  (*record.training)["model"]["parameters"][2]["dtype"] = "bf16";
+  CHECK(plan_error(record) ==
+        "run.jsonl: error: parameters of f32 and bf16; only models of one dtype are known");
+}
+
+TEST_CASE("a record keeps what it says about the training") {
+  const RunRecord record = described_record();
+  const std::string path = "described_record.jsonl";
+  write_run_record(path, record);
+  CHECK(read_run_record(path).training == record.training);
+  std::remove(path.c_str());
+}

@@ -1,0 +1,105 @@
+// [model] kind = "recorded": the model of the profile.
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/records/profile.h"
+#include "sim/predict/predict.h"
+#include "tests/test_data.h"
+
+using namespace stepsim;
+
+namespace {
+
+PassCost constant_pass(double seconds) {
+  PassCost cost;
+  cost.features = {"1"};
+  cost.coefficients = {seconds};
+  cost.tokens = {1, 1000};
+  cost.length = {1, 100};
+  cost.samples = 20;
+  return cost;
+}
+
+/// A profile of two tensors: the second one's gradient is ready after a quarter of the backward.
+Profile recorded_profile() {
+  Profile profile;
+  profile.name = "recorded";
+  profile.backend = "cpu";
+  RecordedModel recorded;
+  TransformerConfig& model = recorded.model;
+  model.family = ModelFamily::Blocks;
+  model.name = "Net";
+  model.hidden = model.heads = model.kv_heads = model.ffn = model.vocab = 1;
+  model.max_length = 1 << 20;
+  model.layers = 2;
+  model.tensors = {{"a", {1 << 18}, 1, 3}, {"b", {1 << 18}, 1, 1}};
+  recorded.operations_per_byte = 0;
+  recorded.forward = constant_pass(10e-3);
+  recorded.backward = constant_pass(20e-3);
+  recorded.data = constant_pass(0);
+  recorded.optimizer_seconds = 5e-3;
+  profile.recorded = recorded;
+  return profile;
+}
+
+Scenario recorded_scenario(const std::string& profile, const std::string& more = "") {
+  const std::string text =
+      "[scenario]\nname = \"own\"\nsteps = 3\nwarmup_steps = 2\n"
+      "[cluster]\nranks = 2\n" +
+      (profile.empty() ? "" : "profile = \"" + profile + "\"\n") +
+      "all_reduce = { sizes = [\"1 KiB\", \"1 GiB\"], times = [\"8 ms\", \"8 ms\"] }\n"
+      "[model]\nkind = \"recorded\"\n" +
+      more +
+      "[ddp]\nbucket_cap = \"1 MiB\"\n"
+      "[data]\nsamples = 64\nlengths = { constant = 10 }\n"
+      "[[policy]]\nname = \"fixed\"\nkind = \"fixed\"\nbatch_size = 1\n";
+  return parse_scenario(text, "own.toml");
+}
+
+std::string recorded_error(const std::string& profile, const std::string& more = "") {
+  try {
+    (void)recorded_scenario(profile, more);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a recorded model is that of the profile, and its step is of the recorded times") {
+  const std::string path = test::fresh_folder() + "/profile.json";
+  write_profile(path, recorded_profile());
+  const Scenario scenario = recorded_scenario(path);
+  CHECK(scenario.model.name == "Net");
+  CHECK(scenario.model.tensors.size() == 2);
+  PredictOptions options;
+  options.noise_runs = 0;
+  const PredictionSummary summary =
+      predict(scenario, scenario.policies.front(), read_profile(path), options).summary;
+  CHECK(summary.forward_ms == doctest::Approx(10));
+  CHECK(summary.backward_ms == doctest::Approx(20));
+  CHECK(summary.optimizer_ms == doctest::Approx(5));
+  // Tensors of 1 MiB fill a bucket each. The first is reduced from 5 to 13 ms of the backward, the
+  // second for 8 ms after its end.
+  CHECK(summary.exposed_communication_ms == doctest::Approx(8));
+  CHECK(summary.step_time_ms.mean == doctest::Approx(43));
+}
+
+TEST_CASE("a recorded model needs a profile that holds one, and takes no other keys") {
+  CHECK(
+      recorded_error("").find("own.toml:8:8: error: model.kind: the model of the profile's record; "
+                              "name it as cluster.profile") == 0);
+  Profile plain;
+  plain.name = "plain";
+  plain.backend = "cpu";
+  const std::string folder = test::fresh_folder();
+  write_profile(folder + "/plain.json", plain);
+  CHECK(recorded_error(folder + "/plain.json").find("holds no recorded model; make one: stepcal") !=
+        std::string::npos);
+  write_profile(folder + "/own.json", recorded_profile());
+  CHECK(recorded_error(folder + "/own.json", "layers = 3\n")
+            .find("model.layers: the recorded model has its own") != std::string::npos);
+}

@@ -6,6 +6,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/profile.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -23,7 +24,7 @@ PassCost constant_pass(double seconds) {
 }
 
 /// A profile of two tensors: the second one's gradient is ready after a quarter of the backward.
-Profile recorded_profile() {
+Profile profile_of_own_model() {
   Profile profile;
   profile.name = "recorded";
   profile.backend = "cpu";
@@ -71,14 +72,14 @@ std::string recorded_error(const std::string& profile, const std::string& more =
 
 TEST_CASE("a recorded model is that of the profile, and its step is of the recorded times") {
   const std::string path = test::fresh_folder() + "/profile.json";
-  write_profile(path, recorded_profile());
+  write_profile(path, profile_of_own_model());
   const Scenario scenario = recorded_scenario(path);
   CHECK(scenario.model.name == "Net");
   CHECK(scenario.model.tensors.size() == 2);
   PredictOptions options;
   options.noise_runs = 0;
   const PredictionSummary summary =
-      predict(scenario, scenario.policies.front(), read_profile(path), options).summary;
+      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options).summary;
   CHECK(summary.forward_ms == doctest::Approx(10));
   CHECK(summary.backward_ms == doctest::Approx(20));
   CHECK(summary.optimizer_ms == doctest::Approx(5));
@@ -90,7 +91,7 @@ TEST_CASE("a recorded model is that of the profile, and its step is of the recor
 
 TEST_CASE("a recorded model needs a profile that holds one, and takes no other keys") {
   CHECK(
-      recorded_error("").find("own.toml:8:8: error: model.kind: the model of the profile's record; "
+      recorded_error("").find("own.toml:7:8: error: model.kind: the model of the profile's record; "
                               "name it as cluster.profile") == 0);
   Profile plain;
   plain.name = "plain";
@@ -99,7 +100,7 @@ TEST_CASE("a recorded model needs a profile that holds one, and takes no other k
   write_profile(folder + "/plain.json", plain);
   CHECK(recorded_error(folder + "/plain.json").find("holds no recorded model; make one: stepcal") !=
         std::string::npos);
-  write_profile(folder + "/own.json", recorded_profile());
+  write_profile(folder + "/own.json", profile_of_own_model());
   CHECK(recorded_error(folder + "/own.json", "layers = 3\n")
             .find("model.layers: the recorded model has its own") != std::string::npos);
 }

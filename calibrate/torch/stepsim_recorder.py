@@ -378,6 +378,8 @@ class Recorder:
     def _end(self):
         step, self._step = self._step, None
         step.end = self._previous_end = self._clock.now()
+        if self._header is not None:
+            self._write_header()
         if isinstance(self._clock, _CudaClock):
             step.peak_memory = torch.cuda.max_memory_allocated()
         if any(end is None for _, end in step.passes):
@@ -411,16 +413,18 @@ class Recorder:
         self._header = header
         self._file = open(f"{self._path}.rank{self._rank}.jsonl", "wb", buffering=0)
 
+    def _write_header(self):
+        """Writes the first line when the first step has ended, since its forward tells autocast."""
+        model, optimizer, loader = self._described
+        self._header.update(_description(model, optimizer, loader, self._autocast))
+        self._write(self._header)
+        self._header = self._described = None
+
     def _write_oldest(self):
         self._write(self._pending.popleft().row(self._clock, self._rank))
 
     def _write(self, value):
         line = _line(value).encode()
-        if self._header is not None:  # It is written with the first step, which tells autocast.
-            model, optimizer, loader = self._described
-            header, self._header, self._described = self._header, None, None
-            header.update(_description(model, optimizer, loader, self._autocast))
-            line = _line(header).encode() + line
         if self._file.write(line) < len(line):
             raise OSError(f"{self._file.name}: the disk is full")
 

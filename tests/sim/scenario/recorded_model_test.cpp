@@ -90,9 +90,8 @@ TEST_CASE("a recorded model is that of the profile, and its step is of the recor
 }
 
 TEST_CASE("a recorded model needs a profile that holds one, and takes no other keys") {
-  CHECK(
-      recorded_error("").find("own.toml:7:8: error: model.kind: the model of the profile's record; "
-                              "name it as cluster.profile") == 0);
+  CHECK(recorded_error("").find("model.kind: the model of the profile's record; name it as "
+                                "cluster.profile") != std::string::npos);
   Profile plain;
   plain.name = "plain";
   plain.backend = "cpu";

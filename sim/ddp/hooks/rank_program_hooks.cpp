@@ -67,12 +67,14 @@ void RankProgramBuilder::reduce_with_hook(int bucket) {
         send(part, kComputeStream, part.ranks == context_.ranks);
       }
       break;
-    case HookSchedule::Cast:
-      memory(1.5 * bytes, Phase::Backward);
-      memory(bytes, Phase::Backward);
+    case HookSchedule::Cast: {
+      const double cast = parts.front().bytes;
+      memory(bytes + cast, Phase::Backward);
+      memory(2 * cast, Phase::Backward);  // It divides what it has cast.
       send(parts.front(), kComputeStream);
-      finish_beside(1.5 * bytes);
+      finish_beside(cast + bytes);
       break;
+    }
     case HookSchedule::LowRank:
       power_sgd(bucket, parts);
       break;

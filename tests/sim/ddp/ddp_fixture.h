@@ -150,7 +150,9 @@ struct DdpCase {
           return kernel(kOptimizer, optimizer);
       }
     };
-    all.memory = [this](double, double) { return kernel(kMemory, memory); };
+    all.memory = [this](double bytes, double) {
+      return kernel(kMemory, memory + to_duration(memory_ns_a_byte * bytes * 1e-9));
+    };
     all.transfer = [this](CollectiveKind, double bytes, bool) { return reduce(bytes); };
     DdpRun run;
     run.program = ddp_program(model, buckets, options, host, all, step);
@@ -175,7 +177,8 @@ struct DdpCase {
   Duration copy_in{0};
   Duration copy_out{0};
   Duration optimizer{0};
-  Duration memory{0};  ///< Any other memory-bound kernel, whatever its size.
+  Duration memory{0};           ///< Any other memory-bound kernel, whatever its size.
+  double memory_ns_a_byte = 0;  ///< What its bytes add.
   /// Time of a collective of so many bytes.
   std::function<Duration(double)> reduce = [](double bytes) {
     return Duration(static_cast<std::int64_t>(bytes));

@@ -162,6 +162,23 @@ TEST_CASE("hooks send the element size that gradients have") {
   CHECK(work.play().bytes(CollectiveKind::AllReduce) == VariantSizes{1000, 1000});
 }
 
+TEST_CASE("a hook that casts reads and writes the gradients and what it sends") {
+  DdpCase work({1000});
+  work.memory_ns_a_byte = 1;
+  work.options.hook = CommunicationHook::Fp16;
+  const auto copied = [&work] {
+    std::vector<std::int64_t> bytes;
+    for (const TraceSpan& span : work.play().spans(kMemory)) {
+      bytes.push_back((span.end - span.begin).count());
+    }
+    return bytes;
+  };
+  using Bytes = std::vector<std::int64_t>;
+  CHECK(copied() == Bytes{1500, 1000, 1500});  // fp32: cast, division, cast back.
+  work.model.shapes = {{500}};                 // bf16 parameters
+  CHECK(copied() == Bytes{2000, 2000, 2000});
+}
+
 TEST_CASE("PowerSGD blocks the host at every bucket: nothing of the backward overlaps it") {
   DdpCase work = matrices();
   work.memory = Duration(10);

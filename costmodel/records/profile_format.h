@@ -7,12 +7,12 @@
 
 namespace stepsim {
 
-inline constexpr std::string_view kProfileFormat = "stepsim-profile/1";
-/// Version 2 adds forms of cost (see since_version()). A profile names the lowest version that can
-/// hold it, so that older programs read all they can.
-inline constexpr std::string_view kProfileFormat2 = "stepsim-profile/2";
-/// Version 3 adds a model's recorded passes, quantiles of the noise, and shared cores.
-inline constexpr std::string_view kProfileFormat3 = "stepsim-profile/3";
+/// The format's name, which its version follows. A profile names the lowest version that can hold
+/// it, so that older programs read all they can. since_version() says which version added a form
+/// of cost.
+inline constexpr std::string_view kProfileFormat = "stepsim-profile/";
+/// This version added a model's recorded passes, quantiles of the noise, and shared cores.
+inline constexpr int kRecordedVersion = 3;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);

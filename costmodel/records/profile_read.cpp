@@ -179,6 +179,21 @@ InterferenceProfile read_interference(JsonReader reader) {
   return result;
 }
 
+/// Whether the format names a version that this program reads: any up to the newest one, which the
+/// last form of cost may have added.
+bool is_known_format(std::string_view format) {
+  int newest = kRecordedVersion;
+  for (const CostFormRow& row : cost_form_rows()) {
+    newest = std::max(newest, row.since_version);
+  }
+  for (int version = 1; version <= newest; ++version) {
+    if (format == fmt::format("{}{}", kProfileFormat, version)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string profile_text(const std::string& path) {
   try {
     return read_text(path);
@@ -209,9 +224,7 @@ Profile read_profile(const std::string& path) {
   const Json json = parse_json(text, path);
   JsonReader root(json, path, 0, "", &text);
   const std::string format = root.text("format");
-  root.require_format(format == kProfileFormat3   ? kProfileFormat3
-                      : format == kProfileFormat2 ? kProfileFormat2
-                                                  : kProfileFormat);
+  root.require_format(is_known_format(format) ? format : std::string(kProfileFormat) + "1");
   Profile profile;
   profile.name = root.text("name");
   profile.device = root.text("device");

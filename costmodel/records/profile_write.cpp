@@ -12,14 +12,14 @@
 namespace stepsim {
 namespace {
 
-std::string_view format_of(const Profile& profile) {
-  if (profile.recorded || profile.cores > 0 || !profile.noise.step_quantiles.empty()) {
-    return kProfileFormat3;
+std::string format_of(const Profile& profile) {
+  const bool recorded =
+      profile.recorded || profile.cores > 0 || !profile.noise.step_quantiles.empty();
+  int version = recorded ? kRecordedVersion : 1;
+  for (const OpCost& cost : profile.ops) {
+    version = std::max(version, since_version(cost));
   }
-  const bool version_2 = std::any_of(profile.ops.begin(),
-                                     profile.ops.end(),
-                                     [](const OpCost& cost) { return since_version(cost) > 1; });
-  return version_2 ? kProfileFormat2 : kProfileFormat;
+  return fmt::format("{}{}", kProfileFormat, version);
 }
 
 Json op_json(const OpCost& cost) {

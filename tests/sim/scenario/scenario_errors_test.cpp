@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/scenario/key_table.h"
 #include "sim/scenario/scenario.h"
 #include "tests/sim/scenario/scenario_text.h"
 
@@ -39,6 +40,17 @@ const std::string kTables =
     "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, host, noise, "
     "times";
 const std::string kLengthsLine = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
+
+/// The keys of a table as messages list them.
+std::string known_keys(const std::string& path) {
+  std::string names;
+  for (const KeyTable& table : key_tables()) {
+    for (const Key& key : table.path == path ? table.keys : std::vector<Key>()) {
+      names += (names.empty() ? "" : ", ") + key.name;
+    }
+  }
+  return names;
+}
 
 void check_files(const std::vector<BrokenFile>& files) {
   for (const auto& file : files) {
@@ -300,12 +312,9 @@ TEST_CASE("an error in an override names the command line, not the file") {
        "--set ddp.bucket_cap=25 MB: error: unknown unit 'MB'; use KiB, MiB, GiB or bytes without "
        "unit"},
       {"ddp.bucket_capp=25 MiB",
-       "--set ddp.bucket_capp: error: unknown key 'bucket_capp'; did you mean 'bucket_cap'? known: "
-       "bucket_cap, first_bucket_cap, bucket_caps, last_bucket_cap, bucket_rule, overlap, torch, "
-       "gradient_as_bucket_view, set_to_none, find_unused_parameters, unused_parameters, "
-       "static_graph, broadcast_buffers, batched_grad_copy, optimizer_in_backward, "
-       "accumulation_steps, no_sync, join, divide_by_initial_world_size, mixed_precision, "
-       "communication_hook, zero_stage, zero_broadcast_by_rank"},
+       "--set ddp.bucket_capp: error: unknown key 'bucket_capp'; did you mean 'bucket_cap'? "
+       "known: " +
+           known_keys("ddp")},
       {"clusterr.ranks=4",
        "--set clusterr.ranks: error: unknown table 'clusterr'; did you mean 'cluster'? known: " +
            kTables},

@@ -190,7 +190,7 @@ int buckets_command(const std::vector<std::string>& arguments) {
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
-  const BucketLists lists = bucket_lists(scenario);
+  const DdpBuckets lists = bucket_lists(scenario);
   const auto sizes = bucket_parameters(scenario.model);
   const auto tensors = parameters(scenario.model);
   print_text(common,

@@ -9,9 +9,11 @@
 
 namespace stepsim {
 
-/// The bucket lists of the two phases of a DDP module, in launch order.
+/// The gradient buckets of a DDP module, in launch order.
 struct DdpBuckets {
-  std::vector<Bucket> initial;
+  std::vector<Bucket> initial;  ///< The buckets of the first iteration.
+  /// The buckets from the second iteration on. They equal the initial ones with
+  /// find_unused_parameters, since DDP does not rebuild its buckets then.
   std::vector<Bucket> rebuilt;
 };
 

@@ -129,7 +129,7 @@ void add_step(const Scenario& scenario,
 }
 
 /// The plan's header, without any batch.
-Plan empty_plan(const Scenario& scenario, const BatchingPolicy& policy) {
+Plan empty_plan(const Scenario& scenario, const BatchingPolicy& policy, const DdpBuckets& buckets) {
   Plan plan;
   plan.scenario = scenario.name;
   plan.policy = policy.name();
@@ -140,9 +140,8 @@ Plan empty_plan(const Scenario& scenario, const BatchingPolicy& policy) {
   plan.model = scenario.model;
   plan.model.attention = policy.attention();
   plan.optimizer = scenario.optimizer;
-  const BucketLists lists = bucket_lists(scenario);
-  plan.initial_buckets = indices(lists.initial);
-  plan.buckets = indices(lists.rebuilt);
+  plan.initial_buckets = indices(buckets.initial);
+  plan.buckets = indices(buckets.rebuilt);
   return plan;
 }
 
@@ -195,7 +194,8 @@ void add_batches(const Scenario& scenario,
   };
   const int micro_batches = scenario.ddp.accumulation_steps;
   const auto batches = plan_steps(policy, input, scenario.steps * micro_batches, fit);
-  planned.plan = empty_plan(scenario, policy);
+  planned.buckets = bucket_lists(scenario);
+  planned.plan = empty_plan(scenario, policy, planned.buckets);
   for (auto step = batches.begin(); step != batches.end(); step += micro_batches) {
     add_step(scenario, policy, input, {step, step + micro_batches}, planned.plan);
   }

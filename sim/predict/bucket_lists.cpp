@@ -21,10 +21,10 @@ std::vector<Bucket> hand_written(const DdpOptions& ddp,
 
 }  // namespace
 
-BucketLists bucket_lists(const Scenario& scenario) {
+DdpBuckets bucket_lists(const Scenario& scenario) {
   const DdpOptions& ddp = scenario.ddp;
   const auto parameters = bucket_parameters(scenario.model);
-  BucketLists lists;
+  DdpBuckets lists;
   if (ddp.bucket_rule != BucketRule::PyTorch) {
     lists.initial = lists.rebuilt = hand_written(ddp, parameters);
     return lists;

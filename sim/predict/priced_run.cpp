@@ -6,7 +6,6 @@
 #include "costmodel/base/index.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/engine/time_limit.h"
-#include "sim/predict/bucket_lists.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/step_cost.h"
 
@@ -101,8 +100,6 @@ PricedRun::PricedRun(const Scenario& scenario,
           scenario_, *costs_, *pricer_, empty_block_seconds(scenario_, profile_))),
       ddp_model_(stepsim::ddp_model(scenario_.model, scenario_.buffer_bytes)),
       host_{costs_->host_is_device(), scenario_.gloo, scenario_.host.step_sync} {
-  const BucketLists lists = bucket_lists(scenario_);
-  buckets_ = {lists.initial, lists.rebuilt};
   owned_ = owned_elements(ddp_model_, scenario_.ddp.zero_stage, scenario_.ranks);
   find_plain_steps();
   for (const MicroBatch& batch : planned_.plan.micro_batches) {
@@ -196,8 +193,8 @@ void PricedRun::find_plain_steps() {
       step.ranks.front().micro_batches.push_back(
           model_->numbered(planned_.plan.micro_batches.front().shape()));
     }
-    const auto schedule =
-        schedule_of(ddp_program(ddp_model_, buckets_, scenario_.ddp, host_, prices, step), host_);
+    const auto schedule = schedule_of(
+        ddp_program(ddp_model_, planned_.buckets, scenario_.ddp, host_, prices, step), host_);
     if (!schedule) {
       return;
     }

@@ -74,7 +74,6 @@ class PricedRun {
   std::unique_ptr<StepPricer> model_;
   DdpModel ddp_model_;
   DdpHost host_;
-  DdpBuckets buckets_;
   std::vector<PlainStep> plain_steps_;       ///< The first step and all others; empty: not plain.
   std::vector<std::int64_t> owned_;          ///< [rank] elements of the optimizer's state.
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.

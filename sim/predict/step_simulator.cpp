@@ -191,7 +191,7 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
     step.ranks.push_back(rank_work(rank));
   }
   DdpProgram program =
-      ddp_program(run_.ddp_model_, run_.buckets_, scenario.ddp, run_.host_, prices_, step);
+      ddp_program(run_.ddp_model_, run_.planned_.buckets, scenario.ddp, run_.host_, prices_, step);
   for (Collective& collective : program.program.collectives) {
     if (run_.differs_by(Change::FreeCommunication)) {
       collective.transfer = Duration::zero();

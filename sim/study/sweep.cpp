@@ -133,7 +133,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   point.prediction =
       predict(scenario, find_policy(scenario, options.policy), profile, predict_options);
   const auto parameters = bucket_parameters(scenario.model);
-  const BucketLists lists = bucket_lists(scenario);
+  const DdpBuckets lists = bucket_lists(scenario);
   point.buckets = lists.rebuilt.size();
   const CollectivePricer pricer = collective_pricer(profile, scenario.topology, {1e9, 1e9});
   point.last_bucket_ms = pricer

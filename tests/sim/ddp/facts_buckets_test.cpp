@@ -146,7 +146,7 @@ TEST_CASE("the first iteration has one dense bucket per dtype by default") {
 }
 
 TEST_CASE("with find_unused_parameters buckets never change and the small one is last") {
-  const BucketLists buckets = bucket_lists(
+  const DdpBuckets buckets = bucket_lists(
       scenario("bucket_cap = 65536\nfirst_bucket_cap = 4096\nfind_unused_parameters = true"));
   REQUIRE(buckets.initial.size() > 2);
   CHECK(lists(buckets.initial) == lists(buckets.rebuilt));
@@ -162,7 +162,7 @@ TEST_CASE("with find_unused_parameters buckets never change and the small one is
     CHECK(!iteration.uses_rebuilt);
   }
   // static_graph knows the unused ones after its first iteration, and rebuilds.
-  const BucketLists fixed = bucket_lists(
+  const DdpBuckets fixed = bucket_lists(
       scenario("bucket_cap = 65536\nfind_unused_parameters = true\nstatic_graph = true"));
   CHECK(fixed.initial.size() == 1);
 }

@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/cli/cli.h"
 #include "calibrate/cli/import_profile.h"
 #include "calibrate/cli/options.h"
 #include "calibrate/import/import_samples.h"

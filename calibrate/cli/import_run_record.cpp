@@ -1,13 +1,11 @@
 #include "calibrate/cli/import_run_record.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/cli/cli.h"
 #include "calibrate/cli/options.h"
 #include "calibrate/import/recorded/recorded_plan.h"
 #include "calibrate/import/recorded/recorded_run.h"

@@ -1,8 +1,6 @@
 #include "calibrate/measure/measure.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>

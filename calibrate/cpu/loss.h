@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "calibrate/cpu/device.h"
-#include "calibrate/training/kernel_arguments.h"
 
 namespace stepsim::cpu {
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/samples/samples.h"
 #include "costmodel/records/profile.h"
 
 namespace stepsim {

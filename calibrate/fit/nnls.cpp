@@ -1,8 +1,6 @@
 #include "calibrate/fit/nnls.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include <Eigen/Dense>
 

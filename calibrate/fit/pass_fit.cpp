@@ -9,7 +9,6 @@
 #include <fmt/core.h>
 
 #include "calibrate/fit/nnls.h"
-#include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {

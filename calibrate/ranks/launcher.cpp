@@ -1,7 +1,6 @@
 #include "calibrate/ranks/launcher.h"
 
 #include <charconv>
-#include <string_view>
 
 #include <fmt/core.h>
 

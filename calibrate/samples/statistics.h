@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "costmodel/base/quantile.h"
-
 namespace stepsim {
 
 /// The median. `values` is not empty.

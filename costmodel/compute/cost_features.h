@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "costmodel/model/batch_shape.h"
-#include "costmodel/model/op_flops.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {

@@ -1,6 +1,5 @@
 #include "costmodel/io/gzip_file.h"
 
-#include <algorithm>
 #include <limits>
 
 #include <zlib.h>

@@ -1,7 +1,5 @@
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <system_error>
 
 #include <fcntl.h>

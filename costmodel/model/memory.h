@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "costmodel/base/units.h"
 #include "costmodel/model/batch_shape.h"

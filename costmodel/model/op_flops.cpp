@@ -1,7 +1,6 @@
 #include "costmodel/model/op_flops.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace stepsim {
 namespace {

@@ -1,7 +1,5 @@
 #include "costmodel/model/transformer_json.h"
 
-#include <string>
-
 #include <nlohmann/json.hpp>
 
 namespace stepsim {

@@ -9,7 +9,6 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/network/collective_table.h"
-#include "costmodel/records/profile_format.h"
 
 namespace stepsim {
 namespace {

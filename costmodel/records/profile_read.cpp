@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <utility>
 
 #include "costmodel/terminal/paint.h"
 #include "costmodel/terminal/wrap.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <string_view>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

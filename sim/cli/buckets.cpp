@@ -9,7 +9,6 @@
 #include "sim/cli/options.h"
 #include "sim/ddp/bucket_assignment.h"
 #include "sim/predict/bucket_lists.h"
-#include "sim/report/csv.h"
 
 namespace stepsim {
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "costmodel/terminal/command_parser.h"
-#include "costmodel/terminal/commands.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {

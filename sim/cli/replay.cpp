@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,9 +1,7 @@
-#include <cstdio>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "costmodel/base/input_error.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"

@@ -5,15 +5,12 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "costmodel/base/parse_units.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
 #include "sim/predict/priced_run.h"
-#include "sim/report/csv.h"
 #include "sim/report/html/page.h"
-#include "sim/report/json.h"
 #include "sim/report/notes.h"
 #include "sim/report/sweep_report.h"
 

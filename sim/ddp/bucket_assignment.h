@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/base/units.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {

@@ -1,7 +1,6 @@
 #include "sim/ddp/closed_form.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace stepsim {
 

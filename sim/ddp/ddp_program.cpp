@@ -1,7 +1,6 @@
 #include "sim/ddp/ddp_program.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <string>

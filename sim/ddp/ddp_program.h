@@ -1,11 +1,9 @@
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "sim/ddp/ddp_work.h"
 #include "sim/ddp/step.h"
-#include "sim/engine/engine.h"
 
 namespace stepsim {
 

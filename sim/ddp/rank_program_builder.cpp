@@ -1,9 +1,6 @@
 #include "sim/ddp/rank_program_builder.h"
 
 #include <algorithm>
-#include <cmath>
-#include <stdexcept>
-#include <string>
 
 #include "costmodel/base/index.h"
 #include "sim/engine/time_limit.h"

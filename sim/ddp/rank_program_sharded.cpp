@@ -1,4 +1,3 @@
-#include <string>
 
 #include "costmodel/base/index.h"
 #include "sim/ddp/rank_program_builder.h"

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "costmodel/base/quantile.h"
 #include "sim/predict/prediction.h"
 
 namespace stepsim {

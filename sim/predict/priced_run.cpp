@@ -5,7 +5,6 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/records/profile_cost_model.h"
-#include "sim/engine/time_limit.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/step_cost.h"
 

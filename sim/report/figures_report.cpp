@@ -1,7 +1,6 @@
 #include "sim/report/figures_report.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

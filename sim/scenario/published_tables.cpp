@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "costmodel/base/parse_units.h"
 #include "sim/scenario/tables.h"
 
 namespace stepsim {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "calibrate/cuda/device/device.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/training/kernel_arguments.h"

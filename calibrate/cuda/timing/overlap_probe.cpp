@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <memory>
 #include <optional>
 
 #include "calibrate/cuda/kernels/kernels.h"

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <filesystem>
-#include <limits>
 #include <set>
 
 #include <fmt/core.h>

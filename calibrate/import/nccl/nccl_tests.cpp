@@ -1,7 +1,6 @@
 #include "calibrate/import/nccl/nccl_tests.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <utility>
 

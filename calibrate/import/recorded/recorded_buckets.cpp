@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <map>
-#include <utility>
 
 namespace stepsim {
 namespace {

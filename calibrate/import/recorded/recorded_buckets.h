@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "calibrate/import/recorded/recorded_run.h"
 

@@ -1,10 +1,8 @@
 #include "calibrate/import/recorded/recorded_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

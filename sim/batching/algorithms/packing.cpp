@@ -164,18 +164,6 @@ Packs pack_first_fit(std::span<const std::int64_t> order,
   return packs;
 }
 
-bool first_fit_decreasing_fits(std::span<const std::int64_t> lengths,
-                               std::int64_t capacity,
-                               std::int64_t packs) {
-  SampleIds order = all_samples(lengths.size());
-  std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
-    return length_of(lengths, a) > length_of(lengths, b);
-  });
-  const bool too_long = !order.empty() && length_of(lengths, order.front()) > capacity;
-  const Packs used = pack_first_fit(order, lengths, {capacity, {}, {}});
-  return !too_long && static_cast<std::int64_t>(used.size()) <= packs;
-}
-
 Packs pack_next_fit(std::span<const std::int64_t> order,
                     std::span<const std::int64_t> lengths,
                     std::int64_t capacity) {

@@ -44,11 +44,6 @@ struct FirstFit {
                                    std::span<const std::int64_t> lengths,
                                    const FirstFit& options);
 
-/// Whether first-fit over descending lengths needs at most `packs` packs. Source: axolotl.
-[[nodiscard]] bool first_fit_decreasing_fits(std::span<const std::int64_t> lengths,
-                                             std::int64_t capacity,
-                                             std::int64_t packs);
-
 /// Next-fit: a sample that has no room in the current pack begins the next one.
 /// Source: axolotl, allocate_sequentially.
 [[nodiscard]] Packs pack_next_fit(std::span<const std::int64_t> order,

@@ -135,6 +135,49 @@ PiecePacks BinCollator::leftover() const {
   return bins;
 }
 
+StreamedRows stream_rows(std::span<const std::int64_t> order,
+                         std::span<const std::int64_t> lengths,
+                         int ranks,
+                         std::int64_t token_budget) {
+  struct Row {
+    std::vector<std::int64_t> samples;
+    std::int64_t tokens = 0;
+    std::int64_t squares = 0;
+  };
+  StreamedRows result;
+  std::vector<Row> rows(static_cast<std::size_t>(ranks));
+  const auto samples_of = [&rows] {
+    std::vector<std::vector<std::int64_t>> all;
+    for (Row& row : rows) {
+      all.push_back(std::move(row.samples));
+    }
+    return all;
+  };
+  for (const std::int64_t sample : order) {
+    const std::int64_t length = length_of(lengths, sample);
+    if (length > token_budget) {
+      result.dropped.push_back(sample);
+      continue;
+    }
+    Row* best = nullptr;
+    for (Row& row : rows) {
+      if (row.tokens + length <= token_budget && (best == nullptr || row.squares < best->squares)) {
+        best = &row;
+      }
+    }
+    if (best == nullptr) {
+      result.steps.push_back(samples_of());
+      rows.assign(rows.size(), Row());
+      best = &rows.front();
+    }
+    best->samples.push_back(sample);
+    best->tokens += length;
+    best->squares += length * length;
+  }
+  result.unfinished = samples_of();
+  return result;
+}
+
 std::int64_t tokens_of(std::span<const Piece> pieces) {
   std::int64_t tokens = 0;
   for (const Piece& piece : pieces) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "sim/batching/algorithms/packing.h"
@@ -69,6 +68,21 @@ class BinCollator {
   std::optional<std::int64_t> most_leftover_;
   std::vector<Bin> open_;
 };
+
+/// The batches that stream_rows() forms.
+struct StreamedRows {
+  std::vector<std::vector<std::vector<std::int64_t>>> steps;  ///< [step][rank] sample ids.
+  std::vector<std::vector<std::int64_t>>
+      unfinished;                     ///< [rank] SampleIds of rows that were never emitted.
+  std::vector<std::int64_t> dropped;  ///< SampleIds above the budget.
+};
+
+/// One open row a rank: every sample goes to the row with room of the least sum of squared lengths;
+/// where none has room all rows are emitted. Source: TRL, async GRPO (TokenBudgetBatcher).
+[[nodiscard]] StreamedRows stream_rows(std::span<const std::int64_t> order,
+                                       std::span<const std::int64_t> lengths,
+                                       int ranks,
+                                       std::int64_t token_budget);
 
 /// The sum of the lengths of a row's pieces.
 [[nodiscard]] std::int64_t tokens_of(std::span<const Piece> pieces);

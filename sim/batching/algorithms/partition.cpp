@@ -84,37 +84,6 @@ void merge_into(State& first, const State& second) {
   first.sort();
 }
 
-/// [part] where the next one begins: `parts` consecutive chunks of 0 .. count - 1 for which the
-/// fold of all chunks' values is least. Earlier ends are preferred, from the back.
-template <typename Value, typename Fold>
-std::vector<std::size_t> best_ends(std::size_t count, std::size_t parts, Value value, Fold fold) {
-  // best[p][i]: the first i in p chunks; from[p][i]: where the last of these begins.
-  std::vector<std::vector<std::int64_t>> best(parts + 1, SampleIds(count + 1, -1));
-  std::vector<std::vector<std::size_t>> from(parts + 1, std::vector<std::size_t>(count + 1));
-  best[0][0] = 0;
-  for (std::size_t part = 1; part <= parts; ++part) {
-    for (std::size_t end = part; end <= count; ++end) {
-      for (std::size_t begin = part - 1; begin < end; ++begin) {
-        if (best[part - 1][begin] < 0) {
-          continue;
-        }
-        const std::int64_t all = fold(best[part - 1][begin], value(begin, end));
-        if (best[part][end] < 0 || all < best[part][end]) {
-          best[part][end] = all;
-          from[part][end] = begin;
-        }
-      }
-    }
-  }
-  std::vector<std::size_t> ends(parts);
-  std::size_t end = count;
-  for (std::size_t part = parts; part > 0; --part) {
-    ends[part - 1] = end;
-    end = from[part][end];
-  }
-  return ends;
-}
-
 Parts cut(const SampleIds& order, const std::vector<std::size_t>& ends) {
   Parts parts;
   std::size_t begin = 0;
@@ -217,34 +186,6 @@ Repartition repartition_padded(std::span<const std::int64_t> lengths, std::int64
                            static_cast<std::int64_t>(part.size()));
   }
   return result;
-}
-
-Parts chunk_by_sum(std::span<const std::int64_t> values, std::int64_t parts) {
-  check_parts(parts, values.size());
-  const SampleIds order = descending(values);
-  std::vector<std::int64_t> before = {0};  // before[i]: sum of the first i of the order
-  for (const std::int64_t index : order) {
-    before.push_back(before.back() + length_of(values, index));
-  }
-  const auto sum = [&before](std::size_t begin, std::size_t end) {
-    return before[end] - before[begin];
-  };
-  const auto larger = [](std::int64_t a, std::int64_t b) { return std::max(a, b); };
-  return cut(order, best_ends(order.size(), static_cast<std::size_t>(parts), sum, larger));
-}
-
-Parts buckets_of_least_padding(std::span<const std::int64_t> lengths, std::int64_t buckets) {
-  check_parts(buckets, lengths.size());
-  SampleIds order = all_samples(lengths.size());
-  std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
-    return length_of(lengths, a) < length_of(lengths, b);
-  });
-  // Padded tokens: the useful ones are the same in every solution.
-  const auto padded = [&](std::size_t begin, std::size_t end) {
-    return static_cast<std::int64_t>(end - begin) * length_of(lengths, order[end - 1]);
-  };
-  return cut(order,
-             best_ends(order.size(), static_cast<std::size_t>(buckets), padded, std::plus<>()));
 }
 
 }  // namespace stepsim

@@ -38,15 +38,4 @@ struct Repartition {
 [[nodiscard]] Repartition repartition_padded(std::span<const std::int64_t> lengths,
                                              std::int64_t parts);
 
-/// Consecutive chunks of the descending values with the least maximum sum; of equal solutions the
-/// one whose chunks end earliest, from the back. O(parts n^2). Raises InputError as above.
-/// Source: FlexSP, chunk_sort_consec.
-[[nodiscard]] Parts chunk_by_sum(std::span<const std::int64_t> values, std::int64_t parts);
-
-/// Consecutive buckets of the ascending lengths with the least padding in all, if every sample is
-/// padded to its bucket's longest; ties as in chunk_by_sum. O(buckets n^2). Raises InputError as
-/// above. Source: FlexSP, bucketing_dp.
-[[nodiscard]] Parts buckets_of_least_padding(std::span<const std::int64_t> lengths,
-                                             std::int64_t buckets);
-
 }  // namespace stepsim

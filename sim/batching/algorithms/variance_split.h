@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "sim/batching/algorithms/min_max.h"
 #include "sim/batching/algorithms/separable_allocation.h"

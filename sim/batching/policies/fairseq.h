@@ -4,7 +4,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/policy_parameters.h"

@@ -3,11 +3,11 @@
 #include "sim/batching/algorithms/histogram_packing.h"
 #include "sim/batching/algorithms/multipack.h"
 #include "sim/batching/algorithms/packing.h"
+#include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/packed_rows.h"
 #include "sim/batching/random/numpy_generator.h"
-#include "sim/batching/rank_schedule.h"
 
 namespace stepsim {
 namespace {

@@ -2,7 +2,6 @@
 
 #include "sim/batching/algorithms/packing.h"
 #include "sim/batching/epoch_plan.h"
-#include "sim/batching/policy_parameters.h"
 
 // What the packed policies share: the rule for long samples, and how rows come to the ranks.
 

@@ -1,7 +1,6 @@
 #include "sim/batching/random/random.h"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>

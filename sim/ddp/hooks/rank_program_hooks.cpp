@@ -1,5 +1,4 @@
 #include <cmath>
-#include <string>
 
 #include "costmodel/base/index.h"
 #include "sim/ddp/rank_program_builder.h"

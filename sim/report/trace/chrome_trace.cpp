@@ -1,8 +1,6 @@
 #include "sim/report/trace/chrome_trace.h"
 
-#include <algorithm>
 #include <iterator>
-#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "costmodel/io/gzip_writer.h"
 #include "sim/report/trace/trace_source.h"

@@ -5,9 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/algorithms/partition.h"
 #include "sim/batching/policies/batch_forming.h"
-#include "sim/batching/rank_schedule.h"
+#include "tests/oracles/published_batching.h"
 #include "tests/sim/batching/fixture_case.h"
 #include "tests/sim/batching/plan_hash.h"
 

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sim/batching/algorithms/min_max.h"
 #include "sim/batching/loss_scale.h"
 #include "sim/batching/policies/min_max.h"
+#include "tests/oracles/min_max_enumeration.h"
 #include "tests/sim/batching/fixture_case.h"
 #include "tests/sim/batching/plan_hash.h"
 #include "tests/sim/batching/step_figures.h"

@@ -12,7 +12,7 @@
 #include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/policy.h"
 #include "sim/batching/random/numpy_generator.h"
-#include "sim/batching/rank_schedule.h"
+#include "tests/oracles/published_batching.h"
 #include "tests/sim/batching/fixture_case.h"
 #include "tests/sim/batching/plan_hash.h"
 

@@ -1,6 +1,4 @@
 // The min-max allocation: by selection and exact tie-breaks, against enumeration.
-#include "sim/batching/algorithms/min_max.h"
-
 #include <algorithm>
 #include <random>
 
@@ -8,6 +6,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/policies/policy_table.h"
+#include "tests/oracles/min_max_enumeration.h"
 
 using namespace stepsim;
 

@@ -14,7 +14,7 @@
 #include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/algorithms/partition.h"
 #include "sim/batching/policies/policy_table.h"
-#include "sim/batching/rank_schedule.h"
+#include "tests/oracles/published_batching.h"
 #include "tests/sim/batching/fixtures.h"
 
 using namespace stepsim;

@@ -5,9 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "sim/batching/algorithms/partition.h"
+
 namespace stepsim {
 
-// Rules that deal one global batch out to ranks, as libraries for reinforcement learning do.
+// Published rules of batching that no policy uses; the published examples check their parts.
 
 /// [rank][micro-batch] sample ids.
 using RankMicroBatches = std::vector<std::vector<std::vector<std::int64_t>>>;
@@ -46,21 +48,6 @@ struct SlimeSchedule {
 [[nodiscard]] RankMicroBatches slime_schedule(std::span<const std::int64_t> lengths,
                                               const SlimeSchedule& options);
 
-/// The batches that stream_rows() forms.
-struct StreamedRows {
-  std::vector<std::vector<std::vector<std::int64_t>>> steps;  ///< [step][rank] sample ids.
-  std::vector<std::vector<std::int64_t>>
-      unfinished;                     ///< [rank] SampleIds of rows that were never emitted.
-  std::vector<std::int64_t> dropped;  ///< SampleIds above the budget.
-};
-
-/// One open row a rank: every sample goes to the row with room of the least sum of squared lengths;
-/// where none has room all rows are emitted. Source: TRL, async GRPO (TokenBudgetBatcher).
-[[nodiscard]] StreamedRows stream_rows(std::span<const std::int64_t> order,
-                                       std::span<const std::int64_t> lengths,
-                                       int ranks,
-                                       std::int64_t token_budget);
-
 /// Groups of `size` samples ascending in length; a tail below it is dropped.
 [[nodiscard]] std::vector<std::vector<std::int64_t>> sorted_groups(
     std::span<const std::int64_t> lengths, std::int64_t size);
@@ -74,5 +61,21 @@ struct StreamedRows {
 /// The next multiple of `step` from `documents` on: slots that are kept for them, since a number
 /// fixed for compilation costs time for every slot not used. Source: modded-nanogpt, train_gpt.py.
 [[nodiscard]] std::int64_t document_slots(std::int64_t documents, std::int64_t step);
+
+/// Whether first-fit over descending lengths needs at most `packs` packs. Source: axolotl.
+[[nodiscard]] bool first_fit_decreasing_fits(std::span<const std::int64_t> lengths,
+                                             std::int64_t capacity,
+                                             std::int64_t packs);
+
+/// Consecutive chunks of the descending values with the least maximum sum; of equal solutions the
+/// one whose chunks end earliest, from the back. O(parts n^2). Raises InputError: parts < 1 or
+/// above the values. Source: FlexSP, chunk_sort_consec.
+[[nodiscard]] Parts chunk_by_sum(std::span<const std::int64_t> values, std::int64_t parts);
+
+/// Consecutive buckets of the ascending lengths with the least padding in all, if every sample is
+/// padded to its bucket's longest; ties as in chunk_by_sum. O(buckets n^2). Raises InputError as
+/// above. Source: FlexSP, bucketing_dp.
+[[nodiscard]] Parts buckets_of_least_padding(std::span<const std::int64_t> lengths,
+                                             std::int64_t buckets);
 
 }  // namespace stepsim

@@ -1,12 +1,12 @@
-#include "sim/batching/rank_schedule.h"
+#include "tests/oracles/published_batching.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/packing.h"
-#include "sim/batching/algorithms/partition.h"
 #include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
@@ -64,6 +64,62 @@ Packs micro_batches(std::span<const std::int64_t> lengths, const SlimeSchedule& 
   return batches;
 }
 
+SampleIds descending(std::span<const std::int64_t> values) {
+  SampleIds order = all_samples(values.size());
+  std::stable_sort(order.begin(), order.end(), [values](std::int64_t a, std::int64_t b) {
+    return length_of(values, a) > length_of(values, b);
+  });
+  return order;
+}
+
+void check_parts(std::int64_t parts, std::size_t most) {
+  if (parts < 1 || parts > static_cast<std::int64_t>(most)) {
+    throw InputError(fmt::format("partition: {} values into {} parts", most, parts));
+  }
+}
+
+/// [part] where the next one begins: `parts` consecutive chunks of 0 .. count - 1 for which the
+/// fold of all chunks' values is least. Earlier ends are preferred, from the back.
+template <typename Value, typename Fold>
+std::vector<std::size_t> best_ends(std::size_t count, std::size_t parts, Value value, Fold fold) {
+  // best[p][i]: the first i in p chunks; from[p][i]: where the last of these begins.
+  std::vector<std::vector<std::int64_t>> best(parts + 1, SampleIds(count + 1, -1));
+  std::vector<std::vector<std::size_t>> from(parts + 1, std::vector<std::size_t>(count + 1));
+  best[0][0] = 0;
+  for (std::size_t part = 1; part <= parts; ++part) {
+    for (std::size_t end = part; end <= count; ++end) {
+      for (std::size_t begin = part - 1; begin < end; ++begin) {
+        if (best[part - 1][begin] < 0) {
+          continue;
+        }
+        const std::int64_t all = fold(best[part - 1][begin], value(begin, end));
+        if (best[part][end] < 0 || all < best[part][end]) {
+          best[part][end] = all;
+          from[part][end] = begin;
+        }
+      }
+    }
+  }
+  std::vector<std::size_t> ends(parts);
+  std::size_t end = count;
+  for (std::size_t part = parts; part > 0; --part) {
+    ends[part - 1] = end;
+    end = from[part][end];
+  }
+  return ends;
+}
+
+Parts cut(const SampleIds& order, const std::vector<std::size_t>& ends) {
+  Parts parts;
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    parts.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                       order.begin() + static_cast<std::ptrdiff_t>(end));
+    begin = end;
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::int64_t decoder_operations(const DecoderSizes& sizes, std::int64_t tokens) {
@@ -105,49 +161,6 @@ RankMicroBatches slime_schedule(std::span<const std::int64_t> lengths,
   return result;
 }
 
-StreamedRows stream_rows(std::span<const std::int64_t> order,
-                         std::span<const std::int64_t> lengths,
-                         int ranks,
-                         std::int64_t token_budget) {
-  struct Row {
-    std::vector<std::int64_t> samples;
-    std::int64_t tokens = 0;
-    std::int64_t squares = 0;
-  };
-  StreamedRows result;
-  std::vector<Row> rows(static_cast<std::size_t>(ranks));
-  const auto samples_of = [&rows] {
-    std::vector<std::vector<std::int64_t>> all;
-    for (Row& row : rows) {
-      all.push_back(std::move(row.samples));
-    }
-    return all;
-  };
-  for (const std::int64_t sample : order) {
-    const std::int64_t length = length_of(lengths, sample);
-    if (length > token_budget) {
-      result.dropped.push_back(sample);
-      continue;
-    }
-    Row* best = nullptr;
-    for (Row& row : rows) {
-      if (row.tokens + length <= token_budget && (best == nullptr || row.squares < best->squares)) {
-        best = &row;
-      }
-    }
-    if (best == nullptr) {
-      result.steps.push_back(samples_of());
-      rows.assign(rows.size(), Row());
-      best = &rows.front();
-    }
-    best->samples.push_back(sample);
-    best->tokens += length;
-    best->squares += length * length;
-  }
-  result.unfinished = samples_of();
-  return result;
-}
-
 std::vector<std::vector<std::int64_t>> sorted_groups(std::span<const std::int64_t> lengths,
                                                      std::int64_t size) {
   auto order = all_samples(lengths.size());
@@ -180,6 +193,46 @@ std::vector<std::int64_t> cumulative_lengths(std::span<const std::int64_t> lengt
 
 std::int64_t document_slots(std::int64_t documents, std::int64_t step) {
   return (documents + step - 1) / step * step;
+}
+
+bool first_fit_decreasing_fits(std::span<const std::int64_t> lengths,
+                               std::int64_t capacity,
+                               std::int64_t packs) {
+  SampleIds order = all_samples(lengths.size());
+  std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
+    return length_of(lengths, a) > length_of(lengths, b);
+  });
+  const bool too_long = !order.empty() && length_of(lengths, order.front()) > capacity;
+  const Packs used = pack_first_fit(order, lengths, {capacity, {}, {}});
+  return !too_long && static_cast<std::int64_t>(used.size()) <= packs;
+}
+
+Parts chunk_by_sum(std::span<const std::int64_t> values, std::int64_t parts) {
+  check_parts(parts, values.size());
+  const SampleIds order = descending(values);
+  std::vector<std::int64_t> before = {0};  // before[i]: sum of the first i of the order
+  for (const std::int64_t index : order) {
+    before.push_back(before.back() + length_of(values, index));
+  }
+  const auto sum = [&before](std::size_t begin, std::size_t end) {
+    return before[end] - before[begin];
+  };
+  const auto larger = [](std::int64_t a, std::int64_t b) { return std::max(a, b); };
+  return cut(order, best_ends(order.size(), static_cast<std::size_t>(parts), sum, larger));
+}
+
+Parts buckets_of_least_padding(std::span<const std::int64_t> lengths, std::int64_t buckets) {
+  check_parts(buckets, lengths.size());
+  SampleIds order = all_samples(lengths.size());
+  std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
+    return length_of(lengths, a) < length_of(lengths, b);
+  });
+  // Padded tokens: the useful ones are the same in every solution.
+  const auto padded = [&](std::size_t begin, std::size_t end) {
+    return static_cast<std::int64_t>(end - begin) * length_of(lengths, order[end - 1]);
+  };
+  return cut(order,
+             best_ends(order.size(), static_cast<std::size_t>(buckets), padded, std::plus<>()));
 }
 
 }  // namespace stepsim

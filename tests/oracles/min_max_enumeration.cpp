@@ -1,10 +1,11 @@
+#include "tests/oracles/min_max_enumeration.h"
+
 #include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/algorithms/min_max.h"
 #include "sim/batching/random/wide_integer.h"
 
 namespace stepsim {

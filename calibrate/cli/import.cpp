@@ -13,6 +13,7 @@
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/nccl/nccl_report.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 #include "costmodel/network/collective_cost.h"
@@ -125,13 +126,10 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
     parser.fail("--base goes with --profile");
   }
   const NcclStatements statements = statements_of(parser);
-  std::vector<NcclImport> imports;
-  for (const std::string& file : files) {
-    imports.push_back(import_nccl_tests(
-        file,
-        statements,
-        parser.has("run") ? std::optional(parser.get<int>("run")) : std::nullopt));
-  }
+  const std::vector<NcclImport> imports = mapped(files, [&](const std::string& file) {
+    return import_nccl_tests(
+        file, statements, parser.has("run") ? std::optional(parser.get<int>("run")) : std::nullopt);
+  });
   const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
   if (!json.empty()) {
     write_text_atomically(

@@ -20,6 +20,7 @@
 #include "calibrate/ranks/rank_processes.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile.h"
@@ -48,12 +49,9 @@ std::vector<std::string> outputs_in_folder(const OptionParser& parser,
   if (error) {
     throw EnvironmentFault("cannot make folder " + folder.string() + ": " + error.message());
   }
-  std::vector<std::string> outputs;
-  outputs.reserve(plans.size());
-  for (const std::string& plan : plans) {
-    outputs.push_back((folder / std::filesystem::path(plan).filename()).string());
-  }
-  return outputs;
+  return mapped(plans, [&](const std::string& plan) {
+    return (folder / std::filesystem::path(plan).filename()).string();
+  });
 }
 
 /// One file for each plan; refuses to write over a plan or twice to one file.
@@ -104,10 +102,7 @@ void print_summary(const std::vector<RunRecord>& records, const std::vector<std:
   std::string files;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const std::vector<double> ms = slowest_ranks(records[i]);
-    double sum = 0;
-    for (const double value : ms) {
-      sum += value;
-    }
+    const double sum = sum_of(ms);
     if (!ms.empty()) {
       table.add({printable(records[i].policy),
                  std::to_string(ms.size()),
@@ -222,10 +217,7 @@ int live_command(const std::vector<std::string>& arguments) {
   const BackendFactory factory =
       backend_factory(parser.get<std::string>("device"), stand_in_shape(parser));
   LiveOptions options = live_options(parser);
-  std::vector<Plan> plans;
-  for (const std::string& path : options.plans) {
-    plans.push_back(read_plan(path));
-  }
+  const std::vector<Plan> plans = mapped(options.plans, read_plan);
   std::unique_ptr<LaunchedGroup> launched;
   if (parser.has("emulate-ranks")) {
     if (const std::optional<Launch> launch = read_launch()) {

@@ -18,6 +18,7 @@
 #include "calibrate/ranks/launched_group.h"
 #include "calibrate/samples/sample_log.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
@@ -94,10 +95,7 @@ void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
       parser.fail(fmt::format("--{} goes with --model; plans say it themselves", name));
     }
   }
-  std::vector<Plan> plans;
-  for (const std::string& path : parser.list("plan")) {
-    plans.push_back(read_plan(path));
-  }
+  const std::vector<Plan> plans = mapped(parser.list("plan"), read_plan);
   request->box = box_of_plans(plans);
   request->model = plans.front().model;
   request->ranks = parser.has("ranks") ? parser.get<int>("ranks") : plans.front().ranks;

@@ -6,6 +6,7 @@
 #include "calibrate/fit/knot_fit.h"
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/smoother.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/cost_features.h"
 
 namespace stepsim {
@@ -86,10 +87,9 @@ void fit_features_ratio(const Candidate& candidate, std::span<const OpPoint> poi
   const Smoother curve(x, y, noise, static_cast<double>(candidate.step));
   const std::vector<double> measured = x;
   std::sort(x.begin(), x.end());
-  Knots knots;
-  for (const double place : knot_places(x, candidate.step)) {
-    knots.emplace_back(place, std::exp(curve.at(place)));
-  }
+  Knots knots = mapped(knot_places(x, candidate.step), [&](const double place) {
+    return std::pair(place, std::exp(curve.at(place)));
+  });
   double upper = 0;
   int count = 0;
   for (std::size_t i = 0; i < measured.size(); ++i) {

@@ -16,6 +16,7 @@
 #include "calibrate/fit/warnings.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/network/collective_pricer.h"
 
 namespace stepsim {
@@ -194,10 +195,7 @@ NoiseProfile fit_noise(const SampleSet& samples) {
     }
   }
   noise.step_jitter = deviations.empty() ? 0 : robust_deviation(deviations);
-  std::vector<double> sentinels;
-  for (const SentinelSample& sentinel : samples.sentinels) {
-    sentinels.push_back(sentinel.seconds);
-  }
+  const std::vector<double> sentinels = mapped(samples.sentinels, &SentinelSample::seconds);
   if (sentinels.empty()) {
     return noise;
   }

@@ -9,6 +9,7 @@
 #include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/knot_fit.h"
 #include "calibrate/fit/nnls.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/cost_features.h"
 
 namespace stepsim {
@@ -254,11 +255,9 @@ std::vector<Candidate> monotone_only(std::vector<Candidate> candidates) {
 }
 
 std::vector<double> feature_row(const Candidate& candidate, const Op& op, const BatchShape& batch) {
-  std::vector<double> row;
-  for (const std::string& feature : candidate.features) {
-    row.push_back(feature_value(feature, op, batch, candidate.processors));
-  }
-  return row;
+  return mapped(candidate.features, [&](const std::string& feature) {
+    return feature_value(feature, op, batch, candidate.processors);
+  });
 }
 
 OpCost fit_form(const Candidate& candidate, OpPoints points) {
@@ -281,11 +280,9 @@ OpCost fit_form(const Candidate& candidate, OpPoints points) {
 }
 
 OpCost fit_form(const Candidate& candidate, const Op& op, std::span<const SeriesPoint> points) {
-  std::vector<OpPoint> of_op;
-  of_op.reserve(points.size());
-  for (const SeriesPoint& point : points) {
-    of_op.push_back({&op, point});
-  }
+  const std::vector<OpPoint> of_op = mapped(points, [&](const SeriesPoint& point) {
+    return OpPoint{&op, point};
+  });
   OpCost cost = fit_form(candidate, of_op);
   cost.n = op.n;
   cost.k = op.k;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/op_cost.h"
 
 namespace stepsim {
@@ -120,10 +121,9 @@ double choice_score(const Candidate& candidate, const Series& series, const FitE
 std::size_t choose_form(const std::vector<Candidate>& candidates, std::span<const Series> all) {
   std::vector<double> scores;
   for (const Candidate& candidate : candidates) {
-    double sum = 0;
-    for (const Series& series : all) {
-      sum += choice_score(candidate, series, held_out_errors(candidate, series));
-    }
+    const double sum = sum_of(all, [&](const Series& series) {
+      return choice_score(candidate, series, held_out_errors(candidate, series));
+    });
     scores.push_back(sum / static_cast<double>(all.size()));
   }
   const double lowest = *std::min_element(scores.begin(), scores.end());

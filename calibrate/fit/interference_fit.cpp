@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/fit/holdout.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -50,10 +51,8 @@ struct Mean {
     for (const double one : values) {
       value += one / static_cast<double>(count);
     }
-    double squares = 0;
-    for (const double one : values) {
-      squares += (one - value) * (one - value);
-    }
+    const double squares =
+        sum_of(values, [&](const double one) { return (one - value) * (one - value); });
     if (count > 1) {
       error = std::sqrt(squares / static_cast<double>(count - 1) / static_cast<double>(count));
     }
@@ -112,10 +111,7 @@ ComputeFit fit_shares(const Samples& compute,
       limited.push_back(compute_ratio(sample));
     }
   }
-  std::vector<double> of_memory;
-  for (const OverlapSample& sample : memory) {
-    of_memory.push_back(compute_ratio(sample));
-  }
+  std::vector<double> of_memory = mapped(memory, compute_ratio);
   fit.memory = Mean(of_memory);
   fit.factor = Mean(factors);
   // Memory-bound work that slows less than other work leaves nothing to its bandwidth.

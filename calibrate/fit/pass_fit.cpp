@@ -10,6 +10,7 @@
 
 #include "calibrate/fit/nnls.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -36,11 +37,8 @@ struct Known {
 };
 
 double sum_of(std::string_view feature, const PassObservation& observation, bool varlen) {
-  double sum = 0;
-  for (const BatchShape& batch : observation.batches) {
-    sum += pass_feature(feature, batch, varlen);
-  }
-  return sum;
+  return sum_of(observation.batches,
+                [&](const BatchShape& batch) { return pass_feature(feature, batch, varlen); });
 }
 
 /// Fits the rows at `places` with the features that `used` allows; the others get 0. Scaled so that

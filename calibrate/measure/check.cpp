@@ -13,6 +13,7 @@
 #include "calibrate/samples/statistics.h"
 #include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "costmodel/terminal/table.h"
@@ -111,10 +112,7 @@ CheckResult check_profile(const Profile& profile,
   for (const JitterSample& point : now.jitter) {
     result.measured_steps += median(point.step_seconds);
   }
-  std::vector<double> sentinels;
-  for (const SentinelSample& sentinel : now.sentinels) {
-    sentinels.push_back(sentinel.seconds);
-  }
+  const std::vector<double> sentinels = mapped(now.sentinels, &SentinelSample::seconds);
   result.sentinel_seconds = median(sentinels);
   result.profile_sentinel_seconds = profile.noise.sentinel_seconds;
   const double noise = std::max(profile.noise.step_jitter, profile.noise.drift);

@@ -5,6 +5,7 @@
 
 #include "calibrate/measure/measure.h"
 #include "calibrate/measure/measure_rank.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -13,11 +14,8 @@ constexpr int kMaxPasses = 40;
 constexpr double kForkSeconds = 0.3;  ///< Processes and their end.
 
 std::int64_t gradient_bytes(const TransformerConfig& model) {
-  std::int64_t total = 0;
-  for (const Parameter& parameter : parameters(model)) {
-    total += parameter.bytes().value();
-  }
-  return total;
+  return sum_of(parameters(model),
+                [](const Parameter& parameter) { return parameter.bytes().value(); });
 }
 
 /// Estimates the time for collectives in an average pass, each measured behind a step.
@@ -48,17 +46,14 @@ double StepEstimate::collective(std::int64_t bytes) const {
 }
 
 double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
-  double steps = 0;
-  for (const GridPoint& point : plan.points) {
-    steps += estimate.step(plan.model, point);
-  }
+  const double steps =
+      sum_of(plan.points, [&](const GridPoint& point) { return estimate.step(plan.model, point); });
   const std::vector<std::int64_t> sentinel = sentinel_lengths(plan.model);
   const GridPoint small{static_cast<std::int64_t>(sentinel.size()), sentinel.front()};
   const double sentinels = 1 + std::ceil(static_cast<double>(plan.points.size()) / 10);
-  double reduce = 0;
-  for (const std::int64_t bytes : bucket_bytes(plan.model, plan.buckets)) {
-    reduce += plan.ranks > 1 ? estimate.collective(bytes) : 0;
-  }
+  const double reduce = sum_of(
+      bucket_bytes(plan.model, plan.buckets),
+      [&](const std::int64_t bytes) { return plan.ranks > 1 ? estimate.collective(bytes) : 0; });
   const double rounds = 1 + plan.repetitions;
   const double start = kForkSeconds + estimate.start_seconds +
                        estimate.prepare_seconds * static_cast<double>(plan.points.size());

@@ -12,6 +12,7 @@
 #include "calibrate/samples/statistics.h"
 #include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -20,11 +21,7 @@ constexpr std::int64_t kSmallBytes = 1024;
 constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20U;
 
 std::vector<std::string> kind_names(const std::vector<CollectiveKind>& kinds) {
-  std::vector<std::string> names;
-  for (const CollectiveKind kind : kinds) {
-    names.emplace_back(name_of(kind));
-  }
-  return names;
+  return mapped(kinds, [&](const CollectiveKind kind) { return std::string(name_of(kind)); });
 }
 
 /// Median seconds on this rank, behind a step each time: as measuring does it, waiting for the

@@ -11,6 +11,7 @@
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/statistics.h"
 #include "calibrate/training/clock.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -96,10 +97,7 @@ double time_steps(Backend& backend, const std::vector<std::int64_t>& lengths, in
   std::vector<double> totals;
   for (int i = 0; i < repetitions; ++i) {
     backend.barrier();
-    double total = 0;
-    for (const double seconds : backend.time_step(lengths)) {
-      total += seconds;
-    }
+    const double total = sum_of(backend.time_step(lengths));
     totals.push_back(total);
   }
   return median(totals);
@@ -116,10 +114,9 @@ void measure_rank_pass(Backend& backend,
   if (pass.rank == 0) {
     send(pass_line(pass.pass, kinds));
   }
-  std::vector<StepBatch> batches;
-  for (const GridPoint& point : pass.points) {
-    batches.push_back({point_lengths(point), 0});
-  }
+  const std::vector<StepBatch> batches = mapped(pass.points, [&](const GridPoint& point) {
+    return StepBatch{point_lengths(point), 0};
+  });
   backend.prepare(batches);
   // The steps are those of a training run: another shape every time, and the gradients reduced in
   // between. One shape again and again would find warmer caches and idler neighbours than a run

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/model/transformer_json.h"
 
 namespace stepsim {
@@ -86,20 +87,15 @@ MeasurePlan measure_plan_from_json(const Json& json, const std::string& file, in
   plan.repetitions = static_cast<int>(reader.integer("repetitions"));
   plan.target = reader.number("target");
   plan.points = member(reader, "points", [](const Json& value) {
-    std::vector<GridPoint> points;
-    for (const auto& pair : value.get<std::vector<std::vector<std::int64_t>>>()) {
-      points.push_back({pair.at(0), pair.at(1)});
-    }
-    return points;
+    return mapped(value.get<std::vector<std::vector<std::int64_t>>>(), [](const auto& pair) {
+      return GridPoint{pair.at(0), pair.at(1)};
+    });
   });
   plan.collectives = {CollectiveKind::AllReduce};
   if (reader.has("collectives")) {
     plan.collectives = member(reader, "collectives", [](const Json& value) {
-      std::vector<CollectiveKind> kinds;
-      for (const auto& name : value.get<std::vector<std::string>>()) {
-        kinds.push_back(parse_collective_kind(name));
-      }
-      return kinds;
+      return mapped(value.get<std::vector<std::string>>(),
+                    [&](const auto& name) { return parse_collective_kind(name); });
     });
   }
   const char* const sizes = reader.has("all_reduce_bytes") ? "all_reduce_bytes"  // Until 0.1.
@@ -142,10 +138,8 @@ std::vector<std::int64_t> bucket_bytes(const TransformerConfig& model,
   const std::vector<Parameter> tensors = parameters(model);
   std::vector<std::int64_t> sizes;
   for (const auto& bucket : buckets) {
-    Bytes size;
-    for (const int index : bucket) {
-      size += tensors[static_cast<std::size_t>(index)].bytes();
-    }
+    const Bytes size = sum_of(
+        bucket, [&](const int index) { return tensors[static_cast<std::size_t>(index)].bytes(); });
     sizes.push_back(size.value());
   }
   return sizes;

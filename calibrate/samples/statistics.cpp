@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 
 double median(std::vector<double> values) {
@@ -20,11 +22,8 @@ double trimmed_mean(std::vector<double> values, double left_out) {
 
 double robust_deviation(const std::vector<double>& values) {
   const double center = median(values);
-  std::vector<double> deviations;
-  deviations.reserve(values.size());
-  for (const double value : values) {
-    deviations.push_back(std::abs(value - center));
-  }
+  std::vector<double> deviations =
+      mapped(values, [&](const double value) { return std::abs(value - center); });
   return 1.4826 * median(std::move(deviations));
 }
 

@@ -1,5 +1,7 @@
 #include "calibrate/training/training_ops.h"
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 
 std::vector<Op> training_ops(const TransformerConfig& config,
@@ -20,10 +22,8 @@ std::vector<Op> training_ops(const TransformerConfig& config,
     }
   }
   for (const auto& bucket : buckets) {
-    std::int64_t sum = 0;
-    for (const int parameter : bucket) {
-      sum += elements(parameter);
-    }
+    const std::int64_t sum =
+        sum_of(bucket, [&](const int parameter) { return elements(parameter); });
     ops.push_back(elements_op(OpClass::GradientCopyOut, sum, dtype));
   }
   ops.push_back(elements_op(OpClass::Optimizer, all, dtype));

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/model/op_flops.h"
 
 namespace stepsim {
@@ -85,11 +86,8 @@ std::vector<double> draw_ratios(const PassCost& cost,
     return seconds;
   };
   const double fitted = total(cost.coefficients);
-  std::vector<double> ratios;
-  for (const auto& draw : cost.draws) {
-    ratios.push_back(fitted > 0 ? total(draw) / fitted : 1);
-  }
-  return ratios;
+  return mapped(cost.draws,
+                [&](const auto& draw) { return fitted > 0 ? total(draw) / fitted : 1; });
 }
 
 bool same_model(const TransformerConfig& a, const TransformerConfig& b) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/model/transformer_layout.h"
 
 namespace stepsim {
@@ -233,19 +234,11 @@ std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {
 }
 
 std::vector<Parameter> parameters(const TransformerConfig& config) {
-  std::vector<Parameter> result;
-  for (auto& owned : owned_parameters(config)) {
-    result.push_back(std::move(owned.parameter));
-  }
-  return result;
+  return mapped(owned_parameters(config), [](auto& owned) { return std::move(owned.parameter); });
 }
 
 std::int64_t parameter_count(const TransformerConfig& config) {
-  std::int64_t count = 0;
-  for (const auto& parameter : parameters(config)) {
-    count += parameter.elements();
-  }
-  return count;
+  return sum_of(parameters(config), [](const auto& parameter) { return parameter.elements(); });
 }
 
 }  // namespace stepsim

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 
 namespace stepsim {
@@ -124,10 +125,8 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
                   .run(),
               boost_->values);
   } catch (const po::unknown_option& error) {
-    std::vector<std::string> known;
-    for (const auto& option : all.options()) {
-      known.push_back("--" + option->long_name());
-    }
+    const std::vector<std::string> known =
+        mapped(all.options(), [](const auto& option) { return "--" + option->long_name(); });
     fail(unknown_name("option", error.get_option_name(), known));
   } catch (const po::error& error) {
     fail(error.what());

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
@@ -51,10 +52,7 @@ class TableLayout {
         limit_(screen.is_terminal() ? static_cast<std::size_t>(screen.columns)
                                     : std::numeric_limits<std::size_t>::max()) {
     for (std::size_t i = 0; i < table.header_.size(); ++i) {
-      std::vector<std::string> cells;
-      for (const auto& row : table.rows_) {
-        cells.push_back(row[i]);
-      }
+      std::vector<std::string> cells = mapped(table.rows_, [&](const auto& row) { return row[i]; });
       const bool left = i == 0 || is_word_column(cells);
       columns_.push_back({table.header_[i], std::move(cells), left, nullptr, 0});
     }
@@ -153,10 +151,8 @@ class TableLayout {
 
   [[nodiscard]] std::vector<std::string> pictures(const Column& column) const {
     const Table::Picture& picture = *column.picture;
-    std::vector<std::string> cells;
-    for (const double share : picture.shares) {
-      cells.push_back(bar_text(share, column.width, screen_));
-    }
+    std::vector<std::string> cells = mapped(
+        picture.shares, [&](const double share) { return bar_text(share, column.width, screen_); });
     double left = std::numeric_limits<double>::max();
     double right = std::numeric_limits<double>::lowest();
     for (const Interval90& interval : picture.intervals) {

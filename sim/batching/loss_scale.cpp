@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 
@@ -36,16 +37,10 @@ std::vector<double> loss_scales(std::string_view weighting, std::span<const Batc
   const auto units = [weighting](const BatchShape& shape) {
     return static_cast<double>(weighting == "sample" ? shape.samples : shape.useful_tokens);
   };
-  double all = 0;
-  for (const auto& shape : ranks) {
-    all += units(shape);
-  }
-  std::vector<double> scales;
-  scales.reserve(ranks.size());
-  for (const auto& shape : ranks) {
-    scales.push_back(loss_scale(weighting, units(shape), all, static_cast<int>(ranks.size())));
-  }
-  return scales;
+  const double all = sum_of(ranks, [&](const auto& shape) { return units(shape); });
+  return mapped(ranks, [&](const auto& shape) {
+    return loss_scale(weighting, units(shape), all, static_cast<int>(ranks.size()));
+  });
 }
 
 }  // namespace stepsim

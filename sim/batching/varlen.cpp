@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -43,10 +44,9 @@ std::vector<std::int64_t> cut_lengths(std::span<const std::int64_t> lengths,
 
 std::optional<std::vector<Sequence>> sequences_in_slots(std::span<const std::int64_t> documents,
                                                         const VarlenCall& call) {
-  std::vector<Sequence> sequences;
-  for (const std::int64_t length : documents) {
-    sequences.push_back({1, length, length});
-  }
+  std::vector<Sequence> sequences = mapped(documents, [](const std::int64_t length) {
+    return Sequence{1, length, length};
+  });
   const auto slots = static_cast<std::size_t>(call.max_num_docs);
   while (slots > 0 && sequences.size() > slots) {
     if (call.overflow != Overflow::Merge || sequences.size() < 2) {
@@ -77,10 +77,8 @@ std::int64_t empty_blocks(std::span<const std::int64_t> lengths, const VarlenCal
   const std::int64_t slots = call.max_num_docs > 0 ? call.max_num_docs : held;
   const std::int64_t longest =
       call.max_seq_len > 0 ? call.max_seq_len : *std::max_element(lengths.begin(), lengths.end());
-  std::int64_t used = 0;
-  for (const std::int64_t length : lengths) {
-    used += blocks_of(length, call.block_rows);
-  }
+  const std::int64_t used = sum_of(
+      lengths, [&](const std::int64_t length) { return blocks_of(length, call.block_rows); });
   return slots * blocks_of(longest, call.block_rows) - used;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/model_presets.h"
@@ -70,10 +71,8 @@ int policies_command(const std::vector<std::string>& arguments) {
   Json list = Json::array();
   std::string details;
   for (const PolicyKind& kind : policy_table()) {
-    std::vector<std::string> parameters;
-    for (const PolicyParameter& parameter : kind.parameters) {
-      parameters.push_back(describe(parameter));
-    }
+    const std::vector<std::string> parameters = mapped(
+        kind.parameters, [&](const PolicyParameter& parameter) { return describe(parameter); });
     list.push_back({{"kind", kind.name},
                     {"summary", kind.summary},
                     {"parameters", parameters},

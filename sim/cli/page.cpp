@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
@@ -161,10 +162,8 @@ void add_blame(const Scenario& scenario,
 
 Json page_result(const std::vector<Prediction>& predictions) {
   constexpr std::size_t kMaxRows = 2000;
-  std::size_t rows = 0;
-  for (const Prediction& prediction : predictions) {
-    rows += prediction.steps.size();
-  }
+  const std::size_t rows =
+      sum_of(predictions, [](const Prediction& prediction) { return prediction.steps.size(); });
   return prediction_json(predictions, rows <= kMaxRows);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
@@ -64,10 +65,8 @@ int sweep_command(const std::vector<std::string>& arguments) {
   if (!parser.has("over")) {
     parser.fail("give --over KEY=VALUES");
   }
-  std::vector<SweepAxis> axes;
-  for (const std::string& text : parser.get<std::vector<std::string>>("over")) {
-    axes.push_back(parse_sweep_axis(text));
-  }
+  const std::vector<SweepAxis> axes =
+      mapped(parser.get<std::vector<std::string>>("over"), parse_sweep_axis);
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   SweepOptions options;

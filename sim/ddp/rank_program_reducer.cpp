@@ -3,6 +3,7 @@
 #include <string>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "sim/ddp/rank_program_builder.h"
 
 namespace stepsim {
@@ -178,11 +179,8 @@ double RankProgramBuilder::wire_bytes(int bucket) const {
 }
 
 std::int64_t RankProgramBuilder::bucket_elements(int bucket) const {
-  std::int64_t count = 0;
-  for (const int parameter : buckets_->list[at(bucket)].parameters) {
-    count += context_.model.elements(parameter);
-  }
-  return count;
+  return sum_of(buckets_->list[at(bucket)].parameters,
+                [&](const int parameter) { return context_.model.elements(parameter); });
 }
 
 }  // namespace stepsim

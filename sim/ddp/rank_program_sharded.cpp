@@ -1,5 +1,6 @@
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "sim/ddp/rank_program_builder.h"
 
 namespace stepsim {
@@ -91,10 +92,9 @@ void RankProgramBuilder::sharded_backward(const MicroBatchWork& batch,
 }
 
 void RankProgramBuilder::scatter_unit(int unit) {
-  std::int64_t count = 0;
-  for (const int parameter : context_.model.units[at(unit)]) {
-    count += context_.model.elements(parameter);
-  }
+  const std::int64_t count = sum_of(context_.model.units[at(unit)], [&](const int parameter) {
+    return context_.model.elements(parameter);
+  });
   elements(OpClass::GradientCopyIn, count, Phase::Backward);
   in_flight_[at(unit)] = {
       collective({CollectiveKind::ReduceScatter, unit_bytes(unit) * context_.reduce_scale, -1},

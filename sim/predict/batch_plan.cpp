@@ -6,6 +6,7 @@
 #include <span>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/batching/loss_scale.h"
 #include "sim/batching/plan_steps.h"
 #include "sim/predict/bucket_lists.h"
@@ -18,12 +19,7 @@ namespace {
 using RankBatches = std::vector<std::vector<Piece>>;
 
 std::vector<std::vector<int>> indices(const std::vector<Bucket>& buckets) {
-  std::vector<std::vector<int>> lists;
-  lists.reserve(buckets.size());
-  for (const Bucket& bucket : buckets) {
-    lists.push_back(bucket.parameters);
-  }
-  return lists;
+  return mapped(buckets, &Bucket::parameters);
 }
 
 /// Fills in samples and lengths, and offsets where one of them is a part of a sample.

@@ -6,6 +6,8 @@
 #include <map>
 #include <numeric>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 
 double mean(std::span<const double> values) {
@@ -17,10 +19,8 @@ double mean(std::span<const double> values) {
 
 double population_std(std::span<const double> values) {
   const double centre = mean(values);
-  double squares = 0;
-  for (const double value : values) {
-    squares += (value - centre) * (value - centre);
-  }
+  const double squares =
+      sum_of(values, [&](const double value) { return (value - centre) * (value - centre); });
   return values.empty() ? 0 : std::sqrt(squares / static_cast<double>(values.size()));
 }
 

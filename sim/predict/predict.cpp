@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/model/memory.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/noise.h"
@@ -165,10 +166,8 @@ PassDraws pass_draws(const PricedRun& run) {
   if (!prices_recorded_model(run.scenario(), run.profile())) {
     return {};
   }
-  std::vector<BatchShape> shapes;
-  for (const MicroBatch& batch : run.plan().micro_batches) {
-    shapes.push_back(run.shape_of(batch));
-  }
+  const std::vector<BatchShape> shapes = mapped(
+      run.plan().micro_batches, [&](const MicroBatch& batch) { return run.shape_of(batch); });
   const RecordedModel& recorded = *run.profile().recorded;
   const bool varlen = recorded.model.attention == AttentionKind::Varlen;
   return {draw_ratios(recorded.forward, shapes, varlen),

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/cost_features.h"
 #include "sim/engine/time_limit.h"
 
@@ -193,11 +194,7 @@ double StepLowering::seconds_of(const PricedBatch& batch, std::int32_t work) con
 }
 
 double StepLowering::compute_seconds(const PricedBatch& batch) const {
-  double sum = 0;
-  for (const LoweredOp& op : ops_) {
-    sum += seconds_of(batch, op.work);
-  }
-  return sum;
+  return sum_of(ops_, [&](const LoweredOp& op) { return seconds_of(batch, op.work); });
 }
 
 std::vector<double> StepLowering::seconds_by_group(const PricedBatch& batch) const {

@@ -9,6 +9,7 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/engine/engine.h"
 
 namespace stepsim {
@@ -238,10 +239,9 @@ LaunchReplay replay(const LaunchTrace& recording,
       engine_rules.communicators.push_back({.ranks = {static_cast<std::int32_t>(r)}});
     }
   }
-  std::vector<RankClock> clocks;
-  for (const Duration start : recording.start) {
-    clocks.push_back({SimTime(start), SimTime(start)});
-  }
+  const std::vector<RankClock> clocks = mapped(recording.start, [](const Duration start) {
+    return RankClock{SimTime(start), SimTime(start)};
+  });
   const ExecutionTrace played = Engine(std::move(engine_rules), clocks).play(program);
   LaunchReplay result;
   result.path = recording.path;

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/number_text.h"
 
@@ -89,10 +90,7 @@ std::string exposed_text(const Blame& blame) {
   if (!most) {
     return "all communication is hidden behind the backward\n";
   }
-  double all = 0;
-  for (const BucketBlame& bucket : blame.buckets) {
-    all += bucket.exposed_ms;
-  }
+  const double all = sum_of(blame.buckets, &BucketBlame::exposed_ms);
   return fmt::format(
       "after the last backward: {:.3f} ms of transfers, most in number {} of {} ({}), {:.3f} ms\n",
       all,
@@ -103,10 +101,7 @@ std::string exposed_text(const Blame& blame) {
 }
 
 std::string ops_text(const Blame& blame) {
-  double all = 0;
-  for (const OpBlame& op : blame.ops) {
-    all += op.ms;
-  }
+  const double all = sum_of(blame.ops, &OpBlame::ms);
   std::string text = fmt::format("forward and backward: {:.3f} ms a rank", all);
   for (std::size_t i = 0; i < std::min(blame.ops.size(), kOpsShown); ++i) {
     text += fmt::format(

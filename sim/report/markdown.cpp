@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
@@ -72,10 +73,7 @@ std::string markdown_code(const std::string& lines) {
 
 std::string markdown_table(const Table& table) {
   const std::vector<std::string> header = escaped(table.header());
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& row : table.rows()) {
-    rows.push_back(escaped(row));
-  }
+  std::vector<std::vector<std::string>> rows = mapped(table.rows(), escaped);
   std::vector<Column> columns(header.size());
   std::string rule = "|";
   for (std::size_t i = 0; i < header.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/base/mapped.h"
 #include "sim/report/number_text.h"
 
 namespace stepsim {
@@ -93,11 +94,7 @@ std::string out_of_memory_text(const OutOfMemory& what) {
 }
 
 std::vector<std::string> note_texts(const Prediction& prediction) {
-  std::vector<std::string> texts;
-  for (const Note& note : prediction.notes) {
-    texts.push_back(note_text(note));
-  }
-  return texts;
+  return mapped(prediction.notes, note_text);
 }
 
 std::vector<std::string> note_texts(const std::vector<Prediction>& predictions) {

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 
 namespace stepsim {
@@ -213,10 +214,8 @@ ReplayError replay_error(const LaunchReplay& replay) {
 }
 
 ReplayError replay_error(const PipelineReplay& replay) {
-  std::vector<double> errors;
-  for (const ReplayedStep& step : replay.steps) {
-    errors.push_back(error_of(step));
-  }
+  const std::vector<double> errors =
+      mapped(replay.steps, [&](const ReplayedStep& step) { return error_of(step); });
   return summary_of(errors);
 }
 

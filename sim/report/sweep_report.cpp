@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
@@ -157,10 +158,7 @@ std::string sweep_text(const Scenario& scenario,
     high = std::max(high, ms);
   }
   const SweepPoint& best = report.points[report.best];
-  std::vector<std::string> header;
-  for (const SweepAxis& axis : axes) {
-    header.push_back(axis.key);
-  }
+  std::vector<std::string> header = mapped(axes, &SweepAxis::key);
   for (const char* name : {"step ms",
                            "vs best",
                            "useful tokens/s",

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
@@ -44,10 +45,8 @@ std::string warnings_text(const std::vector<Prediction>& predictions) {
 }
 
 std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction>& predictions) {
-  std::vector<const Prediction*> ranked;
-  for (const Prediction& prediction : predictions) {
-    ranked.push_back(&prediction);
-  }
+  std::vector<const Prediction*> ranked =
+      mapped(predictions, [](const Prediction& prediction) { return &prediction; });
   std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
     return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
   });

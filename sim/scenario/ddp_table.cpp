@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "sim/scenario/key_table.h"
 #include "sim/scenario/tables.h"
@@ -88,10 +89,7 @@ void read_mixed_precision(const TomlReader& table, Scenario& scenario) {
 }
 
 void read_unused_parameters(const TomlReader& table, Scenario& scenario) {
-  std::vector<std::string> known;
-  for (const Parameter& parameter : parameters(scenario.model)) {
-    known.push_back(parameter.name);
-  }
+  std::vector<std::string> known = mapped(parameters(scenario.model), &Parameter::name);
   for (const TomlValue& item : table.list("unused_parameters")) {
     const TomlReader name(table.document(), item, "ddp.unused_parameters");
     if (item.kind != TomlValue::Kind::Text) {

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/scenario/tables.h"
 
 namespace stepsim {
@@ -13,11 +14,7 @@ namespace {
 
 /// Keys that the documentation shows in an example rather than in a table.
 std::vector<Key> keys_of(const std::vector<std::string>& names) {
-  std::vector<Key> keys;
-  for (const std::string& name : names) {
-    keys.push_back(described(name, "", ""));
-  }
-  return keys;
+  return mapped(names, [&](const std::string& name) { return described(name, "", ""); });
 }
 
 std::vector<Key> operator+(std::vector<Key> keys, const std::vector<Key>& more) {
@@ -89,11 +86,7 @@ const KeyTable* find_table(const std::string& path) {
 }
 
 std::vector<std::string> names_of(const std::vector<Key>& keys) {
-  std::vector<std::string> names;
-  for (const Key& key : keys) {
-    names.push_back(key.name);
-  }
-  return names;
+  return mapped(keys, &Key::name);
 }
 
 void check_table(const TomlDocument& document, const TomlValue& value, const std::string& path) {

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/trimmed.h"
 
 namespace stepsim {
@@ -67,10 +68,8 @@ Quantity parse_quantity(std::string_view text, Dimension dimension) {
   const auto found = std::find_if(
       units.begin(), units.end(), [&](const auto& u) { return u.first == result.unit; });
   if (found == units.end()) {
-    std::vector<std::string> names;
-    for (const auto& unit : units) {
-      names.push_back(unit.first.empty() ? "none" : unit.first);
-    }
+    const std::vector<std::string> names =
+        mapped(units, [](const auto& unit) { return unit.first.empty() ? "none" : unit.first; });
     throw InputError(dimension == Dimension::Number
                          ? fmt::format("'{}': expected a number without unit", printable(text))
                          : fmt::format("unknown unit '{}' in '{}'; use one of {}",

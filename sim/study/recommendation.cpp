@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
 
 namespace stepsim {
@@ -83,10 +84,9 @@ bool is_reference(const Scenario& scenario, const std::string& policy) {
 }
 
 std::vector<double> drawn_speeds(const Prediction& prediction) {
-  std::vector<double> speeds;
-  for (const MeanDraw& draw : prediction.draws) {
-    speeds.push_back(prediction.summary.useful_tokens_per_step * 1e3 * draw.drift / draw.step_ms);
-  }
+  std::vector<double> speeds = mapped(prediction.draws, [&](const MeanDraw& draw) {
+    return prediction.summary.useful_tokens_per_step * 1e3 * draw.drift / draw.step_ms;
+  });
   std::sort(speeds.begin(), speeds.end());
   return speeds;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 namespace {
 
@@ -26,11 +28,7 @@ Spans united(Spans spans) {
 }
 
 std::int64_t length(const Spans& disjoint) {
-  std::int64_t sum = 0;
-  for (const KinetoSpan& span : disjoint) {
-    sum += span.duration_ns;
-  }
-  return sum;
+  return sum_of(disjoint, &KinetoSpan::duration_ns);
 }
 
 void append(const Spans& from, Spans* to) {
@@ -128,10 +126,8 @@ std::int64_t first_start(const Spans& spans) {
 }  // namespace
 
 std::vector<KinetoStepTime> kineto_step_times(const KinetoTrace& trace) {
-  std::vector<HostParts> hosts;
-  for (const KinetoStep& step : trace.steps) {
-    hosts.emplace_back(trace, step);
-  }
+  const std::vector<HostParts> hosts =
+      mapped(trace.steps, [&](const KinetoStep& step) { return HostParts(trace, step); });
   std::vector<std::array<Spans, kKinetoParts>> parts(trace.steps.size());
   std::vector<Spans> collectives(trace.steps.size());
   for (const KinetoOp& op : trace.ops) {

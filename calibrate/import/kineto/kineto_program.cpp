@@ -10,6 +10,7 @@
 
 #include "calibrate/import/kineto/kineto_rows.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/network/collective_cost.h"
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile_cost_model.h"
@@ -269,10 +270,8 @@ class ProgramMaker {
 
   /// One name for the streams that play the same part on all ranks.
   void name_streams() {
-    std::vector<StreamParts> parts;
-    for (const KinetoProgramRank& rank : program_.ranks) {
-      parts.push_back(parts_of(rank));
-    }
+    std::vector<StreamParts> parts =
+        mapped(program_.ranks, [&](const KinetoProgramRank& rank) { return parts_of(rank); });
     const StreamParts& names = *std::max_element(
         parts.begin(), parts.end(), [](const StreamParts& a, const StreamParts& b) {
           return a.streams.size() < b.streams.size();

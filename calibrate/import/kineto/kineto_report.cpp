@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/kineto/kineto_parts.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_optional.h"
 #include "costmodel/terminal/table.h"
@@ -43,10 +44,8 @@ std::string steps_text(const KinetoTrace& trace) {
 }
 
 std::string step_time_text(const KinetoTrace& trace) {
-  std::vector<std::int64_t> lengths;
-  for (const KinetoStep& step : trace.steps) {
-    lengths.push_back(step.span.duration_ns);
-  }
+  const std::vector<std::int64_t> lengths =
+      mapped(trace.steps, [](const KinetoStep& step) { return step.span.duration_ns; });
   return lengths.empty() ? "-" : fmt::format("{:.3f}", median_of(lengths) * kMillisecond);
 }
 
@@ -233,10 +232,8 @@ void append_parts(const std::vector<StepLine>& steps, const Screen& screen, std:
 
 void append_times(const std::vector<StepLine>& steps, std::string* text) {
   const auto middle = [&steps](std::size_t part) {
-    std::vector<std::int64_t> busy;
-    for (const StepLine& step : steps) {
-      busy.push_back(step.time.parts[part].busy_ns);
-    }
+    const std::vector<std::int64_t> busy =
+        mapped(steps, [&](const StepLine& step) { return step.time.parts[part].busy_ns; });
     return median_of(busy) * kMillisecond;
   };
   *text += fmt::format(
@@ -256,10 +253,10 @@ void append_ready_times(const KinetoTrace& trace, int rank, std::string* text) {
   if (last == times.rend()) {
     return;
   }
-  std::vector<std::string> ready;
-  for (const KinetoStepTime::Bucket& bucket : last->buckets) {
-    ready.push_back(fmt::format("{:.2f}", static_cast<double>(bucket.ready_ns) * kMillisecond));
-  }
+  const std::vector<std::string> ready =
+      mapped(last->buckets, [](const KinetoStepTime::Bucket& bucket) {
+        return fmt::format("{:.2f}", static_cast<double>(bucket.ready_ns) * kMillisecond);
+      });
   fmt::format_to(
       std::back_inserter(*text),
       "buckets ready after the backward pass began on the GPU, ms (rank {}, step {}): {}\n",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calibrate/samples/statistics.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -98,10 +99,8 @@ double drift_of(std::span<const ComputeRatio> ratios, int steps) {
     }
     const auto n = static_cast<double>(part.size());
     const double average = std::accumulate(part.begin(), part.end(), 0.0) / n;
-    double squares = 0;
-    for (const double ratio : part) {
-      squares += (ratio - average) * (ratio - average);
-    }
+    const double squares =
+        sum_of(part, [&](const double ratio) { return (ratio - average) * (ratio - average); });
     between += (average - 1) * (average - 1);
     within += squares / (n - 1) / n;
     ++used;
@@ -112,10 +111,7 @@ double drift_of(std::span<const ComputeRatio> ratios, int steps) {
 }  // namespace
 
 NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps) {
-  std::vector<double> values;
-  for (const ComputeRatio& ratio : ratios) {
-    values.push_back(ratio.ratio);
-  }
+  const std::vector<double> values = mapped(ratios, &ComputeRatio::ratio);
   NoiseProfile noise;
   noise.step_quantiles = noise_quantiles(values);
   noise.step_jitter = robust_deviation(values);
@@ -125,10 +121,8 @@ NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps) {
 }
 
 void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseProfile& noise) {
-  double squares = 0;
-  for (const ComputeRatio& ratio : ratios) {
-    squares += (ratio.ratio - 1) * (ratio.ratio - 1);
-  }
+  const double squares = sum_of(
+      ratios, [](const ComputeRatio& ratio) { return (ratio.ratio - 1) * (ratio.ratio - 1); });
   const double variance = squares / static_cast<double>(ratios.size() - 1);
   noise.drift = std::sqrt(noise.drift * noise.drift + variance / std::max(steps, 1));
   noise.step_jitter = 0;

@@ -14,6 +14,7 @@
 #include "calibrate/import/recorded/recorded_whole.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/shared_cores.h"
 #include "costmodel/network/collective_table.h"
 
@@ -92,10 +93,9 @@ std::vector<double> core_factors(const RunRecord& record) {
     by_step[{record.steps[i].repeat, record.steps[i].step}].push_back(i);
   }
   for (const auto& [step, rows] : by_step) {
-    std::vector<double> processor;
-    for (const std::size_t row : rows) {
-      processor.push_back(record.steps[row].forward_cpu_ms + record.steps[row].backward_cpu_ms);
-    }
+    const std::vector<double> processor = mapped(rows, [&](const std::size_t row) {
+      return record.steps[row].forward_cpu_ms + record.steps[row].backward_cpu_ms;
+    });
     const auto of_step = shared_core_factors(processor, record.cores);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       factors[rows[i]] = of_step[i];
@@ -225,11 +225,7 @@ PassWeight pass_weight(const RecordedModel& model, bool forward, bool backward) 
     ops.insert(ops.end(), all.backward.begin(), all.backward.end());
   }
   return [ops = std::move(ops), per_byte = model.operations_per_byte](const BatchShape& batch) {
-    double weight = 0;
-    for (const Op& op : ops) {
-      weight += op_weight(op, batch, per_byte);
-    }
-    return weight;
+    return sum_of(ops, [&](const Op& op) { return op_weight(op, batch, per_byte); });
   };
 }
 
@@ -280,11 +276,10 @@ std::vector<ComputeRatio> compute_ratios(const Observations& all, const Recorded
   std::vector<ComputeRatio> ratios;
   double mean = 0;
   for (std::size_t i = 0; i < all.forward.size(); ++i) {
-    double fitted = 0;
-    for (const BatchShape& batch : all.forward[i].batches) {
-      fitted += pass_seconds(model.forward, model.forward.coefficients, batch, varlen) +
-                pass_seconds(model.backward, model.backward.coefficients, batch, varlen);
-    }
+    const double fitted = sum_of(all.forward[i].batches, [&](const BatchShape& batch) {
+      return pass_seconds(model.forward, model.forward.coefficients, batch, varlen) +
+             pass_seconds(model.backward, model.backward.coefficients, batch, varlen);
+    });
     const double ratio = (all.forward[i].seconds + all.backward[i].seconds) / fitted;
     ratios.push_back({all.forward[i].step, ratio});
     mean += ratio / static_cast<double>(all.forward.size());

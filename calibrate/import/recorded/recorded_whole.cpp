@@ -3,6 +3,8 @@
 #include <cmath>
 #include <map>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 namespace {
 
@@ -29,11 +31,7 @@ Places with_most_work(std::span<const PassObservation> compute, const Work& work
 }
 
 std::vector<PassObservation> at(std::span<const PassObservation> compute, const Places& places) {
-  std::vector<PassObservation> result;
-  for (const std::size_t place : places) {
-    result.push_back(compute[place]);
-  }
-  return result;
+  return mapped(places, [&](const std::size_t place) { return compute[place]; });
 }
 
 }  // namespace
@@ -43,11 +41,9 @@ WholeSteps fit_whole_steps(std::span<const PassObservation> compute,
                            const PassWeight& weight) {
   const bool varlen = attention == AttentionKind::Varlen;
   Places places = with_most_work(compute, [&](const PassObservation& observation) {
-    double pairs = 0;
-    for (const BatchShape& batch : observation.batches) {
-      pairs += pass_feature("tokens*length", batch, varlen);
-    }
-    return pairs;
+    return sum_of(observation.batches, [&](const BatchShape& batch) {
+      return pass_feature("tokens*length", batch, varlen);
+    });
   });
   WholeSteps whole;
   while (whole.rounds < kMaxRounds) {
@@ -55,11 +51,9 @@ WholeSteps fit_whole_steps(std::span<const PassObservation> compute,
     whole.chosen = at(compute, places);
     whole.cost = fit_pass(whole.chosen, pass_features(whole.chosen, attention), attention, weight);
     const Places next = with_most_work(compute, [&](const PassObservation& observation) {
-      double seconds = 0;
-      for (const BatchShape& batch : observation.batches) {
-        seconds += pass_seconds(whole.cost, whole.cost.coefficients, batch, varlen);
-      }
-      return seconds;
+      return sum_of(observation.batches, [&](const BatchShape& batch) {
+        return pass_seconds(whole.cost, whole.cost.coefficients, batch, varlen);
+      });
     });
     if (next == places) {
       break;

@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 namespace {
 
@@ -85,19 +87,13 @@ class Packing {
 }  // namespace
 
 std::int64_t HistogramPacking::packs() const {
-  std::int64_t all = 0;
-  for (const auto& strategy : strategies) {
-    all += strategy.count;
-  }
-  return all;
+  return sum_of(strategies, [](const auto& strategy) { return strategy.count; });
 }
 
 std::int64_t HistogramPacking::sequences() const {
-  std::int64_t all = 0;
-  for (const auto& strategy : strategies) {
-    all += strategy.count * static_cast<std::int64_t>(strategy.lengths.size());
-  }
-  return all;
+  return sum_of(strategies, [](const auto& strategy) {
+    return strategy.count * static_cast<std::int64_t>(strategy.lengths.size());
+  });
 }
 
 std::int64_t HistogramPacking::tokens() const {

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
@@ -104,10 +105,8 @@ Parts ordered_partition(std::span<const std::int64_t> lengths, const OrderedPart
   std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
     return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
   });
-  std::vector<std::int64_t> ascending;
-  for (const std::int64_t sample : order) {
-    ascending.push_back(lengths[static_cast<std::size_t>(sample)]);
-  }
+  std::vector<std::int64_t> ascending = mapped(
+      order, [&](const std::int64_t sample) { return lengths[static_cast<std::size_t>(sample)]; });
   const Cutter cutter(std::move(ascending), options);
   Cuts best;
   std::int64_t least = kImpossible;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
@@ -128,11 +129,7 @@ PiecePacks BinCollator::step(std::span<const std::int64_t> samples,
 }
 
 PiecePacks BinCollator::leftover() const {
-  PiecePacks bins;
-  for (const Bin& bin : open_) {
-    bins.push_back(bin.pieces);
-  }
-  return bins;
+  return mapped(open_, &Bin::pieces);
 }
 
 StreamedRows stream_rows(std::span<const std::int64_t> order,
@@ -147,11 +144,7 @@ StreamedRows stream_rows(std::span<const std::int64_t> order,
   StreamedRows result;
   std::vector<Row> rows(static_cast<std::size_t>(ranks));
   const auto samples_of = [&rows] {
-    std::vector<std::vector<std::int64_t>> all;
-    for (Row& row : rows) {
-      all.push_back(std::move(row.samples));
-    }
-    return all;
+    return mapped(rows, [](Row& row) { return std::move(row.samples); });
   };
   for (const std::int64_t sample : order) {
     const std::int64_t length = length_of(lengths, sample);
@@ -179,11 +172,7 @@ StreamedRows stream_rows(std::span<const std::int64_t> order,
 }
 
 std::int64_t tokens_of(std::span<const Piece> pieces) {
-  std::int64_t tokens = 0;
-  for (const Piece& piece : pieces) {
-    tokens += piece.length;
-  }
-  return tokens;
+  return sum_of(pieces, &Piece::length);
 }
 
 }  // namespace stepsim

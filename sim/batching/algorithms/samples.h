@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 
 /// SampleIds by their number in the data set, in some order.
@@ -26,22 +28,13 @@ using SampleIds = std::vector<std::int64_t>;
 /// Returns the tokens of each of these samples: [as samples].
 [[nodiscard]] inline std::vector<std::int64_t> lengths_of(std::span<const std::int64_t> lengths,
                                                           std::span<const std::int64_t> samples) {
-  std::vector<std::int64_t> own;
-  own.reserve(samples.size());
-  for (const std::int64_t sample : samples) {
-    own.push_back(length_of(lengths, sample));
-  }
-  return own;
+  return mapped(samples, [&](const std::int64_t sample) { return length_of(lengths, sample); });
 }
 
 /// Returns the tokens of all these samples together.
 [[nodiscard]] inline std::int64_t tokens_of(std::span<const std::int64_t> lengths,
                                             std::span<const std::int64_t> samples) {
-  std::int64_t sum = 0;
-  for (const std::int64_t sample : samples) {
-    sum += length_of(lengths, sample);
-  }
-  return sum;
+  return sum_of(samples, [&](const std::int64_t sample) { return length_of(lengths, sample); });
 }
 
 }  // namespace stepsim

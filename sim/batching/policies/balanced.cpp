@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/ordered_partition.h"
 #include "sim/batching/algorithms/partition.h"
 #include "sim/batching/algorithms/samples.h"
@@ -143,10 +144,9 @@ EpochBatches dynapipe_epoch(const PolicyParameters& parameters, const PolicyInpu
       }
     }
     halve_until_divisible(micro_batches, input);
-    SampleIds costs;
-    for (const auto& micro_batch : micro_batches) {
-      costs.push_back(options.overhead + padded(micro_batch, input));
-    }
+    const SampleIds costs = mapped(micro_batches, [&](const auto& micro_batch) {
+      return options.overhead + padded(micro_batch, input);
+    });
     Parts parts = karmarkar_karp(costs, input.ranks, true);
     for (std::size_t rank = 0; rank < result.size(); ++rank) {
       sort_descending(parts[rank], costs);

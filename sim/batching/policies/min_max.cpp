@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 
@@ -233,10 +234,8 @@ EpochBatches min_max_steps(std::vector<std::vector<std::int64_t>>& orders,
 EpochBatches min_max_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   const MinMaxBatching options = read(parameters, input);
   check_ranks(options, input);
-  std::vector<SampleIds> orders;
-  for (auto& share : rank_shares(input)) {
-    orders.push_back(std::move(share.samples));
-  }
+  const std::vector<SampleIds> orders =
+      mapped(rank_shares(input), [](auto& share) { return std::move(share.samples); });
   SampleIds head = pool(orders);
   EpochBatches result = min_max_steps(orders, input.lengths, options);
   SampleIds rest = pool(orders);

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/packing.h"
 #include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/algorithms/samples.h"
@@ -51,10 +52,7 @@ EpochPlan packed_as_sampled(const PolicyParameters& parameters,
                             const PolicyInput& input,
                             Pack pack) {
   std::vector<Piece> pieces = fitting(parameters, input);
-  std::vector<std::int64_t> lengths;
-  for (const Piece& piece : pieces) {
-    lengths.push_back(piece.length);
-  }
+  const std::vector<std::int64_t> lengths = mapped(pieces, &Piece::length);
   PolicyInput kept = input;
   kept.lengths = lengths;
   EpochBatches batches = rows_in_turn(pack(torch_order(kept), lengths), kept);

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 
+#include "costmodel/base/mapped.h"
 #include "sim/batching/policies/batch_forming.h"
 
 namespace stepsim {
 
 EpochBatches fixed_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  EpochBatches result;
-  for (const auto& share : rank_shares(input)) {
-    result.push_back(
-        chunk(share.samples, parameters.integer("batch_size"), input.sampler.drop_last));
-  }
-  return result;
+  return mapped(rank_shares(input), [&](const auto& share) {
+    return chunk(share.samples, parameters.integer("batch_size"), input.sampler.drop_last);
+  });
 }
 
 EpochBatches bucketed_epoch(const PolicyParameters& parameters, const PolicyInput& input) {

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/sharding.h"
@@ -83,12 +84,10 @@ std::int64_t bucket_padded_length(const BucketScheme& scheme, std::int64_t lengt
 }
 
 EpochBatches tf_bucket_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  EpochBatches result;
-  for (const auto& share : rank_shares(input)) {
-    result.push_back(bucket_by_sequence_length(
-        share.samples, input.lengths, scheme_of(parameters), input.sampler.drop_last));
-  }
-  return result;
+  return mapped(rank_shares(input), [&](const auto& share) {
+    return bucket_by_sequence_length(
+        share.samples, input.lengths, scheme_of(parameters), input.sampler.drop_last);
+  });
 }
 
 std::int64_t tf_padded_length(const PolicyParameters& parameters, std::int64_t longest) {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "sim/ddp/rank_program_builder.h"
 
 namespace stepsim {
@@ -83,10 +84,7 @@ void RankProgramBuilder::reduce_with_hook(int bucket) {
       for (const HookCollective& part : parts) {
         send(part, kComputeStream);
       }
-      double gathered = 0;
-      for (const HookCollective& part : parts) {
-        gathered += part.bytes;
-      }
+      const double gathered = sum_of(parts, &HookCollective::bytes);
       finish_beside(2 * gathered + bytes);
       break;
     }

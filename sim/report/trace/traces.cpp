@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/memory.h"
 #include "sim/predict/predict.h"
@@ -169,10 +170,9 @@ TraceFiles write_profiler_traces(const Scenario& scenario,
     throw EnvironmentFault(
         fmt::format("cannot make folder {}: {}", printable(folder), error.message()));
   }
-  std::vector<std::filesystem::path> paths;
-  for (const int rank : ranks) {
-    paths.push_back(std::filesystem::path(folder) / fmt::format("rank{}.pt.trace.json.gz", rank));
-  }
+  const std::vector<std::filesystem::path> paths = mapped(ranks, [&](const int rank) {
+    return std::filesystem::path(folder) / fmt::format("rank{}.pt.trace.json.gz", rank);
+  });
   refuse_others(folder, paths);
   std::vector<std::unique_ptr<ProfilerTrace>> traces;
   for (std::size_t i = 0; i < ranks.size(); ++i) {

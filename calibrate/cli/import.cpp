@@ -58,7 +58,7 @@ NcclStatements statements_of(const OptionParser& parser) {
   static const std::vector<std::string> known = {
       "wrong_values", "failed_footer", "too_few_sizes", "ends_small", "damaged_rows"};
   for (const std::string& code : parser.list("accept")) {
-    if (std::find(known.begin(), known.end(), code) == known.end()) {
+    if (std::ranges::find(known, code) == known.end()) {
       parser.fail("--accept: " + unknown_name("reason", code, known));
     }
     statements.accepted.insert(code);

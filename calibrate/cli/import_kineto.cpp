@@ -68,9 +68,8 @@ void say_program(const std::string& folder, const KinetoProgram& program) {
              fmt::join(ranks, ", "),
              rows,
              program.collectives.size());
-  const auto bounds = std::count_if(program.collectives.begin(),
-                                    program.collectives.end(),
-                                    [](const auto& one) { return one.upper_bound; });
+  const auto bounds =
+      std::ranges::count_if(program.collectives, [](const auto& one) { return one.upper_bound; });
   if (bounds > 0) {
     fmt::print(
         "note: {} of {} transfer times are upper bounds, because traces of other ranks are "

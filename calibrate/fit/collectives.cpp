@@ -97,7 +97,7 @@ std::optional<double> beyond_error(const CollectiveCost& cost) {
 std::vector<double> scatter(const Group& group) {
   constexpr int kQuantiles = 21;
   constexpr std::size_t kFewest = 50;
-  const auto most = std::max_element(group.begin(), group.end(), [](const auto& a, const auto& b) {
+  const auto most = std::ranges::max_element(group, [](const auto& a, const auto& b) {
     return a.all_seconds.size() < b.all_seconds.size();
   });
   std::vector<double> ratios;
@@ -152,8 +152,7 @@ std::vector<CollectiveFit> fit_collectives(const std::vector<CollectiveSample>& 
   }
   std::vector<CollectiveFit> fits;
   for (auto& [key, group] : groups) {
-    std::sort(
-        group.begin(), group.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    std::ranges::sort(group, [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
     fits.push_back(fit_group(group));
     if (pipelined_floors.count(key) > 0) {
       fits.back().pipelined_floor = pipelined_floors[key];

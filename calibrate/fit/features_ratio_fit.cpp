@@ -40,7 +40,7 @@ double resolution(std::span<const OpPoint> points) {
   for (const OpPoint& point : points) {
     seconds.push_back(point.point.seconds);
   }
-  std::sort(seconds.begin(), seconds.end());
+  std::ranges::sort(seconds);
   double least = seconds.back();
   for (std::size_t i = 1; i < seconds.size(); ++i) {
     // Binary fractions of decimal figures differ by rounding.
@@ -63,7 +63,7 @@ std::vector<double> knot_places(const std::vector<double>& x, std::int64_t step)
       }
     }
   }
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   places.erase(std::unique(places.begin(), places.end()), places.end());
   return places;
 }
@@ -86,7 +86,7 @@ void fit_features_ratio(const Candidate& candidate, std::span<const OpPoint> poi
   }
   const Smoother curve(x, y, noise, static_cast<double>(candidate.step));
   const std::vector<double> measured = x;
-  std::sort(x.begin(), x.end());
+  std::ranges::sort(x);
   Knots knots = mapped(knot_places(x, candidate.step), [&](const double place) {
     return std::pair(place, std::exp(curve.at(place)));
   });

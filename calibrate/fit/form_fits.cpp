@@ -211,8 +211,7 @@ constexpr std::array<FormFit, 6> kFits = {{
 // clang-format on
 
 const FormFit& fit_of(CostForm form) {
-  return *std::find_if(
-      kFits.begin(), kFits.end(), [form](const FormFit& fit) { return fit.form == form; });
+  return *std::ranges::find_if(kFits, [form](const FormFit& fit) { return fit.form == form; });
 }
 
 }  // namespace

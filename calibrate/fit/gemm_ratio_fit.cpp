@@ -158,13 +158,13 @@ std::int64_t find_processors(const std::vector<Series>& all) {
   for (std::int64_t processors = 2; processors <= kMaxProcessors; processors += 2) {
     ranking.emplace_back(wave_residual(some, static_cast<double>(processors)), processors);
   }
-  std::sort(ranking.begin(), ranking.end());
+  std::ranges::sort(ranking);
   ranking.resize(kFinalists);
   const std::vector<GemmPoint> more = thinned(large, kThorough);
   for (auto& [residual, processors] : ranking) {
     residual = wave_residual(more, static_cast<double>(processors));
   }
-  return std::min_element(ranking.begin(), ranking.end())->second;
+  return std::ranges::min_element(ranking)->second;
 }
 
 }  // namespace stepsim

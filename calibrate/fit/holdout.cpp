@@ -126,7 +126,7 @@ std::size_t choose_form(const std::vector<Candidate>& candidates, std::span<cons
     });
     scores.push_back(sum / static_cast<double>(all.size()));
   }
-  const double lowest = *std::min_element(scores.begin(), scores.end());
+  const double lowest = *std::ranges::min_element(scores);
   std::size_t best = 0;
   // The tiny allowance lets the simpler form win when both are exact to rounding.
   while (scores[best] > lowest * 1.02 + 1e-9) {

@@ -256,7 +256,7 @@ void warn(const Samples& samples, const Interference& value, std::vector<std::st
                       name));
     }
   }
-  if (std::none_of(samples.begin(), samples.end(), has_transfer)) {
+  if (std::ranges::none_of(samples, has_transfer)) {
     warnings->emplace_back(
         "overlap: no transfer was measured beside compute (it needs two GPUs); its stretch is "
         "taken as 0");
@@ -276,11 +276,11 @@ void warn(const Samples& samples, const Interference& value, std::vector<std::st
     return std::abs(compute_ratio(sample) - 1) < 1e-3 &&
            std::abs(transfer_ratio(sample) - 1) < 1e-3;
   };
-  if (std::all_of(samples.begin(), samples.end(), untouched)) {
+  if (std::ranges::all_of(samples, untouched)) {
     warnings->emplace_back(
         "overlap: nothing took longer beside the other; did they run at the same time?");
   }
-  const auto faster = std::count_if(samples.begin(), samples.end(), [](const auto& sample) {
+  const auto faster = std::ranges::count_if(samples, [](const auto& sample) {
     return compute_ratio(sample) < 0.95 || transfer_ratio(sample) < 0.95;
   });
   if (faster > 0) {
@@ -289,9 +289,8 @@ void warn(const Samples& samples, const Interference& value, std::vector<std::st
         faster,
         samples.size()));
   }
-  const bool too_many = std::any_of(samples.begin(), samples.end(), [](const auto& sample) {
-    return sample.channels > kMaxChannels;
-  });
+  const bool too_many = std::ranges::any_of(
+      samples, [](const auto& sample) { return sample.channels > kMaxChannels; });
   if (too_many && value.multiprocessors > 0) {
     warnings->push_back(
         fmt::format("overlap: collectives of a simulation hold at most {} channels", kMaxChannels));

@@ -37,7 +37,7 @@ Knots merge_close(const Knots& knots, double close) {
 }  // namespace
 
 Knots median_knots(Knots pairs) {
-  std::sort(pairs.begin(), pairs.end());
+  std::ranges::sort(pairs);
   Knots knots;
   for (std::size_t i = 0; i < pairs.size();) {
     std::vector<double> same;

@@ -75,7 +75,7 @@ Eigen::VectorXd lawson_hanson(const Eigen::MatrixXd& a, const Eigen::VectorXd& b
     }
     free[static_cast<std::size_t>(best)] = 1;
     Eigen::VectorXd target = solve_free(a, b, free);
-    while (std::find(free.begin(), free.end(), 1) != free.end()) {
+    while (std::ranges::find(free, 1) != free.end()) {
       bool inside = true;
       for (std::size_t j = 0; j < columns; ++j) {
         inside = inside && (free[j] == 0 || target(static_cast<Eigen::Index>(j)) > 0);

@@ -164,7 +164,7 @@ double block_error(const Known& known) {
   Places order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto all = fit_without(known, [](std::size_t) { return false; });
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return dot(all, table.rows[a]) < dot(all, table.rows[b]);
   });
   std::vector<std::size_t> part(n);
@@ -295,7 +295,7 @@ std::vector<std::string> pass_features(std::span<const PassObservation> observat
   }
   for (const double decile : {0.1, 0.3, 0.5, 0.7, 0.9}) {
     const std::string bend = fmt::format("tokens*length>{:.0f}", quantile(pairs, decile));
-    if (std::find(features.begin(), features.end(), bend) == features.end()) {
+    if (std::ranges::find(features, bend) == features.end()) {
       features.push_back(bend);
     }
   }

@@ -51,11 +51,9 @@ std::vector<Series> make_series(const std::vector<OpSample>& samples) {
       merge_points(&series);
     }
     const Op& op = series.op;
-    std::stable_sort(series.points.begin(),
-                     series.points.end(),
-                     [&op](const SeriesPoint& a, const SeriesPoint& b) {
-                       return order_variable(op, a.batch) < order_variable(op, b.batch);
-                     });
+    std::ranges::stable_sort(series.points, [&op](const SeriesPoint& a, const SeriesPoint& b) {
+      return order_variable(op, a.batch) < order_variable(op, b.batch);
+    });
   }
   return all;
 }

@@ -18,7 +18,7 @@ namespace {
 
 bool has_price(const std::string& op) {
   const auto names = collective_kind_names();
-  return std::find(names.begin(), names.end(), op) != names.end();
+  return std::ranges::find(names, op) != names.end();
 }
 
 /// The names of the devices in the rank lines, each once: "NVIDIA H100 80GB HBM3".

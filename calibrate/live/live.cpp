@@ -93,7 +93,7 @@ class Collector {
   }
 
   void drop_incomplete(std::vector<StepRecord>& steps) const {
-    std::sort(steps.begin(), steps.end(), [](const StepRecord& a, const StepRecord& b) {
+    std::ranges::sort(steps, [](const StepRecord& a, const StepRecord& b) {
       return std::tie(a.repeat, a.step, a.rank) < std::tie(b.repeat, b.step, b.rank);
     });
     std::map<std::pair<int, int>, int> reported;

@@ -19,7 +19,7 @@ std::string name_of_plan(std::size_t index,
 }  // namespace
 
 std::vector<std::vector<Block>> rounds_of(const std::vector<int>& steps, int block, int repeat) {
-  const int longest = steps.empty() ? 0 : *std::max_element(steps.begin(), steps.end());
+  const int longest = steps.empty() ? 0 : *std::ranges::max_element(steps);
   std::vector<std::vector<Block>> rounds;
   for (int begin = 0; begin < longest; begin += block) {
     std::vector<Block>& round = rounds.emplace_back();

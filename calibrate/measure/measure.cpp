@@ -142,9 +142,9 @@ class Measurement {
       // The fewest passes may take longer than was asked for, but not without end.
       const double most = (pass < kFewestPasses ? 2.0 : 1.1) * plan_.budget_seconds;
       const bool enough = pass >= kFewestPasses &&
-                          std::all_of(plan_.points.begin(),
-                                      plan_.points.end(),
-                                      [this](const GridPoint& point) { return is_precise(point); });
+                          std::ranges::all_of(plan_.points, [this](const GridPoint& point) {
+                            return is_precise(point);
+                          });
       if (enough || elapsed() + pace_ * expected > most) {
         return false;
       }

@@ -81,7 +81,7 @@ void append_list(const char* key, const std::vector<double>& seconds, std::strin
 int collective_repetitions(const CollectiveTask& task,
                            const std::vector<std::int64_t>& bucket_bytes) {
   if (task.kind == CollectiveKind::AllReduce && !task.pipelined &&
-      std::find(bucket_bytes.begin(), bucket_bytes.end(), task.bytes) != bucket_bytes.end()) {
+      std::ranges::find(bucket_bytes, task.bytes) != bucket_bytes.end()) {
     return 16;
   }
   return task.bytes <= kMiB ? 4 : (task.bytes <= 16 * kMiB ? 3 : 2);
@@ -145,8 +145,7 @@ void measure_rank_pass(Backend& backend,
                                                    : measure_collective(backend, pass, task)));
   }
   if (pass.overlaps_kept) {
-    const std::int64_t largest =
-        *std::max_element(pass.bucket_bytes.begin(), pass.bucket_bytes.end());
+    const std::int64_t largest = *std::ranges::max_element(pass.bucket_bytes);
     const std::vector<OverlapSample> samples = backend.overlaps(Bytes(largest));
     for (std::size_t i = *pass.overlaps_kept; pass.rank == 0 && i < samples.size(); ++i) {
       send(overlap_line(pass.pass, samples[i]));

@@ -175,7 +175,7 @@ bool RankGroup::run(int signals) {
 }
 
 bool RankGroup::any_open() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.open; });
+  return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.open; });
 }
 
 bool RankGroup::grace_is_over() const {

@@ -152,11 +152,11 @@ std::vector<std::int64_t> collective_sizes(const TransformerConfig& model,
     return {};
   }
   std::vector<std::int64_t> sizes = bucket_bytes(model, buckets);
-  const std::int64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  const std::int64_t largest = *std::ranges::max_element(sizes);
   for (std::int64_t bytes = kSmallest; bytes <= kAtLeastTo || bytes / 2 < largest; bytes *= 2) {
     sizes.push_back(bytes);
   }
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }

@@ -196,11 +196,10 @@ void SampleLog::add_measured(JsonReader& reader, const std::string& kind) {
 void SampleLog::add_import(JsonReader& reader, const Json& line) {
   const auto group = group_of(reader);
   const auto& [op, ranks, nodes] = group;
-  const bool measured =
-      std::any_of(measured_.begin(), measured_.end(), [&group](const auto& entry) {
-        const auto& [one_op, one_ranks, one_nodes, bytes] = entry.first.first;
-        return std::tuple(one_op, one_ranks, one_nodes) == group;
-      });
+  const bool measured = std::ranges::any_of(measured_, [&group](const auto& entry) {
+    const auto& [one_op, one_ranks, one_nodes, bytes] = entry.first.first;
+    return std::tuple(one_op, one_ranks, one_nodes) == group;
+  });
   if (measured || !import_groups_.insert(group).second) {
     reader.fail("op",
                 fmt::format("a second {} of {} ranks on {} nodes; keep them in files of their own",
@@ -247,7 +246,7 @@ void SampleLog::add_overlap(JsonReader& reader) {
     reader.fail("collective_bytes", "must be 1 or more");
   }
   sample.compute = reader.text("compute");
-  if (std::find(kWork.begin(), kWork.end(), sample.compute) == kWork.end()) {
+  if (std::ranges::find(kWork, sample.compute) == kWork.end()) {
     reader.fail("compute", unknown_name("compute", printable(sample.compute), kWork));
   }
   if (reader.has("compute_blocks")) {

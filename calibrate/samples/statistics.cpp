@@ -14,7 +14,7 @@ double median(std::vector<double> values) {
 }
 
 double trimmed_mean(std::vector<double> values, double left_out) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const auto count = static_cast<double>(values.size());
   values.resize(values.size() - static_cast<std::size_t>(left_out * count));
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "costmodel/base/quantile.h"
+
 namespace stepsim {
 
 /// The median. `values` is not empty.

@@ -19,7 +19,7 @@ void BucketLayout::assign(const std::vector<std::vector<int>>& buckets,
       ++seen[static_cast<std::size_t>(parameter)];
     }
   }
-  const auto wrong = std::find_if(seen.begin(), seen.end(), [](int count) { return count != 1; });
+  const auto wrong = std::ranges::find_if(seen, [](int count) { return count != 1; });
   if (wrong != seen.end()) {
     throw InputError(fmt::format(
         "buckets: parameter {} appears {} times, expected once", wrong - seen.begin(), *wrong));

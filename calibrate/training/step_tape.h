@@ -116,7 +116,7 @@ void StepTape<Value>::build(const StepOps& ops) {
   for (const Op& op : ops.backward) {
     auto& list = completed_by_[op.name];
     list.insert(list.end(), op.completes.begin(), op.completes.end());
-    std::sort(list.begin(), list.end());
+    std::ranges::sort(list);
   }
   for (const Op& op : ops.forward) {
     add(op);

@@ -84,7 +84,7 @@ class Workspace {
     if (tensor.gradient != nullptr) {
       return {tensor.gradient_array(), Store::Add};
     }
-    auto found = std::find_if(blocks_.begin(), blocks_.end(), [&tensor](const Block& block) {
+    auto found = std::ranges::find_if(blocks_, [&tensor](const Block& block) {
       return !block.used && block.extent == tensor.extent && block.width == tensor.width;
     });
     if (found == blocks_.end()) {

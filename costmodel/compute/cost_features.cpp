@@ -41,7 +41,7 @@ double ratio_variable(const Op& op, const BatchShape& batch) {
 }
 
 bool needs_processors(std::span<const std::string> features) {
-  return std::any_of(features.begin(), features.end(), [](const std::string& feature) {
+  return std::ranges::any_of(features, [](const std::string& feature) {
     const auto tile = parse_tile_feature(feature);
     return tile && tile->is_waves();
   });

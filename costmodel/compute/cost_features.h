@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "costmodel/model/batch_shape.h"
+#include "costmodel/model/op_flops.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {

@@ -78,7 +78,7 @@ void read_sum(JsonReader& entry,
   for (std::size_t i = 0; i < cost.features.size(); ++i) {
     const std::string& feature = cost.features[i];
     const bool tile = tiles_allowed && parse_tile_feature(feature);
-    if (!tile && std::find(known.begin(), known.end(), feature) == known.end()) {
+    if (!tile && std::ranges::find(known, feature) == known.end()) {
       entry.fail("features", i, unknown_name("feature", feature, known));
     }
   }

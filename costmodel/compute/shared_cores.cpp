@@ -8,9 +8,8 @@ namespace stepsim {
 std::vector<double> shared_core_factors(std::span<const double> seconds, int cores) {
   std::vector<std::size_t> order(seconds.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return seconds[a] < seconds[b];
-  });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return seconds[a] < seconds[b]; });
   std::vector<double> factors(seconds.size(), 1.0);
   double now = 0;
   double done = 0;  // The core time that every rank that still computes has received.

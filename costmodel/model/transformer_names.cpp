@@ -68,8 +68,8 @@ constexpr Names<ModelFamily, 7> kFamilies = {{{ModelFamily::TokenClassifier, "to
 
 template <typename Value, std::size_t Size>
 std::string_view name_in(const Names<Value, Size>& names, Value value) {
-  const auto found = std::find_if(
-      names.begin(), names.end(), [value](const auto& entry) { return entry.first == value; });
+  const auto found =
+      std::ranges::find_if(names, [value](const auto& entry) { return entry.first == value; });
   return found == names.end() ? "?" : found->second;
 }
 

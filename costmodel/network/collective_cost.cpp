@@ -55,7 +55,7 @@ std::string_view name_of(CollectiveKind kind) {
 }
 
 CollectiveKind parse_collective_kind(std::string_view name) {
-  const auto found = std::find(kCollectiveNames.begin(), kCollectiveNames.end(), name);
+  const auto found = std::ranges::find(kCollectiveNames, name);
   if (found == kCollectiveNames.end()) {
     throw InputError(unknown_name("collective", name, kCollectiveNames));
   }

@@ -98,7 +98,7 @@ CollectivePricer::CollectivePricer(std::string profile,
   const auto fewer_ranks = [](const CollectiveCost& a, const CollectiveCost& b) {
     return a.ranks < b.ranks;
   };
-  std::stable_sort(tables_.begin(), tables_.end(), fewer_ranks);
+  std::ranges::stable_sort(tables_, fewer_ranks);
 }
 
 CollectivePrice CollectivePricer::price(CollectiveKind kind,
@@ -153,8 +153,8 @@ std::optional<CollectivePrice> CollectivePricer::measured(CollectiveKind kind,
 }
 
 CollectivePrice CollectivePricer::between(const Tables& tables, Bytes bytes, int ranks) const {
-  const auto above = std::find_if(
-      tables.begin(), tables.end(), [ranks](const auto* table) { return table->ranks > ranks; });
+  const auto above =
+      std::ranges::find_if(tables, [ranks](const auto* table) { return table->ranks > ranks; });
   const CollectiveCost& few = **(above - 1);
   const CollectiveCost& many = **above;
   const Cost low = table_cost(few, bytes, limits_.max_size_factor, profile_name_);
@@ -244,7 +244,7 @@ void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {
 }
 
 std::vector<double> CollectivePricer::spread(CollectiveKind kind, int ranks, int nodes) const {
-  const auto found = std::find_if(tables_.begin(), tables_.end(), [=](const auto& table) {
+  const auto found = std::ranges::find_if(tables_, [=](const auto& table) {
     return table.kind == name_of(kind) && table.ranks == ranks && table.nodes == nodes;
   });
   return found == tables_.end() ? std::vector<double>{} : found->spread;

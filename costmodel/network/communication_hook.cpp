@@ -216,7 +216,7 @@ const HookInfo& hook_info(CommunicationHook hook) {
 
 bool takes_option(CommunicationHook hook, std::string_view key) {
   const auto& options = hook_info(hook).options;
-  return std::find(options.begin(), options.end(), key) != options.end();
+  return std::ranges::find(options, key) != options.end();
 }
 
 std::string_view name_of(CommunicationHook hook) {

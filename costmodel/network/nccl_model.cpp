@@ -195,7 +195,7 @@ std::string_view name_of(GpuGeneration generation) {
 }
 
 GpuGeneration parse_gpu_generation(std::string_view name) {
-  const auto found = std::find(kGenerations.begin(), kGenerations.end(), name);
+  const auto found = std::ranges::find(kGenerations, name);
   if (found == kGenerations.end()) {
     throw InputError(unknown_name("GPU generation", name, kGenerations));
   }

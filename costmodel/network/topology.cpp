@@ -173,7 +173,7 @@ std::string_view name_of(CollectiveAlgorithm algorithm) {
 }
 
 CollectiveAlgorithm parse_collective_algorithm(std::string_view name) {
-  const auto found = std::find(kTopologyNames.begin(), kTopologyNames.end(), name);
+  const auto found = std::ranges::find(kTopologyNames, name);
   if (found == kTopologyNames.end()) {
     throw InputError(unknown_name("algorithm", name, kTopologyNames));
   }

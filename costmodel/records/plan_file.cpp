@@ -105,7 +105,7 @@ Buckets read_plan_buckets(JsonReader& header, std::string_view key, std::size_t 
       bucket.push_back(static_cast<int>(parameter));
     }
   }
-  if (const auto lost = std::find(seen.begin(), seen.end(), false); lost != seen.end()) {
+  if (const auto lost = std::ranges::find(seen, false); lost != seen.end()) {
     header.fail(key, fmt::format("parameter {} is in no bucket", lost - seen.begin()));
   }
   return buckets;

@@ -38,10 +38,10 @@ std::string_view variable_name(const OpCost& cost, const Op& op) {
 }  // namespace
 
 bool prices_empty_blocks(const Profile& profile) {
-  return std::any_of(profile.ops.begin(), profile.ops.end(), [](const OpCost& cost) {
+  return std::ranges::any_of(profile.ops, [](const OpCost& cost) {
     const auto& features = cost.features;
     return cost.op_class == OpClass::Attention &&
-           std::find(features.begin(), features.end(), "empty_blocks") != features.end();
+           std::ranges::find(features, "empty_blocks") != features.end();
   });
 }
 
@@ -52,7 +52,7 @@ ProfileCostModel::ProfileCostModel(Profile profile, double max_extrapolation)
     index_.emplace_back(
         Key{cost.op_class, cost.pass, cost.dtype, cost.n, cost.k, cost.heads, cost.head_dim}, i);
   }
-  std::sort(index_.begin(), index_.end());
+  std::ranges::sort(index_);
 }
 
 const OpCost* ProfileCostModel::at(const Key& key) const {

@@ -70,8 +70,7 @@ CollectiveCost read_collective(JsonReader reader) {
   }
   if (reader.has("spread")) {
     cost.spread = reader.numbers("spread");
-    if (cost.spread.size() < 2 || cost.spread.front() < 0 ||
-        !std::is_sorted(cost.spread.begin(), cost.spread.end())) {
+    if (cost.spread.size() < 2 || cost.spread.front() < 0 || !std::ranges::is_sorted(cost.spread)) {
       reader.fail("spread", "expected at least two quantiles of time / mean, ascending");
     }
   }
@@ -116,8 +115,7 @@ void read_step_quantiles(JsonReader& noise, NoiseProfile& profile) {
   }
   profile.step_quantiles = noise.numbers("step_quantiles");
   const auto& quantiles = profile.step_quantiles;
-  if (quantiles.size() < 2 || quantiles.front() <= 0 ||
-      !std::is_sorted(quantiles.begin(), quantiles.end())) {
+  if (quantiles.size() < 2 || quantiles.front() <= 0 || !std::ranges::is_sorted(quantiles)) {
     noise.fail("step_quantiles", "expected at least two quantiles of time / mean, ascending");
   }
   profile.rank_correlation = noise.not_negative_or("rank_correlation", 0);

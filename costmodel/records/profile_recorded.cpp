@@ -26,7 +26,7 @@ Json pass_json(const PassCost& cost) {
 
 bool are_coefficients(const std::vector<double>& numbers, std::size_t features) {
   return numbers.size() == features &&
-         std::all_of(numbers.begin(), numbers.end(), [](double c) { return c >= 0; });
+         std::ranges::all_of(numbers, [](double c) { return c >= 0; });
 }
 
 std::string expected_coefficients(std::size_t features) {
@@ -42,8 +42,7 @@ std::vector<std::vector<double>> read_draws(JsonReader& reader, std::size_t feat
   std::vector<std::vector<double>> result;
   for (const Json& draw : draws) {
     const bool numbers =
-        draw.is_array() &&
-        std::all_of(draw.begin(), draw.end(), [](const Json& c) { return c.is_number(); });
+        draw.is_array() && std::ranges::all_of(draw, [](const Json& c) { return c.is_number(); });
     if (!numbers || !are_coefficients(draw.get<std::vector<double>>(), features)) {
       reader.fail("draws_s", result.size(), expected_coefficients(features));
     }

@@ -153,7 +153,7 @@ CommandHelp CommandParser::help() const {
       one.letter = shown.size() == 2 ? shown.substr(1) : "";
       one.takes_value = option->semantic()->max_tokens() > 0;
       one.default_value = one.takes_value ? default_of(*option) : "";
-      one.positional = std::count(positional_names_.begin(), positional_names_.end(), one.name) > 0;
+      one.positional = std::ranges::count(positional_names_, one.name) > 0;
       one.shared = group == &boost_->shared;
       help.options.push_back(std::move(one));
     }

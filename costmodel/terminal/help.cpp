@@ -32,7 +32,7 @@ bool is_value_name(std::string_view text) {
   const auto is_lower = [](char c) { return std::islower(static_cast<unsigned char>(c)) != 0; };
   return text.find('|') != std::string_view::npos ||
          (std::isupper(static_cast<unsigned char>(text.front())) != 0 &&
-          std::none_of(text.begin(), text.end(), is_lower));
+          std::ranges::none_of(text, is_lower));
 }
 
 /// Returns the left column of an option: "--json FILE|-", "-q, --quiet", "SCENARIO".

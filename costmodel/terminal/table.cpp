@@ -40,7 +40,7 @@ std::string aligned(const std::string& cell, std::size_t width, bool left) {
 }  // namespace
 
 bool is_word_column(const std::vector<std::string>& cells) {
-  return std::none_of(cells.begin(), cells.end(), is_number);
+  return std::ranges::none_of(cells, is_number);
 }
 
 /// Chooses the columns of a table and renders them for one width.
@@ -133,7 +133,7 @@ class TableLayout {
       return false;
     }
     widest->width -= excess;
-    return std::all_of(widest->cells.begin(), widest->cells.end(), [&](const std::string& cell) {
+    return std::ranges::all_of(widest->cells, [&](const std::string& cell) {
       return longest(wrapped(cell, widest->width)) <= widest->width;
     });
   }

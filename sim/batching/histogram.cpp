@@ -48,7 +48,7 @@ Counts read_counts(const Json& json, JsonReader& reader) {
   } else {
     reader.fail("counts", "expected {\"length\": count, …} or [[length, count], …]");
   }
-  std::sort(counts.begin(), counts.end());
+  std::ranges::sort(counts);
   return counts;
 }
 

@@ -56,7 +56,7 @@ LengthSummary summarise_lengths(std::vector<std::int64_t> lengths) {
   }
   LengthSummary summary;
   summary.padding_in_random_batches = padding_of(lengths);
-  std::sort(lengths.begin(), lengths.end());
+  std::ranges::sort(lengths);
   const auto count = static_cast<double>(lengths.size());
   summary.samples = static_cast<std::int64_t>(lengths.size());
   summary.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});

@@ -17,7 +17,7 @@ std::span<const std::string> weightings() {
 
 void check_weighting(std::string_view weighting) {
   const auto known = weightings();
-  if (std::find(known.begin(), known.end(), weighting) == known.end()) {
+  if (std::ranges::find(known, weighting) == known.end()) {
     throw InputError(unknown_name("weighting", weighting, known));
   }
 }

@@ -78,8 +78,7 @@ void check_value(const PolicyParameter& known, const PolicyValue& value) {
     throw InputError(fmt::format("{}: {} is no finite number above 0", known.name, *number));
   }
   if (const auto* text = std::get_if<std::string>(&value);
-      text != nullptr &&
-      std::find(known.choices.begin(), known.choices.end(), *text) == known.choices.end()) {
+      text != nullptr && std::ranges::find(known.choices, *text) == known.choices.end()) {
     throw InputError(known.name + ": " + unknown_name("value", *text, known.choices));
   }
 }
@@ -194,7 +193,7 @@ PolicyParameters PolicyParameters::completed(const std::string& kind,
                                              std::span<const PolicyParameter> known) const {
   for (const auto& [name, value] : values_) {
     const auto is_named = [&name = name](const PolicyParameter& one) { return one.name == name; };
-    if (std::none_of(known.begin(), known.end(), is_named)) {
+    if (std::ranges::none_of(known, is_named)) {
       throw InputError(
           fmt::format(
               "{} does not apply to policy kind '{}'; it takes: {}", name, kind, names_of(known)),

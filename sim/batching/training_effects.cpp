@@ -85,7 +85,7 @@ void add_uses(const EpochPlan& epoch,
       shapes.emplace(batch.size(), padded_length ? padded_length(longest) : longest);
     }
   }
-  std::sort(uses.begin(), uses.end(), [](const Piece& a, const Piece& b) {
+  std::ranges::sort(uses, [](const Piece& a, const Piece& b) {
     return std::tuple(a.sample, a.offset, -a.length) < std::tuple(b.sample, b.offset, -b.length);
   });
   auto begin = uses.cbegin();
@@ -130,8 +130,8 @@ void add_skew(const EpochPlan& epoch, const PolicyInput& input, TrainingEffects&
       all_tokens += length;
     });
     if (all_samples > 0) {
-      sample_skew += ranks * *std::max_element(samples.begin(), samples.end()) / all_samples;
-      token_skew += ranks * *std::max_element(tokens.begin(), tokens.end()) / all_tokens;
+      sample_skew += ranks * *std::ranges::max_element(samples) / all_samples;
+      token_skew += ranks * *std::ranges::max_element(tokens) / all_tokens;
     }
   }
   if (effects.fewest_steps > 0) {

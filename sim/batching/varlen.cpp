@@ -76,7 +76,7 @@ std::int64_t empty_blocks(std::span<const std::int64_t> lengths, const VarlenCal
   const auto held = static_cast<std::int64_t>(lengths.size());
   const std::int64_t slots = call.max_num_docs > 0 ? call.max_num_docs : held;
   const std::int64_t longest =
-      call.max_seq_len > 0 ? call.max_seq_len : *std::max_element(lengths.begin(), lengths.end());
+      call.max_seq_len > 0 ? call.max_seq_len : *std::ranges::max_element(lengths);
   const std::int64_t used = sum_of(
       lengths, [&](const std::int64_t length) { return blocks_of(length, call.block_rows); });
   return slots * blocks_of(longest, call.block_rows) - used;

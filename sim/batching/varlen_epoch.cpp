@@ -84,9 +84,8 @@ VarlenUse fit_into_slots(EpochBatches& epoch,
                          bool causal) {
   VarlenUse use;
   use.max_num_docs = call.max_num_docs;
-  const bool were_equal = std::all_of(epoch.begin(), epoch.end(), [&](const Batches& batches) {
-    return batches.size() == epoch.front().size();
-  });
+  const bool were_equal = std::ranges::all_of(
+      epoch, [&](const Batches& batches) { return batches.size() == epoch.front().size(); });
   std::size_t fewest = epoch.empty() ? 0 : epoch.front().size();
   for (std::size_t rank = 0; rank < epoch.size(); ++rank) {
     if (call.max_seq_len > 0) {
@@ -140,7 +139,7 @@ VarlenUse fit_into_slots(EpochPlan& epoch,
     return call.max_seq_len > 0 && length > call.max_seq_len;
   };
   if (epoch.pieces.empty()) {
-    if (std::none_of(lengths.begin(), lengths.end(), too_long)) {
+    if (std::ranges::none_of(lengths, too_long)) {
       return fit_into_slots(epoch.batches, lengths, call, causal);
     }
     for (std::size_t sample = 0; sample < lengths.size(); ++sample) {

@@ -49,7 +49,7 @@ std::vector<std::string> profile_files(const std::string& folder) {
     throw InputError("stepsim profiles: error: cannot read folder " + printable(folder) + ": " +
                      error.message() + "; give one with --dir");
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files;
 }
 

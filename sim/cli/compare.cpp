@@ -95,10 +95,8 @@ int compare_command(const std::vector<std::string>& arguments) {
                profile,
                predictions);
   }
-  const bool all_fit =
-      std::all_of(predictions.begin(), predictions.end(), [](const Prediction& prediction) {
-        return !prediction.out_of_memory;
-      });
+  const bool all_fit = std::ranges::all_of(
+      predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });
   return all_fit ? kDone : kAnswerIsNo;
 }
 

@@ -40,8 +40,8 @@ int figures_command(const std::vector<std::string>& arguments) {
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, figures_csv(checks));
   }
-  const bool unexplained = std::any_of(
-      checks.begin(), checks.end(), [](const FigureCheck& check) { return check.unexplained(); });
+  const bool unexplained =
+      std::ranges::any_of(checks, [](const FigureCheck& check) { return check.unexplained(); });
   return unexplained ? kAnswerIsNo : kDone;
 }
 

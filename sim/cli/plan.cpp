@@ -46,15 +46,14 @@ std::string joined(const std::vector<std::int64_t>& values) {
 }
 
 bool cuts_samples(const Plan& plan) {
-  return std::any_of(plan.micro_batches.begin(),
-                     plan.micro_batches.end(),
-                     [](const MicroBatch& batch) { return !batch.offsets.empty(); });
+  return std::ranges::any_of(plan.micro_batches,
+                             [](const MicroBatch& batch) { return !batch.offsets.empty(); });
 }
 
 /// The columns of a plan table: one row a policy, rank and step, as the token-skew lab records it;
 /// where a plan cuts samples, also where its parts start.
 std::string plan_csv(const std::vector<Plan>& plans) {
-  const bool offsets = std::any_of(plans.begin(), plans.end(), cuts_samples);
+  const bool offsets = std::ranges::any_of(plans, cuts_samples);
   std::string text =
       "case,rank,step,samples,useful_tokens,padded_tokens,max_length,sample_ids,lengths";
   text += offsets ? ",offsets\n" : "\n";

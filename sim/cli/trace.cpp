@@ -38,7 +38,7 @@ constexpr std::string_view kStepsKey = "scenario.steps=";
 
 /// Takes --steps out of the overrides where it is a list, and returns it.
 std::string take_step_list(CommonOptions& common) {
-  const auto list = std::find_if(common.set.begin(), common.set.end(), [](const std::string& text) {
+  const auto list = std::ranges::find_if(common.set, [](const std::string& text) {
     return text.rfind(kStepsKey, 0) == 0 && text.find_first_of(".,", kStepsKey.size()) != text.npos;
   });
   if (list == common.set.end()) {

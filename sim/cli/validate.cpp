@@ -168,10 +168,8 @@ void write_page(const CommonOptions& options,
   content.recommended = validation.recommended;
   content.warnings = validation.warnings;
   for (const PolicyValidation& policy : validation.policies) {
-    const auto prediction =
-        std::find_if(predictions.begin(), predictions.end(), [&](const Prediction& one) {
-          return one.policy == policy.policy;
-        });
+    const auto prediction = std::ranges::find_if(
+        predictions, [&](const Prediction& one) { return one.policy == policy.policy; });
     content.series.push_back(measured_series_json(*prediction, policy, scenario.warmup_steps));
   }
   write_text_atomically(options.html,

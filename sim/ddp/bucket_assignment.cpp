@@ -21,8 +21,8 @@ struct Pending {
 class PendingByDtype {
  public:
   Pending& of(const std::string& dtype) {
-    const auto found = std::find_if(
-        pending_.begin(), pending_.end(), [&](const Pending& p) { return p.dtype == dtype; });
+    const auto found =
+        std::ranges::find_if(pending_, [&](const Pending& p) { return p.dtype == dtype; });
     if (found != pending_.end()) {
       return *found;
     }
@@ -64,17 +64,16 @@ void check_sizes(std::span<const BucketParameter> parameters,
   if (limits.empty()) {
     throw std::invalid_argument("assign_buckets: no limit");
   }
-  if (std::any_of(limits.begin(), limits.end(), [](std::int64_t limit) { return limit < 0; })) {
+  if (std::ranges::any_of(limits, [](std::int64_t limit) { return limit < 0; })) {
     throw std::invalid_argument("assign_buckets: a negative limit");
   }
-  if (std::any_of(
-          parameters.begin(), parameters.end(), [](const auto& p) { return p.bytes < 0; })) {
+  if (std::ranges::any_of(parameters, [](const auto& p) { return p.bytes < 0; })) {
     throw std::invalid_argument("assign_buckets: a parameter of negative size");
   }
 }
 
 int smallest_index(const Bucket& bucket) {
-  return *std::min_element(bucket.parameters.begin(), bucket.parameters.end());
+  return *std::ranges::min_element(bucket.parameters);
 }
 
 }  // namespace
@@ -106,7 +105,7 @@ std::vector<Bucket> assign_buckets(std::span<const BucketParameter> parameters,
   }
   pending.append_leftovers(limits, buckets);
   if (order.empty()) {
-    std::sort(buckets.begin(), buckets.end(), [](const Bucket& a, const Bucket& b) {
+    std::ranges::sort(buckets, [](const Bucket& a, const Bucket& b) {
       return smallest_index(a) < smallest_index(b);
     });
   }
@@ -125,7 +124,7 @@ std::vector<Bucket> initial_buckets(std::span<const BucketParameter> parameters,
                                     std::span<const std::int64_t> limits) {
   static constexpr std::int64_t kUnlimited[] = {std::numeric_limits<std::int64_t>::max()};
   std::vector<Bucket> buckets = assign_buckets(parameters, limited ? limits : kUnlimited, {});
-  std::reverse(buckets.begin(), buckets.end());
+  std::ranges::reverse(buckets);
   return buckets;
 }
 
@@ -148,11 +147,11 @@ std::vector<Bucket> rebuilt_buckets(std::span<const BucketParameter> parameters,
   }
   std::vector<int> order(ready_order.begin(), ready_order.end());
   if (small_last) {
-    std::reverse(order.begin(), order.end());
+    std::ranges::reverse(order);
   }
   std::vector<Bucket> buckets = assign_buckets(parameters, limits, order);
   if (small_last) {
-    std::reverse(buckets.begin(), buckets.end());
+    std::ranges::reverse(buckets);
   }
   return buckets;
 }

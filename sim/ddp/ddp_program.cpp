@@ -19,7 +19,7 @@ std::vector<int> bucket_of_parameters(const std::vector<Bucket>& buckets, std::s
       bucket_of.at(static_cast<std::size_t>(parameter)) = static_cast<int>(b);
     }
   }
-  const auto missing = std::find(bucket_of.begin(), bucket_of.end(), -1);
+  const auto missing = std::ranges::find(bucket_of, -1);
   if (missing != bucket_of.end()) {
     throw std::invalid_argument("ddp: parameter " + std::to_string(missing - bucket_of.begin()) +
                                 " is in no bucket");
@@ -66,10 +66,9 @@ DdpProgram ddp_program(const DdpModel& model,
   result.program.labels = model.labels;
   result.program.ranks.resize(step.ranks.size());
   const auto listed = [&](const std::vector<Bucket>& list, bool rebuilt) -> BucketList {
-    const bool used = std::any_of(
-        step.iterations.begin(), step.iterations.end(), [&](const Iteration& iteration) {
-          return iteration.uses_rebuilt == rebuilt;
-        });
+    const bool used = std::ranges::any_of(step.iterations, [&](const Iteration& iteration) {
+      return iteration.uses_rebuilt == rebuilt;
+    });
     return {list, used ? bucket_of_parameters(list, model.parameters.size()) : std::vector<int>{}};
   };
   const StepContext context{model,
@@ -123,14 +122,13 @@ std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, 
   }
   std::vector<std::int64_t> owned(static_cast<std::size_t>(ranks), all);
   if (zero_stage >= 2) {
-    std::fill(owned.begin(), owned.end(), (all + ranks - 1) / ranks);
+    std::ranges::fill(owned, (all + ranks - 1) / ranks);
   } else if (zero_stage == 1) {
-    std::fill(owned.begin(), owned.end(), 0);
-    std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) {
-      return model.elements(a) > model.elements(b);
-    });
+    std::ranges::fill(owned, 0);
+    std::ranges::stable_sort(by_size,
+                             [&](int a, int b) { return model.elements(a) > model.elements(b); });
     for (const int parameter : by_size) {
-      *std::min_element(owned.begin(), owned.end()) += model.elements(parameter);
+      *std::ranges::min_element(owned) += model.elements(parameter);
     }
   }
   return owned;

@@ -154,7 +154,7 @@ void RankProgramBuilder::launch(int bucket) {
 
 bool RankProgramBuilder::is_unused(int parameter) const {
   const std::vector<int>& unused = context_.options.unused_parameters;
-  return std::binary_search(unused.begin(), unused.end(), parameter);
+  return std::ranges::binary_search(unused, parameter);
 }
 
 /// Whether gradients lie in their bucket. With set_to_none a fresh one never does, whatever the

@@ -51,9 +51,7 @@ void check(const StepInput& input) {
       fail(r, "a negative duration");
     }
   }
-  if (std::any_of(input.all_reduce.begin(), input.all_reduce.end(), [](Duration d) {
-        return d < Duration::zero();
-      })) {
+  if (std::ranges::any_of(input.all_reduce, [](Duration d) { return d < Duration::zero(); })) {
     throw std::invalid_argument("step: a negative all-reduce");
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/base/index.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/event_queue.h"
 

@@ -121,7 +121,7 @@ void ProgramExecution::transfer_ended(std::int32_t collective, std::int32_t gene
   trace_.collectives[at(collective)].end = events_.now();
   const Collective& what = program_.collectives[at(collective)];
   CommunicatorState& state = communicators_[at(what.communicator)];
-  state.active.erase(std::find(state.active.begin(), state.active.end(), collective));
+  state.active.erase(std::ranges::find(state.active, collective));
   for (const std::int32_t rank : state.members) {
     --state.busy[at(rank)];
     resident_changed(rank, -1, what.channels);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/base/quantile.h"
 #include "sim/predict/prediction.h"
 
 namespace stepsim {

@@ -244,9 +244,8 @@ void add_varlen_notes(const PricedRun& run, std::vector<Note>& notes) {
   const bool known = prices_empty_blocks(run.profile());
   const bool given = run.scenario().varlen.empty_block_seconds.has_value();
   const auto& batches = run.plan().micro_batches;
-  const bool any = std::any_of(batches.begin(), batches.end(), [&](const MicroBatch& batch) {
-    return run.shape_of(batch).empty_blocks > 0;
-  });
+  const bool any = std::ranges::any_of(
+      batches, [&](const MicroBatch& batch) { return run.shape_of(batch).empty_blocks > 0; });
   if (any && !known && !given) {
     notes.emplace_back(EmptyBlocksFree{});
   }

@@ -11,6 +11,7 @@
 #include "sim/engine/engine.h"
 #include "sim/predict/batch_plan.h"
 #include "sim/predict/counterfactual.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_pricer.h"
 #include "sim/scenario/scenario.h"
 

@@ -94,7 +94,7 @@ void StepLowering::add_model_ops(const std::vector<Op>& ops, bool forward, std::
     op.completes.clear();
     Op kind = op;
     kind.name.clear();
-    const auto known = std::find(kinds.begin(), kinds.end(), kind);
+    const auto known = std::ranges::find(kinds, kind);
     const auto number = static_cast<std::int32_t>(known - kinds.begin());
     if (known == kinds.end()) {
       kinds.push_back(std::move(kind));
@@ -118,9 +118,8 @@ double StepLowering::priced(const Op& op, const BatchShape& batch, std::size_t& 
   const std::string name =
       cost.group.empty() ? std::string(name_of(op.op_class)) + " " + std::string(name_of(op.pass))
                          : std::string(cost.group);
-  const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const ErrorGroup& candidate) {
-    return candidate.name == name;
-  });
+  const auto known = std::ranges::find_if(
+      groups_, [&](const ErrorGroup& candidate) { return candidate.name == name; });
   group = static_cast<std::size_t>(known - groups_.begin());
   const double sd = sd_of_mean_absolute(cost.shared_error);
   if (known == groups_.end()) {
@@ -296,8 +295,7 @@ RankStep StepLowering::fold(const PricedBatch& batch,
                             RankFactors rank) const {
   const std::vector<Duration> time = times(batch, factors, rank);
   // No sum of the step can be longer than all of its kernels and launches together.
-  const Duration longest =
-      time.empty() ? Duration::zero() : *std::max_element(time.begin(), time.end());
+  const Duration longest = time.empty() ? Duration::zero() : *std::ranges::max_element(time);
   check_total(longest, schedule.kernels);
   check_total(launch_, schedule.kernels);
   const auto chain = [&](const std::vector<std::int32_t>& work) {

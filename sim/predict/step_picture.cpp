@@ -23,7 +23,7 @@ int median_step(const Prediction& prediction, int warmup_steps) {
   if (times.empty()) {
     return 0;
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   return times[(times.size() - 1) / 2].second;
 }
 

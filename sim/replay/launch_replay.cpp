@@ -127,7 +127,7 @@ std::int32_t require_rank(const LaunchTrace& recording, std::int32_t rank) {
 /// Returns how long a collective's kernel was resident on a rank.
 Duration residency(const LaunchTrace& recording, std::int32_t rank, std::int32_t collective) {
   const auto& rows = recording.rows[at(rank)];
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const LaunchRow& r) {
+  const auto row = std::ranges::find_if(rows, [&](const LaunchRow& r) {
     return r.type == CallType::Collective && r.collective == collective;
   });
   return row == rows.end() ? Duration::zero() : row->work;
@@ -167,9 +167,8 @@ ReplayedCollective::Figures measured_figures(const std::vector<RecordedKernel>& 
   }
   const auto [first, last] = std::minmax_element(starts.begin(), starts.end());
   const auto ranks = static_cast<std::int64_t>(kernels.size());
-  return {*last - *first,
-          *std::min_element(ends.begin(), ends.end()) - *last,
-          kernels.front().end + sum / ranks};
+  return {
+      *last - *first, *std::ranges::min_element(ends) - *last, kernels.front().end + sum / ranks};
 }
 
 ReplayedCollective collective_of(const LaunchTrace& recording,

@@ -46,7 +46,7 @@ class StreamNumbers {
       table.fail(row, column, "a row that uses the GPU must name its stream");
     }
     const std::string name(table.text(row, column));
-    const auto found = std::find(names_.begin(), names_.end(), name);
+    const auto found = std::ranges::find(names_, name);
     if (found == names_.end() && names_.size() == kStreams) {
       table.fail(row, column, fmt::format("more than {} streams are in use", kStreams));
     }
@@ -207,7 +207,7 @@ class RowReader {
       return -1;
     }
     const std::int32_t number = number_at(row, waits_);
-    if (std::find(launched.begin(), launched.end(), number) == launched.end()) {
+    if (std::ranges::find(launched, number) == launched.end()) {
       table_.fail(row, waits_, fmt::format("this rank has not launched collective {} yet", number));
     }
     return number;
@@ -215,7 +215,7 @@ class RowReader {
 
   std::int32_t launch(std::size_t row, std::vector<std::int32_t>& launched, std::int64_t rank) {
     const std::int32_t number = number_at(row, collective_);
-    if (std::find(launched.begin(), launched.end(), number) != launched.end()) {
+    if (std::ranges::find(launched, number) != launched.end()) {
       table_.fail(
           row, collective_, fmt::format("rank {} launches collective {} twice", rank, number));
     }
@@ -270,7 +270,7 @@ void read_kernels(const std::string& path, LaunchTrace& recording) {
     }
     seen[c * ranks + r] = true;
   }
-  if (std::find(seen.begin(), seen.end(), false) != seen.end()) {
+  if (std::ranges::find(seen, false) != seen.end()) {
     throw InputError(
         SourcePlace{path},
         "must hold every collective of every rank; to replay without it, remove the file");

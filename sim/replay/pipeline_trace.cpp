@@ -50,8 +50,7 @@ std::string_view name_of(PipelineOp op) {
 }
 
 std::int64_t count_of(const PipelineWorker& worker, PipelineOp op) {
-  return std::count_if(
-      worker.begin(), worker.end(), [op](const PipelineRow& row) { return row.op == op; });
+  return std::ranges::count_if(worker, [op](const PipelineRow& row) { return row.op == op; });
 }
 
 class PipelineReader {

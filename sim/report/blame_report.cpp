@@ -69,9 +69,8 @@ Table savings_table(const Blame& blame) {
 std::string last_text(const Blame& blame) {
   std::vector<std::size_t> ranks(blame.last.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
-  std::stable_sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
-    return blame.last[a] > blame.last[b];
-  });
+  std::ranges::stable_sort(
+      ranks, [&](std::size_t a, std::size_t b) { return blame.last[a] > blame.last[b]; });
   if (blame.last[ranks.front()] - blame.last[ranks.back()] < 1e-9) {
     return "no rank ends its backward last more often than another\n";
   }

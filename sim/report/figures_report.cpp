@@ -27,22 +27,22 @@ std::string off_text(const FigureCheck& check) {
 }
 
 void add_once(std::vector<std::string>& list, const std::string& text) {
-  if (!text.empty() && std::find(list.begin(), list.end(), text) == list.end()) {
+  if (!text.empty() && std::ranges::find(list, text) == list.end()) {
     list.push_back(text);
   }
 }
 
 /// "[2]": the place of the note among the notes; empty without one.
 std::string mark(const std::vector<std::string>& notes, const std::string& note) {
-  const auto found = std::find(notes.begin(), notes.end(), note);
+  const auto found = std::ranges::find(notes, note);
   return found == notes.end() ? "" : fmt::format(" [{}]", found - notes.begin() + 1);
 }
 
 std::string closing_line(const std::vector<FigureCheck>& checks) {
-  const auto agreeing = std::count_if(
-      checks.begin(), checks.end(), [](const FigureCheck& check) { return check.agrees; });
-  const auto unexplained = std::count_if(
-      checks.begin(), checks.end(), [](const FigureCheck& check) { return check.unexplained(); });
+  const auto agreeing =
+      std::ranges::count_if(checks, [](const FigureCheck& check) { return check.agrees; });
+  const auto unexplained =
+      std::ranges::count_if(checks, [](const FigureCheck& check) { return check.unexplained(); });
   std::string text = fmt::format(
       "{} of {} published figures agree within their rounding", agreeing, checks.size());
   text += unexplained == 0 ? "." : fmt::format("; {} differ without an explanation.", unexplained);

@@ -103,7 +103,7 @@ std::vector<std::string> note_texts(const std::vector<Prediction>& predictions) 
     for (const Note& note : prediction.notes) {
       const bool of_policy = std::holds_alternative<OutOfMemory>(note);
       const std::string line = (of_policy ? prediction.policy + ": " : "") + note_text(note);
-      if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
+      if (std::ranges::find(seen, line) == seen.end()) {
         seen.push_back(line);
       }
     }

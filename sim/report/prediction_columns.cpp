@@ -110,9 +110,8 @@ std::vector<const SummaryColumn*> shown_columns(bool on_page) {
       shown.push_back(&column);
     }
   }
-  std::stable_sort(shown.begin(), shown.end(), [](const SummaryColumn* a, const SummaryColumn* b) {
-    return a->place < b->place;
-  });
+  std::ranges::stable_sort(
+      shown, [](const SummaryColumn* a, const SummaryColumn* b) { return a->place < b->place; });
   return shown;
 }
 

@@ -73,9 +73,8 @@ Json error_json(const ReplayError& error) {
 }
 
 bool any_measured(const LaunchReplay& replay) {
-  return std::any_of(replay.ranks.begin(), replay.ranks.end(), [](const ReplayedRank& rank) {
-    return rank.measured.has_value();
-  });
+  return std::ranges::any_of(replay.ranks,
+                             [](const ReplayedRank& rank) { return rank.measured.has_value(); });
 }
 
 std::string ranks_text(const LaunchReplay& replay, const Screen& screen) {

@@ -21,8 +21,7 @@ namespace {
 constexpr const char* kBucketCap = "ddp.bucket_cap";
 
 bool sweeps_bucket_cap(const std::vector<SweepAxis>& axes) {
-  return std::any_of(
-      axes.begin(), axes.end(), [](const SweepAxis& axis) { return axis.key == kBucketCap; });
+  return std::ranges::any_of(axes, [](const SweepAxis& axis) { return axis.key == kBucketCap; });
 }
 
 double throughput(const SweepPoint& point) {
@@ -98,11 +97,10 @@ std::string time_of(const SweepPoint& point, const SweepReport& report) {
   const PredictionSummary& s = point.prediction.summary;
   const double tokens = s.useful_tokens_per_step;
   constexpr double kSame = 1e-6;
-  const bool same =
-      std::all_of(report.points.begin(), report.points.end(), [&](const SweepPoint& other) {
-        const double others = other.prediction.summary.useful_tokens_per_step;
-        return std::abs(others - tokens) <= kSame * tokens;
-      });
+  const bool same = std::ranges::all_of(report.points, [&](const SweepPoint& other) {
+    const double others = other.prediction.summary.useful_tokens_per_step;
+    return std::abs(others - tokens) <= kSame * tokens;
+  });
   return same ? fmt::format("{:.3f} ms", s.step_time_ms.mean)
               : fmt::format("{:.3f} ms for {:.0f} useful tokens", s.step_time_ms.mean, tokens);
 }

@@ -47,7 +47,7 @@ std::string warnings_text(const std::vector<Prediction>& predictions) {
 std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction>& predictions) {
   std::vector<const Prediction*> ranked =
       mapped(predictions, [](const Prediction& prediction) { return &prediction; });
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
+  std::ranges::stable_sort(ranked, [](const Prediction* a, const Prediction* b) {
     return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
   });
   return ranked;
@@ -87,10 +87,10 @@ std::string planning_text(const std::vector<Prediction>& predictions,
 /// What the policies do to training, beside their speed; empty when that was not asked for. Columns
 /// about parts of samples are there where a policy cuts samples.
 std::string training_text(const std::vector<const Prediction*>& ranked, const Screen& screen) {
-  const bool targets = std::any_of(ranked.begin(), ranked.end(), [](const Prediction* prediction) {
+  const bool targets = std::ranges::any_of(ranked, [](const Prediction* prediction) {
     return prediction->training && prediction->training->target_padding_ratio();
   });
-  const bool cuts = std::any_of(ranked.begin(), ranked.end(), cuts_samples);
+  const bool cuts = std::ranges::any_of(ranked, cuts_samples);
   std::vector<std::string> header = {"policy", "steps", "lost samples"};
   if (cuts) {
     header.insert(header.end(), {"lost tokens", "cropped tokens", "split samples"});
@@ -99,7 +99,7 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   if (targets) {
     header.insert(header.end(), {"useful targets", "padded targets", "target padding"});
   }
-  const bool over = std::any_of(ranked.begin(), ranked.end(), [](const Prediction* prediction) {
+  const bool over = std::ranges::any_of(ranked, [](const Prediction* prediction) {
     return prediction->training && prediction->training->over_budget_samples > 0;
   });
   if (over) {

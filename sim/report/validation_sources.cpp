@@ -39,7 +39,7 @@ bool fitted_to(const Profile& profile, const RunRecord& live) {
     return false;
   }
   const auto& runs = (*profile.provenance)[place];
-  return std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
+  return std::ranges::any_of(runs, [&](const auto& run) {
     return run.is_object() && run.contains("policy") && run["policy"] == live.policy &&
            run.contains("started_at") && run["started_at"] == live.started_at;
   });
@@ -50,11 +50,10 @@ bool fitted_to(const Profile& profile, const RunRecord& live) {
 std::vector<std::string> source_warnings(const ValidationSources& sources) {
   std::vector<std::string> warnings;
   if (prediction_time(sources) == PredictionTime::After) {
-    const auto first = std::min_element(
-        sources.live.begin(), sources.live.end(), [](const auto& a, const auto& b) {
-          return parse_utc(a.header.started_at).value_or(INT64_MAX) <
-                 parse_utc(b.header.started_at).value_or(INT64_MAX);
-        });
+    const auto first = std::ranges::min_element(sources.live, [](const auto& a, const auto& b) {
+      return parse_utc(a.header.started_at).value_or(INT64_MAX) <
+             parse_utc(b.header.started_at).value_or(INT64_MAX);
+    });
     warnings.push_back(fmt::format("{} was written at {}, after the live run of {}",
                                    printable(sources.predictions_path),
                                    sources.predicted_at,

@@ -28,7 +28,7 @@ std::vector<const PolicyValidation*> failing(const Validation& validation, doubl
       list.push_back(&policy);
     }
   }
-  std::stable_sort(list.begin(), list.end(), [](const auto* a, const auto* b) {
+  std::ranges::stable_sort(list, [](const auto* a, const auto* b) {
     return std::abs(a->error_mean) > std::abs(b->error_mean);
   });
   return list;
@@ -68,9 +68,8 @@ std::string order_finding(const Validation& validation) {
                                  validation.kendall_tau);
   const int close = validation.pairs - validation.distinguishable_pairs;
   if (close > 0) {
-    const bool one_pass = std::any_of(validation.policies.begin(),
-                                      validation.policies.end(),
-                                      [](const auto& policy) { return !policy.resolution(); });
+    const bool one_pass = std::ranges::any_of(
+        validation.policies, [](const auto& policy) { return !policy.resolution(); });
     text += fmt::format("; {} of {} pairs are {} to tell",
                         close,
                         validation.pairs,
@@ -163,7 +162,7 @@ bool is_recorded(const Profile& profile) {
 
 /// The live runs are trainings of PyTorch, which the user runs.
 bool is_training(const ValidationSources& sources) {
-  return std::any_of(sources.live.begin(), sources.live.end(), [](const LiveFile& file) {
+  return std::ranges::any_of(sources.live, [](const LiveFile& file) {
     return file.header.versions->is_object() && file.header.versions->contains("torch");
   });
 }

@@ -24,7 +24,7 @@ void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
           fmt::format("rank {} is out of range: the ranks are 0 .. {}", rank, scenario.ranks - 1));
     }
     const auto same = [rank](const SlowRank& other) { return other.rank == rank; };
-    if (std::any_of(scenario.slow_ranks.begin(), scenario.slow_ranks.end(), same)) {
+    if (std::ranges::any_of(scenario.slow_ranks, same)) {
       slow.fail("rank", fmt::format("rank {} is listed twice", rank));
     }
     const double factor = slow.number("factor");

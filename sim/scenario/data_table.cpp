@@ -60,7 +60,7 @@ const SourceKey& find_source(const TomlReader& table) {
 void check_options(const TomlReader& table, const SourceKey& source) {
   for (const char* option : {"seed", "outlier_probability", "label_classes", "field"}) {
     const auto& taken = source.options;
-    if (table.has(option) && std::find(taken.begin(), taken.end(), option) == taken.end()) {
+    if (table.has(option) && std::ranges::find(taken, option) == taken.end()) {
       table.fail(option, fmt::format("does not apply to {} lengths", source.key));
     }
   }
@@ -69,9 +69,8 @@ void check_options(const TomlReader& table, const SourceKey& source) {
 /// [shortest, longest]
 void read_range(const TomlReader& table, const std::string& key, LengthSource& source) {
   const auto& items = table.list(key);
-  const bool are_integers = std::all_of(items.begin(), items.end(), [](const TomlValue& item) {
-    return item.kind == TomlValue::Kind::Integer;
-  });
+  const bool are_integers = std::ranges::all_of(
+      items, [](const TomlValue& item) { return item.kind == TomlValue::Kind::Integer; });
   if (items.size() != 2 || !are_integers) {
     table.fail(key, "expected [shortest, longest], two integers");
   }

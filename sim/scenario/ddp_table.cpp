@@ -95,14 +95,14 @@ void read_unused_parameters(const TomlReader& table, Scenario& scenario) {
     if (item.kind != TomlValue::Kind::Text) {
       name.fail(fmt::format("expected a list of parameter names, got {}", describe(item)));
     }
-    const auto found = std::find(known.begin(), known.end(), item.text);
+    const auto found = std::ranges::find(known, item.text);
     if (found == known.end()) {
       name.fail(unknown_name("parameter", item.text, known));
     }
     scenario.ddp.unused_parameters.push_back(static_cast<int>(found - known.begin()));
   }
   std::vector<int>& unused = scenario.ddp.unused_parameters;
-  std::sort(unused.begin(), unused.end());
+  std::ranges::sort(unused);
   unused.erase(std::unique(unused.begin(), unused.end()), unused.end());
 }
 
@@ -122,7 +122,7 @@ void read_join(const TomlReader& table, Scenario& scenario) {
                            join_steps.size(),
                            scenario.ranks));
   }
-  if (*std::max_element(join_steps.begin(), join_steps.end()) < scenario.steps) {
+  if (*std::ranges::max_element(join_steps) < scenario.steps) {
     table.fail("join",
                fmt::format("no rank has inputs for the {} steps of the scenario", scenario.steps));
   }

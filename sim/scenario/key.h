@@ -176,7 +176,7 @@ template <typename Field>
     if constexpr (std::is_same_v<Value, std::string>) {
       field(s) = chosen;
     } else {
-      const auto found = std::find(choices.begin(), choices.end(), chosen);
+      const auto found = std::ranges::find(choices, chosen);
       field(s) = static_cast<Value>(found - choices.begin());
     }
   };

@@ -80,8 +80,8 @@ std::vector<KeyTable> all_tables() {
 
 const KeyTable* find_table(const std::string& path) {
   const auto& tables = key_tables();
-  const auto found = std::find_if(
-      tables.begin(), tables.end(), [&](const KeyTable& table) { return table.path == path; });
+  const auto found =
+      std::ranges::find_if(tables, [&](const KeyTable& table) { return table.path == path; });
   return found == tables.end() ? nullptr : &*found;
 }
 
@@ -100,7 +100,7 @@ void check_table(const TomlDocument& document, const TomlValue& value, const std
       continue;
     }
     const std::vector<std::string> known = names_of(table->keys);
-    if (std::find(known.begin(), known.end(), item.key) == known.end()) {
+    if (std::ranges::find(known, item.key) == known.end()) {
       const bool is_table = path.empty() && (item.kind == TomlValue::Kind::Table ||
                                              item.kind == TomlValue::Kind::List);
       fail_at(document,

@@ -202,8 +202,7 @@ VarlenCall read_varlen(const TomlReader& owner, const VarlenCall& fallback) {
   if (table.has("overflow")) {
     const std::string name = read_choice(table, "overflow", "error", overflow_names());
     const auto names = overflow_names();
-    call.overflow =
-        static_cast<Overflow>(std::find(names.begin(), names.end(), name) - names.begin());
+    call.overflow = static_cast<Overflow>(std::ranges::find(names, name) - names.begin());
   }
   if (table.has("empty_block")) {
     call.empty_block_seconds = table.parsed("empty_block", [](const std::string& text) {

@@ -16,7 +16,7 @@ void check_name(const TomlReader& table, const std::string& name, const Scenario
     table.fail("name", "expected a name");
   }
   const auto same = [&](const BatchingPolicy& other) { return other.name() == name; };
-  if (std::any_of(scenario.policies.begin(), scenario.policies.end(), same)) {
+  if (std::ranges::any_of(scenario.policies, same)) {
     table.fail("name", fmt::format("two policies are called '{}'", printable(name)));
   }
 }
@@ -65,7 +65,7 @@ PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& param
 PolicyParameters read_parameters(const TomlReader& table, const PolicyKind& kind) {
   for (const std::string& name : policy_parameter_names()) {
     const auto is_named = [&name](const PolicyParameter& known) { return known.name == name; };
-    if (table.has(name) && std::none_of(kind.parameters.begin(), kind.parameters.end(), is_named)) {
+    if (table.has(name) && std::ranges::none_of(kind.parameters, is_named)) {
       table.fail(name,
                  fmt::format("does not apply to policy kind '{}', which takes {}",
                              kind.name,
@@ -201,13 +201,12 @@ void read_policies(const TomlReader& root, Scenario& scenario) {
     return !policy.lengths() && !policy.cuts();
   };
   const auto& all = scenario.policies;
-  if (std::any_of(all.begin(), all.end(), takes_whole_samples)) {
+  if (std::ranges::any_of(all, takes_whole_samples)) {
     check_longest(root.table("data").table("lengths"), scenario.lengths, scenario);
   }
   const auto is_varlen = [](const BatchingPolicy& policy) { return policy.is_varlen(); };
   const TomlReader model = root.table("model");
-  if (model.has("varlen") &&
-      std::none_of(scenario.policies.begin(), scenario.policies.end(), is_varlen)) {
+  if (model.has("varlen") && std::ranges::none_of(scenario.policies, is_varlen)) {
     model.fail("varlen", "only applies to attention = \"varlen\", which no policy has");
   }
 }

@@ -65,8 +65,8 @@ Quantity parse_quantity(std::string_view text, Dimension dimension) {
   const std::size_t dot = digits.substr(0, length).find('.');
   result.decimals = dot == std::string_view::npos ? 0 : static_cast<int>(length - dot - 1);
   const Units& units = units_of(dimension);
-  const auto found = std::find_if(
-      units.begin(), units.end(), [&](const auto& u) { return u.first == result.unit; });
+  const auto found =
+      std::ranges::find_if(units, [&](const auto& u) { return u.first == result.unit; });
   if (found == units.end()) {
     const std::vector<std::string> names =
         mapped(units, [](const auto& unit) { return unit.first.empty() ? "none" : unit.first; });

@@ -14,7 +14,7 @@ namespace {
 void check_conditions(const TomlReader& table, const TomlValue& value, const FigureInfo& info) {
   static const std::vector<std::string> kAlways = {"figure", "value", "source", "note"};
   const auto holds = [](const std::vector<std::string>& list, const std::string& key) {
-    return std::find(list.begin(), list.end(), key) != list.end();
+    return std::ranges::find(list, key) != list.end();
   };
   for (const TomlValue& item : value.children) {
     if (!holds(kAlways, item.key) && !holds(info.keys, item.key)) {

@@ -178,7 +178,7 @@ std::string read_choice(const TomlReader& table,
                         const std::string& fallback,
                         std::span<const std::string> known) {
   std::string chosen = table.text_or(key, fallback);
-  if (std::find(known.begin(), known.end(), chosen) == known.end()) {
+  if (std::ranges::find(known, chosen) == known.end()) {
     table.fail(key, unknown_name("value", chosen, known));
   }
   return chosen;

@@ -33,10 +33,9 @@ TomlValue converted_table(const toml::table& table) {
   const auto position = [](const TomlValue& value) {
     return std::tuple(value.key_place.line, value.key_place.column);
   };
-  std::stable_sort(
-      result.children.begin(), result.children.end(), [&](const TomlValue& a, const TomlValue& b) {
-        return position(a) < position(b);
-      });
+  std::ranges::stable_sort(result.children, [&](const TomlValue& a, const TomlValue& b) {
+    return position(a) < position(b);
+  });
   return result;
 }
 
@@ -115,7 +114,7 @@ void check_size(const TomlDocument& document, const std::string& text) {
   }
   for (std::size_t i = 0; i < document.lines.size(); ++i) {
     const auto& line = document.lines[i];
-    if (std::count(line.begin(), line.end(), '.') > kMaxDotsOnALine) {
+    if (std::ranges::count(line, '.') > kMaxDotsOnALine) {
       throw InputError({document.file, static_cast<int>(i) + 1, 1, ""},
                        fmt::format("more than {} dots on one line", kMaxDotsOnALine));
     }
@@ -125,14 +124,14 @@ void check_size(const TomlDocument& document, const std::string& text) {
 }  // namespace
 
 const TomlValue* TomlValue::find(std::string_view name) const {
-  const auto found = std::find_if(
-      children.begin(), children.end(), [&](const TomlValue& child) { return child.key == name; });
+  const auto found =
+      std::ranges::find_if(children, [&](const TomlValue& child) { return child.key == name; });
   return kind == Kind::Table && found != children.end() ? &*found : nullptr;
 }
 
 TomlValue* TomlValue::find(std::string_view name) {
-  const auto found = std::find_if(
-      children.begin(), children.end(), [&](const TomlValue& child) { return child.key == name; });
+  const auto found =
+      std::ranges::find_if(children, [&](const TomlValue& child) { return child.key == name; });
   return kind == Kind::Table && found != children.end() ? &*found : nullptr;
 }
 
@@ -170,8 +169,7 @@ TomlDocument parse_toml(const std::string& text, const std::string& file) {
 }
 
 std::optional<TomlValue> parse_toml_value(const std::string& text) {
-  if (text.find('\n') != std::string::npos ||
-      std::count(text.begin(), text.end(), '.') > kMaxDotsOnALine) {
+  if (text.find('\n') != std::string::npos || std::ranges::count(text, '.') > kMaxDotsOnALine) {
     return std::nullopt;
   }
   try {

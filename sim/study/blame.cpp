@@ -20,7 +20,7 @@ void add_last(const StepTimeline& timeline, double steps, std::vector<double>& l
     end = std::max(end, rank.compute_end);
   }
   const auto is_last = [&](const RankTimeline& rank) { return rank.compute_end == end; };
-  const auto together = std::count_if(timeline.ranks.begin(), timeline.ranks.end(), is_last);
+  const auto together = std::ranges::count_if(timeline.ranks, is_last);
   for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
     if (is_last(timeline.ranks[r])) {
       last[r] += 1 / (static_cast<double>(together) * steps);
@@ -86,8 +86,7 @@ std::vector<OpBlame> mean_ops(const PricedRun& run) {
       ops.push_back({run.model().groups()[group].name, seconds[group] * 1e3 / rank_steps});
     }
   }
-  std::stable_sort(
-      ops.begin(), ops.end(), [](const OpBlame& a, const OpBlame& b) { return a.ms > b.ms; });
+  std::ranges::stable_sort(ops, std::greater<>(), &OpBlame::ms);
   return ops;
 }
 
@@ -95,7 +94,7 @@ std::vector<OpBlame> mean_ops(const PricedRun& run) {
 std::vector<int> suspects(const std::vector<double>& last, int most) {
   std::vector<int> ranks(last.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+  std::ranges::stable_sort(ranks, [&](int a, int b) {
     return last[static_cast<std::size_t>(a)] > last[static_cast<std::size_t>(b)];
   });
   ranks.resize(std::min(ranks.size(), static_cast<std::size_t>(most)));
@@ -180,17 +179,12 @@ Blame blame(const Scenario& scenario,
   for (const int rank : ranks) {
     add_saving(Change::MedianRank, rank);
   }
-  std::stable_sort(result.savings.begin(),
-                   result.savings.end(),
-                   [](const Saving& a, const Saving& b) { return a.saves_ms > b.saves_ms; });
+  std::ranges::stable_sort(result.savings, std::greater<>(), &Saving::saves_ms);
   return result;
 }
 
 std::optional<std::size_t> most_exposed(const Blame& blame) {
-  const auto most = std::max_element(
-      blame.buckets.begin(), blame.buckets.end(), [](const BucketBlame& a, const BucketBlame& b) {
-        return a.exposed_ms < b.exposed_ms;
-      });
+  const auto most = std::ranges::max_element(blame.buckets, {}, &BucketBlame::exposed_ms);
   if (most == blame.buckets.end() || most->exposed_ms <= 0) {
     return std::nullopt;
   }

@@ -25,7 +25,7 @@ std::vector<std::int64_t> other_caps(std::int64_t own) {
     caps.push_back(cap);
   }
   std::erase(caps, own);
-  std::sort(caps.begin(), caps.end());
+  std::ranges::sort(caps);
   return caps;
 }
 
@@ -51,9 +51,7 @@ std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
   for (std::size_t i = 0; i < caps.size(); ++i) {
     points.push_back({Bytes(caps[i]), false, std::move(swept[i])});
   }
-  std::sort(points.begin(), points.end(), [](const CapPoint& a, const CapPoint& b) {
-    return a.cap < b.cap;
-  });
+  std::ranges::sort(points, {}, &CapPoint::cap);
   return points;
 }
 

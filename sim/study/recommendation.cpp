@@ -65,9 +65,7 @@ std::string certainty(const Recommendation& recommendation) {
     return text;
   }
   std::vector<Choice> rivals(choices.begin() + 1, choices.end());
-  std::stable_sort(rivals.begin(), rivals.end(), [](const Choice& a, const Choice& b) {
-    return a.first_share > b.first_share;
-  });
+  std::ranges::stable_sort(rivals, std::greater<>(), &Choice::first_share);
   std::string names = in_sentence(rivals.front().policy);
   for (std::size_t i = 1; i < rivals.size() && rivals[i].first_share >= kRival; ++i) {
     const bool last = i + 1 == rivals.size() || rivals[i + 1].first_share < kRival;
@@ -87,7 +85,7 @@ std::vector<double> drawn_speeds(const Prediction& prediction) {
   std::vector<double> speeds = mapped(prediction.draws, [&](const MeanDraw& draw) {
     return prediction.summary.useful_tokens_per_step * 1e3 * draw.drift / draw.step_ms;
   });
-  std::sort(speeds.begin(), speeds.end());
+  std::ranges::sort(speeds);
   return speeds;
 }
 
@@ -98,7 +96,7 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
       ranked.push_back(&prediction);
     }
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Prediction* a, const Prediction* b) {
+  std::ranges::stable_sort(ranked, [](const Prediction* a, const Prediction* b) {
     return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
   });
   Recommendation result;
@@ -111,8 +109,8 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
     return result;
   }
   result.gain = result.choices[0].useful_tokens_per_s / result.choices[1].useful_tokens_per_s - 1;
-  result.drawn = std::none_of(
-      speeds.begin(), speeds.end(), [](const std::vector<double>& s) { return s.empty(); });
+  result.drawn =
+      std::ranges::none_of(speeds, [](const std::vector<double>& s) { return s.empty(); });
   if (result.drawn) {
     for (std::size_t i = 0; i < speeds.size(); ++i) {
       result.choices[i].first_share = first_share(speeds, i);
@@ -160,7 +158,7 @@ const Prediction* recommended(const Scenario& scenario,
     return !recommendation.choices.empty() &&
            prediction.policy == recommendation.choices.front().policy;
   };
-  const auto found = std::find_if(predictions.begin(), predictions.end(), is_first);
+  const auto found = std::ranges::find_if(predictions, is_first);
   return found == predictions.end() ? nullptr : &*found;
 }
 

@@ -55,8 +55,7 @@ double per_step_error(const std::map<int, double>& predicted, const LiveRun& run
 }
 
 double fraction_below(const std::vector<double>& values, double limit) {
-  const auto below =
-      std::count_if(values.begin(), values.end(), [&](double value) { return value < limit; });
+  const auto below = std::ranges::count_if(values, [&](double value) { return value < limit; });
   return static_cast<double>(below) / static_cast<double>(values.size());
 }
 
@@ -250,7 +249,7 @@ bool PolicyValidation::within_repeatability() const {
 }
 
 bool Validation::holds(double bound) const {
-  return std::all_of(policies.begin(), policies.end(), [&](const PolicyValidation& policy) {
+  return std::ranges::all_of(policies, [&](const PolicyValidation& policy) {
     return std::abs(policy.error_mean) <= bound;
   });
 }
@@ -274,10 +273,9 @@ std::vector<PartError> part_errors(const PolicyValidation& policy) {
 PartError largest_part_error(const PolicyValidation& policy) {
   const std::vector<PartError> errors = part_errors(policy);
   const double sign = policy.error_mean < 0 ? -1 : 1;
-  return *std::max_element(
-      errors.begin(), errors.end(), [&](const PartError& a, const PartError& b) {
-        return a.error * sign < b.error * sign;
-      });
+  return *std::ranges::max_element(errors, [&](const PartError& a, const PartError& b) {
+    return a.error * sign < b.error * sign;
+  });
 }
 
 double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
@@ -314,8 +312,7 @@ Validation validate(const std::vector<Prediction>& predictions,
     PolicyValidation policy =
         compare_policy(prediction, found->second, warmup_steps, validation.warnings);
     policy.reference =
-        std::find(reference_policies.begin(), reference_policies.end(), prediction.policy) !=
-        reference_policies.end();
+        std::ranges::find(reference_policies, prediction.policy) != reference_policies.end();
     validation.policies.push_back(std::move(policy));
   }
   if (validation.policies.empty()) {

@@ -170,7 +170,7 @@ std::vector<SdpaShape> Sdpa::State::missing(std::span<const SdpaShape> shapes) c
       result.push_back(compiled);
     }
   }
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }

@@ -314,9 +314,9 @@ void KinetoCollector::sort_host_rows() {
     return std::pair(a.at.correlation, a.at.span.start_ns) <
            std::pair(b.at.correlation, b.at.span.start_ns);
   };
-  std::stable_sort(trace_.calls.begin(), trace_.calls.end(), by_correlation);
+  std::ranges::stable_sort(trace_.calls, by_correlation);
   for (std::vector<Call>* calls : {&calls_, &comm_records_}) {
-    std::stable_sort(calls->begin(), calls->end(), [](const Call& a, const Call& b) {
+    std::ranges::stable_sort(*calls, [](const Call& a, const Call& b) {
       return std::pair(a.at.thread, a.at.span.start_ns) <
              std::pair(b.at.thread, b.at.span.start_ns);
     });

@@ -154,9 +154,8 @@ class Handler : public nlohmann::json_sax<Json> {
       key_ = name;
       arg_ = nullptr;
     } else if (depth_ == event_depth_ + 1 && key_ == "args") {
-      const auto* known = std::find_if(kArgNames.begin(), kArgNames.end(), [&](const ArgName& arg) {
-        return arg.first == name;
-      });
+      const auto* known =
+          std::ranges::find_if(kArgNames, [&](const ArgName& arg) { return arg.first == name; });
       arg_ = known == kArgNames.end() ? nullptr
                                       : &event_.args[static_cast<std::size_t>(known->second)];
       if (arg_ != nullptr) {

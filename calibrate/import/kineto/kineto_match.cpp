@@ -25,7 +25,7 @@ std::vector<int> ranks_of(std::span<const KinetoTrace> traces, std::vector<std::
   for (const KinetoTrace& trace : traces) {
     const int place = static_cast<int>(ranks.size());
     const int rank = static_cast<int>(trace.header.rank.value_or(place));
-    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) {
+    if (std::ranges::find(ranks, rank) != ranks.end()) {
       throw InputError(SourcePlace{trace.file},
                        fmt::format("a second trace of rank {}; give one trace a rank", rank));
     }
@@ -54,9 +54,8 @@ class Matcher {
  public:
   Matcher(std::span<const KinetoTrace> traces, KinetoMatches* result)
       : traces_(traces), result_(*result) {
-    by_step_ = std::all_of(traces.begin(), traces.end(), [](const KinetoTrace& trace) {
-      return !trace.steps.empty();
-    });
+    by_step_ =
+        std::ranges::all_of(traces, [](const KinetoTrace& trace) { return !trace.steps.empty(); });
   }
 
   void run() {
@@ -131,13 +130,11 @@ class Matcher {
 
   /// Ranks that have fewer collectives than others, members of the group only.
   void name_short_ones(const CommunicatorKey& key, const CollectiveRows& rows, std::size_t most) {
-    const auto any =
-        std::find_if(rows.begin(), rows.end(), [](const auto& r) { return !r.empty(); });
+    const auto any = std::ranges::find_if(rows, [](const auto& r) { return !r.empty(); });
     const std::vector<int>& members = any->front()->group_ranks;
     for (std::size_t t = 0; t < rows.size(); ++t) {
       const bool member =
-          members.empty() ||
-          std::find(members.begin(), members.end(), result_.ranks[t]) != members.end();
+          members.empty() || std::ranges::find(members, result_.ranks[t]) != members.end();
       if (member && rows[t].size() < most) {
         result_.unmatched.push_back(fmt::format("{}rank {} has {} collectives, others up to {}",
                                                 place_of(key),
@@ -254,8 +251,8 @@ class Matcher {
     if (one.group_ranks.empty()) {
       return match.group_size > 0 && static_cast<int>(match.ranks.size()) == match.group_size;
     }
-    return std::all_of(one.group_ranks.begin(), one.group_ranks.end(), [&match](int rank) {
-      return std::find(match.ranks.begin(), match.ranks.end(), rank) != match.ranks.end();
+    return std::ranges::all_of(one.group_ranks, [&match](int rank) {
+      return std::ranges::find(match.ranks, rank) != match.ranks.end();
     });
   }
 
@@ -274,9 +271,8 @@ class Matcher {
 };
 
 void warn_of_missing_ranks(std::span<const KinetoTrace> traces, KinetoMatches* result) {
-  const auto missing = std::count_if(result->matches.begin(),
-                                     result->matches.end(),
-                                     [](const KinetoMatch& match) { return !match.complete; });
+  const auto missing = std::ranges::count_if(
+      result->matches, [](const KinetoMatch& match) { return !match.complete; });
   if (missing > 0) {
     const auto world = traces.front().header.world_size;
     result->warnings.push_back(

@@ -18,9 +18,8 @@ std::string lower(std::string_view text) {
 }
 
 bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
-    return text.find(part) != std::string_view::npos;
-  });
+  return std::ranges::any_of(
+      parts, [&](std::string_view part) { return text.find(part) != std::string_view::npos; });
 }
 
 struct Element {
@@ -66,9 +65,8 @@ constexpr std::array<Element, 32> kElements = {{
 
 const Element* find_element(std::string_view dtype) {
   const std::string name = lower(dtype);
-  const auto* found = std::find_if(kElements.begin(), kElements.end(), [&](const Element& element) {
-    return element.name == name;
-  });
+  const auto* found =
+      std::ranges::find_if(kElements, [&](const Element& element) { return element.name == name; });
   return found == kElements.end() ? nullptr : found;
 }
 

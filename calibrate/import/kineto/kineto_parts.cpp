@@ -12,9 +12,7 @@ using Spans = std::vector<KinetoSpan>;
 
 /// Disjoint, ascending.
 Spans united(Spans spans) {
-  std::sort(spans.begin(), spans.end(), [](const KinetoSpan& a, const KinetoSpan& b) {
-    return a.start_ns < b.start_ns;
-  });
+  std::ranges::sort(spans, {}, &KinetoSpan::start_ns);
   Spans result;
   for (const KinetoSpan& span : spans) {
     if (!result.empty() && span.start_ns <= result.back().end_ns()) {
@@ -74,7 +72,7 @@ class HostParts {
  private:
   /// The backward pass runs on a thread of its own while the main one waits in its annotation.
   [[nodiscard]] bool is_annotated(KinetoPart part, const KinetoLaunch& launch) const {
-    return std::any_of(annotated_.begin(), annotated_.end(), [&](const KinetoPhase* phase) {
+    return std::ranges::any_of(annotated_, [&](const KinetoPhase* phase) {
       const bool thread = part == KinetoPart::Backward || phase->thread == launch.thread;
       return phase->part == part && thread &&
              holds(phase->span.start_ns, phase->span.end_ns(), launch);
@@ -116,11 +114,7 @@ KinetoStepTime step_time(const std::array<Spans, kKinetoParts>& parts, const Spa
 }
 
 std::int64_t first_start(const Spans& spans) {
-  return std::min_element(
-             spans.begin(),
-             spans.end(),
-             [](const KinetoSpan& a, const KinetoSpan& b) { return a.start_ns < b.start_ns; })
-      ->start_ns;
+  return std::ranges::min_element(spans, {}, &KinetoSpan::start_ns)->start_ns;
 }
 
 }  // namespace

@@ -22,9 +22,8 @@ namespace {
 constexpr std::size_t kMaxStreams = 4;
 
 std::optional<int> index_of(const KinetoTrace& trace, std::int64_t number) {
-  const auto found = std::find_if(trace.steps.begin(),
-                                  trace.steps.end(),
-                                  [&](const KinetoStep& step) { return step.number == number; });
+  const auto found = std::ranges::find_if(
+      trace.steps, [&](const KinetoStep& step) { return step.number == number; });
   return found == trace.steps.end() ? std::nullopt
                                     : std::optional(static_cast<int>(found - trace.steps.begin()));
 }
@@ -33,13 +32,13 @@ std::optional<int> index_of(const KinetoTrace& trace, std::int64_t number) {
 std::vector<std::int64_t> common_steps(std::span<const KinetoTrace> traces) {
   std::vector<std::int64_t> numbers;
   for (const KinetoStep& step : traces.front().steps) {
-    if (std::all_of(traces.begin(), traces.end(), [&](const KinetoTrace& trace) {
+    if (std::ranges::all_of(traces, [&](const KinetoTrace& trace) {
           return index_of(trace, step.number).has_value();
         })) {
       numbers.push_back(step.number);
     }
   }
-  std::sort(numbers.begin(), numbers.end());
+  std::ranges::sort(numbers);
   return numbers;
 }
 
@@ -67,21 +66,18 @@ StreamParts parts_of(const KinetoProgramRank& rank) {
     parts.streams.push_back(stream);
     parts.of_collectives += use.first ? 1 : 0;
   }
-  std::stable_sort(parts.streams.begin(), parts.streams.end(), [&](auto a, auto b) {
-    return uses[a] > uses[b];
-  });
+  std::ranges::stable_sort(parts.streams, [&](auto a, auto b) { return uses[a] > uses[b]; });
   return parts;
 }
 
 /// Ranks may number their streams differently: the n-th of one is the n-th of another then.
 std::map<std::int64_t, std::int64_t> renamed(const StreamParts& own, const StreamParts& names) {
   const auto place = [&names](std::int64_t stream) {
-    const auto found = std::find(names.streams.begin(), names.streams.end(), stream);
+    const auto found = std::ranges::find(names.streams, stream);
     return static_cast<std::size_t>(found - names.streams.begin());
   };
-  const bool same = std::all_of(own.streams.begin(), own.streams.end(), [&](std::int64_t stream) {
-    return place(stream) < names.streams.size();
-  });
+  const bool same = std::ranges::all_of(
+      own.streams, [&](std::int64_t stream) { return place(stream) < names.streams.size(); });
   std::map<std::int64_t, std::int64_t> result;
   for (std::size_t i = 0; i < own.streams.size(); ++i) {
     const std::size_t part = same ? place(own.streams[i]) : i;
@@ -125,7 +121,7 @@ class ProgramMaker {
     if (steps.empty()) {
       fail(traces_, "no step that all traces hold: call profiler.step() once a step");
     }
-    if (wanted && std::find(steps.begin(), steps.end(), *wanted) == steps.end()) {
+    if (wanted && std::ranges::find(steps, *wanted) == steps.end()) {
       fail(traces_,
            fmt::format("no step {} in all traces; there are {}", *wanted, fmt::join(steps, ", ")));
     }
@@ -174,7 +170,7 @@ class ProgramMaker {
         taken.push_back(&match);
       }
     }
-    std::sort(taken.begin(), taken.end(), [](const KinetoMatch* a, const KinetoMatch* b) {
+    std::ranges::sort(taken, [](const KinetoMatch* a, const KinetoMatch* b) {
       return a->places.front() < b->places.front();
     });
     numbers_.resize(traces_.size());
@@ -252,7 +248,7 @@ class ProgramMaker {
     note(made.put_after,
          "calls beside a blocking call of another thread stand after it: a program has one thread");
     note(made.left_streams, "streams had work of the step before to do: it stands first");
-    const bool waits = std::any_of(made.rows.begin(), made.rows.end(), [](const KinetoRow& row) {
+    const bool waits = std::ranges::any_of(made.rows, [](const KinetoRow& row) {
       return row.type == KinetoRowType::Sync || row.type == KinetoRowType::BlockingCopy;
     });
     if (!waits) {
@@ -272,8 +268,8 @@ class ProgramMaker {
   void name_streams() {
     std::vector<StreamParts> parts =
         mapped(program_.ranks, [&](const KinetoProgramRank& rank) { return parts_of(rank); });
-    const StreamParts& names = *std::max_element(
-        parts.begin(), parts.end(), [](const StreamParts& a, const StreamParts& b) {
+    const StreamParts& names =
+        *std::ranges::max_element(parts, [](const StreamParts& a, const StreamParts& b) {
           return a.streams.size() < b.streams.size();
         });
     if (names.streams.size() > kMaxStreams) {
@@ -315,7 +311,7 @@ void price_transfers(const Profile& profile, int nodes, KinetoProgram* program) 
   const auto known = collective_kind_names();
   std::map<std::string, int> sources;
   for (KinetoProgramCollective& one : program->collectives) {
-    const bool priced = std::find(known.begin(), known.end(), one.kind) != known.end();
+    const bool priced = std::ranges::find(known, one.kind) != known.end();
     if (priced && one.bytes && one.group_size > 0) {
       const CollectivePrice price =
           pricer.price(parse_collective_kind(one.kind), Bytes(*one.bytes), one.group_size, nodes);

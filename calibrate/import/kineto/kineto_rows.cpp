@@ -50,7 +50,7 @@ Items items_of(const KinetoTrace& trace) {
           {one.launch.correlation, one.launch.span.start_ns, one.span, one.stream, true, i});
     }
   }
-  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+  std::ranges::stable_sort(items, [](const Item& a, const Item& b) {
     return std::pair(a.correlation, a.span.start_ns) < std::pair(b.correlation, b.span.start_ns);
   });
   return items;

@@ -41,7 +41,7 @@ int stated_nodes(std::span<const KinetoTrace> traces, std::optional<int> nodes) 
 /// Why no sample can be made of a match; empty when one can.
 std::string refusal(const KinetoMatch& match, std::int64_t world, int nodes) {
   const auto priced = collective_kind_names();
-  if (std::find(priced.begin(), priced.end(), match.kind) == priced.end()) {
+  if (std::ranges::find(priced, match.kind) == priced.end()) {
     return "a profile has no place for it";
   }
   if (!match.complete) {
@@ -75,8 +75,7 @@ Json import_json(std::span<const KinetoTrace> traces,
   if (!traces.front().header.fractional_times) {
     warnings.emplace_back("times of whole microseconds");
   }
-  if (std::any_of(
-          matches.shift_ns.begin(), matches.shift_ns.end(), [](auto s) { return s != 0; })) {
+  if (std::ranges::any_of(matches.shift_ns, [](auto s) { return s != 0; })) {
     warnings.emplace_back("clocks aligned by the ends of collectives");
   }
   return {{"kind", "import"},

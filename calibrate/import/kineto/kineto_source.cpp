@@ -98,8 +98,7 @@ std::size_t KinetoSource::repair_escape(std::size_t i) {
   }
   const std::string_view digits =
       std::string_view(chunk_).substr(i + 2, std::min(chunk_.size() - i - 2, kUnicode - 2));
-  if (kind != 'u' || digits.size() < kUnicode - 2 ||
-      !std::all_of(digits.begin(), digits.end(), is_hex)) {
+  if (kind != 'u' || digits.size() < kUnicode - 2 || !std::ranges::all_of(digits, is_hex)) {
     chunk_[i] = '/';
     ++repaired_;
     return i + 1;

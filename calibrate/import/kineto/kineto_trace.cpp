@@ -12,7 +12,7 @@ namespace {
 
 template <typename Row>
 void sort_by_launch(std::vector<Row>* rows) {
-  std::stable_sort(rows->begin(), rows->end(), [](const Row& a, const Row& b) {
+  std::ranges::stable_sort(*rows, [](const Row& a, const Row& b) {
     return a.launch.span.start_ns < b.launch.span.start_ns;
   });
 }
@@ -63,9 +63,8 @@ void warn(KinetoTrace* trace) {
     warnings.emplace_back(
         "no ProfilerStep: call profiler.step() once a step; nothing can be told per step");
   }
-  const auto sizeless = std::count_if(trace->collectives.begin(),
-                                      trace->collectives.end(),
-                                      [](const KinetoCollective& one) { return !one.bytes; });
+  const auto sizeless = std::ranges::count_if(
+      trace->collectives, [](const KinetoCollective& one) { return !one.bytes; });
   if (sizeless > 0) {
     warnings.push_back(
         fmt::format("{} collectives have no size: record with record_shapes=True", sizeless));
@@ -73,18 +72,16 @@ void warn(KinetoTrace* trace) {
 }
 
 void sort_host_rows(KinetoTrace* trace) {
-  std::sort(trace->steps.begin(), trace->steps.end(), [](const KinetoStep& a, const KinetoStep& b) {
+  std::ranges::sort(trace->steps, [](const KinetoStep& a, const KinetoStep& b) {
     return a.span.start_ns < b.span.start_ns;
   });
-  std::stable_sort(
-      trace->calls.begin(), trace->calls.end(), [](const KinetoCall& a, const KinetoCall& b) {
-        return std::pair(a.at.span.start_ns, -a.at.span.duration_ns) <
-               std::pair(b.at.span.start_ns, -b.at.span.duration_ns);
-      });
-  std::stable_sort(
-      trace->phases.begin(), trace->phases.end(), [](const KinetoPhase& a, const KinetoPhase& b) {
-        return a.span.start_ns < b.span.start_ns;
-      });
+  std::ranges::stable_sort(trace->calls, [](const KinetoCall& a, const KinetoCall& b) {
+    return std::pair(a.at.span.start_ns, -a.at.span.duration_ns) <
+           std::pair(b.at.span.start_ns, -b.at.span.duration_ns);
+  });
+  std::ranges::stable_sort(trace->phases, [](const KinetoPhase& a, const KinetoPhase& b) {
+    return a.span.start_ns < b.span.start_ns;
+  });
 }
 
 }  // namespace

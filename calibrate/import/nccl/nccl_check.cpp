@@ -170,10 +170,10 @@ void Judge::keep_one_series() {
     const NcclRow& first = sweep_->used.front();
     return row.type != first.type || row.redop != first.redop || row.root != first.root;
   };
-  if (sweep_->used.empty() || std::none_of(sweep_->used.begin(), sweep_->used.end(), is_other)) {
+  if (sweep_->used.empty() || std::ranges::none_of(sweep_->used, is_other)) {
     return;
   }
-  const auto best = std::find_if(sweep_->used.begin(), sweep_->used.end(), [](const auto& row) {
+  const auto best = std::ranges::find_if(sweep_->used, [](const auto& row) {
     return row.type == "float" && (row.redop == "sum" || row.redop == "none");
   });
   const NcclRow kept = best == sweep_->used.end() ? sweep_->used.front() : *best;

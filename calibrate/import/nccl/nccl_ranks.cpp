@@ -51,7 +51,7 @@ std::int64_t bytes_of_type(const std::string& type) {
 
 /// True when the size is a multiple of the count: the buffers of all ranks together.
 bool counts_all_ranks(const NcclTable& table) {
-  return std::any_of(table.rows.begin(), table.rows.end(), [](const NcclRow& row) {
+  return std::ranges::any_of(table.rows, [](const NcclRow& row) {
     return row.count > 0 && row.bytes / row.count >= 2 * bytes_of_type(row.type);
   });
 }
@@ -129,7 +129,7 @@ bool shares_gpu(const NcclTable& table) {
     return false;
   }
   std::set<std::pair<std::string, std::string>> seen;
-  return std::any_of(table.ranks->begin(), table.ranks->end(), [&seen](const NcclRank& rank) {
+  return std::ranges::any_of(*table.ranks, [&seen](const NcclRank& rank) {
     return rank.bus_id.find(':') != std::string::npos &&
            !seen.emplace(rank.host, rank.bus_id).second;
   });

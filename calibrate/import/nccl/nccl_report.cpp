@@ -70,13 +70,13 @@ std::vector<std::string> reasons_of(const NcclImport& import, NcclVerdict weight
   std::vector<std::string> texts;
   const auto add = [&](const NcclReason& reason) {
     const std::string text = reason.code + ": " + reason.message;
-    if (reason.weight == weight && std::find(texts.begin(), texts.end(), text) == texts.end()) {
+    if (reason.weight == weight && std::ranges::find(texts, text) == texts.end()) {
       texts.push_back(text);
     }
   };
-  std::for_each(import.reasons.begin(), import.reasons.end(), add);
+  std::ranges::for_each(import.reasons, add);
   for (const NcclSweep& sweep : import.sweeps) {
-    std::for_each(sweep.reasons.begin(), sweep.reasons.end(), add);
+    std::ranges::for_each(sweep.reasons, add);
   }
   return texts;
 }

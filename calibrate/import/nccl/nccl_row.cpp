@@ -44,8 +44,7 @@ NcclColumn column_of(std::string_view word) {
 }
 
 std::size_t word_count(const NcclColumns& columns) {
-  return columns.size() +
-         static_cast<std::size_t>(std::count(columns.begin(), columns.end(), NcclColumn::Stamp));
+  return columns.size() + static_cast<std::size_t>(std::ranges::count(columns, NcclColumn::Stamp));
 }
 
 /// Where blocks begin.
@@ -151,15 +150,15 @@ bool put(NcclColumn column,
 
 bool is_numeric(std::string_view text) {
   const std::vector<std::string_view> words = words_of(text);
-  return !words.empty() && std::all_of(words.begin(), words.end(), [](std::string_view word) {
+  return !words.empty() && std::ranges::all_of(words, [](std::string_view word) {
     return word == "N/A" || is_stamp(word) || parse_printed(word).has_value();
   });
 }
 
 bool read_header(std::string_view line, NcclTable* table, NcclColumns* columns) {
   std::vector<std::string_view> words = words_of(line);
-  const auto first = std::find_if(
-      words.begin(), words.end(), [](auto word) { return word == "size" || word == "bytes"; });
+  const auto first =
+      std::ranges::find_if(words, [](auto word) { return word == "size" || word == "bytes"; });
   words.erase(words.begin(), first);
   columns->clear();
   int blocks = 0;
@@ -167,8 +166,8 @@ bool read_header(std::string_view line, NcclTable* table, NcclColumns* columns) 
   for (const std::string_view word : words) {
     const NcclColumn column = column_of(word);
     // A second root column is an option's value, not the root of the row.
-    const bool again = column == NcclColumn::Root &&
-                       std::find(columns->begin(), columns->end(), column) != columns->end();
+    const bool again =
+        column == NcclColumn::Root && std::ranges::find(*columns, column) != columns->end();
     const bool behind = column == NcclColumn::Redop && blocks > 0;
     columns->push_back(again || behind ? NcclColumn::Other : column);
     blocks += column == NcclColumn::Busbw ? 1 : 0;
@@ -179,8 +178,7 @@ bool read_header(std::string_view line, NcclTable* table, NcclColumns* columns) 
       table->check_column = word;
     }
   }
-  const bool has_type =
-      std::find(columns->begin(), columns->end(), NcclColumn::Type) != columns->end();
+  const bool has_type = std::ranges::find(*columns, NcclColumn::Type) != columns->end();
   if (blocks == 0 || blocks > 2 || !has_algbw || !has_type ||
       block_starts(*columns).size() != static_cast<std::size_t>(blocks)) {
     return false;
@@ -201,8 +199,7 @@ OpenRow::OpenRow(
     return;  // Glued to the redop.
   }
   const bool has_root =
-      columns_.empty() ||
-      std::find(columns_.begin(), columns_.end(), NcclColumn::Root) != columns_.end();
+      columns_.empty() || std::ranges::find(columns_, NcclColumn::Root) != columns_.end();
   const std::size_t root_end = head.size_end + kSizeToRootEnd;
   const bool cut_off = cut < text.size();
   if (cut_off && has_root && cut < root_end) {

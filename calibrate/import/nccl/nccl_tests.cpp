@@ -38,16 +38,15 @@ NcclVerdict NcclImport::verdict() const {
 }
 
 const NcclSweep* NcclImport::main_sweep() const {
-  const auto found = std::find_if(
-      sweeps.begin(), sweeps.end(), [](const auto& sweep) { return sweep.op == "all_reduce"; });
+  const auto found =
+      std::ranges::find_if(sweeps, [](const auto& sweep) { return sweep.op == "all_reduce"; });
   return found != sweeps.end() ? &*found : sweeps.empty() ? nullptr : &sweeps.front();
 }
 
 bool NcclImport::has_several_runs() const {
   std::map<std::string, int> runs;
-  return std::any_of(sweeps.begin(), sweeps.end(), [&runs](const NcclSweep& sweep) {
-    return ++runs[sweep.op] > 1;
-  });
+  return std::ranges::any_of(sweeps,
+                             [&runs](const NcclSweep& sweep) { return ++runs[sweep.op] > 1; });
 }
 
 NcclImport import_nccl_text(const std::string& text,

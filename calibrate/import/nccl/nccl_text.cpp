@@ -122,7 +122,7 @@ class TextReader {
 void TextReader::line(int number, std::string_view text) {
   std::string without_commas;
   constexpr std::ptrdiff_t kCommasOfCsv = 7;
-  if (std::count(text.begin(), text.end(), ',') >= kCommasOfCsv) {
+  if (std::ranges::count(text, ',') >= kCommasOfCsv) {
     without_commas = text;
     std::replace(without_commas.begin(), without_commas.end(), ',', ' ');
     text = without_commas;
@@ -339,9 +339,8 @@ NcclLog TextReader::finish() {
   if (log_.tables.empty() && !ranks_.empty()) {
     open_table({});
   }
-  const bool some = std::any_of(log_.tables.begin(), log_.tables.end(), [](const auto& table) {
-    return !table.rows.empty();
-  });
+  const bool some =
+      std::ranges::any_of(log_.tables, [](const auto& table) { return !table.rows.empty(); });
   if (some) {
     std::erase_if(log_.tables, [](const auto& table) { return table.rows.empty(); });
   }

@@ -44,9 +44,8 @@ std::vector<double> noise_quantiles(const std::vector<double>& ratios) {
 std::vector<double> standings(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return values[a] < values[b];
-  });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
   std::vector<double> result(values.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     result[order[i]] = (static_cast<double>(i) + 0.5) / static_cast<double>(order.size()) - 0.5;

@@ -32,7 +32,7 @@ std::vector<RankRows> steady_steps(const RunRecord& record) {
 }
 
 bool same_buckets(const RankRows& rows) {
-  return std::all_of(rows.begin(), rows.end(), [&](const StepRecord* row) {
+  return std::ranges::all_of(rows, [&](const StepRecord* row) {
     return std::equal(row->buckets.begin(),
                       row->buckets.end(),
                       rows.front()->buckets.begin(),
@@ -89,7 +89,7 @@ std::vector<OwnTime> shared_times(const std::vector<Flight>& flights) {
     moments.push_back(flight.launch);
     moments.push_back(flight.end);
   }
-  std::sort(moments.begin(), moments.end());
+  std::ranges::sort(moments);
   std::vector<OwnTime> times(flights.size());
   for (std::size_t i = 0; i + 1 < moments.size(); ++i) {
     std::vector<std::size_t> on_way;
@@ -268,10 +268,8 @@ void apply(const TrainingReduces& training,
   if (reduces.empty()) {
     return;
   }
-  const auto smallest =
-      std::min_element(reduces.begin(), reduces.end(), [](const auto& a, const auto& b) {
-        return a.bytes < b.bytes;
-      });
+  const auto smallest = std::ranges::min_element(
+      reduces, [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   if (const auto error = knots_error(table, static_cast<double>(smallest->bytes) / 2)) {
     table.errors.random = std::hypot(*error, training.error);
   }

@@ -31,15 +31,13 @@ std::map<StepRank, std::vector<const MicroBatch*>> planned(const Plan& plan) {
 }
 
 bool has_buckets(const RunRecord& record) {
-  return std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
-    return !step.buckets.empty();
-  });
+  return std::ranges::any_of(record.steps,
+                             [](const StepRecord& step) { return !step.buckets.empty(); });
 }
 
 bool has_processor_times(const RunRecord& record) {
-  return std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
-    return step.backward_cpu_ms > 0;
-  });
+  return std::ranges::any_of(record.steps,
+                             [](const StepRecord& step) { return step.backward_cpu_ms > 0; });
 }
 
 void require_alike(std::span<const RecordedRun> runs) {
@@ -136,9 +134,7 @@ ProcessorRatios processor_ratios(std::span<const RecordedRun> runs) {
 /// Whether any step's backward can be told from its wait for other ranks.
 bool tells_waiting(const RunRecord& record) {
   return record.world_size == 1 || has_buckets(record) || has_processor_times(record) ||
-         std::any_of(record.steps.begin(), record.steps.end(), [](const StepRecord& step) {
-           return step.wait_ms > 0;
-         });
+         std::ranges::any_of(record.steps, [](const StepRecord& step) { return step.wait_ms > 0; });
 }
 
 /// Seconds of a step's backward without waiting, or nothing when they cannot be told.
@@ -360,12 +356,12 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
   const auto plain = [&](const RecordedRun& run) {
     return !has_buckets(run.record) && (costs.ranks == 1 || has_processor_times(run.record));
   };
-  const bool any_plain = std::any_of(runs.begin(), runs.end(), plain);
-  const bool any_buckets = std::any_of(
-      runs.begin(), runs.end(), [](const RecordedRun& run) { return has_buckets(run.record); });
+  const bool any_plain = std::ranges::any_of(runs, plain);
+  const bool any_buckets =
+      std::ranges::any_of(runs, [](const RecordedRun& run) { return has_buckets(run.record); });
   const ProcessorRatios over_processor = processor_ratios(runs);
-  const bool whole = std::none_of(
-      runs.begin(), runs.end(), [](const RecordedRun& run) { return tells_waiting(run.record); });
+  const bool whole =
+      std::ranges::none_of(runs, [](const RecordedRun& run) { return tells_waiting(run.record); });
   Observations all;
   for (const RecordedRun& run : runs) {
     add_reduces(run.record, costs.reduces);
@@ -432,11 +428,10 @@ Profile recorded_profile(const RecordedCosts& costs,
     profile.collectives.push_back(free_all_reduce(costs.ranks));
   }
   for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
-    const auto known = std::find_if(
-        profile.collectives.begin(), profile.collectives.end(), [&](const CollectiveCost& cost) {
-          return cost.kind == fit.cost.kind && cost.ranks == fit.cost.ranks &&
-                 cost.nodes == fit.cost.nodes;
-        });
+    const auto known = std::ranges::find_if(profile.collectives, [&](const CollectiveCost& cost) {
+      return cost.kind == fit.cost.kind && cost.ranks == fit.cost.ranks &&
+             cost.nodes == fit.cost.nodes;
+    });
     if (known == profile.collectives.end()) {
       profile.collectives.push_back(std::move(fit.cost));
     } else {

@@ -74,7 +74,7 @@ class Packing {
   }
 
   void close(PackStrategy pack) {
-    std::reverse(pack.lengths.begin(), pack.lengths.end());
+    std::ranges::reverse(pack.lengths);
     closed_[std::move(pack.lengths)] += pack.count;
   }
 

@@ -70,14 +70,13 @@ void drop_surplus(std::span<const PrefixCosts> costs,
     }
   }
   if (tie_break == TieBreak::None) {
-    std::reverse(tied.begin(), tied.end());
+    std::ranges::reverse(tied);
   } else {
     const auto cost_without = [&](std::size_t rank) {
       return costs[rank][static_cast<std::size_t>(sizes[rank]) - 2];
     };
-    std::stable_sort(tied.begin(), tied.end(), [&](std::size_t a, std::size_t b) {
-      return cost_without(a) < cost_without(b);
-    });
+    std::ranges::stable_sort(
+        tied, [&](std::size_t a, std::size_t b) { return cost_without(a) < cost_without(b); });
   }
   give_back(sizes, tied, surplus);
 }
@@ -103,7 +102,7 @@ std::span<const std::string> tie_break_names() {
 
 TieBreak parse_tie_break(std::string_view name) {
   const auto names = tie_break_names();
-  const auto found = std::find(names.begin(), names.end(), name);
+  const auto found = std::ranges::find(names, name);
   if (found == names.end()) {
     throw InputError(unknown_name("tie_break", name, names));
   }

@@ -50,9 +50,7 @@ class Packer {
   /// One bin a rank; nothing when the samples do not fit.
   [[nodiscard]] std::optional<Bins> pack(std::span<const std::int64_t> samples) const {
     SampleIds order(samples.begin(), samples.end());
-    std::stable_sort(order.begin(), order.end(), [this](std::int64_t a, std::int64_t b) {
-      return length(a) > length(b);
-    });
+    sort_descending(order, lengths_);
     return options_.method == Multipack::Method::Quadratic ? longest_first(order)
                                                            : first_fit(order);
   }
@@ -79,8 +77,8 @@ class Packer {
     Bins bins(static_cast<std::size_t>(options_.ranks));
     SampleIds room(bins.size(), options_.capacity);
     for (const std::int64_t sample : order) {
-      const auto found = std::find_if(
-          room.begin(), room.end(), [&](std::int64_t left) { return left >= length(sample); });
+      const auto found =
+          std::ranges::find_if(room, [&](std::int64_t left) { return left >= length(sample); });
       if (found == room.end()) {
         return std::nullopt;
       }
@@ -124,7 +122,7 @@ std::vector<std::vector<std::vector<std::int64_t>>> multipack(std::span<const st
     }
     const auto bins = packer.pack(order.subspan(begin, count));
     const auto unused = [](const SampleIds& bin) { return bin.empty(); };
-    if (!bins || std::any_of(bins->begin(), bins->end(), unused)) {
+    if (!bins || std::ranges::any_of(*bins, unused)) {
       break;
     }
     for (std::size_t rank = 0; rank < plan.size(); ++rank) {

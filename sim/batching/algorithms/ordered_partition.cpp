@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
@@ -51,7 +50,7 @@ class Cutter {
       cuts.ends.push_back(end);
       cuts.highest = std::max(cuts.highest, cost(from[end], end));
     }
-    std::reverse(cuts.ends.begin(), cuts.ends.end());
+    std::ranges::reverse(cuts.ends);
     return cuts;
   }
 
@@ -67,7 +66,7 @@ class Cutter {
         all.push_back(cost(begin, end));
       }
     }
-    std::sort(all.begin(), all.end());
+    std::ranges::sort(all);
     all.erase(std::unique(all.begin(), all.end()), all.end());
     constexpr std::size_t kMax = 64;
     std::vector<std::int64_t> tried;
@@ -102,12 +101,8 @@ Parts ordered_partition(std::span<const std::int64_t> lengths, const OrderedPart
                     options.replicas));
   }
   SampleIds order = all_samples(lengths.size());
-  std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
-    return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
-  });
-  std::vector<std::int64_t> ascending = mapped(
-      order, [&](const std::int64_t sample) { return lengths[static_cast<std::size_t>(sample)]; });
-  const Cutter cutter(std::move(ascending), options);
+  sort_by_length(order, lengths);
+  const Cutter cutter(lengths_of(lengths, order), options);
   Cuts best;
   std::int64_t least = kImpossible;
   for (const std::int64_t limit : cutter.candidates()) {

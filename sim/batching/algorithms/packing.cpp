@@ -99,8 +99,7 @@ std::vector<Piece> pieces_of(std::span<const std::int64_t> lengths,
     }
   }
   full.insert(full.end(), rest.begin(), rest.end());
-  std::stable_sort(
-      full.begin(), full.end(), [](const Piece& a, const Piece& b) { return a.length > b.length; });
+  std::ranges::stable_sort(full, std::greater<>(), &Piece::length);
   return full;
 }
 

@@ -93,7 +93,7 @@ void BinCollator::place(const Piece& piece, bool alone) {
   const auto fits = [&](const Bin& bin) {
     return !alone && bin.tokens + piece.length <= capacity_;
   };
-  const auto found = std::find_if(open_.begin(), open_.end(), fits);
+  const auto found = std::ranges::find_if(open_, fits);
   if (found == open_.end()) {
     open_.push_back({piece.length, {piece}});
   } else {
@@ -106,16 +106,13 @@ void BinCollator::place(const Piece& piece, bool alone) {
 PiecePacks BinCollator::step(std::span<const std::int64_t> samples,
                              std::span<const std::int64_t> lengths) {
   std::vector<std::int64_t> order(samples.begin(), samples.end());
-  std::stable_sort(order.begin(), order.end(), [lengths](std::int64_t a, std::int64_t b) {
-    return length_of(lengths, a) > length_of(lengths, b);
-  });
+  sort_descending(order, lengths);
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto missing = bins_ - std::ssize(open_);
     place({order[i], 0, std::min(capacity_, length_of(lengths, order[i]))},
           std::ssize(order) - static_cast<std::ptrdiff_t>(i) <= missing);
   }
-  std::stable_sort(
-      open_.begin(), open_.end(), [](const Bin& a, const Bin& b) { return a.tokens > b.tokens; });
+  std::ranges::stable_sort(open_, std::greater<>(), &Bin::tokens);
   const auto used = open_.begin() + std::min<std::ptrdiff_t>(bins_, std::ssize(open_));
   PiecePacks rows;
   for (auto bin = open_.begin(); bin != used; ++bin) {

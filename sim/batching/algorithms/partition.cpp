@@ -15,9 +15,7 @@ namespace {
 
 SampleIds descending(std::span<const std::int64_t> values) {
   SampleIds order = all_samples(values.size());
-  std::stable_sort(order.begin(), order.end(), [values](std::int64_t a, std::int64_t b) {
-    return length_of(values, a) > length_of(values, b);
-  });
+  sort_descending(order, values);
   return order;
 }
 
@@ -43,7 +41,7 @@ struct State {
   std::vector<Set> sets;
 
   [[nodiscard]] std::int64_t spread() const { return sets.front().sum - sets.back().sum; }
-  void sort() { std::sort(sets.begin(), sets.end(), std::greater<>()); }
+  void sort() { std::ranges::sort(sets, std::greater<>()); }
 };
 
 /// Heap order: the largest spread on top, then the larger first set.
@@ -55,9 +53,7 @@ std::vector<State> first_states(std::span<const std::int64_t> values,
                                 std::size_t parts,
                                 bool equal_size) {
   SampleIds ascending = all_samples(values.size());
-  std::stable_sort(ascending.begin(), ascending.end(), [values](std::int64_t a, std::int64_t b) {
-    return length_of(values, a) < length_of(values, b);
-  });
+  sort_by_length(ascending, values);
   const std::size_t step = equal_size ? parts : 1;
   std::vector<State> states;
   for (std::size_t begin = 0; begin < ascending.size(); begin += step) {
@@ -130,7 +126,7 @@ Parts karmarkar_karp(std::span<const std::int64_t> values, std::int64_t parts, b
   }
   Parts result;
   for (Set& set : heap.front().sets) {
-    std::sort(set.indices.begin(), set.indices.end());
+    std::ranges::sort(set.indices);
     result.push_back(std::move(set.indices));
   }
   return result;
@@ -170,7 +166,7 @@ Repartition repartition_padded(std::span<const std::int64_t> lengths, std::int64
   }
   std::vector<std::int64_t> sizes = sizes_under(order, lengths, low);
   while (static_cast<std::int64_t>(sizes.size()) < parts) {
-    const auto largest = std::max_element(sizes.begin(), sizes.end());
+    const auto largest = std::ranges::max_element(sizes);
     const std::int64_t half = *largest / 2;
     *largest -= half;
     (void)sizes.insert(largest, half);

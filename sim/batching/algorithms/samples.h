@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -23,6 +25,20 @@ using SampleIds = std::vector<std::int64_t>;
 [[nodiscard]] inline std::int64_t length_of(std::span<const std::int64_t> lengths,
                                             std::int64_t sample) {
   return lengths[static_cast<std::size_t>(sample)];
+}
+
+/// Sorts by ascending length; equal lengths keep their order.
+inline void sort_by_length(std::span<std::int64_t> samples, std::span<const std::int64_t> lengths) {
+  std::ranges::stable_sort(
+      samples, {}, [lengths](std::int64_t sample) { return length_of(lengths, sample); });
+}
+
+/// Sorts by descending length; equal lengths keep their order.
+inline void sort_descending(std::span<std::int64_t> samples,
+                            std::span<const std::int64_t> lengths) {
+  std::ranges::stable_sort(samples, std::greater<>(), [lengths](std::int64_t sample) {
+    return length_of(lengths, sample);
+  });
 }
 
 /// Returns the tokens of each of these samples: [as samples].

@@ -121,8 +121,7 @@ std::optional<std::vector<std::int64_t>> take_greedily(const Choices& choices, s
   for (const auto& rank : choices) {
     const auto width = rank.back().taken - rank.front().taken;
     const auto costs = [](const Choice& choice) { return choice.excess != 0; };
-    if (static_cast<std::int64_t>(rank.size()) != width + 1 ||
-        std::any_of(rank.begin(), rank.end(), costs)) {
+    if (static_cast<std::int64_t>(rank.size()) != width + 1 || std::ranges::any_of(rank, costs)) {
       return std::nullopt;
     }
     left -= rank.front().taken;

@@ -155,7 +155,7 @@ Eigen::VectorXd sparse_nnls(const Eigen::SparseMatrix<double>& a,
     const double before = active.residual().squaredNorm();
     active.settle();
     if (active.residual().squaredNorm() < before) {
-      std::fill(refused.begin(), refused.end(), 0);
+      std::ranges::fill(refused, 0);
     } else {
       refused[static_cast<std::size_t>(best)] = 1;
     }

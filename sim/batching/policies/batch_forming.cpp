@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "sim/batching/algorithms/samples.h"
 
 namespace stepsim {
 
@@ -21,18 +20,6 @@ Batches chunk(std::span<const std::int64_t> samples, std::int64_t batch_size, bo
     }
   }
   return batches;
-}
-
-void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths) {
-  std::stable_sort(samples.begin(), samples.end(), [lengths](std::int64_t a, std::int64_t b) {
-    return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
-  });
-}
-
-void sort_descending(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths) {
-  std::stable_sort(samples.begin(), samples.end(), [lengths](std::int64_t a, std::int64_t b) {
-    return lengths[static_cast<std::size_t>(a)] > lengths[static_cast<std::size_t>(b)];
-  });
 }
 
 std::vector<std::int64_t> sample_order(const PolicyInput& input) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/batching/algorithms/samples.h"
 #include "sim/batching/epoch_plan.h"
 
 // Steps that several policies share: the order of the samples, and how a run of them is cut.
@@ -18,12 +19,6 @@ namespace stepsim {
 [[nodiscard]] Batches chunk(std::span<const std::int64_t> samples,
                             std::int64_t batch_size,
                             bool drop_last);
-
-/// Sorts by ascending length; equal lengths keep their order.
-void sort_by_length(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths);
-
-/// Sorts by descending length; equal lengths keep their order.
-void sort_descending(std::vector<std::int64_t>& samples, std::span<const std::int64_t> lengths);
 
 /// The order of the whole data set that the sampler deals out.
 [[nodiscard]] std::vector<std::int64_t> sample_order(const PolicyInput& input);

@@ -28,7 +28,7 @@ std::size_t farthest_end(std::span<const std::int64_t> samples,
     for (std::size_t k = 0; k < slices; ++k) {
       sums[k] += lengths[static_cast<std::size_t>(samples[end - slices + k])];
     }
-    if (*std::max_element(sums.begin(), sums.end()) > options.max_tokens ||
+    if (*std::ranges::max_element(sums) > options.max_tokens ||
         size > options.max_batch_size.value_or(size)) {
       break;
     }

@@ -59,12 +59,12 @@ Batches espnet_numel(std::span<const std::int64_t> lengths, const EspnetNumel& o
   for (const std::int64_t size : sizes) {
     SampleIds& batch = batches.emplace_back(begin, begin + size);
     if (options.descending_in_batch) {
-      std::reverse(batch.begin(), batch.end());
+      std::ranges::reverse(batch);
     }
     begin += size;
   }
   if (options.descending_batches) {
-    std::reverse(batches.begin(), batches.end());
+    std::ranges::reverse(batches);
   }
   return batches;
 }

@@ -125,7 +125,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shapes_of(const PolicyParamet
 }
 
 void check_longest(const SampleIds& sizes, std::int64_t limit, std::string_view what) {
-  const auto longest = std::max_element(sizes.begin(), sizes.end());
+  const auto longest = std::ranges::max_element(sizes);
   if (longest != sizes.end() && *longest > limit) {
     throw InputError(fmt::format("sample {} is {} tokens long, above {} {}",
                                  longest - sizes.begin(),
@@ -162,9 +162,8 @@ Batches fairseq_fixed_shapes(std::span<const std::int64_t> order,
   for (const std::int64_t sample : order) {
     longest = std::max(longest, lengths[static_cast<std::size_t>(sample)]);
     const auto size = static_cast<std::int64_t>(batch.size()) + 1;
-    const bool fits = std::any_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
-      return shape.first >= size && shape.second >= longest;
-    });
+    const bool fits = std::ranges::any_of(
+        shapes, [&](const auto& shape) { return shape.first >= size && shape.second >= longest; });
     if (!fits) {
       batches.push_back(std::move(batch));
       batch.clear();

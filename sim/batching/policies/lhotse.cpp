@@ -50,7 +50,7 @@ class CutQueue {
   void push_back(std::int64_t cut) { cuts_.push_back(cut); }
 
   void remove(std::vector<std::uint32_t> positions) {
-    std::sort(positions.begin(), positions.end());
+    std::ranges::sort(positions);
     if (positions.back() + 1 == positions.size()) {
       first_ += positions.size();
     } else {
@@ -127,7 +127,7 @@ class Bucketer {
   void update(std::size_t index) {
     Filling filling(limit(index));
     Bucket& bucket = buckets_[index];
-    bucket.ready = std::any_of(bucket.cuts.begin(), bucket.cuts.end(), [&](std::int64_t cut) {
+    bucket.ready = std::ranges::any_of(bucket.cuts, [&](std::int64_t cut) {
       filling.add(durations_[static_cast<std::size_t>(cut)]);
       return filling.close_to_limit();
     });
@@ -261,7 +261,7 @@ Batches lhotse_cuts(std::span<const std::int64_t> order,
 }
 
 SampleIds lhotse_duration_bins(SampleIds durations, std::int64_t num_buckets) {
-  std::sort(durations.begin(), durations.end());
+  std::ranges::sort(durations);
   const double sum =
       static_cast<double>(std::accumulate(durations.begin(), durations.end(), std::int64_t{0}));
   const double per_bucket = sum / static_cast<double>(num_buckets);

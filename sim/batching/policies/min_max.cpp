@@ -199,7 +199,7 @@ void check_ranks(const MinMaxBatching& options, const PolicyInput& input) {
         input.ranks,
         most_of_one_rank(options)));
   }
-  const std::int64_t longest = *std::max_element(input.lengths.begin(), input.lengths.end());
+  const std::int64_t longest = *std::ranges::max_element(input.lengths);
   if (options.max_tokens > 0 && longest > options.max_tokens) {
     throw InputError(
         fmt::format("max_tokens: a sample of {} tokens does not fit into {}; cut the "
@@ -234,7 +234,7 @@ EpochBatches min_max_steps(std::vector<std::vector<std::int64_t>>& orders,
 EpochBatches min_max_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
   const MinMaxBatching options = read(parameters, input);
   check_ranks(options, input);
-  const std::vector<SampleIds> orders =
+  std::vector<SampleIds> orders =
       mapped(rank_shares(input), [](auto& share) { return std::move(share.samples); });
   SampleIds head = pool(orders);
   EpochBatches result = min_max_steps(orders, input.lengths, options);

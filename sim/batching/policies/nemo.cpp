@@ -107,7 +107,7 @@ void check_nemo_bucketing(const PolicyParameters& parameters) {
   const auto not_ascending = [](const NemoBin& a, const NemoBin& b) {
     return std::tie(a.duration, a.tokens) >= std::tie(b.duration, b.tokens);
   };
-  if (std::adjacent_find(bins.begin(), bins.end(), not_ascending) != bins.end()) {
+  if (std::ranges::adjacent_find(bins, not_ascending) != bins.end()) {
     throw InputError(parameters.has("bucket_token_bins")
                          ? "bucket_duration_bins: expected pairs with bucket_token_bins that "
                            "ascend, by duration, then by tokens"
@@ -117,7 +117,7 @@ void check_nemo_bucketing(const PolicyParameters& parameters) {
     throw InputError("expected one of bucket_batch_size and max_tokens");
   }
   const SampleIds sizes = batch_sizes(parameters, bins);
-  if (const auto none = std::find(sizes.begin(), sizes.end(), 0); none != sizes.end()) {
+  if (const auto none = std::ranges::find(sizes, 0); none != sizes.end()) {
     const NemoBin& bin = bins[static_cast<std::size_t>(none - sizes.begin())];
     throw InputError(fmt::format("max_tokens = {} holds no sample of the bin of {} + {} tokens",
                                  parameters.integer("max_tokens"),

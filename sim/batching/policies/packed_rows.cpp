@@ -63,7 +63,7 @@ Packs divisible(Packs rows, const PolicyInput& input) {
 }  // namespace
 
 void check_capacity(const PolicyInput& input, std::int64_t capacity) {
-  const auto longest = std::max_element(input.lengths.begin(), input.lengths.end());
+  const auto longest = std::ranges::max_element(input.lengths);
   if (longest != input.lengths.end() && *longest > capacity) {
     throw InputError(fmt::format(
         "sample {} has {} tokens, above the capacity of {}; cut lengths with cap = {} in [data]",
@@ -133,7 +133,7 @@ EpochPlan plan_of_pieces(EpochBatches batches,
   const auto is_whole = [lengths](const Piece& piece) {
     return piece.length == lengths[static_cast<std::size_t>(piece.sample)];
   };
-  if (std::all_of(pieces.begin(), pieces.end(), is_whole)) {
+  if (std::ranges::all_of(pieces, is_whole)) {
     for (Batches& rank : batches) {
       for (SampleIds& batch : rank) {
         for (std::int64_t& id : batch) {

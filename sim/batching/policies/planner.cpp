@@ -118,10 +118,8 @@ class StepCutter {
   }
 
   static void halve_largest(Batches& parts) {
-    const auto largest =
-        std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-          return a.size() < b.size();
-        });
+    const auto largest = std::ranges::max_element(
+        parts, [](const auto& a, const auto& b) { return a.size() < b.size(); });
     const auto middle = largest->begin() + static_cast<std::ptrdiff_t>(largest->size() / 2);
     SampleIds second(middle, largest->end());
     largest->erase(middle, largest->end());
@@ -134,7 +132,7 @@ class StepCutter {
 };
 
 void check_lengths(const PolicyInput& input, std::int64_t max_tokens) {
-  const std::int64_t longest = *std::max_element(input.lengths.begin(), input.lengths.end());
+  const std::int64_t longest = *std::ranges::max_element(input.lengths);
   if (max_tokens > 0 && longest > max_tokens) {
     throw InputError(
         fmt::format("max_tokens: a sample of {} tokens does not fit into {}; cut the "
@@ -152,7 +150,7 @@ BatchCost batch_cost(const PolicyParameters& parameters, const PolicyInput& inpu
   constexpr std::int64_t kLargest = 16;
   return {[&input](const BatchShape& shape) { return static_cast<double>(input.step_cost(shape)); },
           kLargest * parameters.integer("batch_size"),
-          *std::max_element(input.lengths.begin(), input.lengths.end())};
+          *std::ranges::max_element(input.lengths)};
 }
 
 using Steps = std::vector<Batches>;  ///< [step][rank]

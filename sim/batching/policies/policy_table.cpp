@@ -35,7 +35,7 @@ std::span<const std::string> policy_parameter_names() {
     std::vector<std::string> names;
     for (const PolicyKind& kind : policy_table()) {
       for (const PolicyParameter& parameter : kind.parameters) {
-        if (std::find(names.begin(), names.end(), parameter.name) == names.end()) {
+        if (std::ranges::find(names, parameter.name) == names.end()) {
           names.push_back(parameter.name);
         }
       }

@@ -99,8 +99,7 @@ std::int64_t tf_padded_length(const PolicyParameters& parameters, std::int64_t l
 void check_tf_bucket(const PolicyParameters& parameters) {
   const BucketScheme scheme = scheme_of(parameters);
   const SampleIds& boundaries = scheme.boundaries;
-  if (std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) !=
-      boundaries.end()) {
+  if (std::ranges::adjacent_find(boundaries, std::greater_equal<>()) != boundaries.end()) {
     throw InputError("bucket_boundaries: expected lengths that ascend");
   }
   if (scheme.batch_sizes.size() != boundaries.size() + 1) {
@@ -125,12 +124,12 @@ T2tBuckets t2t_batching_scheme(const T2tScheme& options) {
   }
   buckets.batch_sizes.push_back(std::max<std::int64_t>(1, options.batch_size / last));
 
-  const auto largest = *std::max_element(buckets.batch_sizes.begin(), buckets.batch_sizes.end());
+  const auto largest = *std::ranges::max_element(buckets.batch_sizes);
   const std::int64_t window = highly_composite(3 * largest);
   for (auto& size : buckets.batch_sizes) {
     size = largest_divisor(window, size);
   }
-  const auto smallest = *std::min_element(buckets.batch_sizes.begin(), buckets.batch_sizes.end());
+  const auto smallest = *std::ranges::min_element(buckets.batch_sizes);
   result.shuffle_queue_size = 3 * (window / smallest);
   for (auto& size : buckets.batch_sizes) {
     size *= options.shard_multiplier;

@@ -100,9 +100,7 @@ std::vector<Stretch> transfers_of(const StepTimeline& timeline, const RankTimeli
       transfers.push_back({timeline.reduce_start[c], timeline.reduce_end[c]});
     }
   }
-  std::sort(transfers.begin(), transfers.end(), [](const Stretch& a, const Stretch& b) {
-    return a.begin < b.begin;
-  });
+  std::ranges::sort(transfers, {}, &Stretch::begin);
   std::vector<Stretch> apart;
   for (const Stretch& one : transfers) {
     if (!apart.empty() && one.begin <= apart.back().end) {
@@ -213,14 +211,13 @@ std::vector<std::size_t> drawn_ranks(const StepPicture& picture) {
   const auto compute = [&](std::size_t rank) {
     return picture.ranks[rank].forward_ms + picture.ranks[rank].backward_ms;
   };
-  std::stable_sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
-    return compute(a) < compute(b);
-  });
+  std::ranges::stable_sort(ranks,
+                           [&](std::size_t a, std::size_t b) { return compute(a) < compute(b); });
   std::vector<std::size_t> drawn;
   for (std::size_t i = 0; i < most; ++i) {
     drawn.push_back(ranks[i * (ranks.size() - 1) / (most - 1)]);
   }
-  std::sort(drawn.begin(), drawn.end());
+  std::ranges::sort(drawn);
   return drawn;
 }
 
@@ -273,10 +270,8 @@ Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::stri
                       mean_ms(cap),
                       !cap.own);
   };
-  const auto best =
-      std::min_element(caps.begin(), caps.end(), [&](const CapPoint& a, const CapPoint& b) {
-        return rank(a) < rank(b);
-      });
+  const auto best = std::ranges::min_element(
+      caps, [&](const CapPoint& a, const CapPoint& b) { return rank(a) < rank(b); });
   Json timelines = Json::array();
   for (auto cap = caps.begin(); cap != caps.end(); ++cap) {
     if (!cap->point.not_priced.empty()) {

@@ -81,8 +81,8 @@ CollectiveName name_of_collective(std::string_view kind) {
       {"reduce", "reduce", "Reduce_Sum"},
       {"all_to_all", "all_to_all", "SendRecv"},
   }};
-  const auto* found = std::find_if(
-      kNames.begin(), kNames.end(), [&](const CollectiveName& one) { return one.kind == kind; });
+  const auto* found =
+      std::ranges::find_if(kNames, [&](const CollectiveName& one) { return one.kind == kind; });
   return found == kNames.end() ? kNames.front() : *found;
 }
 
@@ -227,7 +227,7 @@ std::vector<ProfilerTrace::Launch> ProfilerTrace::launches_of(const TraceStep& s
       launches.push_back(launch);
     }
   }
-  std::stable_sort(launches.begin(), launches.end(), [](const Launch& a, const Launch& b) {
+  std::ranges::stable_sort(launches, [](const Launch& a, const Launch& b) {
     // A bucket that a kernel makes ready is launched before the next kernel.
     const bool a_first = a.row->kind == TraceRow::Kind::Collective;
     const bool b_first = b.row->kind == TraceRow::Kind::Collective;

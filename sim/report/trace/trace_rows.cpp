@@ -32,19 +32,19 @@ void TraceRows::take(const StepTimeline& timeline) {
     }
   }
   for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
-    std::stable_sort(rows_[rank].begin(), rows_[rank].end(), begins_before);
+    std::ranges::stable_sort(rows_[rank], begins_before);
     if (by_part_) {
       merge_parts(timeline.ranks[rank], rows_[rank]);
     }
     add_collectives(rank, timeline);
-    std::stable_sort(rows_[rank].begin(), rows_[rank].end(), begins_before);
+    std::ranges::stable_sort(rows_[rank], begins_before);
   }
 }
 
 /// A stretch ends where its part does, and where a collective's part becomes ready.
 void TraceRows::merge_parts(const RankTimeline& times, std::vector<TraceRow>& rows) const {
   std::vector<SimTime> ready = times.ready_at;
-  std::sort(ready.begin(), ready.end());
+  std::ranges::sort(ready);
   std::vector<TraceRow> merged;
   std::vector<std::ptrdiff_t> last(kStreams, -1);  // [stream] in `merged`.
   for (TraceRow row : rows) {
@@ -68,7 +68,7 @@ void TraceRows::add_collectives(std::size_t rank, const StepTimeline& timeline) 
   const RankTimeline& times = timeline.ranks[rank];
   std::vector<std::size_t> order(times.ready_at.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return timeline.reduce_start[a] < timeline.reduce_start[b];
   });
   std::vector<SimTime>& free_at = lanes_[rank];
@@ -78,7 +78,7 @@ void TraceRows::add_collectives(std::size_t rank, const StepTimeline& timeline) 
     }
     const SimTime start = timeline.reduce_start[c];
     const auto lane = static_cast<std::size_t>(
-        std::find_if(free_at.begin(), free_at.end(), [&](SimTime free) { return free <= start; }) -
+        std::ranges::find_if(free_at, [&](SimTime free) { return free <= start; }) -
         free_at.begin());
     if (lane == free_at.size()) {
       free_at.push_back(SimTime{});

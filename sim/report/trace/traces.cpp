@@ -55,7 +55,7 @@ class TracePlayer {
     for (int step = 0; step <= steps_.back(); ++step) {
       const StepTimeline timeline = simulator.next(true);
       rows_.take(timeline);
-      if (std::binary_search(steps_.begin(), steps_.end(), step)) {
+      if (std::ranges::binary_search(steps_, step)) {
         use({step, timeline, rows_, batches_of(step)});
       }
     }
@@ -115,7 +115,7 @@ void refuse_others(const std::string& folder, const std::vector<std::filesystem:
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     const bool trace = name.find(".json") != std::string::npos;
-    if (trace && std::find(ours.begin(), ours.end(), entry.path()) == ours.end()) {
+    if (trace && std::ranges::find(ours, entry.path()) == ours.end()) {
       throw InputError(
           SourcePlace{folder},
           fmt::format("the folder holds {}, which would be read as a rank of this run; "

@@ -4,8 +4,6 @@
 #include <charconv>
 #include <utility>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -26,8 +24,8 @@ std::pair<std::string, int> parse_device(const std::string& device) {
     const char* end = device.data() + device.size();
     const auto [rest, error] = std::from_chars(device.data() + colon + 1, end, number);
     if (kind != kCuda || error != std::errc() || rest != end || number < 0) {
-      throw InputError(fmt::format("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
-                                   printable(device)));
+      throw InputError("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
+                       printable(device));
     }
   }
   return {kind, number};

@@ -31,8 +31,7 @@ std::shared_ptr<gloo::transport::Device> loopback_device() {
 }
 
 [[noreturn]] void fail(const char* what, int rank, int ranks, const std::exception& error) {
-  throw EnvironmentFault(
-      fmt::format("gloo: {} failed on rank {} of {}: {}", what, rank, ranks, error.what()));
+  throw EnvironmentFault("gloo: {} failed on rank {} of {}: {}", what, rank, ranks, error.what());
 }
 
 }  // namespace

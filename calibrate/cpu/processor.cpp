@@ -25,9 +25,9 @@ void require_built_for_this_processor() {
 #endif
   if (missing != nullptr) {
     throw EnvironmentFault(
-        fmt::format("this program was built on a processor with {}, which this one lacks; build it "
-                    "on the machine that it shall measure",
-                    missing));
+        "this program was built on a processor with {}, which this one lacks; build it "
+        "on the machine that it shall measure",
+        missing);
   }
 #endif
 }

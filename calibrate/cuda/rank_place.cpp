@@ -17,13 +17,13 @@ int device_of(const RankContext& context, int first_device) {
   const int device = first_device + context.local_rank();
   const auto count = static_cast<int>(inventory.devices.size());
   if (device >= count) {
-    throw InputError(fmt::format(
+    throw InputError(
         "rank {} needs CUDA device {}, and this machine has {}: measure kernels with --ranks {}, "
         "or train with --emulate-ranks",
         context.rank(),
         device,
         count == 1 ? "device 0 only" : fmt::format("devices 0 to {}", count - 1),
-        count));
+        count);
   }
   return device;
 }

@@ -308,9 +308,9 @@ PassCost fit_pass(std::span<const PassObservation> observations,
                   const PassWeight& weight) {
   const bool varlen = attention == AttentionKind::Varlen;
   if (observations.size() < kFewestPassSamples) {
-    throw InputError(fmt::format("{} steps and ranks are too few for a fit; record at least {}",
-                                 observations.size(),
-                                 kFewestPassSamples));
+    throw InputError("{} steps and ranks are too few for a fit; record at least {}",
+                     observations.size(),
+                     kFewestPassSamples);
   }
   Known known;
   FeatureTable& table = known.steps;
@@ -323,7 +323,7 @@ PassCost fit_pass(std::span<const PassObservation> observations,
     }
     table.seconds.push_back(observation.seconds);
     if (!(observation.seconds > 0)) {
-      throw InputError(fmt::format("step {}: a time of 0", observation.step));
+      throw InputError("step {}: a time of 0", observation.step);
     }
   }
   PassCost cost;

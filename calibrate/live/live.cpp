@@ -5,7 +5,6 @@
 #include <numeric>
 #include <tuple>
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/live/live_rank.h"
@@ -124,8 +123,7 @@ void run_live(const std::vector<Plan>& plans,
               std::vector<RunRecord>& records) {
   check_live_plans(plans, options.plans);
   if (options.block < 1 || options.repeats < 1) {
-    throw InputError(
-        fmt::format("block {} and repeats {} must be at least 1", options.block, options.repeats));
+    throw InputError("block {} and repeats {} must be at least 1", options.block, options.repeats);
   }
   Collector collector(plans, options);
   try {

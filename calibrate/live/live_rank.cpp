@@ -7,7 +7,6 @@
 #include <optional>
 #include <thread>
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/live/emulated_ranks.h"
@@ -175,11 +174,11 @@ class LiveRank {
   void require_sound(const TrainedStep& trained, std::size_t plan, const MicroBatch& batch) const {
     if (!std::isfinite(trained.loss)) {
       throw EnvironmentFault(
-          fmt::format("the loss of step {} (policy {}, rank {}) is not a number any more: times "
-                      "from here on would be those of a broken model",
-                      batch.step,
-                      plans_[plan].policy,
-                      batch.rank));
+          "the loss of step {} (policy {}, rank {}) is not a number any more: times "
+          "from here on would be those of a broken model",
+          batch.step,
+          plans_[plan].policy,
+          batch.rank);
     }
   }
 

@@ -41,22 +41,21 @@ std::vector<const MicroBatch*> batches_of(const Plan& plan, int rank) {
       continue;
     }
     if (batch.step < 0 || batch.step >= plan.steps) {
-      throw InputError(
-          fmt::format("step {} of rank {}: the plan has {} steps", batch.step, rank, plan.steps));
+      throw InputError("step {} of rank {}: the plan has {} steps", batch.step, rank, plan.steps);
     }
     const MicroBatch*& place = batches[static_cast<std::size_t>(batch.step)];
     if (place != nullptr || batch.micro_batch != 0) {
-      throw InputError(fmt::format(
+      throw InputError(
           "step {} of rank {} has several micro-batches; a live run does one a step (make the plan "
           "with ddp.accumulation_steps = 1)",
           batch.step,
-          rank));
+          rank);
     }
     place = &batch;
   }
   for (std::size_t step = 0; step < batches.size(); ++step) {
     if (batches[step] == nullptr || batches[step]->lengths.empty()) {
-      throw InputError(fmt::format("step {} of rank {} has no samples", step, rank));
+      throw InputError("step {} of rank {} has no samples", step, rank);
     }
   }
   return batches;
@@ -71,31 +70,30 @@ void check_live_plans(const std::vector<Plan>& plans, const std::vector<std::str
     const std::string name = name_of_plan(i, plan, names);
     if (!(plan.model == plans[0].model)) {
       throw InputError(
-          fmt::format("{}: its model differs from that of {}; plans of one live run "
-                      "share it",
-                      name,
-                      name_of_plan(0, plans[0], names)));
+          "{}: its model differs from that of {}; plans of one live run "
+          "share it",
+          name,
+          name_of_plan(0, plans[0], names));
     }
     if (plan.ranks < 1 || plan.ranks != plans[0].ranks) {
-      throw InputError(
-          fmt::format("{}: {} ranks, where {} has {}; plans of one live run share them",
-                      name,
-                      plan.ranks,
-                      name_of_plan(0, plans[0], names),
-                      plans[0].ranks));
+      throw InputError("{}: {} ranks, where {} has {}; plans of one live run share them",
+                       name,
+                       plan.ranks,
+                       name_of_plan(0, plans[0], names),
+                       plans[0].ranks);
     }
     if (plan.optimizer != "adamw") {
-      throw InputError(fmt::format(
-          "{}: optimizer '{}'; a live run uses 'adamw'", name, printable(plan.optimizer)));
+      throw InputError(
+          "{}: optimizer '{}'; a live run uses 'adamw'", name, printable(plan.optimizer));
     }
     if (plan.steps < 1) {
-      throw InputError(fmt::format("{}: it has no steps", name));
+      throw InputError("{}: it has no steps", name);
     }
     for (int rank = 0; rank < plan.ranks; ++rank) {
       try {
         static_cast<void>(batches_of(plan, rank));
       } catch (const InputError& error) {
-        throw InputError(fmt::format("{}: {}", name, error.what()));
+        throw InputError("{}: {}", name, error.what());
       }
     }
   }

@@ -70,9 +70,9 @@ bool CheckResult::fits() const {
 
 MeasurePlan plan_of_profile(const Profile& profile) {
   if (!profile.provenance->is_object() || !profile.provenance->contains("plan")) {
-    throw InputError(fmt::format(
+    throw InputError(
         "profile '{}' was not measured by stepcal: its provenance has no plan to measure again",
-        profile.name));
+        profile.name);
   }
   return measure_plan_from_json(profile.provenance->at("plan"), "provenance", 0);
 }

@@ -97,14 +97,13 @@ void LaunchedGroup::lead(std::chrono::milliseconds patience) {
   for (int here = 1; here < launch_.ranks;) {
     Socket socket = accept_until(listener, deadline);
     if (socket.fd() < 0) {
-      throw EnvironmentFault(
-          fmt::format("{} of {} ranks came within {:.0f} s to port {} of {}; missing: {}",
-                      here,
-                      launch_.ranks,
-                      std::chrono::duration<double>(patience).count(),
-                      launch_.port,
-                      launch_.address,
-                      missing(sockets_)));
+      throw EnvironmentFault("{} of {} ranks came within {:.0f} s to port {} of {}; missing: {}",
+                             here,
+                             launch_.ranks,
+                             std::chrono::duration<double>(patience).count(),
+                             launch_.port,
+                             launch_.address,
+                             missing(sockets_));
     }
     const Json json = read_hello(socket);
     if (json.is_null()) {
@@ -113,14 +112,13 @@ void LaunchedGroup::lead(std::chrono::milliseconds patience) {
     const int rank = json.value("rank", -1);
     const int ranks = json.value("ranks", -1);
     if (ranks != launch_.ranks || rank < 1 || rank >= ranks) {
-      throw InputError(
-          fmt::format("rank {} was told that there are {} ranks, rank 0 that there are {}",
-                      rank,
-                      ranks,
-                      launch_.ranks));
+      throw InputError("rank {} was told that there are {} ranks, rank 0 that there are {}",
+                       rank,
+                       ranks,
+                       launch_.ranks);
     }
     if (sockets_[static_cast<std::size_t>(rank)] >= 0) {
-      throw InputError(fmt::format("two processes were told that they are rank {}", rank));
+      throw InputError("two processes were told that they are rank {}", rank);
     }
     sockets_[static_cast<std::size_t>(rank)] = socket.release();
     nodes += json.value("local_rank", 0) == 0 ? 1 : 0;
@@ -136,10 +134,10 @@ void LaunchedGroup::join(std::chrono::milliseconds patience) {
   Socket socket =
       connect_until(launch_.address, launch_.port, std::chrono::steady_clock::now() + patience);
   if (socket.fd() < 0) {
-    throw EnvironmentFault(fmt::format("rank {}: rank 0 does not answer on port {} of {}",
-                                       launch_.rank,
-                                       launch_.port,
-                                       launch_.address));
+    throw EnvironmentFault("rank {}: rank 0 does not answer on port {} of {}",
+                           launch_.rank,
+                           launch_.port,
+                           launch_.address);
   }
   send_message(socket.fd(), kHello, hello(launch_));
   try {
@@ -160,7 +158,7 @@ bool LaunchedGroup::more() {
     try {
       next_run_ = receive_message(sockets_[0]);
     } catch (const EnvironmentFault&) {
-      throw EnvironmentFault(fmt::format("rank {}: rank 0's process is gone", launch_.rank));
+      throw EnvironmentFault("rank {}: rank 0's process is gone", launch_.rank);
     }
   }
   return next_run_[0] == kRun;
@@ -171,8 +169,8 @@ void LaunchedGroup::run(int ranks, const RankBody& body, const OnLine& on_line) 
     throw StoppedByRank0{};  // It refuses the run and says why.
   }
   if (ranks != launch_.ranks) {
-    throw InputError(fmt::format(
-        "{} ranks are asked for, but {} has started {}", ranks, launch_.launcher, launch_.ranks));
+    throw InputError(
+        "{} ranks are asked for, but {} has started {}", ranks, launch_.launcher, launch_.ranks);
   }
   if (!leads()) {
     follow(body);
@@ -259,7 +257,7 @@ class Relay {
       message = receive_message(socket_);
     } catch (const EnvironmentFault&) {
       process_.stop();
-      throw EnvironmentFault(fmt::format("rank {}: rank 0's process is gone", seat_.rank));
+      throw EnvironmentFault("rank {}: rank 0's process is gone", seat_.rank);
     }
     if (message[0] == kStop) {
       end();

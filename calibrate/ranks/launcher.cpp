@@ -2,8 +2,6 @@
 
 #include <charconv>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -49,8 +47,8 @@ class Reader {
     const char* const end = value.data() + value.size();
     const auto [rest, error] = std::from_chars(value.data(), end, result);
     if (error != std::errc() || rest != end || result < lo || result > hi) {
-      throw InputError(fmt::format(
-          "{}={}: must be a whole number from {} to {}", name, printable(value), lo, hi));
+      throw InputError(
+          "{}={}: must be a whole number from {} to {}", name, printable(value), lo, hi);
     }
     return result;
   }
@@ -78,11 +76,11 @@ void require_all(const Reader& reader, const Names& names) {
   for (const char* name : {names.rank, names.ranks, names.local_rank, names.local_ranks}) {
     if (name != nullptr && !reader.has(name)) {
       throw InputError(
-          fmt::format("{} is not set, but other variables of {} are; start stepcal "
-                      "with {}, or unset them",
-                      name,
-                      names.launcher,
-                      names.launcher));
+          "{} is not set, but other variables of {} are; start stepcal "
+          "with {}, or unset them",
+          name,
+          names.launcher,
+          names.launcher);
     }
   }
 }
@@ -114,9 +112,9 @@ std::string find_address(const Reader& reader, const Names& names, int ranks, in
   const std::string host = first_host(reader.text("SLURM_STEP_NODELIST"));
   if (&names != &kSrun || host.empty()) {
     throw InputError(
-        fmt::format("MASTER_ADDR is not set: the ranks of {} are on several machines and need "
-                    "to know rank 0's; set MASTER_ADDR to its name on all of them",
-                    names.launcher));
+        "MASTER_ADDR is not set: the ranks of {} are on several machines and need "
+        "to know rank 0's; set MASTER_ADDR to its name on all of them",
+        names.launcher);
   }
   return host;
 }

@@ -11,7 +11,6 @@
 #include <system_error>
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"
@@ -159,7 +158,7 @@ class RendezvousFolder {
   RendezvousFolder() {
     path_ = (std::filesystem::temp_directory_path() / "stepsim-ranks-XXXXXX").string();
     if (::mkdtemp(path_.data()) == nullptr) {
-      throw EnvironmentFault(fmt::format("cannot make a folder {}: {}", path_, errno_text()));
+      throw EnvironmentFault("cannot make a folder {}: {}", path_, errno_text());
     }
   }
   ~RendezvousFolder() {

@@ -1,7 +1,5 @@
 #include "calibrate/ranks/rank_processes.h"
 
-#include <fmt/core.h>
-
 #include "calibrate/ranks/launched_group.h"
 #include "calibrate/ranks/rank_group.h"
 #include "costmodel/base/input_error.h"
@@ -29,7 +27,7 @@ void run_ranks(int ranks,
     return;
   }
   if (ranks < 1) {
-    throw InputError(fmt::format("ranks: {} is too few; at least 1 process is needed", ranks));
+    throw InputError("ranks: {} is too few; at least 1 process is needed", ranks);
   }
   const ranks::RendezvousFolder folder;
   const ranks::SignalsToPipe signals;

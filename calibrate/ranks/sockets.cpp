@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/core.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -30,8 +29,7 @@ Addresses resolve(const std::string& address, int port) {
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (error != 0) {
-    throw EnvironmentFault(
-        fmt::format("rank 0's address '{}': {}", address, ::gai_strerror(error)));
+    throw EnvironmentFault("rank 0's address '{}': {}", address, ::gai_strerror(error));
   }
   return Addresses(list);
 }
@@ -89,9 +87,9 @@ Socket listen_on(const std::string& address, int port) {
   if (socket.fd() < 0 || ::bind(socket.fd(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
       ::listen(socket.fd(), SOMAXCONN) != 0) {
     throw EnvironmentFault(
-        fmt::format("cannot wait for the other ranks on port {}: {}; set STEPSIM_PORT to another",
-                    port,
-                    errno_text()));
+        "cannot wait for the other ranks on port {}: {}; set STEPSIM_PORT to another",
+        port,
+        errno_text());
   }
   return socket;
 }

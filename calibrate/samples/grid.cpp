@@ -6,8 +6,6 @@
 #include <numeric>
 #include <set>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -112,10 +110,10 @@ GridBox box_of_plans(std::span<const Plan> plans) {
               first.max_length};
   for (const Plan& plan : plans) {
     if (plan.model != plans.front().model || plan.ranks != plans.front().ranks) {
-      throw InputError(fmt::format(
+      throw InputError(
           "the plans of policies '{}' and '{}' differ in model or ranks; measure them apart",
           plans.front().policy,
-          plan.policy));
+          plan.policy);
     }
     for (const MicroBatch& batch : plan.micro_batches) {
       const BatchShape shape = batch.shape();
@@ -138,12 +136,12 @@ GridBox box_of_limits(const TransformerConfig& model,
     throw InputError("--max-length and --max-tokens must be 1 or more");
   }
   if (model.max_length > 0 && max_length > model.max_length) {
-    throw InputError(fmt::format(
-        "--max-length {}: {} accepts at most {} tokens", max_length, model.name, model.max_length));
+    throw InputError(
+        "--max-length {}: {} accepts at most {} tokens", max_length, model.name, model.max_length);
   }
   if (max_tokens < max_length) {
-    throw InputError(fmt::format(
-        "--max-tokens {}: less than one sample of --max-length {}", max_tokens, max_length));
+    throw InputError(
+        "--max-tokens {}: less than one sample of --max-length {}", max_tokens, max_length);
   }
   GridBox box;
   box.min_length = std::min(kStep, max_length);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -14,15 +12,15 @@ void BucketLayout::assign(const std::vector<std::vector<int>>& buckets,
   for (const auto& bucket : buckets) {
     for (const int parameter : bucket) {
       if (parameter < 0 || static_cast<std::size_t>(parameter) >= elements.size()) {
-        throw InputError(fmt::format("buckets: the model has no parameter {}", parameter));
+        throw InputError("buckets: the model has no parameter {}", parameter);
       }
       ++seen[static_cast<std::size_t>(parameter)];
     }
   }
   const auto wrong = std::ranges::find_if(seen, [](int count) { return count != 1; });
   if (wrong != seen.end()) {
-    throw InputError(fmt::format(
-        "buckets: parameter {} appears {} times, expected once", wrong - seen.begin(), *wrong));
+    throw InputError(
+        "buckets: parameter {} appears {} times, expected once", wrong - seen.begin(), *wrong);
   }
   buckets_.clear();
   places_.assign(elements.size(), {});

@@ -6,8 +6,6 @@
 #include <span>
 #include <vector>
 
-#include <fmt/core.h>
-
 #include "calibrate/training/batch.h"
 #include "calibrate/training/bucket_list.h"
 #include "calibrate/training/gradient_reducer.h"
@@ -157,8 +155,8 @@ void Trainer<Device>::set_buckets(const std::vector<std::vector<int>>& buckets) 
 template <typename Device>
 void Trainer<Device>::check_length(std::int64_t length) const {
   if (length < 1 || (config_.max_length > 0 && length > config_.max_length)) {
-    throw InputError(fmt::format(
-        "a sample of {} tokens: the model accepts 1 to {}", length, config_.max_length));
+    throw InputError(
+        "a sample of {} tokens: the model accepts 1 to {}", length, config_.max_length);
   }
 }
 

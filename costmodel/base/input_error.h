@@ -4,6 +4,9 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include <fmt/core.h>
 
 namespace stepsim {
 
@@ -24,6 +27,11 @@ class InputError : public std::runtime_error {
   /// what() is the message alone. Code that knows the place adds it; otherwise the program's name
   /// is printed in its stead.
   explicit InputError(const std::string& message, Lookup lookup = Lookup::None);
+
+  /// Formats the message as fmt::format() does.
+  template <typename First, typename... Rest>
+  explicit InputError(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest)
+      : InputError(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 
   /// what() is the complete message: `file:line:col: error: message`, then the line and a caret
   /// when they are known. `place.file` may also be an option or a command.
@@ -56,6 +64,12 @@ class FieldError : public InputError {
 class EnvironmentFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+
+  /// Formats the message as fmt::format() does.
+  template <typename First, typename... Rest>
+  explicit EnvironmentFault(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest)
+      : EnvironmentFault(
+            fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 };
 
 /// Returns the known name nearest to `name` by edit distance, or nothing when none is near.

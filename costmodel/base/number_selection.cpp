@@ -4,8 +4,6 @@
 #include <optional>
 #include <set>
 
-#include <fmt/format.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -29,12 +27,11 @@ std::vector<int> parse_selection(std::string_view text, int count, const std::st
     const auto first = number(item.substr(0, dots));
     const auto last = dots == std::string_view::npos ? first : number(item.substr(dots + 2));
     if (!first || !last || *first > *last) {
-      throw InputError(
-          fmt::format("{} '{}': give numbers and ranges, such as 0..3,8", what, printable(text)));
+      throw InputError("{} '{}': give numbers and ranges, such as 0..3,8", what, printable(text));
     }
     if (*last >= count) {
-      throw InputError(fmt::format(
-          "{} '{}': there are {} {}, 0 to {}", what, printable(text), count, what, count - 1));
+      throw InputError(
+          "{} '{}': there are {} {}, 0 to {}", what, printable(text), count, what, count - 1);
     }
     for (int i = *first; i <= *last; ++i) {
       chosen.insert(i);

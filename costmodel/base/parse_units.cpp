@@ -44,10 +44,10 @@ std::pair<double, std::string_view> number_and_unit(std::string_view text,
   double value = 0;
   const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
   if (error != std::errc() || !std::isfinite(value)) {
-    throw InputError(fmt::format("'{}' is not a {}", printable(text), example));
+    throw InputError("'{}' is not a {}", printable(text), example);
   }
   if (value < 0) {
-    throw InputError(fmt::format("'{}' is negative", printable(text)));
+    throw InputError("'{}' is negative", printable(text));
   }
   return {value, trimmed(whole.substr(static_cast<std::size_t>(end - whole.data())))};
 }
@@ -62,15 +62,14 @@ Bytes parse_bytes(std::string_view text) {
     }
     const double bytes = value * factor;
     if (bytes > 0x1p62) {
-      throw InputError(fmt::format("'{}' is larger than 4 EiB", printable(text)));
+      throw InputError("'{}' is larger than 4 EiB", printable(text));
     }
     if (factor == 1 && std::floor(bytes) != bytes) {
-      throw InputError(fmt::format("'{}' is not a whole number of bytes", printable(text)));
+      throw InputError("'{}' is not a whole number of bytes", printable(text));
     }
     return Bytes(std::llround(bytes));
   }
-  throw InputError(
-      fmt::format("unknown unit '{}'; use KiB, MiB, GiB or bytes without unit", printable(unit)));
+  throw InputError("unknown unit '{}'; use KiB, MiB, GiB or bytes without unit", printable(unit));
 }
 
 Duration parse_duration(std::string_view text) {
@@ -78,15 +77,15 @@ Duration parse_duration(std::string_view text) {
   for (const auto& [name, factor] : kTimeUnits) {
     if (name == unit) {
       if (value * factor > 9.2e9) {
-        throw InputError(fmt::format("'{}' is longer than 292 years", printable(text)));
+        throw InputError("'{}' is longer than 292 years", printable(text));
       }
       return to_duration(value * factor);
     }
   }
   if (unit.empty()) {
-    throw InputError(fmt::format("'{}' has no unit; use ns, us, ms, s or min", printable(text)));
+    throw InputError("'{}' has no unit; use ns, us, ms, s or min", printable(text));
   }
-  throw InputError(fmt::format("unknown unit '{}'; use ns, us, ms, s or min", printable(unit)));
+  throw InputError("unknown unit '{}'; use ns, us, ms, s or min", printable(unit));
 }
 
 double parse_bandwidth(std::string_view text) {
@@ -96,8 +95,8 @@ double parse_bandwidth(std::string_view text) {
       return value * factor;
     }
   }
-  throw InputError(fmt::format("unknown unit '{}'; use a unit such as MB/s, GB/s, GiB/s or Gbit/s",
-                               printable(unit)));
+  throw InputError("unknown unit '{}'; use a unit such as MB/s, GB/s, GiB/s or Gbit/s",
+                   printable(unit));
 }
 
 std::string format_bytes(Bytes bytes) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/tile_feature.h"
 
@@ -79,7 +77,7 @@ double feature_value(std::string_view feature,
   }
   if (const auto tile = parse_tile_feature(feature)) {
     if (tile->is_waves() && processors <= 0) {
-      throw InputError(fmt::format("the feature '{}' needs a number of processors", feature));
+      throw InputError("the feature '{}' needs a number of processors", feature);
     }
     return tile_feature_value(
         *tile,

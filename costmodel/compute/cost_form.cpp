@@ -118,10 +118,10 @@ double table_seconds(const OpCost& cost, const Op& op, const BatchShape& batch) 
 double per_sample_seconds(const OpCost& cost, const Op& op, const BatchShape& batch) {
   if (op.varlen) {
     throw InputError(
-        fmt::format("{} {}: a table over the padded length cannot price attention without "
-                    "padding; it needs a fit on features",
-                    name_of(op.op_class),
-                    name_of(op.pass)));
+        "{} {}: a table over the padded length cannot price attention without "
+        "padding; it needs a fit on features",
+        name_of(op.op_class),
+        name_of(op.pass));
   }
   return static_cast<double>(batch.samples) *
          table_value(cost.knots, static_cast<double>(batch.max_length));

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/op_flops.h"
@@ -53,9 +51,9 @@ double pass_feature(std::string_view feature, const BatchShape& batch, bool varl
       return std::max(0.0, pairs_of(batch, varlen) - from);
     }
   }
-  throw InputError(fmt::format(
+  throw InputError(
       "unknown feature '{}' of a pass; known: 1, samples, tokens, tokens*length, tokens*length>X",
-      printable(std::string(feature))));
+      printable(std::string(feature)));
 }
 
 double pass_seconds(const PassCost& cost,
@@ -141,13 +139,13 @@ Cost PassCostModel::cost_of(const PassCost& pass, const BatchShape& batch) const
   cost.extrapolation = std::max({1.0, beyond(tokens, pass.tokens), beyond(length, pass.length)});
   const double above = std::max(tokens / pass.tokens.second, length / pass.length.second);
   if (above > max_extrapolation_) {
-    throw InputError(fmt::format(
+    throw InputError(
         "a batch of {} x {} tokens is {:.1f} times beyond the recorded steps (limit {:g}): record "
         "steps of such batches",
         batch.samples,
         batch.max_length,
         above,
-        max_extrapolation_));
+        max_extrapolation_);
   }
   return cost;
 }

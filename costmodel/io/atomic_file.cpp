@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"
@@ -18,7 +17,7 @@ namespace {
 /// Raises EnvironmentFault for a failed system call; reads errno before another call changes it.
 [[noreturn]] void cannot_write(const std::string& path, int error = errno) {
   throw EnvironmentFault(
-      fmt::format("cannot write {}: {}", printable(path), std::generic_category().message(error)));
+      "cannot write {}: {}", printable(path), std::generic_category().message(error));
 }
 
 constexpr const char* kStandardOutput = "standard output";

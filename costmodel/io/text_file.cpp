@@ -3,7 +3,6 @@
 #include <system_error>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,7 +35,7 @@ std::string read_text(const std::string& path, std::size_t max_bytes) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
   const auto cannot_read = [&path](int error) {
     return InputError(
-        fmt::format("cannot read {}: {}", printable(path), std::generic_category().message(error)));
+        "cannot read {}: {}", printable(path), std::generic_category().message(error));
   };
   Descriptor opened(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (opened.number() < 0) {
@@ -52,8 +51,7 @@ std::string read_text(const std::string& path, std::size_t max_bytes) {
     }
     text.resize(size + static_cast<std::size_t>(count > 0 ? count : 0));
     if (text.size() > max_bytes) {
-      throw InputError(
-          fmt::format("cannot read {}: larger than {} bytes", printable(path), max_bytes));
+      throw InputError("cannot read {}: larger than {} bytes", printable(path), max_bytes);
     }
     if (count == 0) {
       return text;

@@ -5,8 +5,6 @@
 #include <map>
 #include <utility>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/model/transformer_layout.h"
 
@@ -147,10 +145,10 @@ Bytes MemoryUse::total() const {
 
 MemoryUse state_memory(std::int64_t elements, Dtype parameter_dtype, const MemoryOptions& options) {
   if (options.zero_stage < 0 || options.zero_stage > 3) {
-    throw InputError(fmt::format("zero_stage {} is not one of 0, 1, 2, 3", options.zero_stage));
+    throw InputError("zero_stage {} is not one of 0, 1, 2, 3", options.zero_stage);
   }
   if (options.ranks < 1) {
-    throw InputError(fmt::format("{} ranks; expected at least 1", options.ranks));
+    throw InputError("{} ranks; expected at least 1", options.ranks);
   }
   const auto size = static_cast<double>(element_size(parameter_dtype));
   const double optimizer =
@@ -213,7 +211,7 @@ std::int64_t largest_token_budget(const TransformerConfig& config,
                                   Bytes capacity,
                                   std::int64_t length) {
   if (length < 1) {
-    throw InputError(fmt::format("length {}; expected at least 1", length));
+    throw InputError("length {}; expected at least 1", length);
   }
   const PeakMemory peak(config, options);
   const auto fits = [&](std::int64_t samples) {

@@ -106,7 +106,7 @@ CollectivePrice CollectivePricer::price(CollectiveKind kind,
                                         int ranks,
                                         int nodes) const {
   if (nodes < 1 || ranks < nodes) {
-    throw InputError(fmt::format("{} ranks do not fill {} nodes", ranks, nodes));
+    throw InputError("{} ranks do not fill {} nodes", ranks, nodes);
   }
   if (ranks == 1) {
     return {Cost{}, "one rank", CollectiveSource::OneRank};
@@ -233,14 +233,14 @@ void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {
                               ? fmt::format("; more than {} times the measured ranks is refused",
                                             limits_.max_rank_factor)
                               : "";
-  throw InputError(fmt::format(
+  throw InputError(
       "profile {} has no {} of {}; it has {}{}: measure it with: stepcal calibrate …, or write the "
       "measured times in cluster.all_reduce or the links in [cluster.topology]",
       printable(profile_name_),
       name_of(kind),
       group_text(ranks, nodes),
       known.empty() ? "none" : fmt::format("those of {}", fmt::join(known, ", ")),
-      far));
+      far);
 }
 
 std::vector<double> CollectivePricer::spread(CollectiveKind kind, int ranks, int nodes) const {

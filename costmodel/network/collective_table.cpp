@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/compute/knots.h"
@@ -30,7 +28,7 @@ void refuse_beyond(const CollectiveCost& table,
     return;
   }
   const bool larger = static_cast<double>(bytes.value()) > table.knots.back().first;
-  throw InputError(fmt::format(
+  throw InputError(
       "profile {}: the {} of {} ranks was measured from {} to {}; {} is {:.2f} times {}, and more "
       "than {} times is refused: measure {} messages",
       printable(profile),
@@ -42,7 +40,7 @@ void refuse_beyond(const CollectiveCost& table,
       extrapolation,
       larger ? "beyond" : "below",
       max_extrapolation,
-      larger ? "larger" : "smaller"));
+      larger ? "larger" : "smaller");
 }
 
 }  // namespace

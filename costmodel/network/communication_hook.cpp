@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -26,7 +24,7 @@ std::int64_t elements_of(std::span<const std::int64_t> shape) {
 
 void check(const HookOptions& options) {
   const auto refuse = [](const char* option, double value, const char* expected) {
-    throw InputError(fmt::format("{}: {} is out of range; expected {}", option, value, expected));
+    throw InputError("{}: {} is out of range; expected {}", option, value, expected);
   };
   if (options.rank < 1) {
     refuse("rank", options.rank, "at least 1");

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -125,19 +123,18 @@ void check_group(const Topology& topology, int ranks, int nodes) {
   const int per_node = most_ranks_per_node(topology);
   if (nodes < 1 || ranks < nodes || ranks > topology.ranks || nodes > node_count(topology) ||
       ranks > nodes * per_node) {
-    throw InputError(
-        fmt::format("{} ranks on {} nodes do not fit a cluster of {} ranks with {} per node",
-                    ranks,
-                    nodes,
-                    topology.ranks,
-                    per_node));
+    throw InputError("{} ranks on {} nodes do not fit a cluster of {} ranks with {} per node",
+                     ranks,
+                     nodes,
+                     topology.ranks,
+                     per_node);
   }
 }
 
 void check_link(const Link& link, const char* bandwidth_key) {
   if (!(link.bytes_per_s > 0)) {
-    throw InputError(fmt::format("a link in use has no bandwidth: write {} in [cluster.topology]",
-                                 bandwidth_key));
+    throw InputError("a link in use has no bandwidth: write {} in [cluster.topology]",
+                     bandwidth_key);
   }
 }
 

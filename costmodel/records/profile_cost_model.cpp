@@ -81,14 +81,13 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
   }
   const Found found = find(op);
   if (found.cost == nullptr) {
-    throw InputError(
-        fmt::format("profile {} has no cost for {}: measure it with: stepcal calibrate --model …",
-                    printable(profile_.name),
-                    described(op)));
+    throw InputError("profile {} has no cost for {}: measure it with: stepcal calibrate --model …",
+                     printable(profile_.name),
+                     described(op));
   }
   Cost cost = evaluate(*found.cost, op, batch);
   if (cost.extrapolation > max_extrapolation_) {
-    throw InputError(fmt::format(
+    throw InputError(
         "profile {}: {} was measured for {} from {} to {}; this is {:.2f} times beyond, and more "
         "than {} times is refused: measure larger batches",
         printable(profile_.name),
@@ -97,13 +96,13 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
         found.cost->range_lo,
         found.cost->range_hi,
         cost.extrapolation,
-        max_extrapolation_));
+        max_extrapolation_);
   }
   if (!(cost.seconds <= kMaxCostSeconds)) {
-    throw InputError(fmt::format("profile {}: {} would take {:.3g} s; more than 1 hour is refused",
-                                 printable(profile_.name),
-                                 described(op),
-                                 cost.seconds));
+    throw InputError("profile {}: {} would take {:.3g} s; more than 1 hour is refused",
+                     printable(profile_.name),
+                     described(op),
+                     cost.seconds);
   }
   if (!found.exact) {
     cost.unseen_shape = true;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 
@@ -28,7 +26,7 @@ double loss_scale(std::string_view weighting, double own, double all, int ranks)
     return 1;
   }
   if (!(all > 0)) {
-    throw InputError(fmt::format("weighting '{}': the step holds no {}s", weighting, weighting));
+    throw InputError("weighting '{}': the step holds no {}s", weighting, weighting);
   }
   return ranks * own / all;
 }

@@ -1,7 +1,5 @@
 #include "sim/batching/plan_steps.h"
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -10,13 +8,13 @@ namespace {
 void check_epoch(const EpochBatches& epoch, const PolicyInput& input) {
   for (std::size_t rank = 0; rank < epoch.size(); ++rank) {
     if (epoch[rank].empty()) {
-      throw InputError(fmt::format(
+      throw InputError(
           "rank {} has no batch at all: of {} samples over {} ranks the policy keeps too "
           "few; they are longer than it takes, or do not fill a step{}",
           rank,
           input.lengths.size(),
           input.ranks,
-          input.sampler.drop_last ? " (drop_last leaves partial batches out)" : ""));
+          input.sampler.drop_last ? " (drop_last leaves partial batches out)" : "");
     }
   }
 }
@@ -29,13 +27,13 @@ std::vector<std::vector<std::vector<Piece>>> plan_steps(
     int steps,
     const std::function<void(EpochPlan&)>& revise) {
   if (steps < 1) {
-    throw InputError(fmt::format("steps: {} is below 1", steps));
+    throw InputError("steps: {} is below 1", steps);
   }
   if (!input.lengths.empty() && input.ranks > 0 &&
       static_cast<std::size_t>(input.ranks) > input.lengths.size()) {
-    throw InputError(fmt::format("{} ranks for {} samples: there must be at least one a rank",
-                                 input.ranks,
-                                 input.lengths.size()));
+    throw InputError("{} ranks for {} samples: there must be at least one a rank",
+                     input.ranks,
+                     input.lengths.size());
   }
   std::vector<EpochPlan> epochs;
   const auto epoch_of = [&](std::size_t number) -> const EpochPlan& {

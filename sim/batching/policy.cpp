@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/loss_scale.h"
 
@@ -17,7 +15,7 @@ BatchingPolicy::BatchingPolicy(const PolicyKind& kind, PolicySpec spec)
   }
   check_weighting(spec_.weighting);
   if (spec_.pad_to_multiple_of < 1) {
-    throw InputError(fmt::format("pad_to_multiple_of: {} is below 1", spec_.pad_to_multiple_of));
+    throw InputError("pad_to_multiple_of: {} is below 1", spec_.pad_to_multiple_of);
   }
   if (kind.step_cost_use != nullptr) {
     step_cost_use_ = kind.step_cost_use(spec_.parameters);

@@ -63,7 +63,7 @@ void check_integer(const PolicyParameter& known, std::int64_t value) {
 
 void check_value(const PolicyParameter& known, const PolicyValue& value) {
   if (!has_type(value, known.type)) {
-    throw InputError(fmt::format("{}: expected {}", known.name, type_name(known.type)));
+    throw InputError("{}: expected {}", known.name, type_name(known.type));
   }
   if (known.type == Type::Integer) {
     check_integer(known, std::get<std::int64_t>(value));
@@ -75,7 +75,7 @@ void check_value(const PolicyParameter& known, const PolicyValue& value) {
   }
   if (const auto* number = std::get_if<double>(&value);
       number != nullptr && !(*number > 0 && std::isfinite(*number))) {
-    throw InputError(fmt::format("{}: {} is no finite number above 0", known.name, *number));
+    throw InputError("{}: {} is no finite number above 0", known.name, *number);
   }
   if (const auto* text = std::get_if<std::string>(&value);
       text != nullptr && std::ranges::find(known.choices, *text) == known.choices.end()) {

@@ -1,7 +1,5 @@
 #include "sim/batching/sampler.h"
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 
@@ -46,10 +44,10 @@ std::vector<RankOrder> rank_orders(const SamplerSpec& spec,
   }
   if (ranks < 1 || epoch < 0) {
     throw InputError(
-        fmt::format("sampler: {} ranks, epoch {}: need at least one rank and an epoch "
-                    "from 0 on",
-                    ranks,
-                    epoch));
+        "sampler: {} ranks, epoch {}: need at least one rank and an epoch "
+        "from 0 on",
+        ranks,
+        epoch);
   }
   const std::uint64_t seed = spec.seed + static_cast<std::uint64_t>(epoch);
   PythonRandom random(seed);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/random/random.h"
@@ -66,8 +64,8 @@ EpochBatches split_batches(const Batches& batches,
                            const AccelerateShard& options) {
   const auto size = static_cast<std::size_t>(options.batch_size);
   if (size % ranks != 0) {
-    throw InputError(fmt::format(
-        "split_batches: {} ranks do not divide a batch of {} samples", ranks, options.batch_size));
+    throw InputError(
+        "split_batches: {} ranks do not divide a batch of {} samples", ranks, options.batch_size);
   }
   EpochBatches result(ranks);
   for (SampleIds batch : batches) {
@@ -159,8 +157,7 @@ EpochBatches contiguous_parts(const Batches& batches, int ranks) {
   EpochBatches result(static_cast<std::size_t>(ranks));
   for (const SampleIds& batch : batches) {
     if (batch.size() % result.size() != 0) {
-      throw InputError(
-          fmt::format("{} ranks do not divide a batch of {} samples", ranks, batch.size()));
+      throw InputError("{} ranks do not divide a batch of {} samples", ranks, batch.size());
     }
     const auto part = static_cast<std::ptrdiff_t>(batch.size() / result.size());
     auto begin = batch.begin();
@@ -176,8 +173,8 @@ EpochBatches strided_samples(const Batches& batches, int ranks) {
   EpochBatches result(static_cast<std::size_t>(ranks));
   for (const SampleIds& batch : batches) {
     if (batch.size() < result.size()) {
-      throw InputError(fmt::format(
-          "a batch of {} samples cannot be dealt out to {} ranks", batch.size(), ranks));
+      throw InputError(
+          "a batch of {} samples cannot be dealt out to {} ranks", batch.size(), ranks);
     }
     for (Batches& rank : result) {
       rank.emplace_back();

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/random/random.h"
 
@@ -22,10 +20,10 @@ std::vector<std::int64_t> scaled(const TargetSource& targets,
     const bool cut = targets.cap > 0 && target > static_cast<double>(targets.cap);
     if (!cut && target > static_cast<double>(kMaxSampleLength)) {
       throw InputError(
-          fmt::format("a target of {:.0f} tokens; at most {}; lower ratio or sigma, "
-                      "or give a cap",
-                      target,
-                      kMaxSampleLength));
+          "a target of {:.0f} tokens; at most {}; lower ratio or sigma, "
+          "or give a cap",
+          target,
+          kMaxSampleLength);
     }
     result.push_back(cut ? targets.cap : static_cast<std::int64_t>(target));
   }
@@ -64,10 +62,9 @@ std::vector<std::int64_t> generate_targets(const TargetSource& targets,
   const std::int64_t count = whole && is_file(source) ? 0 : std::ssize(lengths);
   std::vector<std::int64_t> result = generate_lengths(source, count);
   if (result.size() != lengths.size()) {
-    throw InputError(
-        fmt::format("data.targets: {} target lengths for {} samples; expected one each",
-                    result.size(),
-                    lengths.size()));
+    throw InputError("data.targets: {} target lengths for {} samples; expected one each",
+                     result.size(),
+                     lengths.size());
   }
   return result;
 }

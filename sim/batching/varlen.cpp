@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 
@@ -31,11 +29,11 @@ std::vector<std::int64_t> cut_lengths(std::span<const std::int64_t> lengths,
   for (std::size_t sample = 0; sample < cut.size(); ++sample) {
     if (cut[sample] > call.max_seq_len && call.overflow == Overflow::Error) {
       throw InputError(
-          fmt::format("sample {} has {} tokens, above the max_seq_len of {} of the varlen call; "
-                      "overflow = \"merge\" or \"discard\" cuts it",
-                      sample,
-                      cut[sample],
-                      call.max_seq_len));
+          "sample {} has {} tokens, above the max_seq_len of {} of the varlen call; "
+          "overflow = \"merge\" or \"discard\" cuts it",
+          sample,
+          cut[sample],
+          call.max_seq_len);
     }
     cut[sample] = std::min(cut[sample], call.max_seq_len);
   }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -67,13 +65,13 @@ void count_run(const std::vector<Sequence>& sequences,
                                 std::size_t batch,
                                 std::size_t documents,
                                 const VarlenCall& call) {
-  throw InputError(fmt::format(
+  throw InputError(
       "rank {}, batch {}: {} documents for max_num_docs = {}; raise it, or set overflow "
       "= \"merge\" or \"discard\"",
       rank,
       batch,
       documents,
-      call.max_num_docs));
+      call.max_num_docs);
 }
 
 }  // namespace
@@ -106,10 +104,10 @@ VarlenUse fit_into_slots(EpochBatches& epoch,
       }
     }
     if (kept.empty() && !epoch[rank].empty()) {
-      throw InputError(fmt::format("rank {}: none of its {} batches fits into max_num_docs = {}",
-                                   rank,
-                                   epoch[rank].size(),
-                                   call.max_num_docs));
+      throw InputError("rank {}: none of its {} batches fits into max_num_docs = {}",
+                       rank,
+                       epoch[rank].size(),
+                       call.max_num_docs);
     }
     fewest = std::min(fewest, kept.size());
     epoch[rank] = std::move(kept);
@@ -153,12 +151,12 @@ VarlenUse fit_into_slots(EpochPlan& epoch,
       if (call.overflow == Overflow::Error) {
         const bool whole = piece.length == lengths[static_cast<std::size_t>(piece.sample)];
         throw InputError(
-            fmt::format("{}sample {} has {} tokens, above the max_seq_len of {} of the varlen "
-                        "call; overflow = \"merge\" or \"discard\" cuts it",
-                        whole ? "" : "a piece of ",
-                        piece.sample,
-                        piece.length,
-                        call.max_seq_len));
+            "{}sample {} has {} tokens, above the max_seq_len of {} of the varlen "
+            "call; overflow = \"merge\" or \"discard\" cuts it",
+            whole ? "" : "a piece of ",
+            piece.sample,
+            piece.length,
+            call.max_seq_len);
       }
       piece.length = call.max_seq_len;
     }

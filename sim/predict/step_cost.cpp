@@ -3,8 +3,6 @@
 #include <map>
 #include <memory>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/times_cost_model.h"
 #include "costmodel/records/profile_cost_model.h"
@@ -52,11 +50,11 @@ bool prices_recorded_model(const Scenario& scenario, const Profile& profile) {
   }
   const bool same = same_model(profile.recorded->model, scenario.model);
   if (!same && profile.ops.empty()) {
-    throw InputError(fmt::format(
+    throw InputError(
         "profile '{}' was recorded from another model ({}) than the scenario's, and holds no costs "
         "of single ops; record steps of this one",
         printable(profile.name),
-        printable(profile.recorded->model.name)));
+        printable(profile.recorded->model.name));
   }
   return same;
 }

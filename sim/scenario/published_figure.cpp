@@ -56,7 +56,7 @@ Quantity parse_quantity(std::string_view text, Dimension dimension) {
   const auto [end, error] = std::from_chars(
       digits.data(), digits.data() + digits.size(), number, std::chars_format::fixed);
   if (error != std::errc() || !std::isfinite(number) || number <= 0) {
-    throw InputError(fmt::format("'{}' does not start with a number above 0", printable(text)));
+    throw InputError("'{}' does not start with a number above 0", printable(text));
   }
   const auto length = static_cast<std::size_t>(end - digits.data());
   Quantity result;

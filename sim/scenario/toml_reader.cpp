@@ -141,7 +141,7 @@ Bytes TomlReader::bytes_or(std::string_view key, Bytes fallback) const {
 Duration parse_scenario_duration(std::string_view text) {
   const Duration duration = parse_duration(text);
   if (duration > kMaxScenarioDuration) {
-    throw InputError(fmt::format("'{}' is too long; expected at most 1 hour", printable(text)));
+    throw InputError("'{}' is too long; expected at most 1 hour", printable(text));
   }
   return duration;
 }

@@ -16,11 +16,11 @@ void check_nccl(ncclResult_t status, const char* call, ncclComm_t communicator =
     return;
   }
   const char* const detail = ncclGetLastError(communicator);
-  throw EnvironmentFault(fmt::format("{}: {}{}{}",
-                                     call,
-                                     ncclGetErrorString(status),
-                                     detail != nullptr && *detail != '\0' ? ": " : "",
-                                     detail != nullptr ? detail : ""));
+  throw EnvironmentFault("{}: {}{}{}",
+                         call,
+                         ncclGetErrorString(status),
+                         detail != nullptr && *detail != '\0' ? ": " : "",
+                         detail != nullptr ? detail : "");
 }
 
 ncclComm_t comm_of(void* communicator) {

@@ -22,10 +22,10 @@ const TransformerConfig& TrainingDevice::supported(const TransformerConfig& conf
   }
   if (!half || config.head_dim() % 8 != 0 || config.head_dim() > 256) {
     throw InputError(
-        fmt::format("fused attention takes bf16 or f16 and heads of a multiple of 8 up to 256 "
-                    "features; the model has {} and {}; set model.attention = \"dense\"",
-                    name_of(config.dtype),
-                    config.head_dim()));
+        "fused attention takes bf16 or f16 and heads of a multiple of 8 up to 256 "
+        "features; the model has {} and {}; set model.attention = \"dense\"",
+        name_of(config.dtype),
+        config.head_dim());
   }
   return config;
 }

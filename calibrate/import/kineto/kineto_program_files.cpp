@@ -99,8 +99,7 @@ void write_kineto_program(const std::string& folder, const KinetoProgram& progra
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw EnvironmentFault(
-        fmt::format("cannot make the folder {}: {}", printable(folder), error.message()));
+    throw EnvironmentFault("cannot make the folder {}: {}", printable(folder), error.message());
   }
   const std::filesystem::path path = folder;
   write_text_atomically((path / "ranks.csv").string(), ranks_csv(program));

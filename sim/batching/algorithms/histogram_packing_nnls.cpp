@@ -2,8 +2,6 @@
 #include <cmath>
 #include <map>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/histogram_packing.h"
 #include "sim/batching/algorithms/sparse_nnls.h"
@@ -120,11 +118,11 @@ HistogramPacking pack_least_squares(std::span<const std::int64_t> counts,
   const auto capacity = static_cast<std::int64_t>(counts.size());
   if (full_packs(capacity, max_sequences) > kMaxFullPacks) {
     throw InputError(
-        fmt::format("algorithm \"nnlshp\" weighs every way to fill {} tokens with {} samples or "
-                    "fewer, and these are more than {}; lower max_sequences_per_pack (3 is usual)",
-                    capacity,
-                    max_sequences,
-                    kMaxFullPacks));
+        "algorithm \"nnlshp\" weighs every way to fill {} tokens with {} samples or "
+        "fewer, and these are more than {}; lower max_sequences_per_pack (3 is usual)",
+        capacity,
+        max_sequences,
+        kMaxFullPacks);
   }
   std::vector<Lengths> packs;
   Lengths pack;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/prefix_selection.h"
 #include "sim/batching/algorithms/variance_split.h"
@@ -20,7 +18,7 @@ void check(std::span<const PrefixCosts> costs, std::int64_t global_batch) {
   for (std::size_t rank = 0; rank < costs.size(); ++rank) {
     const PrefixCosts& row = costs[rank];
     if (row.empty()) {
-      throw InputError(fmt::format("min-max: rank {} has no sample to take", rank));
+      throw InputError("min-max: rank {} has no sample to take", rank);
     }
     std::int64_t before = 0;
     bool rises = true;
@@ -29,18 +27,18 @@ void check(std::span<const PrefixCosts> costs, std::int64_t global_batch) {
       before = cost;
     }
     if (!rises) {
-      throw InputError(fmt::format("min-max: the costs of rank {} do not rise from 1", rank));
+      throw InputError("min-max: the costs of rank {} do not rise from 1", rank);
     }
     available += static_cast<std::int64_t>(row.size());
   }
   const auto ranks = static_cast<std::int64_t>(costs.size());
   if (ranks == 0 || global_batch < ranks || global_batch > available) {
-    throw InputError(fmt::format(
+    throw InputError(
         "min-max: a global batch of {} cannot be dealt to {} ranks, each at least 1 sample and {} "
         "in all at most",
         global_batch,
         ranks,
-        available));
+        available);
   }
 }
 

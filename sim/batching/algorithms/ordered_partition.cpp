@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 
@@ -93,12 +91,11 @@ class Cutter {
 
 Parts ordered_partition(std::span<const std::int64_t> lengths, const OrderedPartition& options) {
   if (lengths.empty() || options.overhead < 0 || options.stages < 1 || options.replicas < 1) {
-    throw InputError(
-        fmt::format("ordered partition of {} samples: overhead {}, {} stages, {} replicas",
-                    lengths.size(),
-                    options.overhead,
-                    options.stages,
-                    options.replicas));
+    throw InputError("ordered partition of {} samples: overhead {}, {} stages, {} replicas",
+                     lengths.size(),
+                     options.overhead,
+                     options.stages,
+                     options.replicas);
   }
   SampleIds order = all_samples(lengths.size());
   sort_by_length(order, lengths);

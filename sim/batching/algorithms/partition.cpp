@@ -5,8 +5,6 @@
 #include <queue>
 #include <utility>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 
@@ -21,7 +19,7 @@ SampleIds descending(std::span<const std::int64_t> values) {
 
 void check_parts(std::int64_t parts, std::size_t most) {
   if (parts < 1 || parts > static_cast<std::int64_t>(most)) {
-    throw InputError(fmt::format("partition: {} values into {} parts", most, parts));
+    throw InputError("partition: {} values into {} parts", most, parts);
   }
 }
 
@@ -110,8 +108,7 @@ Parts karmarkar_karp(std::span<const std::int64_t> values, std::int64_t parts, b
   check_parts(parts, values.size());
   const auto count = static_cast<std::size_t>(parts);
   if (equal_size && values.size() % count != 0) {
-    throw InputError(
-        fmt::format("partition: {} values into {} parts of equal size", values.size(), parts));
+    throw InputError("partition: {} values into {} parts of equal size", values.size(), parts);
   }
   std::vector<State> heap = first_states(values, count, equal_size);
   std::make_heap(heap.begin(), heap.end(), below);
@@ -134,7 +131,7 @@ Parts karmarkar_karp(std::span<const std::int64_t> values, std::int64_t parts, b
 
 Parts longest_processing_time(std::span<const std::int64_t> values, std::int64_t parts) {
   if (parts < 1) {
-    throw InputError(fmt::format("partition: {} parts", parts));
+    throw InputError("partition: {} parts", parts);
   }
   using Load = std::pair<std::int64_t, std::size_t>;
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;

@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/min_max.h"
 
@@ -23,10 +21,10 @@ PrefixCosts squared_token_costs(std::span<const std::int64_t> lengths) {
   PrefixCosts costs = padded_token_costs(lengths);
   for (auto& cost : costs) {
     if (cost >= kLimit) {
-      throw InputError(fmt::format(
+      throw InputError(
           "{} padded tokens on one rank: their square is too large a cost; below {} it is possible",
           cost,
-          kLimit));
+          kLimit);
     }
     cost *= cost;
   }

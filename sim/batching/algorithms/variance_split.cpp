@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -85,11 +83,11 @@ void check_size(const SlackProblem& problem) {
   const double options = std::log2(static_cast<double>(problem.slack + 1));
   const double cost = std::log2(static_cast<double>(problem.highest));
   if (2 * (ranks + cost) + options > kBits) {
-    throw InputError(fmt::format(
+    throw InputError(
         "min-max: a highest cost of {} over {} ranks is too large for tie_break = 'variance'; "
         "'leximax' has no such limit",
         problem.highest,
-        problem.fitting.size()));
+        problem.fitting.size());
   }
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
@@ -94,10 +92,9 @@ EpochBatches deepspeed_epoch(const PolicyParameters& parameters, const PolicyInp
   options.min_batch_size = parameters.integer("min_batch_size");
   options.max_batch_size = parameters.maybe_integer("max_batch_size");
   if (options.effective_batch_size % input.ranks != 0) {
-    throw InputError(
-        fmt::format("effective_batch_size: {} ranks do not divide {} micro-batches of one step",
-                    input.ranks,
-                    options.effective_batch_size));
+    throw InputError("effective_batch_size: {} ranks do not divide {} micro-batches of one step",
+                     input.ranks,
+                     options.effective_batch_size);
   }
   const SampleIds order = order_of(parameters.text("sequence_picking_order"), input);
   return truncated_shards(deepspeed_batch_by_seqlens(order, input.lengths, options), input.ranks);

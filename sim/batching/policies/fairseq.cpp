@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/batch_forming.h"
@@ -127,11 +125,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shapes_of(const PolicyParamet
 void check_longest(const SampleIds& sizes, std::int64_t limit, std::string_view what) {
   const auto longest = std::ranges::max_element(sizes);
   if (longest != sizes.end() && *longest > limit) {
-    throw InputError(fmt::format("sample {} is {} tokens long, above {} {}",
-                                 longest - sizes.begin(),
-                                 *longest,
-                                 what,
-                                 limit));
+    throw InputError(
+        "sample {} is {} tokens long, above {} {}", longest - sizes.begin(), *longest, what, limit);
   }
 }
 
@@ -216,9 +211,9 @@ void check_fairseq_fixed_shapes(const PolicyParameters& parameters) {
   const std::size_t lengths = parameters.integers("shape_lengths").size();
   if (sizes == 0 || sizes != lengths) {
     throw InputError(
-        fmt::format("shape_batch_sizes has {} entries and shape_lengths {}; a shape is one of each",
-                    sizes,
-                    lengths));
+        "shape_batch_sizes has {} entries and shape_lengths {}; a shape is one of each",
+        sizes,
+        lengths);
   }
 }
 

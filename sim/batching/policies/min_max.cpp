@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/samples.h"
@@ -187,25 +185,25 @@ MinMaxBatching read(const PolicyParameters& parameters, const PolicyInput& input
 
 void check_ranks(const MinMaxBatching& options, const PolicyInput& input) {
   if (static_cast<std::int64_t>(input.lengths.size()) < input.ranks) {
-    throw InputError(fmt::format(
-        "min_max: {} samples are fewer than the {} ranks", input.lengths.size(), input.ranks));
+    throw InputError(
+        "min_max: {} samples are fewer than the {} ranks", input.lengths.size(), input.ranks);
   }
   const std::int64_t most = most_of_one_rank(options) * input.ranks;
   if (options.global_batch < input.ranks || options.global_batch > most) {
-    throw InputError(fmt::format(
+    throw InputError(
         "min_max: global_batch = {} does not suit {} ranks that take 1 to {} samples each (buffer, "
         "b_max)",
         options.global_batch,
         input.ranks,
-        most_of_one_rank(options)));
+        most_of_one_rank(options));
   }
   const std::int64_t longest = *std::ranges::max_element(input.lengths);
   if (options.max_tokens > 0 && longest > options.max_tokens) {
     throw InputError(
-        fmt::format("max_tokens: a sample of {} tokens does not fit into {}; cut the "
-                    "lengths with data.lengths.cap",
-                    longest,
-                    options.max_tokens));
+        "max_tokens: a sample of {} tokens does not fit into {}; cut the "
+        "lengths with data.lengths.cap",
+        longest,
+        options.max_tokens);
   }
 }
 

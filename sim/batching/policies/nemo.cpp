@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/policies/lhotse.h"
@@ -40,10 +38,10 @@ SampleIds batch_sizes(const PolicyParameters& parameters, std::span<const NemoBi
 
 void check_count(const PolicyParameters& parameters, const char* name, std::size_t bins) {
   if (parameters.has(name) && parameters.integers(name).size() != bins) {
-    throw InputError(fmt::format("{}: {} entries for {} bins; expected one each",
-                                 name,
-                                 parameters.integers(name).size(),
-                                 bins));
+    throw InputError("{}: {} entries for {} bins; expected one each",
+                     name,
+                     parameters.integers(name).size(),
+                     bins);
   }
 }
 
@@ -119,10 +117,10 @@ void check_nemo_bucketing(const PolicyParameters& parameters) {
   const SampleIds sizes = batch_sizes(parameters, bins);
   if (const auto none = std::ranges::find(sizes, 0); none != sizes.end()) {
     const NemoBin& bin = bins[static_cast<std::size_t>(none - sizes.begin())];
-    throw InputError(fmt::format("max_tokens = {} holds no sample of the bin of {} + {} tokens",
-                                 parameters.integer("max_tokens"),
-                                 bin.duration,
-                                 bin.tokens));
+    throw InputError("max_tokens = {} holds no sample of the bin of {} + {} tokens",
+                     parameters.integer("max_tokens"),
+                     bin.duration,
+                     bin.tokens);
   }
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/packing.h"
@@ -160,8 +158,8 @@ EpochPlan packed_bins_epoch(const PolicyParameters& parameters, const PolicyInpu
 
 void check_packed_bins(const PolicyParameters& parameters) {
   if (parameters.number("packing_ratio") < 1) {
-    throw InputError(fmt::format("packing_ratio: {} is below 1: a row holds a sample at least",
-                                 parameters.number("packing_ratio")));
+    throw InputError("packing_ratio: {} is below 1: a row holds a sample at least",
+                     parameters.number("packing_ratio"));
   }
 }
 

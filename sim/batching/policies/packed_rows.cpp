@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <functional>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/partition.h"
 #include "sim/batching/algorithms/samples.h"
@@ -65,12 +63,12 @@ Packs divisible(Packs rows, const PolicyInput& input) {
 void check_capacity(const PolicyInput& input, std::int64_t capacity) {
   const auto longest = std::ranges::max_element(input.lengths);
   if (longest != input.lengths.end() && *longest > capacity) {
-    throw InputError(fmt::format(
+    throw InputError(
         "sample {} has {} tokens, above the capacity of {}; cut lengths with cap = {} in [data]",
         longest - input.lengths.begin(),
         *longest,
         capacity,
-        capacity));
+        capacity);
   }
 }
 

@@ -5,8 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "sim/batching/algorithms/samples.h"
 #include "sim/batching/batch_cost.h"
@@ -27,8 +25,8 @@ class StepCutter {
     for (std::size_t part = 0; part < parts && taken < samples.size(); ++part) {
       const std::size_t count = most(samples.subspan(taken), std::numeric_limits<double>::max());
       if (count == 0) {
-        throw InputError(fmt::format("no cost is known for a batch of one sample of {} tokens",
-                                     length(samples[taken])));
+        throw InputError("no cost is known for a batch of one sample of {} tokens",
+                         length(samples[taken]));
       }
       taken += count;
     }
@@ -135,10 +133,10 @@ void check_lengths(const PolicyInput& input, std::int64_t max_tokens) {
   const std::int64_t longest = *std::ranges::max_element(input.lengths);
   if (max_tokens > 0 && longest > max_tokens) {
     throw InputError(
-        fmt::format("max_tokens: a sample of {} tokens does not fit into {}; cut the "
-                    "lengths with data.lengths.cap",
-                    longest,
-                    max_tokens));
+        "max_tokens: a sample of {} tokens does not fit into {}; cut the "
+        "lengths with data.lengths.cap",
+        longest,
+        max_tokens);
   }
 }
 

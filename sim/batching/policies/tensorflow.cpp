@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/core.h>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/batching/algorithms/samples.h"
@@ -76,9 +74,9 @@ std::int64_t bucket_padded_length(const BucketScheme& scheme, std::int64_t lengt
   const auto boundary =
       std::upper_bound(scheme.boundaries.begin(), scheme.boundaries.end(), length);
   if (boundary == scheme.boundaries.end()) {
-    throw InputError(fmt::format("pad_to_bucket_boundary: length {} is above the last boundary {}",
-                                 length,
-                                 scheme.boundaries.empty() ? 0 : scheme.boundaries.back()));
+    throw InputError("pad_to_bucket_boundary: length {} is above the last boundary {}",
+                     length,
+                     scheme.boundaries.empty() ? 0 : scheme.boundaries.back());
   }
   return *boundary - 1;
 }
@@ -103,10 +101,9 @@ void check_tf_bucket(const PolicyParameters& parameters) {
     throw InputError("bucket_boundaries: expected lengths that ascend");
   }
   if (scheme.batch_sizes.size() != boundaries.size() + 1) {
-    throw InputError(
-        fmt::format("bucket_batch_sizes: {} sizes for {} boundaries; expected one size more",
-                    scheme.batch_sizes.size(),
-                    boundaries.size()));
+    throw InputError("bucket_batch_sizes: {} sizes for {} boundaries; expected one size more",
+                     scheme.batch_sizes.size(),
+                     boundaries.size());
   }
 }
 
@@ -161,7 +158,7 @@ EpochBatches t2t_epoch(const PolicyParameters& parameters, const PolicyInput& in
 void check_t2t(const PolicyParameters& parameters) {
   const double step = parameters.number("length_bucket_step");
   if (step <= 1) {
-    throw InputError(fmt::format("length_bucket_step: {} is no factor above 1", step));
+    throw InputError("length_bucket_step: {} is no factor above 1", step);
   }
 }
 

@@ -167,8 +167,7 @@ TraceFiles write_profiler_traces(const Scenario& scenario,
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw EnvironmentFault(
-        fmt::format("cannot make folder {}: {}", printable(folder), error.message()));
+    throw EnvironmentFault("cannot make folder {}: {}", printable(folder), error.message());
   }
   const std::vector<std::filesystem::path> paths = mapped(ranks, [&](const int rank) {
     return std::filesystem::path(folder) / fmt::format("rank{}.pt.trace.json.gz", rank);

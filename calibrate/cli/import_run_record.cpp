@@ -10,6 +10,7 @@
 #include "calibrate/import/recorded/recorded_plan.h"
 #include "calibrate/import/recorded/recorded_run.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 
@@ -71,14 +72,13 @@ Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs
   Json json;
   json["command"] = parser.command_line();
   json["date"] = utc_now();
-  json["records"] = Json::array();
-  for (const RecordedRun& run : runs) {
-    json["records"].push_back({{"policy", run.record.policy},
-                               {"scenario", run.record.scenario},
-                               {"started_at", run.record.started_at},
-                               {"steps", run.record.steps.size()},
-                               {"versions", *run.record.versions}});
-  }
+  json["records"] = mapped(runs, [](const RecordedRun& run) -> Json {
+    return {{"policy", run.record.policy},
+            {"scenario", run.record.scenario},
+            {"started_at", run.record.started_at},
+            {"steps", run.record.steps.size()},
+            {"versions", *run.record.versions}};
+  });
   return json;
 }
 

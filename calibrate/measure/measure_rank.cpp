@@ -155,10 +155,9 @@ void measure_rank_pass(Backend& backend,
 }
 
 Json rank_pass_json(const RankPass& pass) {
-  Json points = Json::array();
-  for (const GridPoint& point : pass.points) {
-    points.push_back({point.samples, point.length});
-  }
+  const Json points = mapped(pass.points, [](const GridPoint& point) -> Json {
+    return {point.samples, point.length};
+  });
   Json collectives = Json::array();
   for (const CollectiveTask& task : pass.collectives) {
     collectives.push_back({name_of(task.kind), task.bytes, task.pipelined});

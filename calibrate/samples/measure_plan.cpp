@@ -41,10 +41,9 @@ auto member(JsonReader& reader, const char* key, const Read& read) {
 }  // namespace
 
 Json plan_json(const MeasurePlan& plan) {
-  Json points = Json::array();
-  for (const GridPoint& point : plan.points) {
-    points.push_back({point.samples, point.length});
-  }
+  const Json points = mapped(plan.points, [](const GridPoint& point) -> Json {
+    return {point.samples, point.length};
+  });
   Json collectives = Json::array();
   for (const CollectiveKind kind : plan.collectives) {
     collectives.push_back(name_of(kind));

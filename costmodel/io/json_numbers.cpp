@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 
 double finite(double value) {
@@ -15,11 +17,7 @@ double finite(double value) {
 }
 
 Json numbers_json(const std::vector<double>& values) {
-  Json list = Json::array();
-  for (const double value : values) {
-    list.push_back(finite(value));
-  }
-  return list;
+  return mapped(values, finite);
 }
 
 Json range_json(const std::pair<double, double>& range) {

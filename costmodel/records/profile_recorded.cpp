@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_numbers.h"
 #include "costmodel/model/transformer_json.h"
 #include "costmodel/records/profile_format.h"
@@ -17,10 +18,7 @@ Json pass_json(const PassCost& cost) {
   json["length_range"] = range_json(cost.length);
   json["samples"] = cost.samples;
   json["errors"] = errors_json(cost.errors);
-  json["draws_s"] = Json::array();
-  for (const auto& draw : cost.draws) {
-    json["draws_s"].push_back(numbers_json(draw));
-  }
+  json["draws_s"] = mapped(cost.draws, numbers_json);
   return json;
 }
 

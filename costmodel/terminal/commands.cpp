@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/help.h"
 #include "costmodel/terminal/paint.h"
@@ -35,10 +36,9 @@ std::string overview(const CommandSet& set) {
 
 /// Writes one line for the set, then one for each command.
 void print_help_json(const CommandSet& set) {
-  Json commands = Json::array();
-  for (const Command& command : set.commands) {
-    commands.push_back({{"name", command.name}, {"summary", command.summary}});
-  }
+  Json commands = mapped(set.commands, [](const Command& command) -> Json {
+    return {{"name", command.name}, {"summary", command.summary}};
+  });
   const Json line = {{"command", set.name},
                      {"version", STEPSIM_VERSION},
                      {"purpose", set.purpose},

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/paint.h"
 #include "costmodel/terminal/show.h"
 #include "costmodel/terminal/wrap.h"
@@ -139,18 +140,17 @@ std::string help_text(const CommandHelp& help, const Screen& screen) {
 }
 
 Json help_json(const CommandHelp& help) {
-  Json options = Json::array();
-  for (const OptionHelp& option : help.options) {
-    options.push_back({{"name", option.name},
-                       {"letter", option.letter},
-                       {"takes_value", option.takes_value},
-                       {"value", option.value},
-                       {"or_dash", option.or_dash},
-                       {"description", option.description},
-                       {"default", option.default_value},
-                       {"positional", option.positional},
-                       {"shared", option.shared}});
-  }
+  Json options = mapped(help.options, [](const OptionHelp& option) -> Json {
+    return {{"name", option.name},
+            {"letter", option.letter},
+            {"takes_value", option.takes_value},
+            {"value", option.value},
+            {"or_dash", option.or_dash},
+            {"description", option.description},
+            {"default", option.default_value},
+            {"positional", option.positional},
+            {"shared", option.shared}};
+  });
   return {{"command", help.name}, {"usage", help.usage}, {"options", std::move(options)}};
 }
 

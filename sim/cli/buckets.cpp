@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
@@ -103,20 +104,12 @@ std::vector<BucketCase> read_cases(const std::string& path) {
 }
 
 Json lists_json(const std::vector<Bucket>& buckets) {
-  Json lists = Json::array();
-  for (const Bucket& bucket : buckets) {
-    lists.push_back(bucket.parameters);
-  }
-  return lists;
+  return mapped(buckets, &Bucket::parameters);
 }
 
 Json bytes_json(const std::vector<Bucket>& buckets,
                 const std::vector<BucketParameter>& parameters) {
-  Json bytes = Json::array();
-  for (const Bucket& bucket : buckets) {
-    bytes.push_back(bucket_bytes(bucket, parameters));
-  }
-  return bytes;
+  return mapped(buckets, [&](const Bucket& bucket) { return bucket_bytes(bucket, parameters); });
 }
 
 std::string bytes_text(const std::vector<Bucket>& buckets,

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
 #include "sim/batching/histogram.h"
@@ -95,13 +96,12 @@ Json summary_json(const LengthSummary& s) {
   for (const auto& [percent, length] : s.percentiles) {
     percentiles[fmt::format("p{:g}", percent)] = length;
   }
-  Json bars = Json::array();
-  for (const LengthBar& bar : s.bars) {
-    bars.push_back({{"low", bar.low},
-                    {"high", bar.high},
-                    {"samples", bar.samples},
-                    {"token_share", bar.token_share}});
-  }
+  Json bars = mapped(s.bars, [](const LengthBar& bar) -> Json {
+    return {{"low", bar.low},
+            {"high", bar.high},
+            {"samples", bar.samples},
+            {"token_share", bar.token_share}};
+  });
   return {{"format", "stepsim-length-summary/1"},
           {"samples", s.samples},
           {"tokens", s.tokens},

@@ -193,10 +193,9 @@ Json blame_json(const Blame& blame) {
     }
     changes.push_back(std::move(entry));
   }
-  Json buckets = Json::array();
-  for (const BucketBlame& bucket : blame.buckets) {
-    buckets.push_back({{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}});
-  }
+  Json buckets = mapped(blame.buckets, [](const BucketBlame& bucket) -> Json {
+    return {{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}};
+  });
   Json ops = Json::array();
   for (const OpBlame& op : blame.ops) {
     ops.push_back({{"ops", op.ops}, {"ms", op.ms}});

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/report/notes.h"
 #include "sim/report/prediction_columns.h"
 
@@ -117,10 +118,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
                                        {"length", prediction.token_budget->length}};
     }
     if (with_steps) {
-      Json rows = Json::array();
-      for (const RankStepResult& row : prediction.steps) {
-        rows.push_back(row_json(row));
-      }
+      Json rows = mapped(prediction.steps, row_json);
       entry["steps"] = std::move(rows);
     }
     if (prediction.training) {
@@ -150,10 +148,8 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
     if (prediction.varlen) {
       entry["varlen"] = varlen_json(*prediction.varlen);
     }
-    entry["collective_sources"] = Json::array();
-    for (const CollectiveOrigin& origin : prediction.collective_origins) {
-      entry["collective_sources"].push_back(origin.text);
-    }
+    entry["collective_sources"] = mapped(
+        prediction.collective_origins, [](const CollectiveOrigin& origin) { return origin.text; });
     entry["warnings"] = note_texts(prediction);
     list.push_back(std::move(entry));
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/io/json_optional.h"
 #include "costmodel/terminal/table.h"
 
 namespace stepsim {
@@ -141,7 +142,7 @@ Json figures_json(const ReplayedCollective::Figures& figures) {
 Json collective_json(const ReplayedCollective& collective) {
   Json result = {{"collective", collective.number},
                  {"op", collective.op},
-                 {"bytes", collective.bytes ? Json(*collective.bytes) : Json()},
+                 {"bytes", or_null(collective.bytes)},
                  {"replayed", figures_json(collective.replayed)}};
   if (collective.measured) {
     result["measured"] = figures_json(*collective.measured);
@@ -254,12 +255,9 @@ Json replay_json(const LaunchReplay& replay) {
     ranks.push_back({{"rank", r},
                      {"measured_us", rank.measured ? Json(us(*rank.measured)) : Json()},
                      {"replayed_us", us(rank.step)},
-                     {"error", error ? Json(*error) : Json()}});
+                     {"error", or_null(error)}});
   }
-  Json collectives = Json::array();
-  for (const ReplayedCollective& collective : replay.collectives) {
-    collectives.push_back(collective_json(collective));
-  }
+  Json collectives = mapped(replay.collectives, collective_json);
   return {{"format", "stepsim-replay/1"},
           {"program", replay.path},
           {"ranks", std::move(ranks)},
@@ -268,14 +266,13 @@ Json replay_json(const LaunchReplay& replay) {
 }
 
 Json replay_json(const PipelineReplay& replay) {
-  Json steps = Json::array();
-  for (const ReplayedStep& step : replay.steps) {
-    steps.push_back({{"step", step.number},
-                     {"measured_ms", to_ms(step.measured)},
-                     {"replayed_ms", to_ms(step.replayed)},
-                     {"error", error_of(step)},
-                     {"balanced_ms", to_ms(step.balanced)}});
-  }
+  Json steps = mapped(replay.steps, [](const ReplayedStep& step) -> Json {
+    return {{"step", step.number},
+            {"measured_ms", to_ms(step.measured)},
+            {"replayed_ms", to_ms(step.replayed)},
+            {"error", error_of(step)},
+            {"balanced_ms", to_ms(step.balanced)}};
+  });
   const MeanStep mean = mean_step(replay);
   return {{"format", "stepsim-replay/1"},
           {"program", replay.path},

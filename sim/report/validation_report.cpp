@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_optional.h"
 #include "sim/report/csv.h"
 #include "sim/report/number_text.h"
@@ -166,10 +167,7 @@ std::string validation_text(const Validation& validation,
 }
 
 Json validation_json(const Validation& validation, const ValidationSources& sources, double bound) {
-  Json policies = Json::array();
-  for (const PolicyValidation& policy : validation.policies) {
-    policies.push_back(policy_json(policy));
-  }
+  Json policies = mapped(validation.policies, policy_json);
   Json made = {{"when", name_of(prediction_time(sources))}};
   if (!sources.predictions_path.empty()) {
     made["file"] = sources.predictions_path;

@@ -163,13 +163,11 @@ const Prediction* recommended(const Scenario& scenario,
 }
 
 Json recommendation_json(const Recommendation& recommendation) {
-  Json choices = Json::array();
-  for (const Choice& choice : recommendation.choices) {
-    choices.push_back(
-        {{"policy", choice.policy},
-         {"useful_tokens_per_s", choice.useful_tokens_per_s},
-         {"first_share", recommendation.drawn ? Json(choice.first_share) : Json(nullptr)}});
-  }
+  Json choices = mapped(recommendation.choices, [&](const Choice& choice) -> Json {
+    return {{"policy", choice.policy},
+            {"useful_tokens_per_s", choice.useful_tokens_per_s},
+            {"first_share", recommendation.drawn ? Json(choice.first_share) : Json(nullptr)}};
+  });
   Json json = {{"policy", nullptr}, {"choices", std::move(choices)}};
   if (!recommendation.choices.empty()) {
     json["policy"] = recommendation.choices.front().policy;

@@ -300,11 +300,9 @@ Json gpu_json(const KinetoStepTime& time) {
   json["collectives_us"] = us(time.collective_ns);
   json["at_once_us"] = us(time.both_ns);
   json["idle_us"] = us(time.idle_ns());
-  json["buckets"] = Json::array();
-  for (const KinetoStepTime::Bucket& bucket : time.buckets) {
-    json["buckets"].push_back(
-        {{"bytes", or_null(bucket.bytes)}, {"ready_us", us(bucket.ready_ns)}});
-  }
+  json["buckets"] = mapped(time.buckets, [us](const KinetoStepTime::Bucket& bucket) -> Json {
+    return {{"bytes", or_null(bucket.bytes)}, {"ready_us", us(bucket.ready_ns)}};
+  });
   return json;
 }
 

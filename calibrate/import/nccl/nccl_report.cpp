@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_optional.h"
 #include "costmodel/terminal/table.h"
@@ -146,10 +147,7 @@ Json nccl_json(const NcclImport& import) {
     json["peak_busbw_gb_per_s"] = sweep->peak_busbw;
     json["block_difference"] = or_null(sweep->block_difference);
   }
-  json["tables"] = Json::array();
-  for (const NcclSweep& one : import.sweeps) {
-    json["tables"].push_back(table_json(one));
-  }
+  json["tables"] = mapped(import.sweeps, table_json);
   json["nccl_version"] = import.log.nccl_version;
   json["nccl_tests_version"] = import.log.tests_version;
   json["date"] = import.log.date;

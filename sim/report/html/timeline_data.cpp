@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "sim/report/html/page_number.h"
 
@@ -144,11 +145,9 @@ class Clock {
   explicit Clock(SimTime zero) : zero_(zero) {}
   [[nodiscard]] double at(SimTime time) const { return page_us(time - zero_); }
   [[nodiscard]] Json stretches(const std::vector<Stretch>& list) const {
-    Json json = Json::array();
-    for (const Stretch& one : list) {
-      json.push_back({at(one.begin), page_us(one.end - one.begin)});
-    }
-    return json;
+    return mapped(list, [&](const Stretch& one) -> Json {
+      return {at(one.begin), page_us(one.end - one.begin)};
+    });
   }
 
  private:
@@ -178,11 +177,9 @@ Json rank_json(const StepPicture& picture, std::size_t rank, const Clock& clock)
   const StepTimeline& timeline = picture.timeline;
   const RankTimeline& times = timeline.ranks[rank];
   const Lane lane = lane_of(timeline, static_cast<int>(rank));
-  Json compute = Json::array();
-  for (const Piece& piece : merged(lane)) {
-    compute.push_back(
-        {clock.at(piece.at.begin), page_us(piece.at.end - piece.at.begin), piece.kind});
-  }
+  Json compute = mapped(merged(lane), [&](const Piece& piece) -> Json {
+    return {clock.at(piece.at.begin), page_us(piece.at.end - piece.at.begin), piece.kind};
+  });
   const auto [exposed, waiting] = divided(lane.waits, transfers_of(timeline, times));
   return {{"rank", rank},
           {"useful", picture.ranks[rank].useful_tokens},
@@ -237,10 +234,9 @@ Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
     end = std::max(end, rank.end);
   }
   const Clock clock(first);
-  Json buckets = Json::array();
-  for (const BucketSize& bucket : picture.buckets) {
-    buckets.push_back({bucket.bytes, bucket.tensors});
-  }
+  Json buckets = mapped(picture.buckets, [](const BucketSize& bucket) -> Json {
+    return {bucket.bytes, bucket.tensors};
+  });
   Json ranks = Json::array();
   for (const std::size_t rank : drawn_ranks(picture)) {
     ranks.push_back(rank_json(picture, rank, clock));

@@ -20,7 +20,7 @@ constexpr const char* kCheckUsage =
 
 int check_command(const std::vector<std::string>& arguments) {
   OptionParser parser("check", kCheckUsage);
-  parser.add({{"profile", option_value<std::string>(), "PROFILE: of stepcal fit or calibrate"}});
+  parser.add({{"profile", option_text(), "PROFILE: of stepcal fit or calibrate"}});
   parser.positional("profile", 1);
   if (!parser.parse(arguments)) {
     return kDone;

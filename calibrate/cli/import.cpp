@@ -38,7 +38,7 @@ NcclStatements statements_of(const OptionParser& parser) {
   NcclStatements statements;
   if (parser.has("op")) {
     try {
-      statements.op = name_of(parse_collective_kind(parser.get<std::string>("op")));
+      statements.op = name_of(parse_collective_kind(parser.text("op")));
     } catch (const InputError& error) {
       parser.fail(std::string("--op: ") + error.what());
     }
@@ -71,9 +71,7 @@ void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>&
   for (const NcclImport& import : imports) {
     files += (files.empty() ? "" : ", ") + import.log.file;
   }
-  const ImportOrigin origin = {parser.has("device") ? parser.get<std::string>("device") : "",
-                               parser.command_line(),
-                               utc_now()};
+  const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
   write_imported_profile(parser, import_samples(imports, origin), files);
 }
 
@@ -93,23 +91,17 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import nccl-tests", kImportUsage);
   parser.add(
       {{"files", option_value<std::vector<std::string>>(), "FILE… or -: logs"},
-       {"json", option_value<std::string>(), "FILE or -: rows and verdicts as JSON"},
-       {"out",
-        option_value<std::string>(),
-        "SAMPLES: samples file (JSONL), continued when it exists"},
-       {"profile", option_value<std::string>(), "PROFILE or -: profile to write"},
-       {"base",
-        option_value<std::string>(),
-        "PROFILE: with --profile, the one to put the collectives into"},
-       {"op", option_value<std::string>(), "COLLECTIVE: where the log does not name it"},
+       {"json", option_text(), "FILE or -: rows and verdicts as JSON"},
+       {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists"},
+       {"profile", option_text(), "PROFILE or -: profile to write"},
+       {"base", option_text(), "PROFILE: with --profile, the one to put the collectives into"},
+       {"op", option_text(), "COLLECTIVE: where the log does not name it"},
        {"ranks",
         option_value<int>(),
         "NUMBER: ranks, where the log does not list them or contradicts itself"},
        {"nodes", option_value<int>(), "NUMBER: nodes, where the log does not list its hosts"},
        {"run", option_value<int>(), "NUMBER: the run to take of a file with several, from 1"},
-       {"device",
-        option_value<std::string>(),
-        "NAME: what the GPUs are, where the log does not list them"},
+       {"device", option_text(), "NAME: what the GPUs are, where the log does not list them"},
        {"accept",
         option_value<std::vector<std::string>>(),
         "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows: a reason to refuse, "
@@ -127,16 +119,15 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   }
   const NcclStatements statements = statements_of(parser);
   const std::vector<NcclImport> imports = mapped(files, [&](const std::string& file) {
-    return import_nccl_tests(
-        file, statements, parser.has("run") ? std::optional(parser.get<int>("run")) : std::nullopt);
+    return import_nccl_tests(file, statements, parser.maybe<int>("run"));
   });
-  const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
+  const std::string json = parser.text("json");
   if (!json.empty()) {
     write_text_atomically(
         json, nccl_json(imports).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   const bool text_to_stdout =
-      json != "-" && !(parser.has("profile") && parser.get<std::string>("profile") == "-");
+      json != "-" && !(parser.has("profile") && parser.text("profile") == "-");
   if (text_to_stdout) {
     print_report(nccl_report(imports, output_screen()));
     std::fflush(stdout);
@@ -145,12 +136,8 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
     return kBadInput;
   }
   if (parser.has("out")) {
-    const std::string out = parser.get<std::string>("out");
-    write_import(out,
-                 imports,
-                 {parser.has("device") ? parser.get<std::string>("device") : "",
-                  parser.command_line(),
-                  utc_now()});
+    const std::string out = parser.text("out");
+    write_import(out, imports, {parser.text("device"), parser.command_line(), utc_now()});
     if (text_to_stdout) {
       print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
     }

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/cli/cli.h"
 #include "calibrate/cli/import_profile.h"
 #include "calibrate/cli/options.h"
 #include "calibrate/import/import_samples.h"
@@ -45,12 +46,11 @@ constexpr const char* kImportKinetoUsage =
 KinetoProgram make_program(const OptionParser& parser,
                            std::span<const KinetoTrace> traces,
                            const KinetoMatches& matches) {
-  const auto step =
-      parser.has("step") ? std::optional(parser.get<std::int64_t>("step")) : std::nullopt;
+  const auto step = parser.maybe<std::int64_t>("step");
   KinetoProgram program = make_kineto_program(traces, matches, step);
   if (parser.has("transfers")) {
-    const int nodes = parser.has("nodes") ? parser.get<int>("nodes") : 1;
-    price_transfers(read_profile(parser.get<std::string>("transfers")), nodes, &program);
+    const int nodes = parser.maybe<int>("nodes").value_or(1);
+    price_transfers(read_profile(parser.text("transfers")), nodes, &program);
   }
   return program;
 }
@@ -89,11 +89,9 @@ void write_samples(const OptionParser& parser,
                    std::span<const KinetoTrace> traces,
                    const KinetoMatches& matches,
                    bool say) {
-  const auto nodes = parser.has("nodes") ? std::optional(parser.get<int>("nodes")) : std::nullopt;
+  const auto nodes = parser.maybe<int>("nodes");
   const KinetoSamples samples = kineto_samples(traces, matches, nodes);
-  const ImportOrigin origin = {parser.has("device") ? parser.get<std::string>("device") : "",
-                               parser.command_line(),
-                               utc_now()};
+  const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
   const std::string header = import_header(samples.device, origin);
   if (say) {
     fmt::print("\ncollective samples: {}\n", fmt::join(samples.groups, "; "));
@@ -105,7 +103,7 @@ void write_samples(const OptionParser& parser,
         "scenario takes it as [times], see above\n");
   }
   if (parser.has("out")) {
-    const std::string out = parser.get<std::string>("out");
+    const std::string out = parser.text("out");
     write_import_lines(out, header, samples.lines);
     if (say) {
       fmt::print(
@@ -139,25 +137,19 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import kineto", kImportKinetoUsage);
   parser.add(
       {{"traces", option_value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank"},
-       {"json", option_value<std::string>(), "FILE or -: everything as JSON"},
-       {"program", option_value<std::string>(), "FOLDER: to write a program for stepsim replay to"},
+       {"json", option_text(), "FILE or -: everything as JSON"},
+       {"program", option_text(), "FOLDER: to write a program for stepsim replay to"},
        {"step", option_value<std::int64_t>(), "NUMBER: with --program, of the ProfilerStep"},
        {"transfers",
-        option_value<std::string>(),
+        option_text(),
         "PROFILE: with --program, whose transfer times stand in place of those recorded"},
-       {"out",
-        option_value<std::string>(),
-        "SAMPLES: samples file (JSONL), continued when it exists"},
-       {"profile", option_value<std::string>(), "PROFILE or -: profile to write"},
-       {"base",
-        option_value<std::string>(),
-        "PROFILE: with --profile, the one to put the collectives into"},
+       {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists"},
+       {"profile", option_text(), "PROFILE or -: profile to write"},
+       {"base", option_text(), "PROFILE: with --profile, the one to put the collectives into"},
        {"nodes",
         option_value<int>(),
         "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)"},
-       {"device",
-        option_value<std::string>(),
-        "NAME: what the GPUs are, where the traces do not say"}});
+       {"device", option_text(), "NAME: what the GPUs are, where the traces do not say"}});
   parser.positional("traces", -1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -177,7 +169,7 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
   }
   progress.done();
   const KinetoMatches matches = match_collectives(traces);
-  const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
+  const std::string json = parser.text("json");
   if (!json.empty()) {
     write_text_atomically(
         json,
@@ -186,15 +178,14 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
   std::optional<KinetoProgram> program;
   if (parser.has("program")) {
     program = make_program(parser, traces, matches);
-    write_kineto_program(parser.get<std::string>("program"), *program);
+    write_kineto_program(parser.text("program"), *program);
   }
   const bool writes = parser.has("out") || parser.has("profile");
-  const bool say =
-      json != "-" && !(parser.has("profile") && parser.get<std::string>("profile") == "-");
+  const bool say = json != "-" && !(parser.has("profile") && parser.text("profile") == "-");
   if (say) {
     print_report(kineto_report(traces, matches, output_screen()));
     if (program) {
-      say_program(parser.get<std::string>("program"), *program);
+      say_program(parser.text("program"), *program);
     }
     if (json.empty() && !program && !writes) {
       print_report("next: --json trace.json writes every collective and step by itself\n");

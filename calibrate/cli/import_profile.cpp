@@ -14,14 +14,14 @@ namespace stepsim {
 void write_imported_profile(const OptionParser& parser,
                             const SampleSet& samples,
                             const std::string& files) {
-  const std::string out = parser.get<std::string>("profile");
+  const std::string out = parser.text("profile");
   FitOptions options;
   options.name = std::filesystem::path(out).stem().string();
   options.command = parser.command_line();
   options.date = utc_now();
   options.samples_file = files;
   if (parser.has("base")) {
-    options.base = read_profile(parser.get<std::string>("base"));
+    options.base = read_profile(parser.text("base"));
   }
   const FitResult result = fit_profile(samples, options);
   write_profile(out, result.profile);

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/cli/cli.h"
 #include "calibrate/cli/options.h"
 #include "calibrate/import/recorded/recorded_plan.h"
 #include "calibrate/import/recorded/recorded_run.h"
@@ -101,10 +102,8 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import run-record", kImportRunRecordUsage);
   parser.add({{"files", option_value<std::vector<std::string>>(), "RECORD…: run records"},
               {"plan", option_value<std::vector<std::string>>(), "PLAN: what they ran; may repeat"},
-              {"profile", option_value<std::string>(), "PROFILE or -: profile to write"},
-              {"base",
-               option_value<std::string>(),
-               "PROFILE: that has all else, as all-reduces and memory"}});
+              {"profile", option_text(), "PROFILE or -: profile to write"},
+              {"base", option_text(), "PROFILE: that has all else, as all-reduces and memory"}});
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -125,12 +124,12 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   }
   std::optional<Profile> base;
   if (parser.has("base")) {
-    base = read_profile(parser.get<std::string>("base"));
+    base = read_profile(parser.text("base"));
   }
   RecordedCosts costs = fit_recorded_runs(runs);
   costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
   Profile profile = recorded_profile(costs, runs, base ? &*base : nullptr);
-  const std::string out = parser.get<std::string>("profile");
+  const std::string out = parser.text("profile");
   profile.name = std::filesystem::path(out).stem().string();
   (*profile.provenance)["recorded"] = provenance(parser, runs);
   write_profile(out, profile);

@@ -43,7 +43,7 @@ constexpr const char* kLiveUsage =
 
 std::vector<std::string> outputs_in_folder(const OptionParser& parser,
                                            const std::vector<std::string>& plans) {
-  const std::filesystem::path folder = parser.get<std::string>("out-dir");
+  const std::filesystem::path folder = parser.text("out-dir");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -188,9 +188,7 @@ int live_command(const std::vector<std::string>& arguments) {
   OptionParser parser("live", kLiveUsage);
   parser.add(
       {{"plan", option_value<std::vector<std::string>>(), "PLAN…: what to train"},
-       {"out-dir",
-        option_value<std::string>(),
-        "FOLDER: a record for each plan, named like the plan"},
+       {"out-dir", option_text(), "FOLDER: a record for each plan, named like the plan"},
        {"out", option_texts(), "FILE…: one for each plan"},
        {"device", option_value<std::string>("cpu"), "cpu|cuda|cuda:NUMBER: where"},
        {"emulate-ranks",
@@ -199,7 +197,7 @@ int live_command(const std::vector<std::string>& arguments) {
         "the "
         "place of each collective"},
        {"collectives",
-        option_value<std::string>(),
+        option_text(),
         "PROFILE: with --emulate-ranks, has the all-reduce times to stand in for"},
        {"channels",
         option_value<int>(16),
@@ -214,8 +212,7 @@ int live_command(const std::vector<std::string>& arguments) {
   if (!parser.parse(arguments)) {
     return kDone;
   }
-  const BackendFactory factory =
-      backend_factory(parser.get<std::string>("device"), stand_in_shape(parser));
+  const BackendFactory factory = backend_factory(parser.text("device"), stand_in_shape(parser));
   LiveOptions options = live_options(parser);
   const std::vector<Plan> plans = mapped(options.plans, read_plan);
   std::unique_ptr<LaunchedGroup> launched;

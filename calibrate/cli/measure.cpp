@@ -65,15 +65,13 @@ void add_measure_options(OptionParser* parser) {
       {{"plan",
         option_texts(),
         "FILE…: plans whose batches are to be priced (same model and ranks)"},
-       {"model", option_value<std::string>(), "MODEL: model preset, in place of plans"},
+       {"model", option_text(), "MODEL: model preset, in place of plans"},
        {"max-length", option_value<std::int64_t>(), "NUMBER: with --model, longest padded length"},
        {"max-tokens",
         option_value<std::int64_t>(),
         "NUMBER: with --model, most padded tokens of a batch"},
-       {"dtype",
-        option_value<std::string>(),
-        "f32|tf32|bf16|f16: with --model, of the computation"},
-       {"attention", option_value<std::string>(), "dense|flash|varlen: with --model"},
+       {"dtype", option_text(), "f32|tf32|bf16|f16: with --model, of the computation"},
+       {"attention", option_text(), "dense|flash|varlen: with --model"},
        {"ranks",
         option_value<int>(),
         "NUMBER: processes that train together (default: the plans', with --model 2 on cpu and 1 "
@@ -98,7 +96,7 @@ void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
   const std::vector<Plan> plans = mapped(parser.list("plan"), read_plan);
   request->box = box_of_plans(plans);
   request->model = plans.front().model;
-  request->ranks = parser.has("ranks") ? parser.get<int>("ranks") : plans.front().ranks;
+  request->ranks = parser.maybe<int>("ranks").value_or(plans.front().ranks);
   request->buckets = plans.front().buckets;
 }
 
@@ -106,12 +104,12 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
   if (!parser.has("model") || !parser.has("max-length") || !parser.has("max-tokens")) {
     parser.fail("give --plan FILE…, or --model NAME with --max-length and --max-tokens");
   }
-  request->model = model_preset(parser.get<std::string>("model"));
+  request->model = model_preset(parser.text("model"));
   if (parser.has("dtype")) {
-    request->model.dtype = parse_dtype(parser.get<std::string>("dtype"));
+    request->model.dtype = parse_dtype(parser.text("dtype"));
   }
   if (parser.has("attention")) {
-    request->model.attention = parse_attention(parser.get<std::string>("attention"));
+    request->model.attention = parse_attention(parser.text("attention"));
   }
   request->ranks = parser.has("ranks")            ? parser.get<int>("ranks")
                    : request->launched != nullptr ? request->launched->ranks()
@@ -120,13 +118,12 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
                                parser.get<std::int64_t>("max-length"),
                                parser.get<std::int64_t>("max-tokens"));
   const Bytes first(std::int64_t{1} << 20U);
-  request->buckets =
-      buckets_by_cap(request->model, first, parse_bytes(parser.get<std::string>("bucket-cap")));
+  request->buckets = buckets_by_cap(request->model, first, parse_bytes(parser.text("bucket-cap")));
 }
 
 /// "90" and "90 s" alike.
 double parse_budget(const OptionParser& parser) {
-  const std::string text = parser.get<std::string>("budget");
+  const std::string text = parser.text("budget");
   const bool is_number = text.find_first_not_of("0123456789.") == std::string::npos;
   const double seconds = to_seconds(parse_duration(is_number ? text + " s" : text));
   if (!(seconds > 0)) {
@@ -141,7 +138,7 @@ MeasureRequest make_request(const OptionParser& parser,
                             LaunchedGroup* launched) {
   MeasureRequest request;
   request.launched = launched;
-  request.device = device_kind(parser.get<std::string>("device"));
+  request.device = device_kind(parser.text("device"));
   if (parser.has("plan")) {
     if (parser.has("model")) {
       parser.fail("give either --plan or --model");
@@ -293,14 +290,12 @@ void run_fit(const std::string& samples_path,
 int measure_command(const std::vector<std::string>& arguments) {
   OptionParser parser("measure", kMeasureUsage);
   add_measure_options(&parser);
-  parser.add({{"out",
-               option_value<std::string>(),
-               "SAMPLES: samples file (JSONL), continued when it exists"}});
+  parser.add({{"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const std::string out = parser.required("out", "samples file (--out)");
-  const std::string device = parser.get<std::string>("device");
+  const std::string device = parser.text("device");
   const std::unique_ptr<LaunchedGroup> launched = join_launched_group();
   const MeasureRequest request = make_request(parser, out, launched.get());
   if (launched && !launched->leads()) {
@@ -315,12 +310,11 @@ int measure_command(const std::vector<std::string>& arguments) {
 
 int fit_command(const std::vector<std::string>& arguments) {
   OptionParser parser("fit", kFitUsage);
-  parser.add(
-      {{"samples", option_value<std::string>(), "SAMPLES: samples file of stepcal measure"},
-       {"out", option_value<std::string>(), "PROFILE or -: profile to write"},
-       {"monotone", option_flag(), "costs never fall when a batch grows"},
-       {"report", option_value<std::string>(), "FILE: also draw the errors at all points (SVG)"},
-       {"base", option_value<std::string>(), "PROFILE: to put imported collectives into"}});
+  parser.add({{"samples", option_text(), "SAMPLES: samples file of stepcal measure"},
+              {"out", option_text(), "PROFILE or -: profile to write"},
+              {"monotone", option_flag(), "costs never fall when a batch grows"},
+              {"report", option_text(), "FILE: also draw the errors at all points (SVG)"},
+              {"base", option_text(), "PROFILE: to put imported collectives into"}});
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -331,9 +325,8 @@ int fit_command(const std::vector<std::string>& arguments) {
           out,
           parser.command_line(),
           parser.has("monotone"),
-          parser.has("base") ? std::optional(read_profile(parser.get<std::string>("base")))
-                             : std::nullopt,
-          parser.has("report") ? parser.get<std::string>("report") : "");
+          parser.has("base") ? std::optional(read_profile(parser.text("base"))) : std::nullopt,
+          parser.text("report"));
   return kDone;
 }
 
@@ -341,18 +334,18 @@ int calibrate_command(const std::vector<std::string>& arguments) {
   OptionParser parser("calibrate", kCalibrateUsage);
   add_measure_options(&parser);
   parser.add(
-      {{"out", option_value<std::string>(), "PROFILE: profile to write"},
+      {{"out", option_text(), "PROFILE: profile to write"},
        {"samples",
-        option_value<std::string>(),
+        option_text(),
         "SAMPLES: samples file, continued when it exists (default: PROFILE.samples.jsonl)"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const std::string out = parser.required("out", "profile to write (--out)");
-  const std::string samples = parser.has("samples") ? parser.get<std::string>("samples")
+  const std::string samples = parser.has("samples") ? parser.text("samples")
                               : out == "-"          ? "stepcal.samples.jsonl"
                                                     : out + ".samples.jsonl";
-  const std::string device = parser.get<std::string>("device");
+  const std::string device = parser.text("device");
   const std::unique_ptr<LaunchedGroup> launched = join_launched_group();
   const MeasureRequest request = make_request(parser, samples, launched.get());
   if (launched && !launched->leads()) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "costmodel/terminal/command_parser.h"
 
@@ -15,8 +14,6 @@ class OptionParser : public CommandParser {
   /// The option's value. Raises InputError when it is missing; `what` says what it is: "a samples
   /// file".
   [[nodiscard]] std::string required(const std::string& name, const std::string& what) const;
-  /// The option's values; empty when it is missing.
-  [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
 };
 
 }  // namespace stepsim

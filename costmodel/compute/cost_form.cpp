@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 #include "costmodel/compute/cost_features.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/compute/tile_feature.h"
@@ -239,14 +240,7 @@ const CostFormRow& form_row(CostForm form) {
 }
 
 CostForm parse_cost_form(std::string_view name) {
-  std::vector<std::string> known;
-  for (const CostFormRow& row : kForms) {
-    if (row.name == name) {
-      return row.form;
-    }
-    known.emplace_back(row.name);
-  }
-  throw InputError(unknown_name("form", name, known));
+  return row_named(kForms, &CostFormRow::name, "form", name).form;
 }
 
 double range_variable(CostForm form, const Op& op, const BatchShape& batch) {

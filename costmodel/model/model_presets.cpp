@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 namespace {
@@ -125,14 +125,8 @@ std::span<const ModelPreset> model_presets() {
 }
 
 const TransformerConfig& model_preset(std::string_view name) {
-  std::vector<std::string> known;
-  for (const auto& preset : model_presets()) {
-    if (preset.config.name == name) {
-      return preset.config;
-    }
-    known.push_back(preset.config.name);
-  }
-  throw InputError(unknown_name("model preset", name, known), Lookup::Models);
+  const auto name_of_preset = [](const ModelPreset& preset) { return preset.config.name; };
+  return row_named(model_presets(), name_of_preset, "model preset", name, Lookup::Models).config;
 }
 
 }  // namespace stepsim

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
@@ -75,14 +75,7 @@ std::string_view name_in(const Names<Value, Size>& names, Value value) {
 
 template <typename Value, std::size_t Size>
 Value parse_in(const Names<Value, Size>& names, std::string_view what, std::string_view name) {
-  std::vector<std::string> known;
-  for (const auto& [value, text] : names) {
-    if (text == name) {
-      return value;
-    }
-    known.emplace_back(text);
-  }
-  throw InputError(unknown_name(what, name, known));
+  return row_named(names, &std::pair<Value, std::string_view>::second, what, name).first;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <bit>
 #include <stdexcept>
 
-#include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 namespace {
@@ -55,11 +55,7 @@ std::string_view name_of(CollectiveKind kind) {
 }
 
 CollectiveKind parse_collective_kind(std::string_view name) {
-  const auto found = std::ranges::find(kCollectiveNames, name);
-  if (found == kCollectiveNames.end()) {
-    throw InputError(unknown_name("collective", name, kCollectiveNames));
-  }
-  return static_cast<CollectiveKind>(found - kCollectiveNames.begin());
+  return enum_named<CollectiveKind>(kCollectiveNames, "collective", name);
 }
 
 std::span<const std::string> collective_kind_names() {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 namespace {
@@ -222,14 +223,7 @@ std::string_view name_of(CommunicationHook hook) {
 }
 
 CommunicationHook parse_communication_hook(std::string_view name) {
-  std::vector<std::string> known;
-  for (const HookInfo& info : communication_hooks()) {
-    if (info.name == name) {
-      return info.hook;
-    }
-    known.emplace_back(info.name);
-  }
-  throw InputError(unknown_name("communication hook", name, known));
+  return row_named(communication_hooks(), &HookInfo::name, "communication hook", name).hook;
 }
 
 HookSchedule hook_schedule(CommunicationHook hook,

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 namespace {
@@ -195,11 +195,7 @@ std::string_view name_of(GpuGeneration generation) {
 }
 
 GpuGeneration parse_gpu_generation(std::string_view name) {
-  const auto found = std::ranges::find(kGenerations, name);
-  if (found == kGenerations.end()) {
-    throw InputError(unknown_name("GPU generation", name, kGenerations));
-  }
-  return static_cast<GpuGeneration>(found - kGenerations.begin());
+  return enum_named<GpuGeneration>(kGenerations, "GPU generation", name);
 }
 
 std::span<const std::string> gpu_generation_names() {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 namespace {
@@ -170,11 +171,7 @@ std::string_view name_of(CollectiveAlgorithm algorithm) {
 }
 
 CollectiveAlgorithm parse_collective_algorithm(std::string_view name) {
-  const auto found = std::ranges::find(kTopologyNames, name);
-  if (found == kTopologyNames.end()) {
-    throw InputError(unknown_name("algorithm", name, kTopologyNames));
-  }
-  return static_cast<CollectiveAlgorithm>(found - kTopologyNames.begin());
+  return enum_named<CollectiveAlgorithm>(kTopologyNames, "algorithm", name);
 }
 
 std::span<const std::string> collective_algorithm_names() {

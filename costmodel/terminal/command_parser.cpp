@@ -36,6 +36,10 @@ const po::value_semantic* option_texts() {
   return po::value<std::vector<std::string>>()->multitoken();
 }
 
+const po::value_semantic* option_text() {
+  return po::value<std::string>();
+}
+
 template <typename T>
 const po::value_semantic* option_value() {
   return po::value<T>();
@@ -88,7 +92,6 @@ T CommandParser::get(const std::string& name) const {
   return boost_->values[name].as<T>();
 }
 
-template const po::value_semantic* option_value<std::string>();
 template const po::value_semantic* option_value<std::vector<std::string>>();
 template const po::value_semantic* option_value<int>();
 template const po::value_semantic* option_value<std::int64_t>();
@@ -103,6 +106,14 @@ template std::uint64_t CommandParser::get(const std::string&) const;
 template double CommandParser::get(const std::string&) const;
 template std::string CommandParser::get(const std::string&) const;
 template std::vector<std::string> CommandParser::get(const std::string&) const;
+
+std::string CommandParser::text(const std::string& name) const {
+  return maybe<std::string>(name).value_or("");
+}
+
+std::vector<std::string> CommandParser::list(const std::string& name) const {
+  return maybe<std::vector<std::string>>(name).value_or(std::vector<std::string>());
+}
 
 bool CommandParser::parse(const std::vector<std::string>& arguments) {
   command_line_ = name_;

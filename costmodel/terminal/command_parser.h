@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,10 @@ struct Option {
 
 /// Makes an option without a value; CommandParser::has() tells whether it was given.
 [[nodiscard]] const boost::program_options::value_semantic* option_flag();
-/// Makes an option with a value of type T: a text, a list of texts (the option may be given more
-/// than once) or a number.
+/// Makes an option whose value is one text.
+[[nodiscard]] const boost::program_options::value_semantic* option_text();
+/// Makes an option with a value of type T: a list of texts (the option may be given more than once)
+/// or a number.
 template <typename T>
 [[nodiscard]] const boost::program_options::value_semantic* option_value();
 /// Makes an option that has a value even when it is not given; the help shows `fallback`.
@@ -57,6 +60,15 @@ class CommandParser {
   /// Returns the value of an option that was added with the same T.
   template <typename T>
   [[nodiscard]] T get(const std::string& name) const;
+  /// Returns the value of an option, or nothing where it was not given.
+  template <typename T>
+  [[nodiscard]] std::optional<T> maybe(const std::string& name) const {
+    return has(name) ? std::optional(get<T>(name)) : std::nullopt;
+  }
+  /// Returns the text of an option; empty where it was not given.
+  [[nodiscard]] std::string text(const std::string& name) const;
+  /// Returns the texts of an option; empty where it was not given.
+  [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
   /// Raises InputError: "PROGRAM COMMAND: error: MESSAGE; see: PROGRAM COMMAND --help".
   [[noreturn]] void fail(const std::string& message) const;
   /// Returns "PROGRAM COMMAND ARGUMENTS", quoted for a shell.

@@ -5,6 +5,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 
@@ -14,10 +15,7 @@ std::span<const std::string> weightings() {
 }
 
 void check_weighting(std::string_view weighting) {
-  const auto known = weightings();
-  if (std::ranges::find(known, weighting) == known.end()) {
-    throw InputError(unknown_name("weighting", weighting, known));
-  }
+  (void)row_named(weightings(), std::identity(), "weighting", weighting);
 }
 
 double loss_scale(std::string_view weighting, double own, double all, int ranks) {

@@ -31,18 +31,16 @@ int blame_command(const std::vector<std::string>& arguments) {
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
-  const BatchingPolicy& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const BatchingPolicy& policy = find_policy(scenario, parser.text("policy"));
   Progress progress("predicting the step with one thing changed");
   const Blame result =
       blame(scenario, policy, scenario_profile(scenario), kMaxBlamedRanks, progress.callback());
   progress.done();
-  print_text(common, blame_text(scenario, result, output_screen()));
-  if (!common.json.empty()) {
-    write_text_atomically(common.json, blame_json(result).dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, blame_csv(result));
-  }
+  write_result(
+      common,
+      blame_text(scenario, result, output_screen()),
+      [&] { return blame_json(result); },
+      [&] { return blame_csv(result); });
   return kDone;
 }
 

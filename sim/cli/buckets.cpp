@@ -124,7 +124,7 @@ std::string bytes_text(const std::vector<Bucket>& buckets,
 int buckets_of_file(const OptionParser& parser) {
   Json result = Json::object();
   std::string text;
-  for (const BucketCase& one : read_cases(parser.get<std::string>("params"))) {
+  for (const BucketCase& one : read_cases(parser.text("params"))) {
     const auto initial = initial_buckets(one.parameters, false, one.first_bytes, one.cap_bytes);
     const auto limited = initial_buckets(one.parameters, true, one.first_bytes, one.cap_bytes);
     const auto rebuilt =
@@ -138,7 +138,7 @@ int buckets_of_file(const OptionParser& parser) {
                         one.parameters.size(),
                         bytes_text(rebuilt, one.parameters));
   }
-  const std::string json = parser.has("json") ? parser.get<std::string>("json") : "";
+  const std::string json = parser.text("json");
   if (!json.empty()) {
     write_text_atomically(json, result.dump() + "\n");
   }
@@ -170,7 +170,7 @@ std::string table_text(const std::vector<Bucket>& buckets,
 int buckets_command(const std::vector<std::string>& arguments) {
   OptionParser parser("buckets", kBucketsUsage);
   parser.add_common();
-  parser.add({{"params", option_value<std::string>(), "FILE or -: parameter lists (JSON)"}});
+  parser.add({{"params", option_text(), "FILE or -: parameter lists (JSON)"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -23,7 +23,7 @@ namespace {
 
 /// Prints the list as text, or as JSON where asked.
 int print_catalog(const OptionParser& parser, const std::string& text, const Json& json) {
-  const std::string path = parser.has("json") ? parser.get<std::string>("json") : "";
+  const std::string path = parser.text("json");
   if (!path.empty()) {
     write_text_atomically(path, json.dump(1) + "\n");
   }
@@ -34,7 +34,7 @@ int print_catalog(const OptionParser& parser, const std::string& text, const Jso
 }
 
 void add_json_option(OptionParser& parser) {
-  parser.add({{"json", option_value<std::string>(), "FILE or -: write the list as JSON"}});
+  parser.add({{"json", option_text(), "FILE or -: write the list as JSON"}});
 }
 
 std::vector<std::string> profile_files(const std::string& folder) {
@@ -138,7 +138,7 @@ int profiles_command(const std::vector<std::string>& arguments) {
   }
   Table table({"profile", "device", "backend", "costs", "all-reduce ranks", "file"});
   Json list = Json::array();
-  for (const std::string& file : profile_files(shipped_path(parser.get<std::string>("dir")))) {
+  for (const std::string& file : profile_files(shipped_path(parser.text("dir")))) {
     const Profile profile = read_profile(file);
     std::vector<int> ranks;
     for (const CollectiveCost& collective : profile.collectives) {

@@ -79,15 +79,15 @@ int compare_command(const std::vector<std::string>& arguments) {
     predictions.push_back(predict(scenario, policy, profile, options));
   }
   progress.done();
-  print_text(common, compare_text(scenario, predictions, planning_seconds, output_screen()));
-  if (!common.json.empty()) {
-    Json json = prediction_json(predictions, true);
-    json["recommendation"] = recommendation_json(recommend(scenario, predictions));
-    write_text_atomically(common.json, json.dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, summary_csv(predictions));
-  }
+  const auto json = [&] {
+    Json result = prediction_json(predictions, true);
+    result["recommendation"] = recommendation_json(recommend(scenario, predictions));
+    return result;
+  };
+  write_result(
+      common, compare_text(scenario, predictions, planning_seconds, output_screen()), json, [&] {
+        return summary_csv(predictions);
+      });
   if (!common.html.empty()) {
     write_page(common,
                page_content("compare", arguments, parser, scenario),

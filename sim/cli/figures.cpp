@@ -33,13 +33,11 @@ int figures_command(const std::vector<std::string>& arguments) {
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
   const std::vector<FigureCheck> checks = check_figures(scenario);
-  print_text(common, figures_text(scenario, checks, output_screen()));
-  if (!common.json.empty()) {
-    write_text_atomically(common.json, figures_json(scenario, checks).dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, figures_csv(checks));
-  }
+  write_result(
+      common,
+      figures_text(scenario, checks, output_screen()),
+      [&] { return figures_json(scenario, checks); },
+      [&] { return figures_csv(checks); });
   const bool unexplained =
       std::ranges::any_of(checks, [](const FigureCheck& check) { return check.unexplained(); });
   return unexplained ? kAnswerIsNo : kDone;

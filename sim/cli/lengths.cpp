@@ -121,7 +121,7 @@ int lengths_command(const std::vector<std::string>& arguments) {
   OptionParser parser("lengths", kLengthsUsage);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: with data of its own"},
-              {"file", option_value<std::string>(), "FILE: lengths, in place of a scenario"},
+              {"file", option_text(), "FILE: lengths, in place of a scenario"},
               {"field", option_value<std::string>("length"), "NAME: field of a .jsonl file"}});
   if (!parser.parse(arguments)) {
     return kDone;
@@ -134,13 +134,13 @@ int lengths_command(const std::vector<std::string>& arguments) {
   CommonOptions common;
   if (parser.has("file")) {
     common = parser.output_options();
-    title = parser.get<std::string>("file");
-    lengths = generate_lengths(source_of(title, parser.get<std::string>("field")), 0);
+    title = parser.text("file");
+    lengths = generate_lengths(source_of(title, parser.text("field")), 0);
   } else {
     common = parser.common();
     const Scenario scenario = load_scenario(common);
     title = "data of scenario " + scenario.name;
-    lengths = data_lengths(scenario, find_policy(scenario, parser.get<std::string>("policy")));
+    lengths = data_lengths(scenario, find_policy(scenario, parser.text("policy")));
   }
   const LengthSummary summary = summarise_lengths(std::move(lengths));
   print_text(common, summary_text(title, summary, output_screen()));

@@ -1,12 +1,16 @@
 #include "sim/cli/options.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/terminal/commands.h"
 #include "sim/cli/shipped.h"
 #include "sim/report/html/page.h"
 
@@ -37,28 +41,28 @@ OptionParser::OptionParser(std::string command, std::string usage)
     : CommandParser("stepsim", std::move(command), std::move(usage)) {}
 
 void OptionParser::add_common() {
-  add_shared({{"scenario", option_value<std::string>(), "SCENARIO: scenario file (TOML)"},
+  add_shared({{"scenario", option_text(), "SCENARIO: scenario file (TOML)"},
               {"set",
                option_value<std::vector<std::string>>(),
                "KEY=VALUE: any key of the scenario, e.g. ddp.bucket_cap=\"50 MiB\"; may repeat"},
-              {"seed", option_value<std::string>(), "NUMBER: scenario.seed"},
-              {"steps", option_value<std::string>(), "NUMBER: scenario.steps"},
-              {"profile", option_value<std::string>(), "PROFILE: in place of the scenario's"},
-              {"json", option_value<std::string>(), "FILE or -: write the result as JSON"},
-              {"csv", option_value<std::string>(), "FILE or -: write the result as CSV"},
+              {"seed", option_text(), "NUMBER: scenario.seed"},
+              {"steps", option_text(), "NUMBER: scenario.steps"},
+              {"profile", option_text(), "PROFILE: in place of the scenario's"},
+              {"json", option_text(), "FILE or -: write the result as JSON"},
+              {"csv", option_text(), "FILE or -: write the result as CSV"},
               {"quiet,q", option_flag(), "no text, only files and the exit status"}});
   positional("scenario", 1);
 }
 
 void OptionParser::add_html() {
-  add({{"html", option_value<std::string>(), "FILE or -: write a page that shows the result"}});
+  add({{"html", option_text(), "FILE or -: write a page that shows the result"}});
 }
 
 CommonOptions OptionParser::output_options() const {
   CommonOptions options;
-  options.json = has("json") ? get<std::string>("json") : "";
-  options.csv = has("csv") ? get<std::string>("csv") : "";
-  options.html = has("html") ? get<std::string>("html") : "";
+  options.json = text("json");
+  options.csv = text("csv");
+  options.html = text("html");
   options.quiet = has("quiet");
   if (options.json == "-" && options.csv == "-") {
     fail("JSON and CSV cannot both go to standard output");
@@ -77,7 +81,7 @@ CommonOptions OptionParser::common() const {
   if (!has("scenario")) {
     fail("no scenario file given");
   }
-  const auto named = get<std::string>("scenario");
+  const auto named = text("scenario");
   options.scenario = shipped_path(named);
   if (const std::string near = nearest_scenario(options.scenario); !near.empty()) {
     fail(fmt::format(
@@ -85,17 +89,14 @@ CommonOptions OptionParser::common() const {
   }
   for (const char* name : {"seed", "steps"}) {
     if (has(name)) {
-      options.set.push_back(fmt::format("scenario.{}={}", name, get<std::string>(name)));
+      options.set.push_back(fmt::format("scenario.{}={}", name, text(name)));
     }
   }
   if (has("profile")) {
-    const auto path = std::filesystem::absolute(shipped_path(get<std::string>("profile")));
+    const auto path = std::filesystem::absolute(shipped_path(text("profile")));
     options.set.push_back("cluster.profile=" + path.string());
   }
-  if (has("set")) {
-    const auto more = get<std::vector<std::string>>("set");
-    options.set.insert(options.set.end(), more.begin(), more.end());
-  }
+  std::ranges::copy(list("set"), std::back_inserter(options.set));
   return options;
 }
 
@@ -106,6 +107,19 @@ Scenario load_scenario(const CommonOptions& options) {
 void print_text(const CommonOptions& options, const std::string& text) {
   if (!options.quiet && options.json != "-" && options.csv != "-" && options.html != "-") {
     print_report(text);
+  }
+}
+
+void write_result(const CommonOptions& options,
+                  const std::string& text,
+                  const std::function<Json()>& json,
+                  const std::function<std::string()>& csv) {
+  print_text(options, text);
+  if (!options.json.empty()) {
+    write_text_atomically(options.json, json().dump(1) + "\n");
+  }
+  if (!options.csv.empty()) {
+    write_text_atomically(options.csv, csv());
   }
 }
 

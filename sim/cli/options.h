@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "costmodel/io/json_file.h"
 #include "costmodel/terminal/command_parser.h"
 #include "sim/scenario/scenario.h"
 
@@ -39,5 +41,11 @@ class OptionParser : public CommandParser {
 
 /// Prints to standard output unless quiet or a machine format goes there.
 void print_text(const CommonOptions& options, const std::string& text);
+
+/// Prints the text and writes JSON and CSV where they are asked for; else they are not made.
+void write_result(const CommonOptions& options,
+                  const std::string& text,
+                  const std::function<Json()>& json,
+                  const std::function<std::string()>& csv);
 
 }  // namespace stepsim

@@ -99,8 +99,7 @@ PageContent page_content(const std::string& command,
   content.version = STEPSIM_VERSION;
   content.made = made_at();
   content.command = command_line(command, arguments);
-  content.profile_path =
-      parser.has("profile") ? parser.get<std::string>("profile") : scenario.profile;
+  content.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.lengths()) {
       content.references.push_back(policy.name());

@@ -87,8 +87,8 @@ int plan_command(const std::vector<std::string>& arguments) {
   OptionParser parser("plan", kPlanUsage);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"out", option_value<std::string>(), "FILE or -: the plan (JSONL)"},
-              {"out-dir", option_value<std::string>(), "FOLDER: the plans of all policies"}});
+              {"out", option_text(), "FILE or -: the plan (JSONL)"},
+              {"out-dir", option_text(), "FOLDER: the plans of all policies"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -110,8 +110,8 @@ int plan_command(const std::vector<std::string>& arguments) {
       varlen_uses.emplace_back(policy.name(), *planned.varlen);
     }
   };
-  if (parser.has("out") || !parser.get<std::string>("policy").empty()) {
-    add_plan(find_policy(scenario, parser.get<std::string>("policy")));
+  if (parser.has("out") || !parser.text("policy").empty()) {
+    add_plan(find_policy(scenario, parser.text("policy")));
   } else {
     Progress progress("planning");
     for (const BatchingPolicy& policy : scenario.policies) {
@@ -120,17 +120,17 @@ int plan_command(const std::vector<std::string>& arguments) {
                   static_cast<double>(scenario.policies.size()));
     }
   }
-  if (!parser.has("out") || parser.get<std::string>("out") != "-") {
+  if (!parser.has("out") || parser.text("out") != "-") {
     print_text(common, varlen_text(varlen_uses, output_screen()));
   }
   if (!common.csv.empty()) {
     write_text_atomically(common.csv, plan_csv(plans));
   }
   if (parser.has("out")) {
-    write_plan(parser.get<std::string>("out"), plans.front());
+    write_plan(parser.text("out"), plans.front());
   }
   if (all) {
-    const std::filesystem::path folder = parser.get<std::string>("out-dir");
+    const std::filesystem::path folder = parser.text("out-dir");
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) {

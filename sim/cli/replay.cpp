@@ -78,7 +78,7 @@ LaunchReplayOptions launch_options(const OptionParser& parser) {
     options.ranks_from = parser.get<int>("ranks-from");
   }
   if (parser.has("transfers-from")) {
-    const std::string text = parser.get<std::string>("transfers-from");
+    const std::string text = parser.text("transfers-from");
     const bool digits = !text.empty() && text.size() < 9 &&
                         text.find_first_not_of("0123456789") == std::string::npos;
     if (text != "shortest" && !digits) {
@@ -90,7 +90,7 @@ LaunchReplayOptions launch_options(const OptionParser& parser) {
 }
 
 SendMode sends_of(const OptionParser& parser) {
-  const std::string text = parser.has("sends") ? parser.get<std::string>("sends") : "blocking";
+  const std::string text = parser.has("sends") ? parser.text("sends") : "blocking";
   if (text == "blocking") {
     return SendMode::Blocking;
   }
@@ -113,53 +113,25 @@ PipelineReplay replay_pipeline(const CsvTable& table, SendMode sends) {
   return result;
 }
 
-void write(const CommonOptions& options,
-           const std::string& text,
-           const Json& json,
-           const std::string& csv) {
-  print_text(options, text);
-  if (!options.json.empty()) {
-    write_text_atomically(options.json, json.dump(1) + "\n");
-  }
-  if (!options.csv.empty()) {
-    write_text_atomically(options.csv, csv);
-  }
-}
-
-CommonOptions outputs(const OptionParser& parser) {
-  CommonOptions options;
-  options.json = parser.has("json") ? parser.get<std::string>("json") : "";
-  options.csv = parser.has("csv") ? parser.get<std::string>("csv") : "";
-  options.quiet = parser.has("quiet");
-  if (options.json == "-" && options.csv == "-") {
-    parser.fail("JSON and CSV cannot both go to standard output");
-  }
-  return options;
-}
-
 }  // namespace
 
 int replay_command(const std::vector<std::string>& arguments) {
   OptionParser parser("replay", kReplayUsage);
   parser.positional("program", 1);
   parser.add(
-      {{"program",
-        option_value<std::string>(),
-        "PROGRAM: recorded program (CSV, may be gzip) or its folder"},
+      {{"program", option_text(), "PROGRAM: recorded program (CSV, may be gzip) or its folder"},
        {"no-barrier", option_flag(), "no rank waits for the others in a collective"},
        {"ranks-from", option_value<int>(), "RANK: the program of this rank on all ranks"},
        {"transfers-from",
-        option_value<std::string>(),
+        option_text(),
         "RANK|shortest: whose recorded kernel durations are the transfer times"},
        {"transfer-scale", option_value<double>(), "FACTOR: on the transfer times"},
        {"cpu-scale", option_value<double>(), "FACTOR: on the CPU's times"},
-       {"sends",
-        option_value<std::string>(),
-        "blocking|buffered: who waits for a transfer (default: blocking)"},
+       {"sends", option_text(), "blocking|buffered: who waits for a transfer (default: blocking)"},
        {"balanced", option_flag(), "show each step with every micro-batch at its stage's mean"},
        {"steps-table", option_flag(), "show all steps, not the worst"},
-       {"json", option_value<std::string>(), "FILE or -: write the result as JSON"},
-       {"csv", option_value<std::string>(), "FILE or -: one row a rank or step"},
+       {"json", option_text(), "FILE or -: write the result as JSON"},
+       {"csv", option_text(), "FILE or -: one row a rank or step"},
        {"quiet,q", option_flag(), "no text, only files and the exit status"}});
   if (!parser.parse(arguments)) {
     return kDone;
@@ -167,20 +139,25 @@ int replay_command(const std::vector<std::string>& arguments) {
   if (!parser.has("program")) {
     parser.fail("no program given");
   }
-  const CommonOptions options = outputs(parser);
-  const CsvTable table(program_file(shipped_path(parser.get<std::string>("program"))));
+  const CommonOptions options = parser.output_options();
+  const CsvTable table(program_file(shipped_path(parser.text("program"))));
   if (table.find("pp_stage")) {
     refuse(parser, kLaunchOptions, "CPU launches");
     const PipelineReplay result = replay_pipeline(table, sends_of(parser));
     const StepColumns columns{parser.has("steps-table"), parser.has("balanced")};
-    write(options,
-          replay_text(result, columns, output_screen()),
-          replay_json(result),
-          replay_csv(result));
+    write_result(
+        options,
+        replay_text(result, columns, output_screen()),
+        [&] { return replay_json(result); },
+        [&] { return replay_csv(result); });
   } else if (table.find("gap_us")) {
     refuse(parser, kPipelineOptions, "a pipeline");
     const LaunchReplay result = replay(read_launch_trace(table), {}, launch_options(parser));
-    write(options, replay_text(result, output_screen()), replay_json(result), replay_csv(result));
+    write_result(
+        options,
+        replay_text(result, output_screen()),
+        [&] { return replay_json(result); },
+        [&] { return replay_csv(result); });
   } else {
     throw InputError({table.path(), 1, 0, ""},
                      "neither a program of CPU launches (column gap_us) nor of a pipeline (column "

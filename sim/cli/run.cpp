@@ -49,28 +49,24 @@ int run_command(const std::vector<std::string>& arguments) {
   parser.add_common();
   parser.add_html();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"trace",
-               option_value<std::string>(),
-               "FILE: also write a Chrome trace, as stepsim trace --out"}});
+              {"trace", option_text(), "FILE: also write a Chrome trace, as stepsim trace --out"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
-  const BatchingPolicy& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const BatchingPolicy& policy = find_policy(scenario, parser.text("policy"));
   const Profile profile = scenario_profile(scenario);
   Progress progress("predicting " + policy.name());
   PredictOptions options;
   options.on_progress = progress.callback();
   const Prediction prediction = predict(scenario, policy, profile, options);
   progress.done();
-  print_text(common, run_text(scenario, prediction, output_screen()));
-  if (!common.json.empty()) {
-    write_text_atomically(common.json, prediction_json({prediction}, true).dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, steps_csv({prediction}));
-  }
+  write_result(
+      common,
+      run_text(scenario, prediction, output_screen()),
+      [&] { return prediction_json({prediction}, true); },
+      [&] { return steps_csv({prediction}); });
   if (!common.html.empty()) {
     write_page(common,
                page_content("run", arguments, parser, scenario),
@@ -80,7 +76,7 @@ int run_command(const std::vector<std::string>& arguments) {
                prediction);
   }
   if (parser.has("trace")) {
-    const std::string path = parser.get<std::string>("trace");
+    const std::string path = parser.text("trace");
     (void)write_chrome_trace(scenario, policy, profile, {}, path);
   }
   return prediction.out_of_memory ? kAnswerIsNo : kDone;

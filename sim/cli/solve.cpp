@@ -112,10 +112,9 @@ Duration parse_step_time(const std::string& text) {
 int solve_command(const std::vector<std::string>& arguments) {
   OptionParser parser("solve", kSolveUsage);
   parser.add_common();
-  parser.add(
-      {{"key", option_value<std::string>(), "KEY=LOW..HIGH: what to find, and between what"},
-       {"step-time", option_value<std::string>(), "TIME: measured mean step, as \"736.7 ms\""},
-       {"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
+  parser.add({{"key", option_text(), "KEY=LOW..HIGH: what to find, and between what"},
+              {"step-time", option_text(), "TIME: measured mean step, as \"736.7 ms\""},
+              {"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -123,22 +122,17 @@ int solve_command(const std::vector<std::string>& arguments) {
   if (!parser.has("key") || !parser.has("step-time")) {
     parser.fail("give --key KEY=LOW..HIGH and --step-time TIME");
   }
-  const SolveRange range = parse_solve_range(parser.get<std::string>("key"));
-  const Duration wanted = parse_step_time(parser.get<std::string>("step-time"));
+  const SolveRange range = parse_solve_range(parser.text("key"));
+  const Duration wanted = parse_step_time(parser.text("step-time"));
   Progress progress("solving");
-  const Solution solution =
-      solve(common.scenario,
-            range,
-            wanted,
-            {parser.get<std::string>("policy"), common.set, progress.callback()});
+  const Solution solution = solve(
+      common.scenario, range, wanted, {parser.text("policy"), common.set, progress.callback()});
   progress.done();
-  print_text(common, solution_text(range, wanted, solution));
-  if (!common.json.empty()) {
-    write_text_atomically(common.json, solution_json(range, wanted, solution).dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, solution_csv(range, wanted, solution));
-  }
+  write_result(
+      common,
+      solution_text(range, wanted, solution),
+      [&] { return solution_json(range, wanted, solution); },
+      [&] { return solution_csv(range, wanted, solution); });
   return solution.found ? kDone : kAnswerIsNo;
 }
 

@@ -65,12 +65,11 @@ int sweep_command(const std::vector<std::string>& arguments) {
   if (!parser.has("over")) {
     parser.fail("give --over KEY=VALUES");
   }
-  const std::vector<SweepAxis> axes =
-      mapped(parser.get<std::vector<std::string>>("over"), parse_sweep_axis);
+  const std::vector<SweepAxis> axes = mapped(parser.list("over"), parse_sweep_axis);
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   SweepOptions options;
-  options.policy = parser.get<std::string>("policy");
+  options.policy = parser.text("policy");
   options.overrides = common.set;
   options.threads = parser.get<int>("threads");
   if (options.threads < 0) {
@@ -80,13 +79,11 @@ int sweep_command(const std::vector<std::string>& arguments) {
   options.on_progress = progress.callback();
   const SweepReport report = sweep_report(scenario, axes, options);
   progress.done();
-  print_text(common, sweep_text(scenario, axes, report, output_screen()));
-  if (!common.json.empty()) {
-    write_text_atomically(common.json, sweep_json(axes, report).dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, sweep_csv(axes, report));
-  }
+  write_result(
+      common,
+      sweep_text(scenario, axes, report, output_screen()),
+      [&] { return sweep_json(axes, report); },
+      [&] { return sweep_csv(axes, report); });
   if (!common.html.empty()) {
     write_page(common,
                page_content("sweep", arguments, parser, scenario),

@@ -63,11 +63,9 @@ int trace_command(const std::vector<std::string>& arguments) {
   OptionParser parser("trace", kTraceUsage);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"out", option_value<std::string>(), "FILE or -: the trace"},
-              {"out-dir",
-               option_value<std::string>(),
-               "FOLDER: a trace of PyTorch's profiler for each rank"},
-              {"ranks", option_value<std::string>(), "LIST: ranks to show, as 0..3,8"},
+              {"out", option_text(), "FILE or -: the trace"},
+              {"out-dir", option_text(), "FOLDER: a trace of PyTorch's profiler for each rank"},
+              {"ranks", option_text(), "LIST: ranks to show, as 0..3,8"},
               {"parts", option_flag(), "one slice for a part of a step in place of each op"}});
   if (!parser.parse(arguments)) {
     return kDone;
@@ -81,18 +79,18 @@ int trace_command(const std::vector<std::string>& arguments) {
   }
   const std::string steps = take_step_list(common);
   const Scenario scenario = load_scenario(common);
-  const BatchingPolicy& policy = find_policy(scenario, parser.get<std::string>("policy"));
+  const BatchingPolicy& policy = find_policy(scenario, parser.text("policy"));
   TraceChoice choice;
   choice.by_part = parser.has("parts");
   if (!steps.empty()) {
     choice.steps = parse_selection(steps, scenario.steps, "steps");
   }
   if (parser.has("ranks")) {
-    choice.ranks = parse_selection(parser.get<std::string>("ranks"), scenario.ranks, "ranks");
+    choice.ranks = parse_selection(parser.text("ranks"), scenario.ranks, "ranks");
   }
   const Profile profile = scenario_profile(scenario);
   if (parser.has("out")) {
-    const std::string path = parser.get<std::string>("out");
+    const std::string path = parser.text("out");
     const TraceFiles files = write_chrome_trace(scenario, policy, profile, choice, path);
     if (path != "-") {
       print_text(common,
@@ -106,7 +104,7 @@ int trace_command(const std::vector<std::string>& arguments) {
     }
   }
   if (parser.has("out-dir")) {
-    const std::string folder = parser.get<std::string>("out-dir");
+    const std::string folder = parser.text("out-dir");
     const TraceFiles files = write_profiler_traces(scenario, policy, profile, choice, folder);
     std::string text = fmt::format("wrote {}: {}, a file for each of {} ranks, {} steps, {}\n",
                                    printable(folder),

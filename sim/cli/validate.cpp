@@ -51,7 +51,7 @@ std::vector<Prediction> predictions_for(const OptionParser& parser,
                                         const Scenario& scenario,
                                         const Profile& profile) {
   if (parser.has("predictions")) {
-    const std::string path = parser.get<std::string>("predictions");
+    const std::string path = parser.text("predictions");
     std::vector<Prediction> predictions = read_predictions(path);
     for (const Prediction& prediction : predictions) {
       if (prediction.scenario != scenario.name) {
@@ -118,15 +118,14 @@ ValidationSources sources_of(const OptionParser& parser,
   ValidationSources sources;
   sources.command = command_line("validate", arguments);
   sources.scenario = scenario;
-  sources.profile_path =
-      parser.has("profile") ? parser.get<std::string>("profile") : scenario.profile;
+  sources.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
   sources.profile = profile;
   if (parser.has("predictions")) {
-    sources.predictions_path = parser.get<std::string>("predictions");
+    sources.predictions_path = parser.text("predictions");
     sources.predicted_at = written_at(sources.predictions_path);
     sources.predicted_with = predictions.empty() ? "" : predictions.front().profile;
   }
-  const auto paths = parser.get<std::vector<std::string>>("live");
+  const auto paths = parser.list("live");
   for (std::size_t i = 0; i < paths.size(); ++i) {
     sources.live.push_back({paths[i], without_steps(records[i])});
   }
@@ -138,7 +137,7 @@ void write_outputs(const OptionParser& parser,
                    const ValidationSources& sources,
                    double bound) {
   const CommonOptions common = parser.common();
-  const std::string report = parser.has("report") ? parser.get<std::string>("report") : "";
+  const std::string report = parser.text("report");
   if (report != "-") {
     print_text(common, validation_text(validation, sources, bound, output_screen()));
   }
@@ -182,11 +181,10 @@ int validate_command(const std::vector<std::string>& arguments) {
   OptionParser parser("validate", kValidateUsage);
   parser.add_common();
   parser.add_html();
-  parser.add(
-      {{"live", option_texts(), "FILE…: run records"},
-       {"predictions", option_value<std::string>(), "FILE: predictions made before the live run"},
-       {"bound", option_value<double>(10.0), "PERCENT: largest error of a mean"},
-       {"report", option_value<std::string>(), "FILE or -: write the comparison as Markdown"}});
+  parser.add({{"live", option_texts(), "FILE…: run records"},
+              {"predictions", option_text(), "FILE: predictions made before the live run"},
+              {"bound", option_value<double>(10.0), "PERCENT: largest error of a mean"},
+              {"report", option_text(), "FILE or -: write the comparison as Markdown"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -194,7 +192,7 @@ int validate_command(const std::vector<std::string>& arguments) {
   if (!parser.has("live")) {
     parser.fail("give --live FILE… (from stepcal live)");
   }
-  if (parser.has("report") && parser.get<std::string>("report") == "-" &&
+  if (parser.has("report") && parser.text("report") == "-" &&
       (common.json == "-" || common.csv == "-" || common.html == "-")) {
     parser.fail("only one of --report, --html, --json and --csv can go to standard output");
   }
@@ -206,7 +204,7 @@ int validate_command(const std::vector<std::string>& arguments) {
   const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
   const std::vector<RunRecord> records =
-      read_records(parser.get<std::vector<std::string>>("live"), scenario.ranks, warnings);
+      read_records(parser.list("live"), scenario.ranks, warnings);
   std::vector<std::string> reference;
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.lengths()) {

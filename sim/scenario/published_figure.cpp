@@ -10,6 +10,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/row_named.h"
 #include "costmodel/base/trimmed.h"
 
 namespace stepsim {
@@ -162,14 +163,7 @@ const FigureInfo& figure_info(FigureKind kind) {
 }
 
 const FigureInfo& figure_info(std::string_view name) {
-  std::vector<std::string> known;
-  for (const FigureInfo& info : figure_table()) {
-    if (info.name == name) {
-      return info;
-    }
-    known.push_back(info.name);
-  }
-  throw InputError(unknown_name("figure", name, known));
+  return row_named(figure_table(), &FigureInfo::name, "figure", name);
 }
 
 }  // namespace stepsim

@@ -4,14 +4,12 @@
 #include <array>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 #include "sim/batching/algorithms/prefix_selection.h"
 #include "sim/batching/algorithms/variance_split.h"
 
 namespace stepsim {
 namespace {
-
-constexpr std::array<TieBreak, 4> kTieBreaks = {
-    TieBreak::None, TieBreak::MinSum, TieBreak::Variance, TieBreak::Leximax};
 
 void check(std::span<const PrefixCosts> costs, std::int64_t global_batch) {
   std::int64_t available = 0;
@@ -99,12 +97,7 @@ std::span<const std::string> tie_break_names() {
 }
 
 TieBreak parse_tie_break(std::string_view name) {
-  const auto names = tie_break_names();
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end()) {
-    throw InputError(unknown_name("tie_break", name, names));
-  }
-  return kTieBreaks[static_cast<std::size_t>(found - names.begin())];
+  return enum_named<TieBreak>(tie_break_names(), "tie_break", name);
 }
 
 Allocation solve_min_max(std::span<const PrefixCosts> costs,

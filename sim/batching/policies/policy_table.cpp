@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "costmodel/base/input_error.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 
@@ -20,14 +20,7 @@ std::span<const PolicyKind> policy_table() {
 }
 
 const PolicyKind& policy_kind(std::string_view name) {
-  std::vector<std::string> known;
-  for (const PolicyKind& kind : policy_table()) {
-    if (kind.name == name) {
-      return kind;
-    }
-    known.push_back(kind.name);
-  }
-  throw InputError(unknown_name("policy kind", name, known), Lookup::Policies);
+  return row_named(policy_table(), &PolicyKind::name, "policy kind", name, Lookup::Policies);
 }
 
 std::span<const std::string> policy_parameter_names() {

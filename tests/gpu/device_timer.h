@@ -5,6 +5,7 @@
 
 #include "calibrate/cuda/device/device.h"
 #include "calibrate/cuda/kernels/kernels.h"
+#include "tests/gpu/test_kernels.h"
 
 namespace stepsim::cuda {
 

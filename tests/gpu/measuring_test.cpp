@@ -7,6 +7,7 @@
 #include "calibrate/cuda/kernels/kernels.h"
 #include "costmodel/base/input_error.h"
 #include "tests/gpu/checks.h"
+#include "tests/gpu/test_kernels.h"
 
 namespace stepsim::cuda::test {
 namespace {

@@ -77,11 +77,6 @@ void add_elements(
 /// copy.
 void scaled_copy(
     const Stream& stream, Array out, ConstArray a, float factor, std::int64_t count, Store store);
-/// Applies inverted dropout: an element is kept with probability 1 - p and then divided by 1 - p.
-/// The mask depends on (seed, index) alone, so that the backward is the same call on the gradient.
-void dropout(
-    const Stream& stream, Array out, ConstArray x, float p, std::uint64_t seed, std::int64_t count);
-
 /// y = f(x).
 void activation_forward(
     const Stream& stream, ActivationKind kind, Array y, ConstArray x, std::int64_t count);
@@ -239,9 +234,6 @@ void hold_stream(const Stream& stream, const volatile std::uint32_t* flag, doubl
 inline constexpr double kLongestHold = 0.2;
 /// Launches a kernel of one block that does nothing: the shortest time that a kernel can take.
 void launch_nothing(const Stream& stream);
-/// Reads and writes `bytes` at `buffer`. With twice the size of the L2 cache nothing from before is
-/// left in the cache.
-void flush_cache(const Stream& stream, void* buffer, std::int64_t bytes);
 /// Stands in for a collective of NCCL on a single card: keeps `channels` blocks of 512 threads
 /// resident. The blocks first spin for `wait` seconds, as if their peers were late, and then move
 /// memory of `buffer` for `transfer` seconds at `bytes_per_second`, or as fast as they can where

@@ -5,7 +5,6 @@
 namespace stepsim::cuda {
 namespace {
 
-constexpr int kFlushThreads = 512;
 constexpr int kCollectiveThreads = 512;
 constexpr int kWordsEach = 8;
 constexpr std::int64_t kWordsARound = kCollectiveThreads * kWordsEach;
@@ -20,16 +19,6 @@ __global__ void hold(const volatile std::uint32_t* flag, unsigned long long long
 }
 
 __global__ void nothing() {}
-
-__global__ void __launch_bounds__(kFlushThreads) touch(uint4* data, std::int64_t count) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-       i += step) {
-    uint4 value = data[i];
-    value.x += 1;
-    data[i] = value;
-  }
-}
 
 /// What a stand-in for a collective does; times in nanoseconds from the start of each block.
 struct Transfer {
@@ -105,17 +94,6 @@ void hold_stream(const Stream& stream, const volatile std::uint32_t* flag, doubl
 
 void launch_nothing(const Stream& stream) {
   launch(nothing, 1, 1, stream);
-}
-
-void flush_cache(const Stream& stream, void* buffer, std::int64_t bytes) {
-  const std::int64_t count = bytes / static_cast<std::int64_t>(sizeof(uint4));
-  const std::int64_t blocks = (count + kFlushThreads - 1) / kFlushThreads;
-  launch(touch,
-         std::min<std::int64_t>(blocks, 132 * 16),
-         kFlushThreads,
-         stream,
-         static_cast<uint4*>(buffer),
-         count);
 }
 
 void stand_in_collective(const Stream& stream,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/ddp/ddp_program.h"
+#include "sim/engine/engine.h"
 
 namespace stepsim::test {
 

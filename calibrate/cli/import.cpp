@@ -2,7 +2,7 @@
 #include <array>
 #include <cstdio>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/cli/cli.h"
@@ -67,12 +67,10 @@ NcclStatements statements_of(const OptionParser& parser) {
 }
 
 void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>& imports) {
-  std::string files;
-  for (const NcclImport& import : imports) {
-    files += (files.empty() ? "" : ", ") + import.log.file;
-  }
+  const auto files = mapped(imports, [](const NcclImport& import) { return import.log.file; });
   const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
-  write_imported_profile(parser, import_samples(imports, origin), files);
+  write_imported_profile(
+      parser, import_samples(imports, origin), fmt::format("{}", fmt::join(files, ", ")));
 }
 
 /// "FILE: error: refused: …" for every refused log; false when there is none.

@@ -89,12 +89,7 @@ std::vector<double> slowest_ranks(const RunRecord& record) {
       slowest = std::max(slowest, step.step_ms);
     }
   }
-  std::vector<double> ms;
-  ms.reserve(steps.size());
-  for (const auto& [place, slowest] : steps) {
-    ms.push_back(slowest);
-  }
-  return ms;
+  return mapped(steps, [](const auto& step) { return step.second; });
 }
 
 void print_summary(const std::vector<RunRecord>& records, const std::vector<std::string>& outputs) {

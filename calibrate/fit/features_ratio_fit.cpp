@@ -36,10 +36,8 @@ void fit_features(const Candidate& candidate, std::span<const OpPoint> points, O
 
 /// The smallest difference of two different times: what the clock or a rounding resolves.
 double resolution(std::span<const OpPoint> points) {
-  std::vector<double> seconds;
-  for (const OpPoint& point : points) {
-    seconds.push_back(point.point.seconds);
-  }
+  std::vector<double> seconds =
+      mapped(points, [](const OpPoint& point) { return point.point.seconds; });
   std::ranges::sort(seconds);
   double least = seconds.back();
   for (std::size_t i = 1; i < seconds.size(); ++i) {

@@ -61,9 +61,7 @@ FitRow make_row(const RowKey& key,
   row.unmeasured = std::get<2>(key);
   row.forms = forms_of(costs);
   row.entries = static_cast<int>(costs.size());
-  for (const OpCost* cost : costs) {
-    row.points += cost->samples;
-  }
+  row.points = sum_of(costs, [](const OpCost* cost) { return cost->samples; });
   for (const Series& series : all) {
     if (series.op.op_class != row.op_class || series.op.pass != row.pass) {
       continue;
@@ -88,12 +86,8 @@ std::vector<FitRow> make_rows(const std::vector<OpCost>& costs,
   for (std::size_t i = 0; i < costs.size(); ++i) {
     groups[{costs[i].op_class, costs[i].pass, i >= exact}].push_back(&costs[i]);
   }
-  std::vector<FitRow> rows;
-  rows.reserve(groups.size());
-  for (const auto& [key, group] : groups) {
-    rows.push_back(make_row(key, group, all));
-  }
-  return rows;
+  return mapped(groups,
+                [&](const auto& group) { return make_row(group.first, group.second, all); });
 }
 
 Json errors_json(const std::vector<CollectiveFit>& fits) {
@@ -163,21 +157,17 @@ void fit_ops(const SampleSet& samples, const FitOptions& options, FitResult& res
   const std::int64_t processors = processors_of(samples, all);
   for (const Series& series : all) {
     profile.ops.push_back(fit_best(series, processors, options.monotone));
-    for (Residual& residual : residuals_of(series, profile.ops.back())) {
-      result.residuals.push_back(std::move(residual));
-    }
-    for (std::string& warning : fit_warnings(series, profile.ops.back())) {
-      result.warnings.push_back(std::move(warning));
-    }
+    std::ranges::move(residuals_of(series, profile.ops.back()),
+                      std::back_inserter(result.residuals));
+    std::ranges::move(fit_warnings(series, profile.ops.back()),
+                      std::back_inserter(result.warnings));
     if (options.on_progress) {
       options.on_progress(static_cast<double>(profile.ops.size()) /
                           static_cast<double>(all.size() + 1));
     }
   }
   const std::size_t exact = profile.ops.size();
-  for (OpCost& cost : fit_unmeasured_sizes(all, processors)) {
-    profile.ops.push_back(std::move(cost));
-  }
+  std::ranges::move(fit_unmeasured_sizes(all, processors), std::back_inserter(profile.ops));
   result.rows = make_rows(profile.ops, exact, all);
 }
 

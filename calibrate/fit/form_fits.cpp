@@ -53,11 +53,10 @@ Knots fitted_knots(const Candidate& candidate, Knots pairs) {
 }
 
 void fit_table(const Candidate& candidate, OpPoints points, OpCost& cost) {
-  Knots pairs;
-  for (const auto& [op, point, series] : points) {
-    pairs.emplace_back(variable_of(*op, point.batch), point.seconds);
-  }
-  cost.knots = fitted_knots(candidate, std::move(pairs));
+  cost.knots =
+      fitted_knots(candidate, mapped(points, [](const OpPoint& one) {
+                     return std::pair(variable_of(*one.op, one.point.batch), one.point.seconds);
+                   }));
 }
 
 // ---- PerSampleTable
@@ -69,12 +68,12 @@ void offer_per_sample_table(const Op& op, std::int64_t /*processors*/, Candidate
 }
 
 void fit_per_sample_table(const Candidate& candidate, OpPoints points, OpCost& cost) {
-  Knots pairs;
-  for (const auto& [op, point, series] : points) {
-    pairs.emplace_back(static_cast<double>(point.batch.max_length),
-                       point.seconds / static_cast<double>(point.batch.samples));
-  }
-  cost.knots = fitted_knots(candidate, std::move(pairs));
+  cost.knots =
+      fitted_knots(candidate, mapped(points, [](const OpPoint& one) {
+                     const BatchShape& batch = one.point.batch;
+                     return std::pair(static_cast<double>(batch.max_length),
+                                      one.point.seconds / static_cast<double>(batch.samples));
+                   }));
 }
 
 // ---- Features, Roofline

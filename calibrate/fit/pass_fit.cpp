@@ -11,6 +11,7 @@
 #include "calibrate/fit/nnls.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
 
 namespace stepsim {
 namespace {
@@ -96,10 +97,8 @@ std::vector<bool> drawn_features(const std::vector<std::string>& features,
 
 /// Places of blocks of steps in a row, drawn with replacement.
 Places drawn_places(const std::map<int, Places>& by_block, std::mt19937_64& generator) {
-  std::vector<const Places*> blocks;
-  for (const auto& [block, places] : by_block) {
-    blocks.push_back(&places);
-  }
+  const std::vector<const Places*> blocks =
+      mapped(by_block, [](const auto& block) { return &block.second; });
   Places drawn;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Places& block = *blocks[generator() % blocks.size()];
@@ -257,10 +256,9 @@ void add_prior(std::span<const PassObservation> observations,
                                         std::pair(1.0, 2.0),
                                         std::pair(1.0, 4.0)}) {
     const BatchShape other = times(middle, samples, length);
-    known.prior.rows.emplace_back();
-    for (const std::string& feature : features) {
-      known.prior.rows.back().push_back(pass_feature(feature, other, varlen));
-    }
+    known.prior.rows.push_back(mapped(features, [&](const std::string& feature) {
+      return pass_feature(feature, other, varlen);
+    }));
     known.prior.seconds.push_back(seconds * weight(other) / weight(middle));
   }
 }
@@ -317,10 +315,9 @@ PassCost fit_pass(std::span<const PassObservation> observations,
   std::map<int, Places> by_block;
   for (const PassObservation& observation : observations) {
     by_block[observation.step / kBlock].push_back(table.rows.size());
-    table.rows.emplace_back();
-    for (const std::string& feature : features) {
-      table.rows.back().push_back(sum_of(feature, observation, varlen));
-    }
+    table.rows.push_back(mapped(features, [&](const std::string& feature) {
+      return sum_of(feature, observation, varlen);
+    }));
     table.seconds.push_back(observation.seconds);
     if (!(observation.seconds > 0)) {
       throw InputError("step {}: a time of 0", observation.step);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "calibrate/samples/statistics.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/cost_features.h"
 
 namespace stepsim {
@@ -17,11 +18,8 @@ auto entry_key(const Op& op) {
 }
 
 void merge_points(Series* series) {
-  std::vector<double> seconds;
-  for (const SeriesPoint& point : series->points) {
-    seconds.push_back(point.seconds);
-  }
-  series->points = {{series->points.front().batch, median(seconds)}};
+  const double seconds = median(mapped(series->points, &SeriesPoint::seconds));
+  series->points = {{series->points.front().batch, seconds}};
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <Eigen/Dense>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 namespace {
 
@@ -33,9 +35,7 @@ Smoother::Smoother(std::vector<double> x,
                    double step)
     : x_(std::move(x)), step_(step) {
   const auto size = static_cast<Eigen::Index>(x_.size());
-  for (const double value : x_) {
-    log_x_.push_back(std::log(value));
-  }
+  log_x_ = mapped(x_, [](double value) { return std::log(value); });
   Eigen::MatrixXd matrix(size, size);
   Eigen::VectorXd target(size);
   for (Eigen::Index i = 0; i < size; ++i) {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/nccl/nccl_report.h"
@@ -33,11 +33,7 @@ std::string devices_of(std::span<const NcclImport> imports) {
       }
     }
   }
-  std::string text;
-  for (const std::string& name : names) {
-    text += (text.empty() ? "" : ", ") + name;
-  }
-  return text.empty() ? "not stated in the log" : text;
+  return names.empty() ? "not stated in the log" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 Json import_json(const NcclImport& import, const NcclSweep& sweep) {

@@ -14,6 +14,7 @@
 #include "calibrate/live/step_line.h"
 #include "calibrate/measure/measure_rank.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -75,10 +76,7 @@ class LiveRank {
     }
     touch_memory();
     warm_up();
-    std::vector<int> steps;
-    for (const Plan& plan : plans_) {
-      steps.push_back(plan.steps);
-    }
+    const std::vector<int> steps = mapped(plans_, &Plan::steps);
     int round_number = 0;
     for (int repeat = 0; repeat < options_.repeats; ++repeat) {
       for (const auto& round : rounds_of(steps, options_.block, repeat)) {

@@ -105,9 +105,7 @@ CheckResult check_profile(const Profile& profile,
     row.measured += sample.seconds * sample.per_step;
     result.predicted_steps += predicted;
   }
-  for (const auto& [op_class, row] : rows) {
-    result.rows.push_back(row);
-  }
+  result.rows = mapped(rows, [](const auto& row) { return row.second; });
   for (const JitterSample& point : now.jitter) {
     result.measured_steps += median(point.step_seconds);
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -44,10 +44,9 @@ Json host_json(const std::optional<HostCosts>& costs) {
   if (!costs) {
     return nullptr;
   }
-  Json copies = Json::array();
-  for (const auto& [bytes, seconds] : costs->host_to_device) {
-    copies.push_back({{"bytes", bytes}, {"us", seconds * 1e6}});
-  }
+  const Json copies = mapped(costs->host_to_device, [](const auto& copy) -> Json {
+    return {{"bytes", copy.first}, {"us", copy.second * 1e6}};
+  });
   return {{"launch_us", costs->launch_seconds * 1e6},
           {"kernel_floor_us", costs->kernel_floor_seconds * 1e6},
           {"queue_depth", costs->queue_depth},
@@ -187,14 +186,10 @@ void require_same_request(const SampleFile& file,
   if (differences.empty()) {
     return;
   }
-  std::string list;
-  for (const std::string& difference : differences) {
-    list += (list.empty() ? "" : ", ") + difference;
-  }
   throw InputError(SourcePlace{request.out},
-                   fmt::format("holds measurements of another request (different: {}); choose "
-                               "another file with --out, or remove this one",
-                               list));
+                   "holds measurements of another request (different: {}); choose "
+                   "another file with --out, or remove this one",
+                   fmt::join(differences, ", "));
 }
 
 }  // namespace stepsim

@@ -158,10 +158,9 @@ Json rank_pass_json(const RankPass& pass) {
   const Json points = mapped(pass.points, [](const GridPoint& point) -> Json {
     return {point.samples, point.length};
   });
-  Json collectives = Json::array();
-  for (const CollectiveTask& task : pass.collectives) {
-    collectives.push_back({name_of(task.kind), task.bytes, task.pipelined});
-  }
+  const Json collectives = mapped(pass.collectives, [](const CollectiveTask& task) -> Json {
+    return {name_of(task.kind), task.bytes, task.pipelined};
+  });
   return {{"pass", pass.pass},
           {"ranks", pass.ranks},
           {"repetitions", pass.repetitions},
@@ -178,14 +177,14 @@ RankPass rank_pass_from_json(const Json& json) {
   json.at("pass").get_to(pass.pass);
   json.at("ranks").get_to(pass.ranks);
   json.at("repetitions").get_to(pass.repetitions);
-  for (const Json& point : json.at("points")) {
-    pass.points.push_back({point.at(0).get<std::int64_t>(), point.at(1).get<std::int64_t>()});
-  }
-  for (const Json& task : json.at("collectives")) {
-    pass.collectives.push_back({parse_collective_kind(task.at(0).get<std::string>()),
-                                task.at(1).get<std::int64_t>(),
-                                task.at(2).get<bool>()});
-  }
+  pass.points = mapped(json.at("points"), [](const Json& point) {
+    return GridPoint{point.at(0).get<std::int64_t>(), point.at(1).get<std::int64_t>()};
+  });
+  pass.collectives = mapped(json.at("collectives"), [](const Json& task) {
+    return CollectiveTask{parse_collective_kind(task.at(0).get<std::string>()),
+                          task.at(1).get<std::int64_t>(),
+                          task.at(2).get<bool>()};
+  });
   json.at("bucket_bytes").get_to(pass.bucket_bytes);
   json.at("buckets").get_to(pass.buckets);
   json.at("sentinel").get_to(pass.sentinel);

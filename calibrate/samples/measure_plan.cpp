@@ -44,10 +44,8 @@ Json plan_json(const MeasurePlan& plan) {
   const Json points = mapped(plan.points, [](const GridPoint& point) -> Json {
     return {point.samples, point.length};
   });
-  Json collectives = Json::array();
-  for (const CollectiveKind kind : plan.collectives) {
-    collectives.push_back(name_of(kind));
-  }
+  const Json collectives =
+      mapped(plan.collectives, [](CollectiveKind kind) { return name_of(kind); });
   return {{"model", to_json(plan.model)},
           {"ranks", plan.ranks},
           {"nodes", plan.nodes},

@@ -37,6 +37,15 @@ class InputError : public std::runtime_error {
   /// when they are known. `place.file` may also be an option or a command.
   InputError(const SourcePlace& place, const std::string& message, Lookup lookup = Lookup::None);
 
+  /// Formats the message at the place as fmt::format() does.
+  template <typename First, typename... Rest>
+  InputError(const SourcePlace& place,
+             fmt::format_string<First, Rest...> text,
+             First&& first,
+             Rest&&... rest)
+      : InputError(place,
+                   fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
+
   [[nodiscard]] bool has_place() const { return has_place_; }
   [[nodiscard]] Lookup lookup() const { return lookup_; }
 

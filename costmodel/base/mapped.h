@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <type_traits>
@@ -27,6 +28,15 @@ template <typename Range, typename Term = std::identity>
     sum += std::invoke(term, element);
   }
   return sum;
+}
+
+/// Returns the largest that `of` makes of the elements, and at least `least`.
+template <typename Range, typename Of, typename Value>
+[[nodiscard]] Value max_of(const Range& range, Of of, Value least) {
+  for (const auto& element : range) {
+    least = std::max<Value>(least, std::invoke(of, element));
+  }
+  return least;
 }
 
 }  // namespace stepsim

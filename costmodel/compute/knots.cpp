@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/io/json_numbers.h"
 
@@ -127,11 +128,9 @@ Knots read_knots(JsonReader& reader, std::string_view key) {
 }
 
 Json knots_json(const Knots& knots) {
-  Json list = Json::array();
-  for (const auto& [x, seconds] : knots) {
-    list.push_back(Json::array({finite(x), finite(seconds)}));
-  }
-  return list;
+  return mapped(knots, [](const auto& knot) {
+    return Json::array({finite(knot.first), finite(knot.second)});
+  });
 }
 
 }  // namespace stepsim

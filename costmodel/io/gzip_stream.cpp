@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include <fmt/format.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -49,10 +48,10 @@ bool GzipStream::append(std::size_t max_bytes, std::string* text) {
     throw InputError(place, std::string("cannot read: ") + strerror(errno));
   }
   if (status == Z_BUF_ERROR) {
-    throw InputError(place, fmt::format("byte {} (unpacked): the gzip file is cut short", read_));
+    throw InputError(place, "byte {} (unpacked): the gzip file is cut short", read_);
   }
   if (got < 0 || (status != Z_OK && status != Z_STREAM_END)) {
-    throw InputError(place, fmt::format("byte {} (unpacked): the gzip file is damaged", read_));
+    throw InputError(place, "byte {} (unpacked): the gzip file is damaged", read_);
   }
   return got > 0;
 }

@@ -41,7 +41,8 @@ bool JsonLines::next() {
 JsonReader JsonLines::header(std::string_view format) {
   if (!next()) {
     throw InputError(SourcePlace{path_, 1, 0, ""},
-                     fmt::format("no header; the first line must hold \"format\": \"{}\"", format));
+                     "no header; the first line must hold \"format\": \"{}\"",
+                     format);
   }
   JsonReader header = reader();
   header.require_format(format);

@@ -18,10 +18,7 @@ constexpr std::size_t kMaxPicture = 80;
 constexpr std::size_t kLeastWords = 24;
 
 std::size_t longest(const std::vector<std::string>& texts) {
-  std::size_t width = 0;
-  for (const std::string& text : texts) {
-    width = std::max(width, display_width(text));
-  }
+  std::size_t width = max_of(texts, display_width, std::size_t{0});
   return width;
 }
 

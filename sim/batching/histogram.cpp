@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/random/random.h"
@@ -80,11 +81,7 @@ void check_counts(const Counts& counts, JsonReader& reader) {
 }  // namespace
 
 std::int64_t LengthHistogram::total() const {
-  std::int64_t sum = 0;
-  for (const auto& [length, count] : counts) {
-    sum += count;
-  }
-  return sum;
+  return sum_of(counts, [](const auto& entry) { return entry.second; });
 }
 
 LengthHistogram read_histogram(const std::string& path) {

@@ -88,7 +88,7 @@ std::int64_t parse_length(std::string_view word, const SourcePlace& place) {
         fmt::format("'{}' is not a length; write one whole number a line", printable(word, 40)));
   }
   if (length < 1 || length > kMaxSampleLength) {
-    throw InputError(place, fmt::format("length {} is outside 1 .. {}", length, kMaxSampleLength));
+    throw InputError(place, "length {} is outside 1 .. {}", length, kMaxSampleLength);
   }
   return length;
 }

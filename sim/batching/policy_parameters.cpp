@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/batching/lengths.h"
 
 namespace stepsim {
@@ -152,11 +153,8 @@ std::string describe(const PolicyParameter& parameter) {
 }
 
 std::string names_of(std::span<const PolicyParameter> parameters) {
-  std::string names;
-  for (const auto& parameter : parameters) {
-    names += (names.empty() ? "" : ", ") + parameter.name;
-  }
-  return names.empty() ? "none" : names;
+  const auto names = mapped(parameters, &PolicyParameter::name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::int64_t PolicyParameters::integer(const std::string& name) const {

@@ -140,10 +140,7 @@ int profiles_command(const std::vector<std::string>& arguments) {
   Json list = Json::array();
   for (const std::string& file : profile_files(shipped_path(parser.text("dir")))) {
     const Profile profile = read_profile(file);
-    std::vector<int> ranks;
-    for (const CollectiveCost& collective : profile.collectives) {
-      ranks.push_back(collective.ranks);
-    }
+    std::vector<int> ranks = mapped(profile.collectives, &CollectiveCost::ranks);
     table.add({profile.name,
                profile.device,
                profile.backend,

@@ -69,10 +69,7 @@ std::string summary_text(const std::string& title, const LengthSummary& s, const
   Table percentiles(names);
   percentiles.add(values);
   text += percentiles.text(screen) + "\n";
-  std::int64_t most = 1;
-  for (const LengthBar& bar : s.bars) {
-    most = std::max(most, bar.samples);
-  }
+  const std::int64_t most = max_of(s.bars, &LengthBar::samples, std::int64_t{1});
   Table bars({"length", "samples", "of the samples", "of the tokens"});
   std::vector<double> shares;
   std::vector<std::string> plain;

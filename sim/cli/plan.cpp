@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
@@ -37,14 +37,6 @@ std::string file_name(const std::string& policy) {
   return name + ".jsonl";
 }
 
-std::string joined(const std::vector<std::int64_t>& values) {
-  std::string text;
-  for (const std::int64_t value : values) {
-    text += (text.empty() ? "" : " ") + std::to_string(value);
-  }
-  return text;
-}
-
 bool cuts_samples(const Plan& plan) {
   return std::ranges::any_of(plan.micro_batches,
                              [](const MicroBatch& batch) { return !batch.offsets.empty(); });
@@ -72,9 +64,9 @@ std::string plan_csv(const std::vector<Plan>& plans) {
                             shape.useful_tokens,
                             shape.padded_tokens(),
                             shape.max_length,
-                            joined(batch.samples),
-                            joined(batch.lengths),
-                            offsets ? "," + joined(batch.offsets) : "");
+                            fmt::join(batch.samples, " "),
+                            fmt::join(batch.lengths, " "),
+                            offsets ? fmt::format(",{}", fmt::join(batch.offsets, " ")) : "");
       }
     }
   }

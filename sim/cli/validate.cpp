@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include <fmt/core.h>
@@ -216,9 +217,7 @@ int validate_command(const std::vector<std::string>& arguments) {
       predictions, reference, records, scenario.warmup_steps, profile.noise.sentinel_seconds);
   const ValidationSources sources =
       sources_of(parser, arguments, scenario, profile, predictions, records);
-  for (const std::string& warning : source_warnings(sources)) {
-    warnings.push_back(warning);
-  }
+  std::ranges::move(source_warnings(sources), std::back_inserter(warnings));
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
   write_outputs(parser, validation, sources, bound);
   if (!common.html.empty()) {

@@ -57,10 +57,8 @@ void add_memory(const PeakMemory& memory,
                 std::span<const MicroBatch> batches,
                 RankStepResult& row,
                 Prediction& prediction) {
-  Bytes peak;
-  for (const MicroBatch& batch : batches) {
-    peak = std::max(peak, memory.at(batch.shape()).total());
-  }
+  const auto total = [&](const MicroBatch& batch) { return memory.at(batch.shape()).total(); };
+  const Bytes peak = max_of(batches, total, Bytes());
   row.peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
   if (capacity.value() > 0 && peak > capacity && !prediction.out_of_memory) {
     prediction.out_of_memory = OutOfMemory{row.step, row.rank, peak, capacity, std::nullopt};

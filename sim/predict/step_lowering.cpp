@@ -308,14 +308,8 @@ RankStep StepLowering::fold(const PricedBatch& batch,
   RankStep step;
   step.data = collate(batch, factors, rank.compute);
   step.forward = chain(schedule.forward);
-  step.backward.reserve(schedule.backward.size());
-  for (const std::vector<std::int32_t>& work : schedule.backward) {
-    step.backward.push_back(chain(work));
-  }
-  step.copy_out.reserve(schedule.copy_out.size());
-  for (const std::vector<std::int32_t>& work : schedule.copy_out) {
-    step.copy_out.push_back(chain(work));
-  }
+  step.backward = mapped(schedule.backward, chain);
+  step.copy_out = mapped(schedule.copy_out, chain);
   step.optimizer = chain(schedule.optimizer);
   return step;
 }
@@ -338,11 +332,7 @@ ExtrapolationNote& StepLowering::note(const std::string& name) {
 }
 
 std::vector<ExtrapolationNote> StepLowering::notes() const {
-  std::vector<ExtrapolationNote> list;
-  for (const auto& [name, noted] : notes_) {
-    list.push_back(noted);
-  }
-  return list;
+  return mapped(notes_, [](const auto& note) { return note.second; });
 }
 
 }  // namespace stepsim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodel/base/mapped.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/metrics.h"
 
@@ -16,10 +17,9 @@ bool has_bucket_cap(const Scenario& scenario) {
 
 int median_step(const Prediction& prediction, int warmup_steps) {
   const int first = std::max(warmup_steps, 1);
-  std::vector<std::pair<double, int>> times;
-  for (const auto& [step, ms] : step_times(prediction.steps, first)) {
-    times.emplace_back(ms, step);
-  }
+  std::vector<std::pair<double, int>> times =
+      mapped(step_times(prediction.steps, first),
+             [](const auto& step) { return std::pair(step.second, step.first); });
   if (times.empty()) {
     return 0;
   }

@@ -149,9 +149,9 @@ Duration transfer_time(const LaunchTrace& recording,
   const auto transfer = recording.collectives[at(collective)].transfer;
   if (!transfer) {
     throw InputError(SourcePlace{recording.path},
-                     fmt::format("collective {} has no fitted_D_us in collective_defs.csv; add "
-                                 "it, or use --transfers-from shortest",
-                                 collective));
+                     "collective {} has no fitted_D_us in collective_defs.csv; add "
+                     "it, or use --transfers-from shortest",
+                     collective);
   }
   return *transfer;
 }

@@ -135,15 +135,15 @@ class RowReader {
     }
     for (std::size_t r = 0; r < recording_.rows.size(); ++r) {
       if (recording_.rows[r].empty()) {
-        throw InputError(SourcePlace{recording_.path}, fmt::format("rank {} has no rows", r));
+        throw InputError(SourcePlace{recording_.path}, "rank {} has no rows", r);
       }
       if (launched_[r].size() != recording_.order.size()) {
         throw InputError(SourcePlace{recording_.path},
-                         fmt::format("rank {} launches {} collectives where another rank launches "
-                                     "{}; that one would wait for ever",
-                                     r,
-                                     launched_[r].size(),
-                                     recording_.order.size()));
+                         "rank {} launches {} collectives where another rank launches "
+                         "{}; that one would wait for ever",
+                         r,
+                         launched_[r].size(),
+                         recording_.order.size());
       }
     }
   }

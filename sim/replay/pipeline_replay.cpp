@@ -5,10 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 
@@ -229,17 +228,14 @@ std::vector<Duration> replay(const PipelineTrace& recording, const PipelineRepla
     rules.communicators = std::move(lowered.communicators);
     Engine engine(std::move(rules), clocks);
     try {
-      SimTime end;
-      for (const RankTrace& rank : engine.play(lowered.program).ranks) {
-        end = std::max(end, rank.host_end);
-      }
-      steps.push_back(end - SimTime());
+      const ExecutionTrace played = engine.play(lowered.program);
+      steps.push_back(max_of(played.ranks, &RankTrace::host_end, SimTime()) - SimTime());
     } catch (const std::runtime_error& error) {
       throw InputError(SourcePlace{recording.path},
-                       fmt::format("step {}: workers wait for each other for ever in this order "
-                                   "of rows ({})",
-                                   step.number,
-                                   error.what()));
+                       "step {}: workers wait for each other for ever in this order "
+                       "of rows ({})",
+                       step.number,
+                       error.what());
     }
   }
   return steps;

@@ -196,10 +196,9 @@ Json blame_json(const Blame& blame) {
   Json buckets = mapped(blame.buckets, [](const BucketBlame& bucket) -> Json {
     return {{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}};
   });
-  Json ops = Json::array();
-  for (const OpBlame& op : blame.ops) {
-    ops.push_back({{"ops", op.ops}, {"ms", op.ms}});
-  }
+  Json ops = mapped(blame.ops, [](const OpBlame& op) -> Json {
+    return {{"ops", op.ops}, {"ms", op.ms}};
+  });
   return {{"format", "stepsim-blame/1"},
           {"scenario", blame.scenario},
           {"policy", blame.policy},

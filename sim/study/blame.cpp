@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/step_simulator.h"
 
@@ -15,10 +16,7 @@ namespace {
 
 /// Adds who was last in one steady step of `steps`.
 void add_last(const StepTimeline& timeline, double steps, std::vector<double>& last) {
-  SimTime end{};
-  for (const RankTimeline& rank : timeline.ranks) {
-    end = std::max(end, rank.compute_end);
-  }
+  const SimTime end = max_of(timeline.ranks, &RankTimeline::compute_end, SimTime());
   const auto is_last = [&](const RankTimeline& rank) { return rank.compute_end == end; };
   const auto together = std::ranges::count_if(timeline.ranks, is_last);
   for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
@@ -30,10 +28,7 @@ void add_last(const StepTimeline& timeline, double steps, std::vector<double>& l
 
 /// What the collectives of one step took beyond the backward and beyond each other.
 std::vector<BucketBlame> exposed(const StepTimeline& timeline) {
-  SimTime hidden_until{};
-  for (const RankTimeline& rank : timeline.ranks) {
-    hidden_until = std::max(hidden_until, rank.compute_end);
-  }
+  SimTime hidden_until = max_of(timeline.ranks, &RankTimeline::compute_end, SimTime());
   std::vector<BucketBlame> buckets;
   for (std::size_t c = 0; c < timeline.reduce_end.size(); ++c) {
     BucketBlame bucket{std::string(name_of(timeline.collectives[c].kind)), 0};

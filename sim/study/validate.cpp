@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/predict/metrics.h"
 
 namespace stepsim {
@@ -47,11 +48,9 @@ double relative(double predicted, double measured) {
 /// Returns the mean over steps of |relative error|, where a step's measurement is its mean over the
 /// passes.
 double per_step_error(const std::map<int, double>& predicted, const LiveRun& run) {
-  std::vector<double> errors;
-  for (const auto& [step, times] : run.by_step) {
-    errors.push_back(std::abs(relative(predicted.at(step), mean(times))));
-  }
-  return mean(errors);
+  return mean(mapped(run.by_step, [&](const auto& step) {
+    return std::abs(relative(predicted.at(step.first), mean(step.second)));
+  }));
 }
 
 double fraction_below(const std::vector<double>& values, double limit) {

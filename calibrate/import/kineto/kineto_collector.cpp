@@ -8,8 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -383,9 +381,9 @@ void KinetoCollector::take_size(const Statement& statement,
   const auto bytes = element_bytes(statement.dtype);
   if (!bytes) {
     throw InputError(SourcePlace{trace_.file},
-                     fmt::format("unknown element type '{}' of a collective; its size in bytes is "
-                                 "not known",
-                                 printable(statement.dtype)));
+                     "unknown element type '{}' of a collective; its size in bytes is "
+                     "not known",
+                     printable(statement.dtype));
   }
   std::int64_t whole = *statement.in_elements;
   if (collective->kind == "all_gather") {

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -26,15 +27,15 @@ std::vector<int> ranks_of(std::span<const KinetoTrace> traces, std::vector<std::
     const int place = static_cast<int>(ranks.size());
     const int rank = static_cast<int>(trace.header.rank.value_or(place));
     if (std::ranges::find(ranks, rank) != ranks.end()) {
-      throw InputError(SourcePlace{trace.file},
-                       fmt::format("a second trace of rank {}; give one trace a rank", rank));
+      throw InputError(
+          SourcePlace{trace.file}, "a second trace of rank {}; give one trace a rank", rank);
     }
     if (trace.header.world_size != traces.front().header.world_size) {
       throw InputError(SourcePlace{trace.file},
-                       fmt::format("world size {}, not {} as in {}: not of the same run",
-                                   trace.header.world_size.value_or(1),
-                                   traces.front().header.world_size.value_or(1),
-                                   printable(traces.front().file)));
+                       "world size {}, not {} as in {}: not of the same run",
+                       trace.header.world_size.value_or(1),
+                       traces.front().header.world_size.value_or(1),
+                       printable(traces.front().file));
     }
     if (!trace.header.rank && traces.size() > 1) {
       warnings->push_back(
@@ -107,10 +108,8 @@ class Matcher {
   }
 
   void match(const CommunicatorKey& key, const CollectiveRows& rows) {
-    std::size_t most = 0;
-    for (const auto& row : rows) {
-      most = std::max(most, row.size());
-    }
+    const std::size_t most = max_of(
+        rows, [](const auto& row) { return row.size(); }, std::size_t{0});
     name_short_ones(key, rows, most);
     for (std::size_t i = 0; i < most; ++i) {
       Peers peers(rows.size(), nullptr);

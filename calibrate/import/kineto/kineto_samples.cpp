@@ -30,10 +30,10 @@ int stated_nodes(std::span<const KinetoTrace> traces, std::optional<int> nodes) 
   const int devices = traces.front().header.devices;
   if (!nodes && devices > 0 && world_size(traces) > devices) {
     throw InputError(SourcePlace{traces.front().file},
-                     fmt::format("{} ranks, and {} devices where this one ran: say on how many "
-                                 "nodes with --nodes",
-                                 world_size(traces),
-                                 devices));
+                     "{} ranks, and {} devices where this one ran: say on how many "
+                     "nodes with --nodes",
+                     world_size(traces),
+                     devices);
   }
   return nodes.value_or(1);
 }

@@ -4,8 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -26,7 +24,7 @@ KinetoSource::KinetoSource(const std::string& path, ProgressCallback on_progress
     : path_(path), on_progress_(std::move(on_progress)), file_(path) {}
 
 void KinetoSource::fail(std::size_t offset, const std::string& message) const {
-  throw InputError(SourcePlace{path_}, fmt::format("byte {}: {}", offset, message));
+  throw InputError(SourcePlace{path_}, "byte {}: {}", offset, message);
 }
 
 bool KinetoSource::fill() {

@@ -8,6 +8,7 @@
 
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 
 namespace stepsim {
@@ -418,10 +419,7 @@ std::string_view name_of(NcclVerdict verdict) {
 }
 
 NcclVerdict NcclSweep::verdict() const {
-  NcclVerdict worst = NcclVerdict::Accept;
-  for (const NcclReason& reason : reasons) {
-    worst = std::max(worst, reason.weight);
-  }
+  NcclVerdict worst = max_of(reasons, &NcclReason::weight, NcclVerdict::Accept);
   return worst;
 }
 

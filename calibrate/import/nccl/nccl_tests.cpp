@@ -9,6 +9,7 @@
 #include "calibrate/import/nccl/nccl_json.h"
 #include "calibrate/import/nccl/nccl_text.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
@@ -27,10 +28,7 @@ std::string run_text(std::size_t number, const NcclSweep& sweep) {
 }  // namespace
 
 NcclVerdict NcclImport::verdict() const {
-  NcclVerdict worst = NcclVerdict::Accept;
-  for (const NcclReason& reason : reasons) {
-    worst = std::max(worst, reason.weight);
-  }
+  NcclVerdict worst = max_of(reasons, &NcclReason::weight, NcclVerdict::Accept);
   for (const NcclSweep& sweep : sweeps) {
     worst = std::max(worst, sweep.verdict());
   }
@@ -58,8 +56,7 @@ NcclImport import_nccl_text(const std::string& text,
   std::vector<NcclTable> tables = std::exchange(result.log.tables, {});
   if (run) {
     if (*run < 1 || static_cast<std::size_t>(*run) > tables.size()) {
-      throw InputError(SourcePlace{file},
-                       fmt::format("--run {}: it has {} runs", *run, tables.size()));
+      throw InputError(SourcePlace{file}, "--run {}: it has {} runs", *run, tables.size());
     }
     tables = {tables[static_cast<std::size_t>(*run) - 1]};
   }

@@ -45,11 +45,11 @@ void require_alike(std::span<const RecordedRun> runs) {
   for (const RecordedRun& run : runs) {
     if (run.record.world_size != run.plan.ranks || run.record.world_size != first.plan.ranks) {
       throw InputError(SourcePlace{run.file},
-                       fmt::format("recorded on {} ranks, its plan has {}, {} has {}",
-                                   run.record.world_size,
-                                   run.plan.ranks,
-                                   first.file,
-                                   first.record.world_size));
+                       "recorded on {} ranks, its plan has {}, {} has {}",
+                       run.record.world_size,
+                       run.plan.ranks,
+                       first.file,
+                       first.record.world_size);
     }
     if (!same_model(run.plan.model, first.plan.model)) {
       throw InputError(SourcePlace{run.file},
@@ -57,12 +57,12 @@ void require_alike(std::span<const RecordedRun> runs) {
     }
     if (run.record.device != first.record.device || run.record.backend != first.record.backend) {
       throw InputError(SourcePlace{run.file},
-                       fmt::format("recorded on '{}' with '{}', {} on '{}' with '{}'",
-                                   printable(run.record.device),
-                                   printable(run.record.backend),
-                                   first.file,
-                                   printable(first.record.device),
-                                   printable(first.record.backend)));
+                       "recorded on '{}' with '{}', {} on '{}' with '{}'",
+                       printable(run.record.device),
+                       printable(run.record.backend),
+                       first.file,
+                       printable(first.record.device),
+                       printable(first.record.backend));
     }
   }
 }
@@ -169,8 +169,7 @@ void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, 
   for (const StepRecord& row : run.record.steps) {
     const auto found = batches.find({row.step, row.rank});
     const auto fail = [&](const std::string& message) {
-      throw InputError(SourcePlace{run.file},
-                       fmt::format("step {}, rank {}: {}", row.step, row.rank, message));
+      throw InputError(SourcePlace{run.file}, "step {}, rank {}: {}", row.step, row.rank, message);
     };
     if (found == batches.end()) {
       fail("the plan does not have it");

@@ -23,11 +23,7 @@ Places with_most_work(std::span<const PassObservation> compute, const Work& work
       found->second = {own, i};
     }
   }
-  Places places;
-  for (const auto& [step, place] : most) {
-    places.push_back(place.second);
-  }
-  return places;
+  return mapped(most, [](const auto& step) { return step.second.second; });
 }
 
 std::vector<PassObservation> at(std::span<const PassObservation> compute, const Places& places) {

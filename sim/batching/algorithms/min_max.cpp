@@ -4,6 +4,7 @@
 #include <array>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/row_named.h"
 #include "sim/batching/algorithms/prefix_selection.h"
 #include "sim/batching/algorithms/variance_split.h"
@@ -105,10 +106,8 @@ Allocation solve_min_max(std::span<const PrefixCosts> costs,
                          TieBreak tie_break) {
   check(costs, global_batch);
   Allocation result;
-  std::int64_t dearest_first = 0;
-  for (const PrefixCosts& row : costs) {
-    dearest_first = std::max(dearest_first, row.front());
-  }
+  const std::int64_t dearest_first = max_of(
+      costs, [](const PrefixCosts& row) { return row.front(); }, std::int64_t{0});
   const auto further = global_batch - static_cast<std::int64_t>(costs.size());
   PrefixSelection selection = select_prefixes(costs, further);
   result.highest_cost = std::max(dearest_first, selection.dearest);

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "sim/predict/metrics.h"
 #include "sim/report/blame_report.h"
 #include "sim/report/html/page_number.h"
@@ -18,11 +19,8 @@ namespace {
 
 /// [step] times of all steps without noise.
 Json all_step_times(const Prediction& prediction) {
-  Json times = Json::array();
-  for (const auto& [step, ms] : step_times(prediction.steps, 0)) {
-    times.push_back(page_ms(ms));
-  }
-  return times;
+  return mapped(step_times(prediction.steps, 0),
+                [](const auto& step) { return page_ms(step.second); });
 }
 
 /// [rank][step]

@@ -237,10 +237,8 @@ Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
   Json buckets = mapped(picture.buckets, [](const BucketSize& bucket) -> Json {
     return {bucket.bytes, bucket.tensors};
   });
-  Json ranks = Json::array();
-  for (const std::size_t rank : drawn_ranks(picture)) {
-    ranks.push_back(rank_json(picture, rank, clock));
-  }
+  Json ranks = mapped(drawn_ranks(picture),
+                      [&](std::size_t rank) { return rank_json(picture, rank, clock); });
   const auto& cap = picture.bucket_cap;
   return {{"policy", label.policy},
           {"label", label.label},

@@ -18,5 +18,9 @@ int check_command(const std::vector<std::string>& arguments);
 int live_command(const std::vector<std::string>& arguments);
 int import_command(const std::vector<std::string>& arguments);
 int devices_command(const std::vector<std::string>& arguments);
+/// `stepcal import kineto` reads traces of PyTorch's profiler, one for each rank.
+int import_kineto_command(const std::vector<std::string>& arguments);
+/// `stepcal import run-record` makes a profile of recorded training steps.
+int import_run_record_command(const std::vector<std::string>& arguments);
 
 }  // namespace stepsim

@@ -6,9 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/cli/cli.h"
-#include "calibrate/cli/import_kineto.h"
 #include "calibrate/cli/import_profile.h"
-#include "calibrate/cli/import_run_record.h"
 #include "calibrate/cli/options.h"
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/nccl/nccl_report.h"

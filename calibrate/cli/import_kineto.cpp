@@ -1,5 +1,3 @@
-#include "calibrate/cli/import_kineto.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

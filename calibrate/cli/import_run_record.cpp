@@ -1,5 +1,3 @@
-#include "calibrate/cli/import_run_record.h"
-
 #include <filesystem>
 #include <optional>
 

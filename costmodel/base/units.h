@@ -3,6 +3,7 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <stdexcept>
 
 namespace stepsim {
 
@@ -42,7 +43,9 @@ class Count {
 
 using Bytes = Count<struct BytesTag>;
 
-[[noreturn]] void refuse_duration();
+[[noreturn]] inline void refuse_duration() {
+  throw std::domain_error("a duration must be finite, not negative and below 292 years");
+}
 
 /// Converts seconds from a formula to the simulated clock, rounded to the nearest nanosecond. This
 /// is the only conversion in that direction.

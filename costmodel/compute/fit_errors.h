@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace stepsim {
@@ -19,6 +21,10 @@ struct FitErrors {
 /// The part of a fit's error that all its uses share: the held-out bias, and the scatter of single
 /// points over the square root of their number. When the bias is unknown, the whole random error
 /// counts as shared.
-[[nodiscard]] double shared_error(const FitErrors& errors, int samples);
+[[nodiscard]] inline double shared_error(const FitErrors& errors, int samples) {
+  const double scattered =
+      errors.random.value_or(0) / std::sqrt(std::max(1.0, static_cast<double>(samples)));
+  return std::hypot(errors.bias.value_or(errors.random.value_or(0)), scattered);
+}
 
 }  // namespace stepsim

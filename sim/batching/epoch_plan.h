@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/model/batch_shape.h"
 #include "sim/batching/algorithms/piece.h"
 #include "sim/batching/sampler.h"
@@ -46,7 +48,11 @@ struct EpochPlan {
 
   /// The samples and parts of samples of one batch. `lengths`: [sample].
   [[nodiscard]] std::vector<Piece> pieces_of(std::span<const std::int64_t> batch,
-                                             std::span<const std::int64_t> lengths) const;
+                                             std::span<const std::int64_t> lengths) const {
+    return mapped(batch, [&](std::int64_t id) {
+      return pieces.empty() ? Piece{id, 0, lengths[at(id)]} : pieces[at(id)];
+    });
+  }
 
   bool operator==(const EpochPlan&) const = default;
 };

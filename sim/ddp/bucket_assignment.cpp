@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 
 namespace {
@@ -179,6 +181,13 @@ std::int64_t bucket_bytes(const Bucket& bucket, std::span<const BucketParameter>
     bytes += parameters[static_cast<std::size_t>(index)].bytes;
   }
   return bytes;
+}
+
+std::vector<BucketParameter> bucket_parameters(const TransformerConfig& config) {
+  return mapped(parameters(config), [](const Parameter& parameter) {
+    return BucketParameter{
+        parameter.bytes().value(), std::string(name_of(parameter.dtype)), parameter.sparse};
+  });
 }
 
 }  // namespace stepsim

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/units.h"
 
 namespace stepsim {
@@ -12,7 +13,10 @@ namespace stepsim {
 inline constexpr Duration kTimeLimit{std::int64_t{1} << 58};
 
 /// Raises InputError: the run takes longer than kTimeLimit.
-[[noreturn]] void refuse_time();
+[[noreturn]] inline void refuse_time() {
+  throw InputError(
+      "error: the simulated clock would pass nine years; some duration or factor is far too large");
+}
 
 /// `time`, which must not pass the limit. Raises InputError.
 [[nodiscard]] inline Duration bounded(Duration time) {

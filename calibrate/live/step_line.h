@@ -15,7 +15,7 @@ struct LiveLine {
   StepRecord step;
 };
 
-/// Writes the numbers in a fixed order, exact for doubles, so that parse_line() gives them back.
+/// Writes one JSON object, exact for doubles, so that parse_line() gives the numbers back.
 [[nodiscard]] std::string format_line(const LiveLine& line);
 /// Reads what format_line() writes. Raises EnvironmentFault when the line is damaged.
 [[nodiscard]] LiveLine parse_line(const std::string& text);

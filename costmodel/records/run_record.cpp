@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -47,51 +46,6 @@ std::string record_header(const RunRecord& record) {
   return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void append_step(std::string& text, const StepRecord& step) {
-  fmt::format_to(std::back_inserter(text),
-                 R"({{"repeat":{},"step":{},"rank":{},"samples":{},"max_length":{},)"
-                 R"("useful_tokens":{},"padded_tokens":{})",
-                 step.repeat,
-                 step.step,
-                 step.rank,
-                 step.samples,
-                 step.max_length,
-                 step.useful_tokens,
-                 step.padded_tokens);
-  const auto time = [&text](std::string_view key, double ms) {
-    text += fmt::format(R"(,"{}":{})", key, json_number(ms));
-  };
-  time("start_ms", step.start_ms);
-  time("data_ms", step.data_ms);
-  time("forward_ms", step.forward_ms);
-  time("backward_ms", step.backward_ms);
-  time("wait_ms", step.wait_ms);
-  time("optimizer_ms", step.optimizer_ms);
-  time("step_ms", step.step_ms);
-  time("thread_cpu_ms", step.thread_cpu_ms);
-  if (step.forward_cpu_ms > 0 || step.backward_cpu_ms > 0) {
-    time("forward_cpu_ms", step.forward_cpu_ms);
-    time("backward_cpu_ms", step.backward_cpu_ms);
-  }
-  if (step.micro_batches > 1) {
-    text += fmt::format(R"(,"micro_batches":{})", step.micro_batches);
-  }
-  if (!step.lengths.empty()) {
-    text += fmt::format(R"(,"lengths":[{}])", fmt::join(step.lengths, ","));
-  }
-  // A diverged run is still a record of its times; JSON has no word for its loss but null.
-  text += fmt::format(R"(,"loss":{},"buckets":[)",
-                      std::isfinite(step.loss) ? json_number(step.loss) : "null");
-  for (std::size_t i = 0; i < step.buckets.size(); ++i) {
-    text += fmt::format(R"({}{{"bytes":{},"launch_ms":{},"end_ms":{}}})",
-                        i > 0 ? "," : "",
-                        step.buckets[i].bytes,
-                        json_number(step.buckets[i].launch_ms),
-                        json_number(step.buckets[i].end_ms));
-  }
-  text += "]}\n";
-}
-
 std::int64_t count(JsonReader& row, std::string_view key) {
   const std::int64_t value = row.integer(key);
   if (value < 0) {
@@ -126,32 +80,6 @@ double read_loss(JsonReader& row) {
   return row.get("loss").is_null() ? std::numeric_limits<double>::quiet_NaN() : row.number("loss");
 }
 
-StepRecord read_step(JsonReader row, const RunRecord& record) {
-  StepRecord step;
-  step.repeat = row.has("repeat") ? row.integer_in("repeat", 0, kMaxInt) : 0;
-  step.step = row.integer_in("step", 0, kMaxInt);
-  step.rank = row.integer_in("rank", 0, record.world_size - 1);
-  step.samples = count(row, "samples");
-  step.max_length = count(row, "max_length");
-  step.useful_tokens = count(row, "useful_tokens");
-  step.padded_tokens = count(row, "padded_tokens");
-  step.start_ms = row.number("start_ms");
-  step.data_ms = row.not_negative("data_ms");
-  step.forward_ms = row.not_negative("forward_ms");
-  step.backward_ms = row.not_negative("backward_ms");
-  step.wait_ms = row.not_negative_or("wait_ms", 0);
-  step.optimizer_ms = row.not_negative("optimizer_ms");
-  step.step_ms = row.not_negative("step_ms");
-  step.thread_cpu_ms = row.not_negative_or("thread_cpu_ms", 0);
-  step.forward_cpu_ms = row.not_negative_or("forward_cpu_ms", 0);
-  step.backward_cpu_ms = row.not_negative_or("backward_cpu_ms", 0);
-  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
-  step.lengths = read_record_lengths(row);
-  step.loss = read_loss(row);
-  step.buckets = read_record_buckets(row);
-  return step;
-}
-
 RunRecord read_record_header(JsonReader header) {
   RunRecord record;
   record.scenario = header.text_or("scenario", "");
@@ -180,12 +108,83 @@ RunRecord read_record_header(JsonReader header) {
 
 }  // namespace
 
+std::string step_json(const StepRecord& step) {
+  std::string text =
+      fmt::format(R"({{"repeat":{},"step":{},"rank":{},"samples":{},"max_length":{},)"
+                  R"("useful_tokens":{},"padded_tokens":{})",
+                  step.repeat,
+                  step.step,
+                  step.rank,
+                  step.samples,
+                  step.max_length,
+                  step.useful_tokens,
+                  step.padded_tokens);
+  const auto time = [&text](std::string_view key, double ms) {
+    text += fmt::format(R"(,"{}":{})", key, json_number(ms));
+  };
+  time("start_ms", step.start_ms);
+  time("data_ms", step.data_ms);
+  time("forward_ms", step.forward_ms);
+  time("backward_ms", step.backward_ms);
+  time("wait_ms", step.wait_ms);
+  time("optimizer_ms", step.optimizer_ms);
+  time("step_ms", step.step_ms);
+  time("thread_cpu_ms", step.thread_cpu_ms);
+  if (step.forward_cpu_ms > 0 || step.backward_cpu_ms > 0) {
+    time("forward_cpu_ms", step.forward_cpu_ms);
+    time("backward_cpu_ms", step.backward_cpu_ms);
+  }
+  if (step.micro_batches > 1) {
+    text += fmt::format(R"(,"micro_batches":{})", step.micro_batches);
+  }
+  if (!step.lengths.empty()) {
+    text += fmt::format(R"(,"lengths":[{}])", fmt::join(step.lengths, ","));
+  }
+  // A diverged run is still a record of its times; JSON has no word for its loss but null.
+  text += fmt::format(R"(,"loss":{},"buckets":[)",
+                      std::isfinite(step.loss) ? json_number(step.loss) : "null");
+  for (std::size_t i = 0; i < step.buckets.size(); ++i) {
+    text += fmt::format(R"({}{{"bytes":{},"launch_ms":{},"end_ms":{}}})",
+                        i > 0 ? "," : "",
+                        step.buckets[i].bytes,
+                        json_number(step.buckets[i].launch_ms),
+                        json_number(step.buckets[i].end_ms));
+  }
+  return text + "]}";
+}
+
+StepRecord read_step(JsonReader row, int world_size) {
+  StepRecord step;
+  step.repeat = row.has("repeat") ? row.integer_in("repeat", 0, kMaxInt) : 0;
+  step.step = row.integer_in("step", 0, kMaxInt);
+  step.rank = row.integer_in("rank", 0, world_size - 1);
+  step.samples = count(row, "samples");
+  step.max_length = count(row, "max_length");
+  step.useful_tokens = count(row, "useful_tokens");
+  step.padded_tokens = count(row, "padded_tokens");
+  step.start_ms = row.number("start_ms");
+  step.data_ms = row.not_negative("data_ms");
+  step.forward_ms = row.not_negative("forward_ms");
+  step.backward_ms = row.not_negative("backward_ms");
+  step.wait_ms = row.not_negative_or("wait_ms", 0);
+  step.optimizer_ms = row.not_negative("optimizer_ms");
+  step.step_ms = row.not_negative("step_ms");
+  step.thread_cpu_ms = row.not_negative_or("thread_cpu_ms", 0);
+  step.forward_cpu_ms = row.not_negative_or("forward_cpu_ms", 0);
+  step.backward_cpu_ms = row.not_negative_or("backward_cpu_ms", 0);
+  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
+  step.lengths = read_record_lengths(row);
+  step.loss = read_loss(row);
+  step.buckets = read_record_buckets(row);
+  return step;
+}
+
 RunRecord read_run_record(const std::string& path, std::vector<std::string>* warnings) {
   JsonLines lines(path, CutLine::Drop);
   RunRecord record = read_record_header(lines.header(kRunRecordFormat));
   std::set<std::tuple<int, int, int>> seen;
   while (lines.next()) {
-    StepRecord step = read_step(lines.reader(), record);
+    StepRecord step = read_step(lines.reader(), record.world_size);
     if (!seen.emplace(step.repeat, step.step, step.rank).second) {
       lines.fail(fmt::format(
           "step {} of rank {} is there twice (repeat {})", step.step, step.rank, step.repeat));
@@ -202,7 +201,7 @@ RunRecord read_run_record(const std::string& path, std::vector<std::string>* war
 void write_run_record(const std::string& path, const RunRecord& record) {
   std::string text = record_header(record);
   for (const auto& step : record.steps) {
-    append_step(text, step);
+    text += step_json(step) + "\n";
   }
   write_text_atomically(path, text);
 }

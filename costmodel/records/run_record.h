@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/io/json_file.h"
 #include "costmodel/io/json_value.h"
 
 namespace stepsim {
@@ -73,5 +74,10 @@ struct RunRecord {
 [[nodiscard]] RunRecord read_run_record(const std::string& path,
                                         std::vector<std::string>* warnings = nullptr);
 void write_run_record(const std::string& path, const RunRecord& record);
+
+/// Writes a step as one line of a record, exact for doubles.
+[[nodiscard]] std::string step_json(const StepRecord& step);
+/// Reads what step_json() writes. Raises InputError, also for a rank outside of the world size.
+[[nodiscard]] StepRecord read_step(JsonReader row, int world_size);
 
 }  // namespace stepsim

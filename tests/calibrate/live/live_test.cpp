@@ -108,7 +108,7 @@ TEST_CASE("a line between rank and parent reads back exactly") {
   CHECK(back.step.loss == line.step.loss);
   CHECK(back.step.start_ms == line.step.start_ms);
   CHECK(back.step.buckets.at(1).end_ms == 2e9);
-  CHECK_THROWS_AS(static_cast<void>(parse_line("0 1 2")), EnvironmentFault);
+  CHECK_THROWS_AS(static_cast<void>(parse_line(R"({"plan":0,"step":{}})")), EnvironmentFault);
   CHECK_THROWS_AS(static_cast<void>(parse_line(format_line(line) + " x")), EnvironmentFault);
 }
 

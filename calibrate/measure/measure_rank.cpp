@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
-#include <iterator>
 #include <map>
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/samples/sample_log.h"
@@ -66,14 +64,6 @@ RankTimes measure_collective(Backend& backend, const RankPass& pass, const Colle
     }
   }
   return times;
-}
-
-void append_list(const char* key, const std::vector<double>& seconds, std::string* text) {
-  fmt::format_to(std::back_inserter(*text), ",\"{}\":[", key);
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    fmt::format_to(std::back_inserter(*text), "{}{:.9f}", i > 0 ? "," : "", seconds[i]);
-  }
-  *text += "]";
 }
 
 }  // namespace
@@ -195,13 +185,13 @@ RankPass rank_pass_from_json(const Json& json) {
 }
 
 std::string rank_times_line(const RankTimes& times) {
-  std::string text = fmt::format(R"({{"kind":"rank_times","op":"{}","bytes":{},"pipelined":{})",
-                                 name_of(times.task.kind),
-                                 times.task.bytes,
-                                 times.task.pipelined);
-  append_list("arrival_seconds", times.arrival, &text);
-  append_list("end_seconds", times.end, &text);
-  return text + "}";
+  const Json line = {{"kind", "rank_times"},
+                     {"op", name_of(times.task.kind)},
+                     {"bytes", times.task.bytes},
+                     {"pipelined", times.task.pipelined},
+                     {"arrival_seconds", times.arrival},
+                     {"end_seconds", times.end}};
+  return line.dump();
 }
 
 RankTimes rank_times_from_json(const Json& line) {

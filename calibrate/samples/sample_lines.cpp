@@ -10,18 +10,6 @@
 namespace stepsim {
 namespace {
 
-std::string_view rows_name(RowUnit rows) {
-  switch (rows) {
-    case RowUnit::Samples:
-      return "samples";
-    case RowUnit::Elements:
-      return "elements";
-    case RowUnit::Tokens:
-      break;
-  }
-  return "tokens";
-}
-
 void append_us(const std::vector<double>& seconds, std::string* text) {
   text->push_back('[');
   for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -36,7 +24,7 @@ std::string op_key(const Op& op) {
   return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}",
                      name_of(op.op_class),
                      name_of(op.pass),
-                     rows_name(op.rows),
+                     name_of(op.rows),
                      op.n,
                      op.k,
                      op.heads,
@@ -76,7 +64,7 @@ std::string pass_line(int pass, const StepOpKinds& kinds) {
         i > 0 ? "," : "",
         name_of(op.op_class),
         name_of(op.pass),
-        rows_name(op.rows),
+        name_of(op.rows),
         op.n,
         op.k,
         op.heads,

@@ -14,25 +14,11 @@
 namespace stepsim {
 namespace {
 
-RowUnit parse_row_unit(JsonReader& reader) {
-  const std::string name = reader.text("rows");
-  if (name == "tokens") {
-    return RowUnit::Tokens;
-  }
-  if (name == "samples") {
-    return RowUnit::Samples;
-  }
-  if (name == "elements") {
-    return RowUnit::Elements;
-  }
-  reader.fail("rows", "must be tokens, samples or elements, not '" + printable(name) + "'");
-}
-
 Op parse_op(JsonReader& reader) {
   Op op;
   op.op_class = parse_op_class(reader.text("op"));
   op.pass = parse_pass(reader.text("pass"));
-  op.rows = parse_row_unit(reader);
+  op.rows = reader.parsed("rows", parse_row_unit);
   op.n = reader.integer("n");
   op.k = reader.integer("k");
   op.heads = reader.integer("heads");

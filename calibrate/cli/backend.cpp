@@ -1,10 +1,10 @@
 #include "calibrate/cli/backend.h"
 
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 
 namespace stepsim {
 namespace {
@@ -15,20 +15,19 @@ constexpr const char* kCuda = "cuda";
 std::pair<std::string, int> parse_device(const std::string& device) {
   const std::size_t colon = device.find(':');
   const std::string kind = device.substr(0, colon);
-  int number = 0;
   if (kind != "cpu" && kind != kCuda) {
     const std::array<std::string, 2> known = {"cpu", kCuda};
     throw InputError("--device: " + unknown_name("device", device, known));
   }
-  if (colon != std::string::npos) {
-    const char* end = device.data() + device.size();
-    const auto [rest, error] = std::from_chars(device.data() + colon + 1, end, number);
-    if (kind != kCuda || error != std::errc() || rest != end || number < 0) {
-      throw InputError("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
-                       printable(device));
-    }
+  if (colon == std::string::npos) {
+    return {kind, 0};
   }
-  return {kind, number};
+  const auto number = parse_number<int>(std::string_view(device).substr(colon + 1));
+  if (kind != kCuda || number.value_or(-1) < 0) {
+    throw InputError("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
+                     printable(device));
+  }
+  return {kind, *number};
 }
 
 }  // namespace

@@ -63,8 +63,7 @@ Plan plan_of(const RunRecord& record, const std::string& path, const std::vector
     }
   }
   throw InputError(
-      SourcePlace{path},
-      fmt::format("recorded policy '{}', and no --plan is of it", printable(record.policy)));
+      SourcePlace{path}, "recorded policy '{}', and no --plan is of it", printable(record.policy));
 }
 
 Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs) {

@@ -1,8 +1,7 @@
 #include "calibrate/ranks/launcher.h"
 
-#include <charconv>
-
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 
 namespace stepsim {
 namespace {
@@ -43,14 +42,12 @@ class Reader {
   /// A whole number from `lo` to `hi`.
   [[nodiscard]] int number(const char* name, int lo, int hi) const {
     const std::string value = text(name);
-    int result = 0;
-    const char* const end = value.data() + value.size();
-    const auto [rest, error] = std::from_chars(value.data(), end, result);
-    if (error != std::errc() || rest != end || result < lo || result > hi) {
+    const auto result = parse_number<int>(value);
+    if (!result || *result < lo || *result > hi) {
       throw InputError(
           "{}={}: must be a whole number from {} to {}", name, printable(value), lo, hi);
     }
-    return result;
+    return *result;
   }
 
  private:

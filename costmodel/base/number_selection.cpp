@@ -1,19 +1,17 @@
 #include "costmodel/base/number_selection.h"
 
-#include <charconv>
 #include <optional>
 #include <set>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 
 namespace stepsim {
 namespace {
 
 std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size() && value >= 0;
-  return whole ? std::optional(value) : std::nullopt;
+  const auto value = parse_number<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "costmodel/compute/pass_cost.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/model/op_flops.h"
 
 namespace stepsim {
@@ -44,11 +44,9 @@ double pass_feature(std::string_view feature, const BatchShape& batch, bool varl
   }
   if (feature.size() > kPairs.size() + 1 && feature.substr(0, kPairs.size()) == kPairs &&
       feature[kPairs.size()] == '>') {
-    double from = 0;
-    const char* end = feature.data() + feature.size();
-    const auto [rest, error] = std::from_chars(feature.data() + kPairs.size() + 1, end, from);
-    if (error == std::errc() && rest == end && from >= 0) {
-      return std::max(0.0, pairs_of(batch, varlen) - from);
+    const auto from = parse_number<double>(feature.substr(kPairs.size() + 1));
+    if (from && *from >= 0) {
+      return std::max(0.0, pairs_of(batch, varlen) - *from);
     }
   }
   throw InputError(

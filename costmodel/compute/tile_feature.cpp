@@ -1,9 +1,10 @@
 #include "costmodel/compute/tile_feature.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
+
+#include "costmodel/base/parse_number.h"
 
 namespace stepsim {
 namespace {
@@ -19,11 +20,8 @@ constexpr std::int64_t kMaxSize = 65536;
 
 /// Parses a whole number that must fill all of the text.
 std::optional<std::int64_t> parse_size(std::string_view text) {
-  std::int64_t size = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, size);
-  const bool good = error == std::errc() && rest == end && size >= 1 && size <= kMaxSize;
-  return good ? std::optional(size) : std::nullopt;
+  const auto size = parse_number<std::int64_t>(text);
+  return size && *size >= 1 && *size <= kMaxSize ? size : std::nullopt;
 }
 
 }  // namespace

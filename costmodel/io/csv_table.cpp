@@ -1,12 +1,12 @@
 #include "costmodel/io/csv_table.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/io/gzip_file.h"
 
 namespace stepsim {
@@ -79,25 +79,23 @@ std::int64_t CsvTable::integer(std::size_t row,
                                std::int64_t lo,
                                std::int64_t hi) const {
   const std::string_view cell = text(row, column);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size()) {
+  const auto value = parse_number<std::int64_t>(cell);
+  if (!value) {
     fail(row, column, fmt::format("expected a whole number, not '{}'", printable(cell)));
   }
-  if (value < lo || value > hi) {
+  if (*value < lo || *value > hi) {
     fail(row, column, fmt::format("must be from {} to {}", lo, hi));
   }
-  return value;
+  return *value;
 }
 
 double CsvTable::number(std::size_t row, Column column) const {
   const std::string_view cell = text(row, column);
-  double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value)) {
+  const auto value = parse_number<double>(cell);
+  if (!value || !std::isfinite(*value)) {
     fail(row, column, fmt::format("expected a number, not '{}'", printable(cell)));
   }
-  return value;
+  return *value;
 }
 
 Duration CsvTable::signed_duration(std::size_t row, Column column, double unit) const {

@@ -91,8 +91,7 @@ int run_commands(const CommandSet& set, const std::vector<std::string>& argument
     known.emplace_back(command.name);
   }
   throw InputError(
-      SourcePlace{set.name},
-      fmt::format("{}; see: {} --help", unknown_name("command", name, known), set.name));
+      SourcePlace{set.name}, "{}; see: {} --help", unknown_name("command", name, known), set.name);
 }
 
 void print_message(const std::string& message) {

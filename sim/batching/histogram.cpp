@@ -1,12 +1,12 @@
 #include "sim/batching/histogram.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/io/json_file.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/random/random.h"
@@ -24,12 +24,11 @@ std::int64_t whole_number(const Json& value, JsonReader& reader, const char* wha
 }
 
 std::int64_t length_from_key(const std::string& key, JsonReader& reader) {
-  std::int64_t length = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), length);
-  if (error != std::errc() || end != key.data() + key.size()) {
+  const auto length = parse_number<std::int64_t>(key);
+  if (!length) {
     reader.fail("counts", fmt::format("a length is not a whole number: {}", Json(key).dump()));
   }
-  return length;
+  return *length;
 }
 
 Counts read_counts(const Json& json, JsonReader& reader) {

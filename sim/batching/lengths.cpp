@@ -1,7 +1,6 @@
 #include "sim/batching/lengths.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/base/trimmed.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/io/json_lines.h"
@@ -80,25 +80,23 @@ std::string_view stripped(std::string_view line) {
 }
 
 std::int64_t parse_length(std::string_view word, const SourcePlace& place) {
-  std::int64_t length = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), length);
-  if (error != std::errc() || end != word.data() + word.size()) {
+  const auto length = parse_number<std::int64_t>(word);
+  if (!length) {
     throw InputError(
-        place,
-        fmt::format("'{}' is not a length; write one whole number a line", printable(word, 40)));
+        place, "'{}' is not a length; write one whole number a line", printable(word, 40));
   }
-  if (length < 1 || length > kMaxSampleLength) {
-    throw InputError(place, "length {} is outside 1 .. {}", length, kMaxSampleLength);
+  if (*length < 1 || *length > kMaxSampleLength) {
+    throw InputError(place, "length {} is outside 1 .. {}", *length, kMaxSampleLength);
   }
-  return length;
+  return *length;
 }
 
 void check_count(const std::string& path, std::size_t found, std::size_t count) {
   if (found == 0 || found < count) {
-    throw InputError(
-        SourcePlace{path},
-        fmt::format(
-            "{} lengths, but {} samples are asked for", found, std::max<std::size_t>(count, 1)));
+    throw InputError(SourcePlace{path},
+                     "{} lengths, but {} samples are asked for",
+                     found,
+                     std::max<std::size_t>(count, 1));
   }
 }
 

@@ -96,10 +96,10 @@ std::vector<RunRecord> read_records(const std::vector<std::string>& paths,
   for (const std::string& path : paths) {
     records.push_back(read_run_record(path, &warnings));
     if (records.back().world_size != ranks) {
-      throw InputError(
-          SourcePlace{path},
-          fmt::format(
-              "recorded on {} ranks, the scenario has {}", records.back().world_size, ranks));
+      throw InputError(SourcePlace{path},
+                       "recorded on {} ranks, the scenario has {}",
+                       records.back().world_size,
+                       ranks);
     }
   }
   return records;

@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
@@ -117,9 +115,10 @@ class RankLowering {
 std::int32_t require_rank(const LaunchTrace& recording, std::int32_t rank) {
   const auto ranks = static_cast<std::int32_t>(recording.rows.size());
   if (rank < 0 || rank >= ranks) {
-    throw InputError(
-        SourcePlace{recording.path},
-        fmt::format("there is no rank {}; the recording has ranks 0 to {}", rank, ranks - 1));
+    throw InputError(SourcePlace{recording.path},
+                     "there is no rank {}; the recording has ranks 0 to {}",
+                     rank,
+                     ranks - 1);
   }
   return rank;
 }

@@ -107,10 +107,10 @@ SourcePlace source_place(const TomlDocument& document, const TomlPlace& place) {
 
 void check_size(const TomlDocument& document, const std::string& text) {
   if (text.size() > kMaxFileBytes) {
-    throw InputError(
-        SourcePlace{document.file},
-        fmt::format(
-            "{} bytes are too many for a scenario (at most {})", text.size(), kMaxFileBytes));
+    throw InputError(SourcePlace{document.file},
+                     "{} bytes are too many for a scenario (at most {})",
+                     text.size(),
+                     kMaxFileBytes);
   }
   for (std::size_t i = 0; i < document.lines.size(); ++i) {
     const auto& line = document.lines[i];

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <exception>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/profile_cost_model.h"
@@ -32,12 +32,11 @@ bool has_byte_unit(const std::string& text) {
 }
 
 double plain_number(const std::string& axis, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+  const auto value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value)) {
     fail_axis(axis, "'" + printable(text) + "' is not a number");
   }
-  return value;
+  return *value;
 }
 
 double value_of(const std::string& axis, const std::string& text, bool bytes) {

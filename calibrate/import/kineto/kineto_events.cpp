@@ -1,7 +1,6 @@
 #include "calibrate/import/kineto/kineto_events.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "calibrate/import/kineto/kineto_source.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
@@ -38,13 +38,6 @@ constexpr std::array<ArgName, static_cast<std::size_t>(KinetoArg::Count)> kArgNa
     {"wait_on_stream", KinetoArg::WaitOnStream},
     {"wait_on_cuda_event_record_corr_id", KinetoArg::WaitOnRecord},
 }};
-
-std::optional<std::int64_t> parse_integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? std::optional(value) : std::nullopt;
-}
 
 /// Microseconds as written to nanoseconds; a double has too few digits for Unix time.
 std::optional<std::int64_t> nanoseconds(const std::string& microseconds) {
@@ -206,7 +199,7 @@ class Handler : public nlohmann::json_sax<Json> {
 
   void header_value(const std::string& text) {
     if (root_key_ == "baseTimeNanoseconds" && depth_ == 1) {
-      const std::int64_t base = parse_integer(text).value_or(0);
+      const std::int64_t base = parse_number<std::int64_t>(text).value_or(0);
       constexpr std::int64_t kLargest = 4'000'000'000'000'000'000;
       header_.base_ns = base >= 0 && base < kLargest ? base : 0;
     } else if (root_key_ == "distributedInfo" && depth_ == 2) {
@@ -218,7 +211,7 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   void distributed_value(const std::string& text) {
-    const auto number = parse_integer(text);
+    const auto number = parse_number<std::int64_t>(text);
     const bool plausible = number && *number >= 0 && *number <= kMaxKinetoRanks;
     if (key_ == "rank") {
       header_.rank = plausible ? number : std::nullopt;
@@ -247,7 +240,7 @@ class Handler : public nlohmann::json_sax<Json> {
 }  // namespace
 
 std::optional<std::int64_t> KinetoEvent::integer(KinetoArg which) const {
-  return parse_integer(arg(which));
+  return parse_number<std::int64_t>(arg(which));
 }
 
 KinetoHeader read_kineto_events(const std::string& path,

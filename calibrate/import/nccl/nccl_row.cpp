@@ -1,8 +1,9 @@
 #include "calibrate/import/nccl/nccl_row.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
+
+#include "costmodel/base/parse_number.h"
 
 namespace stepsim {
 namespace {
@@ -86,15 +87,6 @@ NcclColumns with_one_block(NcclColumns columns, bool first_is_blank) {
   return columns;
 }
 
-std::optional<std::int64_t> integer_of(std::string_view word) {
-  std::int64_t value = 0;
-  const auto end = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (end.ec != std::errc() || end.ptr != word.data() + word.size()) {
-    return std::nullopt;
-  }
-  return value;
-}
-
 bool is_stamp(std::string_view word) {
   return !word.empty() && word.find_first_not_of("0123456789-:") == std::string_view::npos;
 }
@@ -109,12 +101,12 @@ bool put(NcclColumn column,
   switch (column) {
     case NcclColumn::Size:
     case NcclColumn::Count: {
-      const auto value = integer_of(word);
+      const auto value = parse_number<std::int64_t>(word);
       (column == NcclColumn::Size ? row->bytes : row->count) = value.value_or(0);
       return value.has_value() && *value >= 0;
     }
     case NcclColumn::Root:
-      row->root = integer_of(word);
+      row->root = parse_number<std::int64_t>(word);
       return row->root.has_value();
     case NcclColumn::Time: {
       constexpr int kMilliToMicro = 3;

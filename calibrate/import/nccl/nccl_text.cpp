@@ -1,7 +1,6 @@
 #include "calibrate/import/nccl/nccl_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "calibrate/import/nccl/nccl_line.h"
 #include "calibrate/import/nccl/nccl_row.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 
 namespace stepsim {
 namespace {
@@ -32,10 +32,8 @@ std::string word_after(std::string_view text, std::string_view key) {
 /// A number of ranks or the like, 0 or more; absent when `word` is none.
 std::optional<int> small_number(std::string_view word) {
   constexpr int kMax = 1 << 24;
-  int value = 0;
-  const auto end = std::from_chars(word.data(), word.data() + word.size(), value);
-  const bool is_whole = end.ec == std::errc() && end.ptr == word.data() + word.size();
-  return is_whole && value >= 0 && value <= kMax ? std::optional(value) : std::nullopt;
+  const auto value = parse_number<int>(word);
+  return value && *value >= 0 && *value <= kMax ? value : std::nullopt;
 }
 
 /// "Rank 3 [Group 0] Pid 17 on host device 3 [id] NAME", anywhere in the line.

@@ -71,16 +71,15 @@ class TracePlayer {
     const auto ranks = static_cast<std::int64_t>(source_.ranks.size());
     const std::int64_t slices = per_rank * ranks * steps();
     if (slices > kMaxTraceSlices) {
-      throw InputError(
-          SourcePlace{run_.scenario().path},
-          fmt::format("a trace of {} ranks x {} steps has about {:.0f} million slices, "
-                      "and {} million "
-                      "is the limit; choose fewer with --ranks 0..7 or --steps 0..9{}",
-                      ranks,
-                      steps(),
-                      static_cast<double>(slices) / 1e6,
-                      kMaxTraceSlices / 1'000'000,
-                      by_part ? "" : ", or one slice a part with --parts"));
+      throw InputError(SourcePlace{run_.scenario().path},
+                       "a trace of {} ranks x {} steps has about {:.0f} million slices, "
+                       "and {} million "
+                       "is the limit; choose fewer with --ranks 0..7 or --steps 0..9{}",
+                       ranks,
+                       steps(),
+                       static_cast<double>(slices) / 1e6,
+                       kMaxTraceSlices / 1'000'000,
+                       by_part ? "" : ", or one slice a part with --parts");
     }
   }
 
@@ -116,11 +115,10 @@ void refuse_others(const std::string& folder, const std::vector<std::filesystem:
     const std::string name = entry.path().filename().string();
     const bool trace = name.find(".json") != std::string::npos;
     if (trace && std::ranges::find(ours, entry.path()) == ours.end()) {
-      throw InputError(
-          SourcePlace{folder},
-          fmt::format("the folder holds {}, which would be read as a rank of this run; "
-                      "remove it or choose another folder",
-                      printable(name)));
+      throw InputError(SourcePlace{folder},
+                       "the folder holds {}, which would be read as a rank of this run; "
+                       "remove it or choose another folder",
+                       printable(name));
     }
   }
 }
@@ -156,13 +154,12 @@ TraceFiles write_profiler_traces(const Scenario& scenario,
   TracePlayer player(scenario, policy, profile, choice);
   const std::vector<int>& ranks = player.source().ranks;
   if (static_cast<int>(ranks.size()) > kMaxTraceFiles) {
-    throw InputError(
-        SourcePlace{scenario.path},
-        fmt::format("one file a rank, for at most {} ranks, and there are {}; choose with --ranks "
-                    "0..{}",
-                    kMaxTraceFiles,
-                    ranks.size(),
-                    kMaxTraceFiles - 1));
+    throw InputError(SourcePlace{scenario.path},
+                     "one file a rank, for at most {} ranks, and there are {}; choose with --ranks "
+                     "0..{}",
+                     kMaxTraceFiles,
+                     ranks.size(),
+                     kMaxTraceFiles - 1);
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);

@@ -79,8 +79,7 @@ MeasurePlan plan_of_profile(const Profile& profile) {
 
 std::vector<GridPoint> check_points(const MeasurePlan& plan, std::size_t count) {
   std::vector<GridPoint> sorted = plan.points;
-  std::ranges::stable_sort(
-      sorted, [](const GridPoint& a, const GridPoint& b) { return a.tokens() < b.tokens(); });
+  std::ranges::stable_sort(sorted, {}, &GridPoint::tokens);
   std::vector<GridPoint> chosen;
   for (std::size_t i = 0; i < std::min(count, sorted.size()); ++i) {
     // The middle of each of `count` equal parts.

@@ -110,8 +110,7 @@ std::vector<const SummaryColumn*> shown_columns(bool on_page) {
       shown.push_back(&column);
     }
   }
-  std::ranges::stable_sort(
-      shown, [](const SummaryColumn* a, const SummaryColumn* b) { return a->place < b->place; });
+  std::ranges::stable_sort(shown, {}, &SummaryColumn::place);
   return shown;
 }
 

@@ -33,9 +33,7 @@ TomlValue converted_table(const toml::table& table) {
   const auto position = [](const TomlValue& value) {
     return std::tuple(value.key_place.line, value.key_place.column);
   };
-  std::ranges::stable_sort(result.children, [&](const TomlValue& a, const TomlValue& b) {
-    return position(a) < position(b);
-  });
+  std::ranges::stable_sort(result.children, {}, position);
   return result;
 }
 

@@ -268,8 +268,7 @@ void apply(const TrainingReduces& training,
   if (reduces.empty()) {
     return;
   }
-  const auto smallest = std::ranges::min_element(
-      reduces, [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  const auto smallest = std::ranges::min_element(reduces, {}, &RecordedReduce::bytes);
   if (const auto error = knots_error(table, static_cast<double>(smallest->bytes) / 2)) {
     table.errors.random = std::hypot(*error, training.error);
   }

@@ -116,8 +116,7 @@ class StepCutter {
   }
 
   static void halve_largest(Batches& parts) {
-    const auto largest = std::ranges::max_element(
-        parts, [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    const auto largest = std::ranges::max_element(parts, {}, std::ranges::size);
     const auto middle = largest->begin() + static_cast<std::ptrdiff_t>(largest->size() / 2);
     SampleIds second(middle, largest->end());
     largest->erase(middle, largest->end());

@@ -208,8 +208,7 @@ std::vector<std::size_t> drawn_ranks(const StepPicture& picture) {
   const auto compute = [&](std::size_t rank) {
     return picture.ranks[rank].forward_ms + picture.ranks[rank].backward_ms;
   };
-  std::ranges::stable_sort(ranks,
-                           [&](std::size_t a, std::size_t b) { return compute(a) < compute(b); });
+  std::ranges::stable_sort(ranks, {}, compute);
   std::vector<std::size_t> drawn;
   for (std::size_t i = 0; i < most; ++i) {
     drawn.push_back(ranks[i * (ranks.size() - 1) / (most - 1)]);
@@ -264,8 +263,7 @@ Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::stri
                       mean_ms(cap),
                       !cap.own);
   };
-  const auto best = std::ranges::min_element(
-      caps, [&](const CapPoint& a, const CapPoint& b) { return rank(a) < rank(b); });
+  const auto best = std::ranges::min_element(caps, {}, rank);
   Json timelines = Json::array();
   for (auto cap = caps.begin(); cap != caps.end(); ++cap) {
     if (!cap->point.not_priced.empty()) {

@@ -44,8 +44,8 @@ class CpuBackend : public Backend {
     trainer_.set_buckets(buckets);
   }
   void barrier() override;
-  /// Describes what produced the numbers: the processor, the compiler and the vector instructions of
-  /// the kernels, and the versions of Eigen and gloo.
+  /// Describes what produced the numbers: the processor, the compiler and the vector instructions
+  /// of the kernels, and the versions of Eigen and gloo.
   [[nodiscard]] Json description() const override;
 
  private:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace stepsim {
 
 std::vector<RankOrder> rank_shares(const PolicyInput& input) {

@@ -42,8 +42,8 @@ class Collector {
   }
 
   void add(const std::string& text, const std::function<void(const LiveProgress&)>& on_progress) {
-    if (text.front() == '{') {
-      describe(parse_json(text, "a rank's description"));
+    if (text.starts_with(kDescriptionMark)) {
+      describe(parse_json(text.substr(kDescriptionMark.size()), "a rank's description"));
       return;
     }
     LiveLine line = parse_line(text);

@@ -72,7 +72,7 @@ class LiveRank {
 
   void run() {
     if (context_.rank() == 0) {
-      context_.send(backend_->description().dump());
+      context_.send(std::string(kDescriptionMark) + backend_->description().dump());
     }
     touch_memory();
     warm_up();

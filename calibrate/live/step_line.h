@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "costmodel/records/run_record.h"
 
@@ -14,6 +15,9 @@ struct LiveLine {
   double sentinel_ms = 0;
   StepRecord step;
 };
+
+/// Stands before the backend's description, which is the first that rank 0 sends.
+inline constexpr std::string_view kDescriptionMark = "description ";
 
 /// Writes one JSON object, exact for doubles, so that parse_line() gives the numbers back.
 [[nodiscard]] std::string format_line(const LiveLine& line);

@@ -358,8 +358,8 @@ def test_records_and_plans_that_do_not_fit_are_refused():
     few = folder.file("few.jsonl", "".join(text.splitlines(keepends=True)[:10]))
     for arguments, message in (
         ((), "no run record given"),
-        ((recorded, "--profile", profile), "give --plan PLAN"),
-        ((recorded, "--plan", plan), "give --plan PLAN"),
+        ((recorded, "--profile", profile), "does not describe its model; record with Recorder("),
+        ((recorded, "--plan", plan), "give --profile OUT"),
         ((recorded, "--plan", other, "--profile", profile), "'fixed', and no --plan is of it"),
         ((recorded, "--plan", plan, "--plan", plan, "--profile", profile), "a second plan of"),
         ((wrong, "--plan", plan, "--profile", profile), "step 0, rank 0: the record ran 1"),

@@ -209,7 +209,8 @@ class Recorder:
             bucket times are recorded as by watch().
         optimizer: Its kind and settings are written.
         loader: The DataLoader; its batch size, workers and sampler settings are written.
-        bucket_times: False: watch() is not called for `model`; call it with a hook of your own.
+        bucket_times: Calls watch(model), unless DDP keeps gradients as views of the buckets. It
+            costs one more pass over each bucket. Give False to call watch() with your own hook.
     """
 
     def __init__(
@@ -249,7 +250,8 @@ class Recorder:
             self._autocast = _autocast_dtype()
 
         handle = model.register_forward_pre_hook(first_forward)
-        if bucket_times and _is_ddp(model) and model.static_graph is False:
+        # The hook rounds differently from DDP when gradients are views of the buckets.
+        if bucket_times and _is_ddp(model) and not model.gradient_as_bucket_view:
             self.watch(model)
 
     @contextlib.contextmanager

@@ -15,7 +15,7 @@ struct SourcePlace {
   std::string file;
   int line = 0;
   int column = 0;
-  std::string text = "";  ///< The whole line, to print with a caret below; may be empty.
+  std::string text = {};  ///< The whole line, to print with a caret below; may be empty.
 };
 
 /// A list that helps to mend an error; the program names the command that prints it.

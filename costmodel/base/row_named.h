@@ -23,7 +23,7 @@ template <typename Rows, typename NameOf>
       rows, [&](const auto& row) { return std::invoke(name_of, row) == name; });
   if (found == std::end(rows)) {
     const auto known =
-        mapped(rows, [&](const auto& row) { return std::string(std::invoke(name_of, row)); });
+        mapped(rows, [&](const auto& row) { return std::string{std::invoke(name_of, row)}; });
     throw InputError(unknown_name(what, name, known), lookup);
   }
   return *found;

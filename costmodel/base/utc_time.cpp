@@ -54,7 +54,7 @@ std::optional<std::int64_t> parse_utc(std::string_view text) {
     return std::nullopt;
   }
   const auto at =
-      sys_days(date).time_since_epoch() + hours(*h) + minutes(*mi) + std::chrono::seconds(*s);
+      sys_days{date}.time_since_epoch() + hours(*h) + minutes(*mi) + std::chrono::seconds(*s);
   return duration_cast<std::chrono::seconds>(at).count();
 }
 

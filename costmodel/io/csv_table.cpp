@@ -30,7 +30,7 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
   int number = 0;
   for (std::size_t at = 0; at < text_.size();) {
     const std::size_t end = std::min(text_.find('\n', at), text_.size());
-    std::string_view line = std::string_view(text_).substr(at, end - at);
+    std::string_view line = std::string_view{text_}.substr(at, end - at);
     at = end + 1;
     ++number;
     if (line.ends_with('\r')) {

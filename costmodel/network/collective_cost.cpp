@@ -24,7 +24,7 @@ int passes(CollectiveKind kind) {
 
 /// Returns how many doublings reach `count`: log2, rounded up.
 int rounds(int count) {
-  return std::bit_width(static_cast<unsigned>(count - 1));
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(count - 1)));
 }
 
 int ranks_per_node(const NodeLinks& links) {

@@ -114,8 +114,8 @@ std::vector<HookCollective> quantized_per_tensor(const HookBucket& bucket,
 
 std::vector<HookCollective> quantized_per_channel(const HookBucket& bucket,
                                                   const HookOptions& /*options*/) {
-  const std::int64_t filled = bucket.elements + kChannel - bucket.elements % kChannel;
-  return quantized(bucket, filled, static_cast<double>(filled / kChannel));
+  const std::int64_t channels = bucket.elements / kChannel + 1;
+  return quantized(bucket, channels * kChannel, static_cast<double>(channels));
 }
 
 std::vector<HookCollective> local_sgd(const HookBucket& bucket, const HookOptions& options) {

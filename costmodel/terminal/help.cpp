@@ -86,7 +86,7 @@ OptionHelp option_help(const std::string& name, const std::string& text) {
   if (colon == std::string::npos) {
     return option;
   }
-  std::string_view value = std::string_view(text).substr(0, colon);
+  std::string_view value = std::string_view{text}.substr(0, colon);
   const bool or_dash = value.ends_with(kOrDash);
   value.remove_suffix(or_dash ? kOrDash.size() : 0);
   if (is_value_name(value)) {

@@ -65,7 +65,7 @@ std::string labelled(const std::string& line, const Screen& screen) {
     return line.substr(0, command) + painted(line.substr(command), Paint::Command, screen);
   }
   for (const Label& label : kLabels) {
-    if (std::string_view(line).substr(first).starts_with(label.words)) {
+    if (std::string_view{line}.substr(first).starts_with(label.words)) {
       return line.substr(0, first) +
              painted(line.substr(first, label.words.size()), label.paint, screen) +
              line.substr(first + label.words.size());

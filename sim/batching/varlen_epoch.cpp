@@ -57,7 +57,8 @@ void count_run(const std::vector<Sequence>& sequences,
   use.merged_batches += merged ? 1 : 0;
   use.empty_blocks += static_cast<double>(empty_blocks(held, call));
   for (const std::int64_t length : held) {
-    use.blocks += static_cast<double>((length + call.block_rows - 1) / call.block_rows);
+    const std::int64_t blocks = (length + call.block_rows - 1) / call.block_rows;
+    use.blocks += static_cast<double>(blocks);
   }
 }
 

@@ -21,7 +21,8 @@ struct DdpProgram {
   std::vector<CollectiveUse> uses;  ///< [collective]
 };
 
-/// Marks of a DDP program.
+/// Marks of a DDP program: numbers that an instruction holds.
+// NOLINTNEXTLINE(readability-identifier-naming): they are constants rather than kinds.
 enum DdpMark : std::int32_t { kStepStart, kDataEnd, kForwardEnd, kBackwardEnd, kDdpMarks };
 
 /// Writes what every rank's host does in one optimizer step, following the reducer of PyTorch:

@@ -74,7 +74,8 @@ void StepSimulator::share_cores() {
   for (std::size_t first = 0; first < ranks; first += per_node) {
     const std::span node = std::span(seconds).subspan(first, std::min(per_node, ranks - first));
     const auto factors = shared_core_factors(node, run_.cores_);
-    std::copy(factors.begin(), factors.end(), core_factor_.begin() + first);
+    std::copy(
+        factors.begin(), factors.end(), core_factor_.begin() + static_cast<std::ptrdiff_t>(first));
   }
 }
 

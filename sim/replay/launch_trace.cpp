@@ -191,7 +191,7 @@ class RowReader {
     }
   }
 
-  std::int32_t number_at(std::size_t row, CsvTable::Column column) const {
+  [[nodiscard]] std::int32_t number_at(std::size_t row, CsvTable::Column column) const {
     const auto count = static_cast<std::int64_t>(recording_.collectives.size());
     const std::int64_t number = table_.integer(row, column, 0, INT32_MAX);
     if (number >= count) {
@@ -202,7 +202,8 @@ class RowReader {
     return static_cast<std::int32_t>(number);
   }
 
-  std::int32_t awaited(std::size_t row, const std::vector<std::int32_t>& launched) const {
+  [[nodiscard]] std::int32_t awaited(std::size_t row,
+                                     const std::vector<std::int32_t>& launched) const {
     if (table_.text(row, waits_).empty()) {
       return -1;
     }

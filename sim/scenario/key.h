@@ -51,9 +51,7 @@ template <typename Field>
     return stated;
   }
   Scenario scenario;
-  if constexpr (std::is_same_v<FieldValue<Field>, bool>) {
-    return documented(field(scenario));
-  } else if constexpr (std::is_integral_v<FieldValue<Field>>) {
+  if constexpr (std::is_integral_v<FieldValue<Field>> && !std::is_same_v<FieldValue<Field>, bool>) {
     return documented(static_cast<std::int64_t>(field(scenario)));
   } else if constexpr (requires { documented(field(scenario)); }) {
     return documented(field(scenario));

@@ -170,6 +170,7 @@ Repartition repartition_padded(std::span<const std::int64_t> lengths, std::int64
   }
   Repartition result;
   std::vector<std::size_t> ends;
+  ends.reserve(sizes.size());
   for (const std::int64_t size : sizes) {
     ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<std::size_t>(size));
   }

@@ -175,7 +175,7 @@ class Bucketer {
 
   /// The first that fits of i, i - 1, i + 1, i - 2, … around the first choice.
   template <typename Fits>
-  std::optional<std::size_t> nearest(Fits fits) const {
+  [[nodiscard]] std::optional<std::size_t> nearest(Fits fits) const {
     for (std::size_t distance = 0; distance < buckets_.size(); ++distance) {
       if (distance <= first_choice_ && fits(first_choice_ - distance)) {
         return first_choice_ - distance;

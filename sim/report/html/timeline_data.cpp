@@ -17,6 +17,7 @@ namespace stepsim {
 
 namespace {
 
+// NOLINTNEXTLINE(readability-identifier-naming): they are numbers of the page's data.
 enum Kind : int { kData, kForward, kBackward, kOptimizer, kOther };
 
 struct Stretch {

@@ -243,7 +243,7 @@ void RankGroup::broadcast(const std::string& text) {
     try {
       send_message(ranks_[i].writer(), kBroadcast, text);
     } catch (const EnvironmentFault&) {
-      // That rank has ended; reaping it tells why.
+      // The rank has ended. Whoever reaps its process reports why.
     }
   }
 }

@@ -18,6 +18,8 @@ JsonValue& JsonValue::operator=(JsonValue other) noexcept {
 }
 JsonValue::~JsonValue() = default;
 
-bool JsonValue::operator==(const JsonValue& other) const { return *value_ == *other.value_; }
+bool JsonValue::operator==(const JsonValue& other) const {
+  return *value_ == *other.value_;
+}
 
 }  // namespace stepsim

@@ -10,7 +10,7 @@
 
 namespace stepsim {
 
-/// How a table writes a figure. The page has a function for each (sim/report/html/format.js).
+/// How a table writes a figure. The page has a function for each (sim/report/html/script/format.js).
 enum class FigureFormat {
   Milliseconds,  ///< "12.345"
   Whole,         ///< "12345"

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli"), str(ROOT / "tests" / "page")]
 import cli_test  # noqa: E402  (needs the path above)
 import small_runner  # noqa: E402
+import validate_test  # noqa: E402  (its live records)
 
 from browser import resized, start  # noqa: E402
 
@@ -70,7 +71,7 @@ def validated():
         live = []
         for prediction in predictions:
             live.append(os.path.join(FOLDER.name, prediction["policy"] + ".jsonl"))
-            cli_test.live_record(live[-1], prediction, [0.97, 1.0, 1.06])
+            validate_test.live_record(live[-1], prediction, [0.97, 1.0, 1.06])
         made("validate", "validate", PAIR, "--live", *live, "--predictions", file)
     return PAGES["validate"]
 

@@ -114,8 +114,7 @@ TEST_CASE("half-set and contradictory variables are errors that name them") {
   CHECK(error_of({{"RANK", "0"}}) ==
         "WORLD_SIZE is not set, but other variables of torchrun are; start stepcal "
         "with torchrun, or unset them");
-  CHECK(error_of(with(kTorchrun, {{"RANK", "8"}})) ==
-        "RANK=8: must be a whole number from 0 to 7");
+  CHECK(error_of(with(kTorchrun, {{"RANK", "8"}})) == "RANK=8: must be a whole number from 0 to 7");
   CHECK(error_of(with(kTorchrun, {{"LOCAL_RANK", "4"}})) ==
         "LOCAL_RANK=4: must be a whole number from 0 to 3");
   CHECK(error_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}})) ==

@@ -342,7 +342,7 @@ std::vector<KeyChange> block_changes() {
   };
 }
 
-/// The same by the decoder: what the blocks do not have.
+/// Changes the keys that a model of blocks does not have, in the scenario of the decoder.
 std::vector<KeyChange> decoder_changes() {
   const std::string llama =
       "model={kind=\"llama\", layers=2, hidden=512, heads=8, vocab=8192, max_length=1024, "

@@ -17,8 +17,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli")]
-import cli_test  # noqa: E402  (its live records; it takes the same argument)
+import cli_test  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
+import validate_test  # noqa: E402  (its live records)
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SCENARIOS = ROOT / "scenarios"
@@ -281,7 +282,7 @@ def test_a_validation_ranks_by_the_numbers_of_the_comparison():
         live = []
         for prediction in made["predictions"]:
             live.append(os.path.join(folder, prediction["policy"] + ".jsonl"))
-            cli_test.live_record(live[-1], prediction, [0.98, 1.04])
+            validate_test.live_record(live[-1], prediction, [0.98, 1.04])
         for source in ([], ["--predictions", file]):
             text, result, table_csv, page = outputs(
                 "validate", cli_test.PAIR, "--live", *live, *source)

@@ -14,8 +14,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli")]
-import cli_test  # noqa: E402  (its live records; it takes the same argument)
+import cli_test  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
+import validate_test  # noqa: E402  (its live records)
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SKEW = str(ROOT / "scenarios" / "token_skew.toml")
@@ -178,7 +179,7 @@ def test_the_page_of_a_validation_holds_what_was_measured():
         live = []
         for prediction in predictions:
             live.append(os.path.join(folder, prediction["policy"] + ".jsonl"))
-            cli_test.live_record(live[-1], prediction, [0.98, 1.04])
+            validate_test.live_record(live[-1], prediction, [0.98, 1.04])
         options = ["validate", cli_test.PAIR, "--live", *live, "--predictions", file]
         data = page_of(*options)
         assert data["result"] == json.loads(run(*options, "--json", "-").stdout)

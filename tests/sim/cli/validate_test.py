@@ -1,0 +1,142 @@
+"""Runs stepsim validate as a user would, on live runs made of a prediction's own times.
+
+usage: validate_test.py PATH_OF_STEPSIM
+"""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import cli_test  # noqa: E402  (it takes the same argument)
+import small_runner  # noqa: E402  (needs the path above)
+
+
+def live_record(path, prediction, factors, started_at="2026-11-20T19:37:25Z"):
+    """A run record that took `factor` times the predicted time in each pass."""
+    header = {"format": "stepsim-run-record/1", "policy": prediction["policy"], "world_size": 2,
+              "started_at": started_at, "device": "test", "repeats": len(factors)}
+    lines = [header]
+    for repeat, factor in enumerate(factors):
+        for row in prediction["steps"]:
+            line = {k: row[k] for k in
+                    ("step", "rank", "samples", "max_length", "useful_tokens", "padded_tokens")}
+            for part in ("data", "forward", "backward", "optimizer", "step"):
+                line[f"{part}_ms"] = row[f"{part}_ms"] * factor
+            line["wait_ms"] = row["exposed_communication_ms"] * factor
+            line["start_ms"] = row["start_ms"] * factor
+            lines.append({"repeat": repeat, **line})
+    pathlib.Path(path).write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+
+
+def in_folder_with_prediction(test):
+    def wrapped():
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "prediction.json")
+            cli_test.run("compare", cli_test.PAIR, "--json", file, "--quiet")
+            made = 1795000000  # 2026-11-18T11:06:40Z, before the live runs.
+            os.utime(file, (made, made))
+            with open(file, encoding="utf-8") as text:
+                predictions = {p["policy"]: p for p in json.load(text)["predictions"]}
+            test(folder, file, predictions)
+
+    return wrapped
+
+
+@in_folder_with_prediction
+def test_validate_reports_in_text_json_csv_and_markdown(folder, file, predictions):
+    live = []
+    for policy, prediction in predictions.items():
+        live.append(os.path.join(folder, policy + ".jsonl"))
+        live_record(live[-1], prediction, [0.98, 1.0, 1.02])
+    report = os.path.join(folder, "report.md")
+    options = ["validate", cli_test.PAIR, "--live", *live, "--predictions", file]
+    text = cli_test.run(*options, "--report", report).stdout
+    for line in ("order of the policies (useful tokens/s): Kendall tau 1.00",
+                 "interval coverage: 100.0 % of the policies (4 of 4)",
+                 "steps below predicted p50 / p95: ",
+                 "prediction: of 2026-11-18T11:06:40Z, before the live run",
+                 "verdict: the prediction holds (bound 10.0 % on the error of each mean)"):
+        assert "\n" + line in text, (line, text)
+    assert "where the error is, in points of the measured step" in text
+    assert all(len(line) <= 160 for line in text.splitlines()), text
+    result = json.loads(cli_test.run(*options, "--json", "-").stdout)
+    assert result["prediction"]["when"] == "before" and result["holds"], result
+    for policy in result["policies"]:
+        assert policy["repeats"] == 3 and abs(policy["repeatability"] - 0.02) < 1e-6, policy
+        assert abs(policy["standard_error"] - 0.02 / 3**0.5) < 1e-6, policy
+        parts = policy["error"]["mean_by_part"]
+        assert abs(sum(parts.values()) - policy["error"]["mean"]) < 1e-9, policy
+        for side in ("predicted_ms", "measured_ms"):
+            assert abs(sum(policy[side]["parts"].values()) - policy[side]["mean"]) < 1e-9, policy
+    rows = list(csv.DictReader(io.StringIO(cli_test.run(*options, "--csv", "-").stdout)))
+    assert [float(row["error_mean"]) for row in rows] == [
+        policy["error"]["mean"] for policy in result["policies"]]
+    page = pathlib.Path(report).read_text(encoding="utf-8")
+    assert page == cli_test.run(*options, "--report", "-").stdout.replace("--report -", f"--report {report}")
+    assert page.startswith("# Prediction and live run: token_skew_2ranks\n\n**Verdict: ")
+    tables = [line for line in page.splitlines() if line.startswith("|")]
+    columns = {line.count("|") for line in tables}
+    assert columns == {7, 10, 12}, columns
+    assert "```\nstepsim blame " in page
+    assert "only one of" in cli_test.run(*options, "--report", "-", "--json", "-", status=2).stderr
+
+
+@in_folder_with_prediction
+def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file, predictions):
+    live = os.path.join(folder, "live.jsonl")
+    slow = json.loads(json.dumps(predictions["bucketing"]))
+    for row in slow["steps"]:
+        late = row["backward_ms"] * 0.5
+        row["backward_ms"] += late
+        row["step_ms"] += late
+        row["start_ms"] *= 2
+    live_record(live, slow, [1.0, 1.001, 0.999])
+    options = ["validate", cli_test.PAIR, "--live", live, "--predictions", file]
+    text = cli_test.run(*options, status=1).stdout
+    verdict = next(line for line in text.splitlines() if line.startswith("verdict: "))
+    assert "does not hold (bound 10.0 %" in verdict and ": bucketing -" in verdict, verdict
+    assert "mostly backward (-" in verdict, verdict
+    assert "what to do: bucketing: backward is predicted too short: recalibrate" in text, text
+    assert text.splitlines()[-1].startswith("Next: stepcal calibrate --device cpu --plan "), text
+    assert "warning: no live run of uniform, variable_fixed, token_budget" in text, text
+    assert "the prediction holds (bound 60.0 %" in cli_test.run(*options, "--bound", "60").stdout
+
+
+@in_folder_with_prediction
+def test_validate_joins_records_of_one_policy(folder, file, predictions):
+    live = [os.path.join(folder, name) for name in ("first.jsonl", "second.jsonl")]
+    live_record(live[0], predictions["bucketing"], [0.99, 1.01])
+    live_record(live[1], predictions["bucketing"], [1.09, 1.11], "2026-11-21T19:37:25Z")
+    options = ["validate", cli_test.PAIR, "--predictions", file, "--json", "-", "--live"]
+    result = json.loads(cli_test.run(*options, *live).stdout)["policies"][0]
+    assert result["repeats"] == 4 and result["files"] == 2, result
+    # The files' means 1 and 1.1: 0.0707 / sqrt(2) of 1.05.
+    assert abs(result["standard_error"] - 0.05 / 1.05) < 1e-6, result
+    assert result["within_repeatability"]
+    message = cli_test.run(*options, live[0], live[0], status=2).stderr
+    assert "policy 'bucketing': the same live run is given twice" in message, message
+
+
+@in_folder_with_prediction
+def test_validate_says_when_the_prediction_came_after_the_live_run(folder, file, predictions):
+    live = os.path.join(folder, "live.jsonl")
+    live_record(live, predictions["bucketing"], [1.0, 1.01])
+    options = ["validate", cli_test.PAIR, "--live", live]
+    os.utime(file, (1795203445, 1795203445))  # The second in which the live run began.
+    assert "before the live run" in cli_test.run(*options, "--predictions", file).stdout
+    os.utime(file, (1795203446, 1795203446))
+    done = cli_test.run(*options, "--predictions", file, "--json", os.path.join(folder, "result.json"))
+    assert "was written at 2026-11-20T19:37:26Z, after the live run" in done.stdout, done.stdout
+    assert "verdict: the prediction, made after the live run, holds" in done.stdout, done.stdout
+    result = json.loads(pathlib.Path(folder, "result.json").read_text(encoding="utf-8"))
+    assert result["prediction"]["when"] == "after", result["prediction"]
+    assert "prediction: computed now" in cli_test.run(*options).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ enum class AttentionKind { Dense, Flash, Varlen };
 /// The layout of modules and parameters. Each value is one published architecture, except Blocks: a
 /// plain chain of blocks of one tensor each, which are all equal or are given as a list.
 enum class ModelFamily { TokenClassifier, DistilBert, Bert, Gpt2, Llama, Nanochat, Blocks };
+
+/// Returns the number of elements of a tensor: the product of its sizes, 1 for a scalar.
+[[nodiscard]] std::int64_t elements_of(std::span<const std::int64_t> shape);
 
 /// One block of a Blocks model: a parameter tensor and the work of its op.
 struct TensorBlock {

@@ -1,3 +1,5 @@
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -192,12 +194,12 @@ void blocks(const TransformerConfig& c, ParameterList& list) {
 
 }  // namespace
 
+std::int64_t elements_of(std::span<const std::int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
 std::int64_t Parameter::elements() const {
-  std::int64_t product = 1;
-  for (const std::int64_t size : shape) {
-    product *= size;
-  }
-  return product;
+  return elements_of(shape);
 }
 
 std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {

@@ -15,14 +15,6 @@ constexpr double kIndexSize = 4;
 constexpr double kScaleSize = 8;  ///< A scale and a zero point, fp32 each.
 constexpr std::int64_t kChannel = 512;
 
-std::int64_t elements_of(std::span<const std::int64_t> shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : shape) {
-    elements *= size;
-  }
-  return elements;
-}
-
 void check(const HookOptions& options) {
   const auto refuse = [](const char* option, double value, const char* expected) {
     throw InputError("{}: {} is out of range; expected {}", option, value, expected);

@@ -1,6 +1,5 @@
 #include "sim/ddp/ddp_model.h"
 
-#include <functional>
 #include <map>
 #include <numeric>
 
@@ -36,8 +35,7 @@ class Units {
 }  // namespace
 
 std::int64_t DdpModel::elements(int parameter) const {
-  const std::vector<std::int64_t>& shape = shapes[static_cast<std::size_t>(parameter)];
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  return elements_of(shapes[static_cast<std::size_t>(parameter)]);
 }
 
 std::int64_t DdpModel::total_elements() const {

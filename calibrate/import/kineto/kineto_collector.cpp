@@ -127,7 +127,7 @@ std::optional<std::int64_t> from_0_to(std::int64_t most, std::optional<std::int6
 }
 
 /// Elements of the first tensor of "Input Dims".
-std::optional<std::int64_t> elements_of(const std::string& dims) {
+std::optional<std::int64_t> elements_in_dims(const std::string& dims) {
   const auto list = first_list(dims);
   const auto sizes = list ? numbers(*list) : std::nullopt;
   if (!sizes) {
@@ -265,7 +265,7 @@ KinetoCollector::Statement KinetoCollector::statement_of(const KinetoEvent& even
     const bool tensor = !type.empty() && type != "TensorList" && type != "Scalar" &&
                         type.find('[') == std::string::npos;
     if (tensor) {
-      statement.in_elements = elements_of(event.arg(KinetoArg::InputDims));
+      statement.in_elements = elements_in_dims(event.arg(KinetoArg::InputDims));
       statement.dtype = type;
     }
   }

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
 
@@ -44,9 +45,7 @@ class RecordReader {
       if (parameter.boolean_or("frozen", false)) {
         continue;
       }
-      TensorBlock tensor{parameter.text("name"), parameter.integers("shape"), 0, 0};
-      tensor.forward = tensor.backward = elements(tensor);
-      model.tensors.push_back(std::move(tensor));
+      model.tensors.push_back({parameter.text("name"), parameter.integers("shape"), 1, 1});
       const std::string own = parameter.text("dtype");
       if (!dtype.empty() && own != dtype) {
         fail(
@@ -61,6 +60,14 @@ class RecordReader {
     model.parameter_dtype = parse_dtype(dtype);
     model.dtype = model.parameter_dtype;
     model.attention = is_packed() ? AttentionKind::Varlen : AttentionKind::Dense;
+    try {
+      check(model);
+    } catch (const FieldError& error) {
+      fail(error.what());
+    }
+    for (TensorBlock& tensor : model.tensors) {
+      tensor.forward = tensor.backward = elements_of(tensor.shape);
+    }
     return model;
   }
 
@@ -80,7 +87,7 @@ class RecordReader {
       const bool last = b + 1 == step->buckets.size();
       while (next > 0 && (last || bytes < step->buckets[b].bytes)) {
         buckets.back().push_back(--next);
-        bytes += size * elements(model.tensors[static_cast<std::size_t>(next)]);
+        bytes += size * elements_of(model.tensors[at(next)].shape);
       }
       if (buckets.back().empty()) {
         fail("its buckets hold more bytes than its model's parameters");
@@ -98,11 +105,11 @@ class RecordReader {
       const double until = last ? 1 : std::max(before, launch_place(b, buckets.size()));
       double all = 0;
       for (const int tensor : buckets[b]) {
-        all += static_cast<double>(elements(model.tensors[static_cast<std::size_t>(tensor)]));
+        all += static_cast<double>(elements_of(model.tensors[at(tensor)].shape));
       }
       for (const int tensor : buckets[b]) {
-        TensorBlock& block = model.tensors[static_cast<std::size_t>(tensor)];
-        const double share = (until - before) * static_cast<double>(elements(block)) / all;
+        TensorBlock& block = model.tensors[at(tensor)];
+        const double share = (until - before) * static_cast<double>(elements_of(block.shape)) / all;
         block.backward = std::llround(kBackwardShares * share);
       }
       before = until;
@@ -137,11 +144,6 @@ class RecordReader {
   }
 
  private:
-  [[nodiscard]] static std::int64_t elements(const TensorBlock& tensor) {
-    return std::accumulate(
-        tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
-  }
-
   /// Whether all batches ran without padding although their lengths differ.
   [[nodiscard]] bool is_packed() const {
     bool differ = false;
@@ -154,9 +156,14 @@ class RecordReader {
     return differ;
   }
 
+  /// DDP rebuilds its buckets after the first step, which tells nothing of the later ones.
+  [[nodiscard]] bool is_steady(const StepRecord& step) const {
+    return step.step > 0 && step.step >= record_.warmup_steps;
+  }
+
   [[nodiscard]] const StepRecord* steady_step() const {
     for (const StepRecord& step : record_.steps) {
-      if (step.step > 0 && step.step >= record_.warmup_steps && !step.buckets.empty()) {
+      if (is_steady(step) && !step.buckets.empty()) {
         return &step;
       }
     }
@@ -168,10 +175,9 @@ class RecordReader {
     double sum = 0;
     double steps = 0;
     for (const StepRecord& step : record_.steps) {
-      if (step.step > 0 && step.step >= record_.warmup_steps && step.buckets.size() == count &&
-          step.backward_ms > 0) {
-        const double at = step.buckets[b].launch_ms - step.data_ms - step.forward_ms;
-        sum += std::clamp(at / step.backward_ms, 0.0, 1.0);
+      if (is_steady(step) && step.buckets.size() == count && step.backward_ms > 0) {
+        const double launched_at = step.buckets[b].launch_ms - step.data_ms - step.forward_ms;
+        sum += std::clamp(launched_at / step.backward_ms, 0.0, 1.0);
         steps += 1;
       }
     }

@@ -122,6 +122,14 @@ TEST_CASE("a record that cannot be its own plan says what it lacks") {
         "run.jsonl: error: its buckets hold more bytes than its model's parameters");
 
   record = described_record();
+  (*record.training)["model"]["parameters"][2]["shape"] = {-3};
+  CHECK(plan_error(record) == "run.jsonl: error: tensors: b has a size outside 1..1099511627776");
+
+  record = described_record();
+  (*record.training)["model"]["parameters"][2]["name"] = "a";
+  CHECK(plan_error(record) == "run.jsonl: error: tensors: the name 'a' is empty or used twice");
+
+  record = described_record();
   (*record.training)["model"]["parameters"][2]["dtype"] = "bf16";
   CHECK(plan_error(record) ==
         "run.jsonl: error: parameters of f32 and bf16; only models of one dtype are known");

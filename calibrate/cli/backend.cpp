@@ -22,7 +22,7 @@ std::pair<std::string, int> parse_device(const std::string& device) {
   if (colon == std::string::npos) {
     return {kind, 0};
   }
-  const auto number = parse_number<int>(std::string_view(device).substr(colon + 1));
+  const auto number = parse_number<int>(std::string_view{device}.substr(colon + 1));
   if (kind != kCuda || number.value_or(-1) < 0) {
     throw InputError("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
                      printable(device));

@@ -53,11 +53,11 @@ NcclStatements statements_of(const OptionParser& parser) {
   if (statements.ranks && statements.nodes && *statements.nodes > *statements.ranks) {
     parser.fail("--nodes: no more than --ranks");
   }
-  static const std::vector<std::string> known = {
+  static const std::vector<std::string> kReasons = {
       "wrong_values", "failed_footer", "too_few_sizes", "ends_small", "damaged_rows"};
   for (const std::string& code : parser.list("accept")) {
-    if (std::ranges::find(known, code) == known.end()) {
-      parser.fail("--accept: " + unknown_name("reason", code, known));
+    if (std::ranges::find(kReasons, code) == kReasons.end()) {
+      parser.fail("--accept: " + unknown_name("reason", code, kReasons));
     }
     statements.accepted.insert(code);
   }

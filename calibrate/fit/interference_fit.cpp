@@ -165,7 +165,7 @@ ComputeFit fit_compute(const Samples& compute, const Samples& memory, int multip
     const int parameters = own + (most == shares.rbegin() ? 0 : 1);
     fit.criterion = criterion(fit.value, compute, memory, parameters);
     if (fit.criterion < best.criterion - kExact) {
-      best = std::move(fit);
+      best = fit;
     }
   }
   return best;

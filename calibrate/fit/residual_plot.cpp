@@ -124,7 +124,8 @@ std::string residual_plot(const std::string& title, const std::vector<Residual>&
       escaped(title));
   int place = 0;
   for (const auto& [name, points] : panels) {
-    append_panel(name, points, place % kColumns * kWidth, kTop + place / kColumns * kHeight, &svg);
+    const int row = place / kColumns;
+    append_panel(name, points, place % kColumns * kWidth, kTop + row * kHeight, &svg);
     ++place;
   }
   return svg + "</g>\n</svg>\n";

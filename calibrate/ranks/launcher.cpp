@@ -106,7 +106,7 @@ std::string find_address(const Reader& reader, const Names& names, int ranks, in
   if (local_ranks == ranks) {
     return "127.0.0.1";
   }
-  const std::string host = first_host(reader.text("SLURM_STEP_NODELIST"));
+  std::string host = first_host(reader.text("SLURM_STEP_NODELIST"));
   if (&names != &kSrun || host.empty()) {
     throw InputError(
         "MASTER_ADDR is not set: the ranks of {} are on several machines and need "

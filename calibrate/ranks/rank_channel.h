@@ -110,6 +110,7 @@ class Pipe {
 };
 
 /// Where the signal handler writes; -1 while no ranks run.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a signal handler reads it.
 inline volatile std::sig_atomic_t signal_pipe = -1;
 
 inline void on_signal(int /*signal*/) {

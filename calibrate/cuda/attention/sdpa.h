@@ -25,6 +25,7 @@ struct SdpaShape {
   std::int64_t kv_stride = 0;  ///< The stride of k and v.
   std::int64_t o_stride = 0;   ///< The stride of o.
   /// The gradients dq, dk, dv, do have the strides of q, k, v, o.
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of the comparison for one.
   auto operator<=>(const SdpaShape&) const = default;
 };
 

@@ -94,6 +94,7 @@ std::vector<std::pair<std::int64_t, double>> copy_seconds(const Stream& stream) 
   std::vector<std::pair<std::int64_t, double>> copies;
   for (std::int64_t bytes = 1024; bytes <= kLargest; bytes *= 4) {
     std::vector<double> seconds;
+    seconds.reserve(kRepetitions);
     for (int i = 0; i < kRepetitions; ++i) {
       seconds.push_back(device_seconds(stream, 4, [&] {
         copy_to_device(stream, to.data(), from.as<void>(), static_cast<std::size_t>(bytes));

@@ -219,7 +219,7 @@ void KinetoCollector::add_runtime(const KinetoEvent& event, const KinetoSpan& sp
 void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at) {
   const bool gloo = starts_with(event.name, "gloo:");
   if (starts_with(event.name, kStepName)) {
-    const auto number = numbers(std::string_view(event.name).substr(kStepName.size()));
+    const auto number = numbers(std::string_view{event.name}.substr(kStepName.size()));
     if (number && number->size() == 1) {
       trace_.steps.push_back({number->front(), at.span, at.thread});
     }

@@ -95,7 +95,7 @@ std::size_t KinetoSource::repair_escape(std::size_t i) {
     return i + 2;
   }
   const std::string_view digits =
-      std::string_view(chunk_).substr(i + 2, std::min(chunk_.size() - i - 2, kUnicode - 2));
+      std::string_view{chunk_}.substr(i + 2, std::min(chunk_.size() - i - 2, kUnicode - 2));
   if (kind != 'u' || digits.size() < kUnicode - 2 || !std::ranges::all_of(digits, is_hex)) {
     chunk_[i] = '/';
     ++repaired_;
@@ -110,7 +110,7 @@ std::size_t KinetoSource::repair_escape(std::size_t i) {
 }
 
 std::size_t KinetoSource::repair_value(std::size_t i) {
-  const std::string_view rest = std::string_view(chunk_).substr(i, kAhead);
+  const std::string_view rest = std::string_view{chunk_}.substr(i, kAhead);
   for (const std::string_view word :
        {"N/A", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"}) {
     if (rest.substr(0, word.size()) == word) {

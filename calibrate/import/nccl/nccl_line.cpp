@@ -176,7 +176,7 @@ std::string_view without_labels(std::string_view line) {
 std::string blank_labels(std::string_view line) {
   std::string text(line);
   for (std::size_t at = text.find('['); at != std::string::npos; at = text.find('[', at + 1)) {
-    const std::size_t length = bracket_label(std::string_view(text).substr(at));
+    const std::size_t length = bracket_label(std::string_view{text}.substr(at));
     std::fill_n(text.begin() + static_cast<std::ptrdiff_t>(at), length, ' ');
   }
   return text;

@@ -18,6 +18,7 @@ namespace {
 std::vector<double> noise_quantiles(const std::vector<double>& ratios) {
   constexpr int kIntervals = 40;
   std::vector<double> quantiles;
+  quantiles.reserve(kIntervals + 1);
   for (int i = 0; i < kIntervals; ++i) {
     quantiles.push_back(quantile(ratios, static_cast<double>(i) / kIntervals));
   }

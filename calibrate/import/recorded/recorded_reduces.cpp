@@ -25,6 +25,7 @@ std::vector<RankRows> steady_steps(const RunRecord& record) {
     }
   }
   std::vector<RankRows> result;
+  result.reserve(steps.size());
   for (auto& [place, rows] : steps) {
     result.push_back(std::move(rows));
   }

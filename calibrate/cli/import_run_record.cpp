@@ -12,6 +12,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
+#include "costmodel/records/record_files.h"
 
 namespace stepsim {
 namespace {
@@ -114,10 +115,10 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   const std::vector<Plan> plans = read_plans(parser.list("plan"));
   std::vector<RecordedRun> runs;
   std::vector<std::string> warnings;
-  for (const std::string& path : parser.list("files")) {
-    RunRecord record = read_run_record(path, &warnings);
-    Plan plan = plan_of(record, path, plans);
-    runs.push_back({std::move(record), std::move(plan), path});
+  for (RecordFile& file : read_record_files(parser.list("files"), &warnings)) {
+    Plan plan = plan_of(file.record, file.file, plans);
+    check_gradients(file, plan.model);
+    runs.push_back({std::move(file.record), std::move(plan), file.file});
   }
   std::optional<Profile> base;
   if (parser.has("base")) {

@@ -14,6 +14,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::array kCommands = {
+    Command{"advise", "from the records of a training to an answer", advise_command},
     Command{"run", "predict the step time of one policy", run_command},
     Command{"compare", "all policies of a scenario side by side", compare_command},
     Command{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command},

@@ -14,6 +14,7 @@ namespace stepsim {
 int run_command(const std::vector<std::string>& arguments);
 int compare_command(const std::vector<std::string>& arguments);
 int sweep_command(const std::vector<std::string>& arguments);
+int advise_command(const std::vector<std::string>& arguments);
 int blame_command(const std::vector<std::string>& arguments);
 int solve_command(const std::vector<std::string>& arguments);
 int plan_command(const std::vector<std::string>& arguments);

@@ -29,31 +29,6 @@ constexpr const char* kCompareUsage =
     "  stepsim compare scenarios/token_skew.toml --profile my_box.json --json prediction.json\n"
     "  stepsim compare scenarios/token_skew.toml --html page.html\n";
 
-/// Each policy's timeline, that of the recommended one at other bucket caps, and what it could
-/// save.
-void write_page(const CommonOptions& options,
-                PageContent content,
-                const Scenario& scenario,
-                const Profile& profile,
-                const std::vector<Prediction>& predictions) {
-  content.result = page_result(predictions);
-  content.result["recommendation"] = recommendation_json(recommend(scenario, predictions));
-  content.headline = recommendation_text(scenario, predictions);
-  content.warnings = note_texts(predictions);
-  const Prediction* best = recommended(scenario, predictions);
-  content.recommended = best != nullptr ? best->policy : "";
-  for (const Prediction& prediction : predictions) {
-    content.series.push_back(series_json(prediction, scenario.warmup_steps));
-    if (&prediction == best) {
-      add_bucket_cap_sweep(options, scenario, profile, prediction, content);
-      add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
-    } else {
-      add_timeline(options, scenario, prediction, content);
-    }
-  }
-  write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
-}
-
 }  // namespace
 
 int compare_command(const std::vector<std::string>& arguments) {
@@ -66,18 +41,13 @@ int compare_command(const std::vector<std::string>& arguments) {
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
-  std::vector<Prediction> predictions;
   std::vector<double> planning_seconds;
-  const auto count = static_cast<double>(scenario.policies.size());
-  Progress progress(fmt::format("predicting {} policies", count));
-  for (const BatchingPolicy& policy : scenario.policies) {
-    const auto before = static_cast<double>(predictions.size());
-    PredictOptions options;
-    options.on_progress = [&](double share) { progress.at((before + share) / count); };
-    options.training_effects = true;
-    options.on_planned = [&](double seconds) { planning_seconds.push_back(seconds); };
-    predictions.push_back(predict(scenario, policy, profile, options));
-  }
+  Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
+  PredictOptions options;
+  options.on_progress = progress.callback();
+  options.training_effects = true;
+  options.on_planned = [&](double seconds) { planning_seconds.push_back(seconds); };
+  const std::vector<Prediction> predictions = predict_policies(scenario, profile, options);
   progress.done();
   const auto json = [&] {
     Json result = prediction_json(predictions, true);
@@ -89,11 +59,11 @@ int compare_command(const std::vector<std::string>& arguments) {
         return summary_csv(predictions);
       });
   if (!common.html.empty()) {
-    write_page(common,
-               page_content("compare", arguments, parser, scenario),
-               scenario,
-               profile,
-               predictions);
+    write_compare_page(common,
+                       page_content("compare", arguments, parser, scenario),
+                       scenario,
+                       profile,
+                       predictions);
   }
   const bool all_fit = std::ranges::all_of(
       predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });

@@ -14,9 +14,13 @@
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 #include "sim/predict/step_picture.h"
+#include "sim/report/html/page.h"
 #include "sim/report/html/timeline_data.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
+#include "sim/report/text.h"
 #include "sim/study/bucket_cap_sweep.h"
+#include "sim/study/recommendation.h"
 
 namespace stepsim {
 
@@ -164,6 +168,29 @@ Json page_result(const std::vector<Prediction>& predictions) {
   const std::size_t rows =
       sum_of(predictions, [](const Prediction& prediction) { return prediction.steps.size(); });
   return prediction_json(predictions, rows <= kMaxRows);
+}
+
+void write_compare_page(const CommonOptions& options,
+                        PageContent content,
+                        const Scenario& scenario,
+                        const Profile& profile,
+                        const std::vector<Prediction>& predictions) {
+  content.result = page_result(predictions);
+  content.result["recommendation"] = recommendation_json(recommend(scenario, predictions));
+  content.headline = recommendation_text(scenario, predictions);
+  content.warnings = note_texts(predictions);
+  const Prediction* best = recommended(scenario, predictions);
+  content.recommended = best != nullptr ? best->policy : "";
+  for (const Prediction& prediction : predictions) {
+    content.series.push_back(series_json(prediction, scenario.warmup_steps));
+    if (&prediction == best) {
+      add_bucket_cap_sweep(options, scenario, profile, prediction, content);
+      add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
+    } else {
+      add_timeline(options, scenario, prediction, content);
+    }
+  }
+  write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
 }
 
 }  // namespace stepsim

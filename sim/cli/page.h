@@ -51,4 +51,12 @@ void add_blame(const Scenario& scenario,
 /// many that they would make the page slow; its series have most of what they say.
 [[nodiscard]] Json page_result(const std::vector<Prediction>& predictions);
 
+/// Writes the page of `stepsim compare`: each policy's timeline, that of the recommended one at
+/// other bucket caps, and what it could save.
+void write_compare_page(const CommonOptions& options,
+                        PageContent content,
+                        const Scenario& scenario,
+                        const Profile& profile,
+                        const std::vector<Prediction>& predictions);
+
 }  // namespace stepsim

@@ -11,7 +11,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/utc_time.h"
-#include "costmodel/records/run_record.h"
+#include "costmodel/records/record_files.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
@@ -90,17 +90,18 @@ std::string written_at(const std::string& path) {
 }
 
 std::vector<RunRecord> read_records(const std::vector<std::string>& paths,
-                                    int ranks,
+                                    const Scenario& scenario,
                                     std::vector<std::string>& warnings) {
   std::vector<RunRecord> records;
-  for (const std::string& path : paths) {
-    records.push_back(read_run_record(path, &warnings));
-    if (records.back().world_size != ranks) {
-      throw InputError(SourcePlace{path},
+  for (RecordFile& file : read_record_files(paths, &warnings)) {
+    if (file.record.world_size != scenario.ranks) {
+      throw InputError(SourcePlace{file.file},
                        "recorded on {} ranks, the scenario has {}",
-                       records.back().world_size,
-                       ranks);
+                       file.record.world_size,
+                       scenario.ranks);
     }
+    check_gradients(file, scenario.model);
+    records.push_back(std::move(file.record));
   }
   return records;
 }
@@ -204,8 +205,7 @@ int validate_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
-  const std::vector<RunRecord> records =
-      read_records(parser.list("live"), scenario.ranks, warnings);
+  const std::vector<RunRecord> records = read_records(parser.list("live"), scenario, warnings);
   std::vector<std::string> reference;
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.lengths()) {

@@ -349,4 +349,21 @@ Prediction predict(const Scenario& scenario,
   return prediction;
 }
 
+std::vector<Prediction> predict_policies(const Scenario& scenario,
+                                         const Profile& profile,
+                                         const PredictOptions& options) {
+  std::vector<Prediction> predictions;
+  const auto count = static_cast<double>(scenario.policies.size());
+  PredictOptions of_one = options;
+  of_one.on_progress = [&](double share) {
+    if (options.on_progress) {
+      options.on_progress((static_cast<double>(predictions.size()) + share) / count);
+    }
+  };
+  for (const BatchingPolicy& policy : scenario.policies) {
+    predictions.push_back(predict(scenario, policy, profile, of_one));
+  }
+  return predictions;
+}
+
 }  // namespace stepsim

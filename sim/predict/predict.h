@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/model/memory.h"
@@ -34,6 +35,12 @@ struct PredictOptions {
                                  const BatchingPolicy& policy,
                                  const Profile& profile,
                                  const PredictOptions& options);
+
+/// Predicts every policy of the scenario, in its order. `options.on_progress` is told the share of
+/// all of them.
+[[nodiscard]] std::vector<Prediction> predict_policies(const Scenario& scenario,
+                                                       const Profile& profile,
+                                                       const PredictOptions& options);
 
 /// What the scenario keeps on the device.
 [[nodiscard]] MemoryOptions memory_options(const Scenario& scenario);

@@ -223,7 +223,7 @@ std::vector<Key> model_keys() {
           "`token_classifier`, `distilbert`, `bert`, `gpt2`, `llama`, `nanochat`; `blocks`: a "
           "chain of `layers` equal ops with one tensor each and no other sizes, for studies "
           "of the schedule; `recorded`: the model of the profile that `stepcal import run-record` "
-          "made, without any other key",
+          "made, without keys for its sizes",
           ""),
       described("name", "text for reports", "the kind"),
       described("layers", "blocks of the model, at least 1", ""),

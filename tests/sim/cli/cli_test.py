@@ -39,7 +39,7 @@ def run(*arguments, status=0, **keywords):
 def test_help_names_every_command_and_each_has_its_own_help():
     text = run("--help").stdout
     for command in (
-        "run compare sweep blame solve plan buckets "
+        "advise run compare sweep blame solve plan buckets "
         "figures replay validate trace policies models profiles"
     ).split():
         assert f"\n  {command} " in text, command

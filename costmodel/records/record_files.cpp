@@ -1,0 +1,158 @@
+#include "costmodel/records/record_files.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+std::set<int> ranks_in(const RunRecord& record) {
+  std::set<int> ranks;
+  for (const StepRecord& step : record.steps) {
+    ranks.insert(step.rank);
+  }
+  return ranks;
+}
+
+bool lacks_ranks(const RunRecord& record) {
+  return static_cast<int>(ranks_in(record).size()) < record.world_size;
+}
+
+/// "run.rank3.jsonl" is a part of "run.jsonl".
+std::string merged_name(const std::string& file) {
+  constexpr std::string_view kRank = ".rank";
+  constexpr std::string_view kSuffix = ".jsonl";
+  const std::size_t begin = file.rfind(kRank);
+  if (begin == std::string::npos || !file.ends_with(kSuffix)) {
+    return file;
+  }
+  const std::size_t digits = begin + kRank.size();
+  const std::size_t end = file.find_first_not_of("0123456789", digits);
+  return end > digits && end + kSuffix.size() == file.size() ? file.substr(0, begin) + ".jsonl"
+                                                             : file;
+}
+
+void add_rank(const RecordFile& part, RecordFile& whole) {
+  const RunRecord& from = part.record;
+  RunRecord& to = whole.record;
+  if (from.world_size != to.world_size || from.policy != to.policy) {
+    throw InputError(SourcePlace{part.file},
+                     "is of another run than {}: {} ranks with policy '{}' against {} with '{}'",
+                     whole.file,
+                     from.world_size,
+                     printable(from.policy),
+                     to.world_size,
+                     printable(to.policy));
+  }
+  const std::set<int> present = ranks_in(to);
+  for (const int rank : ranks_in(from)) {
+    if (present.contains(rank)) {
+      throw InputError(SourcePlace{part.file}, "holds rank {}, as {} does", rank, whole.file);
+    }
+  }
+  to.steps.insert(to.steps.end(), from.steps.begin(), from.steps.end());
+  to.repeats = std::max(to.repeats, from.repeats);
+}
+
+/// Leaves out the steps that some rank did not finish, and sorts the others.
+void keep_whole_steps(RecordFile& file, std::vector<std::string>* warnings) {
+  RunRecord& record = file.record;
+  const std::set<int> ranks = ranks_in(record);
+  if (lacks_ranks(record)) {
+    throw InputError(SourcePlace{file.file},
+                     "holds rank {} of {} ranks; give the files of all ranks, or the record that "
+                     "the recorder's close() merges them into",
+                     fmt::join(ranks, ", "),
+                     record.world_size);
+  }
+  std::map<std::pair<int, int>, int> rows;
+  for (const StepRecord& step : record.steps) {
+    ++rows[{step.repeat, step.step}];
+  }
+  const std::size_t before = record.steps.size();
+  std::erase_if(record.steps, [&](const StepRecord& step) {
+    return rows.at({step.repeat, step.step}) < record.world_size;
+  });
+  if (record.steps.empty()) {
+    throw InputError(SourcePlace{file.file}, "no step was finished by all ranks");
+  }
+  if (record.steps.size() < before && warnings != nullptr) {
+    warnings->push_back(fmt::format("{}: left out {} rows of steps that not all ranks finished",
+                                    file.file,
+                                    before - record.steps.size()));
+  }
+  std::ranges::stable_sort(record.steps, {}, [](const StepRecord& step) {
+    return std::tuple(step.repeat, step.step, step.rank);
+  });
+}
+
+}  // namespace
+
+std::vector<RecordFile> read_record_files(std::span<const std::string> paths,
+                                          std::vector<std::string>* warnings) {
+  std::vector<RecordFile> files;
+  std::map<std::string, std::size_t> joined;  // The place in `files`, by merged name.
+  for (const std::string& path : paths) {
+    RecordFile file{path, read_run_record(path, warnings)};
+    if (file.record.steps.empty()) {
+      throw InputError(SourcePlace{path}, "holds no steps");
+    }
+    if (!lacks_ranks(file.record)) {
+      files.push_back(std::move(file));
+      continue;
+    }
+    const auto [at, is_new] = joined.emplace(merged_name(path), files.size());
+    if (is_new) {
+      files.push_back(std::move(file));
+    } else {
+      add_rank(file, files[at->second]);
+    }
+  }
+  for (const auto& [name, at] : joined) {
+    keep_whole_steps(files[at], warnings);
+  }
+  return files;
+}
+
+void check_gradients(const RecordFile& file, const TransformerConfig& model) {
+  std::int64_t elements = 0;
+  for (const Parameter& parameter : parameters(model)) {
+    if (parameter.sparse) {
+      return;  // Sparse gradients are gathered: their bytes follow from the batch.
+    }
+    elements += parameter.elements();
+  }
+  std::int64_t reduced = 0;  // By the last step that fits no multiple.
+  for (const StepRecord& step : file.record.steps) {
+    std::int64_t bytes = 0;
+    for (const BucketRecord& bucket : step.buckets) {
+      bytes += bucket.bytes;
+    }
+    if (bytes == 0) {
+      continue;
+    }
+    if (bytes % elements == 0) {
+      return;
+    }
+    reduced = bytes;
+  }
+  if (reduced > 0) {
+    throw InputError(SourcePlace{file.file},
+                     "its buckets hold {} bytes of gradients a step, which cannot be those of the "
+                     "{} parameters of model '{}'; was it recorded with another model?",
+                     reduced,
+                     elements,
+                     printable(model.name));
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,288 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/quantile.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/records/record_files.h"
+#include "costmodel/terminal/progress.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/cli/page.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
+#include "sim/report/advice_report.h"
+#include "sim/report/json.h"
+#include "sim/report/notes.h"
+#include "sim/study/bucket_cap_sweep.h"
+#include "sim/study/recommendation.h"
+#include "sim/study/starter_scenario.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAdviseUsage =
+    "usage: stepsim advise RECORD… [--out-dir FOLDER] [options]\n\n"
+    "From the records of one training to an answer: what its steps are spent on, the batching\n"
+    "policy and bucket size that suit it, what they change, and what an epoch takes. The records\n"
+    "come from stepsim_recorder.py with Recorder(…, model=ddp, loader=loader), a few dozen steps;\n"
+    "files of single ranks (run.rank0.jsonl …) are joined.\n\n"
+    "FOLDER keeps the profile, a scenario to edit and the predictions. A scenario that is there\n"
+    "already is used as it stands.\n\n"
+    "examples:\n"
+    "  stepsim advise run.jsonl\n"
+    "  stepsim advise run.rank*.jsonl --price-per-hour 24.50 --html advice.html\n";
+
+/// stepcal beside this program, in the build's folder or on the PATH.
+std::string stepcal_program() {
+  std::error_code error;
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& place : {own / "stepcal", own.parent_path() / "calibrate" / "stepcal"}) {
+    if (fs::is_regular_file(place, error)) {
+      return place.string();
+    }
+  }
+  return "stepcal";
+}
+
+/// Runs a command and returns what it prints. Raises InputError with that when the command refuses
+/// its input, EnvironmentFault when it cannot run.
+std::string output_of(const std::string& command) {
+  const auto close = [](std::FILE* pipe) { ::pclose(pipe); };
+  std::unique_ptr<std::FILE, decltype(close)> pipe(::popen((command + " 2>&1").c_str(), "r"),
+                                                   close);
+  if (pipe == nullptr) {
+    throw EnvironmentFault("cannot run {}", command);
+  }
+  std::string output;
+  std::array<char, 4096> part{};
+  for (std::size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe.get())) > 0;) {
+    output.append(part.data(), size);
+  }
+  const int status = ::pclose(pipe.release());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kDone) {
+    return output;
+  }
+  while (!output.empty() && output.back() == '\n') {
+    output.pop_back();
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kBadInput) {
+    throw InputError("no profile of these records:\n{}", output);
+  }
+  throw EnvironmentFault("{} failed:\n{}", command, output);
+}
+
+/// The arguments of an option that stepcal takes as well.
+std::string passed_on(const OptionParser& parser, const char* name) {
+  std::string words;
+  for (const std::string& value : parser.list(name)) {
+    words += fmt::format(" --{} {}", name, shell_word(value));
+  }
+  return words;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw EnvironmentFault("cannot make folder {}: {}", folder.string(), error.message());
+  }
+}
+
+/// Writes the file unless it is there. Returns whether another text is there and stays.
+bool keeps_own(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    write_text_atomically(path.string(), text);
+    return false;
+  }
+  return read_text(path.string()) != text;
+}
+
+/// Holds 90 % of the draws of `first` over `second`, in steps a second. A draw's errors are the
+/// same in both, since only the buckets differ.
+std::pair<double, double> paired_gain(const Prediction& first, const Prediction& second) {
+  std::vector<double> gains;
+  for (std::size_t i = 0; i < std::min(first.draws.size(), second.draws.size()); ++i) {
+    gains.push_back(second.draws[i].step_ms / first.draws[i].step_ms - 1);
+  }
+  return gains.empty() ? std::pair{0.0, 0.0}
+                       : std::pair{quantile(gains, 0.05), quantile(gains, 0.95)};
+}
+
+CapAdvice cap_advice(const CommonOptions& common,
+                     const Scenario& scenario,
+                     const Profile& profile,
+                     const Prediction& now) {
+  CapAdvice advice;
+  advice.own = advice.best = scenario.ddp.bucket_cap;
+  SweepOptions options;
+  options.policy = now.policy;
+  options.overrides = common.set;
+  double shortest = 0;
+  for (const CapPoint& point : bucket_cap_sweep(scenario, profile, options)) {
+    const double step =
+        point.point.not_priced.empty() ? point.point.prediction.summary.step_time_ms.mean : 0;
+    advice.caps.push_back({point.cap, step, point.point.not_priced});
+    if (point.own) {
+      advice.best = point.cap;
+      shortest = step;
+    }
+  }
+  for (const CapStep& cap : advice.caps) {
+    if (cap.not_priced.empty() && cap.step_ms < shortest) {
+      shortest = cap.step_ms;
+      advice.best = cap.cap;
+    }
+  }
+  if (advice.best != advice.own) {
+    std::vector<std::string> set = common.set;
+    set.push_back(fmt::format("ddp.bucket_cap={} B", advice.best.value()));
+    const Scenario other = read_scenario(common.scenario, set);
+    const Prediction best = predict(other, find_policy(other, now.policy), profile, {});
+    advice.gain = now.summary.step_time_ms.mean / best.summary.step_time_ms.mean - 1;
+    advice.gain_interval = paired_gain(best, now);
+  }
+  return advice;
+}
+
+/// What to do with the answer, as commands that can be pasted. `can_plan`: the scenario knows the
+/// data set's samples by number.
+std::string next_steps(const Scenario& scenario,
+                       const Advice& advice,
+                       const fs::path& folder,
+                       bool can_plan) {
+  const Prediction* best = recommended(scenario, advice.predictions);
+  const std::string policy = best != nullptr ? best->policy : advice.predictions.front().policy;
+  const std::string file = shell_word((folder / "scenario.toml").string());
+  if (!can_plan) {
+    return fmt::format(
+        "next: stepsim compare {}   (the table behind the answer)\n"
+        "to train with a policy's batches: write the tokens of each sample of the data set, one a "
+        "line, to lengths.txt\nand repeat this command with --lengths lengths.txt --out-dir {}\n",
+        file,
+        shell_word(folder.string() + "_planned"));
+  }
+  return fmt::format(
+      "next: stepsim plan {0} --policy {1} --out {2}   (batches for your loader)\n"
+      "      record some steps of it with Recorder(\"new\", policy={3}), then\n"
+      "      stepsim validate {0} --live new.jsonl\n"
+      "more: stepsim compare {0}   (the table behind the answer)\n",
+      file,
+      shell_word(policy),
+      shell_word((folder / "plan.jsonl").string()),
+      Json(policy).dump());
+}
+
+}  // namespace
+
+int advise_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("advise", kAdviseUsage);
+  parser.add({{"records", option_value<std::vector<std::string>>(), "RECORD…: run records"},
+              {"out-dir", option_value<std::string>("advice"), "FOLDER: for the files it makes"},
+              {"lengths",
+               option_text(),
+               "FILE: tokens of each sample of the data set, one a line, in its order"},
+              {"base", option_value<std::vector<std::string>>(), "PROFILE: with all-reduce times"},
+              {"plan",
+               option_value<std::vector<std::string>>(),
+               "PLAN: what ran, for records without a model; may repeat"},
+              {"price-per-hour", option_value<double>(), "NUMBER: of all ranks together"},
+              {"json", option_text(), "FILE or -: write the result as JSON"},
+              {"quiet,q", option_flag(), "no text, only files and the exit status"}});
+  parser.add_html();
+  parser.positional("records", -1);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const std::vector<std::string> paths = parser.list("records");
+  if (paths.empty()) {
+    parser.fail("no run record given");
+  }
+  const std::optional<double> price = parser.maybe<double>("price-per-hour");
+  if (price && !(*price >= 0 && std::isfinite(*price))) {
+    parser.fail("--price-per-hour must be a number, 0 or more");
+  }
+  CommonOptions common = parser.output_options();
+  const fs::path folder = parser.text("out-dir");
+  std::vector<std::string> warnings;
+  const std::vector<RecordFile> records = read_record_files(paths, &warnings);
+  const StarterScenario starter = starter_scenario(
+      records, fs::path(paths.front()).stem().stem().string(), parser.has("lengths"));
+
+  make_folder(folder);
+  const std::string profile_path = (folder / "profile.json").string();
+  std::string command = stepcal_program() + " import run-record";
+  for (const std::string& path : paths) {
+    command += " " + shell_word(path);
+  }
+  command += passed_on(parser, "plan") + passed_on(parser, "base");
+  command += " --profile " + shell_word(profile_path);
+  write_text_atomically((folder / "profile.txt").string(), output_of(command));
+  common.scenario = (folder / "scenario.toml").string();
+  if (parser.has("lengths")) {
+    write_text_atomically((folder / "lengths.txt").string(), read_text(parser.text("lengths")));
+  } else {
+    write_text_atomically((folder / "lengths.json").string(), starter.lengths);
+  }
+  const bool edited = keeps_own(common.scenario, starter.toml);
+
+  const Scenario scenario = load_scenario(common);
+  const Profile profile = scenario_profile(scenario);
+  Advice advice;
+  advice.price_per_hour = price;
+  Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
+  PredictOptions options;
+  options.on_progress = progress.callback();
+  options.training_effects = true;
+  advice.predictions = predict_policies(scenario, profile, options);
+  progress.done();
+  advice.samples =
+      parser.has("lengths") ? advice.predictions.front().training->samples : starter.samples;
+  const Prediction* best = recommended(scenario, advice.predictions);
+  advice.caps =
+      cap_advice(common, scenario, profile, best != nullptr ? *best : advice.predictions.front());
+  advice.blame = blame(scenario, scenario.policies.front(), profile);
+  Json predictions = prediction_json(advice.predictions, true);
+  predictions["recommendation"] = recommendation_json(recommend(scenario, advice.predictions));
+  write_text_atomically((folder / "prediction.json").string(), predictions.dump(1) + "\n");
+
+  std::string text = fmt::format("{}\n", fmt::join(advice_lines(scenario, advice), "\n"));
+  text += "\n" +
+          next_steps(scenario, advice, folder, scenario.lengths.kind == LengthSource::Kind::File);
+  text += fmt::format(
+      "kept: {0}/scenario.toml{1}, profile.json, profile.txt (how well it fits), "
+      "{2}, prediction.json\n",
+      folder.string(),
+      edited ? " (yours, as it stands)" : "",
+      parser.has("lengths") ? "lengths.txt" : "lengths.json");
+  const std::vector<std::string> notes = note_texts(advice.predictions);
+  warnings.insert(warnings.end(), notes.begin(), notes.end());
+  for (const std::string& warning : warnings) {
+    text += "warning: " + warning + "\n";
+  }
+  write_result(
+      common, text, [&] { return advice_json(scenario, advice); }, [] { return std::string(); });
+  if (!common.html.empty()) {
+    write_compare_page(common,
+                       page_content("advise", arguments, parser, scenario),
+                       scenario,
+                       profile,
+                       advice.predictions);
+  }
+  return kDone;
+}
+
+}  // namespace stepsim

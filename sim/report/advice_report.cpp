@@ -1,0 +1,256 @@
+#include "sim/report/advice_report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_units.h"
+#include "sim/report/blame_report.h"
+#include "sim/report/json.h"
+#include "sim/report/number_text.h"
+#include "sim/study/recommendation.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMinutesOfHour = 60;
+constexpr double kSecondsOfHour = 3600;
+constexpr double kLikely = 0.9;  ///< From this probability on no benchmark is asked for.
+constexpr double kWorth = 0.01;  ///< A smaller gain of a bucket cap is not worth a setting.
+
+std::string hours_text(double hours) {
+  if (hours < 1 / kMinutesOfHour) {
+    return fmt::format("{:.1f} s", hours * kSecondsOfHour);
+  }
+  if (hours < 1) {
+    return fmt::format("{:.1f} min", hours * kMinutesOfHour);
+  }
+  return fmt::format("{:.2f} h", hours);
+}
+
+std::string price_text(const Advice& advice, double hours) {
+  return advice.price_per_hour ? fmt::format(" ({:.2f} at {:.2f} an hour)",
+                                             hours * *advice.price_per_hour,
+                                             *advice.price_per_hour)
+                               : "";
+}
+
+std::string step_ms_text(double ms) {
+  return ms < 100 ? fmt::format("{:.2f}", ms) : fmt::format("{:.0f}", ms);
+}
+
+const Prediction& current_of(const Advice& advice) {
+  return advice.predictions.front();
+}
+
+const Prediction& best_of(const Scenario& scenario, const Advice& advice) {
+  const Prediction* best = recommended(scenario, advice.predictions);
+  return best != nullptr ? *best : current_of(advice);
+}
+
+std::string step_line(const Advice& advice) {
+  const Prediction& now = current_of(advice);
+  const PredictionSummary& summary = now.summary;
+  const double step = summary.step_time_ms.mean;
+  std::string parts;
+  const std::pair<const char*, double> shares[] = {
+      {"loading", summary.data_ms},
+      {"forward", summary.forward_ms},
+      {"backward", summary.backward_ms},
+      {"waiting for gradients and slower ranks", summary.exposed_communication_ms},
+      {"optimizer", summary.optimizer_ms}};
+  for (const auto& [name, ms] : shares) {
+    parts += fmt::format("{}{} {:.0f} %", parts.empty() ? "" : ", ", name, ms / step * 100);
+  }
+  const Saving* most = nullptr;
+  for (const Saving& saving : advice.blame.savings) {
+    const bool counts = saving.not_priced.empty() && saving.saves_ms > 0;
+    most = counts && (most == nullptr || saving.saves_ms > most->saves_ms) ? &saving : most;
+  }
+  return fmt::format("{} ms with {} (90 % interval {} to {}): {}; {} of the tokens are padding{}",
+                     step_ms_text(step),
+                     now.policy,
+                     step_ms_text(summary.step_time_ms.low90),
+                     step_ms_text(summary.step_time_ms.high90),
+                     parts,
+                     percent(summary.padding_ratio()),
+                     most != nullptr ? fmt::format("; {:.0f} % less if {}",
+                                                   most->saves_ms / advice.blame.step_ms * 100,
+                                                   saving_words(*most))
+                                     : "");
+}
+
+std::string policy_line(const Scenario& scenario, const Advice& advice) {
+  if (advice.predictions.size() == 1) {
+    return fmt::format("{}: the scenario has no other", current_of(advice).policy);
+  }
+  const Recommendation all = recommend(scenario, advice.predictions);
+  if (all.choices.empty()) {
+    return "none of the policies fits into memory";
+  }
+  const Choice& first = all.choices.front();
+  std::string text = first.policy;
+  const Prediction& now = current_of(advice);
+  if (first.policy == now.policy) {
+    text += ", what you run now";
+  } else if (now.out_of_memory) {
+    text += fmt::format("; {} does not fit into memory", now.policy);
+  } else {
+    const Recommendation pair = recommend(scenario, {best_of(scenario, advice), now});
+    text += fmt::format(": {:+.1f} % useful tokens/s over {}", pair.gain * 100, now.policy);
+    if (pair.drawn) {
+      text += fmt::format(" (90 % interval {:+.1f} to {:+.1f} %)",
+                          pair.gain_interval.first * 100,
+                          pair.gain_interval.second * 100);
+    }
+  }
+  if (!all.drawn) {
+    return text;
+  }
+  text += fmt::format("; {:.0f} % likely to be the fastest", first.first_share * 100);
+  if (first.first_share < kLikely && all.choices.size() > 1) {
+    const auto rival = std::ranges::max_element(
+        all.choices.begin() + 1, all.choices.end(), {}, &Choice::first_share);
+    text += fmt::format(", so benchmark {} as well", rival->policy);
+  }
+  return text;
+}
+
+std::string cap_line(const Scenario& scenario, const Advice& advice) {
+  const CapAdvice& caps = advice.caps;
+  if (scenario.ranks == 1) {
+    return "one rank reduces nothing";
+  }
+  if (caps.caps.size() == 1) {
+    return "has no effect on this prediction; keep " + format_bytes(caps.own);
+  }
+  std::string text;
+  const auto [low, high] = caps.gain_interval;
+  if (caps.best == caps.own || caps.gain < kWorth) {
+    text = fmt::format("flat: keep {}", format_bytes(caps.own));
+    if (caps.best != caps.own) {
+      text += fmt::format(" ({} would be {:.1f} % faster)",
+                          format_bytes(caps.best),
+                          std::max(0.0, caps.gain * 100));
+    }
+  } else {
+    text = fmt::format("{} in place of {}: {:+.1f} % steps/s (90 % interval {:+.1f} to {:+.1f} %)",
+                       format_bytes(caps.best),
+                       format_bytes(caps.own),
+                       caps.gain * 100,
+                       low * 100,
+                       high * 100);
+    text += low > 0 ? "" : "; too close to tell, so benchmark both";
+  }
+  const auto unpriced =
+      std::ranges::count_if(caps.caps, [](const CapStep& cap) { return !cap.not_priced.empty(); });
+  if (unpriced > 0) {
+    text += fmt::format(
+        "; {} of {} sizes have no all-reduce times: measure them with "
+        "all_reduce.py and give --base",
+        unpriced,
+        caps.caps.size());
+  }
+  return text;
+}
+
+std::string change_line(const Scenario& scenario, const Advice& advice) {
+  const Prediction& best = best_of(scenario, advice);
+  if (!best.training) {
+    return "unknown";
+  }
+  const TrainingEffects& effects = *best.training;
+  std::string text = fmt::format("samples move by {:.0f} % of an epoch from random order",
+                                 effects.displacement * 100);
+  text += effects.lost_samples == 0
+              ? ", none is lost"
+              : fmt::format(", {} of {} are lost", effects.lost_samples, effects.samples);
+  constexpr double kUneven = 1.001;
+  if (effects.sample_skew > kUneven) {
+    text +=
+        "; ranks hold different numbers of samples: multiply each loss by the plan's loss_scale";
+  }
+  text += fmt::format("; {} batch shapes", effects.distinct_shapes);
+  if (best.summary.peak_memory_mib > 0) {
+    text += fmt::format("; {:.0f} MiB at the peak by formula, {:.0f} now",
+                        best.summary.peak_memory_mib,
+                        current_of(advice).summary.peak_memory_mib);
+  }
+  return text;
+}
+
+std::string epoch_line(const Scenario& scenario, const Advice& advice) {
+  const Prediction& best = best_of(scenario, advice);
+  const Prediction& now = current_of(advice);
+  const auto words = [&](const Prediction& prediction) {
+    const EpochTime time = epoch_time(scenario, prediction, advice.samples);
+    return fmt::format(
+        "{}{} in {:.0f} steps", hours_text(time.hours), price_text(advice, time.hours), time.steps);
+  };
+  std::string text = fmt::format("{} samples take {}", advice.samples, words(best));
+  if (best.policy != now.policy) {
+    text += fmt::format(" with {}, {} with {}", best.policy, words(now), now.policy);
+  }
+  return text;
+}
+
+}  // namespace
+
+EpochTime epoch_time(const Scenario& scenario, const Prediction& prediction, std::int64_t samples) {
+  EpochTime time;
+  const PredictionSummary& summary = prediction.summary;
+  if (prediction.training && prediction.training->samples > 0) {
+    const double share =
+        static_cast<double>(samples) / static_cast<double>(prediction.training->samples);
+    time.steps = share * static_cast<double>(prediction.training->most_steps) /
+                 scenario.ddp.accumulation_steps;
+  } else if (summary.samples_per_step > 0) {
+    time.steps = static_cast<double>(samples) / summary.samples_per_step;
+  }
+  time.hours = time.steps * summary.step_time_ms.mean / 1e3 / kSecondsOfHour;
+  return time;
+}
+
+std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& advice) {
+  return {"your step:    " + step_line(advice),
+          "best policy:  " + policy_line(scenario, advice),
+          "bucket cap:   " + cap_line(scenario, advice),
+          "it changes:   " + change_line(scenario, advice),
+          "an epoch:     " + epoch_line(scenario, advice)};
+}
+
+Json advice_json(const Scenario& scenario, const Advice& advice) {
+  Json json = {{"format", "stepsim-advice/1"},
+               {"answer", advice_lines(scenario, advice)},
+               {"recommendation", recommendation_json(recommend(scenario, advice.predictions))},
+               {"predictions", prediction_json(advice.predictions, false)},
+               {"blame", blame_json(advice.blame)}};
+  const CapAdvice& caps = advice.caps;
+  json["bucket_cap"] = {{"own", caps.own.value()},
+                        {"best", caps.best.value()},
+                        {"gain", caps.gain},
+                        {"gain_interval90", {caps.gain_interval.first, caps.gain_interval.second}},
+                        {"caps", mapped(caps.caps, [](const CapStep& cap) -> Json {
+                           Json row = {{"bucket_cap", cap.cap.value()}};
+                           if (cap.not_priced.empty()) {
+                             row["step_time_ms"] = cap.step_ms;
+                           } else {
+                             row["not_priced"] = cap.not_priced;
+                           }
+                           return row;
+                         })}};
+  json["epochs"] = mapped(advice.predictions, [&](const Prediction& prediction) -> Json {
+    const EpochTime time = epoch_time(scenario, prediction, advice.samples);
+    Json row = {{"policy", prediction.policy}, {"steps", time.steps}, {"hours", time.hours}};
+    if (advice.price_per_hour) {
+      row["price"] = time.hours * *advice.price_per_hour;
+    }
+    return row;
+  });
+  return json;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,344 @@
+#include "sim/study/starter_scenario.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/model/transformer.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::int64_t kMostSamples = 100'000;  ///< More would only take time to plan.
+constexpr int kMostSteps = 200;
+constexpr int kWarmupSteps = 2;
+
+/// What the records say of the batches.
+struct RecordedBatches {
+  std::map<std::int64_t, std::int64_t> lengths;  ///< Samples of each length, one pass of the data.
+  std::int64_t samples = 0;
+  std::int64_t smallest = 0;  ///< Samples of a micro-batch.
+  std::int64_t largest = 0;
+  std::int64_t batch_size = 0;   ///< Their mean.
+  std::int64_t mean_tokens = 0;  ///< Padded tokens of a micro-batch.
+  std::int64_t most_tokens = 0;
+  std::int64_t micro_batches = 1;
+  bool packed = true;  ///< Whether no batch was padded although lengths differ.
+
+  [[nodiscard]] std::int64_t longest() const { return lengths.rbegin()->first; }
+  [[nodiscard]] bool has_one_length() const { return lengths.size() == 1; }
+};
+
+RecordedBatches recorded_batches(std::span<const RecordFile> records) {
+  RecordedBatches batches;
+  std::int64_t rows = 0;
+  double samples = 0;
+  double tokens = 0;
+  bool differ = false;
+  for (const RecordFile& file : records) {
+    for (const StepRecord& step : file.record.steps) {
+      if (step.samples == 0) {
+        continue;
+      }
+      if (step.lengths.empty()) {
+        throw InputError(SourcePlace{file.file},
+                         "holds no lengths of samples; give them to the recorder: "
+                         "recorder.step(lengths=…)");
+      }
+      batches.micro_batches = std::max(batches.micro_batches, step.micro_batches);
+      const std::int64_t own = std::max<std::int64_t>(step.samples / step.micro_batches, 1);
+      batches.smallest = rows == 0 ? own : std::min(batches.smallest, own);
+      batches.largest = std::max(batches.largest, own);
+      batches.most_tokens = std::max(batches.most_tokens, step.padded_tokens / step.micro_batches);
+      rows += step.micro_batches;
+      samples += static_cast<double>(step.samples);
+      tokens += static_cast<double>(step.padded_tokens);
+      differ = differ || std::ranges::min(step.lengths) != std::ranges::max(step.lengths);
+      batches.packed = batches.packed && step.padded_tokens == step.useful_tokens;
+      if (step.repeat == 0) {
+        for (const std::int64_t length : step.lengths) {
+          ++batches.lengths[std::max<std::int64_t>(length, 1)];
+          ++batches.samples;
+        }
+      }
+    }
+  }
+  if (batches.lengths.empty()) {
+    throw InputError(SourcePlace{records.front().file}, "holds no samples");
+  }
+  batches.packed = batches.packed && differ;
+  batches.batch_size = std::max<std::int64_t>(std::llround(samples / static_cast<double>(rows)), 1);
+  batches.mean_tokens = std::llround(tokens / static_cast<double>(rows));
+  return batches;
+}
+
+/// The member of a table in the header, or null.
+Json told(const RunRecord& record, const char* table, const char* member) {
+  const Json& training = *record.training;
+  return training.contains(table) && training[table].is_object()
+             ? training[table].value(member, Json())
+             : Json();
+}
+
+bool told_true(const RunRecord& record, const char* table, const char* member) {
+  const Json value = told(record, table, member);
+  return value.is_boolean() && value.get<bool>();
+}
+
+/// {2, 4} for "2.4.1+cu121"; nothing when the record names no version.
+std::pair<int, int> torch_version(const RunRecord& record) {
+  const Json& versions = *record.versions;
+  std::pair<int, int> version{0, 0};
+  if (versions.is_object() && versions.contains("torch") && versions["torch"].is_string()) {
+    const auto text = versions["torch"].get<std::string>();
+    const char* end = text.data() + text.size();
+    const auto major = std::from_chars(text.data(), end, version.first);
+    if (major.ptr < end) {
+      std::from_chars(major.ptr + 1, end, version.second);
+    }
+  }
+  return version;
+}
+
+/// The version of DDP's rules, as `ddp.torch` names it.
+const char* rules_of(std::pair<int, int> version) {
+  if (version == std::pair{0, 0}) {
+    return "2.4";
+  }
+  if (version < std::pair{1, 13}) {
+    return "1.8";
+  }
+  if (version < std::pair{2, 0}) {
+    return "1.13";
+  }
+  return version < std::pair{2, 11} ? "2.4" : "newest";
+}
+
+std::string ddp_text(const RunRecord& record) {
+  const std::pair<int, int> version = torch_version(record);
+  std::string text = fmt::format("[ddp]\ntorch = \"{}\"\n", rules_of(version));
+  const Json cap = told(record, "ddp", "bucket_cap_bytes");
+  text += fmt::format("bucket_cap = \"{}\"{}\n",
+                      format_bytes(Bytes{cap.is_number_integer() ? cap.get<std::int64_t>()
+                                                                 : std::int64_t{25} << 20U}),
+                      cap.is_null() ? "  # PyTorch's default; the record does not say" : "");
+  const Json first = told(record, "ddp", "first_bucket_bytes");
+  if (first.is_number_integer() && version < std::pair{2, 11}) {
+    text +=
+        fmt::format("first_bucket_cap = \"{}\"\n", format_bytes(Bytes{first.get<std::int64_t>()}));
+  }
+  for (const char* flag : {"gradient_as_bucket_view", "static_graph", "find_unused_parameters"}) {
+    if (told_true(record, "ddp", flag)) {
+      text += fmt::format("{} = true\n", flag);
+    }
+  }
+  const Json broadcast = told(record, "ddp", "broadcast_buffers");
+  if (broadcast.is_boolean() && !broadcast.get<bool>()) {
+    text += "broadcast_buffers = false\n";
+  }
+  if (version != std::pair{0, 0} && version < std::pair{2, 0}) {
+    text += "set_to_none = false  # zero_grad()'s default before PyTorch 2.0\n";
+  }
+  return text;
+}
+
+std::string model_text(const RunRecord& record) {
+  const Json buffers = told(record, "model", "buffers");
+  const bool sends_buffers = buffers.is_object() && !buffers.empty();
+  return fmt::format("[model]\nkind = \"recorded\"  # the model that the profile was made from{}\n",
+                     sends_buffers ? "; its forward holds the broadcasts of buffers" : "");
+}
+
+std::string optimizer_text(const RunRecord& record) {
+  const Json kind = told(record, "optimizer", "kind");
+  if (kind == "SGD") {
+    const Json settings = told(record, "optimizer", "settings");
+    const Json momentum = settings.is_object() ? settings.value("momentum", Json(0)) : Json(0);
+    const bool has_state = momentum.is_number() && momentum.get<double>() > 0;
+    return fmt::format("[optimizer]\nkind = \"sgd\"\nstate_bytes_per_parameter = {}\n\n",
+                       has_state ? 4 : 0);
+  }
+  return "[optimizer]\nkind = \"adamw\"  # its time is the record's, whatever its name\n\n";
+}
+
+std::string loader_text(const RunRecord& record) {
+  std::string text;
+  const Json workers = told(record, "loader", "workers");
+  if (workers.is_number_integer() && workers.get<int>() > 0) {
+    text += fmt::format(
+        "# {} loader workers: the time that the loop waited for them is in the profile.\n",
+        workers.get<int>());
+  }
+  const Json shuffle = told(record, "loader", "shuffle");
+  const Json drop_last = told(record, "loader", "drop_last");
+  text += fmt::format("sampler = {{ kind = \"distributed\", shuffle = {}, drop_last = {} }}\n",
+                      shuffle.is_boolean() && !shuffle.get<bool>() ? "false" : "true",
+                      drop_last.is_boolean() && drop_last.get<bool>() ? "true" : "false");
+  return text;
+}
+
+std::string policy_text(const char* comment, const std::string& name, const std::string& keys) {
+  return fmt::format("\n# {}\n[[policy]]\nname = \"{}\"\n{}\n", comment, name, keys);
+}
+
+/// The name of the recorded policy, as TOML's basic strings can hold it.
+std::string first_policy(const RunRecord& record) {
+  const auto is_plain = [](char c) {
+    return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
+  };
+  return !record.policy.empty() && std::ranges::all_of(record.policy, is_plain) ? record.policy
+                                                                                : "fixed";
+}
+
+std::string packing_policies(const RecordedBatches& batches) {
+  const std::int64_t capacity = std::max(batches.most_tokens, batches.longest());
+  const auto keys = [capacity](const char* kind) {
+    return fmt::format("kind = \"{}\"\ncapacity = {}", kind, capacity);
+  };
+  return policy_text(
+             "One row of tokens a batch, as full as the largest recorded one: TRL's "
+             "packing, strategy bfd.",
+             "packed_bfd",
+             keys("packed_bfd")) +
+         policy_text(
+             "The same in the loader's order, equally full on all ranks: "
+             "multipack_sampler.",
+             "multipack",
+             keys("multipack"));
+}
+
+std::string padding_policies(const RecordedBatches& batches) {
+  const auto sized = [&](const char* kind) {
+    return fmt::format("kind = \"{}\"\nbatch_size = {}", kind, batches.batch_size);
+  };
+  const std::int64_t budget = std::max(batches.mean_tokens, batches.longest());
+  return policy_text(
+             "Each rank sorts its samples by length, cuts batches and shuffles them: "
+             "padding goes, order changes most.",
+             "bucketed",
+             sized("bucketed")) +
+         policy_text(
+             "Hugging Face Trainer(group_by_length=True): sorts within mega-batches of "
+             "random samples.",
+             "group_by_length",
+             sized("hf_group_by_length")) +
+         policy_text(
+             "Batches of as many padded tokens as the mean recorded one, of samples of "
+             "similar length.",
+             "token_budget",
+             fmt::format("kind = \"token_budget\"\nmax_tokens = {}\nweighting = \"sample\"",
+                         budget)) +
+         policy_text(
+             "The recorded global batches, dealt to the ranks by length: Hugging Face "
+             "Trainer's batch_rebalance.",
+             "batch_rebalance",
+             sized("batch_rebalance") + "\nweighting = \"sample\"") +
+         policy_text(
+             "Stepsim's own: by predicted time, within windows of 64 steps. Train with "
+             "the plan that stepsim plan writes.",
+             "planner",
+             sized("planner") + "\nweighting = \"sample\"");
+}
+
+std::string policies_text(const RunRecord& record, const RecordedBatches& batches) {
+  std::string comment = "What was recorded: the loader's order, cut into equal batches.";
+  if (batches.smallest < batches.largest) {
+    comment = fmt::format(
+        "The recorded mean batch size in the loader's order; recorded batches hold {} to {}.",
+        batches.smallest,
+        batches.largest);
+  }
+  std::string text =
+      policy_text(comment.c_str(),
+                  first_policy(record),
+                  fmt::format("kind = \"fixed\"\nbatch_size = {}", batches.batch_size));
+  if (batches.has_one_length()) {
+    return text;  // All samples are of one length, so that all policies are the same.
+  }
+  return text + (batches.packed ? packing_policies(batches) : padding_policies(batches));
+}
+
+std::string lengths_text(const RecordedBatches& batches) {
+  Json counts = Json::object();
+  for (const auto& [length, count] : batches.lengths) {
+    counts[std::to_string(length)] = count;
+  }
+  const Json json = {{"format", "stepsim-lengths/1"},
+                     {"id", "recorded"},
+                     {"description", "lengths of the recorded samples"},
+                     {"unit", "tokens"},
+                     {"counts", counts}};
+  return json.dump(1) + "\n";
+}
+
+}  // namespace
+
+StarterScenario starter_scenario(std::span<const RecordFile> records,
+                                 const std::string& name,
+                                 bool own_lengths) {
+  const RunRecord& first = records.front().record;
+  for (const RecordFile& file : records) {
+    if (file.record.world_size != first.world_size) {
+      throw InputError(SourcePlace{file.file},
+                       "recorded on {} ranks, {} on {}; give the records of one training",
+                       file.record.world_size,
+                       records.front().file,
+                       first.world_size);
+    }
+  }
+  const RecordedBatches batches = recorded_batches(records);
+  StarterScenario result;
+  const Json known = told(first, "loader", "samples");
+  result.samples = known.is_number_integer() && known.get<std::int64_t>() > 0
+                       ? known.get<std::int64_t>()
+                       : batches.samples;
+  const std::int64_t samples =
+      std::max<std::int64_t>(std::min(result.samples, kMostSamples), first.world_size);
+  const std::int64_t epoch =
+      samples / (batches.batch_size * batches.micro_batches * first.world_size);
+  const std::int64_t steps = std::clamp<std::int64_t>(epoch, kWarmupSteps + 1, kMostSteps);
+  result.lengths = lengths_text(batches);
+  result.toml = fmt::format(
+      "# Made by stepsim advise from {}. Edit it: add policies (stepsim policies), change keys.\n"
+      "# Every command takes it, e.g. stepsim compare or sweep.\n\n"
+      "[scenario]\nname = \"{}\"\n"
+      "question = \"Which batching policy and bucket size suit this training?\"\n"
+      "seed = 1\nsteps = {}\nwarmup_steps = {}  # DDP rebuilds its buckets in the first step\n\n"
+      "[cluster]\nranks = {}  # as recorded: other numbers need all-reduce times of their own\n"
+      "profile = \"profile.json\"\n\n",
+      records.size() == 1 ? "a run record" : fmt::format("{} run records", records.size()),
+      name,
+      steps,
+      kWarmupSteps,
+      first.world_size);
+  result.toml += model_text(first) + "\n" + ddp_text(first);
+  if (batches.micro_batches > 1) {
+    result.toml += fmt::format("accumulation_steps = {}\n", batches.micro_batches);
+  }
+  result.toml += "\n" + optimizer_text(first);
+  result.toml += "[data]\n";
+  if (own_lengths) {
+    result.toml += "lengths = { file = \"lengths.txt\" }  # one a line, in the data set's order\n";
+  } else {
+    result.toml += fmt::format(
+        "samples = {}{}\nlengths = {{ histogram = \"lengths.json\", seed = 1 }}  # of {} "
+        "recorded samples\n",
+        samples,
+        samples < result.samples
+            ? fmt::format("  # of the {} in the data set, to plan quickly", result.samples)
+            : "",
+        batches.samples);
+  }
+  result.toml += loader_text(first) + policies_text(first, batches);
+  return result;
+}
+
+}  // namespace stepsim

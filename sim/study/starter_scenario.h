@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "costmodel/records/record_files.h"
+
+namespace stepsim {
+
+/// A scenario made from run records, as the files that a user goes on to edit.
+struct StarterScenario {
+  std::string toml;     ///< With comments; names `profile.json` and the lengths beside it.
+  std::string lengths;  ///< The histogram of the recorded samples, for a file `lengths.json`.
+  /// Samples of the data set: the loader's, where the record knows them; else those recorded.
+  std::int64_t samples = 0;
+};
+
+/// Writes a scenario for the model, DDP settings, loader and lengths of the records: the recorded
+/// batch size in the loader's order, and the policies that are worth trying in its place with the
+/// same number of samples or of padded tokens a batch. Where batches were packed, policies that
+/// pack. Policies whose ranks hold different numbers of samples weigh the loss by samples.
+///
+/// `own_lengths`: the lengths are those of the data set, in its order, in a file `lengths.txt`;
+/// only then can a loader take the plans, which name samples by their number. Else they are drawn
+/// from the recorded ones.
+///
+/// Raises InputError that names the file: the records hold no lengths, or come from different
+/// numbers of ranks.
+[[nodiscard]] StarterScenario starter_scenario(std::span<const RecordFile> records,
+                                               const std::string& name,
+                                               bool own_lengths);
+
+}  // namespace stepsim

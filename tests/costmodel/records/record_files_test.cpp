@@ -1,0 +1,97 @@
+#include "costmodel/records/record_files.h"
+
+#include <doctest/doctest.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/model/model_presets.h"
+#include "tests/costmodel/helpers.h"
+
+using namespace stepsim;
+
+namespace {
+
+StepRecord step_row(int step, int rank) {
+  StepRecord record;
+  record.step = step;
+  record.rank = rank;
+  record.samples = 1;
+  record.step_ms = 10 * step + rank;
+  return record;
+}
+
+std::string record_at(const std::string& folder,
+                      const std::string& name,
+                      std::vector<StepRecord> steps,
+                      const std::string& policy = "fixed") {
+  RunRecord record;
+  record.policy = policy;
+  record.world_size = 2;
+  record.steps = std::move(steps);
+  write_run_record(folder + "/" + name, record);
+  return folder + "/" + name;
+}
+
+std::string join_error(const std::vector<std::string>& paths) {
+  try {
+    (void)read_record_files(paths, nullptr);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("files of single ranks are one record of the steps that all finished") {
+  const std::string folder = test::fresh_folder();
+  const std::vector<std::string> paths = {
+      record_at(folder, "run.rank1.jsonl", {step_row(0, 1), step_row(1, 1), step_row(2, 1)}),
+      record_at(folder, "run.rank0.jsonl", {step_row(0, 0), step_row(1, 0)}),
+      record_at(folder, "other.jsonl", {step_row(0, 0), step_row(0, 1)})};
+  std::vector<std::string> warnings;
+  const std::vector<RecordFile> files = read_record_files(paths, &warnings);
+  REQUIRE(files.size() == 2);
+  CHECK(files[0].file == paths[0]);
+  REQUIRE(files[0].record.steps.size() == 4);
+  CHECK(files[0].record.steps[0].rank == 0);
+  CHECK(files[0].record.steps[3].step_ms == 11);
+  CHECK(files[1].record.steps.size() == 2);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == paths[0] + ": left out 1 rows of steps that not all ranks finished");
+}
+
+TEST_CASE("files that do not make a whole run are refused by name") {
+  const std::string folder = test::fresh_folder();
+  const std::string rank0 = record_at(folder, "run.rank0.jsonl", {step_row(0, 0)});
+  CHECK(join_error({rank0}) == rank0 +
+                                   ": error: holds rank 0 of 2 ranks; give the files of all "
+                                   "ranks, or the record that the recorder's close() merges "
+                                   "them into");
+  // Another run's file does not fill the gap.
+  const std::string stray = record_at(folder, "else.rank1.jsonl", {step_row(0, 1)});
+  CHECK(join_error({rank0, stray}).find("of 2 ranks; give the files of all") != std::string::npos);
+  const std::string twice = record_at(folder, "run.rank1.jsonl", {step_row(0, 0)});
+  CHECK(join_error({rank0, twice}) == twice + ": error: holds rank 0, as " + rank0 + " does");
+  const std::string policy = record_at(folder, "run.rank1.jsonl", {step_row(0, 1)}, "bucketed");
+  CHECK(join_error({rank0, policy}).find("is of another run than " + rank0) != std::string::npos);
+  const std::string late = record_at(folder, "run.rank1.jsonl", {step_row(5, 1)});
+  CHECK(join_error({rank0, late}) == rank0 + ": error: no step was finished by all ranks");
+  CHECK(join_error({record_at(folder, "empty.jsonl", {})}).find("holds no steps") !=
+        std::string::npos);
+}
+
+TEST_CASE("recorded buckets tell another model") {
+  const TransformerConfig model = model_preset("tiny-classifier");
+  std::int64_t elements = 0;
+  for (const Parameter& parameter : parameters(model)) {
+    elements += parameter.elements();
+  }
+  RecordFile file{"run.jsonl", {}};
+  file.record.steps = {step_row(0, 0)};
+  CHECK_NOTHROW(check_gradients(file, model));  // No bucket times.
+  file.record.steps[0].buckets = {{4 * 1000, 0, 1}, {4 * (elements - 1000), 1, 2}};
+  CHECK_NOTHROW(check_gradients(file, model));
+  file.record.steps[0].buckets[0].bytes += 4;
+  CHECK_THROWS_WITH_AS(
+      check_gradients(file, model), doctest::Contains("cannot be those of the"), InputError);
+}

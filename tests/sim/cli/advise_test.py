@@ -1,0 +1,208 @@
+"""Runs stepsim advise as a user would, on the records of a made training.
+
+usage: advise_test.py PATH_OF_STEPSIM
+"""
+
+import json
+import os
+import pathlib
+import random
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import cli_test  # noqa: E402  (it takes the same argument)
+import small_runner  # noqa: E402  (needs the path above)
+
+PARAMETERS = [["embed.weight", [8000, 192]], ["hidden.weight", [192, 192]], ["head.weight", [4, 192]]]
+ELEMENTS = [8000 * 192, 192 * 192, 4 * 192]
+
+
+def header(**members):
+    return {
+        "format": "stepsim-run-record/1",
+        "policy": "fixed",
+        "world_size": 2,
+        "backend": "gloo",
+        "device": "test",
+        "started_at": "2026-11-22T10:00:00Z",
+        "versions": {"torch": "1.13.0a0"},
+        "warmup_steps": 2,
+        "model": {
+            "name": "Own",
+            "parameters": [{"name": n, "shape": s, "dtype": "f32"} for n, s in PARAMETERS],
+            "buffers": {"f32": 12},
+        },
+        "ddp": {"bucket_cap_bytes": 25 << 20, "first_bucket_bytes": 1 << 20},
+        "optimizer": {"kind": "SGD", "settings": {"lr": 0.1, "momentum": 0.9}},
+        "loader": {"samples": 5000, "batch_size": 16, "workers": 2, "prefetch_factor": 4},
+        **members,
+    }
+
+
+def training(steps=40, lengths=lambda draw: draw.randint(8, 120)):
+    """Rows of two ranks whose passes take 20 and 40 us a padded token; all-reduces take 3 ms."""
+    draw = random.Random(11)
+    rows = []
+    for step in range(steps):
+        batches = [[lengths(draw) for _ in range(16)] for _ in range(2)]
+        tokens = [16 * max(batch) for batch in batches]
+        own = [2 + 0.020 * t + 1 + 0.040 * t for t in tokens]  # data, forward, backward
+        for rank, batch in enumerate(batches):
+            forward, backward = 1 + 0.020 * tokens[rank], 0.040 * tokens[rank]
+            launches = [2 + forward + share * backward for share in (0.4, 1.0)]
+            end = max(own) + 3
+            rows.append({
+                "repeat": 0, "step": step, "rank": rank, "samples": 16, "max_length": max(batch),
+                "useful_tokens": sum(batch), "padded_tokens": tokens[rank], "start_ms": 200.0 * step,
+                "data_ms": 2, "forward_ms": forward, "backward_ms": backward,
+                "wait_ms": end - own[rank], "optimizer_ms": 4, "step_ms": end + 4, "lengths": batch,
+                "buckets": [
+                    {"bytes": 4 * sum(ELEMENTS[1:]), "launch_ms": launches[0], "end_ms": end - 2},
+                    {"bytes": 4 * ELEMENTS[0], "launch_ms": launches[1], "end_ms": end},
+                ],
+            })  # fmt: skip
+    return rows
+
+
+def write(path, first, rows):
+    path.write_text("".join(json.dumps(line) + "\n" for line in [first, *rows]), encoding="utf-8")
+
+
+def in_folder_of_ranks(test):
+    """Calls the test in a folder that holds the files of both ranks."""
+
+    def wrapped():
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            rows = training()
+            for rank in range(2):
+                own = [row for row in rows if row["rank"] == rank]
+                write(folder / f"run.rank{rank}.jsonl", header(), own)
+            before = os.getcwd()
+            os.chdir(folder)
+            try:
+                test(folder)
+            finally:
+                os.chdir(before)
+
+    return wrapped
+
+
+RANKS = ["run.rank0.jsonl", "run.rank1.jsonl"]
+
+
+@in_folder_of_ranks
+def test_records_alone_give_an_answer_in_five_lines(folder):
+    text = cli_test.run("advise", *RANKS, "--price-per-hour", "10", "--json", "a.json").stdout
+    lines = text.splitlines()
+    heads = ["your step:", "best policy:", "bucket cap:", "it changes:", "an epoch:"]
+    assert [line[: len(head)] for line, head in zip(lines, heads)] == heads, text
+    assert " with fixed (90 % interval " in lines[0], lines[0]
+    assert " useful tokens/s over fixed (90 % interval +" in lines[1], lines[1]
+    assert "5000 samples take " in lines[4] and "at 10.00 an hour" in lines[4], lines[4]
+    result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    assert result["answer"] == lines[:5]
+    fixed = next(row for row in result["epochs"] if row["policy"] == "fixed")
+    assert abs(fixed["steps"] - 5000 / 32) < 1, fixed
+    assert abs(fixed["price"] - 10 * fixed["hours"]) < 1e-9, fixed
+    mean = next(p for p in result["predictions"]["predictions"] if p["policy"] == "fixed")
+    assert abs(fixed["hours"] * 3.6e6 / fixed["steps"] - mean["summary"]["step_time_ms"]["mean"]) < 1e-6
+    # The times were made by known laws: 10 ms a step, 60 us a token of the fuller rank.
+    steps = [json.loads(line) for line in (folder / RANKS[0]).read_text().splitlines()[1:]]
+    recorded = sum(row["step_ms"] for row in steps[2:]) / len(steps[2:])
+    assert abs(mean["summary"]["step_time_ms"]["mean"] / recorded - 1) < 0.05, (mean, recorded)
+
+
+@in_folder_of_ranks
+def test_its_files_serve_the_other_commands(folder):
+    cli_test.run("advise", *RANKS, "--quiet")
+    toml = (folder / "advice/scenario.toml").read_text(encoding="utf-8")
+    for line in ('torch = "1.13"', 'bucket_cap = "25 MiB"', 'first_bucket_cap = "1 MiB"',
+                 "# 2 loader workers:", "broadcasts of buffers", "samples = 5000",
+                 "state_bytes_per_parameter = 4", "batch_size = 16"):  # fmt: skip
+        assert line in toml, f"{line}\n{toml}"
+    for command in ("compare", "run", "blame", "buckets", "lengths"):
+        cli_test.run(command, "advice/scenario.toml", "--quiet")
+    cli_test.run("sweep", "advice/scenario.toml", "--over", "ddp.bucket_cap=1MiB,25MiB", "--quiet")
+    again = cli_test.run("compare", "advice/scenario.toml", "--json", "-").stdout
+    kept = (folder / "advice/prediction.json").read_text(encoding="utf-8")
+    assert json.loads(again) == json.loads(kept)
+
+
+@in_folder_of_ranks
+def test_an_edited_scenario_is_kept_and_used(folder):
+    cli_test.run("advise", *RANKS, "--quiet")
+    file = folder / "advice/scenario.toml"
+    own = file.read_text(encoding="utf-8").replace('name = "planner"', 'name = "mine"')
+    file.write_text(own, encoding="utf-8")
+    text = cli_test.run("advise", *RANKS).stdout
+    assert "scenario.toml (yours, as it stands)" in text, text
+    assert file.read_text(encoding="utf-8") == own
+    assert '"mine"' in (folder / "advice/prediction.json").read_text(encoding="utf-8")
+
+
+@in_folder_of_ranks
+def test_lengths_of_the_data_set_lead_to_a_plan_that_validate_takes(folder):
+    draw = random.Random(5)
+    lengths = [draw.randint(8, 120) for _ in range(640)]
+    (folder / "lengths.txt").write_text("\n".join(map(str, lengths)) + "\n", encoding="utf-8")
+    text = cli_test.run("advise", *RANKS, "--lengths", "lengths.txt").stdout
+    command = next(line for line in text.splitlines() if line.startswith("next: "))
+    words = command.removeprefix("next: stepsim ").split("(")[0].split()
+    cli_test.run(*words)
+    rows = [json.loads(line) for line in (folder / "advice/plan.jsonl").read_text().splitlines()[1:]]
+    assert rows and all(
+        row["lengths"] == [lengths[sample] for sample in row["samples"]] for row in rows
+    )
+
+
+def test_data_of_one_length_needs_no_other_policy():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write(folder / "run.jsonl", header(), training(lengths=lambda _: 64))
+        text = cli_test.run("advise", str(folder / "run.jsonl"), "--out-dir", str(folder / "a")).stdout
+        assert "best policy:  fixed: the scenario has no other" in text, text
+
+
+def refusal(folder, *arguments):
+    arguments = [str(argument) for argument in (*arguments, "--out-dir", folder / "out")]
+    done = cli_test.run("advise", *arguments, status=2)
+    assert "Traceback" not in done.stderr and "internal" not in done.stderr, done.stderr
+    return done.stderr
+
+
+def test_mistakes_are_named():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        rows = training()
+        assert "no run record given" in refusal(folder)
+        missing = folder / "run.rank0.jsonl"
+        write(missing, header(), [row for row in rows if row["rank"] == 0])
+        assert "holds rank 0 of 2 ranks; give the files of all ranks" in refusal(folder, missing)
+        other = folder / "run.rank1.jsonl"
+        write(other, header(policy="b"), [row for row in rows if row["rank"] == 1])
+        assert "is of another run than" in refusal(folder, missing, other)
+        write(other, header(), [row for row in rows if row["rank"] == 0])
+        assert "holds rank 0, as " in refusal(folder, missing, other)
+        bare = folder / "bare.jsonl"
+        write(bare, {k: v for k, v in header().items() if k != "model"}, rows)
+        assert "no profile of these records:" in refusal(folder, bare)
+        blind = folder / "blind.jsonl"
+        write(blind, header(), [{k: v for k, v in row.items() if k != "lengths"} for row in rows])
+        assert "recorder.step(lengths=" in refusal(folder, blind)
+        whole = folder / "whole.jsonl"
+        write(whole, header(), rows)
+        assert "--price-per-hour must be" in refusal(folder, whole, "--price-per-hour", "-1")
+        plan = folder / "plan.jsonl"
+        pair = cli_test.PAIR
+        cli_test.run("plan", pair, "--policy", "variable_fixed", "--out", str(plan), "--quiet")
+        error = refusal(folder, whole, "--plan", plan)
+        assert "no --plan is of it" in error, error
+        write(whole, header(policy="variable_fixed"), rows)
+        error = refusal(folder, whole, "--plan", plan)
+        assert "cannot be those of the" in error and "tiny-classifier" in error, error
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -101,7 +101,8 @@ def test_the_models():
 
 
 def test_the_policies():
-    check("policies", "policies")
+    check("policies", "policies", "--all")
+    check("policies_to_try", "policies")
 
 
 if __name__ == "__main__":

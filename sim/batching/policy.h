@@ -23,9 +23,10 @@ struct PolicyKind {
   using KeepSamples = EpochBatches (*)(const PolicyParameters&, const PolicyInput&);
   using CutSamples = EpochPlan (*)(const PolicyParameters&, const PolicyInput&);
 
-  std::string name;     ///< The scenario's `kind`: "fixed", "token_budget", …
-  std::string summary;  ///< One line for `stepsim policies`.
-  std::string source;   ///< The library or paper that it reproduces.
+  std::string name;        ///< The scenario's `kind`: "fixed", "token_budget", …
+  std::string summary;     ///< One line for `stepsim policies`.
+  std::string source;      ///< What gives such batches: a library's call, `stepsim plan`, a paper.
+  bool is_common = false;  ///< Among those that a newcomer should try first.
   std::vector<PolicyParameter> parameters;
   std::variant<KeepSamples, CutSamples> epoch;
   /// Raises InputError where parameters contradict each other.

@@ -53,38 +53,76 @@ std::vector<std::string> profile_files(const std::string& folder) {
   return files;
 }
 
+Json policy_json(const PolicyFamily& family, const PolicyKind& kind) {
+  return {{"kind", kind.name},
+          {"family", family.name},
+          {"summary", kind.summary},
+          {"parameters",
+           mapped(kind.parameters,
+                  [](const PolicyParameter& parameter) { return describe(parameter); })},
+          {"source", kind.source},
+          {"common", kind.is_common}};
+}
+
+std::string policy_details(const PolicyKind& kind) {
+  const std::vector<std::string> parameters =
+      mapped(kind.parameters, [](const PolicyParameter& parameter) { return describe(parameter); });
+  return fmt::format("{}\n  {}\n  parameters: {}\n  from: {}\n",
+                     kind.name,
+                     kind.summary,
+                     parameters.empty() ? "none" : fmt::format("{}", fmt::join(parameters, ", ")),
+                     kind.source);
+}
+
 }  // namespace
 
 int policies_command(const std::vector<std::string>& arguments) {
   OptionParser parser(
       "policies",
-      "usage: stepsim policies [--json FILE]\n\n"
-      "The kinds of batching policies a scenario can name ([[policy]] kind = …), with\n"
-      "their parameters and where they come from.\n\n"
+      "usage: stepsim policies [KIND…] [--all] [--json FILE]\n\n"
+      "The kinds of batching policies a scenario can name ([[policy]] kind = …): the ones to try\n"
+      "first; of the KINDs, or with --all of every kind, their parameters and what gives such\n"
+      "batches in a training.\n\n"
       "examples:\n"
       "  stepsim policies\n"
+      "  stepsim policies token_budget hf_group_by_length\n"
+      "  stepsim policies --all\n"
       "  stepsim policies --json -\n");
+  parser.add({{"kinds", option_value<std::vector<std::string>>(), "KIND…: of a policy"},
+              {"all", option_flag(), "every kind, in detail"}});
+  parser.positional("kinds", -1);
   add_json_option(parser);
   if (!parser.parse(arguments)) {
     return kDone;
   }
-  Json list = Json::array();
-  std::string details;
-  for (const PolicyKind& kind : policy_table()) {
-    const std::vector<std::string> parameters = mapped(
-        kind.parameters, [&](const PolicyParameter& parameter) { return describe(parameter); });
-    list.push_back({{"kind", kind.name},
-                    {"summary", kind.summary},
-                    {"parameters", parameters},
-                    {"source", kind.source}});
-    details +=
-        fmt::format("{}\n  {}\n  parameters: {}\n  source: {}\n",
-                    kind.name,
-                    kind.summary,
-                    parameters.empty() ? "none" : fmt::format("{}", fmt::join(parameters, ", ")),
-                    kind.source);
+  const std::vector<std::string> names = parser.list("kinds");
+  for (const std::string& name : names) {
+    (void)policy_kind(name);  // Raises InputError that names the nearest.
   }
-  return print_catalog(parser, details, list);
+  Json list = Json::array();
+  std::string text;
+  for (const PolicyFamily& family : policy_families()) {
+    Table table({"kind", "gives such batches"});
+    for (const PolicyKind& kind : family.kinds) {
+      list.push_back(policy_json(family, kind));
+      if (std::ranges::find(names, kind.name) != names.end() || parser.has("all")) {
+        text += policy_details(kind);
+      }
+      if (kind.is_common) {
+        table.add({kind.name, kind.source});
+      }
+    }
+    if (names.empty() && !parser.has("all")) {
+      text += family.name + "\n\n" + table.text() + "\n";
+    }
+  }
+  if (names.empty() && !parser.has("all")) {
+    text += fmt::format(
+        "These are the ones to try first, of {}. Details: stepsim policies KIND, or "
+        "--all\n",
+        list.size());
+  }
+  return print_catalog(parser, text, list);
 }
 
 int models_command(const std::vector<std::string>& arguments) {

@@ -46,7 +46,7 @@ std::string_view command_for(Lookup lookup) {
     case Lookup::None:
       return "";
     case Lookup::Policies:
-      return "stepsim policies";
+      return "stepsim policies --all";
     case Lookup::Models:
       return "stepsim models";
     case Lookup::Profiles:

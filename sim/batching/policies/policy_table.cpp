@@ -8,11 +8,17 @@
 
 namespace stepsim {
 
+std::vector<PolicyFamily> policy_families() {
+  return {{"by count, length or budget", library_policies()},
+          {"balanced over the ranks", balancing_policies()},
+          {"packed without padding, for attention = \"varlen\"", packing_policies()}};
+}
+
 std::span<const PolicyKind> policy_table() {
   static const std::vector<PolicyKind> kTable = [] {
-    std::vector<PolicyKind> table = library_policies();
-    for (std::vector<PolicyKind> rows : {balancing_policies(), packing_policies()}) {
-      std::move(rows.begin(), rows.end(), std::back_inserter(table));
+    std::vector<PolicyKind> table;
+    for (PolicyFamily& family : policy_families()) {
+      std::ranges::move(family.kinds, std::back_inserter(table));
     }
     return table;
   }();

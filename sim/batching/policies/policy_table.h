@@ -21,6 +21,15 @@ namespace stepsim {
 /// The policy of `spec.kind`. Raises InputError: there is no such kind; else as BatchingPolicy.
 [[nodiscard]] BatchingPolicy make_policy(PolicySpec spec);
 
+/// A family of kinds.
+struct PolicyFamily {
+  std::string name;
+  std::vector<PolicyKind> kinds;
+};
+
+/// The table by families, in its order.
+[[nodiscard]] std::vector<PolicyFamily> policy_families();
+
 // The parts of the table, by family.
 [[nodiscard]] std::vector<PolicyKind> library_policies();    ///< Counts, sorting, buckets, budgets.
 [[nodiscard]] std::vector<PolicyKind> balancing_policies();  ///< Batches balanced over the ranks.

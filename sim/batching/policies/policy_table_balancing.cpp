@@ -11,7 +11,8 @@ std::vector<PolicyKind> balancing_policies() {
        .summary = "windows of the sampler's order, sorted by length, cut into steps of equal "
                   "samples (each dealt over the ranks with the least highest predicted time) or of "
                   "equal time; use weighting = \"sample\"",
-       .source = "Stepsim",
+       .source = "stepsim plan",
+       .is_common = true,
        .parameters = {required_integer("batch_size"),
                       integer_or("window", 64),
                       optional_integer("max_tokens"),
@@ -23,7 +24,7 @@ std::vector<PolicyKind> balancing_policies() {
       {.name = "min_max",
        .summary = "each step takes a prefix of every rank's buffer, global_batch samples in all, "
                   "so that the highest cost of a rank is least; needs weighting = \"sample\"",
-       .source = "dynamic min-max micro-batch allocation",
+       .source = "stepsim plan; dynamic min-max micro-batch allocation",
        .parameters = {required_integer("global_batch"),
                       integer_or("buffer", 64),
                       optional_integer("b_max"),
@@ -39,12 +40,14 @@ std::vector<PolicyKind> balancing_policies() {
        .summary = "each global batch of ranks * batch_size samples is sorted and cut so that the "
                   "highest padded cost of a rank is least (exact); needs weighting = \"sample\"",
        .source = "Hugging Face Trainer batch_rebalance",
+       .is_common = true,
        .parameters = {required_integer("batch_size")},
        .epoch = batch_rebalance_epoch},
       {.name = "karmarkar_karp",
        .summary = "each global batch is dealt to the ranks by largest differencing of the samples' "
                   "workloads, batch_size samples a rank",
        .source = "verl, slime sequence-length balancing",
+       .is_common = true,
        .parameters = {required_integer("batch_size"),
                       choice("workload", {"verl", "tokens", "tokens_sq"})},
        .epoch = karmarkar_karp_epoch},

@@ -16,19 +16,23 @@ std::vector<PolicyKind> library_policies() {
   return {
       {.name = "fixed",
        .summary = "the same number of samples in every batch, padded to the longest of the batch",
-       .source = "PyTorch BatchSampler with a padding collator",
+       .source =
+           "PyTorch: DataLoader(batch_size=…, sampler=DistributedSampler(…)), padding collate_fn",
+       .is_common = true,
        .parameters = {required_integer("batch_size")},
        .epoch = fixed_epoch},
       {.name = "bucketed",
        .summary = "each rank sorts its samples by length and cuts batches of equal count, then "
                   "shuffles them",
-       .source = "token-skew lab, strategy bucket",
+       .source = "stepsim plan; token-skew lab, strategy bucket",
+       .is_common = true,
        .parameters = {required_integer("batch_size")},
        .epoch = bucketed_epoch},
       {.name = "token_budget",
        .summary = "each rank sorts its samples by length and fills batches up to a budget of "
                   "padded tokens",
-       .source = "token-skew lab, strategy token",
+       .source = "stepsim plan; token-skew lab, strategy token",
+       .is_common = true,
        .parameters = {required_integer("max_tokens")},
        .epoch = token_budget_epoch,
        .token_budget = value_of("max_tokens")},
@@ -53,7 +57,8 @@ std::vector<PolicyKind> library_policies() {
            "then shuffled (grouped_shuffling: in groups of one step), dealt to ranks in turn; with "
            "targets the longer of a sample's lengths counts; a step's missing batches are empty; "
            "the longest batch is dropped when the multiple does not divide it",
-       .source = "fairseq batch_by_size, EpochBatchIterator",
+       .source = "fairseq-train --max-tokens, --batch-size (batch_by_size, EpochBatchIterator)",
+       .is_common = true,
        .parameters = {optional_integer("max_tokens"),
                       optional_integer("max_sentences"),
                       integer_or("required_batch_size_multiple", 8),
@@ -92,7 +97,7 @@ std::vector<PolicyKind> library_policies() {
       {.name = "tf_bucket_by_sequence_length",
        .summary = "each rank sorts its samples into buckets by length and emits a bucket when it "
                   "holds its batch size",
-       .source = "tf.data bucket_by_sequence_length",
+       .source = "tf.data.Dataset.bucket_by_sequence_length(…)",
        .parameters = {required_integers("bucket_boundaries"),
                       required_integers("bucket_batch_sizes"),
                       flag_or("pad_to_bucket_boundary", false)},
@@ -114,7 +119,8 @@ std::vector<PolicyKind> library_policies() {
        .summary = "mega-batches of shuffled samples, each sorted by falling length, the longest "
                   "sample first of all; consecutive batches go to consecutive ranks, short ones "
                   "are filled with the epoch's first samples",
-       .source = "Hugging Face Trainer group_by_length with accelerate",
+       .source = "Hugging Face: TrainingArguments(group_by_length=True), with accelerate",
+       .is_common = true,
        .parameters = {required_integer("batch_size"),
                       optional_integer("group_batch_size"),
                       optional_integer("mega_batch_mult")},
@@ -129,7 +135,7 @@ std::vector<PolicyKind> library_policies() {
       {.name = "lhotse_dynamic",
        .summary = "batches in the sampler's order, closed when one more cut as long as the longest "
                   "would exceed max_duration; a longer cut can exceed it",
-       .source = "Lhotse DynamicCutSampler",
+       .source = "Lhotse: DynamicCutSampler(…)",
        .parameters = {optional_number("max_duration"),
                       optional_integer("max_cuts"),
                       optional_number("quadratic_duration")},
@@ -139,7 +145,8 @@ std::vector<PolicyKind> library_policies() {
       {.name = "lhotse_dynamic_bucketing",
        .summary = "the same inside buckets of similar length; with sync_buckets all ranks of a "
                   "step draw from one bucket; without, the epoch can end with samples left over",
-       .source = "Lhotse DynamicBucketingSampler; NeMo",
+       .source = "Lhotse: DynamicBucketingSampler(…), also in NeMo",
+       .is_common = true,
        .parameters = {optional_number("max_duration"),
                       optional_integer("max_cuts"),
                       optional_number("quadratic_duration"),
@@ -168,7 +175,7 @@ std::vector<PolicyKind> library_policies() {
       {.name = "espnet_numel",
        .summary = "samples by length, a batch closes behind the sample that takes it above "
                   "batch_bins; rank r takes every ranks-th sample of each batch",
-       .source = "ESPnet NumElementsBatchSampler",
+       .source = "ESPnet: batch_type: numel (NumElementsBatchSampler)",
        .parameters = {required_integer("batch_bins"),
                       integer_or("feature_dim", 1),
                       integer_or("min_batch_size", 1),

@@ -9,20 +9,21 @@ std::vector<PolicyKind> packing_policies() {
       {.name = "packed_bfd",
        .summary = "the data set packed by best-fit decreasing into rows of capacity tokens, to "
                   "which longer samples are cut; for attention = \"varlen\"",
-       .source = "TRL packing, strategy bfd",
+       .source = "TRL: SFTConfig(packing=True), strategy bfd",
+       .is_common = true,
        .parameters = {required_integer("capacity"), integer_or("rows", 1)},
        .epoch = packed_bfd_epoch,
        .token_budget = value_of("capacity")},
       {.name = "packed_bfd_split",
        .summary = "the same, but longer samples go on in further pieces: nothing is cut off; for "
                   "attention = \"varlen\"",
-       .source = "TRL packing, strategy bfd_split",
+       .source = "TRL: SFTConfig(packing=True), strategy bfd_split",
        .parameters = {required_integer("capacity"), integer_or("rows", 1)},
        .epoch = packed_bfd_split_epoch,
        .token_budget = value_of("capacity")},
       {.name = "packed_wrapped",
        .summary = "the data set in one line, cut every capacity tokens; for attention = \"varlen\"",
-       .source = "TRL packing, strategy wrapped",
+       .source = "TRL: SFTConfig(packing=True), strategy wrapped",
        .parameters = {required_integer("capacity"), integer_or("rows", 1)},
        .epoch = packed_wrapped_epoch,
        .token_budget = value_of("capacity")},
@@ -60,7 +61,8 @@ std::vector<PolicyKind> packing_policies() {
        .summary = "samples packed in the sampler's order, each into the first row with room; rows "
                   "dealt to ranks in turn; samples above the capacity are left out, cut or an "
                   "error; for attention = \"varlen\"",
-       .source = "axolotl sample_packing",
+       .source = "axolotl: sample_packing: true",
+       .is_common = true,
        .parameters = {required_integer("capacity"),
                       choice("excess_length_strategy", {"drop", "truncate", "raise"}),
                       integer_or("sample_packing_bin_size", 200),
@@ -71,7 +73,7 @@ std::vector<PolicyKind> packing_policies() {
        .summary = "samples one after another, a new row where the next one has no room; rows dealt "
                   "to ranks in turn; samples above the capacity are left out, cut or an error; for "
                   "attention = \"varlen\"",
-       .source = "axolotl sample_packing_sequentially",
+       .source = "axolotl: sample_packing_sequentially: true",
        .parameters = {required_integer("capacity"),
                       choice("excess_length_strategy", {"drop", "truncate", "raise"})},
        .epoch = packed_next_fit_epoch,
@@ -105,6 +107,7 @@ std::vector<PolicyKind> packing_policies() {
            "each step packs the longest prefix of the shuffled samples that fits into one row of "
            "capacity tokens a rank; the last samples are left out; for attention = \"varlen\"",
        .source = "multipack_sampler",
+       .is_common = true,
        .parameters = {required_integer("capacity"), choice("algorithm", {"quadratic", "linear"})},
        .epoch = multipack_epoch,
        .token_budget = value_of("capacity")},

@@ -388,7 +388,7 @@ def test_corrupt_records_are_refused_with_file_and_line():
 def test_the_catalogues_list_what_there_is():
     assert "gpt2-small" in run("models").stdout and "124439808" in run("models").stdout
     for kind in ("fixed", "bucketed", "token_budget"):
-        assert f"{kind}\n" in run("policies").stdout
+        assert f"{kind}\n" in run("policies", "--all").stdout
     text = run("profiles", "--dir", str(ROOT / "scenarios" / "profiles")).stdout
     assert "h100_8x_published" in text
     assert "cannot read folder" in run("profiles", "--dir", "/nowhere", status=2).stderr

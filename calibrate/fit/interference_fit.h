@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/samples/overlap_sample.h"
 #include "costmodel/records/profile.h"
 
 namespace stepsim {

@@ -100,6 +100,14 @@ void request_from_plans(const OptionParser& parser, MeasureRequest* request) {
   request->buckets = plans.front().buckets;
 }
 
+Bytes read_bucket_cap(const OptionParser& parser) {
+  try {
+    return parse_bytes(parser.text("bucket-cap"));
+  } catch (const InputError& error) {
+    parser.fail(std::string("--bucket-cap: ") + error.what());
+  }
+}
+
 void request_from_model(const OptionParser& parser, MeasureRequest* request) {
   if (!parser.has("model") || !parser.has("max-length") || !parser.has("max-tokens")) {
     parser.fail("give --plan FILE…, or --model NAME with --max-length and --max-tokens");
@@ -118,7 +126,7 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
                                parser.get<std::int64_t>("max-length"),
                                parser.get<std::int64_t>("max-tokens"));
   const Bytes first(std::int64_t{1} << 20U);
-  request->buckets = buckets_by_cap(request->model, first, parse_bytes(parser.text("bucket-cap")));
+  request->buckets = buckets_by_cap(request->model, first, read_bucket_cap(parser));
 }
 
 /// "90" and "90 s" alike.

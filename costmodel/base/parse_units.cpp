@@ -21,6 +21,8 @@ constexpr std::array<Unit, 6> kByteUnits = {{{"", 1},
                                              {"MiB", 1048576},
                                              {"GiB", 1073741824},
                                              {"TiB", 1099511627776}}};
+constexpr double kFewBytes = 1024;  // Fewer need a unit.
+
 constexpr std::array<Unit, 5> kTimeUnits = {
     {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}}};
 
@@ -66,6 +68,12 @@ Bytes parse_bytes(std::string_view text) {
     }
     if (factor == 1 && std::floor(bytes) != bytes) {
       throw InputError("'{}' is not a whole number of bytes", printable(text));
+    }
+    if (unit.empty() && bytes > 0 && bytes < kFewBytes) {
+      throw InputError(
+          "{0:.0f} without a unit counts bytes; did you mean \"{0:.0f} MiB\"? "
+          "Write \"{0:.0f} B\" if it is bytes",
+          bytes);
     }
     return Bytes(std::llround(bytes));
   }

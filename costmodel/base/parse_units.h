@@ -7,8 +7,10 @@
 
 namespace stepsim {
 
-/// Parses "25 MiB", "1GiB", "512" (bytes) or "1.5 KiB". Units are binary; MB is refused with the
-/// reason. All parsers here raise InputError with a message only, since the caller knows the place.
+/// Parses "25 MiB", "1GiB", "4096" (bytes), "512 B" or "1.5 KiB". Units are binary; MB is refused
+/// with the reason. So is a number without a unit between 0 and 1024, which PyTorch's
+/// bucket_cap_mb=25 makes people write for 25 MiB. All parsers here raise InputError with a message
+/// only, since the caller knows the place.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
 
 /// Parses "3 ms", "20us", "1.5 s", "100 ns" or "5 min".

@@ -120,16 +120,17 @@ double TomlReader::number_or(std::string_view key, double fallback) const {
 
 Bytes TomlReader::bytes(std::string_view key) const {
   const TomlValue& found = value(key);
-  Bytes result;
-  if (found.kind == Kind::Integer) {
-    result = Bytes(found.integer);
-  } else if (found.kind == Kind::Text) {
-    result = parsed(key, [](const std::string& written) { return parse_bytes(written); });
-  } else {
+  if (found.kind != Kind::Integer && found.kind != Kind::Text) {
     wrong_type(key, "a size such as \"25 MiB\", or bytes as an integer");
   }
+  Bytes result;
+  try {
+    result = parse_bytes(found.kind == Kind::Text ? found.text : std::to_string(found.integer));
+  } catch (const InputError& error) {
+    fail(key, error);
+  }
   if (result.value() < 1) {
-    fail(key, fmt::format("a size of {} bytes; expected at least 1", result.value()));
+    fail(key, "a size of 0 bytes; expected at least 1");
   }
   return result;
 }

@@ -55,7 +55,7 @@ class TomlReader {
   [[nodiscard]] double number(std::string_view key) const;
   [[nodiscard]] double number_or(std::string_view key, double fallback) const;
 
-  /// "25 MiB" or bytes as an integer, at least 1.
+  /// "25 MiB" or bytes as an integer (1024 or more; fewer need the unit B), at least 1.
   [[nodiscard]] Bytes bytes(std::string_view key) const;
   [[nodiscard]] Bytes bytes_or(std::string_view key, Bytes fallback) const;
 

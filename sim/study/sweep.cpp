@@ -56,7 +56,7 @@ void add_value(SweepAxis& axis, const std::string& text, double value, bool byte
   }
   if (bytes) {
     const auto whole = static_cast<std::int64_t>(std::llround(value));
-    axis.values.push_back(std::to_string(whole));
+    axis.values.push_back(std::to_string(whole) + " B");
     axis.labels.push_back(format_bytes(Bytes(whole)));
   } else {
     axis.values.push_back(fmt::format("{}", value));

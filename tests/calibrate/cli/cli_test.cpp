@@ -171,6 +171,18 @@ TEST_CASE("bad input exits with 2 and says what would be right") {
         "--out",
         "x"},
        "--budget"},
+      {{"measure",
+        "--bucket-cap",
+        "25",
+        "--model",
+        "tiny-classifier",
+        "--max-length",
+        "64",
+        "--max-tokens",
+        "64",
+        "--out",
+        "x"},
+       "--bucket-cap: 25 without a unit counts bytes; did you mean \"25 MiB\"?"},
       {{"check", "--profile", folder + "/none.json"}, "none.json"},
   };
   for (const Case& one : cases) {

@@ -10,7 +10,8 @@ using stepsim::test::error_of;
 TEST_CASE("sizes are read with binary units, or in bytes without a unit") {
   CHECK(parse_bytes("25 MiB") == Bytes(26214400));
   CHECK(parse_bytes("1GiB") == Bytes(1073741824));
-  CHECK(parse_bytes("512") == Bytes(512));
+  CHECK(parse_bytes("1024") == Bytes(1024));
+  CHECK(parse_bytes("512 B") == Bytes(512));
   CHECK(parse_bytes(" 1.5 KiB ") == Bytes(1536));
   CHECK(parse_bytes("0") == Bytes(0));
 }
@@ -23,6 +24,14 @@ TEST_CASE("a decimal unit of size is refused with what to write") {
   CHECK(error_of([] { (void)parse_bytes("1.5"); }) == "'1.5' is not a whole number of bytes");
   CHECK(error_of([] { (void)parse_bytes("nan"); }) == "'nan' is not a size such as 25 MiB");
   CHECK(error_of([] { (void)parse_bytes("9e9 TiB"); }) == "'9e9 TiB' is larger than 4 EiB");
+}
+
+TEST_CASE("a few bytes without a unit are taken for MiB that lack theirs") {
+  const std::string message =
+      "25 without a unit counts bytes; did you mean \"25 MiB\"? Write \"25 B\" if it is bytes";
+  CHECK(error_of([] { (void)parse_bytes("25"); }) == message);
+  CHECK(error_of([] { (void)parse_bytes(" 25.0 "); }) == message);
+  CHECK(error_of([] { (void)parse_bytes("1023"); }).starts_with("1023 without a unit"));
 }
 
 TEST_CASE("times need a unit") {

@@ -66,6 +66,24 @@ def test_a_wrong_unit_in_an_override_is_refused():
     assert "unknown unit 'MB'" in message and "--set ddp.bucket_cap=25 MB" in message
 
 
+def test_a_size_without_its_unit_is_refused_wherever_it_stands():
+    def refused(*arguments):
+        message = run(*arguments, status=2).stderr
+        assert "without a unit counts" in message and 'did you mean "' in message, message
+        return message
+
+    for command in (["run"], ["compare"], ["buckets"], ["plan", "--out", "-"], ["trace", "--out", "-"]):
+        message = refused(*command, SKEW, "--set", "ddp.bucket_cap=25")
+        assert "--set ddp.bucket_cap=25: error: 25 without" in message
+    refused("run", SKEW, "--set", "ddp.first_bucket_cap=1")
+    refused("sweep", SKEW, "--over", "ddp.bucket_cap=1,25")
+    refused("sweep", SKEW, "--over", "ddp.bucket_cap=1..25:+8")
+    refused("solve", SKEW, "--key", "ddp.bucket_cap=1..25", "--step-time", "1 ms")
+    table = 'cluster.all_reduce={ sizes = ["1", "64 MiB"], times = ["1 ms", "2 ms"] }'
+    refused("run", SKEW, "--set", table)
+    run("sweep", SKEW, "--steps", "4", "--over", "ddp.bucket_cap=512B..1KiB:x2")
+
+
 def test_plan_equals_the_published_plan_in_every_row():
     data = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
     published = data / "seed_lab" / "plan.csv"

@@ -121,6 +121,15 @@ TEST_CASE("values of a wrong type or unit are shown with a caret") {
        "25.5",
        "s.toml:17:14: error: ddp.bucket_cap: expected a size such as \"25 MiB\", or bytes as an "
        "integer, got a real number\nbucket_cap = 25.5\n             ^"},
+      {"\"25 MiB\"",
+       "25",
+       "s.toml:17:14: error: ddp.bucket_cap: 25 without a unit counts bytes; did you mean \"25 "
+       "MiB\"? Write \"25 B\" if it is bytes\nbucket_cap = 25\n             ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\ntorch = \"newest\"\nbucket_caps = [\"1 MiB\", \"25\"]",
+       "s.toml:19:25: error: ddp.bucket_caps: 25 without a unit counts bytes; did you mean \"25 "
+       "MiB\"? Write \"25 B\" if it is bytes\nbucket_caps = [\"1 MiB\", \"25\"]\n"
+       "                        ^"},
       {"ranks = 4",
        "ranks = \"4\"",
        "s.toml:9:9: error: cluster.ranks: expected an integer, got a string\nranks = \"4\"\n"

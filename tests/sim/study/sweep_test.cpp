@@ -22,7 +22,8 @@ std::string message(const std::string& text) {
 TEST_CASE("a geometric range of sizes doubles from end to end") {
   const SweepAxis axis = parse_sweep_axis("ddp.bucket_cap=1MiB..8MiB:x2");
   CHECK(axis.key == "ddp.bucket_cap");
-  CHECK(axis.values == std::vector<std::string>{"1048576", "2097152", "4194304", "8388608"});
+  CHECK(axis.values ==
+        std::vector<std::string>{"1048576 B", "2097152 B", "4194304 B", "8388608 B"});
   CHECK(axis.labels == std::vector<std::string>{"1 MiB", "2 MiB", "4 MiB", "8 MiB"});
 }
 
@@ -50,5 +51,8 @@ TEST_CASE("an axis that makes no sense is refused with the reason") {
   CHECK(message("a=1..z:+1") == "--over a=1..z:+1: error: 'z' is not a number");
   CHECK(message("a=1,,2") == "--over a=1,,2: error: an empty value in the list");
   CHECK(message("a=1..1000000:+1") == "--over a=1..1000000:+1: error: more than 10000 values");
+  CHECK(message("a=1..25MiB:x2") ==
+        "--over a=1..25MiB:x2: error: 1 without a unit counts bytes; did you mean \"1 MiB\"? Write "
+        "\"1 B\" if it is bytes");
   CHECK(message("a=1MB..2MB:x2").find("unknown unit 'MB'") != std::string::npos);
 }

@@ -1,5 +1,6 @@
 #include "sim/report/trace/chrome_trace.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -43,6 +44,13 @@ std::string name_of_thread(int thread) {
 int place_of_thread(int thread) {
   constexpr int kLast = 100;
   return thread > kComputeThread && thread < kCommunicatorThread ? kLast + thread : thread;
+}
+
+/// "all-reduce, bucket 3", "all-gather".
+std::string collective_name(const CollectiveUse& use) {
+  std::string name(name_of(use.kind));
+  std::ranges::replace(name, '_', '-');
+  return use.bucket < 0 ? name : fmt::format("{}, bucket {}", name, use.bucket);
 }
 
 /// What sets a rank apart: its node, its speed.
@@ -134,7 +142,7 @@ void ChromeTrace::add_collective(const TraceStep& step, int rank, const TraceRow
   slice(rank, thread_of(row), "\"wait for ranks\"", row.begin, timeline.reduce_start[c], arguments);
   slice(rank,
         thread_of(row),
-        json_text(std::string(name_of(use.kind))),
+        json_text(collective_name(use)),
         timeline.reduce_start[c],
         row.end,
         arguments);

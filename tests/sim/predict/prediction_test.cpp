@@ -262,7 +262,7 @@ TEST_CASE("a trace by parts has one slice a part, and shows the names of the sce
   double exposed_us = 0;
   for (const Json& event : trace["traceEvents"]) {
     counters += event["ph"] == "C" ? 1 : 0;
-    reduces += event["name"] == "all_reduce" ? 1 : 0;
+    reduces += event["name"] == "all-reduce, bucket 0" ? 1 : 0;
     if (event["name"] == "exposed communication") {
       exposed_us += event["dur"].get<double>();
     }

@@ -101,6 +101,21 @@ std::set<std::string> thread_names(const Json& events) {
   return names;
 }
 
+bool is_all_reduce(const Json& event) {
+  return event["name"].get<std::string>().starts_with("all-reduce");
+}
+
+/// The names of the communicators' slices.
+std::set<std::string> transfer_names(const Json& events) {
+  std::set<std::string> names;
+  for (const Json& event : events) {
+    if (event["ph"] == "X" && event["cat"] == "communication") {
+      names.insert(event["name"].get<std::string>());
+    }
+  }
+  return names;
+}
+
 int count(const Json& events, const std::string& name) {
   return static_cast<int>(std::count_if(
       events.begin(), events.end(), [&](const Json& event) { return event["name"] == name; }));
@@ -158,7 +173,7 @@ TEST_CASE("transfers and the waits before them are apart, and end together on al
   const Traced traced = trace(kInterference);
   std::map<std::pair<int, int>, std::set<double>> ends;  // (step, collective)
   for (const Json& event : traced.events) {
-    if (event["name"] == "all_reduce") {
+    if (is_all_reduce(event)) {
       ends[{event["args"]["step"].get<int>(), event["args"]["collective"].get<int>()}].insert(
           std::round(1e3 * (event["ts"].get<double>() + event["dur"].get<double>())));
     }
@@ -170,6 +185,19 @@ TEST_CASE("transfers and the waits before them are apart, and end together on al
   CHECK(count(traced.events, "wait for ranks") > 0);
 }
 
+TEST_CASE("a transfer is called by its kind and its bucket") {
+  CHECK(transfer_names(trace(kInterference).events) ==
+        std::set<std::string>{"wait for ranks",
+                              "broadcast",  // Of the buckets' new order.
+                              "all-reduce, bucket 0",
+                              "all-reduce, bucket 1",
+                              "all-reduce, bucket 2",
+                              "all-reduce, bucket 3"});
+  const auto sharded = transfer_names(trace(kZero).events);
+  CHECK(sharded ==
+        std::set<std::string>{"wait for ranks", "all-gather", "reduce-scatter", "broadcast"});
+}
+
 TEST_CASE("casts beside the compute stream, and two collectives at once, have their own threads") {
   CHECK(thread_names(trace(kHook).events).count("side stream") == 1);
   CHECK(thread_names(trace(kGloo).events).count("communicator 2") == 1);
@@ -179,7 +207,7 @@ TEST_CASE("ranks outside of a subgroup show none of its collectives") {
   // Two subgroups of two ranks: after the first step each rank takes part in its own only.
   std::map<int, int> all_reduces;
   for (const Json& event : trace(kLocal).events) {
-    if (event["name"] == "all_reduce" && event["args"]["step"] == 1) {
+    if (is_all_reduce(event) && event["args"]["step"] == 1) {
       ++all_reduces[event["pid"].get<int>()];
     }
   }

@@ -6,7 +6,8 @@
 #include <set>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
@@ -315,7 +316,18 @@ Validation validate(const std::vector<Prediction>& predictions,
     validation.policies.push_back(std::move(policy));
   }
   if (validation.policies.empty()) {
-    throw InputError("the live records and the scenario have no policy in common");
+    const auto names = [](const auto& of, auto name) {
+      std::set<std::string> unique;
+      for (const auto& one : of) {
+        unique.insert("'" + printable(name(one)) + "'");
+      }
+      return fmt::format("{}", fmt::join(unique, ", "));
+    };
+    throw InputError(
+        "the live records and the scenario have no policy in common: recorded {}, "
+        "predicted {}; name them alike, in the scenario or in the records",
+        names(records, [](const RunRecord& one) { return one.policy; }),
+        names(predictions, [](const Prediction& one) { return one.policy; }));
   }
   warn_of_missing(predictions, live, validation.warnings);
   validation.machine_speed = machine_speed(records, calibration_sentinel_seconds);

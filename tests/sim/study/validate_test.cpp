@@ -219,6 +219,18 @@ TEST_CASE("policies on one side only, and steps that were not recorded, are said
   CHECK(result.warnings[2] == "no live run of b, d: order and regret are for the other policies");
 }
 
+TEST_CASE("policies without a name in common are named on both sides") {
+  CHECK_THROWS_WITH_AS(
+      (void)validate({predicted("a", 10), predicted("b", 10)},
+                     {},
+                     {measured("d", {10}), measured("c", {10}), measured("c", {10})},
+                     1,
+                     0.0),
+      "the live records and the scenario have no policy in common: recorded 'c', 'd', predicted "
+      "'a', 'b'; name them alike, in the scenario or in the records",
+      InputError);
+}
+
 TEST_CASE("Kendall's tau counts agreeing less disagreeing pairs") {
   CHECK(kendall_tau({1, 2, 3}, {10, 20, 30}) == 1);
   CHECK(kendall_tau({1, 2, 3}, {30, 20, 10}) == -1);

@@ -131,10 +131,15 @@ std::string format_duration(double seconds) {
     const double scaled = seconds / factor;
     result = fmt::format("{:.{}f} {}", scaled, std::abs(scaled) < 9.9995 ? 3 : 1, unit);
     if (std::abs(scaled) < 999.95) {
-      break;
+      return result;
     }
   }
-  return result;
+  constexpr double kHour = 3600;
+  constexpr double kDay = 24 * kHour;
+  const double days = std::abs(seconds) / kDay;
+  return days < 10    ? fmt::format("{:.1f} h", seconds / kHour)
+         : days < 1e5 ? fmt::format("{:.0f} days", seconds / kDay)
+                      : fmt::format("{:.3g} s", seconds);
 }
 
 }  // namespace stepsim

@@ -25,7 +25,7 @@ namespace stepsim {
 [[nodiscard]] std::string format_bytes(Bytes bytes);
 
 /// Formats seconds for tables in a fitting unit, with at least three significant digits:
-/// "1.234 ms", "56.7 us".
+/// "1.234 ms", "56.7 us"; long ones in hours or days, absurd ones as "1e+18 s".
 [[nodiscard]] std::string format_duration(double seconds);
 
 }  // namespace stepsim

@@ -70,6 +70,10 @@ TEST_CASE("sizes and times are printed in the unit that fits") {
   CHECK(format_duration(999.96e-6) == "1.000 ms");
   CHECK(format_duration(0) == "0 s");
   CHECK(format_duration(-2e-3) == "-2.000 ms");
+  CHECK(format_duration(59e3) == "983.3 min");
+  CHECK(format_duration(60e3) == "16.7 h");
+  CHECK(format_duration(1e6) == "12 days");
+  CHECK(format_duration(1e18) == "1e+18 s");
 }
 
 TEST_CASE("whole sizes read back as they were printed") {

@@ -10,6 +10,7 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/profile_format.h"
+#include "costmodel/records/shipped.h"
 
 namespace stepsim {
 namespace {
@@ -190,11 +191,14 @@ bool is_known_format(std::string_view format) {
   return false;
 }
 
+/// A name alone is searched among the shipped profiles.
 std::string profile_text(const std::string& path) {
   try {
     return read_text(path);
   } catch (const InputError& error) {
-    throw InputError(error.what(), Lookup::Profiles);
+    throw InputError(
+        is_profile_name(path) ? unknown_name("profile", path, shipped_profiles()) : error.what(),
+        Lookup::Profiles);
   }
 }
 
@@ -215,7 +219,8 @@ FitErrors read_errors(JsonReader& reader) {
   return result;
 }
 
-Profile read_profile(const std::string& path) {
+Profile read_profile(const std::string& named) {
+  const std::string path = profile_path(named);
   const std::string text = profile_text(path);
   const Json json = parse_json(text, path);
   JsonReader root(json, path, 0, "", &text);

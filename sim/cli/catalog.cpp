@@ -11,15 +11,17 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile.h"
+#include "costmodel/records/shipped.h"
 #include "costmodel/terminal/table.h"
 #include "sim/batching/policies/policy_table.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/cli/shipped.h"
 
 namespace stepsim {
 
 namespace {
+
+constexpr const char* kShippedProfiles = "scenarios/profiles";
 
 /// Prints the list as text, or as JSON where asked.
 int print_catalog(const OptionParser& parser, const std::string& text, const Json& json) {
@@ -46,8 +48,14 @@ std::vector<std::string> profile_files(const std::string& folder) {
     }
   }
   if (error) {
-    throw InputError("stepsim profiles: error: cannot read folder " + printable(folder) + ": " +
-                     error.message() + "; give one with --dir");
+    const bool is_shipped = folder == kShippedProfiles;
+    throw InputError(
+        SourcePlace{"stepsim profiles"},
+        is_shipped ? fmt::format("no shipped profiles found; looked for the folder {}. Install "
+                                 "stepsim (meson install -C build), or name a folder with --dir",
+                                 fmt::join(shipped_places(folder), ", then "))
+                   : "cannot read folder " + printable(folder) + ": " + error.message() +
+                         "; name another with --dir");
   }
   std::ranges::sort(files);
   return files;
@@ -164,13 +172,14 @@ int models_command(const std::vector<std::string>& arguments) {
 int profiles_command(const std::vector<std::string>& arguments) {
   OptionParser parser("profiles",
                       "usage: stepsim profiles [--dir FOLDER] [--json FILE]\n\n"
-                      "The calibrated machines in a folder (scenarios/profiles without --dir).\n\n"
+                      "The calibrated machines in a folder: without --dir the shipped ones, which\n"
+                      "--profile and [cluster] profile also take by name.\n\n"
                       "examples:\n"
                       "  stepsim profiles\n"
                       "  stepsim profiles --dir my_machines --json -\n");
   add_json_option(parser);
   parser.add(
-      {{"dir", option_value<std::string>("scenarios/profiles"), "FOLDER: where the profiles are"}});
+      {{"dir", option_value<std::string>(kShippedProfiles), "FOLDER: where the profiles are"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

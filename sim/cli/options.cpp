@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/records/shipped.h"
 #include "costmodel/terminal/commands.h"
-#include "sim/cli/shipped.h"
 #include "sim/report/html/page.h"
 
 namespace stepsim {
@@ -93,8 +93,7 @@ CommonOptions OptionParser::common() const {
     }
   }
   if (has("profile")) {
-    const auto path = std::filesystem::absolute(shipped_path(text("profile")));
-    options.set.push_back("cluster.profile=" + path.string());
+    options.set.push_back("cluster.profile=" + profile_path(text("profile")));
   }
   std::ranges::copy(list("set"), std::back_inserter(options.set));
   return options;

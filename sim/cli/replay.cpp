@@ -9,9 +9,9 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/csv_table.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/records/shipped.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/cli/shipped.h"
 #include "sim/report/replay_report.h"
 
 namespace stepsim {

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/core.h>
 
+#include "costmodel/records/shipped.h"
 #include "sim/scenario/key_table.h"
 #include "sim/scenario/tables.h"
 
@@ -34,6 +36,16 @@ void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
           fmt::format("{} is no factor; expected more than 0, as 1.2 for 20 % slower", factor));
     }
     scenario.slow_ranks.push_back({rank, factor});
+  }
+}
+
+/// A name alone is that of a shipped profile, unless a file beside the scenario is called so.
+void read_profile_name(const TomlReader& table, Scenario& scenario) {
+  scenario.profile = resolved_path(table, "profile");
+  std::error_code error;
+  const std::string named = table.text("profile");
+  if (is_profile_name(named) && !std::filesystem::exists(scenario.profile, error)) {
+    scenario.profile = named;
   }
 }
 
@@ -86,11 +98,12 @@ std::vector<Key> cluster_keys() {
               "processor and there are fewer cores than ranks: the cores go in equal parts to the "
               "ranks that still compute; 0: ranks do not slow each other",
               "as the profile says"),
-      custom(
-          "profile",
-          [](const TomlReader& table, Scenario& s) { s.profile = resolved_path(table, "profile"); },
-          "calibration of the machine; only predictions need it",
-          "none"),
+      custom("profile",
+             read_profile_name,
+             "calibration of the machine, a file or the name of a shipped one (`stepsim "
+             "profiles`); only "
+             "predictions need it",
+             "none"),
       custom("slow_ranks",
              read_slow_ranks,
              "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long",

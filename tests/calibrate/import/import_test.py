@@ -162,6 +162,15 @@ def test_a_log_goes_into_a_profile_that_is_there_in_one_command():
     assert abs(communication_ms(mine, scenario(folder)) / expected_ms() - 1) < 1e-3
 
 
+def test_a_base_can_be_a_shipped_profile_by_its_name():
+    folder = Folder()
+    mine = folder.file("mine.json")
+    named = ["--base", "h100_8x_published", "--profile", mine]
+    run(STEPCAL, "import", "nccl-tests", folder.log, *named)
+    provenance = json.loads(pathlib.Path(mine).read_text())["provenance"]
+    assert provenance["base"]["name"] == "h100_8x_published"
+
+
 def test_json_holds_ranks_rows_and_warnings():
     folder = Folder()
     data = json.loads(run(STEPCAL, "import", "nccl-tests", folder.log, "--json", "-").stdout)

@@ -343,6 +343,40 @@ def test_every_command_finds_a_shipped_scenario_by_its_name():
             assert done.returncode in (0, 1) and not done.stderr, (command, done.stderr)
 
 
+def test_a_shipped_profile_is_found_by_its_name_everywhere():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        elsewhere = root / "elsewhere"
+        for new in ("bin", "elsewhere"):
+            (root / new).mkdir()
+        program = shutil.copy(STEPSIM, root / "bin")
+
+        def stepsim(*command, status=0):
+            done = subprocess.run(
+                [program, *command], capture_output=True, text=True, check=False, cwd=elsewhere
+            )
+            assert done.returncode == status, (command, done.stdout, done.stderr)
+            return done.stdout + done.stderr
+
+        missing = stepsim("profiles", status=2)
+        for place in ("scenarios/profiles", f"{folder}/share/stepsim/scenarios/profiles"):
+            assert place in missing and "meson install" in missing, missing
+        shutil.copytree(ROOT / "scenarios", root / "share/stepsim/scenarios")
+        assert "h100_8x_published" in stepsim("profiles")
+        text = pathlib.Path(VALLEY).read_text(encoding="utf-8")
+        assert 'profile = "profiles/h100_8x_published.json"' in text
+        named = elsewhere / "named.toml"
+        for name in ("h100_8x_published", "h100_2x8_published"):
+            written = text.replace("profiles/h100_8x_published.json", name)
+            named.write_text(written, encoding="utf-8")
+            assert f"profile {name};" in stepsim("run", "named.toml", "--steps", "4")
+        for option in ("--profile=h100_8x_published", "--set=cluster.profile=h100_8x_published"):
+            printed = stepsim("run", "named.toml", "--steps", "4", option)
+            assert "profile h100_8x_published;" in printed, printed
+        near = stepsim("run", "named.toml", "--profile", "h100_8x_publishd", status=2)
+        assert "did you mean 'h100_8x_published'?" in near, near
+
+
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)

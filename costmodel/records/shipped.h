@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace stepsim {
+
+/// Where a shipped file with a name like "scenarios/token_skew.toml" may be, in the order of the
+/// search: here; installed with the program (../share/stepsim beside its folder); in the checkout
+/// whose build folder the program is in.
+[[nodiscard]] std::vector<std::string> shipped_places(const std::string& name);
+
+/// `path` where it is there; else, of a name below "scenarios", the first of shipped_places() that
+/// is, so that the names of the documentation work in any folder. A name that is neither stays as
+/// it is.
+[[nodiscard]] std::string shipped_path(const std::string& path);
+
+/// Whether a profile is named as "h100_8x_published", without a folder and an extension.
+[[nodiscard]] bool is_profile_name(const std::string& named);
+
+/// The file of a profile. A name alone is that of a shipped one unless a file is called so. What is
+/// not found stays as it is.
+[[nodiscard]] std::string profile_path(const std::string& named);
+
+/// The names of all shipped profiles that can be found, in alphabetical order.
+[[nodiscard]] std::vector<std::string> shipped_profiles();
+
+}  // namespace stepsim

@@ -71,6 +71,21 @@ void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>&
       parser, import_samples(imports, origin), fmt::format("{}", fmt::join(files, ", ")));
 }
 
+/// DDP needs all-reduces; a log of another collective leaves them as they were.
+void say_without_all_reduce(const OptionParser& parser, const std::vector<NcclImport>& imports) {
+  const auto is_all_reduce = [](const NcclSweep& sweep) { return sweep.op == "all_reduce"; };
+  const bool some = std::ranges::any_of(imports, [&](const NcclImport& import) {
+    return std::ranges::any_of(import.sweeps, is_all_reduce);
+  });
+  if (!some) {
+    print_report(fmt::format(
+        "note: none of this is an all-reduce, which DDP's gradients take: {}; import a log of "
+        "all_reduce_perf too\n",
+        parser.has("base") ? "theirs stay those of " + printable(parser.text("base"))
+                           : "this profile has no times for them"));
+  }
+}
+
 /// "FILE: error: refused: …" for every refused log; false when there is none.
 bool say_refused(const std::vector<NcclImport>& imports) {
   bool refused = false;
@@ -140,6 +155,9 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   }
   if (parser.has("profile")) {
     write_profile_of(parser, imports);
+    if (text_to_stdout) {
+      say_without_all_reduce(parser, imports);
+    }
   }
   return kDone;
 }

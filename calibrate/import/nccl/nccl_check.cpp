@@ -10,6 +10,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/network/collective_cost.h"
 
 namespace stepsim {
 namespace {
@@ -38,12 +39,23 @@ bool agrees(std::int64_t bytes, const NcclBlock& block) {
          (fastest <= 0 || block.algbw.value <= gigabytes / fastest + room);
 }
 
+/// "3.98 to 4.02 ranks". Bandwidths of another collective can ask for endlessly many.
+std::string range_text(const RankRange& range) {
+  constexpr double kMany = 1e6;
+  if (range.lo > kMany) {
+    return "no number of ranks";
+  }
+  return range.hi > kMany ? fmt::format("{:.2f} ranks or more", range.lo)
+                          : fmt::format("{:.2f} to {:.2f} ranks", range.lo, range.hi);
+}
+
 /// Collects the reasons of one sweep.
 class Judge {
  public:
   Judge(const NcclLog& log, const NcclStatements& statements, NcclSweep* sweep)
       : log_(log), statements_(statements), sweep_(sweep), table_(sweep->table) {}
 
+  void check_op();
   void find_ranks();
   void find_nodes();
   void choose_rows();
@@ -79,6 +91,41 @@ class Judge {
   NcclTable& table_;
 };
 
+/// Refuses one collective's times under the name of another.
+void Judge::check_op() {
+  const std::string& named = table_.collective;
+  if (table_.rows.empty()) {
+    return;
+  }
+  if (sweep_->op.empty()) {
+    refuse_always("op_unknown",
+                  "the log does not name its collective (all_gather or all_to_all); say it with "
+                  "--op NAME");
+  } else if (!named.empty() && named != sweep_->op) {
+    refuse_always("op_disagrees",
+                  fmt::format("the log is of {0}, but --op says {1}; leave out --op, or import a "
+                              "log of {1}_perf",
+                              printable(named),
+                              sweep_->op));
+  } else if (std::ranges::count(collective_kind_names(), sweep_->op) == 0) {
+    warn("no_place",
+         fmt::format("a profile has no place for {}; it is left out", printable(sweep_->op)));
+  } else if (!rows_can_be(sweep_->op, table_)) {
+    const NcclRow& row = table_.rows.back();
+    refuse_always("op_disagrees",
+                  fmt::format("{} by {}, but line {} is of another collective: redop {}, root {}, "
+                              "{} bytes for {} elements; import a log of {}_perf",
+                              printable(sweep_->op),
+                              named.empty() ? "--op" : "the log's name of the test",
+                              row.line,
+                              printable(row.redop),
+                              row.root.value_or(-1),
+                              row.bytes,
+                              row.count,
+                              printable(sweep_->op)));
+  }
+}
+
 void Judge::find_ranks() {
   const auto factor = bus_factor_of(table_.rows);
   if (factor) {
@@ -105,12 +152,10 @@ void Judge::find_ranks() {
   const bool agree = !sweep_->factor_ranks || sweep_->factor_ranks->holds(*sweep_->ranks) ||
                      (*sweep_->ranks == 1 && factor->hi <= 0.01);
   if (!agree) {
-    const std::string text =
-        fmt::format("{} ranks by {}, but busbw / algbw are those of {:.2f} to {:.2f} ranks",
-                    *sweep_->ranks,
-                    sweep_->ranks_from,
-                    sweep_->factor_ranks->lo,
-                    sweep_->factor_ranks->hi);
+    const std::string text = fmt::format("{} ranks by {}, but busbw / algbw are those of {}",
+                                         *sweep_->ranks,
+                                         sweep_->ranks_from,
+                                         range_text(*sweep_->factor_ranks));
     if (statements_.ranks) {
       warn("ranks_disagree", text);
     } else {
@@ -130,11 +175,11 @@ void Judge::ranks_of_factor_only() {
   }
   if (!table_.rows.empty()) {
     refuse_always("ranks_unknown",
-                  range ? fmt::format("no rank lines, and busbw / algbw allow {:.2f} to {:.2f} "
-                                      "ranks; say it with --ranks N",
-                                      range->lo,
-                                      range->hi)
-                        : "no rank lines, and bandwidths too small to tell; say it with --ranks N");
+                  range
+                      ? fmt::format("no rank lines, and busbw / algbw are those of {}; say it with "
+                                    "--ranks N",
+                                    range_text(*range))
+                      : "no rank lines, and bandwidths too small to tell; say it with --ranks N");
   }
 }
 
@@ -311,11 +356,6 @@ void Judge::check_values() {
 }
 
 void Judge::check_form() {
-  if (sweep_->op.empty() && !table_.rows.empty()) {
-    refuse_always("op_unknown",
-                  "the log does not name its collective (all_gather or all_to_all); say it with "
-                  "--op NAME");
-  }
   if (!table_.has_header && !table_.rows.empty()) {
     warn("no_header", "no column header: the columns are those of the number of words in a row");
   }
@@ -446,6 +486,7 @@ NcclSweep check_table(const NcclLog& log, NcclTable table, const NcclStatements&
   }
   sweep.op = statements.op.empty() ? collective_of(sweep.table) : statements.op;
   Judge judge(log, statements, &sweep);
+  judge.check_op();
   judge.find_ranks();
   judge.find_nodes();
   judge.choose_rows();

@@ -155,4 +155,12 @@ std::string collective_of(const NcclTable& table) {
   return "all_reduce";
 }
 
+bool rows_can_be(const std::string& op, const NcclTable& table) {
+  const NcclRow& row = table.rows.back();
+  const bool has_redop = op == "all_reduce" || op == "reduce_scatter" || op == "reduce";
+  const bool has_root = op == "broadcast" || op == "reduce";
+  return (row.redop != "none") == has_redop && (!row.root || (*row.root >= 0) == has_root) &&
+         !(op == "all_reduce" && counts_all_ranks(table));
+}
+
 }  // namespace stepsim

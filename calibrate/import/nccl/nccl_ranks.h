@@ -49,4 +49,8 @@ struct RankRange {
 /// Empty when they allow several.
 [[nodiscard]] std::string collective_of(const NcclTable& table);
 
+/// Whether the rows can be those of the collective, one that a profile holds, by their redop, root
+/// and count.
+[[nodiscard]] bool rows_can_be(const std::string& op, const NcclTable& table);
+
 }  // namespace stepsim

@@ -96,6 +96,7 @@ class TextReader {
   void other(int number, std::string_view text, bool cut_off);
   bool footer(std::string_view text);
   bool run_line(std::string_view text);
+  void command(std::string_view text);
   void versions(std::string_view text);
   void fragment(std::string_view text, bool cut_off);
   void rank(NcclRank rank);
@@ -178,6 +179,7 @@ void TextReader::other(int number, std::string_view text, bool cut_off) {
       ranks_elided_ = true;
     }
   } else if (!footer(line) && !run_line(line)) {
+    command(line);
     versions(line);
   }
 }
@@ -242,6 +244,17 @@ bool TextReader::run_line(std::string_view text) {
     return true;
   }
   return false;
+}
+
+/// The program's name in a command line above the table, which older versions do not repeat.
+void TextReader::command(std::string_view text) {
+  for (const std::string_view name :
+       {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "alltoall", "reduce"}) {
+    if (contains(text, std::string(name) + "_perf")) {
+      collective_ = nccl_collective_name(std::string(name));
+      return;
+    }
+  }
 }
 
 void TextReader::versions(std::string_view text) {

@@ -162,6 +162,19 @@ def test_a_log_goes_into_a_profile_that_is_there_in_one_command():
     assert abs(communication_ms(mine, scenario(folder)) / expected_ms() - 1) < 1e-3
 
 
+def test_a_log_of_another_collective_is_no_all_reduce():
+    folder = Folder()
+    gather = log_text().replace("all_reduce", "all_gather").replace("     sum ", "    none ")
+    log, mine = folder.file("all_gather.log", gather), folder.file("mine.json")
+    refused = run(STEPCAL, "import", "nccl-tests", log, "--op", "all_reduce", status=2)
+    assert "the log is of all_gather, but --op says all_reduce" in refused.stderr, refused.stderr
+    # The busbw that the made-up log prints is that of an all-reduce.
+    taken = run(STEPCAL, "import", "nccl-tests", log, "--ranks", "8", "--base", BASE, "--profile", mine)
+    assert f"note: none of this is an all-reduce, which DDP's gradients take: theirs stay those of {BASE}" in taken.stdout
+    kinds = [table["kind"] for table in json.loads(pathlib.Path(mine).read_text())["collectives"]]
+    assert kinds.count("all_gather") == 1 and kinds.count("all_reduce") == 2, kinds
+
+
 def test_a_base_can_be_a_shipped_profile_by_its_name():
     folder = Folder()
     mine = folder.file("mine.json")

@@ -243,6 +243,46 @@ TEST_CASE("other collectives: by name, by root, by count, or asked for") {
   CHECK(has(broadcast, NcclVerdict::Refuse, "ranks_unknown"));
 }
 
+TEST_CASE("one collective's rows under another's name are refused") {
+  const std::string gather = replaced(kRows, " sum", "none");
+  NcclStatements as_all_reduce;
+  as_all_reduce.op = "all_reduce";
+  const std::string named = "# Collective test starting: all_gather_perf\n" + kHeader + gather;
+  const NcclImport overruled = import_text(named, as_all_reduce);
+  CHECK(reasons_of(overruled, NcclVerdict::Refuse) ==
+        std::vector<std::string>{"op_disagrees: the log is of all_gather, but --op says "
+                                 "all_reduce; leave out --op, or import a log of all_reduce_perf"});
+  const NcclImport unnamed = import_text(kHeader + gather, as_all_reduce);
+  CHECK(reasons_of(unnamed, NcclVerdict::Refuse) ==
+        std::vector<std::string>{"op_disagrees: all_reduce by --op, but line 5 is of another "
+                                 "collective: redop none, root -1, 8388608 bytes for 2097152 "
+                                 "elements; import a log of all_reduce_perf"});
+  const std::string as_reduce = "# Collective test starting: all_reduce_perf\n" + kHeader;
+  CHECK(has(import_text(as_reduce + gather), NcclVerdict::Refuse, "op_disagrees"));
+  const std::string rooted = replaced(kRows, "sum      -1", "sum       0");
+  CHECK(has(import_text(as_reduce + rooted), NcclVerdict::Refuse, "op_disagrees"));
+  CHECK_FALSE(has(import_text(as_reduce + kRows), NcclVerdict::Refuse, "op_disagrees"));
+  CHECK_FALSE(
+      has(import_text(kHeader + kRows, as_all_reduce), NcclVerdict::Refuse, "op_disagrees"));
+}
+
+TEST_CASE("an older log is of the program that its command line names") {
+  const std::string command = "$ mpirun -np 4 ./build/all_gather_perf -b 1M -e 8M -f 2\n" + kHeader;
+  CHECK(import_text(command + replaced(kRows, " sum", "none")).sweeps.at(0).op == "all_gather");
+  CHECK(has(import_text(command + kRows), NcclVerdict::Refuse, "op_disagrees"));
+  const std::string reduced = replaced(command, "all_gather", "all_reduce");
+  CHECK(import_text(reduced + kRows).sweeps.at(0).op == "all_reduce");
+}
+
+TEST_CASE("bandwidths that fit no number of ranks are said to") {
+  // 4 ranks send 3/4 of the bytes in an all-gather, not 1.5 times as many.
+  const NcclImport import = import_text("# Collective test starting: all_gather_perf\n" + kHeader +
+                                        replaced(kRows, " sum", "none"));
+  CHECK(reasons_of(import, NcclVerdict::Refuse) ==
+        std::vector<std::string>{"ranks_unknown: no rank lines, and busbw / algbw are those of no "
+                                 "number of ranks; say it with --ranks N"});
+}
+
 TEST_CASE("one revision prints (n-1)/(n+1) where NCCL_ALGO names NVLS") {
   // n = 8: 7/9 of 20.97.
   const NcclImport import = import_text(kHeader + replaced(kRows, "31.46", "16.31"));

@@ -60,6 +60,10 @@ struct FitResult {
 /// shape, `drift` the robust deviation of the sentinels over their median.
 [[nodiscard]] NoiseProfile fit_noise(const SampleSet& samples);
 
+/// An error for tables, in percent: "12.3"; "> 10 times" for more than that, where a percentage
+/// says no more; "-" without one.
+[[nodiscard]] std::string error_text(const std::optional<double>& fraction, bool with_sign = false);
+
 /// Writes the result as aligned tables for a terminal: entries by class and pass, collectives,
 /// noise.
 [[nodiscard]] std::string fit_report(const FitResult& result, const Screen& screen = {});

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include <fmt/core.h>
@@ -11,14 +12,6 @@ namespace stepsim {
 namespace {
 
 constexpr double kNoisyShare = 0.1;
-
-std::string percent(const std::optional<double>& fraction, bool with_sign = false) {
-  if (!fraction) {
-    return "-";
-  }
-  return with_sign ? fmt::format("{:+.1f}", *fraction * 100)
-                   : fmt::format("{:.1f}", *fraction * 100);
-}
 
 /// The rows of the measured sizes, or of the entries for sizes never measured.
 Table rows_table(const std::vector<FitRow>& rows, bool unmeasured) {
@@ -40,10 +33,10 @@ Table rows_table(const std::vector<FitRow>& rows, bool unmeasured) {
                  std::to_string(row.entries),
                  std::to_string(row.points),
                  format_duration(row.seconds_lo) + " .. " + format_duration(row.seconds_hi),
-                 percent(row.errors.random),
-                 percent(row.errors.block),
-                 percent(row.errors.beyond),
-                 percent(row.errors.bias, true)});
+                 error_text(row.errors.random),
+                 error_text(row.errors.block),
+                 error_text(row.errors.beyond),
+                 error_text(row.errors.bias, true)});
     }
   }
   return table;
@@ -64,9 +57,9 @@ void append_interference(const InterferenceProfile& interference, std::string* t
   };
   const Interference& value = interference.value;
   fmt::format_to(std::back_inserter(*text),
-                 "\ninterference, {} measurements side by side, error left one out {} %\n",
+                 "\ninterference, {} measurements side by side, error left one out, in %: {}\n",
                  interference.samples,
-                 percent(interference.errors.random));
+                 error_text(interference.errors.random));
   put("compute beside a collective +", value.compute, interference.compute);
   put("a transfer beside compute +", value.transfer, interference.transfer);
   put("memory bandwidth that it takes", value.memory_share, interference.memory_share);
@@ -99,14 +92,26 @@ void append_collective(const CollectiveFit& fit, std::string* text) {
       fmt::format_to(std::back_inserter(*text),
                      "  {:<16} mean {:>5}  worst {:>5}  noise floor {:>5}\n",
                      band.band,
-                     percent(band.mean),
-                     percent(band.worst),
-                     percent(band.spread));
+                     error_text(band.mean),
+                     error_text(band.worst),
+                     error_text(band.spread));
     }
   }
 }
 
 }  // namespace
+
+std::string error_text(const std::optional<double>& fraction, bool with_sign) {
+  constexpr double kTelling = 10;
+  if (!fraction) {
+    return "-";
+  }
+  if (std::abs(*fraction) > kTelling) {
+    return fmt::format("> {:.0f} times", kTelling);
+  }
+  return with_sign ? fmt::format("{:+.1f}", *fraction * 100)
+                   : fmt::format("{:.1f}", *fraction * 100);
+}
 
 std::string fit_report(const FitResult& result, const Screen& screen) {
   const Profile& profile = result.profile;

@@ -79,10 +79,12 @@ std::vector<std::string> fit_warnings(const Series& series, const OpCost& fitted
                                    (1 - worst) * 100));
   }
   if (fitted.errors.random.value_or(0) > kNoisySpread) {
+    constexpr double kTelling = 10;  // A percentage of more says nothing.
+    const double error = *fitted.errors.random;
     warnings.push_back(fmt::format(
-        "{}: off by {:.0f} % on held-out points; too noisy, or a form that is not known",
+        "{}: off by {} on held-out points; too noisy, or a form that is not known",
         name,
-        *fitted.errors.random * 100));
+        error > kTelling ? "more than 10 times" : fmt::format("{:.0f} %", error * 100)));
   }
   return warnings;
 }

@@ -21,8 +21,9 @@ struct Cost {
   /// the steps, so intervals of a mean are made of it.
   double shared_error = 0;
   /// How far outside the measured range the batch is: 1 = inside, 2 = twice the largest measured
-  /// size.
+  /// size, or half the smallest where `smaller` says so.
   double extrapolation = 1;
+  bool smaller = false;
   /// These sizes (n, k, …) were not measured; the class's entry for any size priced them.
   bool unseen_shape = false;
   /// Costs with the same group share their error; empty = those of the same class and pass do.

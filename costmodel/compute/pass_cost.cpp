@@ -136,10 +136,11 @@ Cost PassCostModel::cost_of(const PassCost& pass, const BatchShape& batch) const
   const auto length = static_cast<double>(batch.max_length);
   cost.extrapolation = std::max({1.0, beyond(tokens, pass.tokens), beyond(length, pass.length)});
   const double above = std::max(tokens / pass.tokens.second, length / pass.length.second);
+  cost.smaller = cost.extrapolation > std::max(1.0, above);
   if (above > max_extrapolation_) {
     throw InputError(
-        "a batch of {} x {} tokens is {:.1f} times beyond the recorded steps (limit {:g}): record "
-        "steps of such batches",
+        "a batch of {} x {} tokens is {:.2f} times the largest recorded one in tokens or length, "
+        "and more than {:g} times is refused: record steps of such batches",
         batch.samples,
         batch.max_length,
         above,

@@ -78,7 +78,8 @@ inline constexpr std::string_view kBackwardPass = "backward pass";
 /// include them. A batch above or below the recorded tokens or lengths is an extrapolation.
 class PassCostModel : public CostModel {
  public:
-  /// Batches beyond `max_extrapolation` times the largest recorded one are refused.
+  /// Batches beyond `max_extrapolation` times the largest recorded one are refused. Smaller ones
+  /// never are: the constant of a pass is what they come down to.
   PassCostModel(RecordedModel recorded, bool host_is_device, double max_extrapolation = 4.0);
 
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;

@@ -71,7 +71,10 @@ void mark_unseen(Cost& cost, double least_error) {
 /// Returns `a` with the larger error and extrapolation of the two costs.
 Cost merged(Cost a, const Cost& b) {
   a.relative_error = std::max(a.relative_error, b.relative_error);
-  a.extrapolation = std::max(a.extrapolation, b.extrapolation);
+  if (b.extrapolation > a.extrapolation) {
+    a.extrapolation = b.extrapolation;
+    a.smaller = b.smaller;
+  }
   return a;
 }
 
@@ -185,7 +188,10 @@ std::optional<CollectivePrice> CollectivePricer::beyond(const Tables& tables,
     seconds_by_log_ranks.emplace_back(std::log2(table->ranks), one.seconds);
   }
   cost.seconds += relative_slope(seconds_by_log_ranks) * std::log2(factor);
-  cost.extrapolation = std::max(cost.extrapolation, factor);
+  if (factor > cost.extrapolation) {
+    cost.extrapolation = factor;
+    cost.smaller = false;
+  }
   mark_unseen(cost, std::max(kInterpolatedRanksError, extrapolated_ranks_error(factor)));
   return CollectivePrice{
       cost,

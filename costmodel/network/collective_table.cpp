@@ -63,6 +63,7 @@ Cost table_cost(const CollectiveCost& table,
     cost.seconds = interpolate(table.knots, x);
     if (x < first_bytes && first_bytes > kFlatFloorBytes) {
       cost.extrapolation = first_bytes / std::max(x, kFlatFloorBytes);
+      cost.smaller = true;
       refuse_beyond(table, bytes, cost.extrapolation, max_extrapolation, profile);
     }
     return cost;

@@ -33,11 +33,12 @@ struct CollectiveOrigin {
   CollectiveSource source = CollectiveSource::MeasuredTable;
 };
 
-/// Ops of this kind ("gemm forward") or collectives that are `factor` times larger than all that
-/// the profile measured.
+/// Ops of this kind ("gemm forward") or collectives that are up to `factor` times larger than all
+/// that the profile measured, or smaller.
 struct SizesBeyondMeasured {
   std::string op;
   double factor = 1;
+  bool smaller = false;
 };
 /// Classes of ops with sizes that the profile did not measure but prices by the class's form.
 struct SizesNotMeasured {

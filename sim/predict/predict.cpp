@@ -256,8 +256,11 @@ void add_varlen_notes(const PricedRun& run, std::vector<Note>& notes) {
 void add_size_notes(const PricedRun& run, std::vector<Note>& notes) {
   SizesNotMeasured unseen;  // "gemm" of "gemm forward".
   for (const ExtrapolationNote& note : run.model().notes()) {
-    if (note.factor > 1) {
-      notes.emplace_back(SizesBeyondMeasured{note.op, note.factor});
+    if (note.larger > 1) {
+      notes.emplace_back(SizesBeyondMeasured{note.op, note.larger, false});
+    }
+    if (note.smaller > 1) {
+      notes.emplace_back(SizesBeyondMeasured{note.op, note.smaller, true});
     }
     const std::string op_class = note.op.substr(0, note.op.rfind(' '));
     if (note.unseen_shape && (unseen.op_classes.empty() || unseen.op_classes.back() != op_class)) {

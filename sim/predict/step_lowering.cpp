@@ -129,7 +129,7 @@ double StepLowering::priced(const Op& op, const BatchShape& batch, std::size_t& 
   }
   if (cost.extrapolation > 1 || cost.unseen_shape) {
     ExtrapolationNote& noted = note(name);
-    noted.factor = std::max(noted.factor, cost.extrapolation);
+    noted.outside(cost);
     noted.unseen_shape = noted.unseen_shape || cost.unseen_shape;
   }
   const bool has_grid = op.op_class == OpClass::Attention && op.varlen;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -34,8 +35,14 @@ struct PricedBatch {
 /// How much a result leans on costs outside what was measured.
 struct ExtrapolationNote {
   std::string op;
-  double factor = 1;
+  double larger = 1;   ///< Times the largest measured size; 1 = none is larger.
+  double smaller = 1;  ///< The smallest measured size over the size; 1 = none is smaller.
   bool unseen_shape = false;
+
+  void outside(const Cost& cost) {
+    double& worst = cost.smaller ? smaller : larger;
+    worst = std::max(worst, cost.extrapolation);
+  }
 };
 
 /// Factors on top of the prices, which stand for their errors.

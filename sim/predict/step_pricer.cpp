@@ -42,8 +42,7 @@ double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool wh
   if (static_cast<double>(whole) >= kSmallMessage) {
     sources_[std::string(name_of(kind)) + ": " + price.text] = price.source;
     if (cost.extrapolation > 1) {
-      ExtrapolationNote& noted = note(std::string(name_of(kind)));
-      noted.factor = std::max(noted.factor, cost.extrapolation);
+      note(std::string(name_of(kind))).outside(cost);
     }
   }
   return prices_[key] = cost.seconds;

@@ -28,11 +28,16 @@ std::string budget_text(const std::optional<TokenBudget>& budget) {
 /// One overload for each kind of note.
 struct Words {
   std::string operator()(const SizesBeyondMeasured& note) const {
+    constexpr double kNotable = 1.05;
+    const std::string how_far = note.factor < kNotable ? note.smaller ? "just below" : "just beyond"
+                                : note.smaller ? fmt::format("down to 1/{:.2g} of", note.factor)
+                                               : fmt::format("up to {:.2g} times", note.factor);
     return fmt::format(
-        "{}: {:.2g} times beyond the sizes that the profile measured; stepcal calibrate --plan "
-        "PLANS measures them",
+        "{}: {} the {} size that the profile measured; stepcal calibrate --plan PLANS measures "
+        "such sizes",
         note.op,
-        note.factor);
+        how_far,
+        note.smaller ? "smallest" : "largest");
   }
   std::string operator()(const SizesNotMeasured& note) const {
     return fmt::format(

@@ -1,13 +1,15 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/fit/fit.h"
 #include "calibrate/import/recorded/recorded_run.h"
 
 namespace stepsim {
 namespace {
 
 std::string percent(const std::optional<double>& value) {
-  return value ? fmt::format("{:.1f} %", *value * 100) : "-";
+  const std::string text = error_text(value);
+  return text == "-" || text.ends_with("times") ? text : text + " %";
 }
 
 /// Microseconds for what a feature counts.
@@ -51,7 +53,7 @@ std::string recorded_report(const RecordedCosts& costs) {
   const PassCost& forward = costs.model.forward;
   std::string text = fmt::format(
       "{} steps of {} ranks; batches of {:.0f} to {:.0f} tokens, padded to {:.0f} to {:.0f}\n\n"
-      "pass      scattered  by size    cost\n",
+      "pass       scattered     by size    cost\n",
       costs.steps,
       costs.ranks,
       forward.tokens.first,
@@ -65,14 +67,14 @@ std::string recorded_report(const RecordedCosts& costs) {
   }
   passes.emplace_back("data", &costs.model.data);
   for (const auto& [name, pass] : passes) {
-    text += fmt::format("{:<8}  {:>9}  {:>7}    {}\n",
+    text += fmt::format("{:<8}  {:>10}  {:>10}    {}\n",
                         name,
                         percent(pass->errors.random),
                         percent(pass->errors.block),
                         terms(*pass));
   }
   text += fmt::format(
-      "optimizer {:>8}  {:>7}    {:.3g} us\n\n", "", "", costs.model.optimizer_seconds * 1e6);
+      "optimizer {:>10}  {:>10}    {:.3g} us\n\n", "", "", costs.model.optimizer_seconds * 1e6);
   text +=
       "scattered: mean |error| of steps held out; by size: |error| of a fifth of the sizes held "
       "out\n";

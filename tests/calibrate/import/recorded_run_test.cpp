@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "calibrate/fit/fit.h"
 #include "costmodel/compute/shared_cores.h"
 #include "costmodel/model/model_presets.h"
 #include "tests/calibrate/import/recorded_training.h"
@@ -317,6 +318,18 @@ TEST_CASE("the spread of whole steps is in the drift, for a run as long as the r
   // Two parts that err independently err together as the whole.
   const double part = *costs.model.forward.errors.random;
   CHECK(std::hypot(part / 3, part * 2 / 3) == Approx(*costs.whole->errors.random));
+}
+
+TEST_CASE("an error of many times is said in words, not as a percentage of many digits") {
+  CHECK(error_text(std::nullopt) == "-");
+  CHECK(error_text(0.1234) == "12.3");
+  CHECK(error_text(-0.1234, true) == "-12.3");
+  CHECK(error_text(10.0) == "1000.0");
+  CHECK(error_text(55320.215) == "> 10 times");
+  RecordedCosts costs = fitted({});
+  costs.model.data.errors.random = 0.05;
+  costs.model.data.errors.block = 55320.215;
+  CHECK(holds(recorded_report(costs), "\ndata           5.0 %  > 10 times    "));
 }
 
 TEST_CASE("runs that do not belong together are refused") {

@@ -156,9 +156,10 @@ TEST_CASE("a batch outside the recorded ones is an extrapolation, refused beyond
   CHECK(factor(1, 50) == 2);      // Tokens, below.
   CHECK(factor(20, 10) == 5);     // Length, below: not refused.
   CHECK(factor(40, 100) == 4);
-  CHECK(error_of([&] { (void)factor(41, 100); }) ==
-        "a batch of 41 x 100 tokens is 4.1 times beyond the recorded steps (limit 4): record steps "
-        "of such batches");
+  CHECK(
+      error_of([&] { (void)factor(41, 100); }) ==
+      "a batch of 41 x 100 tokens is 4.10 times the largest recorded one in tokens or length, and "
+      "more than 4 times is refused: record steps of such batches");
   CHECK(error_of([&] { (void)factor(1, 801); }).find("a batch of 1 x 801") == 0);
 }
 

@@ -174,7 +174,13 @@ TEST_CASE("batches beyond the recorded ones and all-reduces inside the passes ar
   };
   CHECK(warnings().empty());
   profile.recorded->forward.tokens.second = 512;
-  CHECK(warnings().find("2 times beyond the sizes that the profile measured") != std::string::npos);
+  CHECK(warnings().find("forward pass: up to 2 times the largest size that the profile measured") !=
+        std::string::npos);
+  profile.recorded->forward.tokens = {1000, 1000};  // The batches have 1024.
+  CHECK(warnings().find("forward pass: just beyond the largest size") != std::string::npos);
+  profile.recorded->forward.tokens = {7680, 9000};
+  CHECK(warnings().find("forward pass: down to 1/7.5 of the smallest size") != std::string::npos);
+  profile.recorded->forward.tokens = {1, 512};
   profile.recorded->whole_steps = true;
   CHECK(warnings().find("all-reduces are inside its passes") != std::string::npos);
   profile.recorded->forward.tokens.second = 250;

@@ -10,8 +10,9 @@ namespace {
 
 constexpr const char* kCheckUsage =
     "usage: stepcal check --profile PROFILE\n\n"
-    "Does the profile still fit this machine? Times the sentinel step and a few batch shapes now\n"
-    "and compares them with the profile. Exit status 0: it fits, within 5 % or twice the noise of\n"
+    "Does the profile still fit this machine? Times the sentinel step and a few batch shapes now,\n"
+    "on the profile's device, and compares them with the profile, which stepcal measure or\n"
+    "calibrate made. Exit status 0: it fits, within 5 % or twice the noise of\n"
     "the calibration; 1: calibrate again.\n\n"
     "example:\n"
     "  stepcal check --profile here.json\n";
@@ -26,6 +27,7 @@ int check_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   const Profile profile = read_profile(parser.required("profile", "profile (--profile)"));
+  (void)plan_of_profile(profile);  // Before a device is asked for.
   Progress progress("measuring");
   const CheckResult result =
       check_profile(profile, backend_factory(profile.backend), progress.callback());

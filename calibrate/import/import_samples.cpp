@@ -73,7 +73,7 @@ std::optional<double> us_of(const std::optional<NcclBlock>& block) {
 std::string import_header(const std::string& devices, const ImportOrigin& origin) {
   return line_of({{"format", "stepsim-samples/1"},
                   {"device", origin.device.empty() ? devices : origin.device},
-                  {"backend", "cuda"},
+                  {"backend", devices == "CPU" ? "cpu" : "cuda"},  // all_reduce.py says CPU.
                   {"imported_at", origin.date},
                   {"command", origin.command}});
 }

@@ -70,9 +70,17 @@ bool CheckResult::fits() const {
 
 MeasurePlan plan_of_profile(const Profile& profile) {
   if (!profile.provenance->is_object() || !profile.provenance->contains("plan")) {
+    const bool is_recorded = profile.recorded.has_value();
     throw InputError(
-        "profile '{}' was not measured by stepcal: its provenance has no plan to measure again",
-        profile.name);
+        "profile '{}' {}, so there is no plan to measure again. To check it, {}",
+        printable(profile.name),
+        is_recorded ? "was made of recorded training steps, not by stepcal measure"
+                    : "was not made by stepcal measure or stepcal calibrate",
+        is_recorded
+            ? "record some steps anew and compare: stepsim validate SCENARIO.toml --profile "
+              "PROFILE --live RECORD"
+            : "import new measurements and compare the two profiles' predictions: stepsim "
+              "compare SCENARIO.toml --profile PROFILE");
   }
   return measure_plan_from_json(profile.provenance->at("plan"), "provenance", 0);
 }

@@ -413,8 +413,8 @@ Profile recorded_profile(const RecordedCosts& costs,
     profile = *base;
   } else {
     profile.device = record.device;
-    profile.backend = costs.on_gpu ? "cuda" : "cpu";
   }
+  profile.backend = costs.on_gpu ? "cuda" : "cpu";  // That of the passes, whatever the base's is.
   profile.host_is_device = !costs.on_gpu;
   profile.recorded = costs.model;
   profile.cores = costs.cores;

@@ -184,6 +184,16 @@ def test_a_base_can_be_a_shipped_profile_by_its_name():
     assert provenance["base"]["name"] == "h100_8x_published"
 
 
+def test_a_sweep_of_gloo_is_no_gpu_and_a_profile_of_it_cannot_be_checked():
+    folder = Folder()
+    mine = folder.file("mine.json")
+    log = folder.file("gloo.log", log_text().replace("NVIDIA X", "CPU"))
+    run(STEPCAL, "import", "nccl-tests", log, "--profile", mine)
+    assert json.loads(pathlib.Path(mine).read_text())["backend"] == "cpu"
+    refused = run(STEPCAL, "check", "--profile", mine, status=2).stderr
+    assert "was not made by stepcal measure" in refused and "CUDA" not in refused, refused
+
+
 def test_json_holds_ranks_rows_and_warnings():
     folder = Folder()
     data = json.loads(run(STEPCAL, "import", "nccl-tests", folder.log, "--json", "-").stdout)

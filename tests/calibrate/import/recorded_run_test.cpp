@@ -264,6 +264,7 @@ TEST_CASE("all-reduces of a base are scaled by what the recorded ones took") {
   CHECK(scaled.collectives[0].knots[0].second == Approx(4e-4));
   CHECK(scaled.collectives[0].knots[1].second == Approx(4e-4));
   CHECK(recorded_profile(costs, runs, &base).device == "base");
+  CHECK(recorded_profile(costs, runs, &base).backend == "cpu");  // Where the passes ran.
   base.collectives[0].ranks = 4;
   CHECK(recorded_profile(costs, runs, &base).collectives.size() == 2);
 }

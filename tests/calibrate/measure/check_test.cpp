@@ -235,8 +235,17 @@ TEST_CASE("a profile that was not measured here cannot be checked, and says why"
   profile.provenance = Json::object();
   CHECK_THROWS_WITH_AS(
       check_profile(profile, test::fake_factory({})),
-      "profile 'published' was not measured by stepcal: its provenance has no plan "
-      "to measure again",
+      "profile 'published' was not made by stepcal measure or stepcal calibrate, so there is no "
+      "plan to measure again. To check it, import new measurements and compare the two profiles' "
+      "predictions: stepsim compare SCENARIO.toml --profile PROFILE",
+      InputError);
+  profile.recorded.emplace();
+  CHECK_THROWS_WITH_AS(
+      (void)plan_of_profile(profile),
+      "profile 'published' was made of recorded training steps, not by stepcal measure, so there "
+      "is "
+      "no plan to measure again. To check it, record some steps anew and compare: stepsim validate "
+      "SCENARIO.toml --profile PROFILE --live RECORD",
       InputError);
 }
 

@@ -75,6 +75,11 @@ struct Profile {
 /// Writes a profile as AtomicFile does. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);
 
+/// Says whose compute prices a profile has that were not measured by stepcal: "composed from
+/// published figures; …", of the profile itself or of the one that it was made on. Empty: measured,
+/// or the profile does not say.
+[[nodiscard]] std::string compute_prices_origin(const Profile& profile);
+
 /// Tells whether attention's cost counts the empty blocks of a varlen grid.
 [[nodiscard]] bool prices_empty_blocks(const Profile& profile);
 

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/op_cost.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/network/collective_table.h"
 
 namespace stepsim {
@@ -36,6 +38,25 @@ std::string_view variable_name(const OpCost& cost, const Op& op) {
 }
 
 }  // namespace
+
+std::string compute_prices_origin(const Profile& profile) {
+  const Json* provenance = &*profile.provenance;
+  std::string name = profile.name;
+  while (provenance->is_object() && provenance->contains("base")) {  // Each has one less in it.
+    const Json& base = provenance->at("base");
+    if (!base.is_object() || !base.contains("provenance")) {
+      return "";
+    }
+    name = base.value("name", name);
+    provenance = &base.at("provenance");
+  }
+  if (!provenance->is_object() || !provenance->contains("method") ||
+      !provenance->at("method").is_string()) {
+    return "";
+  }
+  const std::string method = provenance->at("method").get<std::string>();
+  return name == profile.name ? method : fmt::format("those of {}, {}", name, method);
+}
 
 bool prices_empty_blocks(const Profile& profile) {
   return std::ranges::any_of(profile.ops, [](const OpCost& cost) {

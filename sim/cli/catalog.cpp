@@ -185,6 +185,7 @@ int profiles_command(const std::vector<std::string>& arguments) {
   }
   Table table({"profile", "device", "backend", "costs", "all-reduce ranks", "file"});
   Json list = Json::array();
+  std::string origins;
   for (const std::string& file : profile_files(shipped_path(parser.text("dir")))) {
     const Profile profile = read_profile(file);
     std::vector<int> ranks = mapped(profile.collectives, &CollectiveCost::ranks);
@@ -194,6 +195,10 @@ int profiles_command(const std::vector<std::string>& arguments) {
                std::to_string(profile.ops.size()),
                fmt::format("{}", fmt::join(ranks, ",")),
                file});
+    if (const std::string origin = compute_prices_origin(profile); !origin.empty()) {
+      origins += fmt::format(
+          "{}: prices of compute: {}\n", profile.name, printable(origin, std::string::npos));
+    }
     list.push_back({{"name", profile.name},
                     {"device", profile.device},
                     {"backend", profile.backend},
@@ -201,7 +206,7 @@ int profiles_command(const std::vector<std::string>& arguments) {
                     {"all_reduce_ranks", ranks},
                     {"provenance", *profile.provenance}});
   }
-  return print_catalog(parser, table.text(output_screen()), list);
+  return print_catalog(parser, table.text(output_screen()) + origins, list);
 }
 
 }  // namespace stepsim

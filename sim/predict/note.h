@@ -62,6 +62,16 @@ struct CollectiveNotMeasured {
   CollectiveOrigin origin;
 };
 
+/// The profile's compute prices were not measured by stepcal; `origin` says whose they are.
+struct PricesNotMeasured {
+  std::string origin;
+};
+/// What costs nothing because neither the scenario nor the profile says what it takes.
+struct CostsNothing {
+  bool launches = false;      ///< The host's launches of kernels.
+  bool interference = false;  ///< What compute and transfers do to each other.
+};
+
 /// A fact that the user of a prediction should know. Reports put it into words
 /// (sim/report/notes.h).
 using Note = std::variant<SizesBeyondMeasured,
@@ -72,6 +82,8 @@ using Note = std::variant<SizesBeyondMeasured,
                           CollectivesInsidePasses,
                           OutOfMemory,
                           TimesWithoutError,
-                          CollectiveNotMeasured>;
+                          CollectiveNotMeasured,
+                          PricesNotMeasured,
+                          CostsNothing>;
 
 }  // namespace stepsim

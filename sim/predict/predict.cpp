@@ -272,8 +272,29 @@ void add_size_notes(const PricedRun& run, std::vector<Note>& notes) {
   }
 }
 
+/// Notes on prices that the profile's ops have; times of a scenario and recorded steps hold all.
+void add_price_notes(const PricedRun& run, std::vector<Note>& notes) {
+  const Scenario& scenario = run.scenario();
+  const Profile& profile = run.profile();
+  if (scenario.times || prices_recorded_model(scenario, profile)) {
+    return;
+  }
+  if (std::string origin = compute_prices_origin(profile); !origin.empty()) {
+    notes.emplace_back(PricesNotMeasured{std::move(origin)});
+  }
+  CostsNothing nothing;
+  nothing.launches =
+      !profile.host_is_device && profile.launch_seconds == 0 && !scenario.host.launch;
+  nothing.interference = !profile.host_is_device && scenario.ranks > 1 && !profile.interference &&
+                         !scenario.interference_given;
+  if (nothing.launches || nothing.interference) {
+    notes.emplace_back(nothing);
+  }
+}
+
 void add_notes(const PricedRun& run, Prediction& prediction) {
   std::vector<Note>& notes = prediction.notes;
+  add_price_notes(run, notes);
   add_size_notes(run, notes);
   if (is_varlen(run.scenario())) {
     add_varlen_notes(run, notes);

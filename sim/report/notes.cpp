@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/report/number_text.h"
 
@@ -75,6 +76,20 @@ struct Words {
   }
   std::string operator()(const TimesWithoutError& /*note*/) const {
     return "the scenario's times state no error, so the interval holds none of theirs";
+  }
+  std::string operator()(const PricesNotMeasured& note) const {
+    return "prices of compute: " + printable(note.origin, std::string::npos);
+  }
+  std::string operator()(const CostsNothing& note) const {
+    std::string text = "counted as nothing, since neither the profile nor the scenario says: ";
+    if (note.launches) {
+      text += "the host's kernel launches (host.launch)";
+    }
+    if (note.interference) {
+      text += note.launches ? "; " : "";
+      text += "what compute and transfers cost each other while they overlap ([interference])";
+    }
+    return text;
   }
   std::string operator()(const CollectiveNotMeasured& note) const {
     // With one rank there is nothing to measure.

@@ -377,6 +377,29 @@ def test_a_shipped_profile_is_found_by_its_name_everywhere():
         assert "did you mean 'h100_8x_published'?" in near, near
 
 
+def test_a_report_says_whose_prices_nobody_measured_and_what_costs_nothing():
+    origin = "composed from published figures; nothing here was measured by this project"
+    text = run("run", VALLEY, "--steps", "4").stdout
+    assert f"warning: prices of compute: {origin}" in text, text
+    nothing = "counted as nothing, since neither the profile nor the scenario says: "
+    assert f"{nothing}what compute and transfers cost each other" in text and "host.launch" not in text
+    file = str(ROOT / "scenarios" / "profiles" / "h100_2x8_published.json")
+    based = run("run", VALLEY, "--steps", "4", "--profile", file).stdout
+    assert f"warning: prices of compute: those of h100_8x_published, {origin}" in based, based
+    stated = run("run", VALLEY, "--steps", "4", "--set", "interference.strength=0.1").stdout
+    assert nothing not in stated
+    assert f"h100_2x8_published: prices of compute: those of h100_8x_published, {origin}" in run(
+        "profiles", "--dir", str(ROOT / "scenarios" / "profiles")).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "free.json"
+        profile = json.loads((ROOT / "scenarios/profiles/h100_8x_published.json").read_text("utf-8"))
+        profile["host"]["launch_s"] = 0
+        path.write_text(json.dumps(profile), encoding="utf-8")
+        free = run("run", VALLEY, "--steps", "4", "--profile", str(path)).stdout
+        assert f"{nothing}the host's kernel launches (host.launch); what compute" in free, free
+    assert "prices of compute" not in run("run", SKEW).stdout  # Measured.
+
+
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)

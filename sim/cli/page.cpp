@@ -137,6 +137,12 @@ void add_sweep(const CommonOptions& options,
   if (axis.key == "ddp.bucket_cap") {
     add_default_cap(drawn);
   }
+  const auto stated_ms = [&](const SweepPoint& drawn_point) {
+    const auto found = std::ranges::find_if(
+        report.rows, [&](const SweepRow& row) { return row.point.labels == drawn_point.labels; });
+    const SweepPoint& point = found == report.rows.end() ? report.reference : found->point;
+    return point.prediction.summary.step_time_ms.mean;
+  };
   SweepOptions of_drawn = picture_options(options, scenario, report.reference.prediction);
   of_drawn.skips_unpriced = true;
   for (const SweepPoint& point : sweep(scenario, {drawn}, of_drawn)) {
@@ -146,12 +152,9 @@ void add_sweep(const CommonOptions& options,
     const std::string& label = point.labels.front();
     const bool own =
         axis.key == "ddp.bucket_cap" && point.picture->bucket_cap == scenario.ddp.bucket_cap;
-    content.timelines.push_back(timeline_json({point.prediction.policy,
-                                               label,
-                                               point.prediction.summary.step_time_ms.mean,
-                                               label == axis.labels[report.best],
-                                               own},
-                                              *point.picture));
+    content.timelines.push_back(timeline_json(
+        {point.prediction.policy, label, stated_ms(point), label == axis.labels[report.best], own},
+        *point.picture));
   }
 }
 

@@ -10,9 +10,10 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
+#include "sim/predict/predict.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/html/page.h"
-#include "sim/report/notes.h"
+#include "sim/report/sweep_columns.h"
 #include "sim/report/sweep_report.h"
 
 namespace stepsim {
@@ -21,8 +22,9 @@ namespace {
 
 constexpr const char* kSweepUsage =
     "usage: stepsim sweep SCENARIO --over KEY=VALUES [--over KEY=VALUES] [options]\n\n"
-    "Predicts every value of one or more scenario keys: the curve, its best point, and how far\n"
-    "the scenario as it stands is from it.\n\n"
+    "Predicts every value of one or more scenario keys, with 90 % intervals, and says whether the\n"
+    "best one is worth a change: values that cannot be told apart are named as such. Each row\n"
+    "says where its costs come from.\n\n"
     "VALUES: LOW..HIGH:x2 (times 2), LOW..HIGH:+8 (plus 8), or a list a,b,c; units as in the "
     "file.\n\n"
     "examples:\n"
@@ -41,7 +43,8 @@ void write_page(const CommonOptions& common,
                 const SweepReport& report) {
   content.result = sweep_json(axes, report);
   content.headline = sweep_headline(axes, report);
-  content.warnings = note_texts(report.points[report.best].prediction);
+  content.warnings = sweep_warnings(axes, report);
+  content.sweep_columns = page_sweep_columns(sweeps_only_caps(axes));
   if (axes.size() == 1) {
     add_sweep(common, scenario, axes.front(), report, content);
   }
@@ -71,6 +74,7 @@ int sweep_command(const std::vector<std::string>& arguments) {
   SweepOptions options;
   options.policy = parser.text("policy");
   options.overrides = common.set;
+  options.noise_runs = PredictOptions().noise_runs;
   options.threads = parser.get<int>("threads");
   if (options.threads < 0) {
     parser.fail("--threads must be 0 or more");

@@ -1,6 +1,7 @@
 #include "sim/predict/predict.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
@@ -190,6 +191,33 @@ std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, N
   return factors;
 }
 
+/// One draw of all errors that two policies or settings share.
+CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, NoiseDraws& noise) {
+  CostFactors factors;
+  factors.group = drawn_groups(run, draws, noise);
+  factors.collective = noise.factor(run.model().collective_error());
+  if (takes_measured_interference(run)) {
+    factors.interference = drawn_interference(*run.profile().interference, noise);
+  }
+  return factors;
+}
+
+/// Each draw has a generator of its own, so that it does not depend on how many numbers another
+/// setting took before it: more ranks, or more buckets.
+void add_paired_draws(const PricedRun& run, int runs, Prediction& prediction) {
+  constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;  // The golden ratio: no two seeds are close.
+  const PassDraws draws = pass_draws(run);
+  for (int i = 1; i <= runs; ++i) {
+    NoiseDraws noise(run.scenario().seed + kApart * static_cast<std::uint64_t>(i));
+    const CostFactors factors = drawn_factors(run, draws, noise);
+    std::vector<double> steps;
+    play_steady_steps(run, factors, 1.0, noise, [&](const StepTimeline& timeline) {
+      steps.push_back(to_ms(step_time(timeline)));
+    });
+    prediction.paired_step_ms.push_back(mean(steps));
+  }
+}
+
 /// Runs in pairs: one under jitter alone, which the step statistics and all means are of, and one
 /// under jitter, fit errors and drift, whose means give the 90 % interval. Returns the times of the
 /// steps under jitter alone.
@@ -210,12 +238,7 @@ StepTimeTally run_with_noise(const PricedRun& run,
     });
     largest += largest_of_run / runs;
 
-    CostFactors factors;
-    factors.group = drawn_groups(run, draws, noise);
-    factors.collective = noise.factor(run.model().collective_error());
-    if (takes_measured_interference(run)) {
-      factors.interference = drawn_interference(*run.profile().interference, noise);
-    }
+    const CostFactors factors = drawn_factors(run, draws, noise);
     const double drift = noise.factor(run.profile().noise.drift);
     std::vector<double> drawn_ms;
     play_steady_steps(run, factors, drift, noise, [&](const StepTimeline& timeline) {
@@ -364,6 +387,9 @@ Prediction predict(const Scenario& scenario,
   if (options.noise_runs > 0) {
     const int runs = affordable_runs(run, options.noise_runs);
     times = run_with_noise(run, runs, options.on_progress, prediction);
+    if (options.paired_draws) {
+      add_paired_draws(run, runs, prediction);
+    }
   } else {
     prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());
   }

@@ -15,6 +15,7 @@ namespace stepsim {
 
 struct PredictOptions {
   int noise_runs = 100;           ///< Runs with the profile's noise and errors drawn; 0: none.
+  bool paired_draws = false;      ///< Fills in Prediction::paired_step_ms, where there is noise.
   bool training_effects = false;  ///< Fills in Prediction::training.
   bool keep_timelines = false;
   std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.

@@ -104,9 +104,12 @@ struct Prediction {
   std::string policy;
   std::string profile;
   PredictionSummary summary;
-  std::vector<RankMeans> ranks;             ///< [rank] over the steps of the summary.
-  std::vector<RankStepResult> steps;        ///< Without noise, by step then rank.
-  std::vector<MeanDraw> draws;              ///< None without noise runs.
+  std::vector<RankMeans> ranks;       ///< [rank] over the steps of the summary.
+  std::vector<RankStepResult> steps;  ///< Without noise, by step then rank.
+  std::vector<MeanDraw> draws;        ///< None without noise runs.
+  /// [draw] Mean step under the profile's errors and jitter, without drift; when asked for. The
+  /// same draw of two predictions has the same errors, so that their ratio is a paired one.
+  std::vector<double> paired_step_ms;
   std::vector<StepTimeline> timelines;      ///< [step] or of one step, when asked for.
   std::vector<std::string> op_labels;       ///< Names for the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;  ///< Sums over one epoch, when asked for.

@@ -93,8 +93,12 @@ const char* name_of(FigureFormat format) {
       return "tenths";
     case FigureFormat::Percent:
       return "percent";
+    case FigureFormat::SignedPercent:
+      return "signed_percent";
     case FigureFormat::Interval:
       return "interval";
+    case FigureFormat::SignedPercentInterval:
+      return "signed_percent_interval";
   }
   return "";
 }
@@ -114,9 +118,8 @@ std::vector<const SummaryColumn*> shown_columns(bool on_page) {
   return shown;
 }
 
-std::string figure_text(const SummaryColumn& column, const PredictionSummary& summary) {
-  const double value = column.value(summary);
-  switch (column.format) {
+std::string figure_text(FigureFormat format, double value, double high) {
+  switch (format) {
     case FigureFormat::Milliseconds:
       return fmt::format("{:.3f}", value);
     case FigureFormat::Whole:
@@ -125,10 +128,20 @@ std::string figure_text(const SummaryColumn& column, const PredictionSummary& su
       return fmt::format("{:.1f}", value);
     case FigureFormat::Percent:
       return percent(value);
+    case FigureFormat::SignedPercent:
+      return signed_percent(value);
     case FigureFormat::Interval:
-      return interval(value, (&column)[1].value(summary));
+      return interval(value, high);
+    case FigureFormat::SignedPercentInterval:
+      return fmt::format("{:+.1f} to {}", value * 100, signed_percent(high));
   }
   return "";
+}
+
+std::string figure_text(const SummaryColumn& column, const PredictionSummary& summary) {
+  const bool has_ends = column.format == FigureFormat::Interval;
+  return figure_text(
+      column.format, column.value(summary), has_ends ? (&column)[1].value(summary) : 0);
 }
 
 std::span<const StepColumn> step_columns() {

@@ -10,13 +10,16 @@
 
 namespace stepsim {
 
-/// How a table writes a figure. The page has a function for each (sim/report/html/script/format.js).
+/// How a table writes a figure. The page has a function for each
+/// (sim/report/html/script/format.js).
 enum class FigureFormat {
-  Milliseconds,  ///< "12.345"
-  Whole,         ///< "12345"
-  Tenths,        ///< "12.3"
-  Percent,       ///< "12.3 %"
-  Interval       ///< "12.1-13.4": this figure and that of the next column are the two ends.
+  Milliseconds,          ///< "12.345"
+  Whole,                 ///< "12345"
+  Tenths,                ///< "12.3"
+  Percent,               ///< "12.3 %"
+  SignedPercent,         ///< "+12.3 %"
+  Interval,              ///< "12.1-13.4": this figure and that of the next column are the two ends.
+  SignedPercentInterval  ///< "+1.2 to +3.4 %", also of two columns.
 };
 
 /// "milliseconds", "whole", …
@@ -40,6 +43,9 @@ struct SummaryColumn {
 
 /// The columns of the tables, by place.
 [[nodiscard]] std::vector<const SummaryColumn*> shown_columns(bool on_page);
+
+/// How the terminal's tables write a figure; `high` is the upper end of an interval.
+[[nodiscard]] std::string figure_text(FigureFormat format, double value, double high = 0);
 
 /// What the terminal's table shows of a column, which is an element of summary_columns().
 [[nodiscard]] std::string figure_text(const SummaryColumn& column,

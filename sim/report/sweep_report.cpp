@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
@@ -19,10 +20,7 @@ namespace stepsim {
 namespace {
 
 constexpr const char* kBucketCap = "ddp.bucket_cap";
-
-bool sweeps_bucket_cap(const std::vector<SweepAxis>& axes) {
-  return std::ranges::any_of(axes, [](const SweepAxis& axis) { return axis.key == kBucketCap; });
-}
+constexpr const char* kTooClose = "too close to tell";
 
 double throughput(const SweepPoint& point) {
   return point.prediction.summary.useful_tokens_per_s();
@@ -67,14 +65,18 @@ std::string bucket_cap_reason(const SweepPoint& point, const SweepPoint& best) {
   return here.overlap_fraction < 0.05 ? "no overlap" : "less overlap";
 }
 
-std::string reason(const SweepPoint& point, const SweepPoint& best, bool over_caps) {
-  if (!fits(point)) {
+std::string remark_of(const SweepRow& row, const SweepPoint& best, bool over_caps) {
+  if (!fits(row.point)) {
     return "out of memory";
   }
-  if (&point == &best) {
-    return "best";
+  if (!row.of_best.is_certain()) {
+    return kTooClose;
   }
-  return over_caps ? bucket_cap_reason(point, best) : largest_part(point, best);
+  return over_caps ? bucket_cap_reason(row.point, best) : largest_part(row.point, best);
+}
+
+bool can_be_told(const SweepRow& row) {
+  return row.of_best.is_certain() || !fits(row.point);
 }
 
 /// A step time above the shortest, of the largest that is; the shortest one shows as a mark, too.
@@ -92,55 +94,192 @@ std::string place_of(const std::vector<SweepAxis>& axes, const SweepPoint& point
   return text;
 }
 
-/// "113.803 ms", with the throughput where points do not have the same work in a step.
+/// True: the points do not have the same work in a step, so that times alone do not compare.
+bool changes_work(const SweepReport& report) {
+  constexpr double kSame = 1e-6;
+  const double tokens = report.rows[report.best].point.prediction.summary.useful_tokens_per_step;
+  return std::ranges::any_of(report.rows, [&](const SweepRow& other) {
+    const double others = other.point.prediction.summary.useful_tokens_per_step;
+    return std::abs(others - tokens) > kSame * tokens;
+  });
+}
+
+/// "113.803 ms", with the tokens where points do not have the same work in a step.
 std::string time_of(const SweepPoint& point, const SweepReport& report) {
   const PredictionSummary& s = point.prediction.summary;
-  const double tokens = s.useful_tokens_per_step;
-  constexpr double kSame = 1e-6;
-  const bool same = std::ranges::all_of(report.points, [&](const SweepPoint& other) {
-    const double others = other.prediction.summary.useful_tokens_per_step;
-    return std::abs(others - tokens) <= kSame * tokens;
-  });
-  return same ? fmt::format("{:.3f} ms", s.step_time_ms.mean)
-              : fmt::format("{:.3f} ms for {:.0f} useful tokens", s.step_time_ms.mean, tokens);
+  return changes_work(report) ? fmt::format("{:.3f} ms for {:.0f} useful tokens",
+                                            s.step_time_ms.mean,
+                                            s.useful_tokens_per_step)
+                              : fmt::format("{:.3f} ms", s.step_time_ms.mean);
+}
+
+/// "90 % interval +1.2 to +3.4 %, 97 % likely to be faster"
+std::string certainty_text(const Gain& gain) {
+  return fmt::format("90 % interval {:+.1f} to {:+.1f} %, {} likely to be faster",
+                     gain.interval.first * 100,
+                     gain.interval.second * 100,
+                     likelihood_text(gain.faster_share));
+}
+
+/// The points at these places in words: "1 MiB, 4 MiB to 32 MiB" of one key, else how many.
+std::string places_text(const std::vector<SweepAxis>& axes,
+                        const SweepReport& report,
+                        const std::vector<std::size_t>& places) {
+  if (axes.size() != 1) {
+    return fmt::format("{} of {} points", places.size(), report.rows.size());
+  }
+  const auto label = [&](std::size_t i) { return report.rows[places[i]].point.labels.front(); };
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < places.size();) {
+    std::size_t last = i;
+    while (last + 1 < places.size() && places[last + 1] == places[last] + 1) {
+      ++last;
+    }
+    if (last - i >= 2) {
+      runs.push_back(label(i) + " to " + label(last));
+    } else {
+      runs.push_back(label(i));
+      last = i;
+    }
+    i = last + 1;
+  }
+  return fmt::format("{}", fmt::join(runs, ", "));
+}
+
+/// Which points cannot be told from the best; empty when all can.
+std::string close_points(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+  std::vector<std::size_t> close;
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    if (i != report.best && !can_be_told(report.rows[i])) {
+      close.push_back(i);
+    }
+  }
+  return close.empty()
+             ? ""
+             : fmt::format(" Too close to the best to tell: {}.", places_text(axes, report, close));
+}
+
+/// Notes that several points share, in words of the one that is worst.
+struct SharedNote {
+  std::string topic;
+  double factor = 0;  ///< Of the worst point.
+  std::string text;
+  std::vector<std::size_t> places;
+};
+
+void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t place) {
+  const auto* beyond = std::get_if<SizesBeyondMeasured>(&note);
+  const double factor = beyond != nullptr ? beyond->factor : 0;
+  const std::string topic = beyond != nullptr                           ? beyond->op
+                            : std::holds_alternative<OutOfMemory>(note) ? "out of memory"
+                                                                        : note_text(note);
+  auto found = std::ranges::find(shared, topic, &SharedNote::topic);
+  if (found == shared.end()) {
+    shared.push_back({topic, factor, note_text(note), {}});
+    found = shared.end() - 1;
+  } else if (factor > found->factor) {
+    found->factor = factor;
+    found->text = note_text(note);
+  }
+  found->places.push_back(place);
 }
 
 }  // namespace
 
+bool sweeps_only_caps(const std::vector<SweepAxis>& axes) {
+  return axes.size() == 1 && axes.front().key == kBucketCap;
+}
+
+std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
+                                        const SweepReport& report) {
+  std::vector<SharedNote> shared;
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    for (const Note& note : report.rows[i].point.prediction.notes) {
+      add_note(shared, note, i);
+    }
+  }
+  return mapped(shared, [&](const SharedNote& note) {
+    return note.places.size() == report.rows.size()
+               ? note.text
+               : fmt::format("{}{}: {}",
+                             axes.size() == 1 ? axes.front().key + " = " : "",
+                             places_text(axes, report, note.places),
+                             note.text);
+  });
+}
+
 std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport& report) {
-  const SweepPoint& best = report.points[report.best];
-  const std::string time = time_of(best, report);
-  return fmt::format("Best: {}, {} a step; {} takes {}, {:.1f} % slower{}.",
+  const SweepPoint& best = report.rows[report.best].point;
+  const std::string reference =
+      fmt::format("{} ({} a step)", report.reference_name, time_of(report.reference, report));
+  if (!fits(best)) {
+    return fmt::format("No value fits into memory; {} needs least time: {}.",
+                       place_of(axes, best),
+                       time_of(best, report));
+  }
+  const bool is_flat = std::ranges::none_of(report.rows, can_be_told);
+  const bool reference_fits = fits(report.reference);
+  if (reference_fits && !report.gain.is_certain()) {
+    const std::string keep = fmt::format("{} {}", is_flat ? "Flat: keep" : "Keep", reference);
+    if (report.gain.gain <= 0) {
+      return fmt::format("{}: no value is faster.", keep);
+    }
+    const std::string gain = report.gain.gain < kSmallestGain
+                                 ? fmt::format("less than {:.0f} %", kSmallestGain * 100)
+                                 : fmt::format("{:.1f} % ({}), {}",
+                                               report.gain.gain * 100,
+                                               certainty_text(report.gain),
+                                               kTooClose);
+    return fmt::format("{}: the fastest value, {}, gains {}.", keep, place_of(axes, best), gain);
+  }
+  const std::string over = reference_fits
+                               ? fmt::format("{} takes {}, {:.1f} % slower{} ({})",
+                                             report.reference_name,
+                                             time_of(report.reference, report),
+                                             report.gain.gain * 100,
+                                             changes_work(report) ? " for each token" : "",
+                                             certainty_text(report.gain))
+                               : fmt::format("{} does not fit into memory", report.reference_name);
+  return fmt::format("Best: {}, {} a step; {}.{}",
                      place_of(axes, best),
-                     time,
-                     report.reference_name,
-                     time_of(report.reference, report),
-                     report.gap * 100,
-                     time.ends_with("tokens") ? " for each token" : "");
+                     time_of(best, report),
+                     over,
+                     close_points(axes, report));
 }
 
 SweepReport sweep_report(const Scenario& scenario,
                          const std::vector<SweepAxis>& axes,
                          const SweepOptions& options) {
   SweepReport report;
-  report.points = sweep(scenario, axes, options);
-  for (std::size_t i = 0; i < report.points.size(); ++i) {
-    const SweepPoint& best = report.points[report.best];
-    const bool faster = throughput(report.points[i]) > throughput(best);
-    if (fits(report.points[i]) > fits(best) || (fits(report.points[i]) == fits(best) && faster)) {
+  for (SweepPoint& point : sweep(scenario, axes, options)) {
+    report.rows.push_back({std::move(point), {}, ""});
+  }
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    const SweepPoint& best = report.rows[report.best].point;
+    const SweepPoint& point = report.rows[i].point;
+    const bool faster = throughput(point) > throughput(best);
+    if (fits(point) > fits(best) || (fits(point) == fits(best) && faster)) {
       report.best = i;
     }
   }
-  const bool cap = axes.size() == 1 && sweeps_bucket_cap(axes);
-  report.reference_name = cap ? "DDP's default of 25 MiB" : "the scenario as it stands";
+  const SweepPoint& best = report.rows[report.best].point;
+  const bool caps = sweeps_only_caps(axes);
+  for (SweepRow& row : report.rows) {
+    row.of_best = paired_gain(best.prediction, row.point.prediction);
+    row.remark = remark_of(row, best, caps);
+  }
+  report.reference_name = caps ? "DDP's default of 25 MiB" : "the scenario as it stands";
   SweepOptions one = options;
   one.on_progress = {};
   std::vector<SweepAxis> reference_axes;
-  if (cap) {
+  if (caps) {
     reference_axes.push_back({kBucketCap, {std::to_string(kDefaultBucketCapBytes)}, {"25 MiB"}});
   }
   report.reference = sweep(scenario, reference_axes, one).front();
-  report.gap = throughput(report.points[report.best]) / throughput(report.reference) - 1;
+  report.gain = paired_gain(best.prediction, report.reference.prediction);
+  const bool chosen = !fits(report.reference) || report.gain.is_certain();
+  std::string& of_best = report.rows[report.best].remark;
+  of_best = !fits(best) ? of_best : chosen ? "best" : "fastest";
   return report;
 }
 
@@ -148,67 +287,40 @@ std::string sweep_text(const Scenario& scenario,
                        const std::vector<SweepAxis>& axes,
                        const SweepReport& report,
                        const Screen& screen) {
-  double low = 0;
-  double high = 0;
-  for (const SweepPoint& point : report.points) {
-    const double ms = point.prediction.summary.step_time_ms.mean;
-    low = low == 0 ? ms : std::min(low, ms);
-    high = std::max(high, ms);
-  }
-  const SweepPoint& best = report.points[report.best];
+  const std::vector<double> times = mapped(report.rows, [](const SweepRow& row) {
+    return row.point.prediction.summary.step_time_ms.mean;
+  });
+  const auto [low, high] = std::ranges::minmax(times);
+  const std::vector<const SweepColumn*> columns = shown_sweep_columns(sweeps_only_caps(axes));
   std::vector<std::string> header = mapped(axes, &SweepAxis::key);
-  for (const char* name : {"step ms",
-                           "vs best",
-                           "useful tokens/s",
-                           "memory GiB",
-                           "buckets",
-                           "collectives ms",
-                           "exposed ms",
-                           "overlap"}) {
-    header.emplace_back(name);
+  for (const SweepColumn* column : columns) {
+    header.emplace_back(column->heading);
   }
-  const bool over_caps = axes.size() == 1 && sweeps_bucket_cap(axes);
-  if (over_caps) {
-    header.emplace_back("last bucket ms");
-  }
-  header.emplace_back("why");
   Table table(header);
   std::vector<double> shares;
   std::vector<std::string> plain;
-  for (const SweepPoint& point : report.points) {
-    const PredictionSummary& s = point.prediction.summary;
-    std::vector<std::string> row = point.labels;
-    row.push_back(fmt::format("{:.3f}", s.step_time_ms.mean));
-    row.push_back(signed_percent(throughput(best) / throughput(point) - 1));
-    row.push_back(fmt::format("{:.0f}", s.useful_tokens_per_s()));
-    row.push_back(fmt::format("{:.1f}", s.peak_memory_mib / 1024));
-    row.push_back(std::to_string(point.buckets));
-    row.push_back(fmt::format("{:.3f}", s.communication_ms));
-    row.push_back(fmt::format("{:.3f}", s.exposed_communication_ms));
-    row.push_back(fmt::format("{:.0f} %", s.overlap_fraction * 100));
-    if (over_caps) {
-      row.push_back(fmt::format("{:.3f}", point.last_bucket_ms));
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    const SweepRow& row = report.rows[i];
+    std::vector<std::string> cells = row.point.labels;
+    for (const SweepColumn* column : columns) {
+      cells.push_back(sweep_cell(*column, row));
     }
-    row.push_back(reason(point, best, over_caps));
-    table.add(row, &point == &best ? Paint::Good : fits(point) ? Paint::Plain : Paint::Bad);
-    shares.push_back(bar_share(s.step_time_ms.mean, low, high));
+    const bool best = row.remark == "best";
+    table.add(std::move(cells), best ? Paint::Good : fits(row.point) ? Paint::Plain : Paint::Bad);
+    shares.push_back(bar_share(times[i], low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));
   }
   table.add_bars(
       screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
-  std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n",
+  const Prediction& best = report.rows[report.best].point.prediction;
+  std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n{}\n",
                                  scenario.name,
-                                 best.prediction.policy,
+                                 best.policy,
                                  scenario.ranks,
-                                 best.prediction.profile,
-                                 table.text(screen));
-  text += fmt::format("best: {} ({} a step)\n", place_of(axes, best), time_of(best, report));
-  text += fmt::format("gap:  {} takes {}, {:.1f} % slower{} than the best\n",
-                      report.reference_name,
-                      time_of(report.reference, report),
-                      report.gap * 100,
-                      time_of(best, report).ends_with("tokens") ? " for each token" : "");
-  for (const std::string& warning : note_texts(best.prediction)) {
+                                 best.profile,
+                                 table.text(screen),
+                                 painted(sweep_headline(axes, report), Paint::Strong, screen));
+  for (const std::string& warning : sweep_warnings(axes, report)) {
     text += "warning: " + warning + "\n";
   }
   return text;
@@ -216,60 +328,49 @@ std::string sweep_text(const Scenario& scenario,
 
 Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   Json points = Json::array();
-  for (const SweepPoint& point : report.points) {
+  for (const SweepRow& row : report.rows) {
     Json values = Json::object();
     for (std::size_t i = 0; i < axes.size(); ++i) {
-      values[axes[i].key] = point.labels[i];
+      values[axes[i].key] = row.point.labels[i];
     }
-    const PredictionSummary& s = point.prediction.summary;
-    points.push_back(
-        {{"values", values},
-         {"step_ms", s.step_time_ms.mean},
-         {"useful_tokens_per_s", s.useful_tokens_per_s()},
-         {"useful_tokens_per_step", s.useful_tokens_per_step},
-         {"buckets", point.buckets},
-         {"communication_ms", s.communication_ms},
-         {"exposed_communication_ms", s.exposed_communication_ms},
-         {"overlap_fraction", s.overlap_fraction},
-         {"last_bucket_ms", point.last_bucket_ms},
-         {"peak_memory_mib", s.peak_memory_mib},
-         {"out_of_memory",
-          point.prediction.out_of_memory ? out_of_memory_text(*point.prediction.out_of_memory)
-                                         : ""},
-         {"warnings", note_texts(point.prediction)}});
+    Json point = {{"values", values}};
+    for (const SweepColumn& column : sweep_columns()) {
+      std::visit(
+          [&](auto value) {
+            point[Json::json_pointer(std::string("/") + column.key)] = value(row);
+          },
+          column.value);
+    }
+    point["warnings"] = note_texts(row.point.prediction);
+    points.push_back(std::move(point));
   }
   return {{"format", "stepsim-sweep/1"},
+          {"headline", sweep_headline(axes, report)},
           {"points", std::move(points)},
           {"best", report.best},
+          {"is_better", report.rows[report.best].remark == "best"},
           {"reference",
            {{"name", report.reference_name},
             {"step_ms", report.reference.prediction.summary.step_time_ms.mean},
             {"useful_tokens_per_step", report.reference.prediction.summary.useful_tokens_per_step},
-            {"gap", report.gap}}}};
+            {"gap", report.gain.gain},
+            {"gap_interval90", {report.gain.interval.first, report.gain.interval.second}}}},
+          {"warnings", sweep_warnings(axes, report)}};
 }
 
 std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& report) {
-  std::string text;
-  for (const SweepAxis& axis : axes) {
-    text += csv_field(axis.key) + ",";
+  std::vector<std::string> header = mapped(axes, [](const auto& a) { return csv_field(a.key); });
+  for (const SweepColumn& column : sweep_columns()) {
+    header.emplace_back(column.csv);
   }
-  text +=
-      "step_ms,useful_tokens_per_s,buckets,communication_ms,exposed_communication_ms,"
-      "overlap_fraction,last_bucket_ms,peak_memory_mib\n";
-  for (const SweepPoint& point : report.points) {
-    for (const std::string& label : point.labels) {
-      text += csv_field(label) + ",";
+  std::string text = fmt::format("{}\n", fmt::join(header, ","));
+  for (const SweepRow& row : report.rows) {
+    std::vector<std::string> cells = mapped(row.point.labels, csv_field);
+    for (const SweepColumn& column : sweep_columns()) {
+      std::visit([&](auto value) { cells.push_back(csv_field(fmt::format("{}", value(row)))); },
+                 column.value);
     }
-    const PredictionSummary& s = point.prediction.summary;
-    text += fmt::format("{},{},{},{},{},{},{},{}\n",
-                        s.step_time_ms.mean,
-                        s.useful_tokens_per_s(),
-                        point.buckets,
-                        s.communication_ms,
-                        s.exposed_communication_ms,
-                        s.overlap_fraction,
-                        point.last_bucket_ms,
-                        s.peak_memory_mib);
+    text += fmt::format("{}\n", fmt::join(cells, ","));
   }
   return text;
 }

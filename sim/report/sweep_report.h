@@ -5,6 +5,7 @@
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
+#include "sim/report/sweep_columns.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/sweep.h"
 
@@ -12,20 +13,26 @@ namespace stepsim {
 
 /// A sweep and what it shows: the best point, and the scenario as it stands beside it.
 struct SweepReport {
-  std::vector<SweepPoint> points;
+  std::vector<SweepRow> rows;
   std::size_t best = 0;  ///< Largest useful tokens per second (for bucket caps: shortest step).
   SweepPoint reference;  ///< DDP's 25 MiB when bucket_cap is swept, else the scenario as it stands.
   std::string reference_name;
-  double gap = 0;  ///< How much slower the reference is than the best, as a fraction.
+  Gain gain;  ///< Of the best over the reference.
 };
 
 [[nodiscard]] SweepReport sweep_report(const Scenario& scenario,
                                        const std::vector<SweepAxis>& axes,
                                        const SweepOptions& options);
 
-/// The best point and what the reference costs more: a sentence.
+/// Whether to change anything, in a sentence or two: the best point and what the reference costs
+/// more; or that nothing can be told from the reference, which is then to be kept.
 [[nodiscard]] std::string sweep_headline(const std::vector<SweepAxis>& axes,
                                          const SweepReport& report);
+/// The warnings of all points and of the reference, each once, with the points it is about.
+[[nodiscard]] std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
+                                                      const SweepReport& report);
+/// True: bucket caps are the only key swept, so that DDP's default is the reference.
+[[nodiscard]] bool sweeps_only_caps(const std::vector<SweepAxis>& axes);
 [[nodiscard]] std::string sweep_text(const Scenario& scenario,
                                      const std::vector<SweepAxis>& axes,
                                      const SweepReport& report,

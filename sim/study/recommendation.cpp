@@ -46,36 +46,62 @@ std::pair<double, double> gain_interval(const std::vector<double>& first,
   return {quantile(gains, 0.05), quantile(gains, 0.95)};
 }
 
-std::string share_text(double share) {
-  constexpr double kNearlyAll = 0.995;  // The number of draws cannot tell this from 100 %.
-  return share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100);
-}
-
 /// Returns a name for use in a sentence: quoted when it holds a comma.
 std::string in_sentence(const std::string& policy) {
   return policy.find(',') == std::string::npos ? policy : "'" + policy + "'";
 }
 
-/// Returns "; it is first in 97 % of the draws", and what to measure when that is not enough.
+/// Returns "; 79 % likely to be the fastest", and what to benchmark when that is not enough.
 std::string certainty(const Recommendation& recommendation) {
   const std::vector<Choice>& choices = recommendation.choices;
   std::string text =
-      fmt::format("; it is first in {} of the draws", share_text(choices.front().first_share));
+      fmt::format("; {} likely to be the fastest", likelihood_text(choices.front().first_share));
   if (choices.front().first_share >= kSure) {
     return text;
   }
   std::vector<Choice> rivals(choices.begin() + 1, choices.end());
   std::ranges::stable_sort(rivals, std::greater<>(), &Choice::first_share);
-  std::string names = in_sentence(rivals.front().policy);
+  std::string names = in_sentence(choices.front().policy);
+  const bool one = rivals.size() == 1 || rivals[1].first_share < kRival;
+  names += (one ? " and " : ", ") + in_sentence(rivals.front().policy);
   for (std::size_t i = 1; i < rivals.size() && rivals[i].first_share >= kRival; ++i) {
     const bool last = i + 1 == rivals.size() || rivals[i + 1].first_share < kRival;
     names += (last ? " and " : ", ") + in_sentence(rivals[i].policy);
   }
-  const bool one = rivals.size() == 1 || rivals[1].first_share < kRival;
-  return text + fmt::format(", so measure it{}{}", one ? " and " : ", ", names);
+  return text + "; benchmark " + names;
 }
 
 }  // namespace
+
+std::string likelihood_text(double share) {
+  constexpr double kNearlyAll = 0.995;
+  return share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100);
+}
+
+bool Gain::is_certain() const {
+  return gain >= kSmallestGain && faster_share >= kSure;
+}
+
+Gain paired_gain(const Prediction& first, const Prediction& second) {
+  const PredictionSummary& a = first.summary;
+  const PredictionSummary& b = second.summary;
+  Gain result;
+  result.gain = a.useful_tokens_per_s() / b.useful_tokens_per_s() - 1;
+  result.interval = {result.gain, result.gain};
+  result.faster_share = result.gain > 0 ? 1 : 0;
+  const std::size_t draws = std::min(first.paired_step_ms.size(), second.paired_step_ms.size());
+  std::vector<double> gains;
+  for (std::size_t i = 0; i < draws; ++i) {
+    const double work = a.useful_tokens_per_step / b.useful_tokens_per_step;
+    gains.push_back(work * second.paired_step_ms[i] / first.paired_step_ms[i] - 1);
+  }
+  if (!gains.empty()) {
+    result.interval = {quantile(gains, 0.05), quantile(gains, 0.95)};
+    std::ranges::sort(gains);
+    result.faster_share = 1 - share_below(gains, 0);
+  }
+  return result;
+}
 
 bool is_reference(const Scenario& scenario, const std::string& policy) {
   return find_policy(scenario, policy).lengths().has_value();

@@ -31,6 +31,26 @@ struct Recommendation {
   bool drawn = false;  ///< True: there are draws, so that the shares and the interval hold.
 };
 
+/// What one prediction gains over another of the same policy, such as one at another bucket size.
+struct Gain {
+  double gain = 0;  ///< Useful tokens/s of the first over the second, less 1.
+  /// Holds 90 % of the paired draws (Prediction::paired_step_ms); the gain itself without draws.
+  std::pair<double, double> interval;
+  double faster_share = 0;  ///< The share of the draws in which the first is faster; ties half.
+  /// The first is faster by kSmallestGain at least, and in nine of ten draws.
+  [[nodiscard]] bool is_certain() const;
+};
+
+/// Two live runs of one setting differ by more than this (repeatability, tests/live/RESULTS.md), so
+/// that nobody could see a smaller gain.
+inline constexpr double kSmallestGain = 0.01;
+
+/// Returns "97 %", or "more than 99 %" where the number of draws cannot tell it from 100 %.
+[[nodiscard]] std::string likelihood_text(double share);
+
+/// Pairs the draws: what the profile has wrong is wrong in both predictions by the same factors.
+[[nodiscard]] Gain paired_gain(const Prediction& first, const Prediction& second);
+
 /// True for a policy on data of its own. It is a reference case that does other work, and so cannot
 /// be chosen.
 [[nodiscard]] bool is_reference(const Scenario& scenario, const std::string& policy);

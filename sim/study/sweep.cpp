@@ -16,6 +16,7 @@
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
+#include "sim/study/price_source.h"
 
 namespace stepsim {
 
@@ -125,12 +126,15 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
   const Profile profile = scenario_profile(scenario);
   PredictOptions predict_options;
-  predict_options.noise_runs = 0;
+  predict_options.noise_runs = options.noise_runs;
+  predict_options.paired_draws = true;
   if (options.picture_of_step) {
     predict_options.timeline_of_step = std::min(*options.picture_of_step, scenario.steps - 1);
   }
   point.prediction =
       predict(scenario, find_policy(scenario, options.policy), profile, predict_options);
+  point.op_source = op_source(scenario, profile, point.prediction);
+  point.collective_source = collective_source(scenario, profile, point.prediction);
   const auto parameters = bucket_parameters(scenario.model);
   const DdpBuckets lists = bucket_lists(scenario);
   point.buckets = lists.rebuilt.size();

@@ -33,6 +33,8 @@ struct SweepPoint {
   double last_bucket_ms = 0;  ///< All-reduce time of the last bucket, which nothing can hide.
   std::optional<StepPicture> picture;  ///< Present when SweepOptions::picture_of_step is.
   std::string not_priced;              ///< Why the profile cannot price the point; else empty.
+  std::string op_source;  ///< Where the costs of ops come from: "measured", "published", …
+  std::string collective_source;  ///< "measured", "interpolated", "extrapolated", "links", …
 };
 
 struct SweepOptions {
@@ -40,12 +42,13 @@ struct SweepOptions {
   std::vector<std::string> overrides;
   int threads = 0;                     ///< 0: one thread per core.
   std::optional<int> picture_of_step;  ///< Draw this step of each point, or the last one it has.
+  int noise_runs = 0;                  ///< PredictOptions::noise_runs; the draws are paired.
   bool skips_unpriced = false;         ///< False: a point that cannot be priced ends the sweep.
   ProgressCallback on_progress = {};   ///< Called from the caller's thread only.
 };
 
-/// Predicts every combination of the axes' values by the closed form, without noise; the last axis
-/// varies fastest. Overrides and values are applied to the text of the scenario.
+/// Predicts every combination of the axes' values; the last axis varies fastest. Overrides and
+/// values are applied to the text of the scenario.
 [[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
                                             const SweepOptions& options);

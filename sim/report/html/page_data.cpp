@@ -117,6 +117,7 @@ Json page_data(const Scenario& scenario, const Profile& profile, PageContent con
           {"recommended", std::move(content.recommended)},
           {"references", std::move(content.references)},
           {"columns", policy_columns()},
+          {"sweep_columns", std::move(content.sweep_columns)},
           {"scenario",
            {{"file", scenario.path},
             {"name", scenario.name},

@@ -24,10 +24,11 @@ struct PageContent {
   std::string recommended;              ///< The recommended policy; may be empty.
   std::vector<std::string> references;  ///< Policies on data of their own: never recommended.
   std::vector<std::string> warnings;
-  Json result;                     ///< The result that --json writes.
-  Json timelines = Json::array();  ///< [setting] of timeline_json(), in the slider's order.
-  Json series = Json::array();     ///< [policy] of series_json().
-  Json blame = Json::array();      ///< [policy] of page_blame_json().
+  Json sweep_columns = Json::array();  ///< page_sweep_columns() of a sweep.
+  Json result;                         ///< The result that --json writes.
+  Json timelines = Json::array();      ///< [setting] of timeline_json(), in the slider's order.
+  Json series = Json::array();         ///< [policy] of series_json().
+  Json blame = Json::array();          ///< [policy] of page_blame_json().
 };
 
 /// Returns the page's data:
@@ -35,6 +36,7 @@ struct PageContent {
 ///   {"format": "stepsim-page/2", "version", "made", "kind", "command", "question", "headline",
 ///    "recommended", "references": [policy, …], "columns": of the table of policies,
 ///    [{"key": "a/b" is member b of member a of "summary", "heading", "format"}, …],
+///    "sweep_columns": the same of a sweep's points; words have no format,
 ///    "scenario": {"file", "name", "text": the file as read, "model", "ranks", "steps",
 ///                 "warmup_steps"},
 ///    "profile": [["device", text], …]: its name, file, device and provenance, "warnings": [text,

@@ -297,7 +297,48 @@ def test_the_valley_has_two_walls_and_names_its_best_point():
     assert steps[0] > steps[best] * 1.01 and steps[-1] > steps[best] * 1.01
     assert result["points"][-1]["overlap_fraction"] < result["points"][best]["overlap_fraction"]
     text = run("sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2").stdout
-    assert "best: ddp.bucket_cap = " in text and "DDP's default of 25 MiB takes" in text
+    assert "Best: ddp.bucket_cap = " in text and "DDP's default of 25 MiB takes" in text
+
+
+def test_a_flat_sweep_keeps_the_default_and_names_no_best():
+    def swept(*arguments):
+        text = run("sweep", *arguments).stdout
+        return text, json.loads(run("sweep", *arguments, "--json", "-").stdout)
+
+    # All gradients of this model fit into the smallest bucket.
+    text, result = swept(SKEW, "--over", "ddp.bucket_cap=1MiB..64MiB:x2")
+    line = "Flat: keep DDP's default of 25 MiB (24.371 ms a step): no value is faster."
+    assert line in text and result["headline"] == line, text
+    assert result["is_better"] is False
+    assert {point["remark"] for point in result["points"]} == {"fastest", "too close to tell"}
+    # Two ranks' worth of buckets, the fastest of which gains less than anyone could measure.
+    nodes = str(ROOT / "scenarios" / "two_nodes.toml")
+    text, result = swept(nodes, "--over", "ddp.bucket_cap=1MiB..2GiB:x2")
+    assert "Keep DDP's default of 25 MiB (" in text and "gains less than 1 %." in text, text
+    far = result["points"][-1]
+    assert far["remark"] != "too close to tell" and far["gain_of_best"] > 0.01, far
+    low, high = far["gain_of_best_interval90"]
+    assert low <= far["gain_of_best"] <= high, far
+
+
+def test_each_row_of_a_sweep_says_where_its_costs_come_from():
+    llama = str(ROOT / "scenarios" / "a100_llama2_7b.toml")
+    over = ["--over", "cluster.ranks=4,6,8,12,16", "--set", "ddp.bucket_cap=50MiB"]
+    text = run("sweep", llama, *over).stdout
+    result = json.loads(run("sweep", llama, *over, "--json", "-").stdout)
+    sources = [point["collective_source"] for point in result["points"]]
+    assert sources[3:] == ["extrapolated"] * 2 and "extrapolated" in text, sources
+    for place, words in (("6", "interpolated between 4 and 8 ranks"),
+                         ("12, 16", "extrapolated by log2(ranks) from 4 to 8 ranks")):
+        assert text.count(f"warning: cluster.ranks = {place}: not measured: all_reduce: {words}") == 1
+    ranks = str(ROOT / "scenarios" / "two_nodes.toml")
+    text = run("sweep", ranks, "--over", "cluster.ranks=4,8,16,32", "--json", "-").stdout
+    sources = [point["collective_source"] for point in json.loads(text)["points"]]
+    assert sources == ["published", "published", "links", "links"], sources
+    text = run("sweep", SKEW, "--policy", "token_budget", "--json", "-", "--over",
+               "policy.token_budget.max_tokens=512,1280,2048").stdout
+    sources = [point["op_source"] for point in json.loads(text)["points"]]
+    assert sources == ["measured", "measured", "extrapolated"], sources
 
 
 def test_blame_has_json_and_csv_and_ends_with_a_command():

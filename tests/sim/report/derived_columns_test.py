@@ -245,15 +245,26 @@ def check_sweep(*arguments):
     for point, row, shown in zip(points, rows, table(text, next(iter(points[0]["values"]))),
                                  strict=True):
         close(point["useful_tokens_per_s"], point["useful_tokens_per_step"] * 1e3 / point["step_ms"])
-        for key in ("step_ms", "useful_tokens_per_s", "communication_ms", "buckets",
-                    "exposed_communication_ms", "overlap_fraction", "peak_memory_mib"):
-            assert float(row[key]) == point[key], (key, row, point)
+        figures = {key: value for key, value in point.items()
+                   if not isinstance(value, (dict, list))}
+        figures["step_ms_low90"], figures["step_ms_high90"] = point["interval90"]
+        figures["gain_of_best_low90"], figures["gain_of_best_high90"] = \
+            point["gain_of_best_interval90"]
+        assert set(row) == {*point["values"], *figures}, set(row) ^ {*point["values"], *figures}
+        for key, value in figures.items():
+            assert row[key] == value if isinstance(value, str) else float(row[key]) == value, key
+        close(point["gain_of_best"], fastest / point["useful_tokens_per_s"] - 1, 1e-6)
+        for end, part in zip(point["interval90"], shown["90 % interval"].split("-")):
+            close(float(part), end, 0.006, what=shown)
+        assert shown["costs of ops"] == point["op_source"], shown
+        assert shown["of collectives"] == point["collective_source"], shown
         assert shown["step ms"] == f"{point['step_ms']:.3f}", shown
         assert shown["useful tokens/s"] == f"{point['useful_tokens_per_s']:.0f}", shown
         slower = (fastest / point["useful_tokens_per_s"] - 1) * 100
         assert shown["vs best"] == f"{slower:+.1f} %", (shown, slower)
         assert point["useful_tokens_per_s"] <= fastest or point["out_of_memory"], point
     reference = result["reference"]
+    assert result["headline"] in text and text.count("warning: ") == len(result["warnings"])
     rate = reference["useful_tokens_per_step"] * 1e3 / reference["step_ms"]
     close(reference["gap"], fastest / rate - 1, 1e-6)
     if page:
@@ -267,6 +278,17 @@ def check_sweep(*arguments):
 
 def test_a_sweep_of_bucket_caps():
     check_sweep(VALLEY, *SHORT, *CAPS)
+
+
+def test_a_sweep_states_what_run_states():
+    point = json.loads(outputs("sweep", SKEW, *SHORT, "--policy", "bucketing", "--over",
+                               "ddp.static_graph=false")[1])["points"][0]
+    run = json.loads(outputs("run", SKEW, *SHORT, "--policy", "bucketing")[1])
+    summary = run["predictions"][0]["summary"]
+    assert point["step_ms"] == summary["step_time_ms"]["mean"], point
+    assert point["interval90"] == summary["step_time_ms"]["interval90"], point
+    for key in ("useful_tokens_per_s", "exposed_communication_ms", "communication_ms"):
+        assert point[key] == summary[key], (key, point)
 
 
 def test_a_sweep_that_changes_the_work_of_a_step():

@@ -155,9 +155,13 @@ def test_the_page_of_a_sweep_holds_a_timeline_a_point():
         assert abs(timeline["mean_ms"] - point["step_ms"]) < 1e-3
         assert f"{label} " in text and f"  {timeline['mean_ms']:.3f}  " in text, text
     assert [t["label"] for t in data["timelines"] if t["best"]] == ["128 MiB"]
-    best = next(line for line in text.splitlines() if line.startswith("best: "))
-    assert best == "best: ddp.bucket_cap = 128 MiB (113.803 ms a step)", best
-    assert data["headline"].startswith("Best: ddp.bucket_cap = 128 MiB, 113.803 ms a step; ")
+    best = next(line for line in text.splitlines() if line.startswith("Best: "))
+    assert best.startswith("Best: ddp.bucket_cap = 128 MiB, 113.803 ms a step; "), best
+    assert data["headline"] == result["headline"] == best
+    header = text.splitlines()[2]
+    places = [header.index(column["heading"]) for column in data["sweep_columns"]]
+    assert places == sorted(places), "the page has the terminal's columns, in its order"
+    assert all(column["key"] in result["points"][0] for column in data["sweep_columns"])
 
 
 def test_a_sweep_of_many_points_draws_some_and_one_of_two_keys_none():

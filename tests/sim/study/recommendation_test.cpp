@@ -53,7 +53,7 @@ TEST_CASE("a policy that is faster in every draw is first in all of them") {
   CHECK(result.choices[0].first_share == 1);
   CHECK(result.choices[1].first_share == 0);
   CHECK(result.gain == doctest::Approx(1));
-  CHECK(recommendation_text(result).find("first in more than 99 % of the draws.") !=
+  CHECK(recommendation_text(result).find("more than 99 % likely to be the fastest.") !=
         std::string::npos);
 }
 
@@ -81,12 +81,43 @@ TEST_CASE("the drift of the machine is the same for all policies") {
   CHECK(result.gain_interval.second == doctest::Approx(0.1));
 }
 
-TEST_CASE("an unsure recommendation says what to measure") {
+TEST_CASE("what the profile has wrong for both is no doubt about a gain") {
+  // 10 ms or 20 ms, and always a tenth more: each alone has a wide interval, their ratio has none.
+  Prediction first = prediction("a", {10, 20});
+  Prediction second = prediction("a", {11, 22});
+  first.paired_step_ms = {10, 20};
+  second.paired_step_ms = {11, 22};
+  const Gain gain = paired_gain(first, second);
+  CHECK(gain.gain == doctest::Approx(0.1));
+  CHECK(gain.interval.first == doctest::Approx(0.1));
+  CHECK(gain.interval.second == doctest::Approx(0.1));
+  CHECK(gain.faster_share == 1);
+  CHECK(gain.is_certain());
+  CHECK_FALSE(paired_gain(second, first).is_certain());
+}
+
+TEST_CASE("a gain is told from none in nine of ten draws, and from one percent on") {
+  Prediction first = prediction("a", {10});
+  Prediction second = prediction("a", {11});
+  first.paired_step_ms.assign(10, 10);
+  second.paired_step_ms.assign(10, 11);
+  second.paired_step_ms[0] = 9;
+  CHECK(paired_gain(first, second).is_certain());
+  second.paired_step_ms[1] = 9;
+  CHECK_FALSE(paired_gain(first, second).is_certain());
+  second.paired_step_ms.assign(10, 10);  // As fast in every draw: half of the ties are won.
+  CHECK(paired_gain(first, second).faster_share == 0.5);
+  second = prediction("a", {10.09});
+  second.paired_step_ms.assign(10, 10.09);
+  CHECK_FALSE(paired_gain(first, second).is_certain());
+}
+
+TEST_CASE("an unsure recommendation says what to benchmark") {
   const std::vector<Prediction> unsure = {
       prediction("a, b", {10, 12}), prediction("c", {10.5, 12}), prediction("d", {90, 95})};
   CHECK(recommendation_text(scenario_of(unsure), unsure) ==
         "Use 'a, b': 100000 useful tokens/s, +5.0 % over c (90 % interval -10.6 to +17.8 %) and "
-        "+800.0 % over d; it is first in 62 % of the draws, so measure it and c.");
+        "+800.0 % over d; 62 % likely to be the fastest; benchmark 'a, b' and c.");
 }
 
 TEST_CASE("neither references nor what does not fit is a choice") {

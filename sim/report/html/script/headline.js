@@ -22,13 +22,6 @@ const titles = {
 
 function headlineOf(page) {
   const {result} = page.data;
-  if (page.kind === "sweep") {
-    const best = result.points[result.best];
-    const values = shortName(Object.values(best.values).join(", "));
-    const {name, step_ms: time, gap} = result.reference;
-    return `${values} is fastest: ${ms(best.step_ms)} a step. ${capital(shortName(name))} takes ` +
-      `${ms(time)}, ${percent(gap)} slower.`;
-  }
   if (page.kind === "validate") {
     return asSentence(shortName(result.verdict, 400));
   }
@@ -63,11 +56,11 @@ function headFigures(page) {
     const best = result.points[result.best];
     const measure = measureOf(page);
     const reference = referenceOf(page);
-    return [["best", shortName(Object.values(best.values).join(", "), 24)],
+    return [[result.is_better ? "best" : "fastest", shortName(Object.values(best.values).join(", "), 24)],
       [`${measure.name.toLowerCase()} there`, measure.short(valueOf(best, measure))],
       [reference.name, measure.short(reference.y)],
       ["gap", percent(result.reference.gap)],
-      ["overlap at the best", percent(best.overlap_fraction, 0)]];
+      ["overlap there", percent(best.overlap_fraction, 0)]];
   }
   if (page.kind === "validate") {
     const worst = d3.max(result.policies, (row) => Math.abs(row.error.mean));

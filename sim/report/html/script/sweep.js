@@ -35,7 +35,7 @@ function drawGridOfSweep(page, keys) {
     `one with the best point is emphasised: ${shortName(strong.line, 120)}.`);
   chart(figure(card, measure.name, "over " + shortName(last)), {height: 340,
     margin: {top: 26, left: 56, right: 20, bottom: 42},
-    label: `${measure.name} of ${points.length} points; best ${measure.short(strong.y)} at ` +
+    label: `${measure.name} of ${points.length} points; ${bestWord(page)} ${measure.short(strong.y)} at ` +
       `${shortName(strong.line)}, ${shortName(last)} = ${shortName(strong.label)}.`},
   (g, width, height) => drawLines(g, width, height, rows, strong, measure));
   sweepTable(card, page, keys);
@@ -62,7 +62,7 @@ function drawLines(g, width, height, rows, strong, measure) {
         measure.words(row.y)], d3.event.clientX, d3.event.clientY))
       .on("pointerleave", () => showTip(null));
   }
-  markPoint(g, x(strong.label), y(strong.y), "best", `best: ${measure.short(strong.y)}`,
+  markPoint(g, x(strong.label), y(strong.y), "best", `${bestWord(page)}: ${measure.short(strong.y)}`,
     width, height, 1);
 }
 
@@ -76,21 +76,10 @@ function sweepTable(card, page, keys) {
     ], sweepPoints(page));
     return;
   }
-  const {points, best} = page.data.result;
-  const fastest = points[best].useful_tokens_per_s;
   tableOf(card, "The sweep as a table", [
     ...keys.map((key) => ({name: shortName(key), text: true,
       value: (point) => shortName(point.values[key])})),
-    {name: "step ms", value: (point) => point.step_ms.toFixed(3)},
-    {name: "against the best", value: (point) =>
-      signedPercent(fastest / point.useful_tokens_per_s - 1)},
-    {name: "useful tokens/s", value: (point) => count(point.useful_tokens_per_s)},
-    {name: "buckets", value: (point) => count(point.buckets)},
-    {name: "all-reduces ms", value: (point) => point.communication_ms.toFixed(3)},
-    {name: "exposed ms", value: (point) => point.exposed_communication_ms.toFixed(3)},
-    {name: "overlap", value: (point) => percent(point.overlap_fraction, 0)},
-    {name: "memory GiB", value: (point) => (point.peak_memory_mib / 1024).toFixed(1)},
-    {name: "remark", text: true, value: (point) => point === points[best] ? "best"
-      : point.out_of_memory ? "out of memory" : ""},
-  ], points);
+    ...page.data.sweep_columns.map(({key, heading, format}) => ({name: heading, text: !format,
+      value: (point) => format ? figureFormats[format](point[key]) : shortName(point[key])})),
+  ], page.data.result.points);
 }

@@ -66,8 +66,13 @@ function sweepSentence(page) {
   const best = points.find((point) => point.best);
   const at = (point) => `${short(point.y)} at ${shortName(point.label)}`;
   return `${name}: ${at(points[0])}, ${at(points[points.length - 1])}` +
-    (best ? `, best ${at(best)}` : "") +
+    (best ? `, ${bestWord(page)} ${at(best)}` : "") +
     (reference ? `; ${reference.name}: ${short(reference.y)}.` : ".");
+}
+
+/** Returns "best" only where the best point is worth a change. */
+function bestWord(page) {
+  return page.data.result.is_better === false ? "fastest" : "best";
 }
 
 function drawCurve(g, width, height, page) {
@@ -103,7 +108,7 @@ function drawCurve(g, width, height, page) {
   const best = points.find((point) => point.best);
   if (best) {
     markPoint(g, x(best.x), y(best.y), "best",
-      `best, ${shortName(best.label, 16)}: ${measure.short(best.y)}`, width, height, 1);
+      `${bestWord(page)}, ${shortName(best.label, 16)}: ${measure.short(best.y)}`, width, height, 1);
   }
   drawPoints(g, points, x, y, page, height);
 }

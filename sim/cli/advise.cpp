@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 
 #include "costmodel/base/input_error.h"
-#include "costmodel/base/quantile.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/records/record_files.h"
 #include "costmodel/terminal/progress.h"
@@ -111,17 +110,6 @@ bool keeps_own(const fs::path& path, const std::string& text) {
   return read_text(path.string()) != text;
 }
 
-/// Holds 90 % of the draws of `first` over `second`, in steps a second. A draw's errors are the
-/// same in both, since only the buckets differ.
-std::pair<double, double> paired_gain(const Prediction& first, const Prediction& second) {
-  std::vector<double> gains;
-  for (std::size_t i = 0; i < std::min(first.draws.size(), second.draws.size()); ++i) {
-    gains.push_back(second.draws[i].step_ms / first.draws[i].step_ms - 1);
-  }
-  return gains.empty() ? std::pair{0.0, 0.0}
-                       : std::pair{quantile(gains, 0.05), quantile(gains, 0.95)};
-}
-
 CapAdvice cap_advice(const CommonOptions& common,
                      const Scenario& scenario,
                      const Profile& profile,
@@ -151,9 +139,12 @@ CapAdvice cap_advice(const CommonOptions& common,
     std::vector<std::string> set = common.set;
     set.push_back(fmt::format("ddp.bucket_cap={} B", advice.best.value()));
     const Scenario other = read_scenario(common.scenario, set);
-    const Prediction best = predict(other, find_policy(other, now.policy), profile, {});
-    advice.gain = now.summary.step_time_ms.mean / best.summary.step_time_ms.mean - 1;
-    advice.gain_interval = paired_gain(best, now);
+    PredictOptions paired;
+    paired.paired_draws = true;
+    const auto predicted = [&](const Scenario& one) {
+      return predict(one, find_policy(one, now.policy), profile, paired);
+    };
+    advice.gain = paired_gain(predicted(other), predicted(scenario));
   }
   return advice;
 }

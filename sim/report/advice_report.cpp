@@ -19,7 +19,6 @@ namespace {
 constexpr double kMinutesOfHour = 60;
 constexpr double kSecondsOfHour = 3600;
 constexpr double kLikely = 0.9;  ///< From this probability on no benchmark is asked for.
-constexpr double kWorth = 0.01;  ///< A smaller gain of a bucket cap is not worth a setting.
 
 std::string hours_text(double hours) {
   if (hours < 1 / kMinutesOfHour) {
@@ -110,7 +109,7 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
   if (!all.drawn) {
     return text;
   }
-  text += fmt::format("; {:.0f} % likely to be the fastest", first.first_share * 100);
+  text += fmt::format("; {} likely to be the fastest", likelihood_text(first.first_share));
   if (first.first_share < kLikely && all.choices.size() > 1) {
     const auto rival = std::ranges::max_element(
         all.choices.begin() + 1, all.choices.end(), {}, &Choice::first_share);
@@ -127,23 +126,20 @@ std::string cap_line(const Scenario& scenario, const Advice& advice) {
   if (caps.caps.size() == 1) {
     return "has no effect on this prediction; keep " + format_bytes(caps.own);
   }
+  const std::string text_of_gain =
+      fmt::format("{:+.1f} % useful tokens/s, 90 % interval {:+.1f} to {:+.1f} %",
+                  caps.gain.gain * 100,
+                  caps.gain.interval.first * 100,
+                  caps.gain.interval.second * 100);
   std::string text;
-  const auto [low, high] = caps.gain_interval;
-  if (caps.best == caps.own || caps.gain < kWorth) {
-    text = fmt::format("flat: keep {}", format_bytes(caps.own));
-    if (caps.best != caps.own) {
-      text += fmt::format(" ({} would be {:.1f} % faster)",
-                          format_bytes(caps.best),
-                          std::max(0.0, caps.gain * 100));
-    }
+  if (caps.best == caps.own) {
+    text = fmt::format("keep {}: no other is faster", format_bytes(caps.own));
+  } else if (caps.gain.is_certain()) {
+    text = fmt::format(
+        "{} in place of {}: {}", format_bytes(caps.best), format_bytes(caps.own), text_of_gain);
   } else {
-    text = fmt::format("{} in place of {}: {:+.1f} % steps/s (90 % interval {:+.1f} to {:+.1f} %)",
-                       format_bytes(caps.best),
-                       format_bytes(caps.own),
-                       caps.gain * 100,
-                       low * 100,
-                       high * 100);
-    text += low > 0 ? "" : "; too close to tell, so benchmark both";
+    text = fmt::format(
+        "flat: keep {} ({}: {})", format_bytes(caps.own), format_bytes(caps.best), text_of_gain);
   }
   const auto unpriced =
       std::ranges::count_if(caps.caps, [](const CapStep& cap) { return !cap.not_priced.empty(); });
@@ -231,8 +227,9 @@ Json advice_json(const Scenario& scenario, const Advice& advice) {
   const CapAdvice& caps = advice.caps;
   json["bucket_cap"] = {{"own", caps.own.value()},
                         {"best", caps.best.value()},
-                        {"gain", caps.gain},
-                        {"gain_interval90", {caps.gain_interval.first, caps.gain_interval.second}},
+                        {"gain", caps.gain.gain},
+                        {"gain_interval90", {caps.gain.interval.first, caps.gain.interval.second}},
+                        {"certain", caps.gain.is_certain()},
                         {"caps", mapped(caps.caps, [](const CapStep& cap) -> Json {
                            Json row = {{"bucket_cap", cap.cap.value()}};
                            if (cap.not_priced.empty()) {

@@ -9,6 +9,7 @@
 #include "sim/predict/prediction.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/blame.h"
+#include "sim/study/recommendation.h"
 
 namespace stepsim {
 
@@ -24,9 +25,7 @@ struct CapAdvice {
   std::vector<CapStep> caps;  ///< Ascending; one when the cap has no effect.
   Bytes own;                  ///< The scenario's.
   Bytes best;                 ///< The shortest step; of equal ones the own.
-  double gain = 0;            ///< Of the best over the own, in steps a second, less 1.
-  /// Holds 90 % of the draws, each of which is one set of errors for both caps.
-  std::pair<double, double> gain_interval{0, 0};
+  Gain gain;                  ///< Of the best over the own.
 };
 
 /// What `stepsim advise` found out about a training.

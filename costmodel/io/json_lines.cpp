@@ -39,7 +39,14 @@ bool JsonLines::next() {
 }
 
 JsonReader JsonLines::header(std::string_view format) {
-  if (!next()) {
+  bool is_there = false;
+  try {
+    is_there = next();
+  } catch (const InputError&) {
+    fail(fmt::format("not a file of JSON lines; its first line should hold \"format\": \"{}\"",
+                     format));
+  }
+  if (!is_there) {
     throw InputError(SourcePlace{path_, 1, 0, ""},
                      "no header; the first line must hold \"format\": \"{}\"",
                      format);

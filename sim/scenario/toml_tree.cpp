@@ -156,6 +156,12 @@ std::string_view describe(const TomlValue& value) {
 TomlDocument parse_toml(const std::string& text, const std::string& file) {
   TomlDocument document{file, split_lines(text), {}};
   check_size(document, text);
+  if (const std::size_t first = text.find_first_not_of(" \t\r\n");
+      first != std::string::npos && text[first] == '{') {
+    throw InputError(SourcePlace{file},
+                     "is JSON, not a scenario (TOML); stepsim advise makes a scenario of run "
+                     "records");
+  }
   try {
     const toml::table table = toml::parse(text, file);
     document.root = converted_table(table);

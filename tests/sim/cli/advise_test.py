@@ -194,6 +194,10 @@ def test_mistakes_are_named():
         whole = folder / "whole.jsonl"
         write(whole, header(), rows)
         assert "--price-per-hour must be" in refusal(folder, whole, "--price-per-hour", "-1")
+        error = refusal(folder, cli_test.PAIR)
+        assert "not a file of JSON lines" in error and "stepsim-run-record/1" in error, error
+        error = cli_test.run("compare", str(whole), status=2).stderr
+        assert "is JSON, not a scenario" in error and "stepsim advise" in error, error
         plan = folder / "plan.jsonl"
         pair = cli_test.PAIR
         cli_test.run("plan", pair, "--policy", "variable_fixed", "--out", str(plan), "--quiet")

@@ -42,13 +42,16 @@ RankClock until_backward_end(const RankStep& work,
 /// clocks at the end of the step.
 RankClock finalize(const RankStep& work,
                    bool host_is_device,
-                   const std::vector<SimTime>& reduce_end,
+                   const StepTimeline& step,
                    RankClock clock,
                    RankTimeline& line) {
   Duration exposed{0};
   Duration copied{0};
-  for (std::size_t b = 0; b < reduce_end.size(); ++b) {
-    const SimTime reduced = reduce_end[b];
+  Duration waiting{0};
+  for (std::size_t b = 0; b < step.reduce_end.size(); ++b) {
+    const SimTime reduced = step.reduce_end[b];
+    // All buckets before this one are reduced: what keeps its all-reduce is a rank's arrival.
+    waiting += std::max(step.reduce_start[b] - clock.device, Duration{0});
     const SimTime resumed = std::max(clock.device, reduced);
     exposed += resumed - clock.device;
     clock.device = resumed;
@@ -57,6 +60,7 @@ RankClock finalize(const RankStep& work,
     copied += clock.device - resumed;
   }
   line.exposed = exposed;
+  line.waiting = waiting;
   line.copy_out = copied;
   const SimTime before = clock.device;
   clock = after(work.optimizer, clock);
@@ -89,8 +93,8 @@ StepTimeline closed_form_step(const StepInput& input, std::span<const RankClock>
     free = step.reduce_end[b] = step.reduce_start[b] + input.all_reduce[b];
   }
   for (std::size_t r = 0; r < ranks; ++r) {
-    step.clocks[r] = finalize(
-        input.ranks[r], input.host_is_device, step.reduce_end, step.clocks[r], step.ranks[r]);
+    step.clocks[r] =
+        finalize(input.ranks[r], input.host_is_device, step, step.clocks[r], step.ranks[r]);
   }
   return step;
 }

@@ -66,6 +66,7 @@ struct RankTimeline {
   SimTime compute_end;
   SimTime end;          ///< After the optimizer.
   Duration exposed{0};  ///< Device idle, waiting for all-reduces after backward.
+  Duration waiting{0};  ///< Of that: for slower ranks, which the all-reduce cannot start without.
   Duration copy_out{0};
   Duration optimizer{0};
   /// [collective] this rank's part is ready to be reduced; SimTime::max(): it takes no part.

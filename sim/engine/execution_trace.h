@@ -27,6 +27,7 @@ struct CollectiveTrace {
                                  ///< SimTime::max() for ranks that take no part.
   std::vector<SimTime> enqueued_at;  ///< [rank of the engine] the host's clock at the call; when
                                      ///< spans are recorded.
+  SimTime last_arrival;              ///< The last rank is there.
   SimTime start;                     ///< The transfer starts: all ranks are there.
   SimTime end;                       ///< On all ranks.
 };
@@ -40,6 +41,8 @@ struct RankTrace {
   /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
   /// begin.
   std::array<Duration, kPhases> phases{};
+  /// Of the waits for collectives: until the last rank is there.
+  Duration waiting_for_ranks{0};
 };
 
 struct ExecutionTrace {

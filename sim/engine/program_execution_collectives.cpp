@@ -23,6 +23,7 @@ void ProgramExecution::arrive(std::int32_t rank, std::int32_t collective) {
            " twice");
   }
   arrival = events_.now();
+  trace_.collectives[at(collective)].last_arrival = arrival;
   const std::int32_t communicator = program_.collectives[at(collective)].communicator;
   communicators_[at(communicator)].queue[at(rank)].push_back(collective);
   take_parts(communicator, rank);

@@ -142,7 +142,11 @@ bool ProgramExecution::take_head(std::int32_t rank, std::uint8_t index, Stream& 
       if (!is_done(rank, in.index, stream.awaited)) {
         return false;
       }
-      const SimTime free = std::max(stream.free, trace_.collectives[at(in.index)].end + in.latency);
+      const CollectiveTrace& awaited = trace_.collectives[at(in.index)];
+      const SimTime free = std::max(stream.free, awaited.end + in.latency);
+      if (index == kComputeStream && awaited.last_arrival > stream.free) {
+        trace_.ranks[at(rank)].waiting_for_ranks += awaited.last_arrival - stream.free;
+      }
       pass(rank, index, Phase::Wait, free);
       return true;
     }

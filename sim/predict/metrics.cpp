@@ -40,6 +40,7 @@ RankTimes rank_times(const RankTimeline& rank) {
   times.forward_ms = to_ms(rank.forward_end - rank.data_end);
   times.backward_ms = to_ms(rank.backward_end - rank.forward_end);
   times.exposed_ms = to_ms(rank.exposed);
+  times.waiting_ms = to_ms(rank.waiting);
   times.optimizer_ms = to_ms(rank.copy_out + rank.optimizer);
   times.step_ms = to_ms(rank.end - rank.start);
   return times;
@@ -78,6 +79,7 @@ constexpr std::array kTimes = {&RankTimes::data_ms,
                                &RankTimes::forward_ms,
                                &RankTimes::backward_ms,
                                &RankTimes::exposed_ms,
+                               &RankTimes::waiting_ms,
                                &RankTimes::optimizer_ms,
                                &RankTimes::step_ms};
 
@@ -130,6 +132,7 @@ void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& 
   summary.forward_ms = all.forward_ms;
   summary.backward_ms = all.backward_ms;
   summary.exposed_communication_ms = all.exposed_ms;
+  summary.waiting_for_ranks_ms = all.waiting_ms;
   summary.optimizer_ms = all.optimizer_ms;
   summary.step_time_std_over_ranks = std_over_ranks_ / steps;
   summary.communication_ms = communication_ms_ / steps;

@@ -19,6 +19,7 @@ struct RankTimes {
   double forward_ms = 0;
   double backward_ms = 0;
   double exposed_ms = 0;    ///< The device waits for collectives after the backward.
+  double waiting_ms = 0;    ///< Of exposed_ms: for slower ranks to arrive. Not a part of its own.
   double optimizer_ms = 0;  ///< Copies out of the buckets included.
   double step_ms = 0;
 };
@@ -71,6 +72,7 @@ struct PredictionSummary {
   double backward_ms = 0;
   double optimizer_ms = 0;
   double exposed_communication_ms = 0;  ///< Idle after the backward, slower ranks included.
+  double waiting_for_ranks_ms = 0;      ///< Of that: until the last rank arrives.
   double communication_ms = 0;          ///< Sum of the collectives of a step.
   double overlap_fraction = 0;          ///< Share of collective time before the last backward ends.
   double peak_memory_mib = 0;
@@ -86,6 +88,10 @@ struct PredictionSummary {
   [[nodiscard]] double scaling_efficiency() const {
     const double alone = data_ms + forward_ms + backward_ms + optimizer_ms;
     return step_time_ms.mean > 0 ? alone / step_time_ms.mean : 0;
+  }
+  /// Idle after the backward while the collectives themselves run.
+  [[nodiscard]] double exposed_transfer_ms() const {
+    return exposed_communication_ms - waiting_for_ranks_ms;
   }
   /// Turns a quantity of one step into a rate, at the mean step time.
   [[nodiscard]] double per_second(double per_step) const {

@@ -55,8 +55,11 @@ RankStepResult read_row(JsonReader reader) {
   RankStepResult row;
   for (const StepColumn& column : step_columns()) {
     if (const auto* member = std::get_if<double RankStepResult::*>(&column.member)) {
-      // The memory is not asked for: no measured step states one to compare it with.
-      row.*(*member) = *member == &RankStepResult::peak_memory_mib ? 0 : reader.number(column.name);
+      // The memory and the wait for ranks are not asked for: no measured step states them.
+      const bool compared =
+          *member != &RankStepResult::peak_memory_mib &&
+          *member != static_cast<double RankStepResult::*>(&RankStepResult::waiting_ms);
+      row.*(*member) = compared ? reader.number(column.name) : 0;
     } else if (const auto* count = std::get_if<std::int64_t RankStepResult::*>(&column.member)) {
       row.*(*count) = reader.integer(column.name);
     } else {

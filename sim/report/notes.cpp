@@ -42,8 +42,8 @@ struct Words {
   }
   std::string operator()(const SizesNotMeasured& note) const {
     return fmt::format(
-        "priced by the general form of their class, since the profile never measured these sizes: "
-        "{}; stepcal calibrate --plan PLANS measures them",
+        "extrapolated from other sizes, since the profile has none of these: {}; stepcal calibrate "
+        "--plan PLANS measures them",
         fmt::join(note.op_classes, ", "));
   }
   std::string operator()(const EmptyBlocksFree& /*note*/) const {

@@ -38,7 +38,8 @@ std::string largest_part(const SweepPoint& point, const SweepPoint& best) {
       {"data", here.data_ms - there.data_ms},
       {"forward", here.forward_ms - there.forward_ms},
       {"backward", here.backward_ms - there.backward_ms},
-      {"exposed communication", here.exposed_communication_ms - there.exposed_communication_ms},
+      {"exposed communication", here.exposed_transfer_ms() - there.exposed_transfer_ms()},
+      {"waiting for ranks", here.waiting_for_ranks_ms - there.waiting_for_ranks_ms},
       {"optimizer and copies", here.optimizer_ms - there.optimizer_ms}};
   const auto* largest =
       std::max_element(std::begin(parts), std::end(parts), [](const auto& a, const auto& b) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
@@ -95,7 +95,7 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   if (cuts) {
     header.insert(header.end(), {"lost tokens", "cropped tokens", "split samples"});
   }
-  header.insert(header.end(), {"repeated", "sample skew", "token skew", "moved by", "shapes"});
+  header.insert(header.end(), {"repeated", "sample skew", "token skew", "order change", "shapes"});
   if (targets) {
     header.insert(header.end(), {"useful targets", "padded targets", "target padding"});
   }
@@ -144,9 +144,9 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   if (!any) {
     return "";
   }
-  return "\none epoch of training (skew: the largest rank over the mean; moved by: how far from "
-         "the "
-         "sampler's order, as a share of the epoch)\n\n" +
+  return "\none epoch of training (skew: the largest rank over the mean; order change: distance "
+         "from "
+         "the sampler's order, as a share of the epoch)\n\n" +
          table.text(screen);
 }
 
@@ -180,6 +180,7 @@ Table ranks_table(const Prediction& prediction) {
                "forward ms",
                "backward ms",
                "exposed ms",
+               "waiting ms",
                "optimizer ms",
                "step ms",
                "useful tokens",
@@ -191,7 +192,8 @@ Table ranks_table(const Prediction& prediction) {
                fmt::format("{:.3f}", means.data_ms),
                fmt::format("{:.3f}", means.forward_ms),
                fmt::format("{:.3f}", means.backward_ms),
-               fmt::format("{:.3f}", means.exposed_ms),
+               fmt::format("{:.3f}", means.exposed_ms - means.waiting_ms),
+               fmt::format("{:.3f}", means.waiting_ms),
                fmt::format("{:.3f}", means.optimizer_ms),
                fmt::format("{:.3f}", means.step_ms),
                fmt::format("{:.1f}", means.useful_tokens),
@@ -227,18 +229,18 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   text +=
       fmt::format("communication      {:.3f} ms of collectives, {:.3f} ms exposed, {} overlapped\n",
                   s.communication_ms,
-                  s.exposed_communication_ms,
+                  s.exposed_transfer_ms(),
                   percent(s.overlap_fraction));
   for (const CollectiveOrigin& origin : prediction.collective_origins) {
     text += fmt::format("                   {}\n", origin.text);
   }
+  text += fmt::format("waiting            {:.3f} ms for slower ranks\n", s.waiting_for_ranks_ms);
   text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency()));
   text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);
   if (const auto& budget = prediction.token_budget) {
-    text += fmt::format(
-        "largest budget     {} padded tokens a micro-batch fit into memory at length {}\n",
-        budget->tokens,
-        budget->length);
+    text += fmt::format("largest batch that fits: {} padded tokens a micro-batch, at length {}\n",
+                        fmt::group_digits(budget->tokens),
+                        budget->length);
   }
   text += "\n";
 

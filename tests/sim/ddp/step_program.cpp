@@ -99,6 +99,7 @@ RankTimeline timeline_of(const RankTrace& rank) {
   line.compute_end = line.backward_end;
   line.end = rank.device_end;
   line.exposed = part(Phase::Wait);
+  line.waiting = rank.waiting_for_ranks;
   line.copy_out = part(Phase::CopyOut);
   line.optimizer = part(Phase::Optimizer);
   return line;

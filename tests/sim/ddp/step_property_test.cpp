@@ -34,6 +34,7 @@ void scale(StepTimeline& step, std::int64_t k) {
     times(line.compute_end);
     times(line.end);
     line.exposed *= k;
+    line.waiting *= k;
     line.copy_out *= k;
     line.optimizer *= k;
     std::for_each(line.ready_at.begin(), line.ready_at.end(), times);

@@ -113,6 +113,9 @@ def check_summary(prediction):
     times = s["step_time_ms"]
     assert times["p50"] <= times["p95"] <= times["p99"], times
     assert times["interval90"][0] <= times["interval90"][1], times
+    idle = s["exposed_transfer_ms"] + s["waiting_for_ranks_ms"]
+    close(idle, s["exposed_communication_ms"], what=name)
+    assert s["waiting_for_ranks_ms"] >= 0 and s["exposed_transfer_ms"] >= -1e-9, s
     # Ranks start the first and end the last of the few steps at different times.
     close(alone + s["exposed_communication_ms"], mean, 0.1, what=name)
 
@@ -126,7 +129,8 @@ def check_text(text, result):
         assert row["p95 ms"] == f"{s['step_time_ms']['p95']:.3f}", row
         assert row["useful tokens/s"] == f"{s['useful_tokens_per_s']:.0f}", row
         assert row["padding"] == f"{s['padding_ratio'] * 100:.1f} %", row
-        assert row["exposed ms"] == f"{s['exposed_communication_ms']:.3f}", row
+        assert row["exposed ms"] == f"{s['exposed_transfer_ms']:.3f}", row
+        assert row["waiting ms"] == f"{s['waiting_for_ranks_ms']:.3f}", row
         assert row["efficiency"] == f"{s['scaling_efficiency'] * 100:.1f} %", row
         per_step = float(row["useful tokens/s"]) * float(row["step ms"]) / 1e3
         rounding = 0.0005 / float(row["step ms"]) + 0.5 / float(row["useful tokens/s"])
@@ -221,12 +225,13 @@ def test_the_table_of_ranks_adds_up():
         assert f"{s['useful_tokens_per_s']:.0f} useful tokens/s" in text, text
         assert f"scaling efficiency {s['scaling_efficiency'] * 100:.1f} %" in text, text
         ranks = table(text, "rank")
-        parts = ["data ms", "forward ms", "backward ms", "exposed ms", "optimizer ms"]
+        parts = ["data ms", "forward ms", "backward ms", "exposed ms", "waiting ms",
+                 "optimizer ms"]
         for row in ranks:
             total = sum(float(row[part]) for part in parts)
             assert abs(total - float(row["step ms"])) < 0.004, row
-        for part, key in zip(parts, ("data_ms", "forward_ms", "backward_ms",
-                                     "exposed_communication_ms", "optimizer_ms")):
+        for part, key in zip(parts, ("data_ms", "forward_ms", "backward_ms", "exposed_transfer_ms",
+                                     "waiting_for_ranks_ms", "optimizer_ms")):
             assert abs(statistics.fmean(float(row[part]) for row in ranks) - s[key]) < 0.001, part
         useful = sum(float(row["useful tokens"]) for row in ranks)
         assert abs(useful - s["useful_tokens_per_step"]) < 0.06 * len(ranks), useful

@@ -107,6 +107,8 @@ def test_the_page_agrees_with_the_text_reports():
     for rank, row in zip(own[0]["ranks"], rows):
         idle = sum(duration for kind in ("exposed", "waiting") for _, duration in rank[kind])
         assert abs(idle / 1e3 - row["exposed_communication_ms"]) < 1e-3, (idle, row)
+        waiting = sum(duration for _, duration in rank["waiting"])
+        assert abs(waiting / 1e3 - row["waiting_for_ranks_ms"]) < 1e-3, (waiting, row)
         forward = sum(duration for _, duration, kind in rank["compute"] if kind == 1)
         assert abs(forward / 1e3 - row["forward_ms"]) < 1e-3, (forward, row)
         backward = sum(duration for _, duration, kind in rank["compute"] if kind == 2)

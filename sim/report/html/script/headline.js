@@ -80,7 +80,8 @@ function headFigures(page) {
     ["useful tokens/s", count(first.s.useful_tokens_per_s)],
     ...gainOverUsual(page, rows, first),
     ["padding", percent(first.s.padding_ratio)],
-    ["exposed communication", ms(first.s.exposed_communication_ms)]];
+    ["exposed communication", ms(first.s.exposed_transfer_ms)],
+    ["waiting for slower ranks", ms(first.s.waiting_for_ranks_ms)]];
 }
 
 /** Returns the recommended policy's gain over the policy that the step pictures compare it with. */

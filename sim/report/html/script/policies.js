@@ -102,7 +102,7 @@ function trainingTable(card, rows) {
     {name: "repeated", value: (row) => share(of(row).repeated_samples, of(row).samples)},
     {name: "sample skew", value: (row) => of(row).sample_skew.toFixed(3)},
     {name: "token skew", value: (row) => of(row).token_skew.toFixed(3)},
-    {name: "moved by", value: (row) => percent(of(row).displacement)},
+    {name: "order change", value: (row) => percent(of(row).displacement)},
     {name: "shapes", value: (row) => count(of(row).distinct_shapes)},
   ], stated);
 }

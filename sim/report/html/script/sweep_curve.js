@@ -175,7 +175,7 @@ function pointLines(point, measure) {
   }
   if (point.row) {
     lines.push(...(measure === rateMeasure ? [`${ms(point.row.step_ms)} a step`] : []),
-      `${ms(point.row.exposed_communication_ms)} exposed, ` + plural(point.row.buckets, "bucket"));
+      `${ms(point.row.exposed_transfer_ms)} exposed, ` + plural(point.row.buckets, "bucket"));
   }
   return lines;
 }

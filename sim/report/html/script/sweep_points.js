@@ -44,7 +44,7 @@ function sweepPoints(page) {
   const isStep = measure === stepMeasure;
   const swept = page.data.result.points.map((row, i) => ({label: row.values[keys[0]], row,
     x: placeOf(row.values[keys[0]]), y: valueOf(row, measure), band: isStep && row.interval90,
-    exposed: isStep ? row.exposed_communication_ms : null, best: i === page.data.result.best,
+    exposed: isStep ? row.exposed_transfer_ms : null, best: i === page.data.result.best,
     index: settings.findIndex((timeline) => timeline.label === row.values[keys[0]])}));
   const labels = swept.map((point) => point.label);
   const besides = isStep && keys[0] === "ddp.bucket_cap"

@@ -262,10 +262,10 @@ void JsonReader::require_format(std::string_view expected_format) {
   const std::string_view family = expected_format.substr(0, expected_format.find('/') + 1);
   const bool same_family = found.substr(0, family.size()) == family;
   fail("format",
-       fmt::format("'{}' is of another {}; this program reads {}",
-                   printable(found),
-                   same_family ? "version" : "kind",
-                   expected_format));
+       fmt::format("wrong {}: expected {}, got '{}'",
+                   same_family ? "version" : "file type",
+                   expected_format,
+                   printable(found)));
 }
 
 }  // namespace stepsim

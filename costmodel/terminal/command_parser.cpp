@@ -61,7 +61,7 @@ CommandParser::CommandParser(std::string program, std::string command, std::stri
     : name_(std::move(program) + " " + std::move(command)),
       usage_(std::move(usage)),
       boost_(std::make_unique<Boost>()) {
-  boost_->shared.add_options()("help,h", "print this help and exit");
+  boost_->shared.add_options()("help,h", "show this help");
 }
 
 CommandParser::~CommandParser() = default;

@@ -171,7 +171,7 @@ def zsh_set(one):
     lines = [f"{zsh_function(one['command'])}() {{", "  local curcontext=$curcontext state line"]
     lines += ["  local -a commands=("]
     lines += [f"    {quoted(sub['name'] + ':' + sub['summary'])}" for sub in one["commands"]]
-    lines += ["  )", "  _arguments -C '--help[print this and leave]' '1: :->command' '*:: :->rest'"]
+    lines += ["  )", "  _arguments -C '--help[show this help]' '1: :->command' '*:: :->rest'"]
     lines += ["  case $state in", f"    command) _describe '{one['command']} command' commands ;;"]
     lines += ["    rest)", "      case $words[1] in"]
     for sub in one["commands"]:

@@ -192,7 +192,7 @@ int advise_command(const std::vector<std::string>& arguments) {
                "PLAN: what ran, for records without a model; may repeat"},
               {"price-per-hour", option_value<double>(), "NUMBER: of all ranks together"},
               {"json", option_text(), "FILE or -: write the result as JSON"},
-              {"quiet,q", option_flag(), "no text, only files and the exit status"}});
+              {"quiet,q", option_flag(), "suppress terminal output"}});
   parser.add_html();
   parser.positional("records", -1);
   if (!parser.parse(arguments)) {

@@ -50,7 +50,7 @@ void OptionParser::add_common() {
               {"profile", option_text(), "PROFILE: in place of the scenario's"},
               {"json", option_text(), "FILE or -: write the result as JSON"},
               {"csv", option_text(), "FILE or -: write the result as CSV"},
-              {"quiet,q", option_flag(), "no text, only files and the exit status"}});
+              {"quiet,q", option_flag(), "suppress terminal output"}});
   positional("scenario", 1);
 }
 

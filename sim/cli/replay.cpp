@@ -132,7 +132,7 @@ int replay_command(const std::vector<std::string>& arguments) {
        {"steps-table", option_flag(), "show all steps, not the worst"},
        {"json", option_text(), "FILE or -: write the result as JSON"},
        {"csv", option_text(), "FILE or -: one row a rank or step"},
-       {"quiet,q", option_flag(), "no text, only files and the exit status"}});
+       {"quiet,q", option_flag(), "suppress terminal output"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -74,7 +74,7 @@ std::string last_text(const Blame& blame) {
   if (blame.last[ranks.front()] - blame.last[ranks.back()] < 1e-9) {
     return "no rank ends its backward last more often than another\n";
   }
-  std::string text = "last to end its backward:";
+  std::string text = "slowest rank in backward:";
   for (std::size_t i = 0; i < std::min(ranks.size(), kRanksShown); ++i) {
     if (const double often = blame.last[ranks[i]]; often > 0) {
       text += fmt::format(

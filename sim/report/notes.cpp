@@ -35,7 +35,7 @@ struct Words {
                                                : fmt::format("up to {:.2g} times", note.factor);
     return fmt::format(
         "{}: {} the {} size that the profile measured; stepcal calibrate --plan PLANS measures "
-        "such sizes",
+        "such sizes, or record batches that have them",
         note.op,
         how_far,
         note.smaller ? "smallest" : "largest");
@@ -99,6 +99,34 @@ struct Words {
   }
 };
 
+/// Keeps the note of an op that is farthest from what was measured, on either side.
+void add_farthest(const SizesBeyondMeasured& note, std::vector<SizesBeyondMeasured>& notes) {
+  const auto same = std::ranges::find_if(notes, [&](const SizesBeyondMeasured& other) {
+    return other.op == note.op && other.smaller == note.smaller;
+  });
+  if (same == notes.end()) {
+    notes.push_back(note);
+  } else {
+    same->factor = std::max(same->factor, note.factor);
+  }
+}
+
+/// One note for the ops that are as far beyond.
+std::vector<SizesBeyondMeasured> joined(const std::vector<SizesBeyondMeasured>& notes) {
+  std::vector<SizesBeyondMeasured> result;
+  for (const SizesBeyondMeasured& note : notes) {
+    const auto same = std::ranges::find_if(result, [&](const SizesBeyondMeasured& other) {
+      return other.factor == note.factor && other.smaller == note.smaller;
+    });
+    if (same == result.end()) {
+      result.push_back(note);
+    } else {
+      same->op += ", " + note.op;
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string note_text(const Note& note) {
@@ -119,14 +147,24 @@ std::vector<std::string> note_texts(const Prediction& prediction) {
 
 std::vector<std::string> note_texts(const std::vector<Prediction>& predictions) {
   std::vector<std::string> seen;
+  const auto add = [&seen](const std::string& line) {
+    if (std::ranges::find(seen, line) == seen.end()) {
+      seen.push_back(line);
+    }
+  };
+  std::vector<SizesBeyondMeasured> beyond;
   for (const Prediction& prediction : predictions) {
     for (const Note& note : prediction.notes) {
-      const bool of_policy = std::holds_alternative<OutOfMemory>(note);
-      const std::string line = (of_policy ? prediction.policy + ": " : "") + note_text(note);
-      if (std::ranges::find(seen, line) == seen.end()) {
-        seen.push_back(line);
+      if (const auto* sizes = std::get_if<SizesBeyondMeasured>(&note)) {
+        add_farthest(*sizes, beyond);
+      } else {
+        const bool of_policy = std::holds_alternative<OutOfMemory>(note);
+        add((of_policy ? prediction.policy + ": " : "") + note_text(note));
       }
     }
+  }
+  for (const SizesBeyondMeasured& sizes : joined(beyond)) {
+    add(note_text(sizes));
   }
   return seen;
 }

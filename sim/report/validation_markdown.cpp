@@ -137,7 +137,8 @@ std::string validation_markdown(const Validation& validation,
                                 const ValidationSources& sources,
                                 double bound) {
   std::string text = "# Prediction and live run: " + markdown_text(sources.scenario.name) + "\n\n";
-  text += "**Verdict: " + markdown_text(verdict(validation, sources, bound)) + ".**\n\n";
+  text += "**Verdict: " + markdown_text(verdict(validation, sources, bound)) + ".**\n\n" +
+          "How sure: " + markdown_text(certainty(validation, bound)) + ".\n\n";
   text += "## What was compared\n\n" + source_entries(sources) + "\n" + live_table(sources) + "\n";
   text += markdown_code(printable(sources.command, std::string::npos)) + "\n";
   text +=

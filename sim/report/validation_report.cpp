@@ -145,9 +145,12 @@ std::string validation_text(const Validation& validation,
                             const ValidationSources& sources,
                             double bound,
                             const Screen& screen) {
-  std::string text =
-      "step time (last rank's start to last rank's end), mean over the steady steps\n\n" +
-      step_time_table(validation).text(screen);
+  std::string text = painted("verdict: " + verdict(validation, sources, bound),
+                             validation.holds(bound) ? Paint::Good : Paint::Bad,
+                             screen) +
+                     "\nhow sure: " + certainty(validation, bound) + "\n\n";
+  text += "step time (last rank's start to last rank's end), mean over the steady steps\n\n" +
+          step_time_table(validation).text(screen);
   text += "\nwhere the error is, in points of the measured step\n\n" +
           part_error_table(validation).text(screen) + "\n";
   for (const std::string& finding : findings(validation, sources)) {
@@ -156,7 +159,6 @@ std::string validation_text(const Validation& validation,
   for (const std::string& warning : validation.warnings) {
     text += "warning: " + warning + "\n";
   }
-  text += "verdict: " + verdict(validation, sources, bound) + "\n";
   for (const std::string& line : advice(validation, sources, bound)) {
     text += "what to do: " + line + "\n";
   }
@@ -190,6 +192,7 @@ Json validation_json(const Validation& validation, const ValidationSources& sour
           {"bound", bound},
           {"holds", validation.holds(bound)},
           {"verdict", verdict(validation, sources, bound)},
+          {"certainty", certainty(validation, bound)},
           {"advice", advice(validation, sources, bound)},
           {"next", next_command(validation, sources, bound)},
           {"warnings", validation.warnings}};

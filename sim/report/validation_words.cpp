@@ -235,13 +235,15 @@ std::vector<std::string> findings(const Validation& validation, const Validation
 std::string verdict(const Validation& validation, const ValidationSources& sources, double bound) {
   const auto off = failing(validation, bound);
   const bool late = prediction_time(sources) == PredictionTime::After;
-  std::string text = fmt::format("the prediction{} {} (bound {} on the error of each mean)",
-                                 late ? ", made after the live run," : "",
-                                 off.empty() ? "holds" : "does not hold",
-                                 percent(bound));
+  const std::size_t count = validation.policies.size();
+  std::string text = late ? "prediction made after the live run: " : "";
   if (off.empty()) {
-    return text;
+    return text + fmt::format("every mean step is within {} of the measured one", percent(bound));
   }
+  text += fmt::format("the mean step of {} of {} policies is off by more than {}",
+                      off.size(),
+                      count,
+                      percent(bound));
   constexpr std::size_t kNamed = 3;
   for (std::size_t i = 0; i < std::min(off.size(), kNamed); ++i) {
     text += fmt::format("{} {} {}",
@@ -257,6 +259,29 @@ std::string verdict(const Validation& validation, const ValidationSources& sourc
                       part_words(*off.front(), part),
                       part.error * 100,
                       printable(off.front()->policy));
+  return text;
+}
+
+std::string certainty(const Validation& validation, double bound) {
+  const auto covered = std::ranges::count_if(validation.policies, &PolicyValidation::covered);
+  const auto open = std::ranges::count_if(validation.policies, [&](const PolicyValidation& policy) {
+    return undecided(policy, bound);
+  });
+  const std::size_t count = validation.policies.size();
+  std::string text =
+      fmt::format("{} of {} measured means are in their 90 % interval", covered, count);
+  if (count > 1 && !validation.recommended.empty()) {
+    text += fmt::format("; the recommended policy {} costs {} over the fastest",
+                        printable(validation.recommended),
+                        percent(validation.regret));
+  }
+  if (open > 0) {
+    text += fmt::format(
+        "; for {} of {}, the live runs cannot tell on which side of the bound the "
+        "error is",
+        open,
+        count);
+  }
   return text;
 }
 

@@ -21,6 +21,9 @@ namespace stepsim {
                                   const ValidationSources& sources,
                                   double bound);
 
+/// How sure the verdict is: intervals, regret, and what the live runs leave open.
+[[nodiscard]] std::string certainty(const Validation& validation, double bound);
+
 /// What to do about a prediction that does not hold, or live runs that cannot tell; may be empty.
 [[nodiscard]] std::vector<std::string> advice(const Validation& validation,
                                               const ValidationSources& sources,

@@ -146,11 +146,11 @@ TEST_CASE("another kind or version of file is refused") {
   };
   CHECK(check("stepsim-profile/1") == "no error");
   CHECK(check("stepsim-profile/2") ==
-        "profile.json: error: format: 'stepsim-profile/2' is of another version; this program "
-        "reads stepsim-profile/1");
+        "profile.json: error: format: wrong version: expected stepsim-profile/1, got "
+        "'stepsim-profile/2'");
   CHECK(check("stepsim-plan/1") ==
-        "profile.json: error: format: 'stepsim-plan/1' is of another kind; this program reads "
-        "stepsim-profile/1");
+        "profile.json: error: format: wrong file type: expected stepsim-profile/1, got "
+        "'stepsim-plan/1'");
 }
 
 TEST_CASE("lines are counted, blank ones are skipped") {

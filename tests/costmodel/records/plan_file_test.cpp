@@ -234,8 +234,8 @@ TEST_CASE("buckets hold each parameter of the model once") {
 
 TEST_CASE("a plan that is cut off or of another version is refused") {
   CHECK(error_after("stepsim-plan/1", "stepsim-plan/2") ==
-        "plan.jsonl:1: error: format: 'stepsim-plan/2' is of another version; this program reads "
-        "stepsim-plan/1");
+        "plan.jsonl:1: error: format: wrong version: expected stepsim-plan/1, got "
+        "'stepsim-plan/2'");
   const std::string text = small_plan_text();
   const std::string path = written("plan.jsonl", text.substr(0, text.size() - 10));
   CHECK(error_of([&path] { (void)read_plan(path); }) ==

@@ -60,8 +60,10 @@ def test_validate_reports_in_text_json_csv_and_markdown(folder, file, prediction
                  "interval coverage: 100.0 % of the policies (4 of 4)",
                  "steps below predicted p50 / p95: ",
                  "prediction: of 2026-11-18T11:06:40Z, before the live run",
-                 "verdict: the prediction holds (bound 10.0 % on the error of each mean)"):
+                 "how sure: 4 of 4 measured means are in their 90 % interval; the recommended policy bucketing costs "):
         assert "\n" + line in text, (line, text)
+    first = "verdict: every mean step is within 10.0 % of the measured one\nhow sure: "
+    assert text.startswith(first), text
     assert "where the error is, in points of the measured step" in text
     assert all(len(line) <= 160 for line in text.splitlines()), text
     result = json.loads(cli_test.run(*options, "--json", "-").stdout)
@@ -99,12 +101,12 @@ def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file,
     options = ["validate", cli_test.PAIR, "--live", live, "--predictions", file]
     text = cli_test.run(*options, status=1).stdout
     verdict = next(line for line in text.splitlines() if line.startswith("verdict: "))
-    assert "does not hold (bound 10.0 %" in verdict and ": bucketing -" in verdict, verdict
+    assert "the mean step of 1 of 1 policies is off by more than 10.0 %: bucketing -" in verdict, verdict
     assert "mostly backward (-" in verdict, verdict
     assert "what to do: bucketing: backward is predicted too short: recalibrate" in text, text
     assert text.splitlines()[-1].startswith("Next: stepcal calibrate --device cpu --plan "), text
     assert "warning: no live run of uniform, variable_fixed, token_budget" in text, text
-    assert "the prediction holds (bound 60.0 %" in cli_test.run(*options, "--bound", "60").stdout
+    assert "every mean step is within 60.0 %" in cli_test.run(*options, "--bound", "60").stdout
 
 
 @in_folder_with_prediction
@@ -132,7 +134,7 @@ def test_validate_says_when_the_prediction_came_after_the_live_run(folder, file,
     os.utime(file, (1795203446, 1795203446))
     done = cli_test.run(*options, "--predictions", file, "--json", os.path.join(folder, "result.json"))
     assert "was written at 2026-11-20T19:37:26Z, after the live run" in done.stdout, done.stdout
-    assert "verdict: the prediction, made after the live run, holds" in done.stdout, done.stdout
+    assert "verdict: prediction made after the live run: every mean step is" in done.stdout
     result = json.loads(pathlib.Path(folder, "result.json").read_text(encoding="utf-8"))
     assert result["prediction"]["when"] == "after", result["prediction"]
     assert "prediction: computed now" in cli_test.run(*options).stdout

@@ -83,7 +83,7 @@ TEST_CASE("a prediction file that was written after a live run began is told fro
         "prediction.json was written at 2026-11-20T19:37:26Z, after the live run of "
         "2026-11-20T19:37:25Z");
   CHECK(verdict(one_policy(10, 10, 0.01), from, 0.1) ==
-        "the prediction, made after the live run, holds (bound 10.0 % on the error of each mean)");
+        "prediction made after the live run: every mean step is within 10.0 % of the measured one");
   from.live[0].header.started_at = "";
   CHECK(prediction_time(from) == PredictionTime::Unknown);
   from.predictions_path = "";
@@ -133,8 +133,9 @@ TEST_CASE("a prediction that does not hold names the policy, the part and what t
   const Validation off = one_policy(12, 10, 0.01);
   CHECK_FALSE(off.holds(0.1));
   CHECK(verdict(off, sources(), 0.1) ==
-        "the prediction does not hold (bound 10.0 % on the error of each mean): fixed +20.0 %; "
-        "mostly backward (+20.0 points of fixed)");
+        "the mean step of 1 of 1 policies is off by more than 10.0 %: fixed +20.0 %; mostly "
+        "backward (+20.0 points of fixed)");
+  CHECK(certainty(off, 0.1) == "0 of 1 measured means are in their 90 % interval");
   REQUIRE(advice(off, sources(), 0.1).size() == 1);
   CHECK(advice(off, sources(), 0.1)[0] ==
         "fixed: backward is predicted too long: recalibrate with the plans of this scenario");
@@ -160,9 +161,10 @@ TEST_CASE("the verdict names the three worst policies; what is shown goes before
        {std::tuple("b", 12.5, 0.01), std::tuple("c", 8.0, 0.01), std::tuple("d", 13.0, 0.2)}) {
     four.policies.push_back(policy(name, predicted, 10, error));
   }
-  CHECK(verdict(four, sources(), 0.1) ==
-        "the prediction does not hold (bound 10.0 % on the error of each mean): d +30.0 %, b +25.0 "
-        "%, c -20.0 % and 1 more; mostly backward (+30.0 points of d)");
+  CHECK(
+      verdict(four, sources(), 0.1) ==
+      "the mean step of 4 of 4 policies is off by more than 10.0 %: d +30.0 %, b +25.0 %, c -20.0 "
+      "% and 1 more; mostly backward (+30.0 points of d)");
   REQUIRE(advice(four, sources(), 0.1).size() == 1);
   CHECK(advice(four, sources(), 0.1)[0].find("b: backward is predicted too long") == 0);
 }
@@ -229,7 +231,7 @@ TEST_CASE("the report says what was compared, the verdict and the next command")
                               {"versions", {{"eigen", "3.4.0"}, {"threads", 1}}}};
   *from.live[0].header.versions = {{"torch", "2.5"}};
   const std::string text = validation_markdown(one_policy(12, 10, 0.01), from, 0.1);
-  for (const char* part : {"**Verdict: the prediction does not hold",
+  for (const char* part : {"**Verdict: the mean step of 1 of 1 policies is off by",
                            "- **scenario**: x (x.toml)\n",
                            "- **profile**: p (p.json)\n- **profile's device**: Xeon\n"
                            "- **profile made**: 2026-11-19T00:00:00Z\n"

@@ -265,8 +265,8 @@ TEST_CASE("the interference of a profile is checked") {
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/4") ==
-        "profile.json:2: error: format: 'stepsim-profile/4' is of another version; this program "
-        "reads stepsim-profile/1");
+        "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
+        "'stepsim-profile/4'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

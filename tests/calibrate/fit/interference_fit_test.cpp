@@ -62,7 +62,7 @@ Interference truth_with_waves() {
   return truth;
 }
 
-InterferenceProfile fitted(const std::vector<OverlapSample>& samples, int multiprocessors = 132) {
+InterferenceProfile fit_of(const std::vector<OverlapSample>& samples, int multiprocessors = 132) {
   std::vector<std::string> warnings;
   return fit_interference(samples, multiprocessors, &warnings).value();
 }
@@ -88,7 +88,7 @@ double deviation(const InterferenceProfile::Interval& interval) {
 
 TEST_CASE("planted interference is found exactly when nothing scatters") {
   const Interference truth = truth_with_waves();
-  const InterferenceProfile found = fitted(planted(truth));
+  const InterferenceProfile found = fit_of(planted(truth));
   CHECK(found.value.compute == Approx(truth.compute));
   CHECK(found.value.transfer == Approx(truth.transfer));
   CHECK(found.value.memory_share == Approx(truth.memory_share));
@@ -103,20 +103,20 @@ TEST_CASE("one factor for everything needs no waves and no bandwidth") {
   Interference truth;
   truth.compute = 0.19;
   truth.transfer = 0.4;
-  const InterferenceProfile found = fitted(planted(truth));
+  const InterferenceProfile found = fit_of(planted(truth));
   CHECK(found.value.compute == Approx(0.19));
   CHECK(found.value.transfer == Approx(0.4));
   CHECK(found.value.memory_share == Approx(0).epsilon(1e-9));
   CHECK(found.value.multiprocessors == 0);
   CHECK(found.value.limit == Interference().limit);
-  CHECK(fitted(planted(truth), 0).value == found.value);
+  CHECK(fit_of(planted(truth), 0).value == found.value);
   CHECK_FALSE(fit_interference({}, 132, nullptr).has_value());
 }
 
 TEST_CASE("what waves cost is cut by a limit that the samples show") {
   Interference truth = truth_with_waves();
   truth.limit = 0.3;
-  const InterferenceProfile found = fitted(planted(truth));
+  const InterferenceProfile found = fit_of(planted(truth));
   CHECK(found.value.multiprocessors == 132);
   CHECK(found.value.limit == Approx(0.3));
   CHECK(found.value.compute == Approx(truth.compute));
@@ -128,7 +128,7 @@ TEST_CASE("planted interference is found within five deviations when the times s
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     CAPTURE(seed);
     const Interference truth = truth_with_waves();
-    const InterferenceProfile found = fitted(planted(truth, 0.03, seed));
+    const InterferenceProfile found = fit_of(planted(truth, 0.03, seed));
     CHECK(found.value.multiprocessors == 132);
     for (const auto& [value, interval, planted_value] :
          {std::tuple(found.value.compute, found.compute, truth.compute),
@@ -150,7 +150,7 @@ TEST_CASE("nine of ten intervals hold what was planted") {
   int all = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const Interference truth = truth_with_waves();
-    const InterferenceProfile found = fitted(planted(truth, 0.03, seed));
+    const InterferenceProfile found = fit_of(planted(truth, 0.03, seed));
     for (const auto& [interval, value] : {std::pair(found.compute, truth.compute),
                                           std::pair(found.transfer, truth.transfer),
                                           std::pair(found.memory_share, truth.memory_share)}) {
@@ -169,12 +169,12 @@ TEST_CASE("interference that samples cannot tell is said") {
   std::vector<OverlapSample> some = all;
   std::erase_if(some, [](const auto& sample) { return sample.compute == "memory"; });
   CHECK(has(warnings_of(some), "no memory-bound work"));
-  CHECK(fitted(some).value.memory_share == 0);
+  CHECK(fit_of(some).value.memory_share == 0);
   some = {all[0], all[5], all[6]};
   CHECK(has(warnings_of(some), "only 1 measurements of compute-bound work"));
   CHECK(has(warnings_of(some), "only 2 measurements of memory-bound work"));
-  CHECK_FALSE(fitted(some).compute);
-  CHECK(fitted(some).value.multiprocessors == 0);
+  CHECK_FALSE(fit_of(some).compute);
+  CHECK(fit_of(some).value.multiprocessors == 0);
   some = std::vector<OverlapSample>(6, all[1]);
   CHECK(has(warnings_of(some), "the same blocks and channels"));
   some = planted({});
@@ -186,7 +186,7 @@ TEST_CASE("interference that samples cannot tell is said") {
     sample.compute_blocks = 0;
   }
   CHECK(has(warnings_of(some), "no compute_blocks"));
-  CHECK(fitted(some).value.multiprocessors == 0);
+  CHECK(fit_of(some).value.multiprocessors == 0);
 }
 
 TEST_CASE("lines of overlaps are read as written, and become a profile's interference") {

@@ -327,7 +327,7 @@ TEST_CASE("an error of many times is said in words, not as a percentage of many 
   CHECK(error_text(-0.1234, true) == "-12.3");
   CHECK(error_text(10.0) == "1000.0");
   CHECK(error_text(55320.215) == "> 10 times");
-  RecordedCosts costs = fitted({});
+  RecordedCosts costs = fitted(MadeTraining{});
   costs.model.data.errors.random = 0.05;
   costs.model.data.errors.block = 55320.215;
   CHECK(holds(recorded_report(costs), "\ndata           5.0 %  > 10 times    "));

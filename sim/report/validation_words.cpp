@@ -160,6 +160,19 @@ bool is_recorded(const Profile& profile) {
   return profile.provenance->is_object() && profile.provenance->contains("recorded");
 }
 
+/// The record described its model, so that its import needed no plan.
+bool was_recorded_without_plan(const Profile& profile) {
+  const Json& recorded = (*profile.provenance)["recorded"];
+  const bool has_command =
+      recorded.is_object() && recorded.contains("command") && recorded["command"].is_string();
+  return has_command && recorded["command"].get<std::string>().find("--plan") == std::string::npos;
+}
+
+/// The profile that policies which plan by predicted time need again; as an option.
+std::string profile_option(const ValidationSources& sources) {
+  return sources.profile_path.empty() ? "" : " --profile " + path_word(sources.profile_path);
+}
+
 /// The live runs are trainings of PyTorch, which the user runs.
 bool is_training(const ValidationSources& sources) {
   return std::ranges::any_of(sources.live, [](const LiveFile& file) {
@@ -169,8 +182,9 @@ bool is_training(const ValidationSources& sources) {
 
 std::string calibrate_command(const ValidationSources& sources) {
   if (is_recorded(sources.profile)) {
-    return "stepcal import run-record run.jsonl --plan plan.jsonl --profile " +
-           path_word(sources.profile_path);
+    return fmt::format("stepcal import run-record run.jsonl{} --profile {}",
+                       was_recorded_without_plan(sources.profile) ? "" : " --plan plan.jsonl",
+                       path_word(sources.profile_path));
   }
   return fmt::format(
       "stepcal calibrate --device {} --plan plans/*.jsonl --samples samples.jsonl "
@@ -181,7 +195,9 @@ std::string calibrate_command(const ValidationSources& sources) {
 
 std::string repeats_command(const ValidationSources& sources, int passes) {
   if (is_training(sources)) {
-    return "stepsim plan " + path_word(sources.scenario.path) + " --out-dir plans";
+    return fmt::format("stepsim plan {} --out-dir plans{}",
+                       path_word(sources.scenario.path),
+                       profile_option(sources));
   }
   return fmt::format("stepcal live plans/*.jsonl{} --repeat {} --out-dir live",
                      sources.profile.backend == "cuda" ? " --device cuda" : "",
@@ -189,12 +205,10 @@ std::string repeats_command(const ValidationSources& sources, int passes) {
 }
 
 std::string blame_command(const ValidationSources& sources, const std::string& policy) {
-  std::string command = fmt::format(
-      "stepsim blame {} --policy {}", path_word(sources.scenario.path), path_word(policy));
-  if (!sources.profile_path.empty()) {
-    command += " --profile " + path_word(sources.profile_path);
-  }
-  return command;
+  return fmt::format("stepsim blame {} --policy {}{}",
+                     path_word(sources.scenario.path),
+                     path_word(policy),
+                     profile_option(sources));
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ std::vector<Key> policy_keys() {
       required(described("name", "unique in the file", "")),
       required(described(
           "kind",
-          "one of the table below; `stepsim policies` describes them and their parameters",
+          "one of the table below; `stepsim policies KIND` describes one, `--all` all",
           "")),
   };
   for (const std::string& parameter : policy_parameter_names()) {

@@ -33,7 +33,8 @@ void require_same_batches(const Prediction& prediction, const RunRecord& record)
     if (plan.useful_tokens != row.useful_tokens || plan.padded_tokens != row.padded_tokens) {
       throw InputError(
           place + fmt::format("the record ran {} useful and {} padded tokens, the plan has {} and "
-                              "{}; it was run from another plan",
+                              "{}; it was run from another plan. Policies that plan by predicted "
+                              "time need the profile that their plan was made with: --profile",
                               row.useful_tokens,
                               row.padded_tokens,
                               plan.useful_tokens,

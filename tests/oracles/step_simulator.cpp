@@ -179,6 +179,7 @@ class StepRun {
 
   void copy_out(std::int32_t rank, std::int32_t bucket) {
     line(rank).exposed += events_.now() - lane(rank).since;
+    line(rank).waiting += std::max(step_.reduce_start[at(bucket)] - lane(rank).since, Duration{0});
     lane(rank).since = events_.now();
     if (input_.host_is_device) {
       lane(rank).host = events_.now();

@@ -124,9 +124,12 @@ TEST_CASE("recorded trainings are recorded again, not run by stepcal") {
   *from.live[0].header.versions = {{"torch", "2.5"}};
   *from.profile.provenance = {{"recorded", 3}};
   CHECK(next_command(one_policy(11.2, 10, 0.04), from, 0.1) ==
-        "stepsim plan x.toml --out-dir plans");
+        "stepsim plan x.toml --out-dir plans --profile p.json");
   CHECK(next_command(one_policy(12, 10, 0.01), from, 0.1) ==
         "stepcal import run-record run.jsonl --plan plan.jsonl --profile p.json");
+  *from.profile.provenance = {{"recorded", {{"command", "stepcal import run-record a.jsonl"}}}};
+  CHECK(next_command(one_policy(12, 10, 0.01), from, 0.1) ==
+        "stepcal import run-record run.jsonl --profile p.json");
 }
 
 TEST_CASE("a prediction that does not hold names the policy, the part and what to do") {

@@ -250,7 +250,9 @@ TEST_CASE("a record that ran other batches than the plan is refused") {
   CHECK_THROWS_WITH_AS(
       (void)validate({predicted("a", 10)}, {}, {record}, 1, 0.0),
       "policy 'a', step 1, rank 1: the record ran 99 useful and 120 padded tokens, "
-      "the plan has 100 and 120; it was run from another plan",
+      "the plan has 100 and 120; it was run from another plan. Policies that plan by predicted "
+      "time "
+      "need the profile that their plan was made with: --profile",
       InputError);
   record = measured("a", {10});
   record.steps.back().step = 7;

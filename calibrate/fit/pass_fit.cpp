@@ -18,8 +18,6 @@ namespace {
 
 constexpr int kDraws = 40;
 constexpr int kBlock = 4;
-constexpr int kReweightings =
-    8;  ///< Of reweighting; later ones move coefficients by less than 1 %.
 constexpr std::size_t kFewestPassSamples = 10;
 constexpr double kTellsApart = 1.25;  ///< Times the squared residuals of all features.
 
@@ -44,35 +42,8 @@ double sum_of(std::string_view feature, const PassObservation& observation, bool
                 [&](const BatchShape& batch) { return pass_feature(feature, batch, varlen); });
 }
 
-/// The weights of the next round of the fit. The residual of a step, the first `steps` rows, counts
-/// relative to the fitted time, not to the measured one, which would take what happens to be short
-/// for more certain; and residuals beyond 1.5 standard deviations (by their median) count by their
-/// size alone, as P. J. Huber, "Robust Estimation of a Location Parameter" (1964), has it.
-std::vector<double> next_weights(const FeatureRows& rows,
-                                 const std::vector<double>& seconds,
-                                 std::size_t steps,
-                                 std::vector<double> weights,
-                                 const std::vector<double>& coefficients) {
-  constexpr double kHuber = 1.5;
-  constexpr double kMedianToDeviation = 1.4826;
-  constexpr double kLeastLimit = 0.01;   // A time within 1 % of the fit is no outlier.
-  constexpr double kLeastFitted = 0.05;  // Of the measured time, so that no row rules the others.
-  std::vector<double> fitted;
-  std::vector<double> sizes;
-  for (std::size_t i = 0; i < steps; ++i) {
-    fitted.push_back(std::max(dot(coefficients, rows[i]), kLeastFitted * seconds[i]));
-    sizes.push_back(std::abs(seconds[i] / fitted[i] - 1));
-  }
-  const double limit = std::max(kHuber * kMedianToDeviation * quantile(sizes, 0.5), kLeastLimit);
-  for (std::size_t i = 0; i < steps; ++i) {
-    const double huber = sizes[i] > limit ? std::sqrt(limit / sizes[i]) : 1;
-    weights[i] = huber * seconds[i] / fitted[i];
-  }
-  return weights;
-}
-
 /// Fits the rows at `places` with the features that `used` allows; the others get 0. Scaled so that
-/// times are right in the mean, which slow outliers belong to.
+/// times are right in the mean: least relative residuals alone lean to the short ones.
 std::vector<double> fit(const Known& known, const Places& places, const std::vector<bool>& used) {
   FeatureRows rows;
   std::vector<double> seconds;
@@ -92,10 +63,6 @@ std::vector<double> fit(const Known& known, const Places& places, const std::vec
     weights.push_back(known.prior_weight);
   }
   std::vector<double> coefficients = relative_nnls(rows, seconds, weights);
-  for (int round = 0; round < kReweightings; ++round) {
-    coefficients = relative_nnls(
-        rows, seconds, next_weights(rows, seconds, places.size(), weights, coefficients));
-  }
   double ratio = 0;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const double fitted = dot(coefficients, rows[i]);
@@ -140,13 +107,13 @@ Places drawn_places(const std::map<int, Places>& by_block, std::mt19937_64& gene
   return drawn;
 }
 
-/// Mean squared residual relative to the fitted times.
+/// Mean squared relative residual.
 double residual(const FeatureTable& table,
                 const Places& places,
                 const std::vector<double>& coefficients) {
   double sum = 0;
   for (const std::size_t place : places) {
-    const double error = table.seconds[place] / dot(coefficients, table.rows[place]) - 1;
+    const double error = dot(coefficients, table.rows[place]) / table.seconds[place] - 1;
     sum += error * error;
   }
   return sum / static_cast<double>(places.size());

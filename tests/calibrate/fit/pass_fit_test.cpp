@@ -197,20 +197,6 @@ double error_at(const PassCost& cost, std::int64_t samples, std::int64_t length)
 
 }  // namespace
 
-TEST_CASE("noise does not make small batches dear and large ones cheap") {
-  // Dividing by measured times takes what happened to be short for certain: with this noise the
-  // smallest batches came out a third too dear.
-  const Law law = [](const BatchShape& batch) {
-    return 2e-3 + 2e-5 * static_cast<double>(batch.padded_tokens());
-  };
-  const PassCost cost = fitted_pass(observed(law, 400, 0.7));
-  for (const std::int64_t length : {20, 60, 120, 240}) {
-    const BatchShape batch = batch_shape(std::vector<std::int64_t>(10, length));
-    CAPTURE(length);
-    CHECK(pass_seconds(cost, cost.coefficients, batch, false) == Approx(law(batch)).epsilon(0.08));
-  }
-}
-
 TEST_CASE("where the recorded batches do not tell, a pass costs by its weight") {
   const auto points = narrow(12);
   const auto features = pass_features(points, AttentionKind::Dense);

@@ -234,6 +234,10 @@ int advise_command(const std::vector<std::string>& arguments) {
   const Profile profile = scenario_profile(scenario);
   Advice advice;
   advice.price_per_hour = price;
+  const bool is_known =
+      std::ranges::find(scenario.policies, records.front().record.policy, &BatchingPolicy::name) !=
+      scenario.policies.end();
+  advice.recorded = is_known ? records.front().record.policy : scenario.policies.front().name();
   Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
   PredictOptions options;
   options.on_progress = progress.callback();
@@ -245,7 +249,7 @@ int advise_command(const std::vector<std::string>& arguments) {
   const Prediction* best = recommended(scenario, advice.predictions);
   advice.caps =
       cap_advice(common, scenario, profile, best != nullptr ? *best : advice.predictions.front());
-  advice.blame = blame(scenario, scenario.policies.front(), profile);
+  advice.blame = blame(scenario, find_policy(scenario, advice.recorded), profile);
   Json predictions = prediction_json(advice.predictions, true);
   predictions["recommendation"] = recommendation_json(recommend(scenario, advice.predictions));
   write_text_atomically((folder / "prediction.json").string(), predictions.dump(1) + "\n");

@@ -42,7 +42,8 @@ std::string step_ms_text(double ms) {
 }
 
 const Prediction& current_of(const Advice& advice) {
-  return advice.predictions.front();
+  const auto now = std::ranges::find(advice.predictions, advice.recorded, &Prediction::policy);
+  return now != advice.predictions.end() ? *now : advice.predictions.front();
 }
 
 const Prediction& best_of(const Scenario& scenario, const Advice& advice) {

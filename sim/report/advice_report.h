@@ -30,7 +30,8 @@ struct CapAdvice {
 
 /// What `stepsim advise` found out about a training.
 struct Advice {
-  std::vector<Prediction> predictions;   ///< [policy] The first is of the recorded policy.
+  std::vector<Prediction> predictions;   ///< [policy]
+  std::string recorded;                  ///< The policy that runs now; the first where unknown.
   CapAdvice caps;                        ///< Of the best policy.
   Blame blame;                           ///< Of the recorded policy.
   std::int64_t samples = 0;              ///< Of the whole data set.

@@ -1,6 +1,7 @@
 #include "sim/study/starter_scenario.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -189,13 +190,27 @@ std::string policy_text(const char* comment, const std::string& name, const std:
   return fmt::format("\n# {}\n[[policy]]\nname = \"{}\"\n{}\n", comment, name, keys);
 }
 
-/// The name of the recorded policy, as TOML's basic strings can hold it.
+/// The names of the policies that follow the first one.
+bool is_taken(const std::string& name) {
+  constexpr std::array<const char*, 7> kNames = {"bucketed",
+                                                 "group_by_length",
+                                                 "token_budget",
+                                                 "batch_rebalance",
+                                                 "planner",
+                                                 "packed_bfd",
+                                                 "multipack"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+/// The name of the recorded policy, as TOML's basic strings can hold it; "fixed" where the record
+/// names none or one of those that follow.
 std::string first_policy(const RunRecord& record) {
   const auto is_plain = [](char c) {
     return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
   };
-  return !record.policy.empty() && std::ranges::all_of(record.policy, is_plain) ? record.policy
-                                                                                : "fixed";
+  const bool is_own = !record.policy.empty() && !is_taken(record.policy) &&
+                      std::ranges::all_of(record.policy, is_plain);
+  return is_own ? record.policy : "fixed";
 }
 
 std::string packing_policies(const RecordedBatches& batches) {
@@ -249,7 +264,9 @@ std::string padding_policies(const RecordedBatches& batches) {
 }
 
 std::string policies_text(const RunRecord& record, const RecordedBatches& batches) {
-  std::string comment = "What was recorded: the loader's order, cut into equal batches.";
+  std::string comment = is_taken(record.policy)
+                            ? "The loader's order, cut into batches of the recorded mean size."
+                            : "What was recorded: the loader's order, cut into equal batches.";
   if (batches.smallest < batches.largest) {
     comment = fmt::format(
         "The recorded mean batch size in the loader's order; recorded batches hold {} to {}.",

@@ -157,6 +157,14 @@ def test_lengths_of_the_data_set_lead_to_a_plan_that_validate_takes(folder):
     )
 
 
+def test_a_record_of_another_policy_is_compared_with_that_policy():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write(folder / "run.jsonl", header(policy="bucketed"), training())
+        text = cli_test.run("advise", str(folder / "run.jsonl"), "--out-dir", name + "/a").stdout
+        assert " ms with bucketed (90 % interval" in text.splitlines()[0], text
+
+
 def test_data_of_one_length_needs_no_other_policy():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/index.h"
@@ -192,24 +190,7 @@ class RecordReader {
 
 }  // namespace
 
-void require_all_ranks(const RunRecord& record, const std::string& file) {
-  std::set<int> ranks;
-  for (const StepRecord& step : record.steps) {
-    ranks.insert(step.rank);
-  }
-  if (static_cast<int>(ranks.size()) == record.world_size || ranks.empty()) {
-    return;
-  }
-  throw InputError(SourcePlace{file},
-                   "has the steps of rank {} alone, of a training on {} ranks; merge the files of "
-                   "all ranks first: python3 stepsim_recorder.py merge run.rank*.jsonl --out "
-                   "run.jsonl",
-                   fmt::join(ranks, ", "),
-                   record.world_size);
-}
-
 Plan recorded_plan(const RunRecord& record, const std::string& file) {
-  require_all_ranks(record, file);
   const RecordReader reader(record, file);
   Plan plan;
   plan.scenario = record.scenario;

@@ -11,7 +11,6 @@
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded/recorded_buckets.h"
 #include "calibrate/import/recorded/recorded_noise.h"
-#include "calibrate/import/recorded/recorded_plan.h"
 #include "calibrate/import/recorded/recorded_whole.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
@@ -52,7 +51,6 @@ void require_alike(std::span<const RecordedRun> runs) {
                        first.file,
                        first.record.world_size);
     }
-    require_all_ranks(run.record, run.file);
     if (!same_model(run.plan.model, first.plan.model)) {
       throw InputError(SourcePlace{run.file},
                        "its plan is of another model than that of " + first.file);

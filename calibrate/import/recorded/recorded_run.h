@@ -53,9 +53,9 @@ struct RecordedCosts {
 /// its processor times, scaled so that sharing the cores (shared_core_factors()) gives the wall
 /// times.
 ///
-/// Raises InputError: runs of different models, ranks or devices; a rank without steps; a record
-/// that ran other batches than its plan; a step whose backward cannot be told from waiting although
-/// others' can; too few steps.
+/// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
+/// than its plan; a step whose backward cannot be told from waiting although others' can; too few
+/// steps.
 [[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs);
 
 /// Makes a profile of those costs alone, or of `base` with them in place of its own.

@@ -41,7 +41,7 @@ struct RankTrace {
   /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
   /// begin.
   std::array<Duration, kPhases> phases{};
-  /// Of the waits for collectives: until the last rank is there.
+  /// The part of the waits for collectives that ends when the last rank is there.
   Duration waiting_for_ranks{0};
 };
 

@@ -146,10 +146,10 @@ BatchingPolicy read_policy(const TomlReader& unnamed,
 std::vector<Key> policy_keys() {
   std::vector<Key> keys = {
       required(described("name", "unique in the file", "")),
-      required(described(
-          "kind",
-          "one of the table below; `stepsim policies KIND` describes one, `--all` all",
-          "")),
+      required(
+          described("kind",
+                    "one of the table below; `stepsim policies KIND` describes one, `--all` all",
+                    "")),
   };
   for (const std::string& parameter : policy_parameter_names()) {
     keys.push_back(described(parameter, "", ""));

@@ -4,6 +4,9 @@
 #include <iterator>
 #include <variant>
 
+#include <nlohmann/json.hpp>
+
+#include "costmodel/io/json_file.h"
 #include "costmodel/network/collective_cost.h"
 
 namespace stepsim {
@@ -28,9 +31,9 @@ bool has_unknown_sizes(const Prediction& prediction) {
   });
 }
 
-/// A profile of published figures says so where it names its device.
-std::string own_source(const Profile& profile) {
-  return profile.device.find("published") != std::string::npos ? "published" : "measured";
+/// The profile itself, and not one that it was made on, was put together from published figures.
+bool is_published(const Profile& profile) {
+  return profile.provenance->is_object() && profile.provenance->contains("method");
 }
 
 }  // namespace
@@ -41,7 +44,10 @@ std::string op_source(const Scenario& scenario,
   if (has_unknown_sizes(prediction) || goes_beyond(prediction, false)) {
     return "extrapolated";
   }
-  return scenario.times ? "scenario" : own_source(profile);
+  if (scenario.times) {
+    return "scenario";
+  }
+  return compute_prices_origin(profile).empty() ? "measured" : "published";
 }
 
 std::string collective_source(const Scenario& scenario,
@@ -67,7 +73,8 @@ std::string collective_source(const Scenario& scenario,
     case CollectiveSource::MeasuredTable:
       return goes_beyond(prediction, true)                 ? "extrapolated"
              : scenario.all_reduce_table || scenario.times ? "scenario"
-                                                           : own_source(profile);
+             : is_published(profile)                       ? "published"
+                                                           : "measured";
     case CollectiveSource::InterpolatedRanks:
       return goes_beyond(prediction, true) ? "extrapolated" : "interpolated";
     case CollectiveSource::ExtrapolatedRanks:

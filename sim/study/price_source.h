@@ -8,15 +8,16 @@
 
 namespace stepsim {
 
-/// Where the costs of a prediction's ops come from: "scenario" (times in its file), "measured",
-/// "published" (a profile composed of figures that others published), or "extrapolated" when some
-/// op has a size that the profile does not know.
+/// Names where the costs of a prediction's ops come from: "scenario" (times in its file),
+/// "measured", "published" (see compute_prices_origin()), or "extrapolated" when some op has a size
+/// that the profile does not know.
 [[nodiscard]] std::string op_source(const Scenario& scenario,
                                     const Profile& profile,
                                     const Prediction& prediction);
 
-/// The same for its collectives, the least certain of them: also "interpolated" and "extrapolated"
-/// between and beyond tables, "links" (closed forms over cluster.topology), "NCCL model", and
+/// Names where the costs of its collectives come from; of several kinds the least certain counts.
+/// Beside the words of op_source() there are "interpolated" and "extrapolated" (between and beyond
+/// the measured numbers of ranks), "links" (closed forms over cluster.topology), "NCCL model", and
 /// "none" for one rank.
 [[nodiscard]] std::string collective_source(const Scenario& scenario,
                                             const Profile& profile,

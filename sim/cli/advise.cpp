@@ -38,8 +38,8 @@ constexpr const char* kAdviseUsage =
     "policy and bucket size that suit it, what they change, and what an epoch takes. The records\n"
     "come from stepsim_recorder.py with Recorder(…, model=ddp, loader=loader), a few dozen steps;\n"
     "files of single ranks (run.rank0.jsonl …) are joined.\n\n"
-    "FOLDER keeps the profile, a scenario to edit and the predictions. A scenario that is there\n"
-    "already is used as it stands.\n\n"
+    "FOLDER keeps the profile, a scenario to edit and the predictions. A scenario that you have\n"
+    "edited is used as it stands.\n\n"
     "examples:\n"
     "  stepsim advise run.jsonl\n"
     "  stepsim advise run.rank*.jsonl --price-per-hour 24.50 --html advice.html\n";
@@ -100,14 +100,22 @@ void make_folder(const fs::path& folder) {
   }
 }
 
-/// Writes the file unless it is there. Returns whether another text is there and stays.
-bool keeps_own(const fs::path& path, const std::string& text) {
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    write_text_atomically(path.string(), text);
-    return false;
+/// Writes the made scenario, and a second copy beside it that tells later whether the user has
+/// edited the first. An edited one stays. Returns whether it does.
+bool keeps_edited(const fs::path& scenario, const std::string& made) {
+  fs::path copy = scenario;
+  copy.replace_extension(".made.toml");
+  const auto text_of = [](const fs::path& path) {
+    std::error_code error;
+    return fs::exists(path, error) ? read_text(path.string()) : std::string();
+  };
+  const std::string own = text_of(scenario);
+  const bool edited = !own.empty() && own != made && own != text_of(copy);
+  write_text_atomically(copy.string(), made);
+  if (!edited) {
+    write_text_atomically(scenario.string(), made);
   }
-  return read_text(path.string()) != text;
+  return edited;
 }
 
 CapAdvice cap_advice(const CommonOptions& common,
@@ -228,7 +236,11 @@ int advise_command(const std::vector<std::string>& arguments) {
   } else {
     write_text_atomically((folder / "lengths.json").string(), starter.lengths);
   }
-  const bool edited = keeps_own(common.scenario, starter.toml);
+  if (keeps_edited(common.scenario, starter.toml)) {
+    warnings.push_back(fmt::format(
+        "{} was edited and is used as it stands; what these records make is in scenario.made.toml",
+        common.scenario));
+  }
 
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
@@ -258,10 +270,8 @@ int advise_command(const std::vector<std::string>& arguments) {
   text += "\n" +
           next_steps(scenario, advice, folder, scenario.lengths.kind == LengthSource::Kind::File);
   text += fmt::format(
-      "kept: {0}/scenario.toml{1}, profile.json, profile.txt (how well it fits), "
-      "{2}, prediction.json\n",
+      "kept: {}/scenario.toml, profile.json, profile.txt (how well it fits), {}, prediction.json\n",
       folder.string(),
-      edited ? " (yours, as it stands)" : "",
       parser.has("lengths") ? "lengths.txt" : "lengths.json");
   const std::vector<std::string> notes = note_texts(advice.predictions);
   warnings.insert(warnings.end(), notes.begin(), notes.end());

@@ -1,7 +1,6 @@
 #include "sim/study/starter_scenario.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -190,27 +189,11 @@ std::string policy_text(const char* comment, const std::string& name, const std:
   return fmt::format("\n# {}\n[[policy]]\nname = \"{}\"\n{}\n", comment, name, keys);
 }
 
-/// The names of the policies that follow the first one.
-bool is_taken(const std::string& name) {
-  constexpr std::array<const char*, 7> kNames = {"bucketed",
-                                                 "group_by_length",
-                                                 "token_budget",
-                                                 "batch_rebalance",
-                                                 "planner",
-                                                 "packed_bfd",
-                                                 "multipack"};
-  return std::ranges::find(kNames, name) != kNames.end();
-}
-
-/// The name of the recorded policy, as TOML's basic strings can hold it; "fixed" where the record
-/// names none or one of those that follow.
-std::string first_policy(const RunRecord& record) {
-  const auto is_plain = [](char c) {
+/// Whether TOML's basic strings can hold the name as it stands.
+bool is_plain(const std::string& name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
     return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-  };
-  const bool is_own = !record.policy.empty() && !is_taken(record.policy) &&
-                      std::ranges::all_of(record.policy, is_plain);
-  return is_own ? record.policy : "fixed";
+  });
 }
 
 std::string packing_policies(const RecordedBatches& batches) {
@@ -264,23 +247,25 @@ std::string padding_policies(const RecordedBatches& batches) {
 }
 
 std::string policies_text(const RunRecord& record, const RecordedBatches& batches) {
-  std::string comment = is_taken(record.policy)
-                            ? "The loader's order, cut into batches of the recorded mean size."
-                            : "What was recorded: the loader's order, cut into equal batches.";
+  std::string others;
+  if (!batches.has_one_length()) {  // With one length for all, all policies are the same.
+    others = batches.packed ? packing_policies(batches) : padding_policies(batches);
+  }
+  // A recorded policy of the name of one of the others is taken to be that one.
+  const bool is_other =
+      others.find(fmt::format("name = \"{}\"\n", record.policy)) != std::string::npos;
+  std::string comment = is_other ? "The loader's order, cut into batches of the recorded mean size."
+                                 : "What was recorded: the loader's order, cut into equal batches.";
   if (batches.smallest < batches.largest) {
     comment = fmt::format(
         "The recorded mean batch size in the loader's order; recorded batches hold {} to {}.",
         batches.smallest,
         batches.largest);
   }
-  std::string text =
-      policy_text(comment.c_str(),
-                  first_policy(record),
-                  fmt::format("kind = \"fixed\"\nbatch_size = {}", batches.batch_size));
-  if (batches.has_one_length()) {
-    return text;  // All samples are of one length, so that all policies are the same.
-  }
-  return text + (batches.packed ? packing_policies(batches) : padding_policies(batches));
+  return policy_text(comment.c_str(),
+                     !is_other && is_plain(record.policy) ? record.policy : "fixed",
+                     fmt::format("kind = \"fixed\"\nbatch_size = {}", batches.batch_size)) +
+         others;
 }
 
 std::string lengths_text(const RecordedBatches& batches) {

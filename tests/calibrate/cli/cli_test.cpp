@@ -126,6 +126,19 @@ TEST_CASE("bad input exits with 2 and says what would be right") {
     std::vector<std::string> arguments;
     std::string message;
   };
+  const auto sized = [](const std::vector<std::string>& wrong) {
+    std::vector<std::string> arguments = {"measure",
+                                          "--model",
+                                          "tiny-classifier",
+                                          "--max-length",
+                                          "64",
+                                          "--max-tokens",
+                                          "64",
+                                          "--out",
+                                          "x"};
+    arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+    return arguments;
+  };
   const std::vector<Case> cases = {
       {{"mesure"}, "did you mean 'measure'"},
       {{"fit", "--outt", "x"}, "did you mean '--out'"},
@@ -159,29 +172,8 @@ TEST_CASE("bad input exits with 2 and says what would be right") {
        "unknown device 'rocm'; known: cpu, cuda"},
       {{"measure", "--device", "cuda:x", "--model", "tiny-classifier", "--out", "x"},
        "say cpu, cuda or cuda:NUMBER"},
-      {{"measure",
-        "--budget",
-        "0",
-        "--model",
-        "tiny-classifier",
-        "--max-length",
-        "64",
-        "--max-tokens",
-        "64",
-        "--out",
-        "x"},
-       "--budget"},
-      {{"measure",
-        "--bucket-cap",
-        "25",
-        "--model",
-        "tiny-classifier",
-        "--max-length",
-        "64",
-        "--max-tokens",
-        "64",
-        "--out",
-        "x"},
+      {sized({"--budget", "0"}), "--budget"},
+      {sized({"--bucket-cap", "25"}),
        "--bucket-cap: 25 without a unit counts bytes; did you mean \"25 MiB\"?"},
       {{"check", "--profile", folder + "/none.json"}, "none.json"},
   };

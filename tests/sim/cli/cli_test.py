@@ -8,7 +8,6 @@ import io
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -355,92 +354,6 @@ def test_blame_has_json_and_csv_and_ends_with_a_command():
     assert "did you mean 'bucketing'" in run("blame", SKEW, "--policy", "bucketin", status=2).stderr
 
 
-def test_every_command_finds_a_shipped_scenario_by_its_name():
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        (root / "bin").mkdir()
-        program = shutil.copy(STEPSIM, root / "bin")
-        shutil.copytree(ROOT / "scenarios", root / "share/stepsim/scenarios")
-        name = "scenarios/token_skew.toml"
-        for command in (
-            ["run", name],
-            ["compare", name],
-            ["sweep", name, "--over", "cluster.skew=0,1"],
-            ["blame", name],
-            ["solve", name, "--key", "cluster.skew=0..20", "--step-time", "80 ms"],
-            ["plan", name, "--out", "plan.jsonl"],
-            ["buckets", name],
-            ["figures", "scenarios/figures/all_reduce_volume.toml"],
-            ["trace", name, "--out", "trace.json"],
-            ["lengths", name],
-        ):
-            done = subprocess.run(
-                [program, *command],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=folder,
-            )
-            assert done.returncode in (0, 1) and not done.stderr, (command, done.stderr)
-
-
-def test_a_shipped_profile_is_found_by_its_name_everywhere():
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        elsewhere = root / "elsewhere"
-        for new in ("bin", "elsewhere"):
-            (root / new).mkdir()
-        program = shutil.copy(STEPSIM, root / "bin")
-
-        def stepsim(*command, status=0):
-            done = subprocess.run(
-                [program, *command], capture_output=True, text=True, check=False, cwd=elsewhere
-            )
-            assert done.returncode == status, (command, done.stdout, done.stderr)
-            return done.stdout + done.stderr
-
-        missing = stepsim("profiles", status=2)
-        for place in ("scenarios/profiles", f"{folder}/share/stepsim/scenarios/profiles"):
-            assert place in missing and "meson install" in missing, missing
-        shutil.copytree(ROOT / "scenarios", root / "share/stepsim/scenarios")
-        assert "h100_8x_published" in stepsim("profiles")
-        text = pathlib.Path(VALLEY).read_text(encoding="utf-8")
-        assert 'profile = "profiles/h100_8x_published.json"' in text
-        named = elsewhere / "named.toml"
-        for name in ("h100_8x_published", "h100_2x8_published"):
-            written = text.replace("profiles/h100_8x_published.json", name)
-            named.write_text(written, encoding="utf-8")
-            assert f"profile {name};" in stepsim("run", "named.toml", "--steps", "4")
-        for option in ("--profile=h100_8x_published", "--set=cluster.profile=h100_8x_published"):
-            printed = stepsim("run", "named.toml", "--steps", "4", option)
-            assert "profile h100_8x_published;" in printed, printed
-        near = stepsim("run", "named.toml", "--profile", "h100_8x_publishd", status=2)
-        assert "did you mean 'h100_8x_published'?" in near, near
-
-
-def test_a_report_says_whose_prices_nobody_measured_and_what_costs_nothing():
-    origin = "composed from published figures; nothing here was measured by this project"
-    text = run("run", VALLEY, "--steps", "4").stdout
-    assert f"warning: prices of compute: {origin}" in text, text
-    nothing = "counted as nothing, since neither the profile nor the scenario says: "
-    assert f"{nothing}what compute and transfers cost each other" in text and "host.launch" not in text
-    file = str(ROOT / "scenarios" / "profiles" / "h100_2x8_published.json")
-    based = run("run", VALLEY, "--steps", "4", "--profile", file).stdout
-    assert f"warning: prices of compute: those of h100_8x_published, {origin}" in based, based
-    stated = run("run", VALLEY, "--steps", "4", "--set", "interference.strength=0.1").stdout
-    assert nothing not in stated
-    assert f"h100_2x8_published: prices of compute: those of h100_8x_published, {origin}" in run(
-        "profiles", "--dir", str(ROOT / "scenarios" / "profiles")).stdout
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "free.json"
-        profile = json.loads((ROOT / "scenarios/profiles/h100_8x_published.json").read_text("utf-8"))
-        profile["host"]["launch_s"] = 0
-        path.write_text(json.dumps(profile), encoding="utf-8")
-        free = run("run", VALLEY, "--steps", "4", "--profile", str(path)).stdout
-        assert f"{nothing}the host's kernel launches (host.launch); what compute" in free, free
-    assert "prices of compute" not in run("run", SKEW).stdout  # Measured.
-
-
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)
@@ -499,15 +412,6 @@ def test_corrupt_records_are_refused_with_file_and_line():
             path.write_text(text, encoding="utf-8")
             done = run("validate", SKEW, "--live", str(path), status=2)
             assert str(path) in done.stderr, (text, done.stderr)
-
-
-def test_the_catalogues_list_what_there_is():
-    assert "gpt2-small" in run("models").stdout and "124439808" in run("models").stdout
-    for kind in ("fixed", "bucketed", "token_budget"):
-        assert f"{kind}\n" in run("policies", "--all").stdout
-    text = run("profiles", "--dir", str(ROOT / "scenarios" / "profiles")).stdout
-    assert "h100_8x_published" in text
-    assert "cannot read folder" in run("profiles", "--dir", "/nowhere", status=2).stderr
 
 
 def test_the_trace_opens_as_json():

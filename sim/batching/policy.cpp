@@ -31,6 +31,13 @@ std::optional<double> BatchingPolicy::token_budget() const {
   return kind_->token_budget ? kind_->token_budget(spec_.parameters) : std::nullopt;
 }
 
+std::optional<SortWindow> BatchingPolicy::sort_window(std::int64_t samples) const {
+  if (kind_->sort_window == nullptr) {
+    return std::nullopt;
+  }
+  return kind_->sort_window(spec_.parameters, samples);
+}
+
 std::int64_t BatchingPolicy::padded_length(std::int64_t longest) const {
   if (longest > 0 && kind_->padded_length != nullptr) {
     longest = kind_->padded_length(spec_.parameters, longest);

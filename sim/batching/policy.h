@@ -11,6 +11,7 @@
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/lengths.h"
 #include "sim/batching/policy_parameters.h"
+#include "sim/batching/sort_window.h"
 #include "sim/batching/varlen.h"
 
 namespace stepsim {
@@ -35,6 +36,8 @@ struct PolicyKind {
   std::function<std::optional<double>(const PolicyParameters&)> token_budget = nullptr;
   /// The length that a batch with this longest sample is padded to, where it is another one.
   std::int64_t (*padded_length)(const PolicyParameters&, std::int64_t longest) = nullptr;
+  /// The window of a data set of this many samples, where the kind sorts by windows.
+  SortWindow (*sort_window)(const PolicyParameters&, std::int64_t samples) = nullptr;
   /// Takes the parameters that the scenario gives, without the defaults of the others.
   StepCostUse (*step_cost_use)(const PolicyParameters& given) = nullptr;
 };
@@ -78,6 +81,8 @@ class BatchingPolicy {
   [[nodiscard]] bool cuts() const;
   /// The most tokens that its parameters allow in a batch; nothing where they set no such limit.
   [[nodiscard]] std::optional<double> token_budget() const;
+  /// The window of a data set of this many samples, where the kind sorts by windows.
+  [[nodiscard]] std::optional<SortWindow> sort_window(std::int64_t samples) const;
   /// The length that a batch with this longest sample is padded to.
   /// Raises InputError: `longest` is in no bucket, and batches are padded to boundaries of buckets.
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;

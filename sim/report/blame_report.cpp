@@ -1,6 +1,7 @@
 #include "sim/report/blame_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -19,10 +20,33 @@ namespace {
 constexpr std::size_t kRanksShown = 3;
 constexpr std::size_t kOpsShown = 3;
 
+/// Less than this is not shown in milliseconds of three decimals.
+constexpr double kShownMs = 0.0005;
+
+bool is_imbalance(Change change) {
+  return change == Change::Balanced || change == Change::MedianRank;
+}
+
+/// The value of the window's parameter that makes it kStepsPerWindow steps long.
+std::int64_t wide_enough(const Imbalance& imbalance) {
+  return static_cast<std::int64_t>(std::ceil(kStepsPerWindow * imbalance.samples_per_step /
+                                             static_cast<double>(imbalance.window->samples_per)));
+}
+
 /// What to try about it.
 std::string next_command(const Scenario& scenario, const Blame& blame, Change change) {
   const bool blank = blame.policy.find(' ') != std::string::npos;
   const std::string policy = " --policy " + (blank ? "\"" + blame.policy + "\"" : blame.policy);
+  if (is_imbalance(change) && blame.imbalance.window) {
+    return fmt::format("stepsim blame {}{} --set {}policy.{}.{}={}{}",
+                       scenario.path,
+                       policy,
+                       blank ? "\"" : "",
+                       blame.policy,
+                       blame.imbalance.window->parameter,
+                       wide_enough(blame.imbalance),
+                       blank ? "\"" : "");
+  }
   switch (change) {
     case Change::FreeCommunication:
       return fmt::format(
@@ -109,6 +133,36 @@ std::string ops_text(const Blame& blame) {
   return text + "\n";
 }
 
+std::string noise_text(const Blame& blame) {
+  const std::string mean = fmt::format("{:.3f} ms a step", blame.mean_step_ms);
+  if (std::abs(blame.mean_step_ms - blame.step_ms) < kShownMs) {
+    return mean + "\n";
+  }
+  return fmt::format("{}, of which {:.3f} ms come from noise; all below is without it: {:.3f} ms\n",
+                     mean,
+                     blame.mean_step_ms - blame.step_ms,
+                     blame.step_ms);
+}
+
+/// Why the ranks of a step differ, where that is what the step is spent on.
+std::string imbalance_text(const Blame& blame) {
+  const Imbalance& imbalance = blame.imbalance;
+  std::string text = fmt::format(
+      "Why: in a mean step the rank with the most padded tokens has {:.2f} times the mean of the "
+      "ranks.\n",
+      imbalance.heaviest_over_mean);
+  if (imbalance.window) {
+    text += fmt::format(
+        "     One step takes {:.0f} samples, and the policy looks for similar lengths among {} "
+        "at a time,\n     so its ranks get long and short ones. A larger {} helps, or a policy\n"
+        "     that balances the ranks (see stepsim policies).\n",
+        imbalance.samples_per_step,
+        imbalance.window->samples,
+        imbalance.window->parameter);
+  }
+  return text;
+}
+
 std::string headline(const Scenario& scenario, const Blame& blame) {
   constexpr double kWorthSaying = 0.001;
   const Saving& largest = blame.savings.front();
@@ -116,10 +170,11 @@ std::string headline(const Scenario& scenario, const Blame& blame) {
     return fmt::format("No single change saves as much as 0.1 %: the step is compute.\nNext: {}\n",
                        next_command(scenario, blame, Change::NoData));
   }
-  return fmt::format("Most would be saved if {}: {:.3f} ms, {:.1f} % of the step.\nNext: {}\n",
+  return fmt::format("Most would be saved if {}: {:.3f} ms, {:.1f} % of the step.\n{}Next: {}\n",
                      saving_words(largest),
                      largest.saves_ms,
                      share(blame, largest) * 100,
+                     is_imbalance(largest.change) ? imbalance_text(blame) : "",
                      next_command(scenario, blame, largest.change));
 }
 
@@ -165,7 +220,7 @@ std::string blame_text(const Scenario& scenario, const Blame& blame, const Scree
                   blame.profile,
                   scenario.steps,
                   scenario.warmup_steps);
-  text += fmt::format("{:.3f} ms a step, without noise\n\n", blame.step_ms);
+  text += noise_text(blame) + "\n";
   text += savings_table(blame).text(screen);
   text += "Each row changes one thing; savings overlap, so they do not add up.\n";
   for (const Saving& saving : blame.savings) {
@@ -196,6 +251,12 @@ Json blame_json(const Blame& blame) {
   Json buckets = mapped(blame.buckets, [](const BucketBlame& bucket) -> Json {
     return {{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}};
   });
+  Json imbalance = {{"heaviest_over_mean", blame.imbalance.heaviest_over_mean},
+                    {"samples_per_step", blame.imbalance.samples_per_step}};
+  if (blame.imbalance.window) {
+    imbalance["window"] = {{"parameter", blame.imbalance.window->parameter},
+                           {"samples", blame.imbalance.window->samples}};
+  }
   Json ops = mapped(blame.ops, [](const OpBlame& op) -> Json {
     return {{"ops", op.ops}, {"ms", op.ms}};
   });
@@ -203,9 +264,11 @@ Json blame_json(const Blame& blame) {
           {"scenario", blame.scenario},
           {"policy", blame.policy},
           {"profile", blame.profile},
+          {"mean_step_ms", blame.mean_step_ms},
           {"step_ms", blame.step_ms},
           {"changes", std::move(changes)},
           {"last_share", blame.last},
+          {"imbalance", std::move(imbalance)},
           {"collectives", std::move(buckets)},
           {"ops", std::move(ops)}};
 }

@@ -47,7 +47,11 @@ std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
   }
   if (best == nullptr) {
     const std::string rest = text.substr(kPrefix.size());
-    fail_override(text, unknown_name("policy", rest.substr(0, rest.find_first_of(".=")), names));
+    const std::string named(trimmed(rest.substr(0, rest.find_first_of(".="))));
+    if (std::ranges::find(names, named) != names.end()) {
+      fail_override(text, fmt::format("name a key of the policy: policy.{}.KEY=VALUE", named));
+    }
+    fail_override(text, unknown_name("policy", named, names));
   }
   return {best, best_length};
 }

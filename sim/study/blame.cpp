@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <numeric>
+#include <span>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
@@ -85,6 +86,36 @@ std::vector<OpBlame> mean_ops(const PricedRun& run) {
   return ops;
 }
 
+/// How far the ranks differ in the steady steps. Empty steps do not count.
+Imbalance imbalance_of(const Prediction& prediction,
+                       const BatchingPolicy& policy,
+                       int warmup_steps,
+                       std::int64_t samples) {
+  Imbalance result;
+  result.samples_per_step = prediction.summary.samples_per_step;
+  const auto ranks = static_cast<std::ptrdiff_t>(prediction.ranks.size());
+  double sum = 0;
+  double steps = 0;
+  for (auto step = prediction.steps.begin(); step != prediction.steps.end(); step += ranks) {
+    const std::span<const RankStepResult> of_ranks(step, step + ranks);
+    const double all = sum_of(of_ranks, [](const RankStepResult& rank) {
+      return static_cast<double>(rank.padded_tokens);
+    });
+    if (step->step >= warmup_steps && all > 0) {
+      const auto most = std::ranges::max(of_ranks, {}, &RankStepResult::padded_tokens);
+      sum += static_cast<double>(most.padded_tokens) * static_cast<double>(ranks) / all;
+      ++steps;
+    }
+  }
+  result.heaviest_over_mean = steps > 0 ? sum / steps : 1;
+  const std::optional<SortWindow> window = policy.sort_window(samples);
+  if (window && static_cast<double>(window->samples) < kStepsPerWindow * result.samples_per_step &&
+      window->samples < samples) {
+    result.window = window;
+  }
+  return result;
+}
+
 /// The ranks to try, those that were last most often first.
 std::vector<int> suspects(const std::vector<double>& last, int most) {
   std::vector<int> ranks(last.size());
@@ -129,7 +160,9 @@ Blame blame(const Scenario& scenario,
   result.scenario = scenario.name;
   result.policy = policy.name();
   result.profile = profile.name;
-  result.step_ms = predict(scenario, policy, profile, options).summary.step_time_ms.mean;
+  result.mean_step_ms = predict(scenario, policy, profile, {}).summary.step_time_ms.mean;
+  const Prediction prediction = predict(scenario, policy, profile, options);
+  result.step_ms = prediction.summary.step_time_ms.mean;
 
   result.last.resize(static_cast<std::size_t>(scenario.ranks));
   const PricedRun run(scenario, policy, profile);
@@ -144,6 +177,10 @@ Blame blame(const Scenario& scenario,
   }
   result.buckets = mean_of(buckets);
   result.ops = mean_ops(run);
+  result.imbalance = imbalance_of(prediction,
+                                  policy,
+                                  scenario.warmup_steps,
+                                  static_cast<std::int64_t>(run.planned().lengths.size()));
 
   constexpr std::array kChanges = {Change::FreeCommunication,
                                    Change::Balanced,

@@ -6,6 +6,7 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/records/profile.h"
+#include "sim/batching/sort_window.h"
 #include "sim/predict/counterfactual.h"
 #include "sim/scenario/scenario.h"
 
@@ -37,18 +38,34 @@ struct OpBlame {
   double ms = 0;  ///< A step, mean over the ranks, as if all were of ordinary speed.
 };
 
-/// What one policy's steps are made of. Without noise, means over the steady steps.
+/// How far the ranks of a step differ, and why they do where the policy's parameters tell.
+struct Imbalance {
+  /// The padded tokens of the rank that has most, over the mean of the ranks; mean over the steps.
+  double heaviest_over_mean = 1;
+  double samples_per_step = 0;
+  /// The policy's window, where one step takes so much of it that its ranks get samples of quite
+  /// different lengths.
+  std::optional<SortWindow> window;
+};
+
+/// What one policy's steps are made of: means over the steady steps, without noise but for the
+/// first.
 struct Blame {
   std::string scenario;
   std::string policy;
   std::string profile;
-  double step_ms = 0;           ///< The mean step; see StepTimeSummary.
+  double mean_step_ms = 0;      ///< The mean step with noise, as predictions give it.
+  double step_ms = 0;           ///< The mean step without noise; see StepTimeSummary.
   std::vector<Saving> savings;  ///< Largest first. They overlap, so they do not add up.
   std::vector<double> last;     ///< [rank] share of the steps in which its backward ended last;
                                 ///< ranks that end together share a step.
   std::vector<BucketBlame> buckets;
+  Imbalance imbalance;
   std::vector<OpBlame> ops;  ///< Forward and backward, largest first.
 };
+
+/// A step that takes more than one part in so many of a policy's window has ranks that differ.
+inline constexpr double kStepsPerWindow = 8;
 
 /// Most ranks whose median load is tried; of more, those that were last most often.
 inline constexpr int kMaxBlamedRanks = 64;

@@ -18,4 +18,8 @@ EpochBatches automodel_epoch(const PolicyParameters& parameters, const PolicyInp
                           input.ranks);
 }
 
+SortWindow automodel_window(const PolicyParameters& parameters, std::int64_t /*samples*/) {
+  return {"sort_window", parameters.integer("sort_window"), 1};
+}
+
 }  // namespace stepsim

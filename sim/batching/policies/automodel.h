@@ -2,6 +2,7 @@
 
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/policy_parameters.h"
+#include "sim/batching/sort_window.h"
 
 namespace stepsim {
 
@@ -14,5 +15,8 @@ namespace stepsim {
 /// alone. Source: NVIDIA-NeMo/Automodel, pull request 3473.
 [[nodiscard]] EpochBatches automodel_epoch(const PolicyParameters& parameters,
                                            const PolicyInput& input);
+
+/// The windows that automodel_epoch() sorts, whatever the number of samples is.
+[[nodiscard]] SortWindow automodel_window(const PolicyParameters& parameters, std::int64_t samples);
 
 }  // namespace stepsim

@@ -23,6 +23,14 @@ std::int64_t usual_mega_batch_mult(std::int64_t samples, std::int64_t batch_size
   return std::max<std::int64_t>(1, std::min<std::int64_t>(samples / (4 * batch_size), 50));
 }
 
+SortWindow mega_batch(const PolicyParameters& parameters, std::int64_t samples) {
+  const std::int64_t size =
+      parameters.maybe_integer("group_batch_size").value_or(parameters.integer("batch_size"));
+  const std::int64_t batches =
+      parameters.maybe_integer("mega_batch_mult").value_or(usual_mega_batch_mult(samples, size));
+  return {"mega_batch_mult", batches * size, size};
+}
+
 SampleIds length_grouped_indices(std::span<const std::int64_t> permutation,
                                  std::span<const std::int64_t> lengths,
                                  std::int64_t batch_size,

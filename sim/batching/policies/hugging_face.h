@@ -7,12 +7,16 @@
 
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/policy_parameters.h"
+#include "sim/batching/sort_window.h"
 
 namespace stepsim {
 
 /// The batches of a mega-batch where the user gives none: a quarter of the data set, but at least 1
 /// and at most 50.
 [[nodiscard]] std::int64_t usual_mega_batch_mult(std::int64_t samples, std::int64_t batch_size);
+
+/// The mega-batch of a data set of this many samples.
+[[nodiscard]] SortWindow mega_batch(const PolicyParameters& parameters, std::int64_t samples);
 
 /// get_length_grouped_indices: the permutation in mega-batches of mega_batch_mult * batch_size
 /// samples, each sorted descending; the longest sample of all changes places with the first.

@@ -124,7 +124,8 @@ std::vector<PolicyKind> library_policies() {
        .parameters = {required_integer("batch_size"),
                       optional_integer("group_batch_size"),
                       optional_integer("mega_batch_mult")},
-       .epoch = hf_group_by_length_epoch},
+       .epoch = hf_group_by_length_epoch,
+       .sort_window = mega_batch},
       {.name = "hf_length_grouped_sampler",
        .summary = "the same order, but rank r takes every ranks-th sample of it",
        .source = "Hugging Face DistributedLengthGroupedSampler (legacy)",
@@ -205,7 +206,8 @@ std::vector<PolicyKind> library_policies() {
                       optional_integer("max_batch_size"),
                       integer_or("sort_window", 2048)},
        .epoch = automodel_epoch,
-       .token_budget = value_of("max_tokens")},
+       .token_budget = value_of("max_tokens"),
+       .sort_window = automodel_window},
   };
 }
 

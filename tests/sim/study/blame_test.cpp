@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
 #include "sim/predict/priced_run.h"
@@ -188,4 +190,35 @@ TEST_CASE("the last sentence names the largest saving and a command") {
   CHECK(text.find("Most would be saved if all ranks were equally fast: 15.000 ms, 31.2 % of the "
                   "step.\nNext: stepsim run blocks.toml --policy fixed --set "
                   "\"cluster.slow_ranks=[]\"\n") != std::string::npos);
+}
+
+TEST_CASE("an imbalance is explained by the window in which the policy sorts") {
+  // A step takes 16 samples of a mega-batch of 16, which the two ranks cut into long and short.
+  const std::vector<std::string> grouped = {"times.tokens=512",
+                                            "data.lengths={ uniform = [1, 128] }",
+                                            "policy.fixed.kind=hf_group_by_length",
+                                            "policy.fixed.batch_size=8",
+                                            "policy.fixed.mega_batch_mult=2"};
+  const Scenario scenario = blocks(grouped);
+  const Blame result = blame_of(scenario);
+  REQUIRE(result.imbalance.window);
+  CHECK(result.imbalance.window->samples == 16);
+  CHECK(result.imbalance.samples_per_step == 16);
+  CHECK(result.imbalance.heaviest_over_mean > 1.2);
+  const std::string text = blame_text(scenario, result);
+  CHECK(text.find("One step takes 16 samples, and the policy looks for similar lengths among 16") !=
+        std::string::npos);
+  CHECK(text.find("--set policy.fixed.mega_batch_mult=16\n") != std::string::npos);
+}
+
+TEST_CASE("a window of the whole data set, or of many steps, explains no imbalance") {
+  for (const auto& [mult, samples] : {std::pair{8, 64}, std::pair{16, 256}}) {
+    CAPTURE(mult);
+    const Blame result = blame_of(blocks({fmt::format("data.samples={}", samples),
+                                          "data.lengths={ uniform = [1, 128] }",
+                                          "policy.fixed.kind=hf_group_by_length",
+                                          "policy.fixed.batch_size=8",
+                                          fmt::format("policy.fixed.mega_batch_mult={}", mult)}));
+    CHECK_FALSE(result.imbalance.window);
+  }
 }

@@ -26,6 +26,9 @@ struct NoiseProfile {
   /// The correlation, 0 .. 1, of the normal draws that make the jitter of a step's ranks: how much
   /// of the jitter the ranks have in common.
   double rank_correlation = 0;
+  /// Standard deviation of a step's error where its ops have the prices of other models and no run
+  /// has confirmed them. It widens the interval of the step time and leaves gains as they are.
+  double other_models = 0;
 
   bool operator==(const NoiseProfile&) const = default;
 };

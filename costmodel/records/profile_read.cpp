@@ -140,6 +140,7 @@ void read_machine(JsonReader& root, Profile& profile) {
     profile.noise.step_jitter = noise.not_negative_or("step_jitter", 0);
     profile.noise.drift = noise.not_negative_or("drift", 0);
     profile.noise.sentinel_seconds = noise.not_negative_or("sentinel_s", 0);
+    profile.noise.other_models = noise.not_negative_or("other_models", 0);
     read_step_quantiles(noise, profile.noise);
   }
 }

@@ -133,6 +133,9 @@ void write_profile(const std::string& path, const Profile& profile) {
     noise["step_quantiles"] = numbers_json(profile.noise.step_quantiles);
     noise["rank_correlation"] = finite(profile.noise.rank_correlation);
   }
+  if (profile.noise.other_models > 0) {
+    noise["other_models"] = finite(profile.noise.other_models);
+  }
   std::string text = "{\n";
   const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {
     text += fmt::format("  \"{}\": {}{}\n", key, value, last ? "" : ",");

@@ -202,10 +202,12 @@ CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, NoiseDra
   return factors;
 }
 
+/// Keeps generators apart: the golden ratio, by which no two seeds come close.
+constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;
+
 /// Each draw has a generator of its own, so that it does not depend on how many numbers another
 /// setting took before it: more ranks, or more buckets.
 void add_paired_draws(const PricedRun& run, int runs, Prediction& prediction) {
-  constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;  // The golden ratio: no two seeds are close.
   const PassDraws draws = pass_draws(run);
   for (int i = 1; i <= runs; ++i) {
     NoiseDraws noise(run.scenario().seed + kApart * static_cast<std::uint64_t>(i));
@@ -218,9 +220,16 @@ void add_paired_draws(const PricedRun& run, int runs, Prediction& prediction) {
   }
 }
 
+/// The standard deviation of what all prices have in common as an error, as those of other models
+/// that no run has confirmed.
+double common_error(const PricedRun& run) {
+  const bool own = run.scenario().times || prices_recorded_model(run.scenario(), run.profile());
+  return own ? 0 : run.profile().noise.other_models;
+}
+
 /// Runs in pairs: one under jitter alone, which the step statistics and all means are of, and one
-/// under jitter, fit errors and drift, whose means give the 90 % interval. Returns the times of the
-/// steps under jitter alone.
+/// under jitter, fit errors, drift and a common error, whose means give the 90 % interval. Returns
+/// the times of the steps under jitter alone.
 StepTimeTally run_with_noise(const PricedRun& run,
                              int runs,
                              const ProgressCallback& on_progress,
@@ -229,6 +238,9 @@ StepTimeTally run_with_noise(const PricedRun& run,
   const PassDraws draws = pass_draws(run);
   StepTimeTally tally;
   double largest = 0;
+  // These draws are apart, so that they leave the others as they are.
+  NoiseDraws common(run.scenario().seed + kApart);
+  const double common_sd = common_error(run);
   std::vector<double> means;
   for (int i = 0; i < runs; ++i) {
     double largest_of_run = 0;
@@ -244,8 +256,8 @@ StepTimeTally run_with_noise(const PricedRun& run,
     play_steady_steps(run, factors, drift, noise, [&](const StepTimeline& timeline) {
       drawn_ms.push_back(to_ms(step_time(timeline)));
     });
-    means.push_back(mean(drawn_ms));
-    prediction.draws.push_back({means.back(), drift});
+    prediction.draws.push_back({mean(drawn_ms), drift});
+    means.push_back(mean(drawn_ms) * common.factor(common_sd));
     if (on_progress) {
       on_progress(static_cast<double>(i + 1) / runs);
     }

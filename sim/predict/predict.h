@@ -30,7 +30,7 @@ struct PredictOptions {
 ///
 /// The summary is over steps warmup_steps.., with the step-to-step noise of the profile; the
 /// interval adds the held-out errors of its costs (one factor per class, drawn), the intervals of
-/// its interference and its drift.
+/// its interference, its drift and, for prices of other models, what these have in common.
 /// Raises InputError: a cost that the profile lacks or refuses.
 [[nodiscard]] Prediction predict(const Scenario& scenario,
                                  const BatchingPolicy& policy,

@@ -116,6 +116,7 @@ Profile random_profile(std::uint64_t seed) {
   profile.launch_seconds = random_seconds(draw);
   profile.host_is_device = draw.coin();
   profile.noise = {draw.real(), draw.real(), draw.real()};
+  profile.noise.other_models = draw.real();
   if (draw.coin()) {
     InterferenceProfile& interference = profile.interference.emplace();
     interference.value.compute = 1 / (1 + draw.real());

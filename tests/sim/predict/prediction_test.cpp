@@ -146,6 +146,20 @@ TEST_CASE("noise widens the interval around the mean, and jitter alone lengthens
   CHECK(drifting.high90 > drifting.mean);
 }
 
+TEST_CASE("prices of other models widen the interval and leave the mean and the draws of gains") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  profile.noise.step_jitter = 0.05;
+  const Prediction own = predict(scenario, scenario.policies[0], profile, {});
+  profile.noise.other_models = 0.3;
+  const Prediction other = predict(scenario, scenario.policies[0], profile, {});
+  CHECK(other.summary.step_time_ms.mean == own.summary.step_time_ms.mean);
+  CHECK(other.draws[7].step_ms == own.draws[7].step_ms);
+  // 1.645 standard deviations to either side.
+  CHECK(other.summary.step_time_ms.low90 < 0.75 * own.summary.step_time_ms.mean);
+  CHECK(other.summary.step_time_ms.high90 > 1.35 * own.summary.step_time_ms.mean);
+}
+
 TEST_CASE("scattered all-reduces leave the mean and move the tail") {
   const Scenario scenario = token_skew();
   Profile profile = flat_profile(4);

@@ -43,7 +43,7 @@ def padded(batch, multiple):
 
 
 def check_loader(rows, ranks, steps, multiple=1):
-    """The example's batches hold the planned tokens: 4096 * sample + place."""
+    """The example's batches hold the planned tokens, 4096 * sample + place, and scale their losses."""
     import torch
 
     ends = {}
@@ -54,14 +54,18 @@ def check_loader(rows, ranks, steps, multiple=1):
     data = {sample: 4096 * sample + torch.arange(end) for sample, end in ends.items()}
     for rank in range(ranks):
         torch.distributed.get_rank = lambda rank=rank: rank
+        losses = []
         names = {
             "dataset": data,
             "pad": lambda batch: padded(batch, multiple),
+            "mean_loss": lambda batch: 3.0,
+            "train_step": losses.append,
         }
         exec(example(), names)  # pylint: disable=exec-used
         batches = list(names["loader"])
         planned = [row for row in rows if row["rank"] == rank]
         assert len(batches) == len(planned) == steps, (len(batches), len(planned))
+        assert losses == [3.0 * row["loss_scale"] for row in planned], losses
         for batch, row in zip(batches, planned):
             offsets = row.get("offsets", [0] * len(row["samples"]))
             first = [4096 * sample + offset for sample, offset in zip(row["samples"], offsets)]
@@ -88,6 +92,9 @@ def test_the_example_of_the_readme():
             check_loader(rows, ranks=2, steps=12)
         rows = plan_rows(SCENARIO, "bucketing", "--set", "policy.bucketing.pad_to_multiple_of=32")
         check_loader(rows, ranks=2, steps=12, multiple=32)
+        rows = plan_rows(SCENARIO, "bucketing", "--set", "policy.bucketing.weighting=token")
+        assert any(row["loss_scale"] != 1 for row in rows), rows
+        check_loader(rows, ranks=2, steps=12)
 
 
 def test_the_example_of_the_readme_cuts_samples():

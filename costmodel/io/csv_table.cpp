@@ -43,6 +43,9 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
     lines_.push_back(number);
     columns_ = lines_.size() == 1 ? count : columns_;
     if (count != columns_) {
+      if (text_.starts_with('{')) {
+        throw InputError(SourcePlace{path_}, "is JSON, not a table (CSV)");
+      }
       throw InputError({path_, number, 0, std::string(line)},
                        fmt::format("the row has {} cells, the header has {}", count, columns_));
     }

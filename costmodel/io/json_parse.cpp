@@ -87,6 +87,9 @@ class Builder : public JsonHandler {
         return fmt::format("'{}' is not a JSON number; only finite numbers are read", literal);
       }
     }
+    if (source().substr(0, start).find_first_not_of(" \t\r\n") == std::string_view::npos) {
+      return "not JSON";
+    }
     for (const std::string_view lead : {"syntax error ", "number overflow"}) {
       if (const std::size_t at = message.find(lead); at != std::string::npos) {
         message.erase(0, at);

@@ -68,11 +68,13 @@ void keep_whole_steps(RecordFile& file, std::vector<std::string>* warnings) {
   RunRecord& record = file.record;
   const std::set<int> ranks = ranks_in(record);
   if (lacks_ranks(record)) {
-    throw InputError(SourcePlace{file.file},
-                     "holds rank {} of {} ranks; give the files of all ranks, or the record that "
-                     "the recorder's close() merges them into",
-                     fmt::join(ranks, ", "),
-                     record.world_size);
+    throw InputError(
+        SourcePlace{file.file},
+        "holds rank {} of {} ranks; give the files of all ranks with the names that the "
+        "recorder gave them (NAME.rank0.jsonl, …), or NAME.jsonl, into which its "
+        "close() merges them",
+        fmt::join(ranks, ", "),
+        record.world_size);
   }
   std::map<std::pair<int, int>, int> rows;
   for (const StepRecord& step : record.steps) {

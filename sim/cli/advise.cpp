@@ -14,6 +14,7 @@
 #include "costmodel/base/shell_word.h"
 #include "costmodel/records/record_files.h"
 #include "costmodel/terminal/progress.h"
+#include "sim/batching/lengths.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
@@ -221,6 +222,12 @@ int advise_command(const std::vector<std::string>& arguments) {
   const StarterScenario starter = starter_scenario(
       records, fs::path(paths.front()).stem().stem().string(), parser.has("lengths"));
 
+  if (parser.has("lengths")) {
+    LengthSource lengths;
+    lengths.kind = LengthSource::Kind::File;
+    lengths.file = parser.text("lengths");
+    (void)generate_lengths(lengths, 0);  // Its errors name the user's file, not the copy.
+  }
   make_folder(folder);
   const std::string profile_path = (folder / "profile.json").string();
   std::string command = stepcal_program() + " import run-record";

@@ -65,8 +65,9 @@ TEST_CASE("files that do not make a whole run are refused by name") {
   const std::string rank0 = record_at(folder, "run.rank0.jsonl", {step_row(0, 0)});
   CHECK(join_error({rank0}) == rank0 +
                                    ": error: holds rank 0 of 2 ranks; give the files of all "
-                                   "ranks, or the record that the recorder's close() merges "
-                                   "them into");
+                                   "ranks with the names that the recorder gave them "
+                                   "(NAME.rank0.jsonl, …), or NAME.jsonl, into which its close() "
+                                   "merges them");
   // Another run's file does not fill the gap.
   const std::string stray = record_at(folder, "else.rank1.jsonl", {step_row(0, 1)});
   CHECK(join_error({rank0, stray}).find("of 2 ranks; give the files of all") != std::string::npos);

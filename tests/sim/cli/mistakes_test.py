@@ -1,0 +1,145 @@
+"""Makes the mistakes that users make and checks that each message names the cause and the fix.
+
+usage: mistakes_test.py PATH_OF_STEPSIM PATH_OF_STEPCAL
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import advise_test  # noqa: E402  (it takes the same argument)
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPSIM = os.path.abspath(sys.argv[1])
+STEPCAL = os.path.abspath(sys.argv[2])
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCENARIOS = str(ROOT / "scenarios")
+SCENARIO = SCENARIOS + "/token_skew_2ranks.toml"
+BOTH = "run.rank0.jsonl run.rank1.jsonl"
+
+
+def check(program, mistakes):
+    """Each mistake: the arguments, then words of the message: the cause, and the fix or a hint."""
+    failures = []
+    for arguments, *words in mistakes:
+        text, *blanks = arguments.split("|")  # Behind a bar stands an argument with blanks.
+        own = [word.replace("SCENARIOS", SCENARIOS).replace("SCENARIO", SCENARIO) for word in text.split()]
+        result = subprocess.run([program, *own, *blanks], capture_output=True, text=True, timeout=120)
+        missing = [word for word in words if word not in result.stderr]
+        crashed = "Traceback" in result.stderr or "terminate called" in result.stderr
+        if result.returncode not in (2, 3) or missing or crashed or "Next:" in result.stdout:
+            failures.append((arguments, result.returncode, missing, result.stderr[-400:]))
+    assert not failures, "\n".join(map(str, failures))
+
+
+@advise_test.in_folder_of_ranks
+def test_names_that_are_nearly_right(_folder):
+    check(
+        STEPSIM,
+        [
+            ["advice run.rank0.jsonl", "unknown command 'advice'", "did you mean 'advise'?"],
+            ["compare SCENARIO --josn x", "unknown option '--josn'", "did you mean '--json'?"],
+            ["compare SCENARIOS/token_skew_2rank.toml", "no scenario file", "did you mean"],
+            ["run SCENARIO --policy bucketting", "did you mean 'bucketing'?"],
+            ["run SCENARIO --profile h100_8x_publishd", "did you mean", "next: stepsim profiles"],
+            ["run SCENARIO --profile nothere.json", "cannot read nothere.json", "stepsim profiles"],
+            ["run SCENARIO --set ddp.bucketcap=25MiB", "did you mean 'bucket_cap'?"],
+            ["run SCENARIO --set policy.bucketing.batchsize=3", "did you mean 'batch_size'?"],
+            ["run SCENARIO --set policy.bucketing=3", "name a key", "policy.bucketing.KEY=VALUE"],
+            ["run SCENARIO --set policy.bucketing.kind=fixd", "did you mean 'fixed'?"],
+            ["run SCENARIO --set optimizer.kind=adamx", "did you mean 'adamw'?"],
+            ["run SCENARIO --set model.preset=gpt5", "unknown model preset", "next: stepsim models"],
+            ["sweep SCENARIO --over ddp.cap=1MiB..4MiB:x2", "unknown key 'cap'", "known: bucket_cap"],
+        ],
+    )
+
+
+@advise_test.in_folder_of_ranks
+def test_values_that_cannot_be_meant(_folder):
+    check(
+        STEPSIM,
+        [
+            ["run SCENARIO --set ddp.bucket_cap=25", "counts bytes", 'did you mean "25 MiB"?'],
+            ["run SCENARIO --set|ddp.bucket_cap=25 MB/s", "unknown unit 'MB/s'", "use KiB, MiB"],
+            ["run SCENARIO --set cluster.ranks=two", "expected an integer"],
+            ["run SCENARIO --set cluster.ranks=0", "expected at least 1"],
+            ["run SCENARIO --set cluster.ranks=64", "no all_reduce of 64 ranks", "measure it with"],
+            ["run SCENARIO --set|host.launch=1e7 s", "too long", "expected at most 1 hour"],
+            ["run SCENARIO --set policy.bucketing.batch_size=-4", "batch_size", "at least 1"],
+            ["run SCENARIO --steps 2", "2 warm-up steps of 2 steps", "expected less than 2"],
+            ["run SCENARIO --seed -1", "expected at least 0"],
+            ["sweep SCENARIO --over ddp.bucket_cap", "expected key=LOW..HIGH:x2"],
+            ["sweep SCENARIO --over ddp.bucket_cap=1..4", "a range ends in its step"],
+            ["sweep SCENARIO --over ddp.bucket_cap=4MiB..1MiB:x2", "starts above its end"],
+            [f"advise {BOTH} --price-per-hour free", "--price-per-hour", "advise --help"],
+        ],
+    )
+
+
+@advise_test.in_folder_of_ranks
+def test_something_is_missing(_folder):
+    check(
+        STEPSIM,
+        [
+            ["compare", "no scenario file given", "see: stepsim compare --help"],
+            ["advise", "stepsim advise --help"],
+            ["plan SCENARIO", "give either --out FILE or --out-dir FOLDER"],
+            ["trace SCENARIO", "give --out FILE or --out-dir FOLDER"],
+            ["solve SCENARIO", "give --key KEY=LOW..HIGH and --step-time TIME"],
+            ["validate SCENARIO", "give --live FILE"],
+            ["plan SCENARIO --policy bucketing --out /nothere/p.jsonl", "cannot write /nothere"],
+            ["compare SCENARIO --json out --csv out", "'out' is given for two outputs"],
+            ["compare SCENARIO --json - --csv -", "cannot both go to standard output"],
+        ],
+    )
+
+
+@advise_test.in_folder_of_ranks
+def test_the_wrong_file(folder):
+    (folder / "empty.jsonl").write_text("", encoding="utf-8")
+    (folder / "words.txt").write_text("12\nthree\n", encoding="utf-8")
+    (folder / "open.toml").write_text('[scenario]\nname = "x\n', encoding="utf-8")
+    record = (folder / "run.rank0.jsonl").read_text(encoding="utf-8")
+    (folder / "broken.jsonl").write_text(record[:5000] + "\n" + record[5000:], encoding="utf-8")
+    for arguments in ["plan SCENARIO --policy bucketing --out p.jsonl", "compare SCENARIO --json pred.json"]:
+        own = arguments.replace("SCENARIO", SCENARIO).split()
+        subprocess.run([STEPSIM, *own, "--quiet"], check=True)
+    check(
+        STEPSIM,
+        [
+            ["run run.rank0.jsonl", "is JSON, not a scenario", "stepsim advise"],
+            ["run open.toml", "open.toml:2", "not valid TOML"],
+            ["run SCENARIO --profile SCENARIO", "not JSON"],
+            ["run SCENARIO --profile pred.json", "wrong file type: expected stepsim-profile"],
+            ["advise SCENARIO", "not a file of JSON lines", "stepsim-run-record/1"],
+            ["advise empty.jsonl", "empty.jsonl:1", "no header"],
+            ["advise broken.jsonl", "broken.jsonl:"],
+            ["advise run.rank0.jsonl", "holds rank 0 of 2 ranks", "give the files of all ranks"],
+            ["advise run.rank0.jsonl run.rank0.jsonl", "holds rank 0, as run.rank0.jsonl does"],
+            [f"advise {BOTH} --lengths words.txt", "words.txt:2", "write one whole number a line"],
+            [f"advise {BOTH} --lengths nothere.txt", "cannot read nothere.txt"],
+            [f"advise {BOTH} --base nothere.json", "cannot read nothere.json"],
+            ["validate SCENARIO --live p.jsonl", "expected stepsim-run-record/1, got 'stepsim-plan/1'"],
+            [f"validate SCENARIO --live {BOTH}", "bytes of gradients", "recorded with another model?"],
+            ["replay run.rank0.jsonl", "is JSON, not a table"],
+        ],
+    )
+    check(
+        STEPCAL,
+        [
+            ["import run-record run.rank0.jsonl --profile x.json", "holds rank 0 of 2 ranks"],
+            ["import nccl-tests run.rank0.jsonl --profile x.json", "no table of nccl-tests"],
+            ["live run.rank0.jsonl", "expected stepsim-plan/1, got 'stepsim-run-record/1'"],
+            ["live nothere.jsonl", "cannot read nothere.jsonl"],
+            ["check pred.json", "expected stepsim-profile/1, got 'stepsim-prediction/2'"],
+            ["fit nothere.jsonl", "no profile to write (--out) given"],
+            ["calibrate --backend tpu", "unknown option '--backend'", "--device"],
+        ],
+    )
+    assert not (folder / "x.json").exists()
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(dict(globals())))

@@ -235,6 +235,12 @@ std::string padding_policies(const RecordedBatches& batches) {
              fmt::format("kind = \"token_budget\"\nmax_tokens = {}\nweighting = \"sample\"",
                          budget)) +
          policy_text(
+             "The same budget over batches sorted for all ranks together: fairseq --max-tokens.",
+             "max_tokens",
+             fmt::format("kind = \"fairseq_max_tokens\"\nmax_tokens = {}\n"
+                         "required_batch_size_multiple = 1\nweighting = \"sample\"",
+                         budget)) +
+         policy_text(
              "The recorded global batches, dealt to the ranks by length: Hugging Face "
              "Trainer's batch_rebalance.",
              "batch_rebalance",

@@ -134,7 +134,8 @@ class _Step:
         self.passes = []  # [begin, end] of each backward
         self.buckets = []  # [bytes, launch, end], in the order of the launches
         self.lengths = []
-        self.batches = self.max_length = self.padded_tokens = 0
+        self.batches = []  # (samples, max_length) of each micro-batch
+        self.max_length = self.padded_tokens = 0
         self.peak_memory = self.loss = None
 
     def add_batch(self, lengths, max_length, padded_tokens):
@@ -143,7 +144,7 @@ class _Step:
             max_length = max(lengths, default=0)
         if padded_tokens is None:
             padded_tokens = len(lengths) * max_length
-        self.batches += 1
+        self.batches.append((len(lengths), int(max_length)))
         self.lengths += lengths
         self.max_length = max(self.max_length, int(max_length))
         self.padded_tokens += int(padded_tokens)
@@ -183,8 +184,10 @@ class _Step:
             row["peak_memory_bytes"] = self.peak_memory
         if self.loss is not None:
             row["loss"] = self.loss if math.isfinite(self.loss) else None
-        if self.batches > 1:
-            row["micro_batches"] = self.batches
+        if len(self.batches) > 1:
+            row["micro_batches"] = len(self.batches)
+            row["micro_batch_samples"] = [samples for samples, _ in self.batches]
+            row["micro_batch_max_lengths"] = [length for _, length in self.batches]
         row["lengths"] = self.lengths
         row["buckets"] = [
             {"bytes": size, "launch_ms": between(start, launch), "end_ms": between(start, end)}

@@ -64,6 +64,13 @@ Cost table_cost(const CollectiveCost& table,
     if (x < first_bytes && first_bytes > kFlatFloorBytes) {
       cost.extrapolation = first_bytes / std::max(x, kFlatFloorBytes);
       cost.smaller = true;
+      if (x <= kFlatFloorBytes && cost.extrapolation > max_extrapolation) {
+        // Bucket indices, scalars and the like: too little to refuse a step for. Their price is
+        // the share of the smallest measured time that kFlatFloorBytes have in its bytes.
+        cost.seconds /= cost.extrapolation;
+        cost.relative_error = cost.shared_error = 1;
+        return cost;
+      }
       refuse_beyond(table, bytes, cost.extrapolation, max_extrapolation, profile);
     }
     return cost;

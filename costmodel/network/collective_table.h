@@ -36,7 +36,8 @@ struct CollectiveCost {
 /// Prices one call from a measured table, which must have knots.
 ///
 /// Between knots the price is linear. Below the first knot it is that knot's time, since times are
-/// flat up to about 32 KiB; below a first knot larger than that it counts as an extrapolation.
+/// flat up to about 32 KiB; below a first knot larger than that it counts as an extrapolation, and
+/// messages up to 32 KiB that are too far below are priced in proportion, with an error of 1.
 /// Beyond the last knot it continues with the tail's slope, and the error is that of extrapolated
 /// sizes (FitErrors::beyond) times the factor beyond.
 /// Raises InputError: the size is more than `max_extrapolation` times outside the table. The

@@ -1,8 +1,11 @@
 #include "costmodel/records/run_record.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -69,6 +72,27 @@ std::vector<BucketRecord> read_record_buckets(JsonReader& row) {
   return buckets;
 }
 
+void read_micro_batches(JsonReader& row, StepRecord& step) {
+  if (!row.has("micro_batch_samples")) {
+    return;
+  }
+  step.micro_batch_samples = row.integers("micro_batch_samples");
+  step.micro_batch_max_lengths = row.integers("micro_batch_max_lengths");
+  const auto negative = [](std::int64_t value) { return value < 0; };
+  if (std::ranges::any_of(step.micro_batch_samples, negative) ||
+      std::ranges::any_of(step.micro_batch_max_lengths, negative) ||
+      std::ssize(step.micro_batch_samples) != step.micro_batches ||
+      std::ssize(step.micro_batch_max_lengths) != step.micro_batches ||
+      std::accumulate(step.micro_batch_samples.begin(),
+                      step.micro_batch_samples.end(),
+                      std::int64_t{0}) != step.samples) {
+    row.fail(
+        "micro_batch_samples",
+        fmt::format(
+            "expected {} micro-batches of {} samples in all", step.micro_batches, step.samples));
+  }
+}
+
 std::vector<std::int64_t> read_record_lengths(JsonReader& row) {
   return row.has("lengths") ? row.integers("lengths") : std::vector<std::int64_t>{};
 }
@@ -108,6 +132,20 @@ RunRecord read_record_header(JsonReader header) {
 
 }  // namespace
 
+bool reduces_every_micro_batch(const StepRecord& step) {
+  const auto parts = static_cast<std::size_t>(step.micro_batches);
+  const std::size_t buckets = step.buckets.size() / parts;
+  if (parts == 1 || buckets == 0 || buckets * parts != step.buckets.size()) {
+    return false;
+  }
+  for (std::size_t b = buckets; b < step.buckets.size(); ++b) {
+    if (step.buckets[b].bytes != step.buckets[b - buckets].bytes) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::string step_json(const StepRecord& step) {
   std::string text =
       fmt::format(R"({{"repeat":{},"step":{},"rank":{},"samples":{},"max_length":{},)"
@@ -136,6 +174,11 @@ std::string step_json(const StepRecord& step) {
   }
   if (step.micro_batches > 1) {
     text += fmt::format(R"(,"micro_batches":{})", step.micro_batches);
+  }
+  if (!step.micro_batch_samples.empty()) {
+    text += fmt::format(R"(,"micro_batch_samples":[{}],"micro_batch_max_lengths":[{}])",
+                        fmt::join(step.micro_batch_samples, ","),
+                        fmt::join(step.micro_batch_max_lengths, ","));
   }
   if (!step.lengths.empty()) {
     text += fmt::format(R"(,"lengths":[{}])", fmt::join(step.lengths, ","));
@@ -174,6 +217,7 @@ StepRecord read_step(JsonReader row, int world_size) {
   step.backward_cpu_ms = row.not_negative_or("backward_cpu_ms", 0);
   step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
   step.lengths = read_record_lengths(row);
+  read_micro_batches(row, step);
   step.loss = read_loss(row);
   step.buckets = read_record_buckets(row);
   return step;

@@ -39,10 +39,18 @@ struct StepRecord {
   double loss = 0;                    ///< NaN in a diverged run, which the file writes as null.
   std::int64_t micro_batches = 1;     ///< The counts and times here are sums over this many.
   std::vector<std::int64_t> lengths;  ///< [sample]; empty when not recorded.
+  /// [micro-batch] Samples, in the order of `lengths`, and the length that they are padded to;
+  /// empty for one micro-batch and when not recorded.
+  std::vector<std::int64_t> micro_batch_samples;
+  std::vector<std::int64_t> micro_batch_max_lengths;
   std::vector<BucketRecord> buckets;
 
   bool operator==(const StepRecord&) const = default;
 };
+
+/// Whether gradients were reduced in every micro-batch of the step and not only in the last one, as
+/// training without no_sync() does: the buckets then repeat.
+[[nodiscard]] bool reduces_every_micro_batch(const StepRecord& step);
 
 /// What a live run measured.
 struct RunRecord {
@@ -67,10 +75,10 @@ struct RunRecord {
 
 /// Reads a run record. The first line has "format": "stepsim-run-record/1"; each line after it is a
 /// step of one rank. Optional are all members of the header but format and world_size, and in a row
-/// repeat, wait_ms, the CPU times, micro_batches, loss, lengths and buckets. A step and rank may
-/// occur once in each repeat. A last line that was cut off is dropped with a warning in `warnings`,
-/// so that the record of a killed run can be read; any other damage raises InputError with
-/// file:line.
+/// repeat, wait_ms, the CPU times, micro_batches and their members, loss, lengths and buckets. A
+/// step and rank may occur once in each repeat. A last line that was cut off is dropped with a
+/// warning in `warnings`, so that the record of a killed run can be read; any other damage raises
+/// InputError with file:line.
 [[nodiscard]] RunRecord read_run_record(const std::string& path,
                                         std::vector<std::string>* warnings = nullptr);
 void write_run_record(const std::string& path, const RunRecord& record);

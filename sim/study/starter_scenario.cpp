@@ -31,7 +31,8 @@ struct RecordedBatches {
   std::int64_t mean_tokens = 0;  ///< Padded tokens of a micro-batch.
   std::int64_t most_tokens = 0;
   std::int64_t micro_batches = 1;
-  bool packed = true;  ///< Whether no batch was padded although lengths differ.
+  bool reduces_all = false;  ///< In every micro-batch, and not only in a step's last one.
+  bool packed = true;        ///< Whether no batch was padded although lengths differ.
 
   [[nodiscard]] std::int64_t longest() const { return lengths.rbegin()->first; }
   [[nodiscard]] bool has_one_length() const { return lengths.size() == 1; }
@@ -54,6 +55,7 @@ RecordedBatches recorded_batches(std::span<const RecordFile> records) {
                          "recorder.step(lengths=…)");
       }
       batches.micro_batches = std::max(batches.micro_batches, step.micro_batches);
+      batches.reduces_all = batches.reduces_all || reduces_every_micro_batch(step);
       const std::int64_t own = std::max<std::int64_t>(step.samples / step.micro_batches, 1);
       batches.smallest = rows == 0 ? own : std::min(batches.smallest, own);
       batches.largest = std::max(batches.largest, own);
@@ -330,6 +332,9 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
   result.toml += model_text(first) + "\n" + ddp_text(first);
   if (batches.micro_batches > 1) {
     result.toml += fmt::format("accumulation_steps = {}\n", batches.micro_batches);
+    if (batches.reduces_all) {
+      result.toml += "no_sync = false  # gradients were reduced in every micro-batch\n";
+    }
   }
   result.toml += "\n" + optimizer_text(first);
   result.toml += "[data]\n";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,14 @@
 
 namespace stepsim {
 namespace {
+
+/// The buckets that the last micro-batch of the step launched.
+std::span<const BucketRecord> last_buckets(const StepRecord& step) {
+  const std::span<const BucketRecord> all = step.buckets;
+  return reduces_every_micro_batch(step)
+             ? all.last(all.size() / static_cast<std::size_t>(step.micro_batches))
+             : all;
+}
 
 /// Shares are whole numbers; a whole backward is divided into so many.
 constexpr double kBackwardShares = 1e9;
@@ -79,13 +88,14 @@ class RecordReader {
     if (step == nullptr) {
       return buckets;
     }
+    const std::span<const BucketRecord> recorded = last_buckets(*step);
     const std::int64_t size = element_size(model.parameter_dtype);
     auto next = static_cast<int>(model.tensors.size());
-    for (std::size_t b = 0; b < step->buckets.size(); ++b) {
+    for (std::size_t b = 0; b < recorded.size(); ++b) {
       buckets.emplace_back();
       std::int64_t bytes = 0;
-      const bool last = b + 1 == step->buckets.size();
-      while (next > 0 && (last || bytes < step->buckets[b].bytes)) {
+      const bool last = b + 1 == recorded.size();
+      while (next > 0 && (last || bytes < recorded[b].bytes)) {
         buckets.back().push_back(--next);
         bytes += size * elements_of(model.tensors[at(next)].shape);
       }
@@ -116,31 +126,39 @@ class RecordReader {
     }
   }
 
-  [[nodiscard]] MicroBatch batch(const StepRecord& step) const {
-    if (step.micro_batches > 1) {
-      fail(fmt::format("step {}, rank {}: {} micro-batches; give --plan, which tells them apart",
-                       step.step,
-                       step.rank,
-                       step.micro_batches));
+  void add_batches(const StepRecord& step, std::vector<MicroBatch>& batches) const {
+    if (step.micro_batches > 1 && step.micro_batch_samples.empty()) {
+      fail(
+          fmt::format("step {}, rank {}: {} micro-batches; give --plan, which tells them apart, or "
+                      "record with this version's stepsim_recorder.py",
+                      step.step,
+                      step.rank,
+                      step.micro_batches));
     }
-    if (static_cast<std::int64_t>(step.lengths.size()) != step.samples) {
+    if (std::ssize(step.lengths) != step.samples) {
       fail(fmt::format("step {}, rank {}: {} samples and {} lengths; record with step(lengths=…)",
                        step.step,
                        step.rank,
                        step.samples,
                        step.lengths.size()));
     }
-    MicroBatch batch;
-    batch.step = step.step;
-    batch.rank = step.rank;
-    batch.samples.resize(step.lengths.size());
-    std::iota(batch.samples.begin(), batch.samples.end(), std::int64_t{0});
-    batch.lengths = step.lengths;
-    const bool longer =
-        !step.lengths.empty() &&
-        step.max_length > *std::max_element(step.lengths.begin(), step.lengths.end());
-    batch.padded_length = longer ? step.max_length : 0;
-    return batch;
+    std::int64_t first = 0;
+    for (std::int64_t m = 0; m < step.micro_batches; ++m) {
+      const bool whole = step.micro_batches == 1;
+      const std::int64_t samples = whole ? step.samples : step.micro_batch_samples[at(m)];
+      const std::int64_t padded = whole ? step.max_length : step.micro_batch_max_lengths[at(m)];
+      MicroBatch batch;
+      batch.step = step.step;
+      batch.rank = step.rank;
+      batch.micro_batch = static_cast<int>(m);
+      batch.samples.resize(at(samples));
+      std::iota(batch.samples.begin(), batch.samples.end(), first);
+      batch.lengths.assign(step.lengths.begin() + first, step.lengths.begin() + first + samples);
+      first += samples;
+      const bool longer = samples > 0 && padded > std::ranges::max(batch.lengths);
+      batch.padded_length = longer ? padded : 0;
+      batches.push_back(std::move(batch));
+    }
   }
 
  private:
@@ -175,9 +193,12 @@ class RecordReader {
     double sum = 0;
     double steps = 0;
     for (const StepRecord& step : record_.steps) {
-      if (is_steady(step) && step.buckets.size() == count && step.backward_ms > 0) {
-        const double launched_at = step.buckets[b].launch_ms - step.data_ms - step.forward_ms;
-        sum += std::clamp(launched_at / step.backward_ms, 0.0, 1.0);
+      const std::span<const BucketRecord> recorded = last_buckets(step);
+      if (is_steady(step) && recorded.size() == count && step.backward_ms > 0) {
+        const double launched_at = recorded[b].launch_ms - step.data_ms - step.forward_ms;
+        // The times are sums over the micro-batches, of which the last one launched these.
+        const auto parts = static_cast<double>(step.micro_batches);
+        sum += std::clamp(parts * launched_at / step.backward_ms - (parts - 1), 0.0, 1.0);
         steps += 1;
       }
     }
@@ -203,7 +224,7 @@ Plan recorded_plan(const RunRecord& record, const std::string& file) {
   for (const StepRecord& step : record.steps) {
     plan.steps = std::max(plan.steps, step.step + 1);
     if (step.repeat == 0) {
-      plan.micro_batches.push_back(reader.batch(step));
+      reader.add_batches(step, plan.micro_batches);
     }
   }
   return plan;

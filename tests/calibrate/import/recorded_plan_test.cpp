@@ -90,6 +90,48 @@ TEST_CASE("tensors of a described record take the backward's time as the buckets
   CHECK(by_elements.model.tensors[1].backward == 3000);
 }
 
+/// The record with a second micro-batch of one sample of 20 tokens in front of each step's: its
+/// backward takes 20 ms, too.
+RunRecord accumulated_record(bool reduces_all) {
+  RunRecord record = described_record();
+  for (StepRecord& row : record.steps) {
+    row.lengths.insert(row.lengths.begin(), 20);
+    row.micro_batches = 2;
+    row.micro_batch_samples = {1, 2};
+    row.micro_batch_max_lengths = {24, row.max_length};
+    row.samples = 3;
+    row.useful_tokens += 20;
+    row.padded_tokens += 24;
+    row.max_length = 24;
+    row.forward_ms *= 2;
+    row.backward_ms *= 2;
+    for (BucketRecord& bucket : row.buckets) {
+      bucket.launch_ms += 30;
+      bucket.end_ms += 30;
+    }
+    if (reduces_all) {
+      const std::vector<BucketRecord> last = row.buckets;
+      row.buckets.insert(row.buckets.begin(), last.begin(), last.end());
+    }
+  }
+  return record;
+}
+
+TEST_CASE("micro-batches of a described record are told apart, and only the last one has buckets") {
+  for (const bool reduces_all : {false, true}) {
+    CAPTURE(reduces_all);
+    const Plan plan = recorded_plan(accumulated_record(reduces_all), "run.jsonl");
+    REQUIRE(plan.micro_batches.size() == 12);
+    CHECK(plan.micro_batches[10].lengths == std::vector<std::int64_t>{20});
+    CHECK(plan.micro_batches[10].padded_length == 24);
+    CHECK(plan.micro_batches[11].micro_batch == 1);
+    CHECK(plan.micro_batches[11].lengths == std::vector<std::int64_t>{5, 11});
+    CHECK(plan.micro_batches[11].padded_length == 0);
+    CHECK(plan.buckets == std::vector<std::vector<int>>{{2, 1}, {0}});
+    CHECK(plan.model.tensors[0].backward == 250'000'000);
+  }
+}
+
 TEST_CASE("batches without padding but of differing lengths are packed ones") {
   RunRecord record = described_record();
   for (StepRecord& row : record.steps) {
@@ -113,8 +155,10 @@ TEST_CASE("a record that cannot be its own plan says what it lacks") {
 
   record = described_record();
   record.steps[2].micro_batches = 4;
-  CHECK(plan_error(record) ==
-        "run.jsonl: error: step 1, rank 0: 4 micro-batches; give --plan, which tells them apart");
+  CHECK(
+      plan_error(record) ==
+      "run.jsonl: error: step 1, rank 0: 4 micro-batches; give --plan, which tells them apart, or "
+      "record with this version's stepsim_recorder.py");
 
   record = described_record();
   record.steps[2].buckets = {{1 << 20, 26, 28}, {4000, 31, 33}};

@@ -394,6 +394,7 @@ def test_micro_batches_are_one_step():
     for row in rows:
         assert (row["samples"], row["micro_batches"], row["lengths"]) == (3, 2, [3, 5, 7]), row
         assert (row["max_length"], row["useful_tokens"], row["padded_tokens"]) == (7, 15, 18), row
+        assert (row["micro_batch_samples"], row["micro_batch_max_lengths"]) == ([2, 1], [5, 7]), row
         assert sum(bucket["bytes"] for bucket in row["buckets"]) == MODEL_BYTES, row
         assert row["forward_ms"] > 20 and row["optimizer_ms"] > 30, row
         assert row["loss"] is None and row["data_ms"] < 49, row

@@ -189,6 +189,9 @@ TEST_CASE("below the first knot: its value to 32 KiB, an extrapolation above, th
   CHECK(error_of([&] { (void)table_cost(cost, Bytes(131072), 4, "lab"); }) ==
         "profile lab: the all_reduce of 2 ranks was measured from 1 MiB to 2 MiB; 128 KiB is 8.00 "
         "times below, and more than 4 times is refused: measure smaller messages");
+  // Bucket indices and scalars are no reason to refuse a step.
+  CHECK(table_cost(cost, Bytes(208), 4, "lab").seconds == doctest::Approx(1e-4 / 32));
+  CHECK(table_cost(cost, Bytes(208), 4, "lab").relative_error == 1);
 }
 
 TEST_CASE("without any source the message says what to write") {

@@ -40,6 +40,11 @@ StepRecord random_step(int repeat, int step, int rank, Draw& draw) {
     *time = draw.real();
   }
   record.micro_batches = 1 + draw.whole(3);
+  if (record.micro_batches > 1) {
+    record.micro_batch_samples.assign(static_cast<std::size_t>(record.micro_batches), 0);
+    record.micro_batch_samples.back() = record.samples;
+    record.micro_batch_max_lengths = record.micro_batch_samples;
+  }
   for (int i = draw.whole(3); i > 0; --i) {
     record.lengths.push_back(draw.whole(512));
   }

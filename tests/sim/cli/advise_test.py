@@ -166,6 +166,29 @@ def test_a_record_of_another_policy_is_compared_with_that_policy():
         assert " ms with bucketed (90 % interval" in text.splitlines()[0], text
 
 
+@in_folder_of_ranks
+def test_accumulated_gradients_need_no_plan(folder):
+    rows = training()
+    for row in rows:
+        row["lengths"] = 2 * row["lengths"]
+        row.update(micro_batches=2, micro_batch_samples=[16, 16], samples=32)
+        row["micro_batch_max_lengths"] = 2 * [row["max_length"]]
+        for member in ("useful_tokens", "padded_tokens", "forward_ms", "backward_ms"):
+            row[member] *= 2
+        first = row["forward_ms"] / 2 + row["backward_ms"] / 2  # Before the second micro-batch.
+        row["step_ms"] += first
+        for bucket in row["buckets"]:
+            bucket["launch_ms"] += first
+            bucket["end_ms"] += first
+    write(folder / "run.jsonl", header(), rows)
+    text = cli_test.run("advise", "run.jsonl", "--json", "a.json").stdout
+    assert "accumulation_steps = 2\n" in (folder / "advice/scenario.toml").read_text(), text
+    result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    mean = next(p for p in result["predictions"]["predictions"] if p["policy"] == "fixed")
+    recorded = sum(row["step_ms"] for row in rows[4:]) / len(rows[4:])
+    assert abs(mean["summary"]["step_time_ms"]["mean"] / recorded - 1) < 0.06, (mean, recorded)
+
+
 def test_data_of_one_length_needs_no_other_policy():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

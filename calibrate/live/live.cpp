@@ -21,6 +21,8 @@ RunRecord header_of(const Plan& plan, const LiveOptions& options) {
   RunRecord record;
   record.scenario = plan.scenario;
   record.policy = plan.policy;
+  record.plan_profile = plan.profile;
+  record.plan_profile_id = plan.profile_id;
   record.world_size = plan.ranks;
   record.started_at = utc_now();
   record.warmup_steps = plan.warmup_steps;

@@ -33,12 +33,16 @@ std::string buckets_text(const Buckets& buckets) {
 
 std::string plan_header(const Plan& plan) {
   return fmt::format(
-      R"({{"format":"{}","scenario":{},"policy":{},"seed":{},"ranks":{},"steps":{},)"
+      R"({{"format":"{}","scenario":{},"policy":{},{}"seed":{},"ranks":{},"steps":{},)"
       R"("warmup_steps":{},"optimizer":{},"model":{},"initial_buckets":{},"buckets":{}}})"
       "\n",
       kPlanFormat,
       json_text(plan.scenario),
       json_text(plan.policy),
+      plan.profile.empty() ? ""
+                           : fmt::format(R"("profile":{},"profile_id":{},)",
+                                         json_text(plan.profile),
+                                         json_text(plan.profile_id)),
       plan.seed,
       plan.ranks,
       plan.steps,
@@ -115,6 +119,8 @@ Plan read_plan_header(JsonReader header) {
   Plan plan;
   plan.scenario = header.text("scenario");
   plan.policy = header.text("policy");
+  plan.profile = header.text_or("profile", "");
+  plan.profile_id = header.text_or("profile_id", "");
   plan.seed = header.unsigned_integer("seed");
   plan.ranks = header.integer_in("ranks", 1, kMaxInt);
   plan.steps = header.integer_in("steps", 1, kMaxInt);

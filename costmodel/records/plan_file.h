@@ -43,6 +43,10 @@ struct MicroBatch {
 struct Plan {
   std::string scenario;
   std::string policy;
+  /// Name and id of the profile in use; empty: the file does not say. A policy that plans by
+  /// predicted time makes other batches with another profile.
+  std::string profile = {};
+  std::string profile_id = {};
   std::uint64_t seed = 0;
   int ranks = 0;
   int steps = 0;

@@ -48,9 +48,18 @@ struct InterferenceProfile {
   bool operator==(const InterferenceProfile&) const = default;
 };
 
+/// The content_id() of the file that a profile was read from; empty for one that was made in
+/// memory. Profiles are equal whatever file they come from.
+struct ProfileId {
+  std::string text;
+
+  bool operator==(const ProfileId& /*other*/) const { return true; }
+};
+
 /// The calibration of one machine: what `stepcal fit` writes and `stepsim` reads.
 struct Profile {
   std::string name;
+  ProfileId id;
   std::string device;
   std::string backend;    ///< "cpu" or "cuda"
   JsonValue provenance;   ///< Driver, versions, clocks, date, command, sources.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/content_id.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/records/profile.h"
@@ -229,6 +230,7 @@ Profile read_profile(const std::string& named) {
   root.require_format(is_known_format(format) ? format : std::string(kProfileFormat) + "1");
   Profile profile;
   profile.name = root.text("name");
+  profile.id.text = content_id(text);
   profile.device = root.text("device");
   profile.backend = root.text("backend");
   if (root.has("provenance")) {

@@ -30,6 +30,10 @@ std::string record_header(const RunRecord& record) {
   header["format"] = kRunRecordFormat;
   header["scenario"] = record.scenario;
   header["policy"] = record.policy;
+  if (!record.plan_profile.empty()) {
+    header["plan_profile"] = record.plan_profile;
+    header["plan_profile_id"] = record.plan_profile_id;
+  }
   header["world_size"] = record.world_size;
   header["backend"] = record.backend;
   header["device"] = record.device;
@@ -108,6 +112,8 @@ RunRecord read_record_header(JsonReader header) {
   RunRecord record;
   record.scenario = header.text_or("scenario", "");
   record.policy = header.text_or("policy", "");
+  record.plan_profile = header.text_or("plan_profile", "");
+  record.plan_profile_id = header.text_or("plan_profile_id", "");
   record.world_size = header.integer_in("world_size", 1, kMaxInt);
   record.backend = header.text_or("backend", "");
   record.device = header.text_or("device", "");

@@ -56,6 +56,8 @@ struct StepRecord {
 struct RunRecord {
   std::string scenario;
   std::string policy;
+  std::string plan_profile;     ///< Name of the profile that its plan was made with, if known.
+  std::string plan_profile_id;  ///< And its id.
   int world_size = 0;
   std::string backend;  ///< "gloo", "nccl"
   std::string device;

@@ -126,6 +126,7 @@ ValidationSources sources_of(const OptionParser& parser,
     sources.predictions_path = parser.text("predictions");
     sources.predicted_at = written_at(sources.predictions_path);
     sources.predicted_with = predictions.empty() ? "" : predictions.front().profile;
+    sources.predicted_with_id = predictions.empty() ? "" : predictions.front().profile_id;
   }
   const auto paths = parser.list("live");
   for (std::size_t i = 0; i < paths.size(); ++i) {

@@ -394,6 +394,7 @@ Prediction predict(const Scenario& scenario,
     prediction.training = first_epoch_effects(run.scenario(), policy, run.planned());
   }
   prediction.profile = profile.name;
+  prediction.profile_id = profile.id.text;
   StepTimeTally times = run_without_noise(run, options, prediction);
   summarise_work(prediction.steps, scenario.warmup_steps, prediction.ranks, prediction.summary);
   if (options.noise_runs > 0) {

@@ -109,6 +109,7 @@ struct Prediction {
   std::string scenario;
   std::string policy;
   std::string profile;
+  std::string profile_id;  ///< See ProfileId.
   PredictionSummary summary;
   std::vector<RankMeans> ranks;       ///< [rank] over the steps of the summary.
   std::vector<RankStepResult> steps;  ///< Without noise, by step then rank.

@@ -76,6 +76,7 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
   prediction.scenario = reader.text("scenario");
   prediction.policy = reader.text("policy");
   prediction.profile = reader.text_or("profile", "");
+  prediction.profile_id = reader.text_or("profile_id", "");
   JsonReader summary(reader.get("summary"), path, 0, place + ".summary");
   JsonReader times(summary.get("step_time_ms"), path, 0, place + ".summary.step_time_ms");
   StepTimeSummary& step = prediction.summary.step_time_ms;
@@ -115,6 +116,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
     Json entry = {{"scenario", prediction.scenario},
                   {"policy", prediction.policy},
                   {"profile", prediction.profile},
+                  {"profile_id", prediction.profile_id},
                   {"summary", summary_json(prediction.summary)}};
     if (prediction.token_budget) {
       entry["largest_token_budget"] = {{"tokens", prediction.token_budget->tokens},

@@ -64,6 +64,13 @@ std::vector<std::string> source_warnings(const ValidationSources& sources) {
         fmt::format("predicted with profile '{}'; the sentinel is compared with that of '{}'",
                     printable(sources.predicted_with),
                     printable(sources.profile.name)));
+  } else if (!sources.predicted_with_id.empty() && !sources.profile.id.text.empty() &&
+             sources.predicted_with_id != sources.profile.id.text) {
+    warnings.push_back(fmt::format(
+        "predicted with profile '{}' as it was then (id {}); its file has changed since (id {})",
+        printable(sources.predicted_with),
+        printable(sources.predicted_with_id),
+        sources.profile.id.text));
   }
   std::set<std::string> devices;
   bool emulated = false;

@@ -21,9 +21,10 @@ struct ValidationSources {
   Scenario scenario;
   std::string profile_path;  ///< The path that the user gave; empty: none.
   Profile profile;
-  std::string predictions_path;  ///< Empty: predicted now.
-  std::string predicted_at;      ///< When that file was last written, UTC; empty: not known.
-  std::string predicted_with;    ///< Name of the profile that it names.
+  std::string predictions_path;   ///< Empty: predicted now.
+  std::string predicted_at;       ///< When that file was last written, UTC; empty: not known.
+  std::string predicted_with;     ///< Name of the profile that it names.
+  std::string predicted_with_id;  ///< And its id; empty where the file has none.
   std::vector<LiveFile> live;
 };
 

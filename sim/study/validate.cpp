@@ -17,6 +17,22 @@ namespace stepsim {
 
 namespace {
 
+/// Why the batches of a record are not those of its prediction.
+std::string other_plan(const Prediction& prediction, const RunRecord& record) {
+  if (record.plan_profile_id.empty() || record.plan_profile_id == prediction.profile_id) {
+    return "it was run from another plan. Policies that plan by predicted time need the profile "
+           "that their plan was made with: --profile";
+  }
+  return fmt::format(
+      "its plan was made with profile '{}' (id {}), the prediction with '{}' (id {}), and policies "
+      "that plan by predicted time follow their profile: predict with --profile and the former, or "
+      "plan and run again",
+      printable(record.plan_profile),
+      printable(record.plan_profile_id),
+      printable(prediction.profile),
+      printable(prediction.profile_id));
+}
+
 void require_same_batches(const Prediction& prediction, const RunRecord& record) {
   std::map<std::pair<int, int>, const RankStepResult*> planned;
   for (const RankStepResult& row : prediction.steps) {
@@ -33,12 +49,12 @@ void require_same_batches(const Prediction& prediction, const RunRecord& record)
     if (plan.useful_tokens != row.useful_tokens || plan.padded_tokens != row.padded_tokens) {
       throw InputError(
           place + fmt::format("the record ran {} useful and {} padded tokens, the plan has {} and "
-                              "{}; it was run from another plan. Policies that plan by predicted "
-                              "time need the profile that their plan was made with: --profile",
+                              "{}; {}",
                               row.useful_tokens,
                               row.padded_tokens,
                               plan.useful_tokens,
-                              plan.padded_tokens));
+                              plan.padded_tokens,
+                              other_plan(prediction, record)));
     }
   }
 }

@@ -49,6 +49,8 @@ Plan random_plan(std::uint64_t seed) {
   Plan plan;
   plan.scenario = draw.text();
   plan.policy = draw.text();
+  plan.profile = draw.text();
+  plan.profile_id = plan.profile.empty() ? "" : draw.text();
   plan.seed = ~seed;
   plan.ranks = 1 + draw.whole(4);
   plan.steps = 1 + draw.whole(5);

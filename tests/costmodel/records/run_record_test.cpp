@@ -59,6 +59,8 @@ RunRecord random_record(std::uint64_t seed) {
   RunRecord record;
   record.scenario = draw.text();
   record.policy = draw.text();
+  record.plan_profile = draw.text();
+  record.plan_profile_id = record.plan_profile.empty() ? "" : draw.text();
   record.world_size = 1 + draw.whole(3);
   record.backend = "gloo";
   record.device = draw.text();

@@ -102,6 +102,11 @@ TEST_CASE("other profiles, devices and emulated runs are said") {
   CHECK(warnings[0] == "predicted with profile 'q'; the sentinel is compared with that of 'p'");
   CHECK(warnings[1] == "the live runs are of different devices: A, B");
   CHECK(warnings[2].find("EMULATED") == 0);
+  from.predicted_with = from.profile.name;
+  from.predicted_with_id = "0a";
+  from.profile.id.text = "0b";
+  CHECK(source_warnings(from)[0] ==
+        "predicted with profile 'p' as it was then (id 0a); its file has changed since (id 0b)");
 }
 
 TEST_CASE("an error on the run that the profile was fitted to is no prediction's") {

@@ -254,6 +254,19 @@ TEST_CASE("a record that ran other batches than the plan is refused") {
       "time "
       "need the profile that their plan was made with: --profile",
       InputError);
+  record.plan_profile = "lab";
+  record.plan_profile_id = "0a";
+  Prediction other = predicted("a", 10);
+  other.profile = "base";
+  other.profile_id = "0b";
+  CHECK_THROWS_WITH_AS(
+      (void)validate({other}, {}, {record}, 1, 0.0),
+      "policy 'a', step 1, rank 1: the record ran 99 useful and 120 padded tokens, the plan has "
+      "100 "
+      "and 120; its plan was made with profile 'lab' (id 0a), the prediction with 'base' (id 0b), "
+      "and policies that plan by predicted time follow their profile: predict with --profile and "
+      "the former, or plan and run again",
+      InputError);
   record = measured("a", {10});
   record.steps.back().step = 7;
   CHECK_THROWS_WITH_AS(

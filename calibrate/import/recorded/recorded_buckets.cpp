@@ -8,32 +8,6 @@
 namespace stepsim {
 namespace {
 
-/// [bucket] where in the backward it is launched, as a fraction of all of it.
-std::vector<double> launch_shares(const Plan& plan,
-                                  const std::vector<Op>& backward,
-                                  const BatchShape& batch,
-                                  double operations_per_byte) {
-  std::vector<double> done;  // After each op.
-  std::vector<std::size_t> ready(parameters(plan.model).size());
-  double sum = 0;
-  for (const Op& op : backward) {
-    sum += op_weight(op, batch, operations_per_byte);
-    for (const int parameter : op.completes) {
-      ready[static_cast<std::size_t>(parameter)] = done.size();
-    }
-    done.push_back(sum);
-  }
-  std::vector<double> shares;
-  double last = 0;  // Buckets are launched in order.
-  for (const auto& bucket : plan.buckets) {
-    for (const int parameter : bucket) {
-      last = std::max(last, done[ready[static_cast<std::size_t>(parameter)]] / sum);
-    }
-    shares.push_back(last);
-  }
-  return shares;
-}
-
 /// Mean squared error of the launches' places in the backward.
 double launch_error(std::span<const RecordedRun> runs,
                     const std::vector<Op>& backward,
@@ -64,6 +38,31 @@ double launch_error(std::span<const RecordedRun> runs,
 }
 
 }  // namespace
+
+std::vector<double> launch_shares(const Plan& plan,
+                                  const std::vector<Op>& backward,
+                                  const BatchShape& batch,
+                                  double operations_per_byte) {
+  std::vector<double> done;  // After each op.
+  std::vector<std::size_t> ready(parameters(plan.model).size());
+  double sum = 0;
+  for (const Op& op : backward) {
+    sum += op_weight(op, batch, operations_per_byte);
+    for (const int parameter : op.completes) {
+      ready[static_cast<std::size_t>(parameter)] = done.size();
+    }
+    done.push_back(sum);
+  }
+  std::vector<double> shares;
+  double last = 0;  // Buckets are launched in order.
+  for (const auto& bucket : plan.buckets) {
+    for (const int parameter : bucket) {
+      last = std::max(last, done[ready[static_cast<std::size_t>(parameter)]] / sum);
+    }
+    shares.push_back(last);
+  }
+  return shares;
+}
 
 void fit_shares(std::span<const RecordedRun> runs, RecordedModel& model) {
   constexpr std::array<double, 9> kWeights = {0, 1, 2, 4, 8, 16, 32, 64, 128};

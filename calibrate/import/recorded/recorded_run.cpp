@@ -1,6 +1,7 @@
 #include "calibrate/import/recorded/recorded_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -209,6 +210,33 @@ void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, 
   }
 }
 
+/// Adds the steady steps of a run without buckets.
+void add_exposures(const RecordedRun& run,
+                   const ProcessorRatios& ratios,
+                   std::vector<RecordedExposure>& exposures) {
+  const auto batches = planned(run.plan);
+  const auto factors = core_factors(run.record);
+  std::map<std::pair<int, int>, RecordedExposure> least;
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const StepRecord& row = run.record.steps[i];
+    if (row.step < run.record.warmup_steps || row.samples == 0) {
+      continue;
+    }
+    const double compute = row.backward_cpu_ms * factors[i] * ratios.backward * kMilli;
+    RecordedExposure exposure;
+    exposure.exposed_seconds = row.backward_ms * kMilli - compute;
+    exposure.backward_seconds = compute / static_cast<double>(row.micro_batches);
+    exposure.batch = batches.at({row.step, row.rank}).back()->shape(run.plan.model.window);
+    const auto [at, is_new] = least.emplace(std::pair(row.repeat, row.step), exposure);
+    if (!is_new && exposure.exposed_seconds < at->second.exposed_seconds) {
+      at->second = exposure;
+    }
+  }
+  for (const auto& [step, exposure] : least) {
+    exposures.push_back(exposure);
+  }
+}
+
 /// What a forward, a backward or both of a model weigh.
 PassWeight pass_weight(const RecordedModel& model, bool forward, bool backward) {
   const StepOps all = step_ops(model.model);
@@ -316,8 +344,12 @@ void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings
     add_warnings_of_whole_steps(costs.ranks, warnings);
   } else if (costs.ranks > 1 && costs.all_reduces.empty()) {
     warnings.emplace_back(
-        "no bucket times were recorded, so all-reduces come from --base; recorder.watch(ddp) "
-        "records them");
+        costs.exposures.empty()
+            ? "no bucket times were recorded, so all-reduces come from --base; recorder.watch(ddp) "
+              "records them"
+            : "no bucket times were recorded: all-reduces are those of --base, or proportional to "
+              "their bytes, scaled to what the steps left exposed; recorder.watch(ddp) records "
+              "their times");
   }
 }
 
@@ -338,6 +370,62 @@ CollectiveCost free_all_reduce(int ranks) {
   cost.ranks = ranks;
   cost.knots = {{1, 0}, {kMaxBytes, 0}};
   return cost;
+}
+
+/// The standard deviation of the factors of consecutive parts of the steps, over the whole one.
+double factor_spread(std::span<const RecordedExposure> steps,
+                     std::span<const std::vector<ReadyBucket>> buckets,
+                     const CollectiveCost& table,
+                     double factor) {
+  constexpr std::size_t kParts = 8;
+  double squares = 0;
+  int used = 0;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    const std::size_t begin = steps.size() * part / kParts;
+    const std::size_t count = steps.size() * (part + 1) / kParts - begin;
+    if (const auto own =
+            exposure_factor(steps.subspan(begin, count), buckets.subspan(begin, count), table)) {
+      squares += (*own / factor - 1) * (*own / factor - 1);
+      ++used;
+    }
+  }
+  return used > 0 ? std::sqrt(squares / used) : 0;
+}
+
+/// Makes the all-reduces leave as much exposed as the recorded steps have.
+void fit_exposure(const RecordedCosts& costs, const Plan& plan, Profile& profile) {
+  std::vector<std::vector<ReadyBucket>> buckets;
+  for (const RecordedExposure& step : costs.exposures) {
+    buckets.push_back(ready_buckets(plan, step.batch, costs.model.operations_per_byte));
+  }
+  const auto known = std::ranges::find_if(profile.collectives, [&](const CollectiveCost& cost) {
+    return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;
+  });
+  CollectiveCost table = known == profile.collectives.end()
+                             ? proportional_all_reduce(buckets.front(), costs.ranks)
+                             : *known;
+  const auto factor = exposure_factor(costs.exposures, buckets, table);
+  // Where cores are shared, the wait for a core cannot be told from that for an all-reduce, so that
+  // measured times stay as they are.
+  if (known != profile.collectives.end() && (!factor || costs.cores > 0)) {
+    return;
+  }
+  const double scale = factor.value_or(0);  // Nothing was exposed.
+  for (auto& [bytes, seconds] : table.knots) {
+    seconds *= scale;
+  }
+  if (table.tail_seconds_per_byte) {
+    *table.tail_seconds_per_byte *= scale;
+  }
+  if (factor) {
+    const double spread = factor_spread(costs.exposures, buckets, table, 1);
+    table.errors.random = std::hypot(table.errors.random.value_or(0), spread);
+  }
+  if (known == profile.collectives.end()) {
+    profile.collectives.push_back(std::move(table));
+  } else {
+    *known = std::move(table);
+  }
 }
 
 }  // namespace
@@ -366,6 +454,9 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
     add_reduces(run.record, costs.reduces);
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
       add_run(run, over_processor, whole, all);
+      if (any_plain && costs.ranks > 1) {
+        add_exposures(run, over_processor, costs.exposures);
+      }
     }
   }
   costs.all_reduces = samples_of(costs.reduces, costs.ranks);
@@ -425,6 +516,9 @@ Profile recorded_profile(const RecordedCosts& costs,
       return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;
     });
     profile.collectives.push_back(free_all_reduce(costs.ranks));
+  }
+  if (costs.reduces.empty() && !costs.exposures.empty()) {
+    fit_exposure(costs, runs.front().plan, profile);
   }
   for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
     const auto known = std::ranges::find_if(profile.collectives, [&](const CollectiveCost& cost) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/import/recorded/recorded_exposure.h"
 #include "calibrate/import/recorded/recorded_reduces.h"
 #include "calibrate/samples/samples.h"
 #include "costmodel/compute/pass_cost.h"
@@ -27,6 +28,7 @@ struct RecordedCosts {
   NoiseProfile noise;
   std::vector<RecordedReduce> reduces;        ///< All-reduces of recorded buckets; may be empty.
   std::vector<CollectiveSample> all_reduces;  ///< `reduces`, combined by size.
+  std::vector<RecordedExposure> exposures;    ///< [step] Where no buckets were recorded.
   int ranks = 1;
   bool on_gpu = false;
   int cores = 0;  ///< Cores that the ranks shared; 0 = each rank had its own.
@@ -62,8 +64,10 @@ struct RecordedCosts {
 ///
 /// All-reduces of `base` between as many ranks stay, since a sweep of sizes tells more than a run's
 /// buckets. fit_training_reduces() scales them to the recorded ones and says how much compute slows
-/// them, which replaces the interference of `base`. After a fit to whole steps, which include the
-/// all-reduces, those between as many ranks take no time.
+/// them, which replaces the interference of `base`. Where no buckets were recorded, they are scaled
+/// so that the recorded batches leave as much exposed as the record has (exposure_factor()), and
+/// without a `base` they are taken to be proportional to their bytes. After a fit to whole steps,
+/// which include the all-reduces, those between as many ranks take no time.
 [[nodiscard]] Profile recorded_profile(const RecordedCosts& costs,
                                        std::span<const RecordedRun> runs,
                                        const Profile* base);

@@ -1,0 +1,94 @@
+#include "calibrate/import/recorded/recorded_exposure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "calibrate/import/recorded/recorded_buckets.h"
+#include "calibrate/import/recorded/recorded_reduces.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/model/transformer.h"
+
+namespace stepsim {
+namespace {
+
+double seconds_of(const CollectiveCost& table, std::int64_t bytes) {
+  constexpr double kAnySize = 1e9;
+  return table_cost(table, Bytes(bytes), kAnySize, "").seconds;
+}
+
+}  // namespace
+
+std::vector<ReadyBucket> ready_buckets(const Plan& plan,
+                                       const BatchShape& batch,
+                                       double operations_per_byte) {
+  const std::vector<Parameter> all = parameters(plan.model);
+  const auto size = static_cast<std::int64_t>(element_size(plan.model.parameter_dtype));
+  if (plan.buckets.empty()) {
+    return {{size * sum_of(all, &Parameter::elements), 1.0}};
+  }
+  const std::vector<double> shares =
+      launch_shares(plan, step_ops(plan.model).backward, batch, operations_per_byte);
+  std::vector<ReadyBucket> buckets;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const std::int64_t elements = sum_of(plan.buckets[b], [&](const int parameter) {
+      return all[static_cast<std::size_t>(parameter)].elements();
+    });
+    buckets.push_back({size * elements, shares[b]});
+  }
+  return buckets;
+}
+
+double exposed_seconds(std::span<const RecordedExposure> steps,
+                       std::span<const std::vector<ReadyBucket>> buckets,
+                       const CollectiveCost& table,
+                       double factor) {
+  double sum = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    double end = 0;
+    for (const ReadyBucket& bucket : buckets[i]) {
+      end = std::max(end, bucket.share * steps[i].backward_seconds) +
+            factor * seconds_of(table, bucket.bytes);
+    }
+    sum += std::max(0.0, end - steps[i].backward_seconds);
+  }
+  return sum / static_cast<double>(steps.size());
+}
+
+std::optional<double> exposure_factor(std::span<const RecordedExposure> steps,
+                                      std::span<const std::vector<ReadyBucket>> buckets,
+                                      const CollectiveCost& table) {
+  constexpr double kMost = 1e4;
+  constexpr int kHalvings = 60;
+  if (steps.empty()) {
+    return std::nullopt;
+  }
+  const double recorded = trimmed_mean(mapped(steps, &RecordedExposure::exposed_seconds), kLeftOut);
+  double low = std::log(1 / kMost);
+  double high = std::log(kMost);
+  if (exposed_seconds(steps, buckets, table, 1 / kMost) > recorded ||
+      exposed_seconds(steps, buckets, table, kMost) < recorded) {
+    return std::nullopt;
+  }
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (exposed_seconds(steps, buckets, table, std::exp(middle)) < recorded ? low : high) = middle;
+  }
+  return std::exp(high);
+}
+
+CollectiveCost proportional_all_reduce(std::span<const ReadyBucket> buckets, int ranks) {
+  const auto [smallest, largest] = std::ranges::minmax(buckets, {}, &ReadyBucket::bytes);
+  const auto most = static_cast<double>(largest.bytes);
+  CollectiveCost cost;
+  cost.ranks = ranks;
+  cost.knots = {{most, kMilli}};
+  if (smallest.bytes < largest.bytes) {
+    const auto least = static_cast<double>(smallest.bytes);
+    cost.knots.insert(cost.knots.begin(), {least, kMilli * least / most});
+  }
+  cost.tail_seconds_per_byte = kMilli / most;
+  return cost;
+}
+
+}  // namespace stepsim

@@ -119,10 +119,19 @@ std::vector<RecordFile> read_record_files(std::span<const std::string> paths,
       add_rank(file, files[at->second]);
     }
   }
-  for (const auto& [name, at] : joined) {
-    keep_whole_steps(files[at], warnings);
+  std::vector<RecordFile> whole;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto group = std::ranges::find(joined, i, [](const auto& one) { return one.second; });
+    if (group != joined.end()) {
+      // "*.jsonl" also names the file that the recorder's close() made of these.
+      if (std::ranges::find(paths, group->first) != paths.end()) {
+        continue;
+      }
+      keep_whole_steps(files[i], warnings);
+    }
+    whole.push_back(std::move(files[i]));
   }
-  return files;
+  return whole;
 }
 
 void check_gradients(const RecordFile& file, const TransformerConfig& model) {

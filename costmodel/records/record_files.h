@@ -17,7 +17,8 @@ struct RecordFile {
 
 /// Reads run records. Files of single ranks (`run.rank0.jsonl`, `run.rank1.jsonl`, as
 /// stepsim_recorder.py writes them) become one record with the steps that all ranks finished; other
-/// steps are left out with a warning.
+/// steps are left out with a warning. They are passed over where the record that the recorder made
+/// of them (`run.jsonl`) is given as well.
 ///
 /// Raises InputError: what read_run_record() raises; a rank's file is missing; the files of one run
 /// disagree on policy or number of ranks; no step has all ranks.

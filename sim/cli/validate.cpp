@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/utc_time.h"
 #include "costmodel/records/record_files.h"
 #include "costmodel/terminal/progress.h"
@@ -89,11 +90,11 @@ std::string written_at(const std::string& path) {
   return utc_text(std::chrono::floor<std::chrono::seconds>(since_1970).count());
 }
 
-std::vector<RunRecord> read_records(const std::vector<std::string>& paths,
-                                    const Scenario& scenario,
-                                    std::vector<std::string>& warnings) {
-  std::vector<RunRecord> records;
-  for (RecordFile& file : read_record_files(paths, &warnings)) {
+std::vector<RecordFile> read_records(const std::vector<std::string>& paths,
+                                     const Scenario& scenario,
+                                     std::vector<std::string>& warnings) {
+  std::vector<RecordFile> files = read_record_files(paths, &warnings);
+  for (const RecordFile& file : files) {
     if (file.record.world_size != scenario.ranks) {
       throw InputError(SourcePlace{file.file},
                        "recorded on {} ranks, the scenario has {}",
@@ -101,9 +102,8 @@ std::vector<RunRecord> read_records(const std::vector<std::string>& paths,
                        scenario.ranks);
     }
     check_gradients(file, scenario.model);
-    records.push_back(std::move(file.record));
   }
-  return records;
+  return files;
 }
 
 RunRecord without_steps(RunRecord record) {
@@ -116,7 +116,7 @@ ValidationSources sources_of(const OptionParser& parser,
                              const Scenario& scenario,
                              const Profile& profile,
                              const std::vector<Prediction>& predictions,
-                             const std::vector<RunRecord>& records) {
+                             const std::vector<RecordFile>& files) {
   ValidationSources sources;
   sources.command = command_line("validate", arguments);
   sources.scenario = scenario;
@@ -128,9 +128,8 @@ ValidationSources sources_of(const OptionParser& parser,
     sources.predicted_with = predictions.empty() ? "" : predictions.front().profile;
     sources.predicted_with_id = predictions.empty() ? "" : predictions.front().profile_id;
   }
-  const auto paths = parser.list("live");
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    sources.live.push_back({paths[i], without_steps(records[i])});
+  for (const RecordFile& file : files) {
+    sources.live.push_back({file.file, without_steps(file.record)});
   }
   return sources;
 }
@@ -206,7 +205,8 @@ int validate_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
-  const std::vector<RunRecord> records = read_records(parser.list("live"), scenario, warnings);
+  const std::vector<RecordFile> files = read_records(parser.list("live"), scenario, warnings);
+  const std::vector<RunRecord> records = mapped(files, &RecordFile::record);
   std::vector<std::string> reference;
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.lengths()) {
@@ -217,7 +217,7 @@ int validate_command(const std::vector<std::string>& arguments) {
   Validation validation = validate(
       predictions, reference, records, scenario.warmup_steps, profile.noise.sentinel_seconds);
   const ValidationSources sources =
-      sources_of(parser, arguments, scenario, profile, predictions, records);
+      sources_of(parser, arguments, scenario, profile, predictions, files);
   std::ranges::move(source_warnings(sources), std::back_inserter(warnings));
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
   write_outputs(parser, validation, sources, bound);

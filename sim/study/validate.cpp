@@ -93,6 +93,65 @@ StepParts predicted_parts(const PredictionSummary& summary, const LiveRun& run) 
   return parts;
 }
 
+/// The prediction of the recorded steps alone. Noise and errors stay in proportion to the times.
+PredictionSummary of_recorded_steps(const Prediction& prediction,
+                                    int warmup_steps,
+                                    const LiveRun& run) {
+  const std::map<int, double> planned = step_times(prediction.steps, warmup_steps);
+  if (run.by_step.size() == planned.size()) {
+    return prediction.summary;
+  }
+  std::vector<RankStepResult> all;
+  std::vector<RankStepResult> recorded;
+  for (const RankStepResult& row : prediction.steps) {
+    if (row.step >= warmup_steps) {
+      all.push_back(row);
+      if (run.by_step.contains(row.step)) {
+        recorded.push_back(row);
+      }
+    }
+  }
+  // The mean over the recorded steps, where `whole` is that over all.
+  const auto scaled = [&](double whole, auto member) {
+    const auto mean_of = [&](const std::vector<RankStepResult>& rows) {
+      return sum_of(rows,
+                    [&](const RankStepResult& row) { return static_cast<double>(row.*member); }) /
+             static_cast<double>(rows.size());
+    };
+    const double mean_of_all = mean_of(all);
+    return mean_of_all > 0 ? whole * mean_of(recorded) / mean_of_all : whole;
+  };
+  const auto mean_step = [](const std::map<int, double>& steps, const auto& counts) {
+    double sum = 0;
+    double count = 0;
+    for (const auto& [step, ms] : steps) {
+      sum += counts(step) ? ms : 0;
+      count += counts(step) ? 1 : 0;
+    }
+    return sum / count;
+  };
+  const double ratio = mean_step(planned, [&](int step) { return run.by_step.contains(step); }) /
+                       mean_step(planned, [](int) { return true; });
+  PredictionSummary summary = prediction.summary;
+  StepTimeSummary& times = summary.step_time_ms;
+  for (double* time :
+       {&times.mean, &times.p50, &times.p95, &times.p99, &times.max, &times.low90, &times.high90}) {
+    *time *= ratio;
+  }
+  summary.samples_per_step = scaled(summary.samples_per_step, &RankStepResult::samples);
+  summary.useful_tokens_per_step =
+      scaled(summary.useful_tokens_per_step, &RankStepResult::useful_tokens);
+  summary.padded_tokens_per_step =
+      scaled(summary.padded_tokens_per_step, &RankStepResult::padded_tokens);
+  summary.data_ms = scaled(summary.data_ms, &RankStepResult::data_ms);
+  summary.forward_ms = scaled(summary.forward_ms, &RankStepResult::forward_ms);
+  summary.backward_ms = scaled(summary.backward_ms, &RankStepResult::backward_ms);
+  summary.exposed_communication_ms =
+      scaled(summary.exposed_communication_ms, &RankStepResult::exposed_ms);
+  summary.optimizer_ms = scaled(summary.optimizer_ms, &RankStepResult::optimizer_ms);
+  return summary;
+}
+
 PolicyValidation compare_policy(const Prediction& prediction,
                                 const std::vector<const RunRecord*>& records,
                                 int warmup_steps,
@@ -104,14 +163,17 @@ PolicyValidation compare_policy(const Prediction& prediction,
   warnings.insert(warnings.end(), run.warnings.begin(), run.warnings.end());
   const std::map<int, double> planned = step_times(prediction.steps, warmup_steps);
   if (run.by_step.size() < planned.size()) {
-    warnings.push_back(fmt::format("policy '{}': {} of {} steady steps were recorded",
-                                   printable(prediction.policy),
-                                   run.by_step.size(),
-                                   planned.size()));
+    warnings.push_back(
+        fmt::format("policy '{}': {} of {} steady steps were recorded, which the "
+                    "prediction is taken of",
+                    printable(prediction.policy),
+                    run.by_step.size(),
+                    planned.size()));
   }
   PolicyValidation result;
   result.policy = prediction.policy;
-  result.predicted = prediction.summary.step_time_ms;
+  const PredictionSummary summary = of_recorded_steps(prediction, warmup_steps, run);
+  result.predicted = summary.step_time_ms;
   result.measured_mean = mean(run.step_ms);
   result.measured_p50 = quantile(run.step_ms, 0.5);
   result.measured_p95 = quantile(run.step_ms, 0.95);
@@ -133,12 +195,11 @@ PolicyValidation compare_policy(const Prediction& prediction,
   for (const auto& [step, times] : run.by_step) {
     result.measured_by_step[step] = mean(times);
   }
-  result.predicted_parts = predicted_parts(prediction.summary, run);
+  result.predicted_parts = predicted_parts(summary, run);
   result.measured_parts = run.parts;
   result.states_wait = run.states_wait;
-  result.predicted_tokens_per_s = prediction.summary.useful_tokens_per_s();
-  result.measured_tokens_per_s =
-      prediction.summary.useful_tokens_per_step * 1e3 / result.measured_mean;
+  result.predicted_tokens_per_s = summary.useful_tokens_per_s();
+  result.measured_tokens_per_s = summary.useful_tokens_per_step * 1e3 / result.measured_mean;
   return result;
 }
 

@@ -12,6 +12,7 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
@@ -80,22 +81,22 @@ class RecordReader {
     return model;
   }
 
-  /// Parameters by bucket, in launch order, filled from the last registered one on to the recorded
-  /// sizes; empty when no step of rank 0 after the first has bucket times.
+  /// Parameters by bucket, in launch order, filled from the last registered one on: to the recorded
+  /// sizes, or where no step of rank 0 after the first has bucket times, as DDP fills them to its
+  /// caps. Empty when the record has neither.
   [[nodiscard]] std::vector<std::vector<int>> buckets(const TransformerConfig& model) const {
-    std::vector<std::vector<int>> buckets;
     const StepRecord* step = steady_step();
-    if (step == nullptr) {
-      return buckets;
-    }
-    const std::span<const BucketRecord> recorded = last_buckets(*step);
+    const std::vector<std::int64_t> full_at =
+        step != nullptr ? mapped(last_buckets(*step), &BucketRecord::bytes) : bucket_caps();
     const std::int64_t size = element_size(model.parameter_dtype);
+    std::vector<std::vector<int>> buckets;
     auto next = static_cast<int>(model.tensors.size());
-    for (std::size_t b = 0; b < recorded.size(); ++b) {
+    while (!full_at.empty() && (step != nullptr ? buckets.size() < full_at.size() : next > 0)) {
+      const bool takes_all = step != nullptr && buckets.size() + 1 == full_at.size();
+      const std::int64_t full = full_at[std::min(buckets.size(), full_at.size() - 1)];
       buckets.emplace_back();
       std::int64_t bytes = 0;
-      const bool last = b + 1 == recorded.size();
-      while (next > 0 && (last || bytes < recorded[b].bytes)) {
+      while (next > 0 && (takes_all || bytes < full)) {
         buckets.back().push_back(--next);
         bytes += size * elements_of(model.tensors[at(next)].shape);
       }
@@ -109,6 +110,9 @@ class RecordReader {
   /// Shares the backward out as the buckets were launched, on the mean of all steady steps.
   void share_backward(const std::vector<std::vector<int>>& buckets,
                       TransformerConfig& model) const {
+    if (steady_step() == nullptr) {
+      return;
+    }
     double before = 0;
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const bool last = b + 1 == buckets.size();
@@ -172,6 +176,22 @@ class RecordReader {
       differ = differ || step.useful_tokens != step.samples * step.max_length;
     }
     return differ;
+  }
+
+  /// The bytes at which DDP closes its first bucket and all others; empty where the record does not
+  /// say.
+  [[nodiscard]] std::vector<std::int64_t> bucket_caps() const {
+    if (!record_.training->contains("ddp")) {
+      return {};
+    }
+    JsonReader ddp((*record_.training)["ddp"], file_, 1, "ddp");
+    std::vector<std::int64_t> caps;
+    for (const char* key : {"first_bucket_bytes", "bucket_cap_bytes"}) {
+      if (ddp.has(key) && ddp.get(key).is_number_integer() && ddp.integer(key) > 0) {
+        caps.push_back(ddp.integer(key));
+      }
+    }
+    return caps;
   }
 
   /// DDP rebuilds its buckets after the first step, which tells nothing of the later ones.

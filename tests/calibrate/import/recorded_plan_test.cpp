@@ -88,6 +88,12 @@ TEST_CASE("tensors of a described record take the backward's time as the buckets
   CHECK(by_elements.buckets.empty());
   CHECK(by_elements.model.tensors[0].backward == 1000);
   CHECK(by_elements.model.tensors[1].backward == 3000);
+
+  // 500 and 3000 elements reach the first bucket's cap together, the rest goes to the second.
+  (*unwatched.training)["ddp"] = {{"first_bucket_bytes", 2001}, {"bucket_cap_bytes", 26214400}};
+  const Plan by_caps = recorded_plan(unwatched, "run.jsonl");
+  CHECK(by_caps.buckets == std::vector<std::vector<int>>{{2, 1}, {0}});
+  CHECK(by_caps.model.tensors[0].backward == 1000);
 }
 
 /// The record with a second micro-batch of one sample of 20 tokens in front of each step's: its

@@ -60,6 +60,18 @@ TEST_CASE("files of single ranks are one record of the steps that all finished")
   CHECK(warnings[0] == paths[0] + ": left out 1 rows of steps that not all ranks finished");
 }
 
+TEST_CASE("files of ranks are passed over beside the record that was made of them") {
+  const std::string folder = test::fresh_folder();
+  const std::vector<std::string> paths = {
+      record_at(folder, "run.jsonl", {step_row(0, 0), step_row(0, 1)}),
+      record_at(folder, "run.rank0.jsonl", {step_row(0, 0)}),
+      record_at(folder, "run.rank1.jsonl", {step_row(0, 1)})};
+  const std::vector<RecordFile> files = read_record_files(paths, nullptr);
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].file == paths[0]);
+  CHECK(files[0].record.steps.size() == 2);
+}
+
 TEST_CASE("files that do not make a whole run are refused by name") {
   const std::string folder = test::fresh_folder();
   const std::string rank0 = record_at(folder, "run.rank0.jsonl", {step_row(0, 0)});

@@ -57,7 +57,7 @@ def piped(arguments, **variables):
 
 def widest(text):
     """Columns of the longest line; commands to copy stay whole whatever the width."""
-    lines = [ESCAPE.sub("", line) for line in text.split("\n")]
+    lines = [ESCAPE.sub("", line) for line in re.split(r"[\r\n]", text)]  # \r: progress bars
     return max(len(line) for line in lines if not line.lower().startswith("next: "))
 
 

@@ -214,9 +214,37 @@ TEST_CASE("policies on one side only, and steps that were not recorded, are said
                                      1,
                                      0.0);
   REQUIRE(result.warnings.size() == 3);
-  CHECK(result.warnings[0] == "policy 'a': 1 of 2 steady steps were recorded");
+  CHECK(result.warnings[0] ==
+        "policy 'a': 1 of 2 steady steps were recorded, which the "
+        "prediction is taken of");
   CHECK(result.warnings[1] == "policy 'c' was recorded but is not in the scenario");
   CHECK(result.warnings[2] == "no live run of b, d: order and regret are for the other policies");
+}
+
+TEST_CASE("a record of some of the steps is compared with the prediction of those steps") {
+  // The third step, which was not recorded, is twice as long and has three times the tokens.
+  Prediction prediction = predicted("a", 10);
+  for (RankStepResult& row : prediction.steps) {
+    row.forward_ms = row.step_ms;
+    if (row.step == 2) {
+      row.step_ms *= 2;
+      row.forward_ms *= 2;
+      row.useful_tokens *= 3;
+    }
+  }
+  prediction.summary.step_time_ms = {18, 18, 18, 18, 18, 15, 21};  // 15 without noise.
+  prediction.summary.forward_ms = 14.25;
+  prediction.summary.useful_tokens_per_step = 400;
+  RunRecord record = measured("a", {12});
+  record.steps.resize(4);
+  const Validation result = validate({prediction}, {}, {record}, 1, 0.0);
+  const PolicyValidation& policy = result.policies[0];
+  CHECK(policy.predicted.mean == doctest::Approx(12));
+  CHECK(policy.predicted.low90 == doctest::Approx(10));
+  CHECK(policy.error_mean == doctest::Approx(0));
+  CHECK(policy.predicted_parts.forward == doctest::Approx(9.5));
+  CHECK(policy.predicted_tokens_per_s == doctest::Approx(200 * 1e3 / 12));
+  CHECK(policy.measured_tokens_per_s == doctest::Approx(200 * 1e3 / 12));
 }
 
 TEST_CASE("policies without a name in common are named on both sides") {

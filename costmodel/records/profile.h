@@ -70,7 +70,7 @@ struct Profile {
   bool host_is_device = true;
   /// Processor cores that the ranks of a node share; the costs are then those of a rank that has a
   /// core of its own. 0: ranks do not slow each other.
-  int cores = 0;
+  double cores = 0;
   NoiseProfile noise;
   std::optional<InterferenceProfile> interference;  ///< Absent: not measured.
   std::optional<RecordedModel> recorded;            ///< Replaces `ops` for the model it holds.

@@ -134,8 +134,11 @@ void read_machine(JsonReader& root, Profile& profile) {
   JsonReader host = root.object("host");
   profile.launch_seconds = seconds(host, "launch_s");
   profile.host_is_device = host.boolean("host_is_device");
-  constexpr int kMaxCores = 1 << 20;
-  profile.cores = host.has("cores") ? host.integer_in("cores", 1, kMaxCores) : 0;
+  constexpr double kMaxCores = 1 << 20;
+  profile.cores = host.number_or("cores", 0);
+  if (host.has("cores") && !(profile.cores >= 1 && profile.cores <= kMaxCores)) {
+    host.fail("cores", fmt::format("expected 1 to {}", kMaxCores));
+  }
   if (root.has("noise")) {
     JsonReader noise = root.object("noise");
     profile.noise.step_jitter = noise.not_negative_or("step_jitter", 0);

@@ -124,7 +124,10 @@ void write_profile(const std::string& path, const Profile& profile) {
   Json host = {{"launch_s", finite(profile.launch_seconds)},
                {"host_is_device", profile.host_is_device}};
   if (profile.cores > 0) {
-    host["cores"] = profile.cores;
+    // Whole numbers stay without a decimal point, as earlier versions read them.
+    const auto whole = static_cast<std::int64_t>(profile.cores);
+    host["cores"] =
+        static_cast<double>(whole) == profile.cores ? Json(whole) : Json(finite(profile.cores));
   }
   Json noise = {{"step_jitter", finite(profile.noise.step_jitter)},
                 {"drift", finite(profile.noise.drift)},

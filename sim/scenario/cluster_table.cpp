@@ -91,13 +91,16 @@ std::vector<Key> cluster_keys() {
               {1, kMaxRanks},
               "ranks that share a node",
               "all on one node"),
-      integer("cores",
-              field(&S::cores),
-              {0, kMaxRanks},
-              "processor cores that the ranks of a node share, where a rank computes on its "
-              "processor and there are fewer cores than ranks: the cores go in equal parts to the "
-              "ranks that still compute; 0: ranks do not slow each other",
-              "as the profile says"),
+      number(
+          "cores",
+          field(&S::cores),
+          {[](double value) { return value == 0 || (value >= 1 && value <= kMaxRanks); },
+           "0, or 1 or more"},
+          "processor cores that the ranks of a node share, where a rank computes on its "
+          "processor and there are fewer cores than ranks (1.5 where the machine gives no more): "
+          "the cores go in equal parts to the ranks that still compute; 0: ranks do not slow each "
+          "other",
+          "as the profile says"),
       custom("profile",
              read_profile_name,
              "calibration of the machine, a file or the name of a shipped one (`stepsim "

@@ -84,7 +84,7 @@ struct Scenario {
   int ranks_per_node = 0;  ///< 0: all ranks are on one node.
   std::string profile;     ///< Resolved path; empty when the file names none.
   /// Processor cores that the ranks of a node share; 0: no sharing. Absent: the profile says.
-  std::optional<int> cores;
+  std::optional<double> cores;
   std::vector<SlowRank> slow_ranks;
   /// The last rank has this much more forward and backward work than the first, as a fraction; the
   /// ranks between have their share of it. Differences between their batches come on top.

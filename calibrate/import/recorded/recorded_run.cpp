@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -76,15 +77,94 @@ struct WallOverProcessor {
   [[nodiscard]] double ratio() const { return processor > 0 ? wall / processor : 1; }
 };
 
-/// Whether the ranks had fewer cores than there are of them, and it can be told what that made.
-bool shares_cores(const RunRecord& record) {
-  return record.cores > 0 && record.cores < record.world_size && has_processor_times(record);
+/// The steady steps of a record in which all ranks have processor times, as rows of `steps`.
+std::vector<std::vector<std::size_t>> steps_with_processor_times(const RunRecord& record) {
+  std::map<std::pair<int, int>, std::vector<std::size_t>> by_step;
+  for (std::size_t i = 0; i < record.steps.size(); ++i) {
+    const StepRecord& row = record.steps[i];
+    if (row.step >= record.warmup_steps && row.forward_cpu_ms > 0) {
+      by_step[{row.repeat, row.step}].push_back(i);
+    }
+  }
+  std::vector<std::vector<std::size_t>> result;
+  for (auto& [step, rows] : by_step) {
+    if (static_cast<int>(rows.size()) == record.world_size) {
+      result.push_back(std::move(rows));
+    }
+  }
+  return result;
+}
+
+double processor_ms(const StepRecord& row) {
+  return row.forward_cpu_ms + row.backward_cpu_ms;
+}
+
+/// The median distance from the median.
+double scatter(const std::vector<double>& values) {
+  const double middle = quantile(values, 0.5);
+  return quantile(mapped(values, [&](double value) { return std::abs(value - middle); }), 0.5);
+}
+
+/// What a step's passes take beside the compute of the rank for which that is least: its exposed
+/// communication. `factors`: [rank] wall over processor time.
+double least_rest(const RunRecord& record,
+                  const std::vector<std::size_t>& rows,
+                  const std::vector<double>& factors) {
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const StepRecord& row = record.steps[rows[i]];
+    least = std::min(least, row.forward_ms + row.backward_ms - factors[i] * processor_ms(row));
+  }
+  return least;
+}
+
+/// Whether the record says that there were fewer cores than ranks.
+bool has_fewer_cores(const RunRecord& record) {
+  return record.cores > 0 && record.cores < record.world_size;
+}
+
+/// The cores that the ranks shared; 0 where each had one of its own or it cannot be told.
+///
+/// A machine can give fewer cores than it has. While all ranks compute, wall over processor time is
+/// then ranks over cores, and it falls when some wait. That is taken to be so where the exposed
+/// communication scatters less under it than under one ratio for all times.
+double shared_cores(const RunRecord& record) {
+  constexpr double kSlowed = 1.05;
+  if (!has_processor_times(record) || record.world_size == 1) {
+    return 0;
+  }
+  if (has_fewer_cores(record)) {
+    return record.cores;
+  }
+  const auto steps = steps_with_processor_times(record);
+  double wall = 0;
+  double processor = 0;
+  for (const auto& rows : steps) {
+    for (const std::size_t row : rows) {
+      wall += record.steps[row].forward_ms;
+      processor += record.steps[row].forward_cpu_ms;
+    }
+  }
+  const double ratio = processor > 0 ? wall / processor : 1;
+  const double cores = std::max(1.0, record.world_size / ratio);
+  if (ratio < kSlowed) {
+    return 0;
+  }
+  std::vector<double> at_one_ratio;
+  std::vector<double> at_shared_cores;
+  for (const auto& rows : steps) {
+    const auto times =
+        mapped(rows, [&](const std::size_t row) { return processor_ms(record.steps[row]); });
+    at_one_ratio.push_back(least_rest(record, rows, std::vector<double>(rows.size(), ratio)));
+    at_shared_cores.push_back(least_rest(record, rows, shared_core_factors(times, cores)));
+  }
+  return scatter(at_shared_cores) < scatter(at_one_ratio) ? cores : 0;
 }
 
 /// [row] What sharing cores makes of the processor time of a step's forward and backward.
-std::vector<double> core_factors(const RunRecord& record) {
+std::vector<double> core_factors(const RunRecord& record, double cores) {
   std::vector<double> factors(record.steps.size(), 1.0);
-  if (!shares_cores(record)) {
+  if (!(cores > 0)) {
     return factors;
   }
   std::map<std::pair<int, int>, std::vector<std::size_t>> by_step;
@@ -92,10 +172,9 @@ std::vector<double> core_factors(const RunRecord& record) {
     by_step[{record.steps[i].repeat, record.steps[i].step}].push_back(i);
   }
   for (const auto& [step, rows] : by_step) {
-    const std::vector<double> processor = mapped(rows, [&](const std::size_t row) {
-      return record.steps[row].forward_cpu_ms + record.steps[row].backward_cpu_ms;
-    });
-    const auto of_step = shared_core_factors(processor, record.cores);
+    const auto of_step = shared_core_factors(
+        mapped(rows, [&](const std::size_t row) { return processor_ms(record.steps[row]); }),
+        cores);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       factors[rows[i]] = of_step[i];
     }
@@ -111,11 +190,14 @@ struct ProcessorRatios {
   double backward = 1;
 };
 
-ProcessorRatios processor_ratios(std::span<const RecordedRun> runs) {
+ProcessorRatios processor_ratios(std::span<const RecordedRun> runs, double cores) {
+  if (cores > 0 && !has_fewer_cores(runs.front().record)) {
+    return {};  // The cores were chosen so that they explain the wall times.
+  }
   WallOverProcessor forward;
   WallOverProcessor backward;
   for (const RecordedRun& run : runs) {
-    const auto factors = core_factors(run.record);
+    const auto factors = core_factors(run.record, cores);
     for (std::size_t i = 0; i < factors.size(); ++i) {
       const StepRecord& step = run.record.steps[i];
       if (step.step < run.record.warmup_steps || !(step.forward_cpu_ms > 0)) {
@@ -138,9 +220,13 @@ bool tells_waiting(const RunRecord& record) {
          std::ranges::any_of(record.steps, [](const StepRecord& step) { return step.wait_ms > 0; });
 }
 
-/// Seconds of a step's backward without waiting, or nothing when they cannot be told.
-std::optional<double> backward_seconds(const StepRecord& step, int ranks, double ratio) {
-  if (!step.buckets.empty() || ranks == 1) {
+/// Seconds of a step's backward without waiting, or nothing when they cannot be told. `shared`:
+/// what it would take on a core of its own.
+std::optional<double> backward_seconds(const StepRecord& step,
+                                       int ranks,
+                                       double ratio,
+                                       bool shared) {
+  if ((!step.buckets.empty() && !shared) || ranks == 1) {
     return step.backward_ms * kMilli;
   }
   if (step.backward_cpu_ms > 0) {
@@ -163,8 +249,11 @@ struct Observations {
 
 /// `whole`: leave the wait in the backward. A forward costs its wall time, where cores are shared
 /// its processor time: what it would take on a core of its own.
-void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, Observations& all) {
-  const bool shared = shares_cores(run.record);
+void add_run(const RecordedRun& run,
+             const ProcessorRatios& ratios,
+             bool shared,
+             bool whole,
+             Observations& all) {
   const auto batches = planned(run.plan);
   const int first = all.steps;
   for (const StepRecord& row : run.record.steps) {
@@ -185,8 +274,9 @@ void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, 
       fail(fmt::format(
           "the record ran {} useful tokens, the plan has {}", row.useful_tokens, useful));
     }
-    const auto backward = whole ? std::optional(row.backward_ms * kMilli)
-                                : backward_seconds(row, run.record.world_size, ratios.backward);
+    const auto backward =
+        whole ? std::optional(row.backward_ms * kMilli)
+              : backward_seconds(row, run.record.world_size, ratios.backward, shared);
     if (!backward) {
       fail(
           "its backward holds the wait for other ranks; record with recorder.watch(ddp), which "
@@ -213,19 +303,23 @@ void add_run(const RecordedRun& run, const ProcessorRatios& ratios, bool whole, 
 /// Adds the steady steps of a run without buckets.
 void add_exposures(const RecordedRun& run,
                    const ProcessorRatios& ratios,
+                   double cores,
                    std::vector<RecordedExposure>& exposures) {
   const auto batches = planned(run.plan);
-  const auto factors = core_factors(run.record);
+  const auto factors = core_factors(run.record, cores);
   std::map<std::pair<int, int>, RecordedExposure> least;
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const StepRecord& row = run.record.steps[i];
     if (row.step < run.record.warmup_steps || row.samples == 0) {
       continue;
     }
-    const double compute = row.backward_cpu_ms * factors[i] * ratios.backward * kMilli;
+    const double backward = row.backward_cpu_ms * factors[i] * ratios.backward * kMilli;
+    // On shared cores a forward beside others that wait is as much faster as its backward.
+    const double forward = cores > 0 ? row.forward_cpu_ms * factors[i] * ratios.forward * kMilli
+                                     : row.forward_ms * kMilli;
     RecordedExposure exposure;
-    exposure.exposed_seconds = row.backward_ms * kMilli - compute;
-    exposure.backward_seconds = compute / static_cast<double>(row.micro_batches);
+    exposure.exposed_seconds = (row.forward_ms + row.backward_ms) * kMilli - forward - backward;
+    exposure.backward_seconds = backward / static_cast<double>(row.micro_batches);
     exposure.batch = batches.at({row.step, row.rank}).back()->shape(run.plan.model.window);
     const auto [at, is_new] = least.emplace(std::pair(row.repeat, row.step), exposure);
     if (!is_new && exposure.exposed_seconds < at->second.exposed_seconds) {
@@ -446,16 +540,17 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
   const bool any_plain = std::ranges::any_of(runs, plain);
   const bool any_buckets =
       std::ranges::any_of(runs, [](const RecordedRun& run) { return has_buckets(run.record); });
-  const ProcessorRatios over_processor = processor_ratios(runs);
+  costs.cores = shared_cores(runs.front().record);
+  const ProcessorRatios over_processor = processor_ratios(runs, costs.cores);
   const bool whole =
       std::ranges::none_of(runs, [](const RecordedRun& run) { return tells_waiting(run.record); });
   Observations all;
   for (const RecordedRun& run : runs) {
     add_reduces(run.record, costs.reduces);
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
-      add_run(run, over_processor, whole, all);
+      add_run(run, over_processor, costs.cores > 0, whole, all);
       if (any_plain && costs.ranks > 1) {
-        add_exposures(run, over_processor, costs.exposures);
+        add_exposures(run, over_processor, costs.cores, costs.exposures);
       }
     }
   }
@@ -478,16 +573,15 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
     const Plan& plan = runs.front().plan;
     keep_spread_of_runs(ratios, plan.steps - plan.warmup_steps, costs.noise);
   }
-  if (shares_cores(runs.front().record)) {
-    costs.cores = runs.front().record.cores;
+  if (costs.cores > 0) {
     costs.notes.push_back(fmt::format(
-        "{} ranks shared {} processor cores: costs are those of a rank with a core of its own, and "
-        "predictions share the cores",
+        "{} ranks shared {:.3g} processor cores: costs are those of a rank with a core of its own, "
+        "and predictions share the cores",
         costs.ranks,
         costs.cores));
   }
   if (costs.ranks > 1) {
-    costs.notes.emplace_back(how_told(whole, any_plain));
+    costs.notes.emplace_back(how_told(whole, any_plain || costs.cores > 0));
   }
   add_warnings(costs, costs.warnings);
   return costs;

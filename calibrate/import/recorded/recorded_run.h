@@ -31,7 +31,7 @@ struct RecordedCosts {
   std::vector<RecordedExposure> exposures;    ///< [step] Where no buckets were recorded.
   int ranks = 1;
   bool on_gpu = false;
-  int cores = 0;  ///< Cores that the ranks shared; 0 = each rank had its own.
+  double cores = 0;  ///< Cores that the ranks shared, as a rate; 0 = each rank had its own.
   /// Present when the backward could not be told from waiting: forward and backward together, with
   /// the all-reduces inside. The model's passes are then shares of it.
   std::optional<PassCost> whole;

@@ -223,8 +223,49 @@ TEST_CASE("of ranks that shared cores the costs are those of a rank alone") {
   check_passes(costs.model, 1e-6);
   CHECK(any_holds(costs.notes, "4 ranks shared 2 processor cores"));
   CHECK(recorded_profile(costs, std::vector{run}, nullptr).cores == 2);
-  run.record.cores = 4;
-  CHECK(fit_recorded_runs(std::vector{run}).cores == 0);
+}
+
+/// Two ranks on a machine that has a core for each and gives `cores`: processor times as the costs
+/// say, wall times of sharing, and an all-reduce of 0.5 ms after the slower backward.
+RecordedRun run_on_shared_cores(double cores) {
+  RecordedRun run = made_run({.steps = 80});
+  run.record.cores = 2;
+  for (std::size_t first = 0; first < run.record.steps.size(); first += 2) {
+    const std::span<StepRecord> ranks(&run.record.steps[first], 2);
+    std::vector<double> alone;
+    for (StepRecord& row : ranks) {
+      const MicroBatch& batch = run.plan.micro_batches[first + static_cast<std::size_t>(row.rank)];
+      row.forward_cpu_ms = 1e3 * made_forward(batch.shape());
+      row.backward_cpu_ms = 1e3 * made_backward(batch.shape());
+      alone.push_back(row.forward_cpu_ms + row.backward_cpu_ms);
+    }
+    const auto factors = shared_core_factors(alone, cores);
+    const double end = std::max(factors[0] * alone[0], factors[1] * alone[1]) + 0.5;
+    for (StepRecord& row : ranks) {
+      row.forward_ms = row.forward_cpu_ms * 2 / cores;  // All forwards run beside one another.
+      row.backward_ms = end - row.forward_ms;
+    }
+  }
+  return run;
+}
+
+TEST_CASE("a machine that gives fewer cores than it has is told by the steps' waits") {
+  const RecordedRun run = run_on_shared_cores(1.25);
+  const RecordedCosts costs = fit_recorded_runs(std::vector{run});
+  CHECK(costs.cores == Approx(1.25));
+  check_passes(costs.model, 1e-6);
+  CHECK(any_holds(costs.notes, "2 ranks shared 1.25 processor cores"));
+  for (const RecordedExposure& step : costs.exposures) {
+    CHECK(step.exposed_seconds == Approx(5e-4));
+  }
+  // A rank's core of its own, slowed all the time, is no sharing.
+  RecordedRun slowed = run_on_shared_cores(2);
+  for (StepRecord& row : slowed.record.steps) {
+    row.forward_ms *= 1.6;
+    row.backward_ms = 1.6 * row.backward_ms;
+  }
+  CHECK(fit_recorded_runs(std::vector{slowed}).cores == 0);
+  CHECK(fit_recorded_runs(std::vector{run_on_shared_cores(2)}).cores == 0);
 }
 
 TEST_CASE("a machine that grows slower while it is recorded drifts") {

@@ -32,3 +32,10 @@ TEST_CASE("who is left computes faster, and no core is idle while there is work 
   CHECK(shared[3] * 2 == Approx(5));
   CHECK(shared[2] * 4 == Approx(7));
 }
+
+TEST_CASE("a fraction of a core is a rate: two ranks on 1.25 cores") {
+  // Both run at 0.625 until the first has its 5 s, at 8 s; the other then has a core of its own.
+  const std::vector<double> factors = shared_core_factors(std::vector<double>{5, 10}, 1.25);
+  CHECK(factors[0] == doctest::Approx(1.6));
+  CHECK(factors[1] == doctest::Approx(1.3));
+}

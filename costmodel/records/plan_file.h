@@ -43,8 +43,8 @@ struct MicroBatch {
 struct Plan {
   std::string scenario;
   std::string policy;
-  /// Name and id of the profile in use; empty: the file does not say. A policy that plans by
-  /// predicted time makes other batches with another profile.
+  /// Name and id of the profile that a policy planned by, where it plans by predicted time: with
+  /// another profile it makes other batches.
   std::string profile = {};
   std::string profile_id = {};
   std::uint64_t seed = 0;

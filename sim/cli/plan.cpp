@@ -93,14 +93,18 @@ int plan_command(const std::vector<std::string>& arguments) {
     parser.fail("give either --out FILE or --out-dir FOLDER");
   }
   const Scenario scenario = load_scenario(common);
-  // A scenario may be planned without a profile, unless a policy plans by predicted time.
-  const Profile profile = scenario.profile.empty() ? Profile() : read_profile(scenario.profile);
   std::vector<Plan> plans;
   std::vector<NamedVarlenUse> varlen_uses;  // How the batches fit into a varlen call.
   const auto add_plan = [&](const BatchingPolicy& policy) {
     PlannedPolicy planned = plan_policy(scenario, policy, planning_cost(scenario, policy));
-    planned.plan.profile = profile.name;
-    planned.plan.profile_id = profile.id.text;
+    // Other policies can be planned before there is a profile.
+    std::error_code error;
+    if (policy.step_cost_use() != StepCostUse::Never &&
+        std::filesystem::exists(scenario.profile, error)) {
+      const Profile profile = read_profile(scenario.profile);
+      planned.plan.profile = profile.name;
+      planned.plan.profile_id = profile.id.text;
+    }
     plans.push_back(std::move(planned.plan));
     if (planned.varlen) {
       varlen_uses.emplace_back(policy.name(), *planned.varlen);

@@ -312,7 +312,7 @@ def test_complete_collectives_become_samples_and_a_profile():
 
 def test_a_program_takes_transfer_times_of_a_profile():
     small, large = (
-        path_of(f"{elements}.json", trace_text(rank_events(10, elements), 0, 2)) for elements in (250, 2**18)
+        path_of(f"{elements}.json", trace_text(rank_events(10, elements), 0, 2)) for elements in (2**14, 2**18)
     )
     ends = ((130, 250, 120), (140, 250, 120))
     table = [
@@ -322,7 +322,7 @@ def test_a_program_takes_transfer_times_of_a_profile():
     profile, program = path_of("link.json"), path_of("priced")
     import_traces(*table, "--profile", profile)
     done = import_traces(small, "--program", program, "--transfers", profile, status=2)
-    assert "1000 B is 32.00 times below" in done.stderr, done.stderr
+    assert "64 KiB is 16.00 times below" in done.stderr, done.stderr
     text = import_traces(large, "--program", program, "--transfers", profile).stdout
     assert "1 transfer times are of the profile: all_reduce, measured table, 2 ranks" in text, text
     assert "transfer times are upper bounds, because traces of other ranks" not in text, text

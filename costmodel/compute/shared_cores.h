@@ -15,6 +15,7 @@ namespace stepsim {
 ///     seconds: [rank] time of the compute on a core of its own, not negative.
 ///     cores: At least 1. A fraction is what the machine gives where others take the rest.
 /// Returns: [rank] factors of at least 1.
-[[nodiscard]] std::vector<double> shared_core_factors(std::span<const double> seconds, double cores);
+[[nodiscard]] std::vector<double> shared_core_factors(std::span<const double> seconds,
+                                                      double cores);
 
 }  // namespace stepsim

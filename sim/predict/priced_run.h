@@ -79,7 +79,7 @@ class PricedRun {
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
   std::vector<double> batch_factor_;         ///< [as batches_] more or less work than was priced.
   std::vector<double> rank_factor_;          ///< [rank] slow ranks
-  double cores_ = 0;                          ///< Cores that the ranks of a node share; 0: no limit.
+  double cores_ = 0;                         ///< Cores that the ranks of a node share; 0: no limit.
   double jitter_ = 0;
   std::vector<double> jitter_quantiles_;   ///< Empty: a normal distribution of width `jitter_`.
   double jitter_correlation_ = 0;          ///< Correlation between the ranks of a step.

@@ -90,6 +90,7 @@ std::vector<ModelPreset> make_presets() {
                                "transformers BertModel, config.json of bert-large-uncased"));
   presets.push_back(gpt2("gpt2-small", 12, 768, 12));
   presets.push_back(gpt2("gpt2-medium", 24, 1024, 16));
+  presets.push_back(gpt2("gpt2-large", 36, 1280, 20));
   presets.push_back(gpt2("gpt2-xl", 48, 1600, 25));
   presets.push_back(large("llama2-7b",
                           Family::Llama,

@@ -15,7 +15,7 @@ struct ModelPreset {
 };
 
 /// Returns all presets: tiny-classifier, distilbert, bert-base, bert-large, gpt2-small,
-/// gpt2-medium, gpt2-xl, llama2-7b, llama2-13b, llama2-70b, llama3-8b, nanochat-d24.
+/// gpt2-medium, gpt2-large, gpt2-xl, llama2-7b, llama2-13b, llama2-70b, llama3-8b, nanochat-d24.
 [[nodiscard]] std::span<const ModelPreset> model_presets();
 
 /// Returns the preset of this name. Raises InputError for an unknown name; the message lists the

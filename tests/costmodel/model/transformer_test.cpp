@@ -68,6 +68,7 @@ TEST_CASE("presets have the published numbers of tensors and parameters") {
       {"bert-large", {391, 335141888}},
       {"gpt2-small", {148, 124439808}},
       {"gpt2-medium", {292, 354823168}},
+      {"gpt2-large", {436, 774030080}},
       {"gpt2-xl", {580, 1557611200}},
       {"llama2-7b", {291, 6738415616}},
       {"llama2-13b", {363, 13015864320}},

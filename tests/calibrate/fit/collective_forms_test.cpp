@@ -218,7 +218,8 @@ TEST_CASE("linear between sizes: the published errors, and no worse on any class
       {"gh200_alps_ss11_002x4", {24.3, 2.4}},
       {"h100_p5_001x8_tagoutput", {2.3, 0.9}}};
   for (const auto& [name, errors] : published) {
-    CAPTURE(name);
+    const auto& at_name = name;  // Clang 14 captures no structured bindings.
+    CAPTURE(at_name);
     CHECK(std::abs(by_log.at(name).first - errors.first) <= 0.05);
     CHECK(std::abs(by_log.at(name).second - errors.second) <= 0.05);
   }
@@ -276,8 +277,10 @@ TEST_CASE("beyond the measured sizes of a dense sweep the tail is more than its 
       {{4, 32}, 0.04}, {{8, 32}, 0.04}, {{4, 8}, 0.27}, {{8, 8}, 0.15}};
   for (const auto& [which, limit] : limits) {
     const auto [ranks, mib] = which;
-    CAPTURE(ranks);
-    CAPTURE(mib);
+    const auto& at_ranks = ranks;  // Clang 14 captures no structured bindings.
+    CAPTURE(at_ranks);
+    const auto& at_mib = mib;  // Clang 14 captures no structured bindings.
+    CAPTURE(at_mib);
     Split split;
     for (const auto& [bytes, us] : dense_sweep(*path, ranks)) {
       (bytes <= mib * 0x1p20 ? split.train : split.held_out).emplace_back(bytes, us);

@@ -134,7 +134,8 @@ TEST_CASE("planted interference is found within five deviations when the times s
          {std::tuple(found.value.compute, found.compute, truth.compute),
           std::tuple(found.value.transfer, found.transfer, truth.transfer),
           std::tuple(found.value.memory_share, found.memory_share, truth.memory_share)}) {
-      CAPTURE(value);
+      const auto& at_value = value;  // Clang 14 captures no structured bindings.
+      CAPTURE(at_value);
       REQUIRE(interval);
       CHECK(interval->first <= value);
       CHECK(interval->second >= value);

@@ -151,7 +151,8 @@ TEST_CASE("published logs: ranks, rows and verdicts are as expected, and all rea
     if (expected["file"].is_null()) {
       continue;
     }
-    CAPTURE(name);
+    const auto& at_name = name;  // Clang 14 captures no structured bindings.
+    CAPTURE(at_name);
     const NcclImport import =
         import_nccl_tests(folder + expected["file"].get<std::string>(), {}, std::nullopt);
     check_expected(import, expected, figures.at(name));
@@ -174,7 +175,8 @@ TEST_CASE("logs whose figures alone are published, printed in the forms of nccl-
       continue;
     }
     for (const std::string label : {"", "0: ", "   0: ", "[1,0]<stdout>:", "[0]"}) {
-      CAPTURE(name);
+      const auto& at_name = name;  // Clang 14 captures no structured bindings.
+      CAPTURE(at_name);
       CAPTURE(label);
       const std::string text = printed(expected, figures[name], label);
       check_expected(import_nccl_text(text, name, {}, std::nullopt), expected, figures[name]);

@@ -103,7 +103,8 @@ TEST_CASE("a program that holds anything else is no plain step") {
       {"copy to the device", [](DdpCase& work) { work.batch(0).copy_input.work = Duration(1); }},
   };
   for (const auto& [name, change] : changes) {
-    CAPTURE(name);
+    const auto& at_name = name;  // Clang 14 captures no structured bindings.
+    CAPTURE(at_name);
     DdpCase work = numbered();
     REQUIRE(schedule(work));
     change(work);

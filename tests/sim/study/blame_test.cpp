@@ -213,7 +213,8 @@ TEST_CASE("an imbalance is explained by the window in which the policy sorts") {
 
 TEST_CASE("a window of the whole data set, or of many steps, explains no imbalance") {
   for (const auto& [mult, samples] : {std::pair{8, 64}, std::pair{16, 256}}) {
-    CAPTURE(mult);
+    const auto& at_mult = mult;  // Clang 14 captures no structured bindings.
+    CAPTURE(at_mult);
     const Blame result = blame_of(blocks({fmt::format("data.samples={}", samples),
                                           "data.lengths={ uniform = [1, 128] }",
                                           "policy.fixed.kind=hf_group_by_length",

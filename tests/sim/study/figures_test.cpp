@@ -73,7 +73,8 @@ TEST_CASE("tokens of a step and attention scores of rows and documents") {
 TEST_CASE("ring volumes of 70 B fp32 gradients, by number of GPUs") {
   for (const auto& [ranks, gigabytes] :
        {std::pair{2, 280.0}, std::pair{4, 420.0}, std::pair{8, 490.0}, std::pair{64, 551.25}}) {
-    CAPTURE(ranks);
+    const auto& at_ranks = ranks;  // Clang 14 captures no structured bindings.
+    CAPTURE(at_ranks);
     const auto check = check_of(
         "figure = \"ring_volume\"\nvalue = \"1 GB\"\nranks = " + std::to_string(ranks) + "\n");
     CHECK(check.computed == doctest::Approx(gigabytes * 1e9).epsilon(1e-12));

@@ -40,7 +40,7 @@ const SweepColumn kSweepColumns[] = {
      "useful tokens/s", Format::Whole, 50},
     {"useful_tokens_per_step", "useful_tokens_per_step",
      FigureOf{[](const SweepRow& r) { return swept_summary(r).useful_tokens_per_step; }}},
-    {"buckets", "buckets", CountOf([](const SweepRow& r) { return r.point.buckets; }), "buckets", Format::Whole, 70},
+    {"buckets", "buckets", CountOf{[](const SweepRow& r) { return r.point.buckets; }}, "buckets", Format::Whole, 70},
     {"communication_ms", "communication_ms",
      FigureOf{[](const SweepRow& r) { return swept_summary(r).communication_ms; }},
      "collectives ms", Format::Milliseconds, 80},

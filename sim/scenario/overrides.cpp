@@ -1,5 +1,6 @@
 #include "sim/scenario/overrides.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>

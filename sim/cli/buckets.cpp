@@ -18,8 +18,8 @@ namespace {
 constexpr const char* kBucketsUsage =
     "usage: stepsim buckets SCENARIO [options]\n"
     "       stepsim buckets --params FILE [--json FILE|-]\n\n"
-    "The gradient buckets PyTorch DDP makes: of the first iteration and after the rebuild, in\n"
-    "launch order. --params reads parameter lists of the form {\"cases\": [{\"name\", \"params\":\n"
+    "Prints the gradient buckets that PyTorch DDP makes: those of the first iteration and those\n"
+    "after the rebuild, in launch order. --params reads parameter lists of the form {\"cases\": [{\"name\", \"params\":\n"
     "[{\"bytes\", \"dtype\", \"sparse\"}], \"ready_order\", \"first_bucket_bytes\", "
     "\"cap_bytes\"}]}.\n\n"
     "examples:\n"

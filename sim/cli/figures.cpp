@@ -14,9 +14,9 @@ namespace {
 
 constexpr const char* kFiguresUsage =
     "usage: stepsim figures SCENARIO [options]\n\n"
-    "The published figures of a scenario ([[published]]) beside what arithmetic says: volumes and\n"
-    "times of all-reduces, memory by ZeRO stage, volumes of compressed gradients, numbers of\n"
-    "buckets. Exit status 1 when a figure differs by more than its rounding and its note does not\n"
+    "Compares the published figures of a scenario ([[published]]) with what arithmetic gives:\n"
+    "volumes and times of all-reduces, memory by ZeRO stage, volumes of compressed gradients,\n"
+    "numbers of buckets. Exit status 1 when a figure differs by more than its rounding and its note does not\n"
     "say why.\n\n"
     "examples:\n"
     "  stepsim figures scenarios/figures/zero_memory.toml\n"

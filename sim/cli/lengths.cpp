@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kLengthsUsage =
     "usage: stepsim lengths SCENARIO [--policy NAME] [options]\n"
     "       stepsim lengths --file FILE [--field NAME] [options]\n\n"
-    "What the sample lengths look like: percentiles, tail, padding of random batches.\n"
+    "Describes the sample lengths: percentiles, tail, padding of random batches.\n"
     "FILE: one length a line, .jsonl with a field, or a histogram or plan of Stepsim.\n\n"
     "examples:\n"
     "  stepsim lengths scenarios/sst2_distilbert.toml\n"

@@ -19,8 +19,8 @@ constexpr const char* kSolveUsage =
     "usage: stepsim solve SCENARIO --key KEY=LOW..HIGH --step-time TIME [options]\n\n"
     "Finds the value of one scenario key at which the predicted mean step is the measured one: a\n"
     "cost that nobody can measure by itself, from a step time that everybody can.\n\n"
-    "KEY takes numbers or texts with a unit, not whole numbers only; the unit of HIGH holds for\n"
-    "both ends.\n\n"
+    "KEY must take real numbers or values with a unit, since a whole number cannot be approached;\n"
+    "the unit of HIGH holds for both ends.\n\n"
     "examples:\n"
     "  stepsim solve my_job.toml --key interference.strength=0..2 --step-time \"736.7 ms\"\n"
     "  stepsim solve my_job.toml --key \"host.enqueue=0..100 us\" --step-time \"41.2 ms\"\n";

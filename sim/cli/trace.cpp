@@ -21,7 +21,7 @@ constexpr const char* kTraceUsage =
     "Writes the predicted timeline of one policy (the first, without --policy).\n"
     "--out: one Chrome trace of all ranks for ui.perfetto.dev, with steps, ops, waiting, "
     "transfers,\n"
-    "arrows from buckets to their collectives, and counters of tokens and memory; packed when "
+    "arrows from buckets to their collectives, and counters of tokens and memory; gzip when "
     "FILE\n"
     "ends in .gz.\n"
     "--out-dir: one file a rank as PyTorch's profiler writes it, for HTA, TensorBoard and stepcal\n"

@@ -10,15 +10,6 @@
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
-namespace {
-
-double seconds_of(const CollectiveCost& table, std::int64_t bytes) {
-  constexpr double kAnySize = 1e9;
-  return table_cost(table, Bytes(bytes), kAnySize, "").seconds;
-}
-
-}  // namespace
-
 std::vector<ReadyBucket> ready_buckets(const Plan& plan,
                                        const BatchShape& batch,
                                        double operations_per_byte) {
@@ -48,7 +39,7 @@ double exposed_seconds(std::span<const RecordedExposure> steps,
     double end = 0;
     for (const ReadyBucket& bucket : buckets[i]) {
       end = std::max(end, bucket.share * steps[i].backward_seconds) +
-            factor * seconds_of(table, bucket.bytes);
+            factor * seconds_alone(table, bucket.bytes);
     }
     sum += std::max(0.0, end - steps[i].backward_seconds);
   }
@@ -89,6 +80,68 @@ CollectiveCost proportional_all_reduce(std::span<const ReadyBucket> buckets, int
   }
   cost.tail_seconds_per_byte = kMilli / most;
   return cost;
+}
+
+namespace {
+
+/// The standard deviation of the factors of consecutive parts of the steps, over the whole one.
+double factor_spread(std::span<const RecordedExposure> steps,
+                     std::span<const std::vector<ReadyBucket>> buckets,
+                     const CollectiveCost& table,
+                     double factor) {
+  constexpr std::size_t kParts = 8;
+  double squares = 0;
+  int used = 0;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    const std::size_t begin = steps.size() * part / kParts;
+    const std::size_t count = steps.size() * (part + 1) / kParts - begin;
+    if (const auto own =
+            exposure_factor(steps.subspan(begin, count), buckets.subspan(begin, count), table)) {
+      squares += (*own / factor - 1) * (*own / factor - 1);
+      ++used;
+    }
+  }
+  return used > 0 ? std::sqrt(squares / used) : 0;
+}
+
+}  // namespace
+
+void scale_to_exposure(std::span<const RecordedExposure> steps,
+                       const Plan& plan,
+                       double operations_per_byte,
+                       bool shares_cores,
+                       std::vector<CollectiveCost>& collectives) {
+  std::vector<std::vector<ReadyBucket>> buckets;
+  for (const RecordedExposure& step : steps) {
+    buckets.push_back(ready_buckets(plan, step.batch, operations_per_byte));
+  }
+  const auto known = std::ranges::find_if(collectives, [&](const CollectiveCost& cost) {
+    return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == plan.ranks;
+  });
+  CollectiveCost table =
+      known == collectives.end() ? proportional_all_reduce(buckets.front(), plan.ranks) : *known;
+  const auto factor = exposure_factor(steps, buckets, table);
+  // Where cores are shared, the wait for a core cannot be told from that for an all-reduce, so that
+  // measured times stay as they are.
+  if (known != collectives.end() && (!factor || shares_cores)) {
+    return;
+  }
+  const double scale = factor.value_or(0);  // Nothing was exposed.
+  for (auto& [bytes, seconds] : table.knots) {
+    seconds *= scale;
+  }
+  if (table.tail_seconds_per_byte) {
+    *table.tail_seconds_per_byte *= scale;
+  }
+  if (factor) {
+    const double spread = factor_spread(steps, buckets, table, 1);
+    table.errors.random = std::hypot(table.errors.random.value_or(0), spread);
+  }
+  if (known == collectives.end()) {
+    collectives.push_back(std::move(table));
+  } else {
+    *known = std::move(table);
+  }
 }
 
 }  // namespace stepsim

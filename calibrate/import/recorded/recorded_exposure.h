@@ -49,4 +49,14 @@ struct ReadyBucket {
 [[nodiscard]] CollectiveCost proportional_all_reduce(std::span<const ReadyBucket> buckets,
                                                      int ranks);
 
+/// Scales the all-reduces between the plan's ranks so that they leave as much exposed as the steps
+/// did; where there are none, adds proportional ones. Their error gains the spread of the factor.
+/// Where ranks shared cores, the wait for a core cannot be told from that for an all-reduce, so
+/// that measured times stay as they are.
+void scale_to_exposure(std::span<const RecordedExposure> steps,
+                       const Plan& plan,
+                       double operations_per_byte,
+                       bool shares_cores,
+                       std::vector<CollectiveCost>& collectives);
+
 }  // namespace stepsim

@@ -108,11 +108,6 @@ std::vector<OwnTime> shared_times(const std::vector<Flight>& flights) {
   return times;
 }
 
-double seconds_alone(const CollectiveCost& table, std::int64_t bytes) {
-  constexpr double kAnySize = 1e9;
-  return table_cost(table, Bytes(bytes), kAnySize, "").seconds;
-}
-
 /// Sums over the all-reduces of one size.
 struct SizeSums {
   double seconds = 0;
@@ -189,6 +184,11 @@ std::optional<double> knots_error(const CollectiveCost& table, double bytes) {
 }
 
 }  // namespace
+
+double seconds_alone(const CollectiveCost& table, std::int64_t bytes) {
+  constexpr double kAnySize = 1e9;
+  return table_cost(table, Bytes(bytes), kAnySize, "").seconds;
+}
 
 void add_reduces(const RunRecord& record, std::vector<RecordedReduce>& reduces) {
   int step = reduces.empty() ? 0 : reduces.back().step + 1;

@@ -18,6 +18,9 @@ inline constexpr double kMilli = 1e-3;
 /// The part of the slowest times that a mean leaves out: hiccups of the machine.
 inline constexpr double kLeftOut = 0.01;
 
+/// What an all-reduce of this size takes by a table, however far outside of it.
+[[nodiscard]] double seconds_alone(const CollectiveCost& table, std::int64_t bytes);
+
 /// A step and a rank of a plan.
 using StepRank = std::pair<int, int>;
 

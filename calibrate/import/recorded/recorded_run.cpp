@@ -12,12 +12,12 @@
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded/recorded_buckets.h"
+#include "calibrate/import/recorded/recorded_cores.h"
 #include "calibrate/import/recorded/recorded_noise.h"
 #include "calibrate/import/recorded/recorded_whole.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/compute/shared_cores.h"
 #include "costmodel/network/collective_table.h"
 
 namespace stepsim {
@@ -35,11 +35,6 @@ std::map<StepRank, std::vector<const MicroBatch*>> planned(const Plan& plan) {
 bool has_buckets(const RunRecord& record) {
   return std::ranges::any_of(record.steps,
                              [](const StepRecord& step) { return !step.buckets.empty(); });
-}
-
-bool has_processor_times(const RunRecord& record) {
-  return std::ranges::any_of(record.steps,
-                             [](const StepRecord& step) { return step.backward_cpu_ms > 0; });
 }
 
 void require_alike(std::span<const RecordedRun> runs) {
@@ -76,111 +71,6 @@ struct WallOverProcessor {
 
   [[nodiscard]] double ratio() const { return processor > 0 ? wall / processor : 1; }
 };
-
-/// The steady steps of a record in which all ranks have processor times, as rows of `steps`.
-std::vector<std::vector<std::size_t>> steps_with_processor_times(const RunRecord& record) {
-  std::map<std::pair<int, int>, std::vector<std::size_t>> by_step;
-  for (std::size_t i = 0; i < record.steps.size(); ++i) {
-    const StepRecord& row = record.steps[i];
-    if (row.step >= record.warmup_steps && row.forward_cpu_ms > 0) {
-      by_step[{row.repeat, row.step}].push_back(i);
-    }
-  }
-  std::vector<std::vector<std::size_t>> result;
-  for (auto& [step, rows] : by_step) {
-    if (static_cast<int>(rows.size()) == record.world_size) {
-      result.push_back(std::move(rows));
-    }
-  }
-  return result;
-}
-
-double processor_ms(const StepRecord& row) {
-  return row.forward_cpu_ms + row.backward_cpu_ms;
-}
-
-/// The median distance from the median.
-double scatter(const std::vector<double>& values) {
-  const double middle = quantile(values, 0.5);
-  return quantile(mapped(values, [&](double value) { return std::abs(value - middle); }), 0.5);
-}
-
-/// What a step's passes take beside the compute of the rank for which that is least: its exposed
-/// communication. `factors`: [rank] wall over processor time.
-double least_rest(const RunRecord& record,
-                  const std::vector<std::size_t>& rows,
-                  const std::vector<double>& factors) {
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const StepRecord& row = record.steps[rows[i]];
-    least = std::min(least, row.forward_ms + row.backward_ms - factors[i] * processor_ms(row));
-  }
-  return least;
-}
-
-/// Whether the record says that there were fewer cores than ranks.
-bool has_fewer_cores(const RunRecord& record) {
-  return record.cores > 0 && record.cores < record.world_size;
-}
-
-/// The cores that the ranks shared; 0 where each had one of its own or it cannot be told.
-///
-/// A machine can give fewer cores than it has. While all ranks compute, wall over processor time is
-/// then ranks over cores, and it falls when some wait. That is taken to be so where the exposed
-/// communication scatters less under it than under one ratio for all times.
-double shared_cores(const RunRecord& record) {
-  constexpr double kSlowed = 1.05;
-  if (!has_processor_times(record) || record.world_size == 1) {
-    return 0;
-  }
-  if (has_fewer_cores(record)) {
-    return record.cores;
-  }
-  const auto steps = steps_with_processor_times(record);
-  double wall = 0;
-  double processor = 0;
-  for (const auto& rows : steps) {
-    for (const std::size_t row : rows) {
-      wall += record.steps[row].forward_ms;
-      processor += record.steps[row].forward_cpu_ms;
-    }
-  }
-  const double ratio = processor > 0 ? wall / processor : 1;
-  const double cores = std::max(1.0, record.world_size / ratio);
-  if (ratio < kSlowed) {
-    return 0;
-  }
-  std::vector<double> at_one_ratio;
-  std::vector<double> at_shared_cores;
-  for (const auto& rows : steps) {
-    const auto times =
-        mapped(rows, [&](const std::size_t row) { return processor_ms(record.steps[row]); });
-    at_one_ratio.push_back(least_rest(record, rows, std::vector<double>(rows.size(), ratio)));
-    at_shared_cores.push_back(least_rest(record, rows, shared_core_factors(times, cores)));
-  }
-  return scatter(at_shared_cores) < scatter(at_one_ratio) ? cores : 0;
-}
-
-/// [row] What sharing cores makes of the processor time of a step's forward and backward.
-std::vector<double> core_factors(const RunRecord& record, double cores) {
-  std::vector<double> factors(record.steps.size(), 1.0);
-  if (!(cores > 0)) {
-    return factors;
-  }
-  std::map<std::pair<int, int>, std::vector<std::size_t>> by_step;
-  for (std::size_t i = 0; i < record.steps.size(); ++i) {
-    by_step[{record.steps[i].repeat, record.steps[i].step}].push_back(i);
-  }
-  for (const auto& [step, rows] : by_step) {
-    const auto of_step = shared_core_factors(
-        mapped(rows, [&](const std::size_t row) { return processor_ms(record.steps[row]); }),
-        cores);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      factors[rows[i]] = of_step[i];
-    }
-  }
-  return factors;
-}
 
 /// Wall over processor time, beside what sharing cores makes of it.
 struct ProcessorRatios {
@@ -466,62 +356,6 @@ CollectiveCost free_all_reduce(int ranks) {
   return cost;
 }
 
-/// The standard deviation of the factors of consecutive parts of the steps, over the whole one.
-double factor_spread(std::span<const RecordedExposure> steps,
-                     std::span<const std::vector<ReadyBucket>> buckets,
-                     const CollectiveCost& table,
-                     double factor) {
-  constexpr std::size_t kParts = 8;
-  double squares = 0;
-  int used = 0;
-  for (std::size_t part = 0; part < kParts; ++part) {
-    const std::size_t begin = steps.size() * part / kParts;
-    const std::size_t count = steps.size() * (part + 1) / kParts - begin;
-    if (const auto own =
-            exposure_factor(steps.subspan(begin, count), buckets.subspan(begin, count), table)) {
-      squares += (*own / factor - 1) * (*own / factor - 1);
-      ++used;
-    }
-  }
-  return used > 0 ? std::sqrt(squares / used) : 0;
-}
-
-/// Makes the all-reduces leave as much exposed as the recorded steps have.
-void fit_exposure(const RecordedCosts& costs, const Plan& plan, Profile& profile) {
-  std::vector<std::vector<ReadyBucket>> buckets;
-  for (const RecordedExposure& step : costs.exposures) {
-    buckets.push_back(ready_buckets(plan, step.batch, costs.model.operations_per_byte));
-  }
-  const auto known = std::ranges::find_if(profile.collectives, [&](const CollectiveCost& cost) {
-    return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;
-  });
-  CollectiveCost table = known == profile.collectives.end()
-                             ? proportional_all_reduce(buckets.front(), costs.ranks)
-                             : *known;
-  const auto factor = exposure_factor(costs.exposures, buckets, table);
-  // Where cores are shared, the wait for a core cannot be told from that for an all-reduce, so that
-  // measured times stay as they are.
-  if (known != profile.collectives.end() && (!factor || costs.cores > 0)) {
-    return;
-  }
-  const double scale = factor.value_or(0);  // Nothing was exposed.
-  for (auto& [bytes, seconds] : table.knots) {
-    seconds *= scale;
-  }
-  if (table.tail_seconds_per_byte) {
-    *table.tail_seconds_per_byte *= scale;
-  }
-  if (factor) {
-    const double spread = factor_spread(costs.exposures, buckets, table, 1);
-    table.errors.random = std::hypot(table.errors.random.value_or(0), spread);
-  }
-  if (known == profile.collectives.end()) {
-    profile.collectives.push_back(std::move(table));
-  } else {
-    *known = std::move(table);
-  }
-}
-
 }  // namespace
 
 RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
@@ -612,7 +446,11 @@ Profile recorded_profile(const RecordedCosts& costs,
     profile.collectives.push_back(free_all_reduce(costs.ranks));
   }
   if (costs.reduces.empty() && !costs.exposures.empty()) {
-    fit_exposure(costs, runs.front().plan, profile);
+    scale_to_exposure(costs.exposures,
+                      runs.front().plan,
+                      costs.model.operations_per_byte,
+                      costs.cores > 0,
+                      profile.collectives);
   }
   for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
     const auto known = std::ranges::find_if(profile.collectives, [&](const CollectiveCost& cost) {

@@ -53,8 +53,13 @@ NcclStatements statements_of(const OptionParser& parser) {
   if (statements.ranks && statements.nodes && *statements.nodes > *statements.ranks) {
     parser.fail("--nodes: no more than --ranks");
   }
-  static const std::vector<std::string> kReasons = {
-      "wrong_values", "failed_footer", "too_few_sizes", "ends_small", "damaged_rows"};
+  static const std::vector<std::string> kReasons = {"wrong_values",
+                                                    "failed_footer",
+                                                    "too_few_sizes",
+                                                    "ends_small",
+                                                    "damaged_rows",
+                                                    "repeated_ranks",
+                                                    "repeated_sizes"};
   for (const std::string& code : parser.list("accept")) {
     if (std::ranges::find(kReasons, code) == kReasons.end()) {
       parser.fail("--accept: " + unknown_name("reason", code, kReasons));
@@ -115,8 +120,8 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
        {"device", option_text(), "NAME: what the GPUs are, where the log does not list them"},
        {"accept",
         option_value<std::vector<std::string>>(),
-        "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows: a reason to refuse, "
-        "accepted; may repeat"}});
+        "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows|repeated_ranks|"
+        "repeated_sizes: a reason to refuse, accepted; may repeat"}});
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;

@@ -29,14 +29,31 @@ std::string size_text(std::int64_t bytes) {
 }
 
 /// True when size and time give the printed algbw (GB/s), to the printed places.
-bool agrees(std::int64_t bytes, const NcclBlock& block) {
+bool agrees(const NcclRow& row, const NcclBlock& block) {
   constexpr double kBytesPerUsOfGb = 1000;
   const double fastest = block.time_us.value - block.time_us.half_unit;
   const double slowest = block.time_us.value + block.time_us.half_unit;
-  const double gigabytes = static_cast<double>(bytes) / kBytesPerUsOfGb;
+  const auto bytes = static_cast<double>(row.bytes);
+  const double least = (bytes - row.bytes_half_unit) / kBytesPerUsOfGb;
+  const double most = (bytes + row.bytes_half_unit) / kBytesPerUsOfGb;
   const double room = block.algbw.half_unit * (1 + 1e-9);
-  return block.algbw.value >= gigabytes / slowest - room &&
-         (fastest <= 0 || block.algbw.value <= gigabytes / fastest + room);
+  return block.algbw.value >= least / slowest - room &&
+         (fastest <= 0 || block.algbw.value <= most / fastest + room);
+}
+
+/// How often a sweep of ascending sizes is there from beginning to end, as -N prints it; the last
+/// may be cut off. Absent when the sizes come in another order.
+std::optional<std::size_t> cycles_of(const std::vector<NcclRow>& rows) {
+  std::size_t period = 1;
+  while (period < rows.size() && rows[period].bytes > rows[period - 1].bytes) {
+    ++period;
+  }
+  for (std::size_t i = period; i < rows.size(); ++i) {
+    if (rows[i].bytes != rows[i - period].bytes) {
+      return std::nullopt;
+    }
+  }
+  return rows.empty() ? 0 : (rows.size() - 1) / period + 1;
 }
 
 /// "3.98 to 4.02 ranks". Bandwidths of another collective can ask for endlessly many.
@@ -59,6 +76,7 @@ class Judge {
   void find_ranks();
   void find_nodes();
   void choose_rows();
+  void check_order();
   void check_sizes();
   void check_values();
   void check_form();
@@ -240,7 +258,7 @@ void Judge::drop_damaged() {
   std::string first;
   std::erase_if(sweep_->used, [&first](const NcclRow& row) {
     for (const auto& block : {row.out_of_place, row.in_place}) {
-      if (block && !agrees(row.bytes, *block)) {
+      if (block && !agrees(row, *block)) {
         if (first.empty()) {
           first = fmt::format("line {}: {} bytes in {} us are not {} GB/s",
                               row.line,
@@ -282,6 +300,28 @@ void Judge::choose_rows() {
   }
   keep_one_series();
   drop_damaged();
+}
+
+/// Refuses the rows of two jobs that wrote to one file: their times would be averaged.
+void Judge::check_order() {
+  const auto cycles = cycles_of(sweep_->used);
+  if (table_.ranks_repeated) {
+    refuse("repeated_ranks",
+           "a rank is listed twice before the table: two jobs wrote to this file at once; keep "
+           "one job's lines, or, for one job on several nodes, run nccl-tests built with MPI=1");
+  }
+  if (!cycles || (*cycles > 1 && table_.header_repeated)) {
+    const auto earlier = std::ranges::adjacent_find(
+        sweep_->used, [](const auto& a, const auto& b) { return b.bytes <= a.bytes; });
+    refuse("repeated_sizes",
+           fmt::format("the sizes do not ascend: line {} has {} after {}; two jobs wrote to this "
+                       "file at once, or rows were put together by hand; keep one job's lines",
+                       std::next(earlier)->line,
+                       size_text(std::next(earlier)->bytes),
+                       size_text(earlier->bytes)));
+  } else if (*cycles > 1) {
+    note("cycles", fmt::format("the sweep is there {} times; each size takes the mean", *cycles));
+  }
 }
 
 void Judge::check_sizes() {
@@ -373,6 +413,9 @@ void Judge::check_form() {
   }
   if (log_.interleaved) {
     note("interleaved_log", "NCCL's own lines stand inside the table");
+  }
+  if (std::ranges::any_of(table_.rows, [](const auto& row) { return row.bytes_half_unit > 0; })) {
+    note("rounded_sizes", "sizes were printed with an exponent, rounded");
   }
   if (table_.has_header && !table_.has_root) {
     note("old_format", "no root column");
@@ -490,6 +533,7 @@ NcclSweep check_table(const NcclLog& log, NcclTable table, const NcclStatements&
   judge.find_ranks();
   judge.find_nodes();
   judge.choose_rows();
+  judge.check_order();
   judge.check_sizes();
   judge.check_values();
   judge.check_form();

@@ -40,6 +40,18 @@ std::size_t skip_digits(std::string_view text, std::size_t at) {
   return at;
 }
 
+/// Behind "268435456" or "2.68e+08" at `at`.
+std::size_t skip_whole_number(std::string_view text, std::size_t at) {
+  const std::size_t whole = skip_digits(text, at);
+  const std::size_t mantissa =
+      whole < text.size() && text[whole] == '.' ? skip_digits(text, whole + 1) : whole;
+  if (whole == at || text.substr(mantissa, 2) != "e+") {
+    return whole;
+  }
+  const std::size_t end = skip_digits(text, mantissa + 2);
+  return end > mantissa + 2 ? end : whole;
+}
+
 std::size_t skip_blanks(std::string_view text, std::size_t at) {
   while (at < text.size() && is_blank(text[at])) {
     ++at;
@@ -110,9 +122,9 @@ std::optional<std::size_t> skip_name(std::string_view text,
 
 /// The head of a row whose size starts at `at`.
 std::optional<RowHead> row_head_at(std::string_view line, std::size_t at) {
-  RowHead head{at, skip_digits(line, at), 0};
+  RowHead head{at, skip_whole_number(line, at), 0};
   const std::size_t count = skip_blanks(line, head.size_end);
-  const std::size_t count_end = skip_digits(line, count);
+  const std::size_t count_end = skip_whole_number(line, count);
   const std::size_t type = skip_blanks(line, count_end);
   if (count == head.size_end || count_end == count || type == count_end) {
     return std::nullopt;
@@ -121,11 +133,14 @@ std::optional<RowHead> row_head_at(std::string_view line, std::size_t at) {
   if (!type_end || *type_end >= line.size() || !is_blank(line[*type_end])) {
     return std::nullopt;
   }
-  const auto redop_end = skip_name(line, skip_blanks(line, *type_end), kRedops);
-  if (!redop_end) {
+  const std::size_t next = skip_blanks(line, *type_end);
+  const bool is_number =
+      next < line.size() && (is_digit(line[next]) || line.substr(next, 2) == "-1");
+  const auto redop_end = skip_name(line, next, kRedops);
+  if (!redop_end && !is_number) {
     return std::nullopt;
   }
-  head.end = *redop_end;
+  head.end = redop_end.value_or(*type_end);
   return head;
 }
 
@@ -194,6 +209,18 @@ std::optional<RowHead> find_row_head(std::string_view line) {
     at = skip_digits(line, at);
   }
   return std::nullopt;
+}
+
+bool looks_like_row(std::string_view line) {
+  constexpr std::ptrdiff_t kFewest = 5;
+  const std::size_t start = line.find_first_not_of(" \t#>|");
+  const std::vector<std::string_view> words = words_of(line.substr(std::min(start, line.size())));
+  const auto is_number = [](std::string_view word) { return parse_printed(word).has_value(); };
+  return !words.empty() && is_number(words.front()) &&
+         std::ranges::count_if(words, is_number) >= kFewest &&
+         std::ranges::any_of(words, [&](std::string_view word) {
+           return is_number(word) && word.find('.') != std::string_view::npos;
+         });
 }
 
 }  // namespace stepsim

@@ -25,9 +25,10 @@ struct NcclBlock {
 struct NcclRow {
   int line = 0;
   std::int64_t bytes = 0;
+  double bytes_half_unit = 0;  ///< Half a unit of the last printed place of a rounded size.
   std::int64_t count = 0;
-  std::string type;   ///< "float", …
-  std::string redop;  ///< "sum", "none", …
+  std::string type;            ///< "float", …
+  std::string redop = "none";  ///< "sum", …; "none" also where no redop was printed.
   std::optional<std::int64_t> root;
   std::optional<NcclBlock> out_of_place;
   std::optional<NcclBlock> in_place;
@@ -64,8 +65,10 @@ struct NcclTable {
   bool footer_failed = false;
   bool rows_elided = false;
   bool ranks_elided = false;
-  int incomplete_rows = 0;  ///< Rows without an end, which are left out.
-  int stray_fragments = 0;  ///< Ends of rows whose beginning is missing; they are left out.
+  bool ranks_repeated = false;   ///< One listing has a rank twice: two jobs wrote to one file.
+  bool header_repeated = false;  ///< Two headers without a row in between: likewise.
+  int incomplete_rows = 0;       ///< Rows without an end, which are left out.
+  int stray_fragments = 0;       ///< Ends of rows whose beginning is missing; they are left out.
 };
 
 /// Finds the collective in the name of a test program: "all_reduce" in "all_reduce_perf_mpi".
@@ -84,7 +87,9 @@ struct NcclLog {
   bool prefixes_inside = false;  ///< and inside rows.
   bool interleaved = false;      ///< NCCL's own lines stood inside the table.
   bool is_json = false;
-  std::string unknown_version;  ///< What is wrong with the version of a JSON log.
+  int unread_rows = 0;           ///< Lines that look like rows and were not read,
+  std::string first_unread_row;  ///< and the first: "line 12: 1048576 …".
+  std::string unknown_version;   ///< What is wrong with the version of a JSON log.
 };
 
 }  // namespace stepsim

@@ -1,6 +1,7 @@
 #include "calibrate/import/nccl/nccl_row.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "costmodel/base/parse_number.h"
@@ -60,14 +61,17 @@ std::vector<std::size_t> block_starts(const NcclColumns& columns) {
 }
 
 /// The columns of rows without a header, by their number of words.
-NcclColumns guess_columns(std::size_t words) {
-  const bool known = words == 8 || words == 9 || words == 12 || words == 13;
-  NcclColumns columns;
-  if (!known) {
-    return columns;
+NcclColumns guess_columns(std::size_t words, bool has_redop) {
+  NcclColumns columns = {NcclColumn::Size, NcclColumn::Count, NcclColumn::Type};
+  if (has_redop) {
+    columns.push_back(NcclColumn::Redop);
   }
-  columns = {NcclColumn::Size, NcclColumn::Count, NcclColumn::Type, NcclColumn::Redop};
-  if (words == 13 || words == 9) {
+  const std::size_t rest = words - std::min(words, columns.size());
+  const bool has_root = rest == kBlockWords + 1 || rest == 2 * kBlockWords + 1;
+  if (!has_root && rest != kBlockWords && rest != 2 * kBlockWords) {
+    return {};
+  }
+  if (has_root) {
     columns.push_back(NcclColumn::Root);
   }
   while (columns.size() < words) {
@@ -101,9 +105,17 @@ bool put(NcclColumn column,
   switch (column) {
     case NcclColumn::Size:
     case NcclColumn::Count: {
-      const auto value = parse_number<std::int64_t>(word);
-      (column == NcclColumn::Size ? row->bytes : row->count) = value.value_or(0);
-      return value.has_value() && *value >= 0;
+      constexpr double kMost = 9e18;
+      if (!number || number->value < 0 || number->value > kMost) {
+        return false;
+      }
+      const auto exact = parse_number<std::int64_t>(word);
+      (column == NcclColumn::Size ? row->bytes : row->count) =
+          exact.value_or(std::llround(number->value));
+      if (column == NcclColumn::Size && !exact) {
+        row->bytes_half_unit = number->half_unit;
+      }
+      return true;
     }
     case NcclColumn::Root:
       row->root = parse_number<std::int64_t>(word);
@@ -221,7 +233,8 @@ void OpenRow::add_words(std::string_view text) {
 
 /// The check at the end of a block, with foreign output glued to it.
 void OpenRow::add_unreadable() {
-  const NcclColumns columns = columns_.empty() ? guess_columns(kMaxWords) : columns_;
+  const NcclColumns columns =
+      columns_.empty() ? guess_columns(kMaxWords, /*has_redop=*/true) : columns_;
   const std::vector<std::size_t> starts = block_starts(columns);
   const std::size_t length = starts.size() == 2 ? starts[1] - starts[0] : kBlockWords;
   for (const std::size_t start : starts) {
@@ -239,7 +252,9 @@ bool OpenRow::is_full() const {
 NcclColumns OpenRow::columns_of_words() const {
   const std::vector<std::size_t> starts = block_starts(columns_);
   if (columns_.empty()) {
-    return guess_columns(words_.size());
+    constexpr std::size_t kRedopAt = 3;
+    const bool has_redop = words_.size() > kRedopAt && !parse_printed(words_[kRedopAt]);
+    return guess_columns(words_.size(), has_redop);
   }
   if (starts.size() == 2 && words_.size() + starts[1] - starts[0] == word_count(columns_)) {
     return with_one_block(columns_, wide_gap_);

@@ -78,6 +78,15 @@ NcclImport import_nccl_text(const std::string& text,
                                           result.sweeps.size() > kMaxShown ? ", …" : ""),
                               NcclVerdict::Refuse});
   }
+  if (result.log.unread_rows > 0) {
+    result.reasons.push_back(
+        {"unread_rows",
+         fmt::format("{} {} like rows of a table and could not be read; the first, {}",
+                     result.log.unread_rows,
+                     result.log.unread_rows == 1 ? "line looks" : "lines look",
+                     result.log.first_unread_row),
+         NcclVerdict::Warn});
+  }
   if (!result.log.unknown_version.empty()) {
     result.reasons.push_back({"unknown_version", result.log.unknown_version, NcclVerdict::Warn});
   }

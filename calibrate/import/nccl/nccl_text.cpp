@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "calibrate/import/nccl/nccl_line.h"
 #include "calibrate/import/nccl/nccl_row.h"
@@ -98,7 +99,8 @@ class TextReader {
   bool run_line(std::string_view text);
   void command(std::string_view text);
   void versions(std::string_view text);
-  void fragment(std::string_view text, bool cut_off);
+  void fragment(int number, std::string_view text, bool cut_off);
+  void unread(int number, std::string_view text);
   void rank(NcclRank rank);
   void open_table(NcclTable table);
   void close_row();
@@ -115,6 +117,7 @@ class TextReader {
   std::set<int> rank_numbers_;
   std::shared_ptr<const std::vector<NcclRank>> listed_;  ///< ranks_, once a table has begun.
   bool ranks_elided_ = false;
+  bool ranks_repeated_ = false;
   int strays_ = 0;
 };
 
@@ -163,8 +166,9 @@ void TextReader::other(int number, std::string_view text, bool cut_off) {
   NcclTable table;
   NcclColumns columns;
   if (is_numeric(numbers)) {
-    fragment(numbers, cut_off);
+    fragment(number, numbers, cut_off);
   } else if (contains(line, "algbw") && read_header(line, &table, &columns)) {
+    table.header_repeated = in_table_ && !row_ && log_.tables.back().rows.empty();
     close_table();
     table.line = number;
     columns_ = std::move(columns);
@@ -181,11 +185,14 @@ void TextReader::other(int number, std::string_view text, bool cut_off) {
   } else if (!footer(line) && !run_line(line)) {
     command(line);
     versions(line);
+    if (looks_like_row(line)) {
+      unread(number, line);
+    }
   }
 }
 
 /// The end of a row whose beginning stood further up.
-void TextReader::fragment(std::string_view text, bool cut_off) {
+void TextReader::fragment(int number, std::string_view text, bool cut_off) {
   if (row_ && !row_->is_full()) {
     row_->add(text, cut_off);
     return;
@@ -193,6 +200,16 @@ void TextReader::fragment(std::string_view text, bool cut_off) {
   const std::size_t words = words_of(text).size();
   if ((words == 4 || words == 8) && contains(text, ".")) {
     ++(in_table_ ? log_.tables.back().stray_fragments : strays_);
+  } else if (looks_like_row(text)) {
+    unread(number, text);
+  }
+}
+
+void TextReader::unread(int number, std::string_view text) {
+  if (log_.unread_rows++ == 0) {
+    constexpr std::size_t kMostShown = 100;
+    const std::string shown = printable(text.substr(0, kMostShown));
+    log_.first_unread_row = fmt::format("line {}: {}", number, fmt::join(words_of(shown), " "));
   }
 }
 
@@ -234,6 +251,7 @@ bool TextReader::run_line(std::string_view text) {
   if (contains(text, "nThread ") && contains(text, "minBytes ")) {
     close_table();
     ranks_.clear();
+    ranks_repeated_ = false;
     rank_numbers_.clear();
     listed_.reset();
     return true;
@@ -286,7 +304,9 @@ void TextReader::rank(NcclRank rank) {
     close_table();
   }
   if (listed_ || rank_numbers_.count(rank.rank) > 0) {
-    ranks_.clear();  // Another run begins.
+    // Another run begins, or another job wrote its list into this one.
+    ranks_repeated_ = !listed_;
+    ranks_.clear();
     rank_numbers_.clear();
     listed_.reset();
   }
@@ -302,6 +322,7 @@ void TextReader::open_table(NcclTable table) {
   table.section = section_;
   table.ranks = listed_;
   table.ranks_elided = ranks_elided_;
+  table.ranks_repeated = ranks_repeated_;
   table.stray_fragments = std::exchange(strays_, 0);
   log_.tables.push_back(std::move(table));
   in_table_ = true;
@@ -343,6 +364,7 @@ void TextReader::forget_run() {
   rank_numbers_.clear();
   listed_.reset();
   ranks_elided_ = false;
+  ranks_repeated_ = false;
 }
 
 NcclLog TextReader::finish() {

@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -35,6 +36,17 @@ bool has(const NcclImport& import, NcclVerdict weight, const std::string& code) 
     }
   }
   return false;
+}
+
+/// The lines of a text, each with its end.
+std::vector<std::string> log_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at) + 1;
+    lines.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return lines;
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -156,6 +168,104 @@ TEST_CASE("the CSV of rccl-tests") {
   CHECK(sweep.table.rows[0].root == -1);
   CHECK(sweep.table.rows[0].in_place->time_us.value == 51);
   CHECK(sweep.ranks == 8);
+}
+
+TEST_CASE("two jobs in one file are refused: sizes and ranks that come again") {
+  const std::string job = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n";
+  const std::string rank = "#  Rank  0 Group  0 Pid   1 on host0 device  0 [0000:01:00] NVIDIA X\n";
+  const std::vector<std::string> lines = log_lines(kRows);
+  std::string doubled;
+  for (const std::string& line : lines) {
+    doubled += line + line;
+  }
+  NcclStatements four;
+  four.ranks = 4;
+  CHECK(has(import_text(kHeader + doubled, four), NcclVerdict::Refuse, "repeated_sizes"));
+  // One rank after the other, of two processes without MPI (NVIDIA/nccl-tests#107).
+  const NcclImport listed = import_text(job + rank + rank + kHeader + kHeader + kRows, four);
+  CHECK(has(listed, NcclVerdict::Refuse, "repeated_ranks"));
+  // One job's rows after the other's, below both headers.
+  const NcclImport blocks = import_text(job + job + kHeader + kHeader + kRows + kRows, four);
+  CHECK(has(blocks, NcclVerdict::Refuse, "repeated_sizes"));
+  CHECK(has(import_text(kHeader + lines[3] + lines[0] + lines[1] + lines[2], four),
+            NcclVerdict::Refuse,
+            "repeated_sizes"));
+  four.accepted = {"repeated_sizes"};
+  CHECK(import_text(kHeader + doubled, four).verdict() == NcclVerdict::Warn);
+  // A job that failed, and its second attempt.
+  const NcclImport again = import_text(job + rank + kHeader + "h: Test NCCL failure x.cu:44\n" +
+                                       job + rank + kHeader + kRows);
+  CHECK_FALSE(has(again, NcclVerdict::Refuse, "repeated_ranks"));
+  CHECK_FALSE(has(again, NcclVerdict::Refuse, "repeated_sizes"));
+}
+
+TEST_CASE("a sweep that is printed several times (-N) is one job's") {
+  const std::vector<std::string> lines = log_lines(kRows);
+  const NcclImport cycles = import_text(kHeader + kRows + kRows + lines[0]);
+  CHECK_FALSE(has(cycles, NcclVerdict::Refuse, "repeated_sizes"));
+  CHECK(has(cycles, NcclVerdict::Accept, "cycles"));
+  CHECK(cycles.sweeps.at(0).used.size() == 9);
+}
+
+TEST_CASE("before 2022 all-gather printed no redop, and broadcast only a root") {
+  const std::string gather =
+      "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw "
+      " "
+      "error\n"
+      "     1048576         32768   float    50.00   20.97   18.35  0e+00    50.00   20.97   18.35"
+      "  0e+00\n";
+  NcclStatements statements;
+  statements.op = "all_gather";
+  for (const std::string& text : {gather, gather.substr(gather.find('\n') + 1)}) {
+    CAPTURE(text);
+    const NcclSweep sweep = import_text(text, statements).sweeps.at(0);
+    REQUIRE(sweep.table.rows.size() == 1);
+    CHECK(sweep.table.rows[0].redop == "none");
+    CHECK(sweep.table.rows[0].in_place->busbw.value == 18.35);
+    CHECK(sweep.ranks == 8);
+  }
+  const NcclSweep broadcast =
+      import_text(
+          "#       size         count    type    root     time   algbw   busbw  error\n"
+          "     1048576        262144   float       0    50.00   20.97   20.97  0e+00\n")
+          .sweeps.at(0);
+  REQUIRE(broadcast.table.rows.size() == 1);
+  CHECK(broadcast.op == "broadcast");
+  CHECK(broadcast.table.rows[0].out_of_place->time_us.value == 50);
+}
+
+TEST_CASE("sizes and counts with an exponent are read, as far as they were printed") {
+  const NcclImport import =
+      import_text(kHeader + replaced(replaced(kRows, "8388608       2097152", "8.39e+06 2.1e+6"),
+                                     "4194304       1048576",
+                                     "4194304 1.05e+06"));
+  const NcclSweep& sweep = import.sweeps.at(0);
+  REQUIRE(sweep.used.size() == 4);
+  CHECK(sweep.used[3].bytes == 8'390'000);
+  CHECK(sweep.used[3].bytes_half_unit == 5000);
+  CHECK(sweep.used[2].count == 1'050'000);
+  CHECK(has(import, NcclVerdict::Accept, "rounded_sizes"));
+  // 8.39e+06 bytes may be 8,388,608, but not in half the time.
+  const NcclImport wrong = import_text(replaced(
+      kHeader + replaced(kRows, "8388608       2097152", "8.39e+06 2.1e+6"), "400.00", "200.00"));
+  CHECK(has(wrong, NcclVerdict::Refuse, "damaged_rows"));
+}
+
+TEST_CASE("lines that look like rows and cannot be read are counted and shown") {
+  const NcclImport import = import_text(
+      kHeader + kRows +
+      "    16777216       4194304  float4x2     sum      -1   800.00   20.97   31.46       0\n"
+      "    16777216       4194304   800.00   20.97   31.46       0\n"
+      "# Avg bus bandwidth    : 31.46\n");
+  CHECK(reasons_of(import, NcclVerdict::Warn).front() ==
+        "unread_rows: 2 lines look like rows of a table and could not be read; the first, line 6: "
+        "16777216 4194304 float4x2 sum -1 800.00 20.97 31.46 0");
+  CHECK(import.sweeps.at(0).used.size() == 4);
+  // Nothing else in a usual log looks like one.
+  const std::string usual =
+      "# nThread 1 nGpus 4 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 "
+      "agg iters: 1 validation: 1 graph: 0\n";
+  CHECK_FALSE(has(import_text(usual + kHeader + kRows), NcclVerdict::Warn, "unread_rows"));
 }
 
 TEST_CASE("runs are never merged; one can be chosen") {

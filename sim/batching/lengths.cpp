@@ -14,8 +14,8 @@
 #include "costmodel/base/trimmed.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/io/json_lines.h"
-#include "costmodel/records/plan_file.h"
 #include "sim/batching/histogram.h"
+#include "sim/batching/played_batches.h"
 #include "sim/batching/random/random.h"
 
 namespace stepsim {
@@ -158,25 +158,15 @@ Lengths jsonl_lengths(const LengthSource& source, std::size_t count) {
 /// plan cuts is as long as the plan knows: to the end of its last part.
 Lengths plan_lengths(const LengthSource& source, std::size_t count) {
   const std::string& path = source.file;
-  std::map<std::int64_t, std::int64_t> by_id;
-  for (const MicroBatch& batch : read_plan(path).micro_batches) {
-    const Lengths& lengths = source.targets ? batch.targets : batch.lengths;
-    if (lengths.size() < batch.samples.size()) {
-      throw InputError(SourcePlace{path}, "the plan has no target_lengths");
-    }
-    for (std::size_t i = 0; i < batch.samples.size(); ++i) {
-      const bool part = !source.targets && !batch.offsets.empty();
-      std::int64_t& length = by_id[batch.samples[i]];
-      length = std::max(length, lengths[i] + (part ? batch.offsets[i] : 0));
-    }
+  const PlayedBatches played = read_played_batches(path);
+  if (source.targets && played.targets.empty()) {
+    throw InputError(SourcePlace{path}, "the plan has no target_lengths");
   }
-  Lengths lengths;
-  for (const auto& [id, length] : by_id) {
-    if (count == 0 || lengths.size() < count) {
-      lengths.push_back(length);
-    }
-  }
+  Lengths lengths = source.targets ? played.targets : played.lengths;
   check_count(path, lengths.size(), count);
+  if (count > 0) {
+    lengths.resize(count);
+  }
   return lengths;
 }
 

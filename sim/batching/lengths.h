@@ -20,8 +20,8 @@ struct LengthSource {
     Histogram,   ///< A histogram file (see histogram.h).
     File,        ///< One length a line; blank lines and # comments are left out.
     Jsonl,       ///< A field of every line of a JSONL file: a length, or a list whose size it is.
-    Plan,        ///< A plan file: the lengths of its samples, by sample id. A sample that it cuts
-                 ///< reaches to the end of its last part.
+    Plan,        ///< A plan file or a run record: the lengths of its samples, by sample id. A
+                 ///< sample that it cuts reaches to the end of its last part.
     Mixture      ///< Each sample comes from one of `parts`, drawn by weight.
   };
   Kind kind = Kind::Constant;

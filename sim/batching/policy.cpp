@@ -1,5 +1,6 @@
 #include "sim/batching/policy.h"
 
+#include <stdexcept>
 #include <utility>
 
 #include "costmodel/base/input_error.h"
@@ -21,6 +22,10 @@ BatchingPolicy::BatchingPolicy(const PolicyKind& kind, PolicySpec spec)
     step_cost_use_ = kind.step_cost_use(spec_.parameters);
   }
   spec_.parameters = std::move(completed);
+  if (std::holds_alternative<PolicyKind::PlaysFile>(kind.epoch) && !spec_.played) {
+    spec_.played =
+        std::make_shared<const PlayedBatches>(read_played_batches(spec_.parameters.text("file")));
+  }
 }
 
 bool BatchingPolicy::cuts() const {
@@ -46,6 +51,9 @@ std::int64_t BatchingPolicy::padded_length(std::int64_t longest) const {
 }
 
 EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
+  if (played() != nullptr) {
+    throw std::logic_error("a policy that plays a file forms no batches");
+  }
   if (const auto* keep = std::get_if<PolicyKind::KeepSamples>(&kind_->epoch)) {
     return {(*keep)(spec_.parameters, input), {}};
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -10,6 +11,7 @@
 #include "costmodel/model/transformer.h"
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/lengths.h"
+#include "sim/batching/played_batches.h"
 #include "sim/batching/policy_parameters.h"
 #include "sim/batching/sort_window.h"
 #include "sim/batching/varlen.h"
@@ -20,16 +22,17 @@ namespace stepsim {
 /// code knows about a kind; nobody else asks for a kind or for one of its parameters by name.
 struct PolicyKind {
   /// A policy forms the batches of one epoch by one of two functions: the first keeps samples
-  /// whole, the second may cut them.
+  /// whole, the second may cut them. Or it plays the batches of the file that `file` names.
   using KeepSamples = EpochBatches (*)(const PolicyParameters&, const PolicyInput&);
   using CutSamples = EpochPlan (*)(const PolicyParameters&, const PolicyInput&);
+  struct PlaysFile {};
 
   std::string name;        ///< The scenario's `kind`: "fixed", "token_budget", …
   std::string summary;     ///< One line for `stepsim policies`.
   std::string source;      ///< What gives such batches: a library's call, `stepsim plan`, a paper.
   bool is_common = false;  ///< Among those that a newcomer should try first.
   std::vector<PolicyParameter> parameters;
-  std::variant<KeepSamples, CutSamples> epoch;
+  std::variant<KeepSamples, CutSamples, PlaysFile> epoch;
   /// Raises InputError where parameters contradict each other.
   void (*check)(const PolicyParameters&) = nullptr;
   /// The most tokens that the parameters allow in a batch, whichever way the kind counts them.
@@ -55,6 +58,10 @@ struct PolicySpec {
   /// The samples of a batch stand after one another in rows of this many tokens, and attention runs
   /// over a row as one sequence. 0: each sample is a row.
   std::int64_t row_length = 0;
+  std::shared_ptr<const PlayedBatches> played;  ///< Of a kind that plays a file; else null.
+  /// Whether the policy is a reference case, which cannot be recommended; absent: where its data
+  /// are not the scenario's.
+  std::optional<bool> reference;
 };
 
 /// A checked policy of a scenario, which only plans: it forms the batches of an epoch and knows
@@ -62,8 +69,10 @@ struct PolicySpec {
 class BatchingPolicy {
  public:
   /// `kind` must outlive the policy, as the rows of policy_table() do.
+  /// Reads the file of a kind that plays one, unless `spec` holds its batches.
   /// Raises InputError: a parameter is missing, out of range or not taken by the kind; parameters
-  /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1.
+  /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1; the file
+  /// cannot be played.
   BatchingPolicy(const PolicyKind& kind, PolicySpec spec);
 
   [[nodiscard]] const std::string& name() const { return spec_.name; }
@@ -77,6 +86,12 @@ class BatchingPolicy {
   [[nodiscard]] const VarlenCall& varlen() const { return spec_.varlen; }
   [[nodiscard]] std::int64_t row_length() const { return spec_.row_length; }
   [[nodiscard]] StepCostUse step_cost_use() const { return step_cost_use_; }
+  /// The batches of its file, where it plays one; else null.
+  [[nodiscard]] const PlayedBatches* played() const { return spec_.played.get(); }
+  /// Whether its data are its own and not the scenario's.
+  [[nodiscard]] bool has_own_data() const { return spec_.lengths || spec_.played; }
+  /// Whether it is a reference case: it may do other work than the others, and cannot be chosen.
+  [[nodiscard]] bool is_reference() const { return spec_.reference.value_or(has_own_data()); }
   /// Whether it may cut samples. The lengths of the samples then do not limit those of its batches.
   [[nodiscard]] bool cuts() const;
   /// The most tokens that its parameters allow in a batch; nothing where they set no such limit.
@@ -88,6 +103,7 @@ class BatchingPolicy {
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;
 
   /// Raises InputError: the kind cannot plan this, or it would cut samples with second lengths.
+  /// Raises std::logic_error: it plays a file, which plan_policy() does.
   [[nodiscard]] EpochPlan epoch(const PolicyInput& input) const;
 
  private:

@@ -42,12 +42,13 @@ std::string printed(const PolicyValue& value) {
 
 bool has_type(const PolicyValue& value, Type type) {
   return value.index() == static_cast<std::size_t>(type) ||
-         (type == Type::Number && std::holds_alternative<std::int64_t>(value));
+         (type == Type::Number && std::holds_alternative<std::int64_t>(value)) ||
+         (type == Type::File && std::holds_alternative<std::string>(value));
 }
 
 const char* type_name(Type type) {
   constexpr std::array kNames = {
-      "true or false", "an integer", "a number", "a text", "a list of integers"};
+      "true or false", "an integer", "a number", "a text", "a list of integers", "a path"};
   return kNames.at(static_cast<std::size_t>(type));
 }
 
@@ -79,7 +80,8 @@ void check_value(const PolicyParameter& known, const PolicyValue& value) {
     throw InputError("{}: {} is no finite number above 0", known.name, *number);
   }
   if (const auto* text = std::get_if<std::string>(&value);
-      text != nullptr && std::ranges::find(known.choices, *text) == known.choices.end()) {
+      text != nullptr && known.type == Type::Text &&
+      std::ranges::find(known.choices, *text) == known.choices.end()) {
     throw InputError(known.name + ": " + unknown_name("value", *text, known.choices));
   }
 }
@@ -132,6 +134,12 @@ PolicyParameter choice(std::string name, std::vector<std::string> choices) {
   PolicyParameter result = parameter(std::move(name), Type::Text);
   result.fallback = choices.front();
   result.choices = std::move(choices);
+  return result;
+}
+
+PolicyParameter required_file(std::string name) {
+  PolicyParameter result = parameter(std::move(name), Type::File);
+  result.required = true;
   return result;
 }
 

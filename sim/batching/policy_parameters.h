@@ -15,7 +15,7 @@ using PolicyValue =
 
 /// One parameter of a policy kind: its type, its default and its range.
 struct PolicyParameter {
-  enum class Type { Flag, Integer, Number, Text, Integers };
+  enum class Type { Flag, Integer, Number, Text, Integers, File };
   std::string name;
   Type type = Type::Integer;
   std::optional<PolicyValue> fallback;  ///< Its value when the scenario leaves it out.
@@ -37,7 +37,8 @@ struct PolicyParameter {
 [[nodiscard]] PolicyParameter flag_or(std::string name, bool fallback);
 [[nodiscard]] PolicyParameter choice(
     std::string name,
-    std::vector<std::string> choices);  ///< The first is the default.
+    std::vector<std::string> choices);                          ///< The first is the default.
+[[nodiscard]] PolicyParameter required_file(std::string name);  ///< A path, as a text.
 [[nodiscard]] PolicyParameter required_integers(std::string name);
 [[nodiscard]] PolicyParameter optional_integers(std::string name);
 

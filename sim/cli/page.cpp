@@ -105,7 +105,7 @@ PageContent page_content(const std::string& command,
   content.command = command_line(command, arguments);
   content.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
   for (const BatchingPolicy& policy : scenario.policies) {
-    if (policy.lengths()) {
+    if (policy.is_reference()) {
       content.references.push_back(policy.name());
     }
   }

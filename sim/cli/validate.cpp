@@ -209,7 +209,7 @@ int validate_command(const std::vector<std::string>& arguments) {
   const std::vector<RunRecord> records = mapped(files, &RecordFile::record);
   std::vector<std::string> reference;
   for (const BatchingPolicy& policy : scenario.policies) {
-    if (policy.lengths()) {
+    if (policy.is_reference()) {
       reference.push_back(policy.name());
     }
   }

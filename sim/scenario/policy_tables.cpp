@@ -56,6 +56,8 @@ PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& param
       return read_number(table, name);
     case PolicyParameter::Type::Text:
       return read_choice(table, name.c_str(), parameter.choices.front().c_str(), parameter.choices);
+    case PolicyParameter::Type::File:
+      return resolved_path(table, name);
     case PolicyParameter::Type::Integers:
       return read_integers(table, name, parameter.least);
   }
@@ -85,8 +87,12 @@ PolicyParameters read_parameters(const TomlReader& table, const PolicyKind& kind
 /// The policy's own attention, else the model's, and what only one kind of attention has.
 void read_attention(const TomlReader& table, const Scenario& scenario, PolicySpec& spec) {
   const TransformerConfig& model = scenario.model;
-  spec.attention =
-      table.has("attention") ? table.parsed("attention", parse_attention) : model.attention;
+  spec.attention = model.attention;
+  if (table.has("attention")) {
+    spec.attention = table.parsed("attention", parse_attention);
+  } else if (spec.played && spec.played->attention) {
+    spec.attention = *spec.played->attention;
+  }
   spec.varlen = scenario.varlen;
   const bool varlen = spec.attention == AttentionKind::Varlen;
   if (table.has("varlen")) {
@@ -114,6 +120,27 @@ BatchingPolicy checked(const TomlReader& table, const PolicyKind& kind, PolicySp
   }
 }
 
+/// Reads the file whose batches are played; what forms other batches of them does not apply.
+void read_played(const TomlReader& table, const PolicyKind& kind, PolicySpec& spec) {
+  for (const char* key : {"weighting", "pad_to_multiple_of", "lengths", "row_length"}) {
+    if (table.has(key)) {
+      table.fail(key,
+                 fmt::format("does not apply to policy kind '{}', which plays the batches of its "
+                             "file as they are",
+                             kind.name));
+    }
+  }
+  if (!table.has("file")) {
+    table.fail(fmt::format("kind = \"{}\" needs file, a plan or a run record", kind.name));
+  }
+  try {
+    spec.played =
+        std::make_shared<const PlayedBatches>(read_played_batches(spec.parameters.text("file")));
+  } catch (const InputError& error) {
+    table.fail("file", error);
+  }
+}
+
 BatchingPolicy read_policy(const TomlReader& unnamed,
                            const TomlValue& value,
                            const Scenario& scenario) {
@@ -126,6 +153,12 @@ BatchingPolicy read_policy(const TomlReader& unnamed,
       table.parsed("kind", [](const std::string& name) { return std::cref(policy_kind(name)); });
   spec.parameters = read_parameters(table, kind);
   spec.weighting = read_choice(table, "weighting", "none", weightings());
+  if (std::holds_alternative<PolicyKind::PlaysFile>(kind.epoch)) {
+    read_played(table, kind, spec);
+  }
+  if (table.has("reference")) {
+    spec.reference = table.boolean_or("reference", false);
+  }
   read_attention(table, scenario, spec);
   spec.pad_to_multiple_of = table.integer_or("pad_to_multiple_of", 1, 1, kMaxSampleLength);
   if (table.has("lengths")) {
@@ -166,6 +199,9 @@ std::vector<Key> policy_keys() {
       described("lengths",
                 "a source of its own in place of `[data]`'s, for a reference case",
                 "`[data]`'s"),
+      described("reference",
+                "true: a case to compare with, which is not recommended",
+                "true with `lengths` or a `file` of its own"),
       described("attention", "in place of the model's", "the model's"),
       described("varlen", "in place of the model's; only the keys that differ", "the model's"),
       described("row_length",
@@ -198,7 +234,7 @@ void read_policies(const TomlReader& root, Scenario& scenario) {
     scenario.policies.push_back(read_policy(unnamed, item, scenario));
   }
   const auto takes_whole_samples = [](const BatchingPolicy& policy) {
-    return !policy.lengths() && !policy.cuts();
+    return !policy.has_own_data() && !policy.cuts();
   };
   const auto& all = scenario.policies;
   if (std::ranges::any_of(all, takes_whole_samples)) {

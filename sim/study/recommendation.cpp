@@ -104,7 +104,7 @@ Gain paired_gain(const Prediction& first, const Prediction& second) {
 }
 
 bool is_reference(const Scenario& scenario, const std::string& policy) {
-  return find_policy(scenario, policy).lengths().has_value();
+  return find_policy(scenario, policy).is_reference();
 }
 
 std::vector<double> drawn_speeds(const Prediction& prediction) {

@@ -51,8 +51,8 @@ inline constexpr double kSmallestGain = 0.01;
 /// Pairs the draws: what the profile has wrong is wrong in both predictions by the same factors.
 [[nodiscard]] Gain paired_gain(const Prediction& first, const Prediction& second);
 
-/// True for a policy on data of its own. It is a reference case that does other work, and so cannot
-/// be chosen.
+/// True for a policy on data of its own, unless the scenario says otherwise. It is a reference case
+/// that does other work, and so cannot be chosen.
 [[nodiscard]] bool is_reference(const Scenario& scenario, const std::string& policy);
 
 /// Returns the useful tokens/s of each draw, with the machine's drift divided out, ascending.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +14,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/records/recorded_batches.h"
 
 namespace stepsim {
 namespace {
@@ -130,41 +131,6 @@ class RecordReader {
     }
   }
 
-  void add_batches(const StepRecord& step, std::vector<MicroBatch>& batches) const {
-    if (step.micro_batches > 1 && step.micro_batch_samples.empty()) {
-      fail(
-          fmt::format("step {}, rank {}: {} micro-batches; give --plan, which tells them apart, or "
-                      "record with this version's stepsim_recorder.py",
-                      step.step,
-                      step.rank,
-                      step.micro_batches));
-    }
-    if (std::ssize(step.lengths) != step.samples) {
-      fail(fmt::format("step {}, rank {}: {} samples and {} lengths; record with step(lengths=…)",
-                       step.step,
-                       step.rank,
-                       step.samples,
-                       step.lengths.size()));
-    }
-    std::int64_t first = 0;
-    for (std::int64_t m = 0; m < step.micro_batches; ++m) {
-      const bool whole = step.micro_batches == 1;
-      const std::int64_t samples = whole ? step.samples : step.micro_batch_samples[at(m)];
-      const std::int64_t padded = whole ? step.max_length : step.micro_batch_max_lengths[at(m)];
-      MicroBatch batch;
-      batch.step = step.step;
-      batch.rank = step.rank;
-      batch.micro_batch = static_cast<int>(m);
-      batch.samples.resize(at(samples));
-      std::iota(batch.samples.begin(), batch.samples.end(), first);
-      batch.lengths.assign(step.lengths.begin() + first, step.lengths.begin() + first + samples);
-      first += samples;
-      const bool longer = samples > 0 && padded > std::ranges::max(batch.lengths);
-      batch.padded_length = longer ? padded : 0;
-      batches.push_back(std::move(batch));
-    }
-  }
-
  private:
   /// Whether all batches ran without padding although their lengths differ.
   [[nodiscard]] bool is_packed() const {
@@ -244,7 +210,7 @@ Plan recorded_plan(const RunRecord& record, const std::string& file) {
   for (const StepRecord& step : record.steps) {
     plan.steps = std::max(plan.steps, step.step + 1);
     if (step.repeat == 0) {
-      reader.add_batches(step, plan.micro_batches);
+      std::ranges::move(recorded_batches(step, file), std::back_inserter(plan.micro_batches));
     }
   }
   return plan;

@@ -11,7 +11,8 @@ namespace stepsim {
 std::vector<PolicyFamily> policy_families() {
   return {{"by count, length or budget", library_policies()},
           {"balanced over the ranks", balancing_policies()},
-          {"packed without padding, for attention = \"varlen\"", packing_policies()}};
+          {"packed without padding, for attention = \"varlen\"", packing_policies()},
+          {"already formed", playing_policies()}};
 }
 
 std::span<const PolicyKind> policy_table() {
@@ -42,6 +43,16 @@ std::span<const std::string> policy_parameter_names() {
     return names;
   }();
   return kNames;
+}
+
+std::vector<PolicyKind> playing_policies() {
+  return {{.name = "plan",
+           .summary = "the batches of a plan file or of a run record, step by step as they are, "
+                      "from the start again where they end; its samples are those of the file",
+           .source = "any sampler: record a run with stepsim_recorder.py, or write a plan",
+           .is_common = true,
+           .parameters = {required_file("file")},
+           .epoch = PolicyKind::PlaysFile{}}};
 }
 
 BatchingPolicy make_policy(PolicySpec spec) {

@@ -34,6 +34,7 @@ struct PolicyFamily {
 [[nodiscard]] std::vector<PolicyKind> library_policies();    ///< Counts, sorting, buckets, budgets.
 [[nodiscard]] std::vector<PolicyKind> balancing_policies();  ///< Batches balanced over the ranks.
 [[nodiscard]] std::vector<PolicyKind> packing_policies();    ///< Several samples in a row.
+[[nodiscard]] std::vector<PolicyKind> playing_policies();    ///< Batches that are there already.
 
 /// A PolicyKind::token_budget: the value of this parameter, where it is there.
 [[nodiscard]] std::function<std::optional<double>(const PolicyParameters&)> value_of(

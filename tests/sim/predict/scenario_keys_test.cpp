@@ -337,6 +337,7 @@ std::vector<KeyChange> block_changes() {
       {"policy.kind", "bucketed"},
       {"policy.batch_size", "2"},
       {"policy.weighting", "sample", {}, Effect::Nothing},
+      {"policy.reference", "true", {}, Effect::Nothing},
       {"policy.pad_to_multiple_of", "16"},
       {"policy.lengths", "{constant=9}"},
   };

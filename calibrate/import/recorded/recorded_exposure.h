@@ -11,7 +11,7 @@
 namespace stepsim {
 
 /// What a step's backward did not hide of its all-reduces, where the buckets were not recorded: the
-/// rest of the wall time of the rank that waited least, beside its own compute.
+/// rest of the step beside the compute of its slowest rank.
 struct RecordedExposure {
   double backward_seconds = 0;  ///< That rank's compute in its last micro-batch's backward.
   double exposed_seconds = 0;

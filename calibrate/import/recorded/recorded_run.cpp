@@ -190,6 +190,33 @@ void add_run(const RecordedRun& run,
   }
 }
 
+/// What one rank's step tells of what its all-reduces left exposed. Seconds.
+struct RankExposure {
+  double start = 0;
+  double wall = 0;     ///< From the start to the end of the backward.
+  double compute = 0;  ///< The part of it without waiting.
+  double backward = 0;
+  BatchShape batch;  ///< Of the last micro-batch.
+};
+
+/// The rest of a step beside the compute of its slowest rank, where the ranks' clocks agree: ranks
+/// also begin and end a backward at different times. Else what the rank that waited least waited.
+RecordedExposure exposure_of(std::span<const RankExposure> ranks) {
+  const auto end = [](const RankExposure& rank) { return rank.start + rank.wall; };
+  const auto wait = [](const RankExposure& rank) { return rank.wall - rank.compute; };
+  const RankExposure& slowest = *std::ranges::max_element(ranks, {}, &RankExposure::compute);
+  const double first = std::ranges::min(ranks, {}, &RankExposure::start).start;
+  const double last = std::ranges::max(ranks, {}, &RankExposure::start).start;
+  const bool one_clock = last - first < slowest.wall;
+  RecordedExposure exposure;
+  exposure.backward_seconds = slowest.backward;
+  exposure.batch = slowest.batch;
+  exposure.exposed_seconds = one_clock
+                                 ? end(std::ranges::max(ranks, {}, end)) - last - slowest.compute
+                                 : wait(std::ranges::min(ranks, {}, wait));
+  return exposure;
+}
+
 /// Adds the steady steps of a run without buckets.
 void add_exposures(const RecordedRun& run,
                    const ProcessorRatios& ratios,
@@ -197,7 +224,7 @@ void add_exposures(const RecordedRun& run,
                    std::vector<RecordedExposure>& exposures) {
   const auto batches = planned(run.plan);
   const auto factors = core_factors(run.record, cores);
-  std::map<std::pair<int, int>, RecordedExposure> least;
+  std::map<std::pair<int, int>, std::vector<RankExposure>> steps;
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const StepRecord& row = run.record.steps[i];
     if (row.step < run.record.warmup_steps || row.samples == 0) {
@@ -207,17 +234,16 @@ void add_exposures(const RecordedRun& run,
     // On shared cores a forward beside others that wait is as much faster as its backward.
     const double forward = cores > 0 ? row.forward_cpu_ms * factors[i] * ratios.forward * kMilli
                                      : row.forward_ms * kMilli;
-    RecordedExposure exposure;
-    exposure.exposed_seconds = (row.forward_ms + row.backward_ms) * kMilli - forward - backward;
-    exposure.backward_seconds = backward / static_cast<double>(row.micro_batches);
-    exposure.batch = batches.at({row.step, row.rank}).back()->shape(run.plan.model.window);
-    const auto [at, is_new] = least.emplace(std::pair(row.repeat, row.step), exposure);
-    if (!is_new && exposure.exposed_seconds < at->second.exposed_seconds) {
-      at->second = exposure;
-    }
+    RankExposure rank;
+    rank.start = row.start_ms * kMilli;
+    rank.wall = (row.data_ms + row.forward_ms + row.backward_ms) * kMilli;
+    rank.compute = row.data_ms * kMilli + forward + backward;
+    rank.backward = backward / static_cast<double>(row.micro_batches);
+    rank.batch = batches.at({row.step, row.rank}).back()->shape(run.plan.model.window);
+    steps[{row.repeat, row.step}].push_back(rank);
   }
-  for (const auto& [step, exposure] : least) {
-    exposures.push_back(exposure);
+  for (const auto& [step, ranks] : steps) {
+    exposures.push_back(exposure_of(ranks));
   }
 }
 

@@ -23,15 +23,16 @@ constexpr const char* kImportRunRecordUsage =
     "stepsim_recorder.py or stepcal live, give forward, backward, optimizer and data times as\n"
     "functions of the batch, with their errors on held-out steps and sizes. stepsim compare\n"
     "--profile OUT then predicts other policies of the same model. Record a policy whose batches\n"
-    "differ much in length and tokens. A record made with Recorder(…, model=ddp) describes its "
-    "model\n"
-    "and needs no PLAN; name it in a scenario as [model] kind = \"recorded\". Otherwise PLAN says "
-    "what\n"
-    "ran (stepsim plan); each record takes the plan of its policy. Records with bucket times "
-    "(recorder.watch) also give all-reduce times of\n"
-    "their sizes; for other bucket sizes, measure all-reduces and give them with --base.\n\n"
+    "differ much in length and tokens, or give the records of several policies together: what\n"
+    "their batches have between them is measured, what is beyond is a guess.\n\n"
+    "A record made with Recorder(…, model=ddp) describes its model and needs no PLAN; name it in\n"
+    "a scenario as [model] kind = \"recorded\". Otherwise PLAN says what ran (stepsim plan); each\n"
+    "record takes the plan of its policy. Records with bucket times (recorder.watch) also give\n"
+    "all-reduce times of their sizes; for other bucket sizes, measure all-reduces and give them\n"
+    "with --base.\n\n"
     "examples:\n"
     "  stepcal import run-record run.jsonl --profile mine.json\n"
+    "  stepcal import run-record random.jsonl sorted.jsonl --profile mine.json\n"
     "  stepsim plan SCENARIO.toml --policy bucketed --out plan.jsonl\n"
     "  stepcal import run-record run.jsonl --plan plan.jsonl --profile mine.json\n"
     "  stepcal import nccl-tests all_reduce.log --profile network.json\n"
@@ -98,10 +99,15 @@ std::string interference_text(const Profile& profile) {
 
 int import_run_record_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import run-record", kImportRunRecordUsage);
-  parser.add({{"files", option_value<std::vector<std::string>>(), "RECORD…: run records"},
-              {"plan", option_value<std::vector<std::string>>(), "PLAN: what they ran; may repeat"},
-              {"profile", option_text(), "PROFILE or -: profile to write"},
-              {"base", option_text(), "PROFILE: that has all else, as all-reduces and memory"}});
+  parser.add(
+      {{"files", option_value<std::vector<std::string>>(), "RECORD…: run records"},
+       {"plan", option_value<std::vector<std::string>>(), "PLAN: what they ran; may repeat"},
+       {"profile", option_text(), "PROFILE or -: profile to write"},
+       {"base", option_text(), "PROFILE: that has all else, as all-reduces and memory"},
+       {"fit",
+        option_text(),
+        "passes|whole: passes and all-reduces as far as the record tells them apart, or whole "
+        "steps, which know no network"}});
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -111,6 +117,10 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   }
   if (!parser.has("profile")) {
     parser.fail("give --profile OUT");
+  }
+  const std::string fit = parser.has("fit") ? parser.text("fit") : "passes";
+  if (fit != "passes" && fit != "whole") {
+    parser.fail("--fit: expected passes or whole");
   }
   const std::vector<Plan> plans = read_plans(parser.list("plan"));
   std::vector<RecordedRun> runs;
@@ -124,7 +134,8 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   if (parser.has("base")) {
     base = read_profile(parser.text("base"));
   }
-  RecordedCosts costs = fit_recorded_runs(runs);
+  RecordedCosts costs =
+      fit_recorded_runs(runs, fit == "whole" ? RecordedForm::WholeSteps : RecordedForm::Passes);
   costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
   Profile profile = recorded_profile(costs, runs, base ? &*base : nullptr);
   const std::string out = parser.text("profile");

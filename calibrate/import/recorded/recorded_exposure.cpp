@@ -109,7 +109,6 @@ double factor_spread(std::span<const RecordedExposure> steps,
 void scale_to_exposure(std::span<const RecordedExposure> steps,
                        const Plan& plan,
                        double operations_per_byte,
-                       bool shares_cores,
                        std::vector<CollectiveCost>& collectives) {
   std::vector<std::vector<ReadyBucket>> buckets;
   for (const RecordedExposure& step : steps) {
@@ -121,9 +120,7 @@ void scale_to_exposure(std::span<const RecordedExposure> steps,
   CollectiveCost table =
       known == collectives.end() ? proportional_all_reduce(buckets.front(), plan.ranks) : *known;
   const auto factor = exposure_factor(steps, buckets, table);
-  // Where cores are shared, the wait for a core cannot be told from that for an all-reduce, so that
-  // measured times stay as they are.
-  if (known != collectives.end() && (!factor || shares_cores)) {
+  if (known != collectives.end() && !factor) {
     return;
   }
   const double scale = factor.value_or(0);  // Nothing was exposed.

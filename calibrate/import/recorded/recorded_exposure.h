@@ -51,12 +51,10 @@ struct ReadyBucket {
 
 /// Scales the all-reduces between the plan's ranks so that they leave as much exposed as the steps
 /// did; where there are none, adds proportional ones. Their error gains the spread of the factor.
-/// Where ranks shared cores, the wait for a core cannot be told from that for an all-reduce, so
-/// that measured times stay as they are.
+/// Where ranks shared cores, what the all-reduces themselves wait for a core is a part of it.
 void scale_to_exposure(std::span<const RecordedExposure> steps,
                        const Plan& plan,
                        double operations_per_byte,
-                       bool shares_cores,
                        std::vector<CollectiveCost>& collectives);
 
 }  // namespace stepsim

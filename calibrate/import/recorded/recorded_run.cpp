@@ -363,10 +363,12 @@ void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings
   }
 }
 
-const char* how_told(bool whole, bool by_processor_time) {
+const char* how_told(bool whole, bool by_processor_time, bool asked) {
   if (whole) {
-    return "neither buckets nor processor times were recorded, so whole steps are fitted: the "
-           "compute of the rank with the most work, a third of it as forward";
+    return asked ? "whole steps are fitted (--fit whole): the compute of the rank with the most "
+                   "work, a third of it as forward"
+                 : "neither buckets nor processor times were recorded, so whole steps are fitted: "
+                   "the compute of the rank with the most work, a third of it as forward";
   }
   return by_processor_time
              ? "backward without waiting: processor time of the thread, scaled to wall time"
@@ -384,7 +386,7 @@ CollectiveCost free_all_reduce(int ranks) {
 
 }  // namespace
 
-RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
+RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs, RecordedForm form) {
   if (runs.empty()) {
     throw InputError("no run record given");
   }
@@ -400,16 +402,20 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
   const bool any_plain = std::ranges::any_of(runs, plain);
   const bool any_buckets =
       std::ranges::any_of(runs, [](const RecordedRun& run) { return has_buckets(run.record); });
-  costs.cores = shared_cores(runs.front().record);
-  const ProcessorRatios over_processor = processor_ratios(runs, costs.cores);
   const bool whole =
+      form == RecordedForm::WholeSteps ||
       std::ranges::none_of(runs, [](const RecordedRun& run) { return tells_waiting(run.record); });
+  costs.cores = whole ? 0 : shared_cores(runs.front().record);
+  const ProcessorRatios over_processor =
+      whole ? ProcessorRatios{} : processor_ratios(runs, costs.cores);
   Observations all;
   for (const RecordedRun& run : runs) {
-    add_reduces(run.record, costs.reduces);
+    if (!whole) {
+      add_reduces(run.record, costs.reduces);
+    }
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
       add_run(run, over_processor, costs.cores > 0, whole, all);
-      if (any_plain && costs.ranks > 1) {
+      if (any_plain && costs.ranks > 1 && !whole) {
         add_exposures(run, over_processor, costs.cores, costs.exposures);
       }
     }
@@ -441,7 +447,8 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs) {
         costs.cores));
   }
   if (costs.ranks > 1) {
-    costs.notes.emplace_back(how_told(whole, any_plain || costs.cores > 0));
+    costs.notes.emplace_back(
+        how_told(whole, any_plain || costs.cores > 0, form == RecordedForm::WholeSteps));
   }
   add_warnings(costs, costs.warnings);
   return costs;
@@ -472,11 +479,8 @@ Profile recorded_profile(const RecordedCosts& costs,
     profile.collectives.push_back(free_all_reduce(costs.ranks));
   }
   if (costs.reduces.empty() && !costs.exposures.empty()) {
-    scale_to_exposure(costs.exposures,
-                      runs.front().plan,
-                      costs.model.operations_per_byte,
-                      costs.cores > 0,
-                      profile.collectives);
+    scale_to_exposure(
+        costs.exposures, runs.front().plan, costs.model.operations_per_byte, profile.collectives);
   }
   for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
     const auto known = std::ranges::find_if(profile.collectives, [&](const CollectiveCost& cost) {

@@ -40,16 +40,20 @@ struct RecordedCosts {
   std::vector<std::string> warnings;  ///< What the fit should not be used for.
 };
 
+/// What is fitted: passes and all-reduces where the records tell them apart, or whole steps.
+enum class RecordedForm { Passes, WholeSteps };
+
 /// Fits a model's forward, backward, data and optimizer times to the steady steps of runs on the
 /// same machine and number of ranks.
 ///
 /// The wall time of a backward includes the wait for other ranks' gradients. What tells the two
 /// apart is, in this order: the bucket launches where they were recorded; the thread's processor
 /// time, scaled by the wall time over processor time of the forward, or of backwards with recorded
-/// buckets; the recorded wait. With one rank there is no wait. When no run has any of these, whole
-/// steps are fitted (fit_whole_steps()); the spread of single steps then goes into the drift and
-/// not into quantiles, since it is that of the slowest rank. Runs without buckets are preferred for
-/// the passes, since recording buckets costs time. add_reduces() takes the all-reduces.
+/// buckets; the recorded wait. With one rank there is no wait. When no run has any of these, or
+/// with RecordedForm::WholeSteps, whole steps are fitted (fit_whole_steps()); the spread of single
+/// steps then goes into the drift and not into quantiles, since it is that of the slowest rank.
+/// Runs without buckets are preferred for the passes, since recording buckets costs time.
+/// add_reduces() takes the all-reduces.
 ///
 /// When there were fewer cores than ranks, the costs are those of a rank with a core of its own:
 /// its processor times, scaled so that sharing the cores (shared_core_factors()) gives the wall
@@ -58,7 +62,8 @@ struct RecordedCosts {
 /// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
 /// than its plan; a step whose backward cannot be told from waiting although others' can; too few
 /// steps.
-[[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs);
+[[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs,
+                                              RecordedForm form = RecordedForm::Passes);
 
 /// Makes a profile of those costs alone, or of `base` with them in place of its own.
 ///

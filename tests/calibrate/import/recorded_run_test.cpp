@@ -338,6 +338,35 @@ TEST_CASE("without recorded buckets all-reduces are scaled to what the steps lef
   CHECK(*alone.collectives[0].errors.random < 1e-3);
 }
 
+TEST_CASE("what a step leaves exposed counts from the start of its last rank") {
+  RecordedRun run = made_run({});
+  RecordedRun other_hosts = run;
+  for (StepRecord& row : run.record.steps) {
+    if (row.rank == 1) {  // It starts 0.2 ms late and ends with the others.
+      row.start_ms += 0.2;
+      row.backward_ms -= 0.2;
+    }
+  }
+  for (const RecordedExposure& step : fit_recorded_runs(std::vector{run}).exposures) {
+    CHECK(step.exposed_seconds == Approx(3e-4));
+  }
+  for (StepRecord& row : other_hosts.record.steps) {
+    row.start_ms += row.rank == 1 ? 1e7 : 0;  // Clocks of two hosts: only waits can be compared.
+  }
+  for (const RecordedExposure& step : fit_recorded_runs(std::vector{other_hosts}).exposures) {
+    CHECK(step.exposed_seconds == Approx(5e-4));
+  }
+}
+
+TEST_CASE("whole steps are fitted on request, also where passes can be told apart") {
+  const std::vector<RecordedRun> runs = {made_run({})};
+  const RecordedCosts costs = fit_recorded_runs(runs, RecordedForm::WholeSteps);
+  CHECK(costs.whole.has_value());
+  CHECK(costs.exposures.empty());
+  CHECK(recorded_report(costs).find("--fit whole") != std::string::npos);
+  CHECK_FALSE(fit_recorded_runs(runs).whole.has_value());
+}
+
 TEST_CASE("steps that left nothing exposed have all-reduces that take no time") {
   MadeTraining training;
   training.first_reduce = training.second_reduce = 0;

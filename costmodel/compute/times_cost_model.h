@@ -9,7 +9,9 @@
 namespace stepsim {
 
 /// Costs of a model whose forward and backward were measured as a whole: each op gets the share of
-/// its floating-point operations. Nothing is known of the shares' error, so none is stated.
+/// its floating-point operations, and has the error that the times have. Batches of other tokens
+/// than those measured are priced in proportion, which adds kProportionError for each doubling or
+/// halving.
 class TimesCostModel : public CostModel {
  public:
   TimesCostModel(const TransformerConfig& model, const MeasuredTimes& times);

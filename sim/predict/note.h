@@ -55,8 +55,19 @@ struct ProfileInterference {
 };
 /// The profile was fitted to whole steps, so that its passes hold the collectives.
 struct CollectivesInsidePasses {};
-/// The times that the scenario gives state no error.
-struct TimesWithoutError {};
+/// What the interval counts the scenario's own times and interference to be off by.
+struct StatedErrors {
+  std::optional<double> times;         ///< Standard deviations, as fractions.
+  std::optional<double> all_reduce;    ///< Mean size.
+  std::optional<double> interference;  ///< Of the strength, itself a fraction.
+};
+/// The kernels of a step are shorter than their launches, so that the host decides its time.
+struct HostBound {
+  std::size_t kernels = 0;     ///< Of one micro-batch.
+  double compute_ms = 0;       ///< Their time on the device.
+  double launch_seconds = 0;   ///< One launch,
+  bool launch_assumed = true;  ///< where neither the profile nor the scenario says.
+};
 /// The profile has no measured table for a kind of collective.
 struct CollectiveNotMeasured {
   CollectiveOrigin origin;
@@ -81,7 +92,8 @@ using Note = std::variant<SizesBeyondMeasured,
                           ProfileInterference,
                           CollectivesInsidePasses,
                           OutOfMemory,
-                          TimesWithoutError,
+                          StatedErrors,
+                          HostBound,
                           CollectiveNotMeasured,
                           PricesNotMeasured,
                           CostsNothing>;

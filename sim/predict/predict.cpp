@@ -1,9 +1,13 @@
 #include "sim/predict/predict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "costmodel/base/mapped.h"
@@ -173,9 +177,32 @@ PassDraws pass_draws(const PricedRun& run) {
           draw_ratios(recorded.backward, shapes, varlen)};
 }
 
+/// Draws of errors, each kind from a generator of its own, so that one does not depend on which
+/// others a run has or how often they were drawn.
+class ErrorDraws {
+ public:
+  explicit ErrorDraws(std::uint64_t seed) : seed_(seed) {}
+
+  NoiseDraws& of(std::string_view kind) {
+    auto found = by_kind_.find(kind);
+    if (found == by_kind_.end()) {
+      std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a.
+      for (const char letter : kind) {
+        hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001B3;
+      }
+      found = by_kind_.emplace(kind, NoiseDraws(seed_ ^ hash)).first;
+    }
+    return found->second;
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::map<std::string, NoiseDraws, std::less<>> by_kind_;
+};
+
 /// One factor a group: its systematic error, and that of one draw's passes.
-std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, NoiseDraws& noise) {
-  const double place = draws.forward.empty() ? 0 : noise.uniform();
+std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, ErrorDraws& errors) {
+  const double place = draws.forward.empty() ? 0 : errors.of("passes").uniform();
   const auto drawn = [place](const std::vector<double>& ratios) {
     return ratios.empty()
                ? 1.0
@@ -186,18 +213,19 @@ std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, N
     const double pass = group.name == kForwardPass    ? drawn(draws.forward)
                         : group.name == kBackwardPass ? drawn(draws.backward)
                                                       : 1;
-    factors.push_back(pass * noise.factor(group.relative_sd));
+    factors.push_back(pass * errors.of(group.name).factor(group.relative_sd));
   }
   return factors;
 }
 
 /// One draw of all errors that two policies or settings share.
-CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, NoiseDraws& noise) {
+CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDraws& errors) {
   CostFactors factors;
-  factors.group = drawn_groups(run, draws, noise);
-  factors.collective = noise.factor(run.model().collective_error());
+  factors.group = drawn_groups(run, draws, errors);
+  factors.collective = errors.of("collectives").factor(run.model().collective_error());
   if (takes_measured_interference(run)) {
-    factors.interference = drawn_interference(*run.profile().interference, noise);
+    factors.interference =
+        drawn_interference(*run.profile().interference, errors.of("interference"));
   }
   return factors;
 }
@@ -205,13 +233,17 @@ CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, NoiseDra
 /// Keeps generators apart: the golden ratio, by which no two seeds come close.
 constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;
 
+/// The strength of an interference that nobody stated: published steps under DDP ask for 0 to 1.
+constexpr double kUnknownInterference = 0.5;
+
 /// Each draw has a generator of its own, so that it does not depend on how many numbers another
 /// setting took before it: more ranks, or more buckets.
 void add_paired_draws(const PricedRun& run, int runs, Prediction& prediction) {
   const PassDraws draws = pass_draws(run);
   for (int i = 1; i <= runs; ++i) {
     NoiseDraws noise(run.scenario().seed + kApart * static_cast<std::uint64_t>(i));
-    const CostFactors factors = drawn_factors(run, draws, noise);
+    ErrorDraws errors(run.scenario().seed + kApart * static_cast<std::uint64_t>(i));
+    const CostFactors factors = drawn_factors(run, draws, errors);
     std::vector<double> steps;
     play_steady_steps(run, factors, 1.0, noise, [&](const StepTimeline& timeline) {
       steps.push_back(to_ms(step_time(timeline)));
@@ -227,6 +259,29 @@ double common_error(const PricedRun& run) {
   return own ? 0 : run.profile().noise.other_models;
 }
 
+/// How much longer a step takes, as a fraction, for each unit of interference strength: a
+/// collective and the compute that it overlaps slow each other by the strength.
+double interference_effect(const PredictionSummary& summary, double step_ms) {
+  return summary.communication_ms * summary.overlap_fraction / step_ms;
+}
+
+/// What the step takes more or less where the interference was not measured, drawn, as a factor:
+/// its stated strength is off, or where nobody says anything, it is half-normal.
+double drawn_interference_factor(const PricedRun& run, double effect, NoiseDraws& noise) {
+  const Scenario& scenario = run.scenario();
+  const bool measured = run.profile().interference && !scenario.interference_given;
+  if (scenario.ranks == 1 || run.profile().host_is_device || measured) {
+    return 1;
+  }
+  if (!scenario.interference_given) {
+    return 1 + kUnknownInterference * std::abs(noise.normal()) * effect;
+  }
+  const double strength = std::max(scenario.interference.compute, scenario.interference.transfer);
+  return scenario.interference.active()
+             ? 1 + std::max(-strength, scenario.interference_error * noise.normal()) * effect
+             : 1;
+}
+
 /// Runs in pairs: one under jitter alone, which the step statistics and all means are of, and one
 /// under jitter, fit errors, drift and a common error, whose means give the 90 % interval. Returns
 /// the times of the steps under jitter alone.
@@ -238,9 +293,10 @@ StepTimeTally run_with_noise(const PricedRun& run,
   const PassDraws draws = pass_draws(run);
   StepTimeTally tally;
   double largest = 0;
-  // These draws are apart, so that they leave the others as they are.
-  NoiseDraws common(run.scenario().seed + kApart);
+  ErrorDraws errors(run.scenario().seed);
   const double common_sd = common_error(run);
+  const double effect =
+      interference_effect(prediction.summary, prediction.summary.step_time_ms.mean);
   std::vector<double> means;
   for (int i = 0; i < runs; ++i) {
     double largest_of_run = 0;
@@ -250,14 +306,15 @@ StepTimeTally run_with_noise(const PricedRun& run,
     });
     largest += largest_of_run / runs;
 
-    const CostFactors factors = drawn_factors(run, draws, noise);
-    const double drift = noise.factor(run.profile().noise.drift);
+    const CostFactors factors = drawn_factors(run, draws, errors);
+    const double drift = errors.of("drift").factor(run.profile().noise.drift);
     std::vector<double> drawn_ms;
     play_steady_steps(run, factors, drift, noise, [&](const StepTimeline& timeline) {
       drawn_ms.push_back(to_ms(step_time(timeline)));
     });
     prediction.draws.push_back({mean(drawn_ms), drift});
-    means.push_back(mean(drawn_ms) * common.factor(common_sd));
+    means.push_back(mean(drawn_ms) * errors.of("prices").factor(common_sd) *
+                    drawn_interference_factor(run, effect, errors.of("interference")));
     if (on_progress) {
       on_progress(static_cast<double>(i + 1) / runs);
     }
@@ -327,6 +384,45 @@ void add_price_notes(const PricedRun& run, std::vector<Note>& notes) {
   }
 }
 
+void add_stated_errors(const PricedRun& run, std::vector<Note>& notes) {
+  const Scenario& scenario = run.scenario();
+  StatedErrors stated;
+  if (scenario.times) {
+    stated.times = scenario.times->error;
+  }
+  if (scenario.all_reduce_table) {
+    stated.all_reduce = scenario.all_reduce_table->errors.bias;
+  }
+  if (scenario.interference_given && scenario.interference.active() && scenario.ranks > 1) {
+    stated.interference = scenario.interference_error;
+  }
+  if (stated.times || stated.all_reduce || stated.interference) {
+    notes.emplace_back(stated);
+  }
+}
+
+/// Says so where the kernels of a micro-batch, priced one by one, are shorter than their launches.
+void add_host_bound(const PricedRun& run, std::vector<Note>& notes) {
+  const Scenario& scenario = run.scenario();
+  const Profile& profile = run.profile();
+  if (scenario.times || profile.host_is_device || prices_recorded_model(scenario, profile)) {
+    return;
+  }
+  constexpr double kEagerLaunch = 5e-6;  // PyTorch's eager mode takes 4 to 10 us an operation.
+  HostBound bound;
+  bound.kernels = run.model().ops_per_micro_batch();
+  bound.launch_seconds =
+      scenario.host.launch ? to_seconds(*scenario.host.launch) : profile.launch_seconds;
+  bound.launch_assumed = bound.launch_seconds == 0;
+  if (bound.launch_assumed) {
+    bound.launch_seconds = kEagerLaunch;
+  }
+  bound.compute_ms = run.kernel_seconds() * 1e3;
+  if (static_cast<double>(bound.kernels) * bound.launch_seconds * 1e3 >= bound.compute_ms) {
+    notes.emplace_back(bound);
+  }
+}
+
 void add_notes(const PricedRun& run, Prediction& prediction) {
   std::vector<Note>& notes = prediction.notes;
   add_price_notes(run, notes);
@@ -344,9 +440,8 @@ void add_notes(const PricedRun& run, Prediction& prediction) {
   if (prediction.out_of_memory) {
     notes.emplace_back(*prediction.out_of_memory);
   }
-  if (run.scenario().times && run.scenario().jitter == 0) {
-    notes.emplace_back(TimesWithoutError{});
-  }
+  add_stated_errors(run, notes);
+  add_host_bound(run, notes);
   for (const auto& [text, source] : run.model().collective_sources()) {
     prediction.collective_origins.push_back({text, source});
     if (source != CollectiveSource::MeasuredTable) {
@@ -397,16 +492,16 @@ Prediction predict(const Scenario& scenario,
   prediction.profile_id = profile.id.text;
   StepTimeTally times = run_without_noise(run, options, prediction);
   summarise_work(prediction.steps, scenario.warmup_steps, prediction.ranks, prediction.summary);
+  times.set_means(prediction.ranks, prediction.summary);
+  prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());
   if (options.noise_runs > 0) {
     const int runs = affordable_runs(run, options.noise_runs);
     times = run_with_noise(run, runs, options.on_progress, prediction);
+    times.set_means(prediction.ranks, prediction.summary);
     if (options.paired_draws) {
       add_paired_draws(run, runs, prediction);
     }
-  } else {
-    prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());
   }
-  times.set_means(prediction.ranks, prediction.summary);
   add_token_budget(run, prediction);
   add_notes(run, prediction);
   return prediction;

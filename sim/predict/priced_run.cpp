@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/step_cost.h"
@@ -120,6 +121,12 @@ PricedRun::PricedRun(const Scenario& scenario,
   jitter_quantiles_ = own_jitter ? scenario_.noise.step_quantiles : profile_.noise.step_quantiles;
   jitter_correlation_ =
       scenario_.noise.rank_correlation.value_or(own_jitter ? 0 : profile_.noise.rank_correlation);
+}
+
+double PricedRun::kernel_seconds() const {
+  const auto count = static_cast<double>(batches_.size());
+  return sum_of(batches_,
+                [&](const PricedBatch* batch) { return model_->compute_seconds(*batch) / count; });
 }
 
 EngineRules PricedRun::engine_rules(const CostFactors& factors) const {

@@ -37,6 +37,8 @@ class PricedRun {
   [[nodiscard]] const DdpModel& ddp_model() const { return ddp_model_; }
   /// The shape that a batch of the plan is priced by.
   [[nodiscard]] BatchShape shape_of(const MicroBatch& batch) const;
+  /// What the kernels of a micro-batch take, one after another: the mean over ranks and steps.
+  [[nodiscard]] double kernel_seconds() const;
   /// Whether the max-plus recurrence plays this run. It does where the programs of the steps hold
   /// nothing else than it knows; see schedule_of().
   [[nodiscard]] bool plain() const { return !plain_steps_.empty(); }

@@ -1,6 +1,7 @@
 #include "sim/report/notes.h"
 
 #include <algorithm>
+#include <optional>
 #include <variant>
 
 #include <fmt/core.h>
@@ -74,8 +75,35 @@ struct Words {
   std::string operator()(const OutOfMemory& note) const {
     return "out of memory: " + out_of_memory_text(note) + budget_text(note.budget);
   }
-  std::string operator()(const TimesWithoutError& /*note*/) const {
-    return "the scenario's times state no error, so the interval holds none of theirs";
+  std::string operator()(const StatedErrors& note) const {
+    std::vector<std::string> parts;
+    if (note.times) {
+      parts.push_back(fmt::format("[times] by {:.3g} % (times.error)", *note.times * 100));
+    }
+    if (note.all_reduce) {
+      parts.push_back(
+          fmt::format("cluster.all_reduce by {:.3g} % (its error)", *note.all_reduce * 100));
+    }
+    if (note.interference) {
+      parts.push_back(
+          fmt::format("interference by {:.3g} (interference.error)", *note.interference));
+    }
+    return fmt::format("the interval takes what the scenario states to be off: {}",
+                       fmt::join(parts, ", "));
+  }
+  std::string operator()(const HostBound& note) const {
+    constexpr double kMicro = 1e6;
+    return fmt::format(
+        "the host decides this step, not the batch: launching {} kernels takes {:.3g} ms{} and "
+        "their work {:.3g} ms; {}",
+        note.kernels,
+        static_cast<double>(note.kernels) * note.launch_seconds * 1e3,
+        note.launch_assumed
+            ? fmt::format(" at {:.0f} us each, which is assumed,", note.launch_seconds * kMicro)
+            : "",
+        note.compute_ms,
+        note.launch_assumed ? "say what a launch takes (host.launch)"
+                            : "larger batches cost little");
   }
   std::string operator()(const PricesNotMeasured& note) const {
     return "prices of compute: " + printable(note.origin, std::string::npos);
@@ -153,15 +181,24 @@ std::vector<std::string> note_texts(const std::vector<Prediction>& predictions) 
     }
   };
   std::vector<SizesBeyondMeasured> beyond;
+  std::optional<HostBound> bound;  // The policy with the shortest kernels,
+  std::vector<std::string> bound_policies;
   for (const Prediction& prediction : predictions) {
     for (const Note& note : prediction.notes) {
       if (const auto* sizes = std::get_if<SizesBeyondMeasured>(&note)) {
         add_farthest(*sizes, beyond);
+      } else if (const auto* host = std::get_if<HostBound>(&note)) {
+        bound = bound && bound->compute_ms < host->compute_ms ? bound : *host;
+        bound_policies.push_back(printable(prediction.policy));
       } else {
         const bool of_policy = std::holds_alternative<OutOfMemory>(note);
         add((of_policy ? prediction.policy + ": " : "") + note_text(note));
       }
     }
+  }
+  if (bound) {
+    add(note_text(*bound) +
+        (predictions.size() > 1 ? fmt::format(" ({})", fmt::join(bound_policies, ", ")) : ""));
   }
   for (const SizesBeyondMeasured& sizes : joined(beyond)) {
     add(note_text(sizes));

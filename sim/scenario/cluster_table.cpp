@@ -130,8 +130,10 @@ std::vector<Key> cluster_keys() {
       described("topology", "the links, for collectives that the profile did not measure", "none"),
       described(
           "all_reduce",
-          "`{ sizes = [\"1 MiB\", \"4 MiB\"], times = [\"0.118 ms\", \"0.4 ms\"] }`: measured "
-          "all-reduces of these ranks, in place of the profile's; at least two, ascending. "
+          "`{ sizes = [\"1 MiB\", \"4 MiB\"], times = [\"0.118 ms\", \"0.4 ms\"], error = 0.05 }`: "
+          "measured all-reduces of these ranks, in place of the profile's; at least two, "
+          "ascending. "
+          "`error` (0.05 when left out): the mean size of their error, as a fraction. "
           "Not with another `ranks` or `ranks_per_node` from `--set` or `--over`",
           "the profile's"),
   };

@@ -53,7 +53,7 @@ std::vector<KeyTable> all_tables() {
       {"cluster.slow_ranks", keys_of({"rank", "factor"})},
       {"cluster.topology", topology_keys()},
       {"cluster.topology.slow_links", keys_of({"rank", "node", "factor"})},
-      {"cluster.all_reduce", keys_of({"sizes", "times"})},
+      {"cluster.all_reduce", keys_of({"sizes", "times", "error"})},
       {"model", model_keys()},
       {"model.varlen", varlen_keys()},
       {"ddp", ddp_keys()},

@@ -84,6 +84,11 @@ std::vector<Key> interference_keys() {
              interference(&I::limit),
              slowdown(),
              "`multiprocessors` and `memory_share` slow compute by at most this much"),
+      number("error",
+             field(&Scenario::interference_error),
+             {[](double value) { return value >= 0 && value <= 1; }, "from 0 to 1"},
+             "standard deviation of `strength`, or of `compute` and `transfer`: it widens the "
+             "interval"),
       flag("while_waiting",
            interference(&I::while_waiting),
            "a collective that waits for other ranks slows compute as well"),
@@ -163,6 +168,12 @@ std::vector<Key> times_keys() {
               "padded tokens (with `varlen` useful ones) they were measured with: other batches "
               "take time in proportion",
               "the same for any batch"),
+      number("error",
+             times_field(&M::error),
+             {[](double value) { return value >= 0 && value < 1; }, "a fraction from 0 up to 1"},
+             "their standard deviation together, as a fraction; batches of other tokens than "
+             "`tokens` add 0.15 for each doubling",
+             "0.03"),
       bandwidth("copy_bandwidth",
                 times_field(&M::copy_bytes_per_s),
                 "of DDP's own copies of gradients, bytes read and written: `\"500 GB/s\"`",

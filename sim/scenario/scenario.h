@@ -101,6 +101,7 @@ struct Scenario {
   DdpOptions ddp;
   Interference interference;
   bool interference_given = false;  ///< Otherwise the profile's holds, if it has one.
+  double interference_error = 0.2;  ///< Standard deviation of the stated compute and transfer.
   HostOptions host;
   LoaderOptions loader;
   NoiseOptions noise;

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/parse_units.h"
+#include "sim/scenario/key.h"
 #include "sim/scenario/tables.h"
 
 namespace stepsim {
@@ -135,6 +136,8 @@ CollectiveCost read_all_reduce(const TomlReader& table, const Scenario& scenario
     }
     cost.knots.emplace_back(sizes[i], times[i]);
   }
+  constexpr double kStatedError = 0.05;
+  cost.errors.bias = table.has("error") ? read_number(table, "error", fraction()) : kStatedError;
   return cost;
 }
 

@@ -114,6 +114,7 @@ Validation ddp_readme(const std::string& data) {
   result.unit = "ms";
   result.variants = {
       "k = 0", "k = 0.5", "k = 1", "k = 0.5, links", "k solved", "growth of that row"};
+  result.interval_of = "k = 0.5";
   result.proves =
       "DDP costs a CNN on fast links a few percent. An ideal overlap (k = 0) is low in every row, "
       "by 2.4 to 6.0 %. With k solved from one row (ResNet-50 on 8 GPUs, left out there) the 15 "
@@ -142,6 +143,8 @@ Validation ddp_readme(const std::string& data) {
         figure.predicted[4] = on_line(solved.strength);
         figure.predicted[5] = alone * solved.growth;
       }
+      figure.interval =
+          predicted_interval(kScenario, with(with(base, line(gpus)), {strength(0.5)}));
       result.figures.push_back(std::move(figure));
     }
   }
@@ -189,6 +192,7 @@ Validation ddp_readme_one_gpu(const std::string& data) {
   result.source = kSource;
   result.unit = "ms";
   result.variants = {"copies at 900 GB/s"};
+  result.interval_of = result.variants[0];
   result.proves =
       "The bytes that DDP copies explain a fifth or less of what it costs on one GPU, so start "
       "from a step that was measured under DDP.";
@@ -198,14 +202,13 @@ Validation ddp_readme_one_gpu(const std::string& data) {
   const Times times = read_times(data + "/traces/pytorch_ddp_readme/bucket25.csv", "p50_s");
   for (const ResNet& net : resnets()) {
     const double bare = times.at({net.name, "no_ddp", 1});
-    const double step = predicted_ms(kScenario,
-                                     with(one_gpu(net, bare),
-                                          {"cluster.ranks=1",
-                                           "ddp.gradient_as_bucket_view=false",
-                                           "times.copy_bandwidth=900 GB/s"}));
+    const Overrides run = with(
+        one_gpu(net, bare),
+        {"cluster.ranks=1", "ddp.gradient_as_bucket_view=false", "times.copy_bandwidth=900 GB/s"});
     result.figures.push_back({fmt::format("{} ({:.0f} without)", net.name, bare),
                               times.at({net.name, "ddp", 1}),
-                              {step}});
+                              {predicted_ms(kScenario, run)},
+                              predicted_interval(kScenario, run)});
   }
   return result;
 }

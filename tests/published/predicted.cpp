@@ -27,6 +27,15 @@ double predicted_ms(const std::string& scenario,
   return predicted(scenario, overrides, policy).summary.step_time_ms.mean;
 }
 
+std::pair<double, double> predicted_interval(const std::string& scenario,
+                                             const Overrides& overrides,
+                                             const std::string& policy) {
+  const Scenario read = read_scenario(published_file(scenario), overrides);
+  const StepTimeSummary step =
+      predict(read, find_policy(read, policy), scenario_profile(read), {}).summary.step_time_ms;
+  return {step.low90, step.high90};
+}
+
 double number(const CsvTable& table, std::size_t row, CsvTable::Column column) {
   const std::string_view cell = table.text(row, column);
   double value = 0;

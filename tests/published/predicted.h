@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/io/csv_table.h"
@@ -21,6 +22,11 @@ using Overrides = std::vector<std::string>;
 [[nodiscard]] double predicted_ms(const std::string& scenario,
                                   const Overrides& overrides,
                                   const std::string& policy = "");
+
+/// The 90 % interval of the mean step time in milliseconds.
+[[nodiscard]] std::pair<double, double> predicted_interval(const std::string& scenario,
+                                                           const Overrides& overrides,
+                                                           const std::string& policy = "");
 
 /// A cell as a number. Raises InputError with its place.
 [[nodiscard]] double number(const CsvTable& table, std::size_t row, CsvTable::Column column);

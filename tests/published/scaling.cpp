@@ -53,6 +53,7 @@ Validation resnet_scaling() {
   result.unit = "x";
   result.decimals = 2;
   result.variants = {"k = 0", "k = 0.5", "k = 1"};
+  result.interval_of = "k = 0.5";
   result.proves =
       "Gradients are not why the runs in mixed precision scale at 84 to 87 %: they take at most 2 "
       "% of a step. Predictions that know nothing else are 3 % too good for slow arithmetic, 13 to "
@@ -67,6 +68,9 @@ Validation resnet_scaling() {
       const double step = predicted_ms("resnet50_v100.toml", resnet_run(row, strength));
       figure.predicted.emplace_back(8 * (1e3 * 256 / row.one) / step);
     }
+    const auto [fast, slow] = predicted_interval("resnet50_v100.toml", resnet_run(row, 0.5));
+    const double eight_steps = 8 * (1e3 * 256 / row.one);
+    figure.interval = {eight_steps / slow, eight_steps / fast};
     result.figures.push_back(std::move(figure));
   }
   return result;
@@ -107,6 +111,7 @@ Validation mlperf_bert() {
       "in 925.8 s; 64 GPUs 18 166 sequences/s, where 56 a GPU is assumed";
   result.unit = "ms";
   result.variants = {"samples as they come", "balanced"};
+  result.interval_of = "balanced";
   result.proves =
       "How far a model that nobody measured is from a tuned one, with prices of other models on "
       "the same card: 26 to 34 % too slow where the ranks are balanced, as in the published runs, "
@@ -126,7 +131,8 @@ Validation mlperf_bert() {
     result.figures.push_back(
         {fmt::format("{} GPUs", ranks),
          published,
-         {predicted_ms(kScenario, run, "as they come"), predicted_ms(kScenario, run, "balanced")}});
+         {predicted_ms(kScenario, run, "as they come"), predicted_ms(kScenario, run, "balanced")},
+         predicted_interval(kScenario, run, "balanced")});
   }
   return result;
 }

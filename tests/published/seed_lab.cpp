@@ -152,16 +152,18 @@ Validation seed_lab(const std::string& data) {
       "the rank with the most padded tokens T x length L, by least squares";
   result.unit = "ms";
   result.variants = {"recorded steps", "three terms"};
+  result.interval_of = result.variants[0];
   result.decimals = 2;
   for (std::size_t i = 0; i < kMeasured.size(); ++i) {
     const std::string& name = kMeasured[i];
     const std::string& other = kMeasured[1 - i];
     const RecordedRun run = seed_lab_run(data, name);
-    const double predicted = seed_lab_prediction(data, {other}, name).summary.step_time_ms.mean;
+    const StepTimeSummary predicted = seed_lab_prediction(data, {other}, name).summary.step_time_ms;
     result.figures.push_back(
         {fmt::format("{} from {}", name, other),
          measured_step_ms(run),
-         {predicted, three_term_step_ms(seed_lab_run(data, other), run.plan)}});
+         {predicted.mean, three_term_step_ms(seed_lab_run(data, other), run.plan)},
+         std::pair(predicted.low90, predicted.high90)});
   }
   result.proves =
       "what 10 steps of one batch shape can tell of another: the order of the two cases and a "

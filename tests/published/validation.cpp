@@ -38,6 +38,10 @@ std::string text(const Validation& validation) {
     header.push_back(variant);
     header.emplace_back("error");
   }
+  if (!validation.interval_of.empty()) {
+    header.push_back("90 % interval, " + validation.interval_of);
+    header.emplace_back("holds it");
+  }
   Table table(header);
   for (const Figure& figure : validation.figures) {
     std::vector<std::string> row = {figure.name,
@@ -46,6 +50,16 @@ std::string text(const Validation& validation) {
       const auto& value = figure.predicted.at(v);
       row.push_back(value ? fmt::format("{:.{}f}", *value, validation.decimals) : "");
       row.push_back(value ? percent(validation.error(figure, v)) : "");
+    }
+    if (!validation.interval_of.empty()) {
+      const auto& interval = figure.interval;
+      row.push_back(interval ? fmt::format("{:.{}f} to {:.{}f}",
+                                           interval->first,
+                                           validation.decimals,
+                                           interval->second,
+                                           validation.decimals)
+                             : "");
+      row.emplace_back(!interval ? "" : figure.holds() ? "yes" : "no");
     }
     table.add(std::move(row));
   }
@@ -62,6 +76,31 @@ std::string text(const Validation& validation) {
                      validation.cannot);
 }
 
+namespace {
+
+/// How many published figures lie in their 90 % intervals.
+std::string coverage_text(const std::vector<Validation>& validations) {
+  Table table({"figures", "with an interval", "in it"});
+  std::size_t of = 0;
+  std::size_t inside = 0;
+  for (const Validation& validation : validations) {
+    const auto has = [](const Figure& figure) { return figure.interval.has_value(); };
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(validation.figures, has));
+    const auto held = static_cast<std::size_t>(
+        std::ranges::count_if(validation.figures, [](const auto& f) { return f.holds(); }));
+    if (count > 0) {
+      table.add({validation.title, std::to_string(count), std::to_string(held)});
+    }
+    of += count;
+    inside += held;
+  }
+  table.add({"all", std::to_string(of), std::to_string(inside)});
+  return "## How many published steps lie in their 90 % intervals\n\n```\n" + table.text() +
+         "```\n";
+}
+
+}  // namespace
+
 std::string results(const std::string& data) {
   std::string all =
       "# Published measurements beside our predictions\n\n"
@@ -71,21 +110,22 @@ std::string results(const std::string& data) {
       "`interference.strength`: nobody published it for these runs, so the\ntables show what each "
       "value "
       "predicts. Nothing here was measured by this project.\n";
-  for (const Validation& validation : {ddp_readme(data),
-                                       ddp_readme_small_buckets(data),
-                                       ddp_readme_one_gpu(data),
-                                       ddp_readme_compute(data),
-                                       resnet_bucket_ready(data),
-                                       resnet_scaling(),
-                                       bert_large_scaling(),
-                                       mlperf_bert(),
-                                       lm3b_sync(),
-                                       ddp_lab(data),
-                                       vtrain(data),
-                                       seed_lab(data)}) {
+  const std::vector<Validation> validations = {ddp_readme(data),
+                                               ddp_readme_small_buckets(data),
+                                               ddp_readme_one_gpu(data),
+                                               ddp_readme_compute(data),
+                                               resnet_bucket_ready(data),
+                                               resnet_scaling(),
+                                               bert_large_scaling(),
+                                               mlperf_bert(),
+                                               lm3b_sync(),
+                                               ddp_lab(data),
+                                               vtrain(data),
+                                               seed_lab(data)};
+  for (const Validation& validation : validations) {
     all += "\n" + text(validation);
   }
-  return all + "\n" + seed_lab_predictions(data);
+  return all + "\n" + seed_lab_predictions(data) + "\n" + coverage_text(validations);
 }
 
 }  // namespace stepsim::published

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stepsim::published {
@@ -11,6 +12,12 @@ struct Figure {
   std::string name;
   double published = 0;
   std::vector<std::optional<double>> predicted;  ///< [variant] absent: nothing can be said.
+  std::optional<std::pair<double, double>> interval = {};  ///< 90 %, of Validation::interval_of.
+
+  /// Whether the interval, if there is one, holds the published figure.
+  [[nodiscard]] bool holds() const {
+    return interval && interval->first <= published && published <= interval->second;
+  }
 };
 
 /// A set of figures of one source, with what agreement would and would not show.
@@ -22,6 +29,7 @@ struct Validation {
   std::vector<Figure> figures;
   std::string proves;
   std::string cannot;
+  std::string interval_of = {};  ///< The variant whose intervals the figures have, if any.
   int decimals = 1;
   double whole = 0;  ///< What errors are fractions of; 0: each of its published figure.
 

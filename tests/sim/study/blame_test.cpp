@@ -99,9 +99,9 @@ TEST_CASE("the exposed time is that of the last bucket where the others hide") {
 TEST_CASE("compute is listed by class of op, largest first") {
   const Blame result = blame_of(blocks());
   REQUIRE(result.ops.size() == 2);
-  CHECK(result.ops[0].ops == "elementwise backward");
+  CHECK(result.ops[0].ops == "backward pass");
   CHECK(result.ops[0].ms == doctest::Approx(20));
-  CHECK(result.ops[1].ops == "elementwise forward");
+  CHECK(result.ops[1].ops == "forward pass");
   CHECK(result.ops[1].ms == doctest::Approx(10));
 }
 

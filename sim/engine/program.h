@@ -32,7 +32,7 @@ inline constexpr std::size_t kPhases = 7;
 inline constexpr std::uint8_t kComputeStream = 0;
 /// A stream beside the compute stream: casts and decompression of hooks, optimizer in backward.
 inline constexpr std::uint8_t kSideStream = 1;
-inline constexpr std::size_t kStreams = 4;
+inline constexpr std::size_t kStreams = 8;
 inline constexpr std::uint8_t kNoStream = 255;
 
 /// One instruction; plain data. Every call keeps the host busy for `host`.

@@ -13,11 +13,14 @@ Loader::Loader(const LoaderOptions& options, int ranks)
   }
 }
 
-Duration Loader::cost(std::int64_t index, std::int64_t padded_tokens) const {
+Duration Loader::cost(int rank, std::int64_t index, std::int64_t padded_tokens) const {
   Duration cost = bounded(options_.batch) +
                   bounded_duration(options_.token_seconds * static_cast<double>(padded_tokens));
   if (options_.plan_every > 0 && index % options_.plan_every == 0) {
     cost += bounded(options_.plan);
+  }
+  if (!options_.delays.empty()) {
+    cost += bounded(options_.delays[static_cast<std::size_t>(rank)]);
   }
   return bounded(cost);
 }

@@ -17,8 +17,8 @@ class Loader {
 
   [[nodiscard]] bool has_workers() const { return options_.workers > 0; }
 
-  /// The time to make batch `index`, with the planning that falls on it.
-  [[nodiscard]] Duration cost(std::int64_t index, std::int64_t padded_tokens) const;
+  /// The time that a rank takes to make batch `index`, with the planning that falls on it.
+  [[nodiscard]] Duration cost(int rank, std::int64_t index, std::int64_t padded_tokens) const;
   /// When the next batch of this rank is ready, given what it takes to make.
   [[nodiscard]] SimTime ready(int rank, Duration cost);
   /// The training process took the oldest batch that it had not taken yet.

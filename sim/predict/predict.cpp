@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/memory.h"
+#include "sim/predict/error_draws.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/noise.h"
 #include "sim/predict/step_cost.h"
@@ -143,16 +142,17 @@ bool takes_measured_interference(const PricedRun& run) {
 }
 
 /// The measured interference with its uncertain members drawn from their 90 % intervals.
-Interference drawn_interference(const InterferenceProfile& measured, NoiseDraws& noise) {
+Interference drawn_interference(const InterferenceProfile& measured, ErrorDraws& errors) {
   constexpr double kDeviations = 2 * 1.645;  // In a 90 % interval of a normal distribution.
   constexpr double kMaxShare = 0.99;
   Interference drawn = measured.value;
-  for (const auto& [member, interval] : {std::pair(&drawn.compute, &measured.compute),
-                                         std::pair(&drawn.transfer, &measured.transfer),
-                                         std::pair(&drawn.memory_share, &measured.memory_share)}) {
+  for (const auto& [kind, member, interval] :
+       {std::tuple("interference: compute", &drawn.compute, &measured.compute),
+        std::tuple("interference: transfer", &drawn.transfer, &measured.transfer),
+        std::tuple("interference: memory", &drawn.memory_share, &measured.memory_share)}) {
     if (*interval) {
       const double deviation = ((*interval)->second - (*interval)->first) / kDeviations;
-      *member = std::max(0.0, *member + deviation * noise.normal());
+      *member = std::max(0.0, *member + deviation * errors.normal(kind));
     }
   }
   drawn.memory_share = std::min(drawn.memory_share, kMaxShare);
@@ -177,32 +177,9 @@ PassDraws pass_draws(const PricedRun& run) {
           draw_ratios(recorded.backward, shapes, varlen)};
 }
 
-/// Draws of errors, each kind from a generator of its own, so that one does not depend on which
-/// others a run has or how often they were drawn.
-class ErrorDraws {
- public:
-  explicit ErrorDraws(std::uint64_t seed) : seed_(seed) {}
-
-  NoiseDraws& of(std::string_view kind) {
-    auto found = by_kind_.find(kind);
-    if (found == by_kind_.end()) {
-      std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a.
-      for (const char letter : kind) {
-        hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001B3;
-      }
-      found = by_kind_.emplace(kind, NoiseDraws(seed_ ^ hash)).first;
-    }
-    return found->second;
-  }
-
- private:
-  std::uint64_t seed_;
-  std::map<std::string, NoiseDraws, std::less<>> by_kind_;
-};
-
 /// One factor a group: its systematic error, and that of one draw's passes.
 std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, ErrorDraws& errors) {
-  const double place = draws.forward.empty() ? 0 : errors.of("passes").uniform();
+  const double place = draws.forward.empty() ? 0 : errors.place("passes");
   const auto drawn = [place](const std::vector<double>& ratios) {
     return ratios.empty()
                ? 1.0
@@ -213,7 +190,7 @@ std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, E
     const double pass = group.name == kForwardPass    ? drawn(draws.forward)
                         : group.name == kBackwardPass ? drawn(draws.backward)
                                                       : 1;
-    factors.push_back(pass * errors.of(group.name).factor(group.relative_sd));
+    factors.push_back(pass * errors.factor(group.name, group.relative_sd));
   }
   return factors;
 }
@@ -222,10 +199,9 @@ std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, E
 CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDraws& errors) {
   CostFactors factors;
   factors.group = drawn_groups(run, draws, errors);
-  factors.collective = errors.of("collectives").factor(run.model().collective_error());
+  factors.collective = errors.factor("collectives", run.model().collective_error());
   if (takes_measured_interference(run)) {
-    factors.interference =
-        drawn_interference(*run.profile().interference, errors.of("interference"));
+    factors.interference = drawn_interference(*run.profile().interference, errors);
   }
   return factors;
 }
@@ -236,13 +212,13 @@ constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;
 /// The strength of an interference that nobody stated: published steps under DDP ask for 0 to 1.
 constexpr double kUnknownInterference = 0.5;
 
-/// Each draw has a generator of its own, so that it does not depend on how many numbers another
-/// setting took before it: more ranks, or more buckets.
+/// The noise of each draw has a generator of its own, so that it does not depend on how many
+/// numbers another setting took before it: more ranks, or more buckets.
 void add_paired_draws(const PricedRun& run, int runs, Prediction& prediction) {
   const PassDraws draws = pass_draws(run);
-  for (int i = 1; i <= runs; ++i) {
+  ErrorDraws errors(run.scenario().seed, runs);
+  for (int i = 1; i <= runs; ++i, errors.next()) {
     NoiseDraws noise(run.scenario().seed + kApart * static_cast<std::uint64_t>(i));
-    ErrorDraws errors(run.scenario().seed + kApart * static_cast<std::uint64_t>(i));
     const CostFactors factors = drawn_factors(run, draws, errors);
     std::vector<double> steps;
     play_steady_steps(run, factors, 1.0, noise, [&](const StepTimeline& timeline) {
@@ -267,18 +243,20 @@ double interference_effect(const PredictionSummary& summary, double step_ms) {
 
 /// What the step takes more or less where the interference was not measured, drawn, as a factor:
 /// its stated strength is off, or where nobody says anything, it is half-normal.
-double drawn_interference_factor(const PricedRun& run, double effect, NoiseDraws& noise) {
+double drawn_interference_factor(const PricedRun& run, double effect, ErrorDraws& errors) {
   const Scenario& scenario = run.scenario();
   const bool measured = run.profile().interference && !scenario.interference_given;
   if (scenario.ranks == 1 || run.profile().host_is_device || measured) {
     return 1;
   }
   if (!scenario.interference_given) {
-    return 1 + kUnknownInterference * std::abs(noise.normal()) * effect;
+    return 1 + kUnknownInterference * std::abs(errors.normal("interference")) * effect;
   }
   const double strength = std::max(scenario.interference.compute, scenario.interference.transfer);
   return scenario.interference.active()
-             ? 1 + std::max(-strength, scenario.interference_error * noise.normal()) * effect
+             ? 1 + std::max(-strength,
+                            scenario.interference_error * errors.normal("interference")) *
+                       effect
              : 1;
 }
 
@@ -293,12 +271,12 @@ StepTimeTally run_with_noise(const PricedRun& run,
   const PassDraws draws = pass_draws(run);
   StepTimeTally tally;
   double largest = 0;
-  ErrorDraws errors(run.scenario().seed);
+  ErrorDraws errors(run.scenario().seed, runs);
   const double common_sd = common_error(run);
   const double effect =
       interference_effect(prediction.summary, prediction.summary.step_time_ms.mean);
   std::vector<double> means;
-  for (int i = 0; i < runs; ++i) {
+  for (int i = 0; i < runs; ++i, errors.next()) {
     double largest_of_run = 0;
     play_steady_steps(run, {}, 1.0, noise, [&](const StepTimeline& timeline) {
       tally.add(timeline);
@@ -307,14 +285,14 @@ StepTimeTally run_with_noise(const PricedRun& run,
     largest += largest_of_run / runs;
 
     const CostFactors factors = drawn_factors(run, draws, errors);
-    const double drift = errors.of("drift").factor(run.profile().noise.drift);
+    const double drift = errors.factor("drift", run.profile().noise.drift);
     std::vector<double> drawn_ms;
     play_steady_steps(run, factors, drift, noise, [&](const StepTimeline& timeline) {
       drawn_ms.push_back(to_ms(step_time(timeline)));
     });
     prediction.draws.push_back({mean(drawn_ms), drift});
-    means.push_back(mean(drawn_ms) * errors.of("prices").factor(common_sd) *
-                    drawn_interference_factor(run, effect, errors.of("interference")));
+    means.push_back(mean(drawn_ms) * errors.factor("prices", common_sd) *
+                    drawn_interference_factor(run, effect, errors));
     if (on_progress) {
       on_progress(static_cast<double>(i + 1) / runs);
     }

@@ -44,6 +44,7 @@ Scenario changed(Scenario scenario, const std::optional<Counterfactual>& counter
       break;
     case Change::EqualRanks:
       scenario.slow_ranks.clear();
+      scenario.loader.delays.clear();
       break;
     case Change::NoData:
       scenario.loader = {};

@@ -143,7 +143,8 @@ MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness)
   work.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
   add_op_jitter(work.forward);
   add_op_jitter(work.backward);
-  Duration load = loader_.cost(static_cast<std::int64_t>(step_) * micro_batches + number,
+  Duration load = loader_.cost(rank,
+                               static_cast<std::int64_t>(step_) * micro_batches + number,
                                run_.model_->input_tokens(shape));
   if (noise_ != nullptr && noise.loader_stall_probability > 0 &&
       noise_->uniform() < noise.loader_stall_probability) {

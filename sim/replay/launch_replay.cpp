@@ -33,7 +33,8 @@ class RankLowering {
         first_collective_(first_collective),
         out_(out) {}
 
-  void add(const LaunchRow& row) {
+  /// `event`: noted at the end of the row's work, for the row `awaited` to wait for; -1: none.
+  void add(const LaunchRow& row, std::int32_t event, std::int32_t awaited) {
     busy_ += scaled(row.gap, cpu_scale_);
     if (row.type != CallType::Cpu) {
       out_.push_back({.kind = Opcode::Host, .host = std::exchange(busy_, Duration::zero())});
@@ -43,11 +44,11 @@ class RankLowering {
         busy_ += scaled(row.host, cpu_scale_);
         break;
       case CallType::Gpu:
-        add_work(row);
+        add_work(row, event, awaited);
         busy_ += scaled(row.host, cpu_scale_);
         break;
       case CallType::BlockingCopy:
-        add_work(row);
+        add_work(row, event, awaited);
         add_sync(row, rules_.copy_call, rules_.copy_latency);
         break;
       case CallType::Sync:
@@ -66,7 +67,10 @@ class RankLowering {
   void finish() { out_.push_back({.kind = Opcode::Host, .host = busy_}); }
 
  private:
-  void add_work(const LaunchRow& row) {
+  void add_work(const LaunchRow& row, std::int32_t event, std::int32_t awaited) {
+    if (awaited >= 0) {
+      out_.push_back({.kind = Opcode::EventWait, .stream = row.stream, .index = awaited});
+    }
     if (row.waits_collective >= 0) {
       add_wait(row.stream, row.waits_collective, rules_.wait_latency);
     }
@@ -74,6 +78,9 @@ class RankLowering {
                     .stream = row.stream,
                     .latency = rules_.launch_latency,
                     .work = row.work});
+    if (event >= 0) {
+      out_.push_back({.kind = Opcode::Record, .stream = row.stream, .index = event});
+    }
   }
 
   void add_sync(const LaunchRow& row, Duration call, Duration latency) {
@@ -111,6 +118,17 @@ class RankLowering {
   std::vector<Instruction>& out_;
   Duration busy_{0};
 };
+
+/// [row] The event at the end of its work where another row waits for it, from `first` on; else -1.
+std::vector<std::int32_t> events_of(const std::vector<LaunchRow>& rows, std::int32_t first) {
+  std::vector<std::int32_t> events(rows.size(), -1);
+  for (const LaunchRow& row : rows) {
+    if (row.waits_row >= 0 && events[at(row.waits_row)] < 0) {
+      events[at(row.waits_row)] = first++;
+    }
+  }
+  return events;
+}
 
 std::int32_t require_rank(const LaunchTrace& recording, std::int32_t rank) {
   const auto ranks = static_cast<std::int32_t>(recording.rows.size());
@@ -218,8 +236,11 @@ Program lower(const LaunchTrace& recording,
         options.ranks_from ? at(require_rank(recording, *options.ranks_from)) : r;
     const std::int32_t first = options.barrier ? 0 : static_cast<std::int32_t>(r) * count;
     RankLowering lowering(recording, rules, options.cpu_scale, first, program.ranks[r]);
-    for (const LaunchRow& row : recording.rows[from]) {
-      lowering.add(row);
+    const std::vector<std::int32_t> events = events_of(recording.rows[from], count);
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const LaunchRow& row = recording.rows[from][i];
+      lowering.add(row, events[i], row.waits_row < 0 ? -1 : events[at(row.waits_row)]);
+      program.events = std::max(program.events, events[i] + 1);
     }
     lowering.finish();
   }

@@ -77,7 +77,7 @@ struct LaunchReplay {
 /// With t the rank's CPU clock, each row first adds its gap to t; then, by its type:
 ///   cpu: t += call.
 ///   gpu: the work starts at max(t + launch_latency, stream free, end of the awaited collective +
-///     wait_latency); t += call.
+///     wait_latency, end of the awaited row's work); t += call.
 ///   d2h: the work starts as for gpu; t = max(t + copy_call, its end + copy_latency).
 ///   sync: t = max(t + sync_call, stream free + sync_latency).
 ///   nccl: the rank is ready at max(t + nccl_latency, producer stream free); t += call.

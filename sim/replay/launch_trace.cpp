@@ -126,6 +126,7 @@ class RowReader {
         stream_(table_.column("stream")),
         work_(table_.column("gpu_dur_us")),
         waits_(table_.column("waits_collective")),
+        waits_row_(table_.find("waits_row")),
         collective_(table_.column("collective")),
         launched_(recording.rows.size()) {}
 
@@ -167,6 +168,7 @@ class RowReader {
     }
     if (entry.type == CallType::Gpu || entry.type == CallType::BlockingCopy) {
       entry.waits_collective = awaited(row, launched_[at(rank)]);
+      entry.waits_row = awaited_row(row, rows);
     }
     if (entry.type == CallType::Collective) {
       entry.collective = launch(row, launched_[at(rank)], rank);
@@ -214,6 +216,24 @@ class RowReader {
     return number;
   }
 
+  /// The row of this rank on another stream whose work has to end first.
+  [[nodiscard]] std::int32_t awaited_row(std::size_t row,
+                                         const std::vector<LaunchRow>& rows) const {
+    if (!waits_row_ || table_.text(row, *waits_row_).empty()) {
+      return -1;
+    }
+    const std::int64_t number = table_.integer(row, *waits_row_, 0, INT32_MAX);
+    const bool is_work =
+        number < std::ssize(rows) &&
+        (rows[at(number)].type == CallType::Gpu || rows[at(number)].type == CallType::BlockingCopy);
+    if (!is_work) {
+      table_.fail(row,
+                  *waits_row_,
+                  fmt::format("row {} of this rank is no earlier row of type gpu or d2h", number));
+    }
+    return static_cast<std::int32_t>(number);
+  }
+
   std::int32_t launch(std::size_t row, std::vector<std::int32_t>& launched, std::int64_t rank) {
     const std::int32_t number = number_at(row, collective_);
     if (std::ranges::find(launched, number) != launched.end()) {
@@ -246,6 +266,7 @@ class RowReader {
   CsvTable::Column stream_;
   CsvTable::Column work_;
   CsvTable::Column waits_;
+  std::optional<CsvTable::Column> waits_row_;
   CsvTable::Column collective_;
   std::vector<std::vector<std::int32_t>> launched_;  ///< [rank] collectives in order.
 };

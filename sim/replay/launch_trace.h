@@ -24,6 +24,7 @@ enum class CallType : std::uint8_t {
 struct LaunchRow {
   CallType type = CallType::Cpu;
   std::uint8_t stream = 0;             ///< The engine's stream; unused by Cpu and End.
+  std::int32_t waits_row = -1;         ///< Gpu, BlockingCopy: it starts after this row's work.
   std::int32_t collective = -1;        ///< The number of a Collective.
   std::int32_t waits_collective = -1;  ///< Gpu, BlockingCopy: starts after it; -1: after none.
   Duration gap{0};  ///< CPU time since the previous call ended. It is negative where calls overlap,

@@ -162,6 +162,29 @@ TargetSource read_targets(const TomlReader& table, const Scenario& scenario) {
   return targets;
 }
 
+/// [{ rank = 3, delay = "5 ms" }]
+void read_delays(const TomlReader& data, Scenario& scenario) {
+  scenario.loader.delays.assign(static_cast<std::size_t>(scenario.ranks), Duration::zero());
+  for (const TomlValue& item : data.list("delays")) {
+    const TomlReader table(data.document(), item, "data.delays");
+    if (item.kind != TomlValue::Kind::Table) {
+      table.fail(fmt::format("expected a list of {{ rank = 1, delay = \"5 ms\" }}, got {}",
+                             describe(item)));
+    }
+    const std::int64_t rank = table.integer("rank", 0, kMaxRanks);
+    if (rank >= scenario.ranks) {
+      table.fail(
+          "rank",
+          fmt::format("rank {} is out of range: the ranks are 0 .. {}", rank, scenario.ranks - 1));
+    }
+    Duration& delay = scenario.loader.delays[static_cast<std::size_t>(rank)];
+    if (delay > Duration::zero()) {
+      table.fail("rank", fmt::format("rank {} is listed twice", rank));
+    }
+    delay = table.parsed("delay", parse_scenario_duration);
+  }
+}
+
 /// What loading costs; workers that load for nothing would be a mistake.
 void read_loading(const TomlReader& data, Scenario& scenario) {
   if (data.has("loading")) {
@@ -232,6 +255,11 @@ std::vector<Key> data_keys() {
               loader(&LoaderOptions::prefetch),
               {1, kMaxWorkers},
               "batches that each worker is ahead"),
+      custom(
+          "delays",
+          read_delays,
+          "`[{ rank = 3, delay = \"5 ms\" }]`: each batch of rank 3 takes so much longer to load",
+          "none"),
       described("loading",
                 "`{ batch = \"2 ms\", per_token = \"3 us\", plan_every = 64, plan = \"20 ms\" }`: "
                 "to load a batch, and each padded token of it; every `plan_every` batches `plan` "

@@ -66,6 +66,7 @@ std::vector<KeyTable> all_tables() {
       {"optimizer", optimizer_keys()},
       {"data", data_keys()},
       {"data.loading", loading_keys()},
+      {"data.delays", keys_of({"rank", "delay"})},
       {"data.sampler", sampler_keys()},
       {"policy", policy_keys()},
       {"policy.varlen",

@@ -43,12 +43,13 @@ struct HostOptions {
 
 /// Workers that load batches, as torch's DataLoader.
 struct LoaderOptions {
-  int workers = 0;           ///< 0: the training process loads.
-  int prefetch = 2;          ///< Batches that each worker is ahead.
-  Duration batch{0};         ///< Time to load one batch.
-  double token_seconds = 0;  ///< More time for each padded token of the batch.
-  int plan_every = 0;        ///< After so many batches a worker plans the next ones; 0: never.
-  Duration plan{0};          ///< Time that such a plan takes.
+  int workers = 0;               ///< 0: the training process loads.
+  int prefetch = 2;              ///< Batches that each worker is ahead.
+  Duration batch{0};             ///< Time to load one batch.
+  double token_seconds = 0;      ///< More time for each padded token of the batch.
+  int plan_every = 0;            ///< After so many batches a worker plans the next ones; 0: never.
+  Duration plan{0};              ///< Time that such a plan takes.
+  std::vector<Duration> delays;  ///< [rank] More time for each of its batches; empty: none.
 
   bool operator==(const LoaderOptions&) const = default;
 };

@@ -283,6 +283,36 @@ void warn_of_missing_ranks(std::span<const KinetoTrace> traces, KinetoMatches* r
   }
 }
 
+/// A collective cannot end on one rank before it starts on another.
+void warn_of_negative_transfers(KinetoMatches* result) {
+  std::int64_t worst = 0;
+  int count = 0;
+  for (const KinetoMatch& match : result->matches) {
+    const bool negative = match.ranks.size() > 1 && match.transfer_ns < 0;
+    count += negative ? 1 : 0;
+    worst = std::min(worst, negative ? match.transfer_ns : 0);
+  }
+  if (count > 0) {
+    result->warnings.push_back(fmt::format(
+        "{} collectives end on one rank before they start on another, by up to {:.3f} ms: these "
+        "traces are not of one run, or their clocks differ; their transfer times are not used",
+        count,
+        static_cast<double>(-worst) * 1e-6));
+  }
+}
+
+void warn_of_no_collectives(std::span<const KinetoTrace> traces, KinetoMatches* result) {
+  const auto world = traces.front().header.world_size;
+  const bool none = std::ranges::all_of(
+      traces, [](const KinetoTrace& trace) { return trace.collectives.empty(); });
+  if (none && world && *world > 1) {
+    result->warnings.push_back(fmt::format(
+        "a run of {} ranks, and no collective in its traces: communication by other libraries than "
+        "NCCL (DeepEP, NVSHMEM) counts as compute here",
+        *world));
+  }
+}
+
 }  // namespace
 
 KinetoMatches match_collectives(std::span<const KinetoTrace> traces) {
@@ -293,6 +323,8 @@ KinetoMatches match_collectives(std::span<const KinetoTrace> traces) {
   result.ranks = ranks_of(traces, &result.warnings);
   Matcher(traces, &result).run();
   warn_of_missing_ranks(traces, &result);
+  warn_of_negative_transfers(&result);
+  warn_of_no_collectives(traces, &result);
   return result;
 }
 

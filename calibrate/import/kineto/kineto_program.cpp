@@ -19,7 +19,11 @@ namespace stepsim {
 namespace {
 
 /// Streams that a replay can tell apart.
-constexpr std::size_t kMaxStreams = 4;
+constexpr std::size_t kMaxStreams = 8;
+/// Clocks of one run, aligned, are not further apart.
+constexpr std::int64_t kClockError = 100'000;
+/// Of a step: what the GPU may stand still for no known reason without a word.
+constexpr double kStoodStill = 0.02;
 
 std::optional<int> index_of(const KinetoTrace& trace, std::int64_t number) {
   const auto found = std::ranges::find_if(
@@ -201,6 +205,15 @@ class ProgramMaker {
   }
 
   void add_collective(const KinetoMatch& match) {
+    if (match.ranks.size() > 1 && match.transfer_ns < -kClockError) {
+      fail(traces_,
+           fmt::format("{} number {} of step {} ends on one rank {:.3f} ms before it starts on "
+                       "another: these traces are not of one run, or not of the same step of it",
+                       match.kind,
+                       match.index,
+                       program_.step,
+                       static_cast<double>(-match.transfer_ns) * 1e-6));
+    }
     KinetoProgramCollective one;
     one.kind = match.kind;
     one.bytes = match.bytes;
@@ -248,6 +261,24 @@ class ProgramMaker {
     note(made.put_after,
          "calls beside a blocking call of another thread stand after it: a program has one thread");
     note(made.left_streams, "streams had work of the step before to do: it stands first");
+    note(made.waits_between, "operations wait for work on another stream");
+    if (static_cast<double>(made.unexplained_ns) >
+        kStoodStill * static_cast<double>(span_of(trace).duration_ns)) {
+      program_.notes.push_back(fmt::format(
+          "rank {}: its GPU stood still for {:.3f} ms with work launched, for no reason that the "
+          "trace shows; the replay starts that work at once and ends the earlier",
+          matches_.ranks[trace],
+          static_cast<double>(made.unexplained_ns) * 1e-6));
+    }
+    if (index(trace) == 0 && traces_[trace].without_launch > 0) {
+      program_.notes.push_back(fmt::format(
+          "rank {}: step {} is the first one recorded, and {} GPU operations were launched before: "
+          "what they held up is not in the program{}",
+          matches_.ranks[trace],
+          program_.step,
+          traces_[trace].without_launch,
+          traces_[trace].steps.size() > 1 ? "; take a later --step" : ""));
+    }
     const bool waits = std::ranges::any_of(made.rows, [](const KinetoRow& row) {
       return row.type == KinetoRowType::Sync || row.type == KinetoRowType::BlockingCopy;
     });

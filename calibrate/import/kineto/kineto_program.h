@@ -23,7 +23,9 @@ struct KinetoRow {
   std::int64_t gpu_ns = 0;   ///< Length of the work; a Collective's includes its wait.
   std::int64_t stream = -1;  ///< -1 = none.
   int awaited = -1;          ///< The collective that this GPU work waits for; -1 = none.
-  int collective = -1;       ///< The number of a Collective.
+  std::int64_t after =
+      -1;               ///< The row of this rank on another stream that it waits for; -1 = none.
+  int collective = -1;  ///< The number of a Collective.
   std::optional<std::int64_t> recorded_ns;  ///< The call's start on the program's clock.
 };
 
@@ -61,11 +63,13 @@ struct KinetoProgram {
 /// the stream on which its thread launched last, unless the recording shows another one; a stream
 /// that waits for an event outside of a collective's call waits for the oldest collective that was
 /// made from it and not awaited yet, unless its next work began before that one ended; work that
-/// was free to start and did so only as a collective ended waited for that one. Work launched
-/// before the step that the GPU has still to do stands first.
+/// was free to start and did so only as a collective ended waited for that one, and work that did
+/// so as other work ended on another stream waited for that. Work launched before the step that the
+/// GPU has still to do stands first.
 ///
 /// Raises InputError when the traces have no step in common, or not this one; when there is no GPU;
-/// and when ranks launch their collectives in different orders.
+/// when ranks launch their collectives in different orders; and when a collective ends on one rank
+/// well before it starts on another: these traces are not of one run.
 [[nodiscard]] KinetoProgram make_kineto_program(std::span<const KinetoTrace> traces,
                                                 const KinetoMatches& matches,
                                                 std::optional<std::int64_t> step);

@@ -36,13 +36,14 @@ std::string number_or_empty(std::int64_t value) {
 
 std::string rows_csv(const KinetoProgram& program) {
   std::string text =
-      "rank,idx,gap_us,cpu_dur_us,type,stream,gpu_dur_us,waits_collective,collective,obs_ts_us\n";
+      "rank,idx,gap_us,cpu_dur_us,type,stream,gpu_dur_us,waits_collective,collective,obs_ts_us,"
+      "waits_row\n";
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     const auto& rows = program.ranks[r].rows;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const KinetoRow& row = rows[i];
       fmt::format_to(std::back_inserter(text),
-                     "{},{},{},{},{},{},{},{},{},{}\n",
+                     "{},{},{},{},{},{},{},{},{},{},{}\n",
                      r,
                      i,
                      us(row.gap_ns),
@@ -52,7 +53,8 @@ std::string rows_csv(const KinetoProgram& program) {
                      us(row.gpu_ns),
                      number_or_empty(row.awaited),
                      number_or_empty(row.collective),
-                     row.recorded_ns ? us(*row.recorded_ns) : "");
+                     row.recorded_ns ? us(*row.recorded_ns) : "",
+                     number_or_empty(row.after));
     }
   }
   return text;

@@ -194,10 +194,19 @@ std::vector<StepLine> gpu_steps(std::span<const KinetoTrace> traces, const Kinet
   return lines;
 }
 
+/// Whether any step has operations in this part.
+bool is_marked(const std::vector<StepLine>& steps, std::size_t part) {
+  return std::ranges::any_of(
+      steps, [part](const StepLine& step) { return step.time.parts[part].ops > 0; });
+}
+
 void append_parts(const std::vector<StepLine>& steps, const Screen& screen, std::string* text) {
   constexpr std::size_t kMaxLines = 12;
   const auto ms = [](std::int64_t ns) {
     return fmt::format("{:.3f}", static_cast<double>(ns) * kMillisecond);
+  };
+  const auto part = [&](const KinetoStepTime& time, std::size_t number) {
+    return is_marked(steps, number) ? ms(time.parts[number].busy_ns) : std::string("?");
   };
   Table table({"rank",
                "step",
@@ -213,10 +222,10 @@ void append_parts(const std::vector<StepLine>& steps, const Screen& screen, std:
     const double idle = static_cast<double>(time.idle_ns()) / static_cast<double>(time.window_ns);
     table.add({std::to_string(steps[i].rank),
                std::to_string(steps[i].number),
-               ms(time.parts[0].busy_ns),
-               ms(time.parts[1].busy_ns),
-               ms(time.parts[2].busy_ns),
-               ms(time.parts[3].busy_ns),
+               part(time, 0),
+               part(time, 1),
+               part(time, 2),
+               part(time, 3),
                ms(time.collective_ns),
                ms(time.both_ns),
                fmt::format("{:.1f} %", 100 * idle)});
@@ -231,14 +240,16 @@ void append_parts(const std::vector<StepLine>& steps, const Screen& screen, std:
 }
 
 void append_times(const std::vector<StepLine>& steps, std::string* text) {
+  // Old traces name no passes: nothing was launched in a part that nobody marked.
   const auto middle = [&steps](std::size_t part) {
     const std::vector<std::int64_t> busy =
         mapped(steps, [&](const StepLine& step) { return step.time.parts[part].busy_ns; });
-    return median_of(busy) * kMillisecond;
+    return is_marked(steps, part) ? fmt::format("\"{:.3f} ms\"", median_of(busy) * kMillisecond)
+                                  : std::string("unknown (not marked in the trace)");
   };
   *text += fmt::format(
-      "[times] of a scenario with this batch, medians: forward = \"{:.3f} ms\", backward = "
-      "\"{:.3f} ms\", optimizer = \"{:.3f} ms\"\n",
+      "[times] of a scenario with this batch, medians: forward = {}, backward = {}, optimizer = "
+      "{}\n",
       middle(0),
       middle(1),
       middle(2));

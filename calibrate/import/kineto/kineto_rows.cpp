@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace stepsim {
 namespace {
@@ -15,6 +17,10 @@ constexpr std::int64_t kLaunchLatency = 7'000;
 constexpr std::int64_t kHeldUp = 15'000;
 /// What waited for a collective starts within this after its end (1 .. 5 us seen).
 constexpr std::int64_t kAfterCollective = 6'000;
+/// What waited for work on another stream starts within this after its end (up to 1 us seen),
+constexpr std::int64_t kAfterOther = 2'000;
+/// and so much later than it could have that its start is no accident.
+constexpr std::int64_t kHeldByOther = 4'000;
 /// Old traces have whole microseconds.
 constexpr std::int64_t kClockTick = 1'000;
 /// A synchronising call that took no longer did not wait.
@@ -111,12 +117,20 @@ class RowMaker {
     std::int64_t end_ns = 0;
     std::int64_t producer = -1;
   };
+  /// Work of a row, when it was over.
+  struct Done {
+    std::int64_t launch_ns = 0;
+    std::int64_t end_ns = 0;
+    std::int64_t row = 0;
+  };
   /// What is known of a stream at the call that is looked at.
   struct Stream {
     std::int64_t end_ns =
         std::numeric_limits<std::int64_t>::min();  ///< The end of its work so far.
     std::deque<Launched> not_awaited;              ///< Collectives made from it, the oldest first.
     int awaited = -1;                              ///< The one that its work waits for from now on.
+    std::vector<Done> done;                        ///< Its work in this step but collectives.
+    std::int64_t after = -1;                       ///< The row that its next work waits for.
   };
 
   void add_left_work() {
@@ -147,14 +161,23 @@ class RowMaker {
       return;
     }
     place(call, &row);
-    result_.rows.push_back(row);
+    push(row, item, last);
     // A launched graph has many operations.
     while (item != last && ++item != last) {
       KinetoRow more;
       take_work(call, *item, &more);
-      result_.rows.push_back(more);
+      push(more, item, last);
       before_ns_ = 0;
     }
+  }
+
+  void push(const KinetoRow& row, Items::const_iterator item, Items::const_iterator last) {
+    const bool is_work = row.type == KinetoRowType::Gpu || row.type == KinetoRowType::BlockingCopy;
+    if (is_work && item != last && !item->collective) {
+      streams_[item->stream].done.push_back(
+          {item->launch_ns, item->span.end_ns(), std::ssize(result_.rows)});
+    }
+    result_.rows.push_back(row);
   }
 
   /// Sets the gap before a row, and with it the host's clock.
@@ -192,6 +215,14 @@ class RowMaker {
     });
     if (found != launched_.rend()) {
       await(*found, &streams_[call.stream]);
+      return;
+    }
+    // The event follows the work that was launched before it on the other stream.
+    const std::vector<Done>& done = streams_[call.on_stream].done;
+    const auto before = std::find_if(
+        done.rbegin(), done.rend(), [&](const Done& one) { return one.launch_ns < until; });
+    if (before != done.rend() && call.stream != call.on_stream) {
+      streams_[call.stream].after = before->row;
     }
   }
 
@@ -255,6 +286,8 @@ class RowMaker {
       if (!item.collective) {
         take_waits(call, item);
         row->awaited = streams_[item.stream].awaited;
+        row->after = std::exchange(streams_[item.stream].after, -1);
+        result_.waits_between += row->after >= 0 ? 1 : 0;
       }
     }
     note_launch(call, item);
@@ -282,7 +315,11 @@ class RowMaker {
       }
     }
     const std::int64_t could = std::max(call.at.span.start_ns + kLaunchLatency, stream.end_ns);
-    if (item.span.start_ns - could <= kHeldUp) {
+    const std::int64_t held = item.span.start_ns - could;
+    if (held <= kHeldUp) {
+      if (held > kHeldByOther && stream.after < 0) {
+        stream.after = row_before(item);
+      }
       return;
     }
     const auto cause =
@@ -290,9 +327,44 @@ class RowMaker {
           return item.span.start_ns >= one.end_ns &&
                  item.span.start_ns - one.end_ns <= kAfterCollective;
         });
-    if (cause != launched_.rend() && cause->number != stream.awaited) {
-      await(*cause, &stream);
+    if (cause != launched_.rend()) {
+      if (cause->number != stream.awaited) {
+        await(*cause, &stream);
+      }
+      return;
     }
+    if (stream.after < 0) {
+      stream.after = row_before(item);
+    }
+    if (stream.after < 0 && !waits_for_collective(stream, item)) {
+      result_.unexplained_ns += held;
+    }
+  }
+
+  /// The row whose work ended on another stream just before this work began; -1 = none.
+  [[nodiscard]] std::int64_t row_before(const Item& item) const {
+    std::int64_t row = -1;
+    std::int64_t latest = item.span.start_ns - kAfterOther - 1;
+    for (const auto& [id, stream] : streams_) {
+      if (id == item.stream) {
+        continue;
+      }
+      // Work of a stream ends in the order of its rows.
+      const auto later =
+          std::ranges::upper_bound(stream.done, item.span.start_ns + kClockTick, {}, &Done::end_ns);
+      if (later != stream.done.begin() && std::prev(later)->end_ns > latest) {
+        latest = std::prev(later)->end_ns;
+        row = std::prev(later)->row;
+      }
+    }
+    return row;
+  }
+
+  /// Whether a collective that the stream waits for anyway ended shortly before this work.
+  [[nodiscard]] bool waits_for_collective(const Stream& stream, const Item& item) const {
+    return std::ranges::any_of(launched_, [&](const Launched& one) {
+      return one.number == stream.awaited && item.span.start_ns - one.end_ns <= kHeldUp;
+    });
   }
 
   [[nodiscard]] bool is_blocking_copy(const KinetoCall& call, const Item& item) const {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/fit/collectives.h"
@@ -18,6 +19,7 @@
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
 #include "costmodel/network/collective_table.h"
 
 namespace stepsim {
@@ -134,6 +136,7 @@ struct Observations {
   std::vector<PassObservation> forward;
   std::vector<PassObservation> backward;
   std::vector<double> optimizer;
+  std::vector<int> ranks;  ///< [as forward]
   int steps = 0;
 };
 
@@ -179,6 +182,7 @@ void add_run(const RecordedRun& run,
     }
     observation.seconds = kMilli * (shared ? row.forward_cpu_ms * ratios.forward : row.forward_ms);
     all.forward.push_back(observation);
+    all.ranks.push_back(row.rank);
     observation.seconds = *backward;
     all.backward.push_back(observation);
     // A recorder that has just begun, or was resumed, does not know when the data was asked for.
@@ -323,6 +327,44 @@ std::vector<ComputeRatio> compute_ratios(const Observations& all, const Recorded
   return ratios;
 }
 
+/// Which ranks had steps that took much longer than others of their size, and how much. Empty when
+/// hardly any.
+std::string slow_steps_text(std::span<const ComputeRatio> ratios, std::span<const int> ranks) {
+  constexpr double kSlow = 1.25;
+  constexpr double kMany = 0.02;
+  std::vector<double> all = mapped(ratios, &ComputeRatio::ratio);
+  const double usual = quantile(all, 0.5);
+  std::map<int, std::pair<int, int>> slow_of_rank;  // Slow ones and all.
+  std::vector<double> slow;
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    auto& [count, of] = slow_of_rank[ranks[i]];
+    ++of;
+    if (ratios[i].ratio > kSlow * usual) {
+      ++count;
+      slow.push_back(ratios[i].ratio / usual);
+    }
+  }
+  if (static_cast<double>(slow.size()) < kMany * static_cast<double>(ratios.size())) {
+    return "";
+  }
+  constexpr std::size_t kMostRanks = 8;
+  std::vector<std::string> shares;
+  for (const auto& [rank, counts] : slow_of_rank) {
+    if (shares.size() < kMostRanks) {
+      shares.push_back(fmt::format("rank {} {:.0f} %", rank, 100.0 * counts.first / counts.second));
+    }
+  }
+  return fmt::format(
+      "{:.1f} % of the ranks' steps take {:.2f} to {:.2f} times what others of their size take "
+      "({}{}): "
+      "no size explains them, so they are in the jitter and in the interval",
+      100.0 * static_cast<double>(slow.size()) / static_cast<double>(ratios.size()),
+      quantile(slow, 0.05),
+      quantile(slow, 0.95),
+      fmt::join(shares, ", "),
+      slow_of_rank.size() > kMostRanks ? ", …" : "");
+}
+
 void add_warnings_of_whole_steps(int ranks, std::vector<std::string>& warnings) {
   warnings.push_back(fmt::format(
       "fitted to whole steps, all-reduces between {} ranks inside: bucket caps, other networks and "
@@ -435,6 +477,9 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs, RecordedForm 
   model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
   const auto ratios = compute_ratios(all, model);
   costs.noise = fit_step_noise(ratios, all.steps);
+  if (const std::string slow = whole ? "" : slow_steps_text(ratios, all.ranks); !slow.empty()) {
+    costs.notes.push_back(slow);
+  }
   if (whole) {
     const Plan& plan = runs.front().plan;
     keep_spread_of_runs(ratios, plan.steps - plan.warmup_steps, costs.noise);

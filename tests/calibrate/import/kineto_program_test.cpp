@@ -1,6 +1,7 @@
 // Does a trace become the program that its host ran?
 #include "calibrate/import/kineto/kineto_program.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -102,6 +103,7 @@ std::vector<std::string> texts_of(const KinetoProgram& program, std::size_t rank
         "{}+{} {}", one.gap_ns / 1000, one.host_ns / 1000, kTypes[static_cast<int>(one.type)]);
     text += one.stream < 0 ? "" : fmt::format(" {}:{}", one.stream, one.gpu_ns / 1000);
     text += one.awaited < 0 ? "" : fmt::format(" <{}", one.awaited);
+    text += one.after < 0 ? "" : fmt::format(" after {}", one.after);
     texts.push_back(text);
   }
   return texts;
@@ -124,6 +126,63 @@ TEST_CASE("calls of all threads stand in order of start with the gaps between th
         Texts{"10+4 c", "6+2 g 7:5", "-1+2 g 7:5", "27+3 c", "-3+1 c", "49+0 e"});
   CHECK(program.step == 3);
   CHECK(program.ranks[0].rows[1].recorded_ns == 20'000);
+}
+
+/// Notes of a program that hold this text.
+int notes_with(const KinetoProgram& program, const std::string& text) {
+  return static_cast<int>(std::ranges::count_if(program.notes, [&](const std::string& note) {
+    return note.find(text) != std::string::npos;
+  }));
+}
+
+TEST_CASE("work that begins as other work ends on another stream waited for it") {
+  const KinetoProgram program = program_of(Rank()
+                                               .step(3, 0, 400)
+                                               .launch(10, 7, 20, 200)
+                                               .launch(14, 7, 220, 30)
+                                               .launch(18, 8, 221, 20)    // After the first.
+                                               .launch(300, 8, 308, 5));  // Free, and not held up.
+  CHECK(texts_of(program) ==
+        Texts{"10+2 g 7:200", "2+2 g 7:30", "2+2 g 8:20 after 0", "280+2 g 8:5", "98+0 e"});
+  CHECK(notes_with(program, "1 operations wait for work on another stream") == 1);
+  // Held up, and nothing ended just then.
+  const KinetoProgram free =
+      program_of(Rank().step(3, 0, 400).launch(10, 7, 20, 200).launch(18, 8, 240, 20));
+  CHECK(free.ranks[0].rows[1].after == -1);
+  CHECK(notes_with(free, "stood still for 0.215 ms with work launched") == 1);
+  CHECK(notes_with(program, "stood still") == 0);
+}
+
+TEST_CASE("collectives of ranks that do not match make no program") {
+  const auto rank = [](int number, int start, int third) {
+    return Rank(number, 2)
+        .step(3, 0, 9000)
+        .launch(10, 7, 20, 5)
+        .all_reduce(30, 9, start, 150 - start)
+        .all_reduce(200, 9, 210, 90)
+        .all_reduce(400, 9, third, 50)
+        .read();
+  };
+  const std::vector<KinetoTrace> same = {rank(0, 40, 500), rank(1, 60, 500)};
+  CHECK(program_of(same).collectives.at(0).transfer_ns == 90'000);
+  const std::vector<KinetoTrace> apart = {rank(0, 40, 500), rank(1, 60, 7460)};
+  const KinetoMatches matches = match_collectives(apart);
+  REQUIRE(matches.warnings.size() == 1);
+  CHECK(matches.warnings[0].find("1 collectives end on one rank before they start on another, by "
+                                 "up to 6.910 ms") == 0);
+  CHECK_THROWS_WITH_AS(static_cast<void>(program_of(apart)),
+                       doctest::Contains("ends on one rank 6.910 ms before it starts on another"),
+                       InputError);
+}
+
+TEST_CASE("a run of several ranks without any collective is warned about") {
+  const auto warnings = [](int world) {
+    return match_collectives(std::vector{Rank(0, world).step(3, 0, 90).launch(10, 7, 20, 5).read()})
+        .warnings;
+  };
+  CHECK(warnings(1).empty());
+  REQUIRE(warnings(8).size() == 1);
+  CHECK(warnings(8)[0].find("a run of 8 ranks, and no collective in its traces") == 0);
 }
 
 TEST_CASE("a launched graph has many operations, a call inside another one none") {
@@ -391,13 +450,13 @@ TEST_CASE("every changed byte of a trace gives an InputError or a program") {
 TEST_CASE("more streams than a replay takes are put together") {
   Rank rank;
   rank.step(3, 0, 500).all_reduce(10, 30, 20, 5);
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 9; ++i) {
     rank.launch(30 + 20 * i, 7 + i, 40 + 20 * i, 5).launch(40 + 20 * i, 7, 50 + 20 * i, 5);
   }
   const KinetoProgram program = program_of(rank);
   const Texts texts = texts_of(program);
   CHECK(texts[1] == "2+2 n 30:5");
-  CHECK(texts[10] == "8+2 g 7:5");  // Stream 11.
+  CHECK(texts[18] == "8+2 g 7:5");  // Stream 15.
   CHECK(program.notes.size() == 2);
 }
 

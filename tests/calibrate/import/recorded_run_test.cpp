@@ -299,6 +299,7 @@ TEST_CASE("steps of one rank that are slower than their size explains are told a
   CAPTURE(*slow);
   CHECK(slow->starts_with("12."));
   CHECK(slow->find("(rank 0 0 %, rank 1 24 %)") != std::string::npos);
+  CHECK(slow->find("MALLOC_TRIM_THRESHOLD_") != std::string::npos);
 }
 
 TEST_CASE("all-reduces of a base are scaled by what the recorded ones took") {

@@ -18,6 +18,14 @@ struct FitErrors {
   bool operator==(const FitErrors&) const = default;
 };
 
+/// The mean absolute size of a normal error over its standard deviation.
+inline constexpr double kMeanAbsoluteOfDeviation = 0.79788456080286541;  // sqrt(2 / pi)
+
+/// The standard deviation of a normal error whose mean absolute size is `error`.
+[[nodiscard]] constexpr double sd_of_mean_absolute(double error) {
+  return error / kMeanAbsoluteOfDeviation;
+}
+
 /// The part of a fit's error that all its uses share: the held-out bias, and the scatter of single
 /// points over the square root of their number. When the bias is unknown, the whole random error
 /// counts as shared.

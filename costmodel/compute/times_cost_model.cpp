@@ -1,8 +1,8 @@
 #include "costmodel/compute/times_cost_model.h"
 
 #include <cmath>
-#include <numbers>
 
+#include "costmodel/compute/fit_errors.h"
 #include "costmodel/compute/pass_cost.h"
 #include "costmodel/model/op_flops.h"
 
@@ -12,11 +12,6 @@ namespace {
 /// How much the time of a token differs between batches of half and of twice the tokens: 10 to 30 %
 /// in the recorded runs of tests/live, on processors.
 constexpr double kProportionError = 0.15;
-
-/// The mean size of a normal error of this standard deviation.
-double mean_absolute(double deviation) {
-  return deviation * std::sqrt(2 / std::numbers::pi);
-}
 
 }  // namespace
 
@@ -42,7 +37,7 @@ std::pair<double, double> TimesCostModel::total_flops(const BatchShape& batch) c
 
 Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
   Cost cost;
-  cost.relative_error = cost.shared_error = mean_absolute(times_.error);
+  cost.relative_error = cost.shared_error = kMeanAbsoluteOfDeviation * times_.error;
   switch (op.op_class) {
     case OpClass::Collate:
       return {};
@@ -69,7 +64,7 @@ Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
                          : 0;
   const double doublings = scale > 0 ? std::abs(std::log2(scale)) : 0;
   cost.relative_error = cost.shared_error =
-      mean_absolute(std::hypot(times_.error, kProportionError * doublings));
+      kMeanAbsoluteOfDeviation * std::hypot(times_.error, kProportionError * doublings);
   cost.group = forward ? kForwardPass : kBackwardPass;
   return cost;
 }

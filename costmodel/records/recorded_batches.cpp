@@ -8,7 +8,7 @@
 
 namespace stepsim {
 
-std::vector<MicroBatch> recorded_batches(const StepRecord& step,
+std::vector<MicroBatch> micro_batches_of(const StepRecord& step,
                                          const std::string& file,
                                          std::int64_t first_sample) {
   if (step.micro_batches > 1 && step.micro_batch_samples.empty()) {

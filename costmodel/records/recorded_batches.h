@@ -13,7 +13,7 @@ namespace stepsim {
 ///
 /// Raises InputError that names `file`: the lengths of the samples were not recorded, or the step
 /// is of several micro-batches that the record does not tell apart.
-[[nodiscard]] std::vector<MicroBatch> recorded_batches(const StepRecord& step,
+[[nodiscard]] std::vector<MicroBatch> micro_batches_of(const StepRecord& step,
                                                        const std::string& file,
                                                        std::int64_t first_sample = 0);
 

@@ -1,26 +1,26 @@
 #include "sim/batching/played_batches.h"
 
 #include <algorithm>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <span>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
-#include "costmodel/io/json_lines.h"
 #include "costmodel/records/record_files.h"
 #include "costmodel/records/recorded_batches.h"
 
 namespace stepsim {
 namespace {
 
+/// By the first line; a file that cannot be read is left to read_plan(), which says so.
 bool is_run_record(const std::string& path) {
-  JsonLines lines(path, CutLine::Drop);
-  return lines.next() && lines.value().is_object() &&
-         lines.reader().text_or("format", "").starts_with("stepsim-run-record/");
+  std::ifstream file(path);
+  std::string header;
+  std::getline(file, header);
+  return header.find("\"stepsim-run-record/") != std::string::npos;
 }
 
 PlayedBatches of_record(const std::string& path) {
@@ -40,7 +40,7 @@ PlayedBatches of_record(const std::string& path) {
   std::int64_t sample = 0;
   for (const StepRecord& step : record.steps) {
     if (step.repeat == 0) {
-      for (MicroBatch& batch : recorded_batches(step, path, sample)) {
+      for (MicroBatch& batch : micro_batches_of(step, path, sample)) {
         batch.step = steps.at(step.step);
         played.batches.push_back(std::move(batch));
       }
@@ -89,33 +89,12 @@ void number_samples(PlayedBatches& played) {
   }
 }
 
-/// Every rank must run the same number of micro-batches in every step.
-void count_micro_batches(PlayedBatches& played) {
-  std::map<std::pair<int, int>, int> counts;
-  for (const MicroBatch& batch : played.batches) {
-    ++counts[{batch.step, batch.rank}];
-  }
-  played.micro_batches = counts.begin()->second;
-  for (const auto& [place, count] : counts) {
-    if (count != played.micro_batches) {
-      throw InputError(SourcePlace{played.file},
-                       "step {} of rank {} has {} micro-batches, others have {}; only steps of "
-                       "equally many can be played",
-                       place.first,
-                       place.second,
-                       count,
-                       played.micro_batches);
-    }
-  }
-}
-
 }  // namespace
 
 PlayedBatches read_played_batches(const std::string& path) {
   PlayedBatches played = is_run_record(path) ? of_record(path) : of_plan(path);
   played.file = path;
   number_samples(played);
-  count_micro_batches(played);
   return played;
 }
 

@@ -15,7 +15,6 @@ struct PlayedBatches {
   std::string file;
   int ranks = 1;
   int steps = 1;
-  int micro_batches = 1;            ///< Of each step and rank.
   std::vector<MicroBatch> batches;  ///< Sorted by step, then rank, then micro-batch.
   /// [sample] Lengths of the samples, which the batches name by their places here. A sample that
   /// they cut reaches to the end of its last part.
@@ -28,8 +27,7 @@ struct PlayedBatches {
 /// get new numbers: 0, 1, … in the order of their ids, which a record does not know, so that there
 /// each one is a sample of its own.
 ///
-/// Raises InputError: what read_plan() and read_record_files() raise; the record has no lengths;
-/// the steps are of different numbers of micro-batches.
+/// Raises InputError: what read_plan() and read_record_files() raise; the record has no lengths.
 [[nodiscard]] PlayedBatches read_played_batches(const std::string& path);
 
 }  // namespace stepsim

@@ -69,10 +69,9 @@ struct PolicySpec {
 class BatchingPolicy {
  public:
   /// `kind` must outlive the policy, as the rows of policy_table() do.
-  /// Reads the file of a kind that plays one, unless `spec` holds its batches.
   /// Raises InputError: a parameter is missing, out of range or not taken by the kind; parameters
-  /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1; the file
-  /// cannot be played.
+  /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1.
+  /// Raises std::logic_error: the kind plays a file, and `spec` does not hold its batches.
   BatchingPolicy(const PolicyKind& kind, PolicySpec spec);
 
   [[nodiscard]] const std::string& name() const { return spec_.name; }

@@ -1,18 +1,16 @@
 #include "sim/predict/batch_plan.h"
 
-#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <numeric>
-#include <set>
 #include <span>
 
-#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/batching/loss_scale.h"
 #include "sim/batching/plan_steps.h"
 #include "sim/predict/bucket_lists.h"
+#include "sim/predict/played_plan.h"
 
 namespace stepsim {
 
@@ -200,90 +198,6 @@ void add_batches(const Scenario& scenario,
   }
 }
 
-bool has_parts(const PlayedBatches& played) {
-  return std::ranges::any_of(played.batches, [](const auto& b) { return !b.offsets.empty(); });
-}
-
-/// Raises InputError: the file is of other ranks or micro-batches than the scenario.
-void check_played(const Scenario& scenario, const PlayedBatches& played) {
-  if (played.ranks != scenario.ranks) {
-    throw InputError("{} holds batches of {} ranks, the scenario has {}; set cluster.ranks = {}",
-                     printable(played.file),
-                     played.ranks,
-                     scenario.ranks,
-                     played.ranks);
-  }
-  if (played.micro_batches != scenario.ddp.accumulation_steps) {
-    throw InputError(
-        "{} holds {} micro-batches a step, the scenario accumulates {}; set "
-        "ddp.accumulation_steps = {}",
-        printable(played.file),
-        played.micro_batches,
-        scenario.ddp.accumulation_steps,
-        played.micro_batches);
-  }
-  if (scenario.targets && played.targets.empty()) {
-    throw InputError("{} has no second lengths, which data.targets asks for",
-                     printable(played.file));
-  }
-  if (scenario.targets && has_parts(played)) {
-    throw InputError(
-        "{} cuts samples that have second lengths: what belongs to each part is not known; leave "
-        "data.targets out",
-        printable(played.file));
-  }
-}
-
-/// All batches of a file as one epoch.
-EpochPlan epoch_of(const PlayedBatches& played) {
-  EpochPlan epoch;
-  epoch.batches.resize(at(played.ranks));
-  const bool cuts = has_parts(played);
-  for (const MicroBatch& batch : played.batches) {
-    std::vector<std::int64_t>& ids = epoch.batches[at(batch.rank)].emplace_back(batch.samples);
-    for (std::size_t i = 0; cuts && i < ids.size(); ++i) {
-      ids[i] = std::ssize(epoch.pieces);
-      epoch.pieces.push_back(
-          {batch.samples[i], batch.offsets.empty() ? 0 : batch.offsets[i], batch.lengths[i]});
-    }
-  }
-  return epoch;
-}
-
-/// Fills in the batches of a file: step t is its step t modulo the number that it holds.
-void play(const Scenario& scenario, const BatchingPolicy& policy, PlannedPolicy& planned) {
-  const PlayedBatches& played = *policy.played();
-  check_played(scenario, played);
-  planned.lengths = played.lengths;
-  planned.targets = scenario.targets ? played.targets : std::vector<std::int64_t>();
-  planned.buckets = bucket_lists(scenario);
-  planned.plan = empty_plan(scenario, policy, planned.buckets);
-  planned.first_epoch = epoch_of(played);
-  for (const MicroBatch& batch : played.batches) {
-    check_length(scenario, batch.shape().max_length);
-  }
-  const std::size_t of_step = at(played.ranks) * at(played.micro_batches);
-  for (int step = 0; step < scenario.steps; ++step) {
-    const std::size_t first = at(step % played.steps) * of_step;
-    for (std::size_t i = first; i < first + of_step; ++i) {
-      MicroBatch& batch = planned.plan.micro_batches.emplace_back(played.batches[i]);
-      batch.step = step;
-      if (!scenario.targets) {
-        batch.targets.clear();
-      }
-    }
-  }
-}
-
-/// The different pairs of samples and padded length that a file's batches have.
-std::int64_t played_shapes(const PlayedBatches& played) {
-  std::set<std::pair<std::size_t, std::int64_t>> shapes;
-  for (const MicroBatch& batch : played.batches) {
-    shapes.emplace(batch.attended().size(), batch.shape().max_length);
-  }
-  return std::ssize(shapes);
-}
-
 /// Calls `form`; a message of the policy itself gets the policy's name.
 template <typename Form>
 auto named(const BatchingPolicy& policy, Form form) {
@@ -307,8 +221,15 @@ PlannedPolicy plan_policy(const Scenario& scenario,
                           const BatchingPolicy& policy,
                           const StepCost& step_cost) {
   PlannedPolicy planned;
-  if (policy.played() != nullptr) {
-    named(policy, [&] { play(scenario, policy, planned); });
+  if (const PlayedBatches* played = policy.played()) {
+    planned.buckets = bucket_lists(scenario);
+    planned.plan = empty_plan(scenario, policy, planned.buckets);
+    named(policy, [&] {
+      play(scenario, *played, planned);
+      for (const MicroBatch& batch : planned.plan.micro_batches) {
+        check_length(scenario, batch.shape().max_length);
+      }
+    });
     return planned;
   }
   const std::vector<std::int64_t> drawn = data_lengths(scenario, policy);
@@ -323,12 +244,8 @@ PlannedPolicy plan_policy(const Scenario& scenario,
 TrainingEffects first_epoch_effects(const Scenario& scenario,
                                     const BatchingPolicy& policy,
                                     const PlannedPolicy& planned) {
-  if (policy.played() != nullptr) {
-    TrainingEffects effects =
-        training_effects(planned.first_epoch, policy_input(scenario, planned));
-    effects.displacement = 0;  // No other order is known than that of the file,
-    effects.distinct_shapes = played_shapes(*policy.played());  // which also knows the padding.
-    return effects;
+  if (const PlayedBatches* played = policy.played()) {
+    return played_effects(*played, planned.first_epoch, policy_input(scenario, planned));
   }
   return named(policy, [&] {
     return training_effects(

@@ -37,6 +37,11 @@ class PricedRun {
   [[nodiscard]] const DdpModel& ddp_model() const { return ddp_model_; }
   /// The shape that a batch of the plan is priced by.
   [[nodiscard]] BatchShape shape_of(const MicroBatch& batch) const;
+  /// Whether the profile's interference holds, since the scenario states none.
+  [[nodiscard]] bool takes_measured_interference() const {
+    return profile_.interference && !scenario_.interference_given &&
+           scenario_.interference.active();
+  }
   /// What the kernels of a micro-batch take, one after another: the mean over ranks and steps.
   [[nodiscard]] double kernel_seconds() const;
   /// Whether the max-plus recurrence plays this run. It does where the programs of the steps hold

@@ -6,6 +6,7 @@
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/compute/cost_features.h"
+#include "costmodel/compute/fit_errors.h"
 #include "sim/engine/time_limit.h"
 
 namespace stepsim {
@@ -47,10 +48,6 @@ Bound bound_of(const Op& op) {
 }
 
 }  // namespace
-
-double sd_of_mean_absolute(double error) {
-  return error * std::sqrt(1.5707963267948966);
-}
 
 StepLowering::StepLowering(const Scenario& scenario,
                            const CostModel& costs,

@@ -22,9 +22,6 @@ struct ErrorGroup {
   double relative_sd = 0;
 };
 
-/// The standard deviation of a normal error whose mean absolute size is `error`.
-[[nodiscard]] double sd_of_mean_absolute(double error);
-
 /// One batch with its prices, on a rank of ordinary speed.
 struct PricedBatch {
   double collate = 0;                ///< Seconds.

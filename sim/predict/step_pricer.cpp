@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/compute/fit_errors.h"
 #include "costmodel/network/nccl_model.h"
 #include "sim/engine/time_limit.h"
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -13,30 +14,20 @@ namespace {
 constexpr double kMaxSlowdown = 1e6;
 
 void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
-  for (const auto& item : cluster.list("slow_ranks")) {
-    const TomlReader slow(cluster.document(), item, "cluster.slow_ranks");
-    if (item.kind != TomlValue::Kind::Table) {
-      slow.fail(
-          fmt::format("expected a list of {{ rank = 1, factor = 1.2 }}, got {}", describe(item)));
-    }
-    const auto rank = static_cast<int>(slow.integer("rank", 0, kMaxRanks));
-    if (rank >= scenario.ranks) {
-      slow.fail(
-          "rank",
-          fmt::format("rank {} is out of range: the ranks are 0 .. {}", rank, scenario.ranks - 1));
-    }
-    const auto same = [rank](const SlowRank& other) { return other.rank == rank; };
-    if (std::ranges::any_of(scenario.slow_ranks, same)) {
-      slow.fail("rank", fmt::format("rank {} is listed twice", rank));
-    }
-    const double factor = slow.number("factor");
-    if (factor <= 0 || factor > kMaxSlowdown) {
-      slow.fail(
-          "factor",
-          fmt::format("{} is no factor; expected more than 0, as 1.2 for 20 % slower", factor));
-    }
-    scenario.slow_ranks.push_back({rank, factor});
-  }
+  read_by_rank(cluster,
+               "slow_ranks",
+               "{ rank = 1, factor = 1.2 }",
+               scenario.ranks,
+               [&](const TomlReader& slow, int rank) {
+                 const double factor = slow.number("factor");
+                 if (factor <= 0 || factor > kMaxSlowdown) {
+                   slow.fail("factor",
+                             fmt::format("{} is no factor; expected more than 0, as 1.2 for 20 % "
+                                         "slower",
+                                         factor));
+                 }
+                 scenario.slow_ranks.push_back({rank, factor});
+               });
 }
 
 /// A name alone is that of a shipped profile, unless a file beside the scenario is called so.
@@ -57,6 +48,29 @@ void read_name(const TomlReader& table, Scenario& scenario) {
 }
 
 }  // namespace
+
+void read_by_rank(const TomlReader& owner,
+                  const std::string& key,
+                  const std::string& example,
+                  int ranks,
+                  const std::function<void(const TomlReader& table, int rank)>& read) {
+  std::set<int> seen;
+  for (const TomlValue& item : owner.list(key)) {
+    const TomlReader table(owner.document(), item, owner.path() + "." + key);
+    if (item.kind != TomlValue::Kind::Table) {
+      table.fail(fmt::format("expected a list of {}, got {}", example, describe(item)));
+    }
+    const auto rank = static_cast<int>(table.integer("rank", 0, kMaxRanks));
+    if (rank >= ranks) {
+      table.fail("rank",
+                 fmt::format("rank {} is out of range: the ranks are 0 .. {}", rank, ranks - 1));
+    }
+    if (!seen.insert(rank).second) {
+      table.fail("rank", fmt::format("rank {} is listed twice", rank));
+    }
+    read(table, rank);
+  }
+}
 
 TomlReader required_table(const TomlReader& root, const std::string& name) {
   if (!root.has(name)) {

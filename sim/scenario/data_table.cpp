@@ -162,27 +162,16 @@ TargetSource read_targets(const TomlReader& table, const Scenario& scenario) {
   return targets;
 }
 
-/// [{ rank = 3, delay = "5 ms" }]
 void read_delays(const TomlReader& data, Scenario& scenario) {
   scenario.loader.delays.assign(static_cast<std::size_t>(scenario.ranks), Duration::zero());
-  for (const TomlValue& item : data.list("delays")) {
-    const TomlReader table(data.document(), item, "data.delays");
-    if (item.kind != TomlValue::Kind::Table) {
-      table.fail(fmt::format("expected a list of {{ rank = 1, delay = \"5 ms\" }}, got {}",
-                             describe(item)));
-    }
-    const std::int64_t rank = table.integer("rank", 0, kMaxRanks);
-    if (rank >= scenario.ranks) {
-      table.fail(
-          "rank",
-          fmt::format("rank {} is out of range: the ranks are 0 .. {}", rank, scenario.ranks - 1));
-    }
-    Duration& delay = scenario.loader.delays[static_cast<std::size_t>(rank)];
-    if (delay > Duration::zero()) {
-      table.fail("rank", fmt::format("rank {} is listed twice", rank));
-    }
-    delay = table.parsed("delay", parse_scenario_duration);
-  }
+  read_by_rank(data,
+               "delays",
+               "{ rank = 1, delay = \"5 ms\" }",
+               scenario.ranks,
+               [&](const TomlReader& one, int rank) {
+                 scenario.loader.delays[static_cast<std::size_t>(rank)] =
+                     one.parsed("delay", parse_scenario_duration);
+               });
 }
 
 /// What loading costs; workers that load for nothing would be a mistake.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,15 @@ void read_published(const TomlReader& root, Scenario& scenario);
 [[nodiscard]] LengthSource read_lengths(const TomlReader& table, const Scenario& scenario);
 /// Raises InputError at the table of these lengths when they can be longer than the model takes.
 void check_longest(const TomlReader& table, const LengthSource& source, const Scenario& scenario);
+
+/// Calls `read(table, rank)` for each table of a list that says something of single ranks.
+/// `example` stands in messages. Raises InputError: an item is no table, or its `rank` is out of
+/// range or listed twice.
+void read_by_rank(const TomlReader& owner,
+                  const std::string& key,
+                  const std::string& example,
+                  int ranks,
+                  const std::function<void(const TomlReader& table, int rank)>& read);
 
 /// The table of that name. Raises InputError where the file has none.
 [[nodiscard]] TomlReader required_table(const TomlReader& root, const std::string& name);

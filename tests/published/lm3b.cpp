@@ -21,7 +21,7 @@ Validation lm3b_sync() {
   const Overrides free_copies = {"times.copy_bandwidth=1000000 GB/s"};
   const Overrides one = {"ddp.bucket_rule=single", "ddp.gradient_as_bucket_view=false"};
   const Overrides one_free = {one[0], one[1], free_copies[0]};
-  // Of the all-reduces alone: the rest of the step is taken as exact here.
+  // These intervals are of the all-reduces alone, so that the rest of the step is exact here.
   const auto interval = [&](Overrides overrides) {
     overrides.emplace_back("times.error=0");
     const auto [low, high] = predicted_interval(kScenario, overrides);

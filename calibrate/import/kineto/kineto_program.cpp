@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMaxStreams = 8;
 /// Clocks of one run, aligned, are not further apart.
 constexpr std::int64_t kClockError = 100'000;
-/// Of a step: what the GPU may stand still for no known reason without a word.
+/// A GPU that stands still for this share of a step, for no known reason, gets a note.
 constexpr double kStoodStill = 0.02;
 
 std::optional<int> index_of(const KinetoTrace& trace, std::int64_t number) {

@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "calibrate/import/nccl/nccl_row.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
@@ -26,44 +27,6 @@ constexpr int kUsualRanksPerNode = 8;
 
 std::string size_text(std::int64_t bytes) {
   return format_bytes(Bytes(bytes));
-}
-
-/// True when size and time give the printed algbw (GB/s), to the printed places.
-bool agrees(const NcclRow& row, const NcclBlock& block) {
-  constexpr double kBytesPerUsOfGb = 1000;
-  const double fastest = block.time_us.value - block.time_us.half_unit;
-  const double slowest = block.time_us.value + block.time_us.half_unit;
-  const auto bytes = static_cast<double>(row.bytes);
-  const double least = (bytes - row.bytes_half_unit) / kBytesPerUsOfGb;
-  const double most = (bytes + row.bytes_half_unit) / kBytesPerUsOfGb;
-  const double room = block.algbw.half_unit * (1 + 1e-9);
-  return block.algbw.value >= least / slowest - room &&
-         (fastest <= 0 || block.algbw.value <= most / fastest + room);
-}
-
-/// How often a sweep of ascending sizes is there from beginning to end, as -N prints it; the last
-/// may be cut off. Absent when the sizes come in another order.
-std::optional<std::size_t> cycles_of(const std::vector<NcclRow>& rows) {
-  std::size_t period = 1;
-  while (period < rows.size() && rows[period].bytes > rows[period - 1].bytes) {
-    ++period;
-  }
-  for (std::size_t i = period; i < rows.size(); ++i) {
-    if (rows[i].bytes != rows[i - period].bytes) {
-      return std::nullopt;
-    }
-  }
-  return rows.empty() ? 0 : (rows.size() - 1) / period + 1;
-}
-
-/// "3.98 to 4.02 ranks". Bandwidths of another collective can ask for endlessly many.
-std::string range_text(const RankRange& range) {
-  constexpr double kMany = 1e6;
-  if (range.lo > kMany) {
-    return "no number of ranks";
-  }
-  return range.hi > kMany ? fmt::format("{:.2f} ranks or more", range.lo)
-                          : fmt::format("{:.2f} to {:.2f} ranks", range.lo, range.hi);
 }
 
 /// Collects the reasons of one sweep.
@@ -173,7 +136,7 @@ void Judge::find_ranks() {
     const std::string text = fmt::format("{} ranks by {}, but busbw / algbw are those of {}",
                                          *sweep_->ranks,
                                          sweep_->ranks_from,
-                                         range_text(*sweep_->factor_ranks));
+                                         text_of(*sweep_->factor_ranks));
     if (statements_.ranks) {
       warn("ranks_disagree", text);
     } else {
@@ -196,7 +159,7 @@ void Judge::ranks_of_factor_only() {
                   range
                       ? fmt::format("no rank lines, and busbw / algbw are those of {}; say it with "
                                     "--ranks N",
-                                    range_text(*range))
+                                    text_of(*range))
                       : "no rank lines, and bandwidths too small to tell; say it with --ranks N");
   }
 }

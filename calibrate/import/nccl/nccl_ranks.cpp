@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/core.h>
+
 namespace stepsim {
 namespace {
 
@@ -161,6 +163,15 @@ bool rows_can_be(const std::string& op, const NcclTable& table) {
   const bool has_root = op == "broadcast" || op == "reduce";
   return (row.redop != "none") == has_redop && (!row.root || (*row.root >= 0) == has_root) &&
          !(op == "all_reduce" && counts_all_ranks(table));
+}
+
+std::string text_of(const RankRange& range) {
+  constexpr double kMany = 1e6;
+  if (range.lo > kMany) {
+    return "no number of ranks";
+  }
+  return range.hi > kMany ? fmt::format("{:.2f} ranks or more", range.lo)
+                          : fmt::format("{:.2f} to {:.2f} ranks", range.lo, range.hi);
 }
 
 }  // namespace stepsim

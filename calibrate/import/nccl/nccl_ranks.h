@@ -53,4 +53,7 @@ struct RankRange {
 /// and count.
 [[nodiscard]] bool rows_can_be(const std::string& op, const NcclTable& table);
 
+/// "3.98 to 4.02 ranks". Bandwidths of another collective can ask for endlessly many.
+[[nodiscard]] std::string text_of(const RankRange& range);
+
 }  // namespace stepsim

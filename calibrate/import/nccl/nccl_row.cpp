@@ -293,4 +293,29 @@ std::optional<NcclRow> OpenRow::finish(const NcclTable& table) const {
   return row;
 }
 
+bool agrees(const NcclRow& row, const NcclBlock& block) {
+  constexpr double kBytesPerUsOfGb = 1000;
+  const double fastest = block.time_us.value - block.time_us.half_unit;
+  const double slowest = block.time_us.value + block.time_us.half_unit;
+  const auto bytes = static_cast<double>(row.bytes);
+  const double least = (bytes - row.bytes_half_unit) / kBytesPerUsOfGb;
+  const double most = (bytes + row.bytes_half_unit) / kBytesPerUsOfGb;
+  const double room = block.algbw.half_unit * (1 + 1e-9);
+  return block.algbw.value >= least / slowest - room &&
+         (fastest <= 0 || block.algbw.value <= most / fastest + room);
+}
+
+std::optional<std::size_t> cycles_of(const std::vector<NcclRow>& rows) {
+  std::size_t period = 1;
+  while (period < rows.size() && rows[period].bytes > rows[period - 1].bytes) {
+    ++period;
+  }
+  for (std::size_t i = period; i < rows.size(); ++i) {
+    if (rows[i].bytes != rows[i - period].bytes) {
+      return std::nullopt;
+    }
+  }
+  return rows.empty() ? 0 : (rows.size() - 1) / period + 1;
+}
+
 }  // namespace stepsim

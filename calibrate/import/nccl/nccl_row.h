@@ -46,6 +46,13 @@ class OpenRow {
   bool wide_gap_ = false;  ///< The first block is blank.
 };
 
+/// Whether size and time give the printed algbw (GB/s), to the printed places.
+[[nodiscard]] bool agrees(const NcclRow& row, const NcclBlock& block);
+
+/// How often a sweep of ascending sizes is there from beginning to end, as -N prints it; the last
+/// may be cut off. Absent when the sizes come in another order.
+[[nodiscard]] std::optional<std::size_t> cycles_of(const std::vector<NcclRow>& rows);
+
 /// Whether all words are numbers or N/A, and there is at least one.
 [[nodiscard]] bool is_numeric(std::string_view text);
 

@@ -10,6 +10,23 @@
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
+
+RecordedExposure exposure_of(std::span<const RankExposure> ranks) {
+  const auto end = [](const RankExposure& rank) { return rank.start + rank.wall; };
+  const auto wait = [](const RankExposure& rank) { return rank.wall - rank.compute; };
+  const RankExposure& slowest = *std::ranges::max_element(ranks, {}, &RankExposure::compute);
+  const double first = std::ranges::min(ranks, {}, &RankExposure::start).start;
+  const double last = std::ranges::max(ranks, {}, &RankExposure::start).start;
+  const bool one_clock = last - first < slowest.wall;
+  RecordedExposure exposure;
+  exposure.backward_seconds = slowest.backward;
+  exposure.batch = slowest.batch;
+  exposure.exposed_seconds = one_clock
+                                 ? end(std::ranges::max(ranks, {}, end)) - last - slowest.compute
+                                 : wait(std::ranges::min(ranks, {}, wait));
+  return exposure;
+}
+
 std::vector<ReadyBucket> ready_buckets(const Plan& plan,
                                        const BatchShape& batch,
                                        double operations_per_byte) {

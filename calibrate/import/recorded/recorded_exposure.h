@@ -18,6 +18,19 @@ struct RecordedExposure {
   BatchShape batch;  ///< That rank's last micro-batch.
 };
 
+/// What one rank's step tells of what its all-reduces left exposed. Seconds.
+struct RankExposure {
+  double start = 0;
+  double wall = 0;     ///< From the start to the end of the backward.
+  double compute = 0;  ///< The part of it without waiting.
+  double backward = 0;
+  BatchShape batch;  ///< Of the last micro-batch.
+};
+
+/// The rest of a step beside the compute of its slowest rank, where the ranks' clocks agree: ranks
+/// also begin and end a backward at different times. Else what the rank that waited least waited.
+[[nodiscard]] RecordedExposure exposure_of(std::span<const RankExposure> ranks);
+
 /// A bucket of a step: how large it is and when its gradients are there.
 struct ReadyBucket {
   std::int64_t bytes = 0;

@@ -7,8 +7,12 @@
 #include <numeric>
 #include <vector>
 
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
 
 namespace stepsim {
 namespace {
@@ -108,6 +112,11 @@ double drift_of(std::span<const ComputeRatio> ratios, int steps) {
   return used > 0 ? kNextRun * std::sqrt(std::max(0.0, (between - within) / used)) : 0;
 }
 
+/// Tried in tests/ACCURACY.md: these variables removed such steps.
+constexpr const char* kAllocatorHint =
+    "; on Linux it is mostly the allocator, which gives memory back: train with "
+    "MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=4000000000";
+
 }  // namespace
 
 NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps) {
@@ -128,6 +137,46 @@ void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseP
   noise.step_jitter = 0;
   noise.step_quantiles.clear();
   noise.rank_correlation = 0;
+}
+
+std::string slow_steps_text(std::span<const ComputeRatio> ratios,
+                            std::span<const int> ranks,
+                            bool on_gpu) {
+  constexpr double kSlow = 1.25;
+  constexpr double kMany = 0.02;
+  std::vector<double> all = mapped(ratios, &ComputeRatio::ratio);
+  const double usual = quantile(all, 0.5);
+  std::map<int, std::pair<int, int>> slow_of_rank;  // Slow ones and all.
+  std::vector<double> slow;
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    auto& [count, of] = slow_of_rank[ranks[i]];
+    ++of;
+    if (ratios[i].ratio > kSlow * usual) {
+      ++count;
+      slow.push_back(ratios[i].ratio / usual);
+    }
+  }
+  if (static_cast<double>(slow.size()) < kMany * static_cast<double>(ratios.size())) {
+    return "";
+  }
+  constexpr std::size_t kMostRanks = 8;
+  std::vector<std::string> shares;
+  for (const auto& [rank, counts] : slow_of_rank) {
+    if (shares.size() < kMostRanks) {
+      shares.push_back(fmt::format("rank {} {:.0f} %", rank, 100.0 * counts.first / counts.second));
+    }
+  }
+  return fmt::format(
+             "{:.1f} % of the ranks' steps take {:.2f} to {:.2f} times what others of their size "
+             "take "
+             "({}{}): "
+             "no size explains them, so they are in the jitter and in the interval",
+             100.0 * static_cast<double>(slow.size()) / static_cast<double>(ratios.size()),
+             quantile(slow, 0.05),
+             quantile(slow, 0.95),
+             fmt::join(shares, ", "),
+             slow_of_rank.size() > kMostRanks ? ", …" : "") +
+         (on_gpu ? "" : kAllocatorHint);
 }
 
 }  // namespace stepsim

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "costmodel/records/profile.h"
 
@@ -23,6 +24,12 @@ struct ComputeRatio {
 ///     ratios: At least two, with the mean 1.
 ///     steps: One more than the number of the last step.
 [[nodiscard]] NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps);
+
+/// Says which ranks had steps that took much longer than others of their size, and how much; empty
+/// where hardly any did. `ranks`: [as ratios]
+[[nodiscard]] std::string slow_steps_text(std::span<const ComputeRatio> ratios,
+                                          std::span<const int> ranks,
+                                          bool on_gpu);
 
 /// Books the spread of single steps as drift: as that of the mean of a run of `steps` steps.
 void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseProfile& noise);

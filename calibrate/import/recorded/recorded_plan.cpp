@@ -210,7 +210,7 @@ Plan recorded_plan(const RunRecord& record, const std::string& file) {
   for (const StepRecord& step : record.steps) {
     plan.steps = std::max(plan.steps, step.step + 1);
     if (step.repeat == 0) {
-      std::ranges::move(recorded_batches(step, file), std::back_inserter(plan.micro_batches));
+      std::ranges::move(micro_batches_of(step, file), std::back_inserter(plan.micro_batches));
     }
   }
   return plan;

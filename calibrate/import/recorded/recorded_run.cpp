@@ -7,7 +7,6 @@
 #include <optional>
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/fit/collectives.h"
@@ -194,33 +193,6 @@ void add_run(const RecordedRun& run,
   }
 }
 
-/// What one rank's step tells of what its all-reduces left exposed. Seconds.
-struct RankExposure {
-  double start = 0;
-  double wall = 0;     ///< From the start to the end of the backward.
-  double compute = 0;  ///< The part of it without waiting.
-  double backward = 0;
-  BatchShape batch;  ///< Of the last micro-batch.
-};
-
-/// The rest of a step beside the compute of its slowest rank, where the ranks' clocks agree: ranks
-/// also begin and end a backward at different times. Else what the rank that waited least waited.
-RecordedExposure exposure_of(std::span<const RankExposure> ranks) {
-  const auto end = [](const RankExposure& rank) { return rank.start + rank.wall; };
-  const auto wait = [](const RankExposure& rank) { return rank.wall - rank.compute; };
-  const RankExposure& slowest = *std::ranges::max_element(ranks, {}, &RankExposure::compute);
-  const double first = std::ranges::min(ranks, {}, &RankExposure::start).start;
-  const double last = std::ranges::max(ranks, {}, &RankExposure::start).start;
-  const bool one_clock = last - first < slowest.wall;
-  RecordedExposure exposure;
-  exposure.backward_seconds = slowest.backward;
-  exposure.batch = slowest.batch;
-  exposure.exposed_seconds = one_clock
-                                 ? end(std::ranges::max(ranks, {}, end)) - last - slowest.compute
-                                 : wait(std::ranges::min(ranks, {}, wait));
-  return exposure;
-}
-
 /// Adds the steady steps of a run without buckets.
 void add_exposures(const RecordedRun& run,
                    const ProcessorRatios& ratios,
@@ -325,49 +297,6 @@ std::vector<ComputeRatio> compute_ratios(const Observations& all, const Recorded
     ratio.ratio /= mean;
   }
   return ratios;
-}
-
-/// Tried in tests/ACCURACY.md: these variables removed such steps.
-constexpr const char* kAllocatorHint =
-    "; on Linux it is mostly the allocator, which gives memory back: train with "
-    "MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=4000000000";
-
-/// Which ranks had steps that took much longer than others of their size, and how much. Empty when
-/// hardly any.
-std::string slow_steps_text(std::span<const ComputeRatio> ratios, std::span<const int> ranks) {
-  constexpr double kSlow = 1.25;
-  constexpr double kMany = 0.02;
-  std::vector<double> all = mapped(ratios, &ComputeRatio::ratio);
-  const double usual = quantile(all, 0.5);
-  std::map<int, std::pair<int, int>> slow_of_rank;  // Slow ones and all.
-  std::vector<double> slow;
-  for (std::size_t i = 0; i < ratios.size(); ++i) {
-    auto& [count, of] = slow_of_rank[ranks[i]];
-    ++of;
-    if (ratios[i].ratio > kSlow * usual) {
-      ++count;
-      slow.push_back(ratios[i].ratio / usual);
-    }
-  }
-  if (static_cast<double>(slow.size()) < kMany * static_cast<double>(ratios.size())) {
-    return "";
-  }
-  constexpr std::size_t kMostRanks = 8;
-  std::vector<std::string> shares;
-  for (const auto& [rank, counts] : slow_of_rank) {
-    if (shares.size() < kMostRanks) {
-      shares.push_back(fmt::format("rank {} {:.0f} %", rank, 100.0 * counts.first / counts.second));
-    }
-  }
-  return fmt::format(
-      "{:.1f} % of the ranks' steps take {:.2f} to {:.2f} times what others of their size take "
-      "({}{}): "
-      "no size explains them, so they are in the jitter and in the interval",
-      100.0 * static_cast<double>(slow.size()) / static_cast<double>(ratios.size()),
-      quantile(slow, 0.05),
-      quantile(slow, 0.95),
-      fmt::join(shares, ", "),
-      slow_of_rank.size() > kMostRanks ? ", …" : "");
 }
 
 void add_warnings_of_whole_steps(int ranks, std::vector<std::string>& warnings) {
@@ -482,8 +411,9 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs, RecordedForm 
   model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
   const auto ratios = compute_ratios(all, model);
   costs.noise = fit_step_noise(ratios, all.steps);
-  if (const std::string slow = whole ? "" : slow_steps_text(ratios, all.ranks); !slow.empty()) {
-    costs.notes.push_back(slow + (costs.on_gpu ? "" : kAllocatorHint));
+  if (const std::string slow = whole ? "" : slow_steps_text(ratios, all.ranks, costs.on_gpu);
+      !slow.empty()) {
+    costs.notes.push_back(slow);
   }
   if (whole) {
     const Plan& plan = runs.front().plan;

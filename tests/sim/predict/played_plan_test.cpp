@@ -216,7 +216,7 @@ TEST_CASE("a file that cannot be played: what is wrong, and what to change") {
             .find("holds batches of 2 ranks, the scenario has 4; set cluster.ranks = 2") !=
         std::string::npos);
   CHECK(played_error(file.path, "", {"ddp.accumulation_steps=2"})
-            .find("holds 1 micro-batches a step, the scenario accumulates 2") != std::string::npos);
+            .find("has 1 micro-batches, the scenario accumulates 2") != std::string::npos);
   CHECK(played_error(file.path, "weighting = \"token\"\n", {})
             .find("weighting: does not apply to policy kind 'plan'") != std::string::npos);
   CHECK(played_error(file.path, "", {"model.max_length=16"}).find("takes at most 16") !=

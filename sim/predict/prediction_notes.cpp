@@ -1,0 +1,135 @@
+#include "sim/predict/prediction_notes.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/predict/step_cost.h"
+
+namespace stepsim {
+namespace {
+
+void add_varlen_notes(const PricedRun& run, std::vector<Note>& notes) {
+  const bool known = prices_empty_blocks(run.profile());
+  const bool given = run.scenario().varlen.empty_block_seconds.has_value();
+  const auto& batches = run.plan().micro_batches;
+  const bool any = std::ranges::any_of(
+      batches, [&](const MicroBatch& batch) { return run.shape_of(batch).empty_blocks > 0; });
+  if (any && !known && !given) {
+    notes.emplace_back(EmptyBlocksFree{});
+  }
+  if (known && given) {
+    notes.emplace_back(EmptyBlockKeyUnused{});
+  }
+}
+
+/// Notes on ops and collectives of sizes that the profile did not measure.
+void add_size_notes(const PricedRun& run, std::vector<Note>& notes) {
+  SizesNotMeasured unseen;  // "gemm" of "gemm forward".
+  for (const ExtrapolationNote& note : run.model().notes()) {
+    if (note.larger > 1) {
+      notes.emplace_back(SizesBeyondMeasured{note.op, note.larger, false});
+    }
+    if (note.smaller > 1) {
+      notes.emplace_back(SizesBeyondMeasured{note.op, note.smaller, true});
+    }
+    const std::string op_class = note.op.substr(0, note.op.rfind(' '));
+    if (note.unseen_shape && (unseen.op_classes.empty() || unseen.op_classes.back() != op_class)) {
+      unseen.op_classes.push_back(op_class);
+    }
+  }
+  if (!unseen.op_classes.empty()) {
+    notes.emplace_back(std::move(unseen));
+  }
+}
+
+/// Notes on prices that the profile's ops have; times of a scenario and recorded steps hold all.
+void add_price_notes(const PricedRun& run, std::vector<Note>& notes) {
+  const Scenario& scenario = run.scenario();
+  const Profile& profile = run.profile();
+  if (scenario.times || prices_recorded_model(scenario, profile)) {
+    return;
+  }
+  if (std::string origin = compute_prices_origin(profile); !origin.empty()) {
+    notes.emplace_back(PricesNotMeasured{std::move(origin)});
+  }
+  CostsNothing nothing;
+  nothing.launches =
+      !profile.host_is_device && profile.launch_seconds == 0 && !scenario.host.launch;
+  nothing.interference = !profile.host_is_device && scenario.ranks > 1 && !profile.interference &&
+                         !scenario.interference_given;
+  if (nothing.launches || nothing.interference) {
+    notes.emplace_back(nothing);
+  }
+}
+
+void add_stated_errors(const PricedRun& run, std::vector<Note>& notes) {
+  const Scenario& scenario = run.scenario();
+  StatedErrors stated;
+  if (scenario.times) {
+    stated.times = scenario.times->error;
+  }
+  if (scenario.all_reduce_table) {
+    stated.all_reduce = scenario.all_reduce_table->errors.bias;
+  }
+  if (scenario.interference_given && scenario.interference.active() && scenario.ranks > 1) {
+    stated.interference = scenario.interference_error;
+  }
+  if (stated.times || stated.all_reduce || stated.interference) {
+    notes.emplace_back(stated);
+  }
+}
+
+/// Says so where the kernels of a micro-batch, priced one by one, are shorter than their launches.
+void add_host_bound(const PricedRun& run, std::vector<Note>& notes) {
+  const Scenario& scenario = run.scenario();
+  const Profile& profile = run.profile();
+  if (scenario.times || profile.host_is_device || prices_recorded_model(scenario, profile)) {
+    return;
+  }
+  constexpr double kEagerLaunch = 5e-6;  // PyTorch's eager mode takes 4 to 10 us an operation.
+  HostBound bound;
+  bound.kernels = run.model().ops_per_micro_batch();
+  bound.launch_seconds =
+      scenario.host.launch ? to_seconds(*scenario.host.launch) : profile.launch_seconds;
+  bound.launch_assumed = bound.launch_seconds == 0;
+  if (bound.launch_assumed) {
+    bound.launch_seconds = kEagerLaunch;
+  }
+  bound.compute_ms = run.kernel_seconds() * 1e3;
+  if (static_cast<double>(bound.kernels) * bound.launch_seconds * 1e3 >= bound.compute_ms) {
+    notes.emplace_back(bound);
+  }
+}
+
+}  // namespace
+
+void add_notes(const PricedRun& run, Prediction& prediction) {
+  std::vector<Note>& notes = prediction.notes;
+  add_price_notes(run, notes);
+  add_size_notes(run, notes);
+  if (is_varlen(run.scenario())) {
+    add_varlen_notes(run, notes);
+  }
+  if (run.takes_measured_interference()) {
+    const InterferenceProfile& measured = *run.profile().interference;
+    notes.emplace_back(ProfileInterference{measured.samples, measured.value});
+  }
+  if (prices_recorded_model(run.scenario(), run.profile()) && run.profile().recorded->whole_steps) {
+    notes.emplace_back(CollectivesInsidePasses{});
+  }
+  if (prediction.out_of_memory) {
+    notes.emplace_back(*prediction.out_of_memory);
+  }
+  add_stated_errors(run, notes);
+  add_host_bound(run, notes);
+  for (const auto& [text, source] : run.model().collective_sources()) {
+    prediction.collective_origins.push_back({text, source});
+    if (source != CollectiveSource::MeasuredTable) {
+      notes.emplace_back(CollectiveNotMeasured{prediction.collective_origins.back()});
+    }
+  }
+}
+
+}  // namespace stepsim

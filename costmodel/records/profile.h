@@ -9,6 +9,7 @@
 #include "costmodel/compute/fit_errors.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/compute/pass_cost.h"
+#include "costmodel/compute/shape_cost.h"
 #include "costmodel/io/json_value.h"
 #include "costmodel/network/collective_table.h"
 #include "costmodel/network/interference.h"
@@ -73,13 +74,15 @@ struct Profile {
   double cores = 0;
   NoiseProfile noise;
   std::optional<InterferenceProfile> interference;  ///< Absent: not measured.
-  std::optional<RecordedModel> recorded;            ///< Replaces `ops` for the model it holds.
+  std::vector<ShapeCost> new_shapes;      ///< What a shape costs when a rank meets it first.
+  std::optional<RecordedModel> recorded;  ///< Replaces `ops` for the model it holds.
 
   bool operator==(const Profile&) const = default;
 };
 
 /// Reads a profile, a file or a shipped one by its name (profile_path()). Its "format" is
-/// "stepsim-profile/1", or /2 when an entry holds a ratio, or /3 with a recorded model. All times
+/// "stepsim-profile/1", or /2 when an entry holds a ratio, or /3 with a recorded model, or /4 with
+/// costs of new shapes. All times
 /// in the file are seconds, so that every double reads back unchanged. Raises InputError that names
 /// place and key, unless knots ascend and are not negative, ranges and each form's members are
 /// valid and no entry occurs twice.

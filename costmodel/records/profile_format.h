@@ -13,12 +13,19 @@ namespace stepsim {
 inline constexpr std::string_view kProfileFormat = "stepsim-profile/";
 /// This version added a model's recorded passes, quantiles of the noise, and shared cores.
 inline constexpr int kRecordedVersion = 3;
+/// This version added what new shapes cost.
+inline constexpr int kShapesVersion = 4;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);
 /// Reads that member. It checks that the features are known, that the fit and every draw have a
 /// coefficient for each and none is negative, the ranges, and the model. Raises InputError.
 [[nodiscard]] RecordedModel read_recorded(JsonReader reader);
+/// Writes an element of the member "new_shapes".
+[[nodiscard]] Json shape_cost_json(const ShapeCost& cost);
+/// Reads such an element. Raises InputError: a name is unknown, a time is negative or missing, a
+/// cache has no entries.
+[[nodiscard]] ShapeCost read_shape_cost(JsonReader reader);
 /// Writes the member "errors" of a fit.
 [[nodiscard]] Json errors_json(const FitErrors& errors);
 /// Reads the member "errors" of `reader`; without one all errors are absent.

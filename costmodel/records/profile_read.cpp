@@ -184,7 +184,7 @@ InterferenceProfile read_interference(JsonReader reader) {
 /// Whether the format names a version that this program reads: any up to the newest one, which the
 /// last form of cost may have added.
 bool is_known_format(std::string_view format) {
-  int newest = kRecordedVersion;
+  int newest = kShapesVersion;
   for (const CostFormRow& row : cost_form_rows()) {
     newest = std::max(newest, row.since_version);
   }
@@ -242,6 +242,11 @@ Profile read_profile(const std::string& named) {
   read_machine(root, profile);
   if (root.has("interference")) {
     profile.interference = read_interference(root.object("interference"));
+  }
+  if (root.has("new_shapes")) {
+    for (JsonReader& entry : root.objects("new_shapes")) {
+      profile.new_shapes.push_back(read_shape_cost(entry));
+    }
   }
   if (root.has("recorded")) {
     profile.recorded = read_recorded(root.object("recorded"));

@@ -19,6 +19,9 @@ std::string format_of(const Profile& profile) {
   for (const OpCost& cost : profile.ops) {
     version = std::max(version, since_version(cost));
   }
+  if (!profile.new_shapes.empty()) {
+    version = kShapesVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -153,6 +156,9 @@ void write_profile(const std::string& path, const Profile& profile) {
   member("noise", line(noise));
   if (profile.interference) {
     member("interference", line(interference_json(*profile.interference)));
+  }
+  if (!profile.new_shapes.empty()) {
+    member("new_shapes", list_text(profile.new_shapes, shape_cost_json));
   }
   if (profile.recorded) {
     member("recorded", recorded_text(*profile.recorded));

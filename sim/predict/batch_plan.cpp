@@ -241,6 +241,17 @@ PlannedPolicy plan_policy(const Scenario& scenario,
   return planned;
 }
 
+BatchShape epoch_shape(const Scenario& scenario,
+                       const BatchingPolicy& policy,
+                       const PlannedPolicy& planned,
+                       std::span<const std::int64_t> batch) {
+  MicroBatch one;
+  one.lengths = mapped(planned.first_epoch.pieces_of(batch, planned.lengths), &Piece::length);
+  one.sequences = sequences_of(policy, one.lengths);
+  one.padded_length = padding_of(scenario, policy, one.shape().max_length);
+  return one.shape();
+}
+
 TrainingEffects first_epoch_effects(const Scenario& scenario,
                                     const BatchingPolicy& policy,
                                     const PlannedPolicy& planned) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "costmodel/records/plan_file.h"
@@ -36,6 +37,12 @@ struct PlannedPolicy {
 [[nodiscard]] PlannedPolicy plan_policy(const Scenario& scenario,
                                         const BatchingPolicy& policy,
                                         const StepCost& step_cost);
+
+/// The shape of a batch of the first epoch. `batch`: its ids in PlannedPolicy::first_epoch.
+[[nodiscard]] BatchShape epoch_shape(const Scenario& scenario,
+                                     const BatchingPolicy& policy,
+                                     const PlannedPolicy& planned,
+                                     std::span<const std::int64_t> batch);
 
 /// What the policy does to training in the first epoch.
 /// Raises InputError: a batch of the epoch is in no bucket that it could be padded to.

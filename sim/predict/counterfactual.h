@@ -10,7 +10,8 @@ enum class Change {
   MedianRank,         ///< One rank has the median load of the ranks, each step.
   NoInterference,
   OneBucket,
-  NoData  ///< Loading and collation take no time.
+  NoData,      ///< Loading and collation take no time.
+  NoNewShapes  ///< Every shape is known from the start.
 };
 
 /// How a run differs from what its scenario says; blame() compares such runs with the real one.

@@ -194,6 +194,8 @@ CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDra
   CostFactors factors;
   factors.group = drawn_groups(run, draws, errors);
   factors.collective = errors.factor("collectives", run.model().collective_error());
+  factors.new_shapes =
+      errors.factor("new shapes", shape_error(run.shape_costs(), run.shape_stalls()));
   if (run.takes_measured_interference()) {
     factors.interference = drawn_interference(*run.profile().interference, errors);
   }
@@ -354,6 +356,7 @@ Prediction predict(const Scenario& scenario,
       add_paired_draws(run, runs, prediction);
     }
   }
+  prediction.shapes = shape_summary(run, prediction);
   add_token_budget(run, prediction);
   add_notes(run, prediction);
   return prediction;

@@ -9,6 +9,7 @@
 #include "sim/batching/varlen_epoch.h"
 #include "sim/ddp/step.h"
 #include "sim/predict/note.h"
+#include "sim/predict/shape_summary.h"
 
 namespace stepsim {
 
@@ -121,6 +122,7 @@ struct Prediction {
   std::vector<std::string> op_labels;       ///< Names for the timelines' spans, when asked for.
   std::optional<TrainingEffects> training;  ///< Sums over one epoch, when asked for.
   std::optional<VarlenUse> varlen;          ///< Sums over one epoch, with varlen attention.
+  std::optional<ShapeSummary> shapes;       ///< Where new shapes cost something.
   std::vector<CollectiveOrigin> collective_origins;
   std::vector<Note> notes;
   std::optional<OutOfMemory> out_of_memory;  ///< The first step and rank that do not fit.

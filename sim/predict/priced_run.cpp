@@ -46,6 +46,9 @@ Scenario changed(Scenario scenario, const std::optional<Counterfactual>& counter
       scenario.slow_ranks.clear();
       scenario.loader.delays.clear();
       break;
+    case Change::NoNewShapes:
+      scenario.new_shapes.mechanisms.emplace();
+      break;
     case Change::NoData:
       scenario.loader = {};
       break;
@@ -93,6 +96,7 @@ PricedRun::PricedRun(const Scenario& scenario,
                         counterfactual)),
       profile_(profile),
       counterfactual_(counterfactual),
+      policy_(policy),
       planned_(plan_policy(scenario_, policy, planning_cost(scenario_, policy, profile_))),
       costs_(cost_model(scenario_, profile_)),
       pricer_(std::make_unique<CollectivePricer>(
@@ -108,6 +112,7 @@ PricedRun::PricedRun(const Scenario& scenario,
   }
   add_skew();
   balance();
+  add_shape_stalls();
   rank_factor_.assign(at(scenario_.ranks), 1.0);
   for (const SlowRank& slow : scenario_.slow_ranks) {
     rank_factor_[at(slow.rank)] *= slow.factor;
@@ -237,6 +242,52 @@ void PricedRun::add_skew() {
   for (std::size_t i = 0; ranks > 1 && i < batches_.size(); ++i) {
     const auto rank = static_cast<double>(i / micro % ranks);
     batch_factor_[i] = 1 + scenario_.skew * rank / static_cast<double>(ranks - 1);
+  }
+}
+
+BatchShape PricedRun::cached_shape(const BatchShape& batch) const {
+  return is_varlen(scenario_) && batch.samples > 0
+             ? BatchShape{1, batch.useful_tokens, batch.useful_tokens}
+             : batch;
+}
+
+std::vector<BatchShape> PricedRun::epoch_shapes() const {
+  const EpochPlan& epoch = planned_.first_epoch;
+  const auto micro = at(scenario_.ddp.accumulation_steps);
+  const auto ranks = at(scenario_.ranks);
+  const std::size_t batches = max_of(
+      epoch.batches, [](const Batches& of_rank) { return of_rank.size(); }, std::size_t{0});
+  const std::size_t steps = batches / micro;
+  std::vector<BatchShape> shapes(policy_.played() == nullptr ? steps * ranks * micro : 0);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Batches& of_rank = epoch.batches[i / micro % ranks];
+    const std::size_t batch = i / (micro * ranks) * micro + i % micro;
+    if (batch < of_rank.size()) {
+      shapes[i] = cached_shape(epoch_shape(scenario_, policy_, planned_, of_rank[batch]));
+    }
+  }
+  return shapes;
+}
+
+/// The profile's costs of new shapes hold for the model that was recorded with them.
+void PricedRun::add_shape_stalls() {
+  const NewShapes& stated = scenario_.new_shapes;
+  if (stated.mechanisms) {
+    shape_costs_ = *stated.mechanisms;
+  } else if (!profile_.recorded || prices_recorded_model(scenario_, profile_)) {
+    shape_costs_ = profile_.new_shapes;
+  }
+  check_mechanisms(shape_costs_, host_.is_device);
+  if (shape_costs_.empty()) {
+    return;
+  }
+  const std::vector<BatchShape> shapes =
+      mapped(planned_.plan.micro_batches,
+             [&](const MicroBatch& batch) { return cached_shape(shape_of(batch)); });
+  shape_stalls_ = stepsim::shape_stalls(
+      shape_costs_, shapes, scenario_.ranks, scenario_.ddp.accumulation_steps);
+  for (std::size_t i = 0; i < shape_stalls_.size(); ++i) {
+    batch_factor_[i] *= shape_stalls_[i].load;
   }
 }
 

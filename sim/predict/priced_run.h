@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "costmodel/compute/shape_stalls.h"
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile.h"
 #include "sim/ddp/ddp_program.h"
@@ -42,6 +43,15 @@ class PricedRun {
     return profile_.interference && !scenario_.interference_given &&
            scenario_.interference.active();
   }
+  /// What builds something for a new shape: the scenario's mechanisms, else the profile's.
+  [[nodiscard]] const std::vector<ShapeCost>& shape_costs() const { return shape_costs_; }
+  /// [as the plan's micro-batches] Empty where new shapes cost nothing.
+  [[nodiscard]] const std::vector<ShapeStall>& shape_stalls() const { return shape_stalls_; }
+  /// The shape that caches know a batch by: of varlen attention its tokens alone.
+  [[nodiscard]] BatchShape cached_shape(const BatchShape& batch) const;
+  /// The cached shapes of the first epoch, by step, rank and micro-batch; a rank that has fewer
+  /// batches than others has none without samples at its end. Empty for a played plan.
+  [[nodiscard]] std::vector<BatchShape> epoch_shapes() const;
   /// What the kernels of a micro-batch take, one after another: the mean over ranks and steps.
   [[nodiscard]] double kernel_seconds() const;
   /// Whether the max-plus recurrence plays this run. It does where the programs of the steps hold
@@ -70,11 +80,13 @@ class PricedRun {
   [[nodiscard]] DdpStep step_without_work(int number, IterationSequence& iterations) const;
   void find_plain_steps();
   void add_skew();
+  void add_shape_stalls();
   void balance();
 
   Scenario scenario_;
   Profile profile_;
   std::optional<Counterfactual> counterfactual_;
+  BatchingPolicy policy_;
   PlannedPolicy planned_;
   std::unique_ptr<CostModel> costs_;
   std::unique_ptr<CollectivePricer> pricer_;
@@ -86,7 +98,9 @@ class PricedRun {
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
   std::vector<double> batch_factor_;         ///< [as batches_] more or less work than was priced.
   std::vector<double> rank_factor_;          ///< [rank] slow ranks
-  double cores_ = 0;                         ///< Cores that the ranks of a node share; 0: no limit.
+  std::vector<ShapeCost> shape_costs_;
+  std::vector<ShapeStall> shape_stalls_;  ///< [as batches_]
+  double cores_ = 0;                      ///< Cores that the ranks of a node share; 0: no limit.
   double jitter_ = 0;
   std::vector<double> jitter_quantiles_;   ///< Empty: a normal distribution of width `jitter_`.
   double jitter_correlation_ = 0;          ///< Correlation between the ranks of a step.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
@@ -261,6 +262,14 @@ MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
       kernels.back().label = op.label;
     }
   }
+  const auto hold_up = [](std::vector<Kernel>& kernels, const PassStall& stall) {
+    if (!kernels.empty()) {
+      kernels.front().launch += stall.host;
+      kernels.front().work += stall.device;
+    }
+  };
+  hold_up(work.forward, rank.forward);
+  hold_up(work.backward, rank.backward);
   if (scenario_.host.copy_bytes_per_s > 0) {
     constexpr double kTokenBytes = 16;  // A token id and an element of the mask, 8 bytes each.
     work.copy_input.launch = launch_;
@@ -295,16 +304,19 @@ RankStep StepLowering::fold(const PricedBatch& batch,
   const Duration longest = time.empty() ? Duration::zero() : *std::ranges::max_element(time);
   check_total(longest, schedule.kernels);
   check_total(launch_, schedule.kernels);
+  PassStall held_up = rank.forward;  // The first op of the model in a pass, as in micro_batch().
   const auto chain = [&](const std::vector<std::int32_t>& work) {
     Span span;
     for (const std::int32_t one : work) {
-      span = then(span, op_span(launch_, time[at(one)]));
+      const PassStall stall = at(one) < model_work_ ? std::exchange(held_up, {}) : PassStall{};
+      span = then(span, op_span(launch_ + stall.host, time[at(one)] + stall.device));
     }
     return span;
   };
   RankStep step;
   step.data = collate(batch, factors, rank.compute);
   step.forward = chain(schedule.forward);
+  held_up = rank.backward;
   step.backward = mapped(schedule.backward, chain);
   step.copy_out = mapped(schedule.copy_out, chain);
   step.optimizer = chain(schedule.optimizer);

@@ -46,13 +46,22 @@ struct ExtrapolationNote {
 struct CostFactors {
   std::vector<double> group;                 ///< [group]; empty: all are 1.
   double collective = 1;                     ///< Applies to all collectives.
+  double new_shapes = 1;                     ///< Applies to what new shapes cost; 0: all are known.
   std::optional<Interference> interference;  ///< Replaces the scenario's interference.
+};
+
+/// What holds up the first op of a pass: its launch takes longer, and its work.
+struct PassStall {
+  Duration host{0};
+  Duration device{0};
 };
 
 /// Slowness of one rank in one step.
 struct RankFactors {
-  double compute = 1;  ///< Applies to all its work: a slow rank, jitter.
-  double load = 1;     ///< Applies to forward and backward only: more work than was priced.
+  double compute = 1;      ///< Applies to all its work: a slow rank, jitter.
+  double load = 1;         ///< Applies to forward and backward only: more work than was priced.
+  PassStall forward = {};  ///< New shapes.
+  PassStall backward = {};
 };
 
 /// A micro-batch as work on the device: the ops of the model in launch order with their prices, and

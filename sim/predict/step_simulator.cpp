@@ -96,8 +96,7 @@ StepTimeline StepSimulator::play_plain() {
   input.ranks.reserve(clocks_.size());
   for (int rank = 0; rank < run_.scenario_.ranks; ++rank) {
     const std::size_t batch = at(step_) * at(run_.scenario_.ranks) + at(rank);
-    const RankFactors factors = {slowness_of(rank),
-                                 run_.batch_factor_[batch] * core_factor_[at(rank)]};
+    const RankFactors factors = factors_of(batch, rank, slowness_of(rank));
     input.ranks.push_back(
         run_.model_->fold(*run_.batches_[batch], plain.schedule, factors_, factors));
     if (run_.differs_by(Change::NoData)) {
@@ -118,6 +117,25 @@ StepTimeline StepSimulator::play_plain() {
   return timeline;
 }
 
+RankFactors StepSimulator::factors_of(std::size_t batch, int rank, double slowness) const {
+  RankFactors factors{slowness, run_.batch_factor_[batch] * core_factor_[at(rank)]};
+  if (run_.shape_stalls_.empty() || run_.shape_stalls_[batch].builds == 0 ||
+      run_.scenario_.new_shapes.warm_up) {
+    return factors;
+  }
+  const ShapeStall& stall = run_.shape_stalls_[batch];
+  const double scale = common_ * factors_.new_shapes;
+  // A host that is the device has one clock.
+  const bool one_clock = run_.host_.is_device;
+  const auto pass = [&](double host, double device) {
+    return one_clock ? PassStall{{}, bounded_duration((host + device) * scale)}
+                     : PassStall{bounded_duration(host * scale), bounded_duration(device * scale)};
+  };
+  factors.forward = pass(stall.forward_host, stall.forward_device);
+  factors.backward = pass(stall.backward_host, stall.backward_device);
+  return factors;
+}
+
 void StepSimulator::add_op_jitter(std::vector<Kernel>& kernels) {
   const double sd = run_.scenario_.noise.op_jitter;
   if (noise_ == nullptr || sd <= 0) {
@@ -135,11 +153,8 @@ MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness)
   const std::size_t batch =
       (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(number);
   const BatchShape shape = run_.shape_of(run_.plan().micro_batches[batch]);
-  MicroBatchWork work =
-      run_.model_->micro_batch(*run_.batches_[batch],
-                               shape,
-                               factors_,
-                               {slowness, run_.batch_factor_[batch] * core_factor_[at(rank)]});
+  MicroBatchWork work = run_.model_->micro_batch(
+      *run_.batches_[batch], shape, factors_, factors_of(batch, rank, slowness));
   work.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
   add_op_jitter(work.forward);
   add_op_jitter(work.backward);

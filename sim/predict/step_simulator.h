@@ -38,6 +38,8 @@ class StepSimulator {
   [[nodiscard]] double slowness_of(int rank);
   /// Draws the slowness of all ranks in this step, and computes what sharing cores adds to it.
   void share_cores();
+  /// What slows this micro-batch of a rank.
+  [[nodiscard]] RankFactors factors_of(std::size_t batch, int rank, double slowness) const;
   void add_op_jitter(std::vector<Kernel>& kernels);
 
   const PricedRun& run_;

@@ -62,6 +62,8 @@ std::string next_command(const Scenario& scenario, const Blame& blame, Change ch
       return fmt::format("stepsim run {}{} --set \"interference={{}}\"", scenario.path, policy);
     case Change::OneBucket:
       return fmt::format("stepsim run {}{} --set ddp.bucket_rule=single", scenario.path, policy);
+    case Change::NoNewShapes:
+      return fmt::format("stepsim run {}{} --set new_shapes.warm_up=true", scenario.path, policy);
     case Change::NoData:
       break;
   }
@@ -207,6 +209,8 @@ std::string saving_words(const Saving& saving) {
       return "all gradients went in one bucket";
     case Change::NoData:
       return "loading the batches took no time";
+    case Change::NoNewShapes:
+      return "every shape was known from the start";
   }
   return "";
 }

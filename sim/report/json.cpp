@@ -9,6 +9,7 @@
 #include "costmodel/base/mapped.h"
 #include "sim/report/notes.h"
 #include "sim/report/prediction_columns.h"
+#include "sim/report/shape_report.h"
 
 namespace stepsim {
 
@@ -149,6 +150,9 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
         entry["training"]["padded_target_tokens"] = effects.padded_target_tokens;
         entry["training"]["target_padding_ratio"] = *ratio;
       }
+    }
+    if (prediction.shapes) {
+      entry["new_shapes"] = shape_json(*prediction.shapes);
     }
     if (prediction.varlen) {
       entry["varlen"] = varlen_json(*prediction.varlen);

@@ -10,6 +10,7 @@
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/report/prediction_columns.h"
+#include "sim/report/shape_report.h"
 #include "sim/report/varlen_report.h"
 #include "sim/study/recommendation.h"
 
@@ -245,7 +246,8 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   text += "\n";
 
   text += ranks_table(prediction).text(screen);
-  return text + varlen_section({&prediction}, screen) + warnings_text({prediction});
+  return text + shape_text({prediction}, screen) + varlen_section({&prediction}, screen) +
+         warnings_text({prediction});
 }
 
 std::string compare_text(const Scenario& scenario,
@@ -280,7 +282,8 @@ std::string compare_text(const Scenario& scenario,
   }
   text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
   return text + training_text(ranked, screen) + planning_text(predictions, planning_seconds) +
-         varlen_section(ranked, screen) + warnings_text(predictions);
+         shape_text(predictions, screen) + varlen_section(ranked, screen) +
+         warnings_text(predictions);
 }
 
 }  // namespace stepsim

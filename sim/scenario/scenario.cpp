@@ -32,6 +32,7 @@ Scenario parse_scenario(const std::string& text,
   read_optimizer(root, scenario);
   read_data(root, scenario);
   read_machine(root, scenario);
+  read_new_shapes(root, scenario);
   read_policies(root, scenario);
   read_published(root, scenario);
   return scenario;

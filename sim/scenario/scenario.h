@@ -16,6 +16,7 @@
 #include "sim/batching/policy.h"
 #include "sim/batching/targets.h"
 #include "sim/ddp/ddp_options.h"
+#include "sim/scenario/new_shapes.h"
 #include "sim/scenario/published_figure.h"
 
 namespace stepsim {
@@ -106,6 +107,7 @@ struct Scenario {
   HostOptions host;
   LoaderOptions loader;
   NoiseOptions noise;
+  NewShapes new_shapes;
   std::optional<MeasuredTimes> times;
   std::vector<std::int64_t> buffer_bytes;  ///< [dtype] bytes of the model's buffers.
   std::string optimizer = "adamw";

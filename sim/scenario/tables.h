@@ -25,6 +25,9 @@ void read_ddp(const TomlReader& root, Scenario& scenario);
 /// Reads [interference], [host], [noise] and [times]; all may be missing.
 void read_machine(const TomlReader& root, Scenario& scenario);
 
+/// Reads [new_shapes], which may be missing.
+void read_new_shapes(const TomlReader& root, Scenario& scenario);
+
 /// Reads `topology` and `all_reduce` of [cluster], after its other keys; both may be missing.
 void read_collectives(const TomlReader& root, Scenario& scenario);
 
@@ -72,6 +75,8 @@ void read_by_rank(const TomlReader& owner,
 [[nodiscard]] std::vector<Key> host_keys();
 [[nodiscard]] std::vector<Key> noise_keys();
 [[nodiscard]] std::vector<Key> times_keys();
+[[nodiscard]] std::vector<Key> new_shapes_keys();
+[[nodiscard]] std::vector<Key> mechanism_keys();
 [[nodiscard]] std::vector<Key> optimizer_keys();
 [[nodiscard]] std::vector<Key> data_keys();
 [[nodiscard]] std::vector<Key> loading_keys();

@@ -1,7 +1,6 @@
 #include "sim/study/blame.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -145,6 +144,8 @@ std::string name_of(Change change) {
       return "one_bucket";
     case Change::NoData:
       return "no_data";
+    case Change::NoNewShapes:
+      return "no_new_shapes";
   }
   return "";
 }
@@ -182,12 +183,15 @@ Blame blame(const Scenario& scenario,
                                   scenario.warmup_steps,
                                   static_cast<std::int64_t>(run.planned().lengths.size()));
 
-  constexpr std::array kChanges = {Change::FreeCommunication,
-                                   Change::Balanced,
-                                   Change::EqualRanks,
-                                   Change::NoInterference,
-                                   Change::OneBucket,
-                                   Change::NoData};
+  std::vector<Change> changes = {Change::FreeCommunication,
+                                 Change::Balanced,
+                                 Change::EqualRanks,
+                                 Change::NoInterference,
+                                 Change::OneBucket,
+                                 Change::NoData};
+  if (!run.shape_costs().empty()) {
+    changes.push_back(Change::NoNewShapes);
+  }
   const std::vector<int> ranks = suspects(result.last, most_ranks);
   const auto add_saving = [&](Change change, int rank) {
     Saving saving{change, rank, result.step_ms, 0, ""};
@@ -202,10 +206,10 @@ Blame blame(const Scenario& scenario,
     result.savings.push_back(saving);
     if (on_progress) {
       on_progress(static_cast<double>(result.savings.size()) /
-                  static_cast<double>(kChanges.size() + ranks.size()));
+                  static_cast<double>(changes.size() + ranks.size()));
     }
   };
-  for (const Change change : kChanges) {
+  for (const Change change : changes) {
     add_saving(change, -1);
   }
   for (const int rank : ranks) {

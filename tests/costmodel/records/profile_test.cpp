@@ -88,6 +88,24 @@ OpCost random_cost(int number, Draw& draw) {
   return cost;
 }
 
+ShapeCost random_shape_cost(Draw& draw) {
+  ShapeCost cost;
+  cost.mechanism = draw.text();
+  cost.key = static_cast<ShapeKey>(draw.whole(4));
+  cost.shared = draw.coin();
+  cost.mask_in_key = draw.coin();
+  cost.round_to = 1 + draw.whole(64);
+  cost.to_power_of_two = draw.coin();
+  cost.entries = draw.whole(9);
+  cost.eviction = cost.entries > 0 ? static_cast<Eviction>(draw.whole(2)) : Eviction::LeastRecent;
+  cost.forward_seconds = random_seconds(draw);
+  cost.backward_seconds = random_seconds(draw);
+  cost.forward_device_seconds = random_seconds(draw);
+  cost.backward_device_seconds = random_seconds(draw);
+  cost.relative_error = draw.real();
+  return cost;
+}
+
 Profile random_profile(std::uint64_t seed) {
   Draw draw(seed);
   Profile profile;
@@ -117,6 +135,9 @@ Profile random_profile(std::uint64_t seed) {
   profile.host_is_device = draw.coin();
   profile.noise = {draw.real(), draw.real(), draw.real()};
   profile.noise.other_models = draw.real();
+  for (int i = draw.whole(2); i > 0; --i) {
+    profile.new_shapes.push_back(random_shape_cost(draw));
+  }
   if (draw.coin()) {
     InterferenceProfile& interference = profile.interference.emplace();
     interference.value.compute = 1 / (1 + draw.real());
@@ -265,9 +286,9 @@ TEST_CASE("the interference of a profile is checked") {
 
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
-  CHECK(profile_error_after("profile/1", "profile/4") ==
+  CHECK(profile_error_after("profile/1", "profile/5") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/4'");
+        "'stepsim-profile/5'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

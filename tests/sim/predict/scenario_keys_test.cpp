@@ -174,6 +174,49 @@ const Overrides kPlans = {
     kSync, "data.workers=1", "data.loading={batch=\"1 ms\", plan_every=4, plan=\"90 ms\"}"};
 
 /// A change of every key, by the blocks' scenario.
+/// Keys of what new shapes cost. Switches of versions alone refuse or allow mechanisms.
+std::vector<KeyChange> shape_changes() {
+  const std::string plan = "{kind=\"attention_plan\", forward=\"30 ms\"";
+  const std::string graph = "{kind=\"compile\", mode=\"static\", forward=\"30 ms\"";
+  const Overrides plans = {"new_shapes.mechanisms=[" + plan + "}]", kSync};
+  const Overrides few = {"new_shapes.mechanisms=[" + plan + ", entries=2}]", kSync};
+  const Overrides graphs = {"new_shapes.mechanisms=[" + graph + ", uncompiled_factor=2}]", kSync};
+  const Overrides unmasked = with(plans, {"new_shapes.mask=never"});
+  const auto change = [](const std::string& key,
+                         const std::string& mechanism,
+                         const Overrides& before,
+                         Effect effect = Effect::Figures) {
+    return KeyChange{"new_shapes.mechanisms." + key, "[" + mechanism + "}]", before, effect};
+  };
+  return {
+      {"new_shapes.mechanisms", "[" + plan + "}]", {kSync}},
+      {"new_shapes.warm_up", "true", plans},
+      {"new_shapes.torch", "2.11", plans, Effect::Nothing},
+      {"new_shapes.cudnn", "9.19", plans, Effect::Nothing},
+      {"new_shapes.compute_capability", "9.0", plans, Effect::Nothing},
+      {"new_shapes.cudnn_attention", "true", plans, Effect::Nothing},
+      {"new_shapes.cudnn_deprioritized", "true", plans},
+      {"new_shapes.mask", "padded", plans, Effect::Nothing},  // No batch is without padding here.
+      {"new_shapes.avoid_recompile", "true", unmasked},
+      change("kind", "{kind=\"allocator\", forward=\"30 ms\"", plans),
+      change("forward", "{kind=\"attention_plan\", forward=\"40 ms\"", plans),
+      change("backward", plan + ", backward=\"9 ms\"", plans),
+      change("forward_device", plan + ", forward_device=\"9 ms\"", plans),
+      change("backward_device", plan + ", backward_device=\"9 ms\"", plans),
+      change("error", plan + ", error=0.9", plans),
+      change("key", plan + ", key=\"samples\"", plans),
+      change("round_length", plan + ", round_length=16", plans),
+      change("shared", plan + ", shared=true", plans),
+      change("entries", plan + ", entries=2", plans),
+      change("eviction", plan + ", entries=2, eviction=\"none\"", few),
+      change("mode", "{kind=\"compile\", forward=\"30 ms\", uncompiled_factor=2", graphs),
+      change("recompile_limit", graph + ", uncompiled_factor=2, recompile_limit=3", graphs),
+      change("uncompiled_factor",
+             graph + ", recompile_limit=3, uncompiled_factor=3",
+             {"new_shapes.mechanisms=[" + graph + ", recompile_limit=3}]"}),
+  };
+}
+
 std::vector<KeyChange> block_changes() {
   const Overrides power_sgd = {"model={kind=\"blocks\", tensors=\"" + test::source_root() +
                                    "/scenarios/published/resnet50.csv\"}",
@@ -416,8 +459,10 @@ bool shapes_only_the_plan(const std::string& table, const std::string& key) {
 std::string override_of(const KeyChange& change) {
   std::string key = change.key;
   const bool whole = change.after.starts_with("[{") || change.after.starts_with("{");
-  for (const std::string owner :
-       {"cluster.slow_ranks", "cluster.topology.slow_links", "data.delays"}) {
+  for (const std::string owner : {"cluster.slow_ranks",
+                                  "cluster.topology.slow_links",
+                                  "data.delays",
+                                  "new_shapes.mechanisms"}) {
     if (key.starts_with(owner + ".")) {
       key = owner;
     }
@@ -459,6 +504,10 @@ void check(const std::string& scenario, const KeyChange& change) {
 TEST_CASE("every key of the scenario changes the same figures in the engine and the recurrence") {
   std::map<std::string, int> covered;
   for (const KeyChange& change : block_changes()) {
+    ++covered[change.key];
+    check(kBlocksScenario, change);
+  }
+  for (const KeyChange& change : shape_changes()) {
     ++covered[change.key];
     check(kBlocksScenario, change);
   }

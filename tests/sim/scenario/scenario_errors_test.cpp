@@ -37,8 +37,8 @@ const std::string kCluster =
     "ranks, ranks_per_node, cores, profile, slow_ranks, skew, jitter, communicator, topology, "
     "all_reduce";
 const std::string kTables =
-    "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, host, noise, "
-    "times";
+    "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, "
+    "new_shapes, host, noise, times";
 const std::string kLengthsLine = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
 
 /// The keys of a table as messages list them.

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "costmodel/io/json_file.h"
+#include "costmodel/terminal/screen.h"
+#include "sim/predict/prediction.h"
+
+namespace stepsim {
+
+/// What new shapes cost each policy, and when it has paid for them; empty where they cost nothing.
+[[nodiscard]] std::string shape_text(const std::vector<Prediction>& predictions,
+                                     const Screen& screen = {});
+
+/// Returns {"mechanisms", "first_meetings", "stalled_steps", "lost_ms", …}.
+[[nodiscard]] Json shape_json(const ShapeSummary& summary);
+
+}  // namespace stepsim

@@ -4,7 +4,7 @@
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 train.py RUNS.json
 
 RUNS.json: {"threads", "block", "passes", "runs": [{"name", "plan", "bucket_cap_mb", "record",
-"watch"}]}. The runs take turns of `block` steps, so that all of them see the machine in the same
+"watch", "planted"}]}, where planted is what PlantedCosts takes, or absent. The runs take turns of `block` steps, so that all of them see the machine in the same
 state; a pass ends when the plans do. Runs of one bucket cap share a model.
 """
 
@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "live"), str(ROOT / "calibrate" / "torch")]
 
 import models  # noqa: E402
+import planted_costs  # noqa: E402
 import stepsim_recorder  # noqa: E402
 
 
@@ -42,12 +43,14 @@ class Trainer:
         labels = torch.randint(0, max(2, self.model["classes"]), shape[:1], generator=self.generator)
         return tokens * mask.long(), mask, labels
 
-    def step(self, row, recorder):
+    def step(self, row, recorder, planted=planted_costs.NOTHING):
         tokens, mask, labels = self.batch(row)
         scale = row["loss_scale"]
         with recorder.step(lengths=row["lengths"], max_length=row["max_length"]):
             self.optimizer.zero_grad(set_to_none=False)
+            planted.before_forward(len(row["lengths"]), row["max_length"])
             loss = self.ddp(tokens, mask, labels)
+            planted.before_backward(loss)
             recorder.backward(loss if scale == 1 else loss * scale)
             self.optimizer.step()
 
@@ -70,13 +73,14 @@ class Run:
             scenario=self.header["scenario"],
             warmup_steps=self.header["warmup_steps"],
         )
+        self.planted = planted_costs.of(spec.get("planted"))
         if spec.get("watch"):
             self.recorder.watch(self.trainer.ddp)
 
     def play(self, first, last):
         self.recorder.resume()
         for row in self.rows[first:last]:
-            self.trainer.step(row, self.recorder)
+            self.trainer.step(row, self.recorder, self.planted)
 
 
 def main():
@@ -103,6 +107,7 @@ def main():
             print(f"pass {number + 1} of {spec['passes']}", flush=True)
     for run in runs:
         run.recorder.close()
+    dist.barrier()  # gloo aborts a rank that ends while another one still talks to it.
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "calibrate/import/recorded/recorded_buckets.h"
 #include "calibrate/import/recorded/recorded_cores.h"
 #include "calibrate/import/recorded/recorded_noise.h"
+#include "calibrate/import/recorded/recorded_shapes.h"
 #include "calibrate/import/recorded/recorded_whole.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
@@ -362,12 +363,17 @@ CollectiveCost free_all_reduce(int ranks) {
 
 }  // namespace
 
-RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs, RecordedForm form) {
-  if (runs.empty()) {
+RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedForm form) {
+  if (recorded.empty()) {
     throw InputError("no run record given");
   }
-  require_alike(runs);
+  require_alike(recorded);
   RecordedCosts costs;
+  RecordedShapes shapes = fit_recorded_shapes(recorded);
+  const std::vector<RecordedRun> runs = without_meetings(recorded, shapes.costs, shapes.warnings);
+  costs.new_shapes = std::move(shapes.costs);
+  costs.notes = std::move(shapes.notes);
+  costs.warnings = std::move(shapes.warnings);
   costs.ranks = runs.front().record.world_size;
   costs.on_gpu =
       !has_processor_times(runs.front().record) &&
@@ -448,6 +454,7 @@ Profile recorded_profile(const RecordedCosts& costs,
   profile.host_is_device = !costs.on_gpu;
   profile.recorded = costs.model;
   profile.cores = costs.cores;
+  profile.new_shapes = costs.new_shapes;
   profile.noise.step_jitter = costs.noise.step_jitter;
   profile.noise.drift = costs.noise.drift;
   profile.noise.step_quantiles = costs.noise.step_quantiles;

@@ -9,6 +9,7 @@
 #include "calibrate/import/recorded/recorded_reduces.h"
 #include "calibrate/samples/samples.h"
 #include "costmodel/compute/pass_cost.h"
+#include "costmodel/compute/shape_cost.h"
 #include "costmodel/records/plan_file.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/run_record.h"
@@ -29,6 +30,7 @@ struct RecordedCosts {
   std::vector<RecordedReduce> reduces;        ///< All-reduces of recorded buckets; may be empty.
   std::vector<CollectiveSample> all_reduces;  ///< `reduces`, combined by size.
   std::vector<RecordedExposure> exposures;    ///< [step] Where no buckets were recorded.
+  std::vector<ShapeCost> new_shapes;          ///< What a first meeting of a shape costs.
   int ranks = 1;
   bool on_gpu = false;
   double cores = 0;  ///< Cores that the ranks shared, as a rate; 0 = each rank had its own.
@@ -58,6 +60,9 @@ enum class RecordedForm { Passes, WholeSteps };
 /// When there were fewer cores than ranks, the costs are those of a rank with a core of its own:
 /// its processor times, scaled so that sharing the cores (shared_core_factors()) gives the wall
 /// times.
+///
+/// Where the first meeting of a shape costs something (fit_recorded_shapes()), steps with one are
+/// left out of all other fits.
 ///
 /// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
 /// than its plan; a step whose backward cannot be told from waiting although others' can; too few

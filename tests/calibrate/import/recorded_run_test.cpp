@@ -513,7 +513,8 @@ TEST_CASE("a record that its plan does not explain is refused by step and rank")
 
 TEST_CASE("batches that are all alike are warned about") {
   RecordedRun run = made_run({});
-  CHECK(fit_recorded_runs(std::vector{run}).warnings.size() == 1);  // Of bucket times.
+  // Of bucket times, and of shapes that are all new.
+  CHECK(fit_recorded_runs(std::vector{run}).warnings.size() == 2);
   for (std::size_t i = 0; i < run.plan.micro_batches.size(); ++i) {
     MicroBatch& batch = run.plan.micro_batches[i];
     batch.lengths.assign(8, 128);

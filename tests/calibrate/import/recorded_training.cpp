@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
+#include <tuple>
 
 #include "costmodel/model/model_presets.h"
 
@@ -43,10 +45,14 @@ Plan made_plan(const MadeTraining& training, Uniform& uniform) {
       for (int micro = 0; micro < training.micro_batches; ++micro) {
         MicroBatch batch{step, rank, micro, {}, {}};
         const std::int64_t longest = uniform.whole(60, 250);
-        for (std::int64_t i = uniform.whole(4, 16); i > 0; --i) {
+        const std::int64_t samples = training.samples > 0 ? training.samples : uniform.whole(4, 16);
+        for (std::int64_t i = samples; i > 0; --i) {
           batch.samples.push_back(i);
           batch.lengths.push_back(uniform.whole(30, longest));
         }
+        const std::int64_t multiple = training.round_length;
+        const std::int64_t most = batch.shape().max_length;
+        batch.padded_length = most % multiple > 0 ? (most / multiple + 1) * multiple : 0;
         plan.micro_batches.push_back(batch);
       }
     }
@@ -82,6 +88,8 @@ struct Own {
   double backward = 0;
   double first = 0;  ///< Launches of the buckets, from the start of the step.
   double second = 0;
+  double asleep_forward = 0;  ///< A processor that sleeps takes no time.
+  double asleep_backward = 0;
 };
 
 Own own_times(const MadeTraining& training, const Plan& plan, std::size_t at, Uniform& uniform) {
@@ -110,6 +118,36 @@ Own own_times(const MadeTraining& training, const Plan& plan, std::size_t at, Un
   return own;
 }
 
+/// What ranks have met.
+struct PlantedCaches {
+  std::set<std::tuple<int, std::int64_t, std::int64_t>> plans;
+  std::set<std::int64_t> graphs;
+};
+
+/// Adds what the shapes of a step cost all ranks, who look before any of them has built.
+void add_new_shapes(const MadeTraining& training,
+                    const Plan& plan,
+                    PlantedCaches& caches,
+                    std::vector<Own>& ranks) {
+  const std::set<std::int64_t> graphs = caches.graphs;
+  for (Own& own : ranks) {
+    const int at = (own.row.step * training.ranks + own.row.rank) * training.micro_batches;
+    const BatchShape shape = plan.micro_batches[static_cast<std::size_t>(at)].shape();
+    const bool plan_is_new =
+        caches.plans.emplace(own.row.rank, shape.samples, shape.max_length).second;
+    const bool graph_is_new = graphs.count(shape.max_length) == 0;
+    caches.graphs.insert(shape.max_length);
+    const double asleep = plan_is_new ? training.new_plan : 0;
+    const double busy = graph_is_new ? training.new_graph : 0;
+    own.asleep_forward += asleep;
+    own.asleep_backward += asleep;
+    own.forward += asleep + busy;
+    own.backward += asleep;
+    own.first += 2 * asleep + busy;
+    own.second += 2 * asleep + busy;
+  }
+}
+
 }  // namespace
 
 double made_forward(const BatchShape& batch) {
@@ -134,6 +172,7 @@ RecordedRun made_run(const MadeTraining& training) {
   run.record.warmup_steps = kMadeWarmup;
   const std::int64_t bytes[] = {bucket_bytes(run.plan, 0), bucket_bytes(run.plan, 1)};
   double start = 5;
+  PlantedCaches caches;
   for (int step = 0; step < training.steps; ++step) {
     std::vector<Own> ranks;
     double first = 0;
@@ -141,8 +180,11 @@ RecordedRun made_run(const MadeTraining& training) {
     for (int rank = 0; rank < training.ranks; ++rank) {
       const int at = (step * training.ranks + rank) * training.micro_batches;
       ranks.push_back(own_times(training, run.plan, static_cast<std::size_t>(at), uniform));
-      first = std::max(first, ranks.back().first);
-      second = std::max(second, ranks.back().second);
+    }
+    add_new_shapes(training, run.plan, caches, ranks);
+    for (const Own& own : ranks) {
+      first = std::max(first, own.first);
+      second = std::max(second, own.second);
     }
     const bool alone = training.ranks == 1;
     const double first_end = first + (alone ? 0 : training.first_reduce);
@@ -156,8 +198,8 @@ RecordedRun made_run(const MadeTraining& training) {
       row.optimizer_ms = kOptimizer * kMilli;
       row.step_ms = (end + kOptimizer) * kMilli;
       if (training.recorded == Recorded::ProcessorTimes) {
-        row.forward_cpu_ms = own.forward * kProcessorShare * kMilli;
-        row.backward_cpu_ms = own.backward * kProcessorShare * kMilli;
+        row.forward_cpu_ms = (own.forward - own.asleep_forward) * kProcessorShare * kMilli;
+        row.backward_cpu_ms = (own.backward - own.asleep_backward) * kProcessorShare * kMilli;
       } else if (training.recorded == Recorded::Buckets) {
         row.wait_ms = (end - own.second) * kMilli;
         row.backward_ms = own.backward * kMilli;

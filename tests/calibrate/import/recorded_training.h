@@ -19,6 +19,13 @@ struct MadeTraining {
   double operations_per_byte = 8;  ///< Where the first bucket is launched.
   double first_reduce = 3e-4;      ///< Seconds of the first bucket's all-reduce.
   double second_reduce = 5e-4;
+  std::int64_t samples = 0;       ///< Of every batch; 0: 4 to 16.
+  std::int64_t round_length = 1;  ///< Batches are padded to a multiple of this.
+  /// Seconds that a rank sleeps before forward and before backward, each, when it meets a pair of
+  /// samples and length for the first time.
+  double new_plan = 0;
+  /// Seconds that its processor is busy before the forward for a length that no rank had met.
+  double new_graph = 0;
 };
 
 inline constexpr int kMadeWarmup = 2;

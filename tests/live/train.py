@@ -107,6 +107,7 @@ def main():
             print(f"pass {number + 1} of {spec['passes']}", flush=True)
     for run in runs:
         run.recorder.close()
+        run.planted.close(dist.get_rank())
     dist.barrier()  # gloo aborts a rank that ends while another one still talks to it.
 
 

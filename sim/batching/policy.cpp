@@ -1,12 +1,43 @@
 #include "sim/batching/policy.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/loss_scale.h"
 
 namespace stepsim {
+namespace {
+
+/// Raises InputError: see BatchingPolicy.
+void check_padding(const PolicySpec& spec) {
+  if (spec.pad_to_multiple_of < 1) {
+    throw InputError("pad_to_multiple_of: {} is below 1", spec.pad_to_multiple_of);
+  }
+  const std::vector<std::int64_t>& lengths = spec.pad_to_lengths;
+  if (lengths.empty()) {
+    return;
+  }
+  if (spec.pad_to_multiple_of > 1) {
+    throw FieldError("pad_to_lengths", "does not go with pad_to_multiple_of; give one of them");
+  }
+  if (lengths.front() < 1) {
+    throw FieldError("pad_to_lengths", fmt::format("{} is below 1", lengths.front()));
+  }
+  for (std::size_t i = 1; i < lengths.size(); ++i) {
+    if (lengths[i] <= lengths[i - 1]) {
+      throw FieldError(
+          "pad_to_lengths",
+          fmt::format(
+              "{} follows {}; expected each length once, ascending", lengths[i], lengths[i - 1]));
+    }
+  }
+}
+
+}  // namespace
 
 BatchingPolicy::BatchingPolicy(const PolicyKind& kind, PolicySpec spec)
     : kind_(&kind), spec_(std::move(spec)) {
@@ -15,9 +46,7 @@ BatchingPolicy::BatchingPolicy(const PolicyKind& kind, PolicySpec spec)
     kind.check(completed);
   }
   check_weighting(spec_.weighting);
-  if (spec_.pad_to_multiple_of < 1) {
-    throw InputError("pad_to_multiple_of: {} is below 1", spec_.pad_to_multiple_of);
-  }
+  check_padding(spec_);
   if (kind.step_cost_use != nullptr) {
     step_cost_use_ = kind.step_cost_use(spec_.parameters);
   }
@@ -46,7 +75,17 @@ std::int64_t BatchingPolicy::padded_length(std::int64_t longest) const {
   if (longest > 0 && kind_->padded_length != nullptr) {
     longest = kind_->padded_length(spec_.parameters, longest);
   }
-  return padded_to_multiple(longest, spec_.pad_to_multiple_of);
+  return spec_.pad_to_lengths.empty() ? padded_to_multiple(longest, spec_.pad_to_multiple_of)
+                                      : padded_to_rung(longest, spec_.pad_to_lengths);
+}
+
+BatchingPolicy BatchingPolicy::with_padding(std::int64_t pad_to_multiple_of,
+                                            std::vector<std::int64_t> pad_to_lengths) const {
+  BatchingPolicy other = *this;
+  other.spec_.pad_to_multiple_of = pad_to_multiple_of;
+  other.spec_.pad_to_lengths = std::move(pad_to_lengths);
+  check_padding(other.spec_);
+  return other;
 }
 
 EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
@@ -67,6 +106,19 @@ EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
 
 std::int64_t padded_to_multiple(std::int64_t length, std::int64_t multiple) {
   return (length + multiple - 1) / multiple * multiple;
+}
+
+std::int64_t padded_to_rung(std::int64_t length, std::span<const std::int64_t> rungs) {
+  if (length == 0) {
+    return 0;
+  }
+  const auto rung = std::ranges::lower_bound(rungs, length);
+  if (rung == rungs.end()) {
+    throw InputError("a sample is {} tokens long, but the longest of pad_to_lengths is {}",
+                     length,
+                     rungs.empty() ? 0 : rungs.back());
+  }
+  return *rung;
 }
 
 }  // namespace stepsim

@@ -52,6 +52,9 @@ struct PolicySpec {
   PolicyParameters parameters;          ///< The parameters that the scenario gives.
   std::string weighting = "none";       ///< "none", "sample" or "token": see loss_scale().
   std::int64_t pad_to_multiple_of = 1;  ///< The length of each batch is rounded up to it.
+  /// In its place: ascending lengths, to the next of which that of each batch is rounded up; or
+  /// empty.
+  std::vector<std::int64_t> pad_to_lengths = {};
   std::optional<LengthSource> lengths;  ///< They replace the scenario's: a reference case.
   AttentionKind attention = AttentionKind::Dense;  ///< The policy's own, else the model's.
   VarlenCall varlen;                               ///< The policy's own, else the model's.
@@ -70,7 +73,8 @@ class BatchingPolicy {
  public:
   /// `kind` must outlive the policy, as the rows of policy_table() do.
   /// Raises InputError: a parameter is missing, out of range or not taken by the kind; parameters
-  /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1.
+  /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1; pad_to_lengths
+  /// do not ascend from 1 or more, or both are given.
   /// Raises std::logic_error: the kind plays a file, and `spec` does not hold its batches.
   BatchingPolicy(const PolicyKind& kind, PolicySpec spec);
 
@@ -84,6 +88,11 @@ class BatchingPolicy {
   [[nodiscard]] bool is_varlen() const { return spec_.attention == AttentionKind::Varlen; }
   [[nodiscard]] const VarlenCall& varlen() const { return spec_.varlen; }
   [[nodiscard]] std::int64_t row_length() const { return spec_.row_length; }
+  [[nodiscard]] std::int64_t pad_to_multiple_of() const { return spec_.pad_to_multiple_of; }
+  /// Empty: batches are padded to a multiple.
+  [[nodiscard]] const std::vector<std::int64_t>& pad_to_lengths() const {
+    return spec_.pad_to_lengths;
+  }
   [[nodiscard]] StepCostUse step_cost_use() const { return step_cost_use_; }
   /// The batches of its file, where it plays one; else null.
   [[nodiscard]] const PlayedBatches* played() const { return spec_.played.get(); }
@@ -98,8 +107,13 @@ class BatchingPolicy {
   /// The window of a data set of this many samples, where the kind sorts by windows.
   [[nodiscard]] std::optional<SortWindow> sort_window(std::int64_t samples) const;
   /// The length that a batch with this longest sample is padded to.
-  /// Raises InputError: `longest` is in no bucket, and batches are padded to boundaries of buckets.
+  /// Raises InputError: `longest` is in no bucket, and batches are padded to boundaries of buckets;
+  /// or it is longer than all pad_to_lengths().
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;
+  /// The same policy, which forms the same batches, with other padding of these. Raises InputError
+  /// as the constructor.
+  [[nodiscard]] BatchingPolicy with_padding(std::int64_t pad_to_multiple_of,
+                                            std::vector<std::int64_t> pad_to_lengths) const;
 
   /// Raises InputError: the kind cannot plan this, or it would cut samples with second lengths.
   /// Raises std::logic_error: it plays a file, which plan_policy() does.
@@ -113,5 +127,9 @@ class BatchingPolicy {
 
 /// `length` rounded up to a multiple, as a collator with pad_to_multiple_of pads.
 [[nodiscard]] std::int64_t padded_to_multiple(std::int64_t length, std::int64_t multiple);
+
+/// The lowest of the ascending `rungs` that is not below `length`; 0 for a length of 0.
+/// Raises InputError: all are.
+[[nodiscard]] std::int64_t padded_to_rung(std::int64_t length, std::span<const std::int64_t> rungs);
 
 }  // namespace stepsim

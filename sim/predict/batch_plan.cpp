@@ -1,5 +1,6 @@
 #include "sim/predict/batch_plan.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <numeric>
@@ -142,6 +143,14 @@ Plan empty_plan(const Scenario& scenario, const BatchingPolicy& policy, const Dd
   return plan;
 }
 
+/// Raises InputError: a sample is longer than all lengths that batches are padded to.
+void check_rungs(const BatchingPolicy& policy, const std::vector<std::int64_t>& lengths) {
+  const std::vector<std::int64_t>& rungs = policy.pad_to_lengths();
+  if (!rungs.empty() && policy.row_length() == 0 && !lengths.empty()) {
+    (void)padded_to_rung(*std::ranges::max_element(lengths), rungs);
+  }
+}
+
 /// The lengths as they run: a varlen call cuts them, unless the policy does.
 std::vector<std::int64_t> run_lengths(const Scenario& scenario,
                                       const BatchingPolicy& policy,
@@ -154,6 +163,7 @@ std::vector<std::int64_t> run_lengths(const Scenario& scenario,
   for (const std::int64_t length : cut) {
     check_length(scenario, length);
   }
+  check_rungs(policy, cut);
   return cut;
 }
 

@@ -111,6 +111,23 @@ void read_attention(const TomlReader& table, const Scenario& scenario, PolicySpe
   }
 }
 
+void read_padding(const TomlReader& table, PolicySpec& spec) {
+  spec.pad_to_multiple_of = table.integer_or("pad_to_multiple_of", 1, 1, kMaxSampleLength);
+  if (!table.has("pad_to_lengths")) {
+    return;
+  }
+  spec.pad_to_lengths = read_integers(table, "pad_to_lengths", 1);
+  if (spec.pad_to_lengths.empty()) {
+    table.fail("pad_to_lengths", "the list is empty; expected one length or more");
+  }
+  if (table.has("pad_to_multiple_of")) {
+    table.fail("pad_to_lengths", "does not go with pad_to_multiple_of; give one of them");
+  }
+  if (spec.attention == AttentionKind::Varlen) {
+    table.fail("pad_to_lengths", "attention = \"varlen\" pads nothing");
+  }
+}
+
 /// Adds the place of the table to what is wrong with a policy as a whole.
 BatchingPolicy checked(const TomlReader& table, const PolicyKind& kind, PolicySpec spec) {
   try {
@@ -122,7 +139,8 @@ BatchingPolicy checked(const TomlReader& table, const PolicyKind& kind, PolicySp
 
 /// Reads the file whose batches are played; what forms other batches of them does not apply.
 void read_played(const TomlReader& table, const PolicyKind& kind, PolicySpec& spec) {
-  for (const char* key : {"weighting", "pad_to_multiple_of", "lengths", "row_length"}) {
+  for (const char* key :
+       {"weighting", "pad_to_multiple_of", "pad_to_lengths", "lengths", "row_length"}) {
     if (table.has(key)) {
       table.fail(key,
                  fmt::format("does not apply to policy kind '{}', which plays the batches of its "
@@ -160,7 +178,7 @@ BatchingPolicy read_policy(const TomlReader& unnamed,
     spec.reference = table.boolean_or("reference", false);
   }
   read_attention(table, scenario, spec);
-  spec.pad_to_multiple_of = table.integer_or("pad_to_multiple_of", 1, 1, kMaxSampleLength);
+  read_padding(table, spec);
   if (table.has("lengths")) {
     spec.lengths = read_lengths(table.table("lengths"), scenario);
     if (scenario.samples == 0 && !has_own_count(*spec.lengths)) {
@@ -196,6 +214,11 @@ std::vector<Key> policy_keys() {
                 "batches are padded to the next multiple of it, 8 or 64 for tensor cores or fewer "
                 "shapes; the policy forms its batches as without it",
                 "1: to the longest sample"),
+      described("pad_to_lengths",
+                "in its place: batches are padded to the next of these ascending lengths, which "
+                "`stepsim ladder` finds; the policy forms its batches as without it, so that a "
+                "batch may then exceed its budget of padded tokens",
+                "none"),
       described("lengths",
                 "a source of its own in place of `[data]`'s, for a reference case",
                 "`[data]`'s"),

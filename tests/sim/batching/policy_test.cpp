@@ -190,6 +190,37 @@ TEST_CASE("a batch is padded to a multiple, or to the boundary of its bucket") {
   CHECK(make_policy(buckets).padded_length(3) == 16);
 }
 
+TEST_CASE("a batch is padded to the next of a list of lengths") {
+  PolicySpec ladder = fixed(2);
+  ladder.pad_to_lengths = {8, 20, 64};
+  const BatchingPolicy policy = make_policy(ladder);
+  CHECK(policy.padded_length(1) == 8);
+  CHECK(policy.padded_length(8) == 8);
+  CHECK(policy.padded_length(9) == 20);
+  CHECK(policy.padded_length(64) == 64);
+  CHECK(policy.padded_length(0) == 0);
+  CHECK_THROWS_WITH_AS((void)policy.padded_length(65),
+                       "a sample is 65 tokens long, but the longest of pad_to_lengths is 64",
+                       InputError);
+  const Lengths lengths = {5, 1, 4, 2};
+  CHECK(policy.epoch(in_order(lengths, 2)) == make_policy(fixed(2)).epoch(in_order(lengths, 2)));
+
+  CHECK(policy.with_padding(16, {}).padded_length(13) == 16);
+  CHECK(policy.with_padding(1, {13}).padded_length(9) == 13);
+  CHECK_THROWS_AS((void)policy.with_padding(16, {64}), InputError);
+
+  ladder.pad_to_multiple_of = 8;
+  CHECK(error_of(ladder) ==
+        "pad_to_lengths: does not go with pad_to_multiple_of; give one of them");
+  ladder.pad_to_multiple_of = 1;
+  ladder.pad_to_lengths = {8, 8};
+  CHECK(error_of(ladder) == "pad_to_lengths: 8 follows 8; expected each length once, ascending");
+  ladder.pad_to_lengths = {8, 20, 9};
+  CHECK(error_of(ladder) == "pad_to_lengths: 9 follows 20; expected each length once, ascending");
+  ladder.pad_to_lengths = {0, 20};
+  CHECK(error_of(ladder) == "pad_to_lengths: 0 is below 1");
+}
+
 TEST_CASE("a plan without a batch for every rank is bad input") {
   const auto policy = make_policy(fixed(4));
   const Lengths three = {1, 1, 1};

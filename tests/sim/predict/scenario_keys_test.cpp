@@ -392,6 +392,7 @@ std::vector<KeyChange> block_changes() {
       {"policy.weighting", "sample", {}, Effect::Nothing},
       {"policy.reference", "true", {}, Effect::Nothing},
       {"policy.pad_to_multiple_of", "16"},
+      {"policy.pad_to_lengths", "[64, 128]"},
       {"policy.lengths", "{constant=9}"},
   };
 }

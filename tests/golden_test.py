@@ -92,6 +92,12 @@ def test_the_blame():
     )
 
 
+def test_the_ladders():
+    for cost in ("5 ms", "500 ms"):
+        name = "ladders_" + cost.replace(" ", "")
+        check(name, "ladder", "scenarios/ladders.toml", "--shape-cost", cost)
+
+
 def test_the_lengths():
     check("lengths_gsm8k", "lengths", "--file", "scenarios/lengths/gsm8k_train_qa.json")
 

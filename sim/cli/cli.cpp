@@ -20,6 +20,7 @@ constexpr std::array kCommands = {
     Command{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command},
     Command{"blame", "what the step is spent on, and what would save most", blame_command},
     Command{"solve", "the value of a key that makes a measured step time", solve_command},
+    Command{"ladder", "the lengths to pad batches to, where new shapes cost", ladder_command},
     Command{"plan", "write the batches of every step and rank", plan_command},
     Command{"buckets", "the gradient buckets DDP makes, initial and rebuilt", buckets_command},
     Command{"figures", "published figures against computed ones", figures_command},

@@ -17,6 +17,7 @@ int sweep_command(const std::vector<std::string>& arguments);
 int advise_command(const std::vector<std::string>& arguments);
 int blame_command(const std::vector<std::string>& arguments);
 int solve_command(const std::vector<std::string>& arguments);
+int ladder_command(const std::vector<std::string>& arguments);
 int plan_command(const std::vector<std::string>& arguments);
 int buckets_command(const std::vector<std::string>& arguments);
 int figures_command(const std::vector<std::string>& arguments);

@@ -34,8 +34,8 @@ void check_ladder_problem(const LadderProblem& problem) {
     throw InputError("lengths cannot be multiples of {}; expected 1 or more", problem.step);
   }
   for (const LadderBatch& batch : problem.batches) {
-    if (batch.samples < 1 || batch.length < 1 || batch.count < 1) {
-      throw InputError("{} batches of {} samples of {} tokens: expected 1 or more of each",
+    if (batch.samples < 1 || batch.length < 1 || batch.count < 0) {
+      throw InputError("{} batches of {} samples of {} tokens: expected samples and tokens",
                        batch.count,
                        batch.samples,
                        batch.length);

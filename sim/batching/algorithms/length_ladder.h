@@ -12,7 +12,7 @@ namespace stepsim {
 struct LadderBatch {
   std::int64_t samples = 0;
   std::int64_t length = 0;  ///< Tokens.
-  std::int64_t count = 1;
+  std::int64_t count = 1;  ///< 0: it needs a rung and makes a shape, but takes no time that counts.
 };
 
 /// What two padded batches have in common when the second one is no new shape.
@@ -53,8 +53,8 @@ inline constexpr std::size_t kMostLadderCells = 20'000'000;
 /// and 12 bytes a length and allowed rung, so 640 MB at most.
 ///
 /// Raises InputError: no batch, more of anything than the limits above, a batch without samples or
-/// tokens, a length above `longest_allowed`, a negative or endless cost, a step or `most_rungs`
-/// below 1.
+/// tokens, a negative count, a length above `longest_allowed`, a negative or endless cost, a step
+/// or `most_rungs` below 1.
 [[nodiscard]] LengthLadder optimal_length_ladder(const LadderProblem& problem);
 
 }  // namespace stepsim

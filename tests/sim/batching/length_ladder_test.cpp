@@ -81,7 +81,7 @@ std::vector<LadderBatch> random_batches(std::mt19937& random) {
   };
   std::vector<LadderBatch> batches(static_cast<std::size_t>(draw(1, 14)));
   for (LadderBatch& batch : batches) {
-    batch = {draw(1, 4), draw(1, 9), draw(1, 5)};
+    batch = {draw(1, 4), draw(1, 9), draw(0, 4)};
   }
   return batches;
 }
@@ -164,7 +164,7 @@ TEST_CASE("a ladder of bad input says what is wrong") {
   CHECK(ladder_error(problem_of(batches, std::numeric_limits<double>::quiet_NaN())) ==
         "a new shape cannot cost nan s");
   CHECK(ladder_error(problem_of({{8, 0, 2}}, 1)) ==
-        "2 batches of 8 samples of 0 tokens: expected 1 or more of each");
+        "2 batches of 8 samples of 0 tokens: expected samples and tokens");
   LadderProblem problem = problem_of(batches, 1);
   problem.most_rungs = 0;
   CHECK(ladder_error(problem) == "a ladder of 0 lengths holds no batch; expected 1 or more");

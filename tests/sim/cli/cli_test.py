@@ -8,6 +8,8 @@ import io
 import json
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -38,7 +40,7 @@ def run(*arguments, status=0, **keywords):
 def test_help_names_every_command_and_each_has_its_own_help():
     text = run("--help").stdout
     for command in (
-        "advise run compare sweep blame solve plan buckets "
+        "advise run compare sweep blame solve ladder plan buckets "
         "figures replay validate trace policies models profiles"
     ).split():
         assert f"\n  {command} " in text, command
@@ -370,6 +372,46 @@ def test_solve_prints_the_line_to_write_or_says_no():
     assert "--step-time 20 m" in run(
         "solve", SKEW, "--key", "cluster.skew=0..1", "--step-time", "20 m", status=2
     ).stderr
+
+
+def test_ladder_prints_a_line_that_makes_the_plan_pad_so():
+    wanted = ["--policy", "variable_fixed", "--shape-cost", "2 ms"]
+    text = run("ladder", SKEW, *wanted).stdout
+    assert "\npad_to_lengths = [" in text and "Next: stepsim run " in text, text
+    study = json.loads(run("ladder", SKEW, *wanted, "--json", "-").stdout)
+    assert study["format"] == "stepsim-ladder/1" and study["shape_cost_ms"] == 2, study
+    policy = study["policies"][0]
+    rows = policy["rows"]
+    assert [row["padding"] for row in rows] == ["longest"] + ["multiple"] * 3 + ["rungs"] * 2 + [
+        "optimum"
+    ]
+    best = rows[policy["best"]]
+    assert best["step_ms"] == min(row["step_ms"] for row in rows if "refused" not in row)
+    command = re.search(r"Next: stepsim (.*)", text).group(1)
+    run(*shlex.split(command), "--steps", "4")
+    rungs = [int(rung) for rung in re.findall(r"\d+", best["toml"])]
+    padded = ["--set", "policy.variable_fixed." + best["toml"].replace(" = ", "=")]
+    table = run("plan", SKEW, "--policy", "variable_fixed", *padded, "--csv", "-").stdout
+    lengths = {int(row["max_length"]) for row in csv.DictReader(io.StringIO(table))}
+    assert lengths <= set(rungs) and len(lengths) > 1, (lengths, rungs)
+    listed = list(csv.DictReader(io.StringIO(run("ladder", SKEW, *wanted, "--csv", "-").stdout)))
+    assert len(listed) == len(rows) and listed[policy["best"]]["best"] == "1"
+
+
+def test_ladder_leaves_out_what_is_not_padded_and_says_why():
+    text = run("ladder", PACKING, "--shape-cost", "50 ms").stdout
+    assert 'TRL bfd: left out: attention = "varlen" pads nothing' in text, text
+    wide = ["--multiples", "8,1000", "--policy", "variable_fixed"]
+    text = run("ladder", SKEW, "--shape-cost", "50 ms", *wide).stdout
+    assert "warning: multiple of 1000: policy 'variable_fixed': a sample is 1000 tokens" in text
+
+
+def test_pad_to_lengths_is_refused_where_a_sample_is_longer():
+    short = ["--set", "policy.variable_fixed.pad_to_lengths=[64, 100]"]
+    for command in (["plan", "--out", "-"], ["run"]):
+        message = run(*command, SKEW, "--policy", "variable_fixed", *short, status=2).stderr
+        assert "policy 'variable_fixed': a sample is 256 tokens long" in message, message
+        assert "the longest of pad_to_lengths is 100" in message, message
 
 
 def test_results_do_not_depend_on_the_number_of_threads():

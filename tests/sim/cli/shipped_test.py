@@ -28,6 +28,7 @@ def test_every_command_finds_a_shipped_scenario_by_its_name():
             ["sweep", name, "--over", "cluster.skew=0,1"],
             ["blame", name],
             ["solve", name, "--key", "cluster.skew=0..20", "--step-time", "80 ms"],
+            ["ladder", name, "--shape-cost", "5 ms"],
             ["plan", name, "--out", "plan.jsonl"],
             ["buckets", name],
             ["figures", "scenarios/figures/all_reduce_volume.toml"],

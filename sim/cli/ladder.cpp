@@ -1,0 +1,141 @@
+#include "sim/study/ladder.h"
+
+#include <charconv>
+#include <sstream>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/terminal/progress.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/predict/scenario_profile.h"
+#include "sim/report/ladder_report.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr const char* kLadderUsage =
+    "usage: stepsim ladder SCENARIO --shape-cost TIME [--policy NAME] [options]\n\n"
+    "Which lengths to pad batches to, where each new shape costs a rank something the first time\n"
+    "(an attention plan of cuDNN, a compiled graph): batches as they are, multiples, and the best\n"
+    "ladders of a few lengths, for one policy or all.\n\n"
+    "examples:\n"
+    "  stepsim ladder scenarios/sst2_distilbert.toml --shape-cost \"500 ms\"\n"
+    "  stepsim ladder scenarios/sst2_distilbert.toml --policy fixed --shape-cost \"5 ms\" --step "
+    "8\n"
+    "  stepsim ladder my_job.toml --shape-cost \"20 s\" --key length --rungs 4,8,16\n";
+
+constexpr std::int64_t kMostListed = 20;
+
+/// One number of an option's value.
+std::int64_t ladder_number(const SourcePlace& place, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 ||
+      value > kMaxSampleLength) {
+    throw InputError(
+        place, "'{}' is no whole number from 1 to {}", printable(text), kMaxSampleLength);
+  }
+  return value;
+}
+
+/// The numbers of an option: "8,64,128".
+std::vector<std::int64_t> ladder_numbers(const OptionParser& parser, const std::string& option) {
+  const SourcePlace place{"--" + option + " " + parser.text(option)};
+  std::vector<std::int64_t> numbers;
+  std::istringstream list(parser.text(option));
+  for (std::string item; std::getline(list, item, ',');) {
+    numbers.push_back(ladder_number(place, item));
+  }
+  if (numbers.empty() || std::ssize(numbers) > kMostListed) {
+    throw InputError(place, "expected 1 to {} numbers with commas between them", kMostListed);
+  }
+  return numbers;
+}
+
+double shape_seconds(const OptionParser& parser, const Scenario& scenario) {
+  if (!parser.has("shape-cost")) {
+    if (const auto known = shape_cost_of(scenario)) {
+      return to_seconds(*known);
+    }
+    parser.fail(
+        "give --shape-cost TIME: what a new shape costs a rank, as \"500 ms\" (cuDNN's attention "
+        "takes 20 ms to 1 s)");
+  }
+  const SourcePlace place{"--shape-cost " + parser.text("shape-cost")};
+  try {
+    const Duration cost = parse_duration(parser.text("shape-cost"));
+    if (cost > Duration::zero()) {
+      return to_seconds(cost);
+    }
+  } catch (const InputError& error) {
+    throw InputError(place, error.what());
+  }
+  throw InputError(place, "a new shape costs more than nothing");
+}
+
+ShapeKey shape_key(const OptionParser& parser) {
+  const std::string key = parser.text("key");
+  if (key != "samples-length" && key != "length") {
+    throw InputError(SourcePlace{"--key " + key}, "expected samples-length or length");
+  }
+  return key == "length" ? ShapeKey::Length : ShapeKey::SamplesAndLength;
+}
+
+LadderOptions ladder_options(const OptionParser& parser, const Scenario& scenario) {
+  LadderOptions options;
+  options.shape_seconds = shape_seconds(parser, scenario);
+  options.key = shape_key(parser);
+  options.step = ladder_number({"--step " + parser.text("step")}, parser.text("step"));
+  options.multiples = ladder_numbers(parser, "multiples");
+  options.rungs = ladder_numbers(parser, "rungs");
+  return options;
+}
+
+}  // namespace
+
+int ladder_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("ladder", kLadderUsage);
+  parser.add_common();
+  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
+              {"shape-cost", option_text(), "TIME: of a new shape on a rank, as \"500 ms\""},
+              {"rungs", option_value<std::string>("8,32"), "K[,K…]: at most so many lengths"},
+              {"multiples", option_value<std::string>("8,64,128"), "N[,N…]: multiples to try"},
+              {"step", option_value<std::string>("1"), "N: lengths of ladders are multiples of it"},
+              {"key",
+               option_value<std::string>("samples-length"),
+               "samples-length|length: what makes a shape another one"}});
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  const CommonOptions common = parser.common();
+  const Scenario scenario = load_scenario(common);
+  LadderOptions options = ladder_options(parser, scenario);
+  std::vector<BatchingPolicy> policies = scenario.policies;
+  if (!parser.text("policy").empty()) {
+    policies = {find_policy(scenario, parser.text("policy"))};
+  }
+  const Profile profile = scenario_profile(scenario);
+  Progress progress("padding an epoch");
+  const ProgressCallback report = progress.callback();
+  std::vector<LadderStudy> studies;
+  for (const BatchingPolicy& policy : policies) {
+    options.on_progress = [&](double share) {
+      report((static_cast<double>(studies.size()) + share) / static_cast<double>(policies.size()));
+    };
+    studies.push_back(study_ladders(scenario, policy, profile, options));
+  }
+  progress.done();
+  write_result(
+      common,
+      ladder_text(scenario, options, studies, output_screen()),
+      [&] { return ladder_json(scenario, options, studies); },
+      [&] { return ladder_csv(studies); });
+  return kDone;
+}
+
+}  // namespace stepsim

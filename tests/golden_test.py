@@ -5,6 +5,8 @@ A mismatch writes NAME.txt.new beside the golden file and prints both paths. STE
 rewrites the goldens; that counts as skipped, so that it never looks like a pass.
 """
 
+import csv
+import io
 import os
 import pathlib
 import re
@@ -92,10 +94,36 @@ def test_the_blame():
     )
 
 
-def test_the_ladders():
+def test_the_ladders_where_shapes_are_cheap():
+    check("ladders_5ms", "ladder", "scenarios/ladders.toml", "--shape-cost", "5 ms")
+
+
+def test_the_ladders_where_shapes_are_dear():
+    check("ladders_500ms", "ladder", "scenarios/ladders.toml", "--shape-cost", "500 ms")
+
+
+def ladder_row(rows):
+    """One row of the table of ladders in scenarios/README.md: padding, shapes a rank, step."""
+    cells = []
+    for row in rows:
+        padded, shapes, step = (float(row[key]) for key in ("padding_ratio", "shapes_per_rank", "step_ms"))
+        cell = f"{100 * padded:.0f} %, {shapes:.0f}, {step:.1f}"
+        cells.append(f"**{cell}**" if row["best"] == "1" else cell)
+    return f"| {rows[0]['policy']} | {' | '.join(cells)} |"
+
+
+def test_the_readme_has_the_figures_of_the_ladders():
+    readme = (ROOT / "scenarios" / "README.md").read_text(encoding="utf-8")
     for cost in ("5 ms", "500 ms"):
-        name = "ladders_" + cost.replace(" ", "")
-        check(name, "ladder", "scenarios/ladders.toml", "--shape-cost", cost)
+        table = subprocess.run(
+            [STEPSIM, "ladder", "scenarios/ladders.toml", "--shape-cost", cost, "--csv", "-"],
+            capture_output=True, text=True, check=True, timeout=300, cwd=ROOT,
+        ).stdout
+        rows = list(csv.DictReader(io.StringIO(table)))
+        policies = list(dict.fromkeys(row["policy"] for row in rows))
+        assert len(policies) == 8
+        expected = [ladder_row([row for row in rows if row["policy"] == one]) for one in policies]
+        assert "\n".join(expected) in readme, "\n".join(expected)
 
 
 def test_the_lengths():

@@ -375,11 +375,11 @@ def test_solve_prints_the_line_to_write_or_says_no():
 
 
 def test_ladder_prints_a_line_that_makes_the_plan_pad_so():
-    wanted = ["--policy", "variable_fixed", "--shape-cost", "2 ms"]
+    wanted = ["--policy", "bucketing", "--shape-cost", "20 ms"]
     text = run("ladder", SKEW, *wanted).stdout
     assert "\npad_to_lengths = [" in text and "Next: stepsim run " in text, text
     study = json.loads(run("ladder", SKEW, *wanted, "--json", "-").stdout)
-    assert study["format"] == "stepsim-ladder/1" and study["shape_cost_ms"] == 2, study
+    assert study["format"] == "stepsim-ladder/1" and study["shape_cost_ms"] == 20, study
     policy = study["policies"][0]
     rows = policy["rows"]
     assert [row["padding"] for row in rows] == ["longest"] + ["multiple"] * 3 + ["rungs"] * 2 + [
@@ -390,8 +390,8 @@ def test_ladder_prints_a_line_that_makes_the_plan_pad_so():
     command = re.search(r"Next: stepsim (.*)", text).group(1)
     run(*shlex.split(command), "--steps", "4")
     rungs = [int(rung) for rung in re.findall(r"\d+", best["toml"])]
-    padded = ["--set", "policy.variable_fixed." + best["toml"].replace(" = ", "=")]
-    table = run("plan", SKEW, "--policy", "variable_fixed", *padded, "--csv", "-").stdout
+    padded = ["--set", "policy.bucketing." + best["toml"].replace(" = ", "=")]
+    table = run("plan", SKEW, "--policy", "bucketing", *padded, "--csv", "-").stdout
     lengths = {int(row["max_length"]) for row in csv.DictReader(io.StringIO(table))}
     assert lengths <= set(rungs) and len(lengths) > 1, (lengths, rungs)
     listed = list(csv.DictReader(io.StringIO(run("ladder", SKEW, *wanted, "--csv", "-").stdout)))

@@ -30,6 +30,7 @@ steps = 2
 
 [cluster]
 ranks = 2
+all_reduce = { sizes = ["1 MiB", "1 GiB"], times = ["0.1 ms", "5 ms"] }
 profile = ")" + source_root() +
                            R"(/scenarios/profiles/h100_8x_published.json"
 
@@ -123,18 +124,20 @@ TEST_CASE("nothing is padded where shapes cost next to nothing") {
 }
 
 TEST_CASE("a key of lengths does not count numbers of samples") {
-  const std::string budget = "kind = \"token_budget\"\nmax_tokens = 60\n";
+  // On each rank two batches of two samples and one of one, of 10 tokens but for one batch.
   const Scenario scenario =
-      ordered({10, 20, 30, 10, 20, 30, 10, 20, 30, 10, 20, 30, 10, 10}, budget);
+      ordered({10, 10, 10, 10, 10, 20, 10, 10, 10, 10}, "kind = \"fixed\"\nbatch_size = 2\n");
   LadderOptions options = costing(1);
   const LadderStudy both = study(scenario, options);
-  CHECK(both.batch_sizes > 1);
+  CHECK(both.steps == 3);
+  CHECK(both.batch_sizes == 2);
+  CHECK(both.rows[0].shapes == 3);
+  CHECK(both.rows[0].shapes_per_rank == 2.5);
+  CHECK(both.rows.back().shapes == 2);
   options.key = ShapeKey::Length;
   const LadderStudy lengths = study(scenario, options);
-  for (const PaddedEpoch& row : lengths.rows) {
-    CHECK(row.shapes == row.lengths);
-  }
-  CHECK(lengths.rows[0].shapes < both.rows[0].shapes);
+  CHECK(lengths.rows[0].shapes == 2);
+  CHECK(lengths.rows[0].shapes_per_rank == 1.5);
   CHECK(lengths.rows.back().shapes == 1);
 }
 

@@ -128,10 +128,12 @@ void read_padding(const TomlReader& table, PolicySpec& spec) {
   }
 }
 
-/// Adds the place of the table to what is wrong with a policy as a whole.
+/// Adds the place of the key or of the table to what is wrong with a policy.
 BatchingPolicy checked(const TomlReader& table, const PolicyKind& kind, PolicySpec spec) {
   try {
     return {kind, std::move(spec)};
+  } catch (const FieldError& error) {
+    table.fail(error.field(), error.reason());
   } catch (const InputError& error) {
     table.fail(error);
   }

@@ -6,6 +6,9 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -17,7 +20,8 @@ namespace {
 
 /// A whole number of seconds, so that sums are exact: it rises with both, but not in proportion.
 double stepped_price(std::int64_t samples, std::int64_t length) {
-  return static_cast<double>(samples * ((length + 2) / 3) + length);
+  const std::int64_t tiles = (length + 2) / 3;
+  return static_cast<double>(samples * tiles + length);
 }
 
 LadderProblem problem_of(const std::vector<LadderBatch>& batches, double shape_seconds) {

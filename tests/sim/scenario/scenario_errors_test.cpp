@@ -111,6 +111,26 @@ TEST_CASE("missing keys and tables are named at their table") {
         "s.toml: error: no policy: add a [[policy]] table");
 }
 
+TEST_CASE("lengths to pad to ascend, stand alone and belong to attention that pads") {
+  const std::string place = "s.toml:33:18: error: policy.budget.pad_to_lengths: ";
+  const auto with = [](const std::string& lines) {
+    return error_of(replaced(kScenarioText, "max_tokens = 1280", "max_tokens = 1280\n" + lines));
+  };
+  CHECK(with("pad_to_lengths = [64, 256]") == "no error");
+  CHECK(with("pad_to_lengths = [256, 64]") ==
+        place +
+            "64 follows 256; expected each length once, ascending\n"
+            "pad_to_lengths = [256, 64]\n                 ^");
+  CHECK(with("pad_to_lengths = [64, 64]").starts_with(place + "64 follows 64; expected each"));
+  CHECK(with("pad_to_lengths = []").starts_with(place + "the list is empty; expected one length"));
+  CHECK(with("pad_to_lengths = [0, 64]").starts_with(place + "expected a list of integers from 1"));
+  CHECK(with("pad_to_lengths = 64").starts_with(place + "expected a list, got an integer"));
+  CHECK(with("pad_to_lengths = [64]\npad_to_multiple_of = 1")
+            .starts_with(place + "does not go with pad_to_multiple_of; give one of them"));
+  CHECK(with("pad_to_lengths = [64]\nattention = \"varlen\"")
+            .starts_with(place + "attention = \"varlen\" pads nothing"));
+}
+
 TEST_CASE("values of a wrong type or unit are shown with a caret") {
   check_files({
       {"\"25 MiB\"",

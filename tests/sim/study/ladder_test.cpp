@@ -31,7 +31,7 @@ steps = 2
 [cluster]
 ranks = 2
 all_reduce = { sizes = ["1 MiB", "1 GiB"], times = ["0.1 ms", "5 ms"] }
-profile = ")" + source_root() +
+profile = ")" + test::source_root() +
                            R"(/scenarios/profiles/h100_8x_published.json"
 
 [model]
@@ -142,7 +142,7 @@ TEST_CASE("a key of lengths does not count numbers of samples") {
 }
 
 TEST_CASE("shapes are those that the first epoch's effects count") {
-  const Scenario scenario = read_scenario(source_root() + "/scenarios/ladders.toml");
+  const Scenario scenario = read_scenario(test::source_root() + "/scenarios/ladders.toml");
   LadderOptions options = costing(0.005);
   options.multiples = {64};
   options.rungs = {4};

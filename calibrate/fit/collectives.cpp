@@ -66,12 +66,14 @@ BandErrors band_errors(const Band& band, const Group& group, const CollectiveCos
   return errors;
 }
 
-/// The mean of two slopes: that of the last octave, and that of the last straight segment, which
-/// starts at a change of algorithm or protocol.
+/// Between two slopes: that of the last octave, and that of the last straight segment, which starts
+/// at a change of algorithm or protocol. Transfers grow more efficient with their size, so the
+/// lower of them counts twice.
 void set_tail(CollectiveCost& cost) {
   const auto segment = std::span(cost.knots).subspan(last_segment_start(cost.knots));
   const double slope = tail_slope({segment.begin(), segment.end()}, kAllKnots);
-  cost.tail_seconds_per_byte = (default_tail(cost) + slope) / 2;
+  const double octave = default_tail(cost);
+  cost.tail_seconds_per_byte = (octave + slope + std::min(octave, slope)) / 3;
 }
 
 /// Mean |error| of the sizes above half the largest, which the table of the others predicts.

@@ -30,7 +30,7 @@ struct CollectiveFit {
 /// nodes. `errors.random` is the mean error of the inner sizes, each predicted from its neighbours;
 /// `errors.beyond` is that of the sizes above half the largest, predicted by table_cost() from the
 /// others. The tail is the mean of default_tail() and the slope of the knots from
-/// last_segment_start() on.
+/// last_segment_start() on, in which the lower of the two counts twice.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

@@ -1,11 +1,16 @@
 // Fits of collectives, of their scatter and of the machine's noise.
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/fit.h"
+#include "calibrate/fit/piecewise_linear.h"
 #include "calibrate/samples/statistics.h"
+#include "costmodel/compute/knots.h"
+#include "costmodel/network/collective_table.h"
 #include "tests/calibrate/measure/fake_backend.h"
 
 namespace stepsim {
@@ -24,6 +29,28 @@ TEST_CASE("a collective's errors are those of each size predicted from its neigh
   fits = fit_collectives(samples);
   CHECK(*fits[0].bands[0].worst == doctest::Approx(0.5).epsilon(0.1));
   CHECK_FALSE(fits[0].bands[2].mean);
+}
+
+TEST_CASE("beyond the largest size the lower of two slopes counts twice") {
+  // Two sizes an octave, a kink at half the largest: 1 ns a byte below it, 3 or 0.5 above.
+  for (const double last : {3e-9, 0.5e-9}) {
+    CAPTURE(last);
+    std::vector<CollectiveSample> samples;
+    constexpr double kKink = 1 << 20;
+    for (double bytes = 1 << 12; bytes <= 2 * kKink; bytes *= std::sqrt(2)) {
+      const double seconds = 1e-9 * std::min(bytes, kKink) + last * std::max(bytes - kKink, 0.0);
+      samples.push_back({"all_reduce", 2, 1, std::llround(bytes), seconds, 0, 5, {}});
+    }
+    const CollectiveCost cost = fit_collectives(samples).at(0).cost;
+    const std::vector<std::pair<double, double>> piece(
+        cost.knots.begin() + static_cast<std::ptrdiff_t>(last_segment_start(cost.knots)),
+        cost.knots.end());
+    const double slope = tail_slope(piece, 1e300);
+    const double octave = default_tail(cost);
+    REQUIRE(std::abs(slope / octave - 1) > 0.01);
+    CHECK(*cost.tail_seconds_per_byte ==
+          doctest::Approx((slope + octave + std::min(slope, octave)) / 3));
+  }
 }
 
 TEST_CASE("tables hold single calls; the floor of calls back to back is told beside theirs") {

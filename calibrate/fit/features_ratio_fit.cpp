@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "calibrate/fit/knot_fit.h"
 #include "calibrate/fit/nnls.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr double kNoise = 0.007;
 constexpr double kUpperPart = 0.8;
 constexpr double kPrune = 1e-3;
+constexpr double kTileRows = 128;
 
 /// Fits the coefficients of the features, and leaves out those that turn out 0.
 void fit_features(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost) {
@@ -66,6 +68,25 @@ std::vector<double> knot_places(const std::vector<double>& x, std::int64_t step)
   return places;
 }
 
+/// The time of a GEMM if nothing changed inside a tile of kTileRows: that of the next measured size
+/// in the tile; absent where there is none.
+std::optional<double> seconds_of_tile(const Knots& measured, double rows) {
+  const auto next = std::ranges::lower_bound(measured, rows, {}, &Knots::value_type::first);
+  const bool inside =
+      next != measured.end() && std::ceil(next->first / kTileRows) == std::ceil(rows / kTileRows);
+  return inside ? std::optional(next->second) : std::nullopt;
+}
+
+/// Whether the sizes of a GEMM are whole tiles, but for a tenth of them: they cannot tell where
+/// inside a tile its time steps.
+bool mostly_whole_tiles(const Op& op, const Knots& measured) {
+  const auto partial = [](const auto& knot) {
+    return knot.first > kTileRows && std::fmod(knot.first, kTileRows) != 0;
+  };
+  return op.op_class == OpClass::Gemm && op.rows == RowUnit::Tokens &&
+         10 * std::ranges::count_if(measured, partial) <= std::ssize(measured);
+}
+
 }  // namespace
 
 void fit_features_ratio(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost) {
@@ -75,18 +96,32 @@ void fit_features_ratio(const Candidate& candidate, std::span<const OpPoint> poi
   std::vector<double> x;
   std::vector<double> y;
   std::vector<double> noise;
+  Knots times;
   for (const auto& [op, point, series] : points) {
     const double sum =
         evaluate(cost, *op, point.batch).seconds;  // No knots yet: the features only.
     x.push_back(ratio_variable(*op, point.batch));
     y.push_back(std::log(point.seconds / sum));
     noise.push_back(std::max(kNoise, rounding / point.seconds));
+    times.emplace_back(x.back(), point.seconds);
   }
+  times = median_knots(std::move(times));
   const Smoother curve(x, y, noise, static_cast<double>(candidate.step));
   const std::vector<double> measured = x;
   std::ranges::sort(x);
+  const Op& op = *points.front().op;
+  const bool whole_tiles = mostly_whole_tiles(op, times);
   Knots knots = mapped(knot_places(x, candidate.step), [&](const double place) {
-    return std::pair(place, std::exp(curve.at(place)));
+    const double ratio = std::exp(curve.at(place));
+    const auto of_tile = whole_tiles ? seconds_of_tile(times, place) : std::nullopt;
+    if (!of_tile) {
+      return std::pair(place, ratio);
+    }
+    // The curve goes from tile to tile, the time of a tile in steps: the mean errs less than
+    // either.
+    const auto rows = static_cast<std::int64_t>(place);
+    const double sum = evaluate(cost, op, {1, rows, rows, place * place}).seconds;
+    return std::pair(place, std::sqrt(ratio * *of_tile / sum));
   });
   double upper = 0;
   int count = 0;

@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/fit/gemm_ratio_fit.h"
+#include "calibrate/fit/find_processors.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/interference_fit.h"
 #include "calibrate/fit/series.h"

@@ -173,6 +173,21 @@ void offer_features_ratio(const Op& op, std::int64_t processors, Candidates& can
 
 // ---- RooflineRatio
 
+/// Of each point the GEMM, and the first estimate of its time.
+struct FirstEstimates {
+  std::vector<GemmPoint> gemms;
+  std::vector<double> seconds;
+};
+
+FirstEstimates first_estimates(const Candidate& candidate, OpPoints points, const OpCost& cost) {
+  FirstEstimates first;
+  for (const auto& [op, point, series] : points) {
+    first.gemms.push_back(gemm_point(*op, point));
+    first.seconds.push_back(dot(cost.coefficients, feature_row(candidate, *op, point.batch)));
+  }
+  return first;
+}
+
 void offer_roofline_ratio(OpPoints points, std::int64_t processors, Candidates& candidates) {
   constexpr std::size_t kFewestSizes = 8;
   constexpr std::size_t kPointsPerWeight = 4;
@@ -182,19 +197,19 @@ void offer_roofline_ratio(OpPoints points, std::int64_t processors, Candidates& 
   }
   if (points.front().op->op_class == OpClass::Gemm && processors > 0 &&
       sizes.size() >= kFewestSizes && points.size() >= kPointsPerWeight * gemm_ratio_width()) {
-    candidates.push_back({CostForm::RooflineRatio, kRoofline, false, 0, processors});
+    Candidate candidate{CostForm::RooflineRatio, kRoofline};
+    OpCost sum;
+    fit_sum(candidate, points, sum);
+    const FirstEstimates first = first_estimates(candidate, points, sum);
+    candidate.wave_counts = wave_counts(first.gemms, first.seconds);
+    candidates.push_back(std::move(candidate));
   }
 }
 
 void fit_roofline_ratio(const Candidate& candidate, OpPoints points, OpCost& cost) {
   fit_sum(candidate, points, cost);
-  std::vector<GemmPoint> gemms;
-  std::vector<double> sums;
-  for (const auto& [op, point, series] : points) {
-    gemms.push_back(gemm_point(*op, point));
-    sums.push_back(dot(cost.coefficients, feature_row(candidate, *op, point.batch)));
-  }
-  cost.gemm_ratio = fit_gemm_ratio(gemms, sums, candidate.processors);
+  const FirstEstimates first = first_estimates(candidate, points, cost);
+  cost.gemm_ratio = fit_gemm_ratio(first.gemms, first.seconds, candidate.wave_counts);
 }
 
 // clang-format off

@@ -18,6 +18,8 @@ struct Candidate {
   std::int64_t step = 0;              ///< FeaturesRatio: rows in a block; 0 = no blocks.
   std::int64_t processors = 0;        ///< Multiprocessors, for waves of tiles; 0 = a CPU.
   bool monotone = false;              ///< Tables: larger batches never cost less.
+  /// RooflineRatio: numbers of processors, whose ratios are averaged.
+  std::vector<std::int64_t> wave_counts = {};
 };
 
 /// One measured point with the op it belongs to.

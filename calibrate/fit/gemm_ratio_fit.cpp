@@ -1,35 +1,36 @@
 #include "calibrate/fit/gemm_ratio_fit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <map>
 
 #include <Eigen/Dense>
 
-#include "calibrate/fit/nnls.h"
+#include "calibrate/fit/thinned_places.h"
 #include "costmodel/model/op_flops.h"
 
 namespace stepsim {
 namespace {
 
-/// The weight of the ridge for each point, and the rounds of reweighting. They were chosen by the
-/// mean error of GEMMs left out of training rows: 5.39 %; a ridge of 0.0008 and 8 rounds gave 5.42
-/// %.
-constexpr double kRidge = 0.00003;
-constexpr int kRounds = 20;
+/// The weight of the ridge for each point. Of 3e-5 to 0.03 it is the one whose errors on whole
+/// models and sizes left out of the 4 k and 32 k tables are low whatever number of processors is
+/// assumed: 3e-5 is as good on the sizes of the card whose processors are known, and worse by up to
+/// a half on a model left out and with another number.
+constexpr double kRidge = 0.003;
+/// Rounds of reweighting.
+constexpr int kRounds = 8;
 /// Residuals of the logarithm below this count alike: the repeatability of a measurement.
 constexpr double kSmallResidual = 0.01;
 
-constexpr std::int64_t kMaxProcessors = 256;
-constexpr std::size_t kFewestPoints = 100;
-/// Sizes from here on are computed, not fetched: their times show whole waves.
-constexpr double kComputed = 512;
-/// Points of the first search over all counts, and of the choice between the best of them.
-constexpr std::size_t kThinned = 1000;
-constexpr std::size_t kThorough = 8000;
-constexpr std::size_t kFinalists = 10;
-constexpr std::array<std::pair<double, double>, 8> kWaveTiles = {
-    {{64, 64}, {64, 128}, {128, 64}, {128, 128}, {128, 256}, {256, 128}, {64, 256}, {256, 64}}};
+/// Numbers of processors that are tried, the points they are tried on, and the parts that their
+/// sizes are left out in.
+constexpr std::int64_t kFewestProcessors = 16;
+constexpr std::int64_t kMostProcessors = 256;
+constexpr std::size_t kTried = 2000;
+constexpr std::size_t kSizeParts = 6;
+/// So many of the best are kept, no two of them closer than this factor.
+constexpr std::size_t kKept = 3;
+constexpr double kApart = 1.1;
 
 std::pair<double, double> range_of(std::span<const GemmPoint> points, double GemmPoint::*size) {
   std::pair<double, double> range(points.front().*size, points.front().*size);
@@ -52,54 +53,97 @@ Eigen::VectorXd deviations(const Eigen::MatrixXd& matrix) {
   return scale;
 }
 
-double wave_residual(std::span<const GemmPoint> points, double processors) {
-  std::vector<std::vector<double>> rows;
-  std::vector<double> seconds;
-  for (const GemmPoint& point : points) {
-    const double multiplications = point.m * point.n * point.k;
-    std::vector<double> row = {
-        1, multiplications, point.n * point.k + point.m * (point.n + point.k)};
-    for (const auto& [tile_rows, tile_columns] : kWaveTiles) {
-      const double tiles = std::ceil(point.m / tile_rows) * std::ceil(point.n / tile_columns);
-      const double area = std::ceil(tiles / processors) * processors * tile_rows * tile_columns;
-      row.push_back(area * point.k);
-    }
-    rows.push_back(std::move(row));
-    seconds.push_back(point.seconds);
+/// Points as rows of features, each scaled to deviation 1, with the logarithms to be explained.
+struct RatioRows {
+  Eigen::MatrixXd features;
+  Eigen::VectorXd target;
+  Eigen::VectorXd scale;
+};
+
+RatioRows ratio_rows(std::span<const GemmPoint> points,
+                     std::span<const double> first,
+                     std::int64_t processors) {
+  const auto height = static_cast<Eigen::Index>(points.size());
+  const auto width = static_cast<Eigen::Index>(gemm_ratio_width());
+  RatioRows rows{Eigen::MatrixXd(height, width), Eigen::VectorXd(height), {}};
+  for (Eigen::Index i = 0; i < height; ++i) {
+    const GemmPoint& point = points[static_cast<std::size_t>(i)];
+    const std::vector<double> features = gemm_ratio_features(point.m, point.n, point.k, processors);
+    rows.features.row(i) = Eigen::Map<const Eigen::RowVectorXd>(features.data(), width);
+    rows.target(i) = std::log(point.seconds / first[static_cast<std::size_t>(i)]);
   }
-  const std::vector<double> coefficients = relative_nnls(rows, seconds);
-  double sum = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    sum += std::abs(dot(coefficients, rows[i]) / seconds[i] - 1);
-  }
-  return sum;
+  rows.scale = deviations(rows.features);
+  rows.features = rows.features * rows.scale.cwiseInverse().asDiagonal();
+  return rows;
 }
 
-std::vector<GemmPoint> computed_gemms(const std::vector<Series>& all) {
-  std::vector<GemmPoint> large;
-  for (const Series& series : all) {
-    for (const SeriesPoint& point : series.points) {
-      const GemmPoint gemm = gemm_point(series.op, point);
-      if (series.op.op_class == OpClass::Gemm && std::min({gemm.m, gemm.n, gemm.k}) >= kComputed) {
-        large.push_back(gemm);
-      }
-    }
+/// The sums that a ridge is solved from: of some rows, or of all.
+struct RidgeSums {
+  Eigen::MatrixXd normal;
+  Eigen::VectorXd right;
+  double rows = 0;
+
+  [[nodiscard]] Eigen::VectorXd solution() const {
+    const auto width = normal.rows();
+    const Eigen::MatrixXd ridge = Eigen::MatrixXd::Identity(width, width) * (kRidge * rows);
+    return (normal + ridge).selfadjointView<Eigen::Lower>().ldlt().solve(right);
   }
-  return large;
+};
+
+RidgeSums sums_of(const Eigen::MatrixXd& features, const Eigen::VectorXd& target) {
+  RidgeSums sums;
+  sums.normal = Eigen::MatrixXd::Zero(features.cols(), features.cols());
+  sums.normal.selfadjointView<Eigen::Lower>().rankUpdate(features.transpose());
+  sums.right = features.transpose() * target;
+  sums.rows = static_cast<double>(features.rows());
+  return sums;
 }
 
-/// About `count` of the points, drawn evenly but not in step with the order of their sizes.
-std::vector<GemmPoint> thinned(std::span<const GemmPoint> points, std::size_t count) {
-  std::vector<GemmPoint> some;
-  std::uint32_t state = 1;
-  for (const GemmPoint& point : points) {
-    state = state * 1664525U + 1013904223U;
-    if (static_cast<double>(state) * 0x1p-32 * static_cast<double>(points.size()) <
-        static_cast<double>(count)) {
-      some.push_back(point);
-    }
+/// The weights for one number of processors.
+std::vector<double> ratio_weights(std::span<const GemmPoint> points,
+                                  std::span<const double> first,
+                                  std::int64_t processors) {
+  const RatioRows rows = ratio_rows(points, first, processors);
+  Eigen::VectorXd importance = Eigen::VectorXd::Ones(rows.target.size());
+  Eigen::VectorXd solution;
+  for (int round = 0; round < kRounds; ++round) {
+    const Eigen::VectorXd root = importance.cwiseSqrt();
+    solution =
+        sums_of(root.asDiagonal() * rows.features, root.cwiseProduct(rows.target)).solution();
+    importance =
+        (rows.target - rows.features * solution).cwiseAbs().cwiseMax(kSmallResidual).cwiseInverse();
+    importance /= importance.mean();
   }
-  return some;
+  solution = solution.cwiseQuotient(rows.scale);
+  return {solution.begin(), solution.end()};
+}
+
+/// [part] The points of every kSizeParts-th size.
+std::vector<std::vector<Eigen::Index>> parts_of_sizes(std::span<const GemmPoint> points) {
+  std::map<std::pair<double, double>, std::size_t> sizes;
+  std::vector<std::vector<Eigen::Index>> parts(kSizeParts);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto size = sizes.try_emplace({points[i].n, points[i].k}, sizes.size()).first->second;
+    parts[size % kSizeParts].push_back(static_cast<Eigen::Index>(i));
+  }
+  return parts;
+}
+
+/// The sum of the errors on sizes left out, part by part. Without reweighting each point's sums
+/// are formed only once.
+double left_out_error(const RatioRows& rows, const std::vector<std::vector<Eigen::Index>>& parts) {
+  const RidgeSums all = sums_of(rows.features, rows.target);
+  double error = 0;
+  for (const std::vector<Eigen::Index>& part : parts) {
+    const Eigen::MatrixXd features = rows.features(part, Eigen::all);
+    const Eigen::VectorXd target = rows.target(part);
+    RidgeSums kept = sums_of(features, target);
+    kept.normal = all.normal - kept.normal;
+    kept.right = all.right - kept.right;
+    kept.rows = all.rows - kept.rows;
+    error += ((features * kept.solution() - target).array().exp() - 1).abs().sum();
+  }
+  return error;
 }
 
 }  // namespace
@@ -113,58 +157,44 @@ GemmPoint gemm_point(const Op& op, const SeriesPoint& point) {
 
 GemmRatio fit_gemm_ratio(std::span<const GemmPoint> points,
                          std::span<const double> first,
-                         std::int64_t processors) {
-  const auto height = static_cast<Eigen::Index>(points.size());
-  const auto width = static_cast<Eigen::Index>(gemm_ratio_width());
-  Eigen::MatrixXd matrix(height, width);
-  Eigen::VectorXd target(height);
-  for (Eigen::Index i = 0; i < height; ++i) {
-    const GemmPoint& point = points[static_cast<std::size_t>(i)];
-    const std::vector<double> features = gemm_ratio_features(point.m, point.n, point.k, processors);
-    matrix.row(i) = Eigen::Map<const Eigen::RowVectorXd>(features.data(), width);
-    target(i) = std::log(point.seconds / first[static_cast<std::size_t>(i)]);
-  }
-  const Eigen::VectorXd scale = deviations(matrix);
-  matrix = matrix * scale.cwiseInverse().asDiagonal();
-  Eigen::VectorXd importance = Eigen::VectorXd::Ones(height);
-  Eigen::VectorXd solution = Eigen::VectorXd::Zero(width);
-  for (int round = 0; round < kRounds; ++round) {
-    const Eigen::MatrixXd weighted = importance.cwiseSqrt().asDiagonal() * matrix;
-    Eigen::MatrixXd normal =
-        Eigen::MatrixXd::Identity(width, width) * (kRidge * static_cast<double>(height));
-    normal.selfadjointView<Eigen::Lower>().rankUpdate(weighted.transpose());
-    solution = normal.selfadjointView<Eigen::Lower>().ldlt().solve(matrix.transpose() *
-                                                                   importance.cwiseProduct(target));
-    importance = (target - matrix * solution).cwiseAbs().cwiseMax(kSmallResidual).cwiseInverse();
-    importance /= importance.mean();
-  }
-  solution = solution.cwiseQuotient(scale);
+                         std::span<const std::int64_t> processors) {
   GemmRatio ratio;
-  ratio.processors = processors;
-  ratio.weights.assign(solution.begin(), solution.end());
+  ratio.processors.assign(processors.begin(), processors.end());
+  for (const std::int64_t count : processors) {
+    const std::vector<double> weights = ratio_weights(points, first, count);
+    ratio.weights.insert(ratio.weights.end(), weights.begin(), weights.end());
+  }
   ratio.m = range_of(points, &GemmPoint::m);
   ratio.n = range_of(points, &GemmPoint::n);
   ratio.k = range_of(points, &GemmPoint::k);
   return ratio;
 }
 
-std::int64_t find_processors(const std::vector<Series>& all) {
-  const std::vector<GemmPoint> large = computed_gemms(all);
-  if (large.size() < kFewestPoints) {
-    return 0;
+std::vector<std::int64_t> wave_counts(std::span<const GemmPoint> points,
+                                      std::span<const double> first) {
+  std::vector<GemmPoint> some;
+  std::vector<double> first_of_some;
+  for (const std::size_t i : thinned_places(points.size(), kTried)) {
+    some.push_back(points[i]);
+    first_of_some.push_back(first[i]);
   }
-  const std::vector<GemmPoint> some = thinned(large, kThinned);
+  const auto parts = parts_of_sizes(some);
   std::vector<std::pair<double, std::int64_t>> ranking;
-  for (std::int64_t processors = 2; processors <= kMaxProcessors; processors += 2) {
-    ranking.emplace_back(wave_residual(some, static_cast<double>(processors)), processors);
+  for (std::int64_t count = kFewestProcessors; count <= kMostProcessors; count += 2) {
+    ranking.emplace_back(left_out_error(ratio_rows(some, first_of_some, count), parts), count);
   }
   std::ranges::sort(ranking);
-  ranking.resize(kFinalists);
-  const std::vector<GemmPoint> more = thinned(large, kThorough);
-  for (auto& [residual, processors] : ranking) {
-    residual = wave_residual(more, static_cast<double>(processors));
+  std::vector<std::int64_t> kept;
+  for (const auto& [error, count] : ranking) {
+    const auto far = [count = static_cast<double>(count)](std::int64_t other) {
+      const double factor = count / static_cast<double>(other);
+      return std::max(factor, 1 / factor) >= kApart;
+    };
+    if (kept.size() < kKept && std::ranges::all_of(kept, far)) {
+      kept.push_back(count);
+    }
   }
-  return std::ranges::min_element(ranking)->second;
+  return kept;
 }
 
 }  // namespace stepsim

@@ -29,15 +29,19 @@ struct GemmPoint {
 /// Args:
 ///     points: Not empty.
 ///     first: [point] Positive.
+///     processors: Numbers of processors, each of which is fitted by itself; not empty.
 [[nodiscard]] GemmRatio fit_gemm_ratio(std::span<const GemmPoint> points,
                                        std::span<const double> first,
-                                       std::int64_t processors);
+                                       std::span<const std::int64_t> processors);
 
-/// The number of processors, even and at most 256, whose waves explain the times of the measured
-/// GEMMs best; 0 when fewer than 100 points have sizes from 512 on, the only ones that tell.
+/// The numbers of processors, even, from 16 to 256, whose fits predict whole sizes (n, k) left out
+/// best: at most three, the best first, each a tenth apart from the others. Kernels of some devices
+/// leave processors idle, or put two tiles on one, so that the best need not be the device's own;
+/// and where one is wrong the mean of several is less so.
 ///
-/// Method: relative NNLS of [1, flops, bytes] and the work of whole waves of the usual tiles. A
-/// thousand points rank all counts, up to 8000 decide between the best ten.
-[[nodiscard]] std::int64_t find_processors(const std::vector<Series>& all);
+/// Method: ridge regression of some 2000 points as in fit_gemm_ratio(), without reweighting; every
+/// sixth size is left out in turn.
+[[nodiscard]] std::vector<std::int64_t> wave_counts(std::span<const GemmPoint> points,
+                                                    std::span<const double> first);
 
 }  // namespace stepsim

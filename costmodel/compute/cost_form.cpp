@@ -170,16 +170,32 @@ double roofline_ratio_seconds(const OpCost& cost, const Op& op, const BatchShape
                                                        static_cast<double>(op.k));
 }
 
+/// A number, or several in an array.
+std::vector<std::int64_t> read_processor_counts(JsonReader& reader) {
+  if (!reader.get("processors").is_array()) {
+    return {reader.integer_in("processors", 1, kMaxInt)};
+  }
+  std::vector<std::int64_t> counts = reader.integers("processors");
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] < 1 || counts[i] > kMaxInt) {
+      reader.fail("processors", i, fmt::format("{} is not from 1 to {}", counts[i], kMaxInt));
+    }
+  }
+  if (counts.empty()) {
+    reader.fail("processors", "expected at least one number");
+  }
+  return counts;
+}
+
 void read_roofline_ratio(JsonReader& entry, OpCost& cost) {
   read_roofline(entry, cost);
   JsonReader reader = entry.object("gemm_ratio");
   GemmRatio& ratio = cost.gemm_ratio;
-  ratio.processors = reader.integer_in("processors", 1, kMaxInt);
+  ratio.processors = read_processor_counts(reader);
   ratio.weights = reader.numbers("weights");
-  if (ratio.weights.size() != gemm_ratio_width()) {
-    reader.fail(
-        "weights",
-        fmt::format("{} weights for {} features", ratio.weights.size(), gemm_ratio_width()));
+  const std::size_t width = ratio.processors.size() * gemm_ratio_width();
+  if (ratio.weights.size() != width) {
+    reader.fail("weights", fmt::format("{} weights for {} features", ratio.weights.size(), width));
   }
   ratio.m = reader.range("m_range", 1);
   ratio.n = reader.range("n_range", 1);
@@ -192,11 +208,13 @@ void read_roofline_ratio(JsonReader& entry, OpCost& cost) {
 void write_roofline_ratio(const OpCost& cost, Json& entry) {
   write_sum(cost, entry);
   const GemmRatio& ratio = cost.gemm_ratio;
-  entry["gemm_ratio"] = {{"processors", ratio.processors},
-                         {"m_range", range_json(ratio.m)},
-                         {"n_range", range_json(ratio.n)},
-                         {"k_range", range_json(ratio.k)},
-                         {"weights", numbers_json(ratio.weights)}};
+  const bool one = ratio.processors.size() == 1;
+  entry["gemm_ratio"] = {
+      {"processors", one ? Json(ratio.processors.front()) : Json(ratio.processors)},
+      {"m_range", range_json(ratio.m)},
+      {"n_range", range_json(ratio.n)},
+      {"k_range", range_json(ratio.k)},
+      {"weights", numbers_json(ratio.weights)}};
 }
 
 // ---- The table.

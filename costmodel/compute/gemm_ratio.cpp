@@ -61,13 +61,17 @@ std::vector<double> gemm_ratio_features(double m, double n, double k, std::int64
 }
 
 double gemm_ratio(const GemmRatio& ratio, double m, double n, double k) {
-  const std::vector<double> features = gemm_ratio_features(
-      inside(m, ratio.m), inside(n, ratio.n), inside(k, ratio.k), ratio.processors);
-  double log_ratio = 0;
-  for (std::size_t i = 0; i < features.size(); ++i) {
-    log_ratio += ratio.weights[i] * features[i];
+  double sum = 0;
+  auto weight = ratio.weights.begin();
+  for (const std::int64_t processors : ratio.processors) {
+    double log_ratio = 0;
+    for (const double feature : gemm_ratio_features(
+             inside(m, ratio.m), inside(n, ratio.n), inside(k, ratio.k), processors)) {
+      log_ratio += *weight++ * feature;
+    }
+    sum += std::clamp(log_ratio, -kMaxLog, kMaxLog);
   }
-  return std::exp(std::clamp(log_ratio, -kMaxLog, kMaxLog));
+  return std::exp(sum / static_cast<double>(ratio.processors.size()));
 }
 
 }  // namespace stepsim

@@ -8,10 +8,14 @@ namespace stepsim {
 
 /// The ratio of a GEMM's time to its roofline sum, for sizes that were never measured. It is
 /// exp(weights . features), where the features are logarithms of the sizes, products of these, and
-/// for each of the usual tile sizes what partial tiles and partial waves waste.
+/// for each of the usual tile sizes what partial tiles and partial waves waste. With several
+/// numbers of processors it is the geometric mean of their ratios.
 struct GemmRatio {
-  std::int64_t processors = 0;  ///< Streaming multiprocessors of the device.
-  std::vector<double> weights;  ///< One for each of gemm_ratio_features(), in that order.
+  /// Numbers of processors that may share the tiles of a wave: not always all that a device has,
+  /// or more where one works on two tiles at once.
+  std::vector<std::int64_t> processors;
+  /// For each number of processors, one for each of gemm_ratio_features(), in that order.
+  std::vector<double> weights;
   /// The measured range of each size; sizes outside are moved to its nearer end.
   std::pair<double, double> m;
   std::pair<double, double> n;
@@ -36,8 +40,8 @@ struct GemmRatio {
                                                       double k,
                                                       std::int64_t processors);
 
-/// Returns exp(weights . features) for the sizes, each moved into its measured range. The result is
-/// clamped to exp(-1.5) .. exp(1.5).
+/// Returns the geometric mean of exp(weights . features) for the sizes, each moved into its
+/// measured range. Each ratio is clamped to exp(-1.5) .. exp(1.5).
 [[nodiscard]] double gemm_ratio(const GemmRatio& ratio, double m, double n, double k);
 
 }  // namespace stepsim

@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "calibrate/fit/gemm_ratio_fit.h"
+#include "calibrate/fit/find_processors.h"
 #include "calibrate/fit/holdout.h"
 #include "calibrate/fit/unmeasured_sizes.h"
 #include "costmodel/compute/cost_form.h"
@@ -227,7 +227,8 @@ void score_unseen(const std::string& path, const std::vector<MlpSeries>& all, Re
       continue;
     }
     const OpCost& cost = general.front();
-    form = fmt::format("{}, {} processors", form_row(cost.form).name, cost.gemm_ratio.processors);
+    form = fmt::format(
+        "{}, {} processors", form_row(cost.form).name, fmt::join(cost.gemm_ratio.processors, ", "));
     predictions.emplace_back();
     for (const Series& series : tested) {
       if (sizes.count({series.op.n, series.op.k}) > 0) {

@@ -6,6 +6,7 @@
 #include <Eigen/Dense>
 #include <doctest/doctest.h>
 
+#include "calibrate/fit/find_processors.h"
 #include "calibrate/fit/form_fits.h"
 #include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/holdout.h"
@@ -372,7 +373,7 @@ TEST_CASE("weights of a GEMM ratio give planted ratios back") {
     point.seconds = first.back() * ratio;
     points.push_back(point);
   }
-  const GemmRatio fitted = fit_gemm_ratio(points, first, 108);
+  const GemmRatio fitted = fit_gemm_ratio(points, first, std::vector<std::int64_t>{108, 54});
   for (const double m : {100.0, 1000.0, 3000.0}) {
     CHECK(gemm_ratio(fitted, m, 3000, 5000) ==
           doctest::Approx(std::pow(m / 1024, 0.1) * std::pow(5000.0 / 4096, -0.05) * 1.2)

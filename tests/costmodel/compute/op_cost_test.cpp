@@ -346,12 +346,16 @@ TEST_CASE("tiles of a length are rounded up for every sequence") {
 
 TEST_CASE("the ratio of a GEMM to its roofline is clamped, and taken inside the measured box") {
   GemmRatio ratio{
-      108, std::vector<double>(gemm_ratio_width(), 0.0), {64, 4096}, {64, 8192}, {64, 8192}};
+      {108}, std::vector<double>(gemm_ratio_width(), 0.0), {64, 4096}, {64, 8192}, {64, 8192}};
   CHECK(gemm_ratio(ratio, 1000, 1000, 1000) == 1);
   ratio.weights[1] = 1;  // log(m / 1024)
   CHECK(gemm_ratio(ratio, 2048, 1000, 1000) == Approx(2));
   CHECK(gemm_ratio(ratio, 1e9, 1000, 1000) == Approx(4));  // As 4096 rows.
   CHECK(gemm_ratio(ratio, 64, 1000, 1000) == Approx(std::exp(-1.5)));
+  // With two numbers of processors, of which one says nothing, the geometric mean.
+  ratio.processors.push_back(54);
+  ratio.weights.resize(2 * gemm_ratio_width());
+  CHECK(gemm_ratio(ratio, 2048, 1000, 1000) == Approx(std::sqrt(2)));
 }
 
 TEST_CASE("features add up and never to less than nothing") {

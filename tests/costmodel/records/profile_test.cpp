@@ -41,8 +41,10 @@ std::vector<std::pair<double, double>> random_knots(Draw& draw) {
 
 GemmRatio random_gemm_ratio(Draw& draw) {
   GemmRatio ratio;
-  ratio.processors = 1 + draw.whole(200);
-  for (std::size_t i = 0; i < gemm_ratio_width(); ++i) {
+  for (int left = 1 + draw.whole(3); left > 0; --left) {
+    ratio.processors.push_back(1 + draw.whole(200));
+  }
+  for (std::size_t i = 0; i < ratio.processors.size() * gemm_ratio_width(); ++i) {
     ratio.weights.push_back(draw.real() - draw.real());
   }
   for (auto* range : {&ratio.m, &ratio.n, &ratio.k}) {
@@ -253,8 +255,14 @@ TEST_CASE("a profile of version 2 is checked: tiles, processors, weights") {
   CHECK(error_with("ratio_knots", "knots_s").find("no place in the form") != std::string::npos);
   profile.ops[0].form = CostForm::RooflineRatio;
   profile.ops[0].features = {"1", "flops"};
-  profile.ops[0].gemm_ratio = {108, {1, 2}, {1, 2}, {1, 2}, {1, 2}};
+  profile.ops[0].gemm_ratio = {{108}, {1, 2}, {1, 2}, {1, 2}, {1, 2}};
   CHECK(error_with("x", "x").find("2 weights for 135 features") != std::string::npos);
+  profile.ops[0].gemm_ratio.processors = {108, 54};
+  CHECK(error_with("x", "x").find("2 weights for 270 features") != std::string::npos);
+  profile.ops[0].gemm_ratio.processors = {108, 0};
+  CHECK(error_with("x", "x").find("processors[1]: 0 is not from 1") != std::string::npos);
+  profile.ops[0].gemm_ratio.processors = {};
+  CHECK(error_with("x", "x").find("expected at least one number") != std::string::npos);
 }
 
 TEST_CASE("the interference of a profile is checked") {

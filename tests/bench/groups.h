@@ -16,11 +16,13 @@ void score_mlp(const std::string& path, const std::vector<MlpSeries>& all, Repor
 void score_unseen(const std::string& path, const std::vector<MlpSeries>& all, Report* report);
 void score_prefill(const std::string& path, Report* report);
 void score_all_reduce(const std::string& path, Report* report);
-/// Backward on its own: relative NNLS of [1, flops, bytes] of the forward product.
-void score_backward(const std::string& path, Report* report);
+/// Matrix products of training steps, forward and backward each on its own.
+void score_layers(const std::string& path, Report* report);
 
 /// The padded lengths of a series of single samples.
 [[nodiscard]] std::vector<std::int64_t> tokens_of(const Series& series);
+/// The causal attentions of whole sequences.
+[[nodiscard]] Series whole_prefill(const std::vector<PrefillRow>& rows);
 /// The points of these rows.
 [[nodiscard]] Series kept(const Series& series, const std::vector<bool>& rows);
 /// A form for the report.

@@ -4,11 +4,11 @@
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/fit/holdout.h"
-#include "calibrate/fit/nnls.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/network/collective_table.h"
 #include "tests/bench/cached_attention.h"
 #include "tests/bench/groups.h"
+#include "tests/bench/layer_forms.h"
 
 namespace stepsim::bench {
 namespace {
@@ -20,21 +20,14 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
 void score_whole_prefill(const std::string& path,
                          const std::vector<PrefillRow>& rows,
                          Report* report) {
-  Op op;
-  op.op_class = OpClass::Attention;
-  op.causal = true;
-  op.dtype = Dtype::F16;
-  Series series{op, {}};
-  std::vector<int> folds;
-  for (const PrefillRow& row : rows) {
-    if (row.cached == 0) {
-      const auto length = static_cast<std::int64_t>(row.chunk);
-      series.points.push_back({{1, length, length, row.chunk * row.chunk}, row.seconds});
-      folds.push_back(fold(length));
-    }
-  }
+  const Series series = whole_prefill(rows);
   if (series.points.empty()) {
     return;
+  }
+  const Op& op = series.op;
+  std::vector<int> folds;
+  for (const std::int64_t length : tokens_of(series)) {
+    folds.push_back(fold(length));
   }
   std::map<std::string, std::vector<Part>> splits = {{"scattered", fold_parts(folds)}};
   for (const auto& [name, limit] : {std::pair("beyond-2x", 2048), {"beyond-4x", 1024}}) {
@@ -92,6 +85,20 @@ std::vector<std::pair<std::int64_t, Predicted>> predict_all_reduce(
 }
 
 }  // namespace
+
+Series whole_prefill(const std::vector<PrefillRow>& rows) {
+  Series series;
+  series.op.op_class = OpClass::Attention;
+  series.op.causal = true;
+  series.op.dtype = Dtype::F16;
+  for (const PrefillRow& row : rows) {
+    if (row.cached == 0) {
+      const auto length = static_cast<std::int64_t>(row.chunk);
+      series.points.push_back({{1, length, length, row.chunk * row.chunk}, row.seconds});
+    }
+  }
+  return series;
+}
 
 void score_prefill(const std::string& path, Report* report) {
   const std::vector<PrefillRow> rows = read_prefill(path);
@@ -176,50 +183,29 @@ void score_all_reduce(const std::string& path, Report* report) {
   }
 }
 
-void score_backward(const std::string& path, Report* report) {
-  constexpr double kBytes = 4;
-  constexpr double kFewestRows = 64;
-  constexpr double kShortest = 0.05e-3;
-  const std::vector<LayerRow> all = read_layers(path);
+void score_layers(const std::string& path, Report* report) {
+  const std::vector<LayerPart> parts = layer_parts(scored_layers(path));
+  std::vector<std::int64_t> processors;
+  for (const LayerPart& part : parts) {
+    processors.push_back(layer_processors(part.train));
+  }
   for (const std::string kind : {"linear", "bmm"}) {
-    std::map<std::string, std::vector<LayerRow>> runs;
-    for (const LayerRow& row : all) {
-      if (row.kind == kind && row.forward >= kShortest && (kind == "bmm" || row.m >= kFewestRows)) {
-        runs[row.run].push_back(row);
-      }
-    }
-    const auto features = [](const LayerRow& row) -> std::vector<double> {
-      return {1,
-              2 * row.b * row.m * row.n * row.k,
-              kBytes * row.b * (row.n * row.k + row.m * (row.n + row.k))};
-    };
-    for (const bool forward : {true, false}) {
+    for (const LayerPass pass : {LayerPass::Forward, LayerPass::Backward}) {
       std::vector<Predicted> predictions;
-      const auto seconds = [forward](const LayerRow& row) {
-        return forward ? row.forward : row.backward;
-      };
-      for (const auto& [left_out, tested] : runs) {
-        std::vector<std::vector<double>> rows;
-        std::vector<double> times;
-        for (const auto& [run, members] : runs) {
-          for (const LayerRow& row : members) {
-            if (run != left_out) {
-              rows.push_back(features(row));
-              times.push_back(seconds(row));
-            }
-          }
-        }
-        const std::vector<double> coefficients = relative_nnls(rows, times);
-        for (const LayerRow& row : tested) {
-          predictions.push_back({dot(coefficients, features(row)), seconds(row)});
+      std::string form;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const MeanLayerFit fit(pass, processors[i], of_kind(parts[i].train, kind));
+        form = fmt::format("{}; {} processors", fit.names(), processors[i]);
+        for (const LayerRow& row : of_kind(parts[i].test, kind)) {
+          predictions.push_back({fit.seconds(row), seconds_of(row, pass)});
         }
       }
-      if (runs.size() > 1) {
+      if (parts.size() > 1) {
         report->add(path,
-                    kind + (forward ? " forward" : " backward"),
+                    kind + (pass == LayerPass::Forward ? " forward" : " backward"),
                     "leave-one-run-out",
                     score({predictions}),
-                    "roofline");
+                    form);
       }
     }
   }

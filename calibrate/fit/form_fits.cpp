@@ -153,12 +153,8 @@ std::vector<std::string> wave_features() {
 
 void offer_features_ratio(const Op& op, std::int64_t processors, Candidates& candidates) {
   constexpr std::array<std::int64_t, 2> kSteps = {64, 128};
-  if (processors <= 0 || op.rows == RowUnit::Elements || op.rows == RowUnit::Samples ||
-      is_dense_attention(op.op_class)) {
-    return;
-  }
-  if (op.op_class != OpClass::Attention && op.op_class != OpClass::Gemm) {
-    candidates.push_back({CostForm::FeaturesRatio, {"1", "tokens"}});
+  const bool tiled = op.op_class == OpClass::Attention || op.op_class == OpClass::Gemm;
+  if (processors <= 0 || !tiled || op.rows == RowUnit::Elements || op.rows == RowUnit::Samples) {
     return;
   }
   const bool waves = op.op_class == OpClass::Gemm;

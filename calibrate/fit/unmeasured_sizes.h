@@ -11,8 +11,9 @@ namespace stepsim {
 /// Fits entries for sizes that were never measured: one for each class, pass and dtype that has at
 /// least two series or eight points.
 ///
-/// An op that depends on the batch gets a roofline, a sum over [1, flops, bytes]; GEMMs on a device
-/// with `processors` that were measured in many sizes may also get it times gemm_ratio(). An op
+/// An op that depends on the batch gets a roofline, a sum over [1, flops, bytes]; GEMMs that were
+/// measured in many sizes on a device with processors (a number above 0) may also get it times
+/// gemm_ratio(), for which wave_counts() says on how many. An op
 /// that does not depend on the batch gets a sum over [1, elements] or a table over the elements, or
 /// what is proportional to the elements where only one size was measured.
 ///

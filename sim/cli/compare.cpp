@@ -14,8 +14,10 @@
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
+#include "sim/report/shape_report.h"
 #include "sim/report/text.h"
 #include "sim/study/recommendation.h"
+#include "sim/study/shape_cure.h"
 
 namespace stepsim {
 
@@ -28,6 +30,19 @@ constexpr const char* kCompareUsage =
     "  stepsim compare scenarios/token_skew.toml\n"
     "  stepsim compare scenarios/token_skew.toml --profile my_box.json --json prediction.json\n"
     "  stepsim compare scenarios/token_skew.toml --html page.html\n";
+
+/// [prediction] What would save time on new shapes; empty where these cost nothing.
+std::vector<ShapeCure> shape_cures(const Scenario& scenario,
+                                   const Profile& profile,
+                                   const std::vector<Prediction>& predictions) {
+  std::vector<ShapeCure> cures;
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    if (predictions[i].shapes) {
+      cures.push_back(cheapest_cure(scenario, scenario.policies[i], profile, predictions[i]));
+    }
+  }
+  return cures;
+}
 
 }  // namespace
 
@@ -48,16 +63,18 @@ int compare_command(const std::vector<std::string>& arguments) {
   options.training_effects = true;
   options.on_planned = [&](double seconds) { planning_seconds.push_back(seconds); };
   const std::vector<Prediction> predictions = predict_policies(scenario, profile, options);
+  const std::vector<ShapeCure> cures = shape_cures(scenario, profile, predictions);
   progress.done();
   const auto json = [&] {
     Json result = prediction_json(predictions, true);
     result["recommendation"] = recommendation_json(recommend(scenario, predictions));
     return result;
   };
-  write_result(
-      common, compare_text(scenario, predictions, planning_seconds, output_screen()), json, [&] {
-        return summary_csv(predictions);
-      });
+  write_result(common,
+               compare_text(scenario, predictions, planning_seconds, output_screen()) +
+                   cures_text(predictions, cures),
+               json,
+               [&] { return summary_csv(predictions); });
   if (!common.html.empty()) {
     write_compare_page(common,
                        page_content("compare", arguments, parser, scenario),

@@ -19,7 +19,7 @@ namespace stepsim {
 namespace {
 
 constexpr const char* kLadderUsage =
-    "usage: stepsim ladder SCENARIO --shape-cost TIME [--policy NAME] [options]\n\n"
+    "usage: stepsim ladder SCENARIO [--shape-cost TIME] [--policy NAME] [options]\n\n"
     "Which lengths to pad batches to, where each new shape costs a rank something the first time\n"
     "(an attention plan of cuDNN, a compiled graph): batches as they are, multiples, and the best\n"
     "ladders of a few lengths, for one policy or all.\n\n"
@@ -57,39 +57,44 @@ std::vector<std::int64_t> ladder_numbers(const OptionParser& parser, const std::
   return numbers;
 }
 
-double shape_seconds(const OptionParser& parser, const Scenario& scenario) {
+/// What the option says of one shape, else the scenario or its profile.
+LadderShapes shapes_of(const OptionParser& parser,
+                       const Scenario& scenario,
+                       const Profile& profile) {
+  LadderShapes shapes;
   if (!parser.has("shape-cost")) {
-    if (const auto known = shape_cost_of(scenario)) {
-      return to_seconds(*known);
+    const auto known = ladder_shapes(scenario, profile);
+    if (!known) {
+      parser.fail(
+          "give --shape-cost TIME: what a new shape costs a rank, as \"500 ms\" (cuDNN's attention "
+          "takes 20 ms to 1 s); neither [new_shapes] nor the profile says it");
     }
-    parser.fail(
-        "give --shape-cost TIME: what a new shape costs a rank, as \"500 ms\" (cuDNN's attention "
-        "takes 20 ms to 1 s)");
-  }
-  const SourcePlace place{"--shape-cost " + parser.text("shape-cost")};
-  try {
-    const Duration cost = parse_duration(parser.text("shape-cost"));
-    if (cost > Duration::zero()) {
-      return to_seconds(cost);
+    shapes = *known;
+  } else {
+    const SourcePlace place{"--shape-cost " + parser.text("shape-cost")};
+    try {
+      shapes.seconds = to_seconds(parse_duration(parser.text("shape-cost")));
+    } catch (const InputError& error) {
+      throw InputError(place, error.what());
     }
-  } catch (const InputError& error) {
-    throw InputError(place, error.what());
+    if (!(shapes.seconds > 0)) {
+      throw InputError(place, "a new shape costs more than nothing");
+    }
   }
-  throw InputError(place, "a new shape costs more than nothing");
-}
-
-ShapeKey shape_key(const OptionParser& parser) {
   const std::string key = parser.text("key");
-  if (key != "samples-length" && key != "length") {
+  if (!key.empty() && key != "samples-length" && key != "length") {
     throw InputError(SourcePlace{"--key " + key}, "expected samples-length or length");
   }
-  return key == "length" ? ShapeKey::Length : ShapeKey::SamplesAndLength;
+  if (!key.empty()) {
+    shapes.key = key == "length" ? ShapeKey::Length : ShapeKey::SamplesAndLength;
+  }
+  return shapes;
 }
 
-LadderOptions ladder_options(const OptionParser& parser, const Scenario& scenario) {
+LadderOptions ladder_options(const OptionParser& parser, const LadderShapes& shapes) {
   LadderOptions options;
-  options.shape_seconds = shape_seconds(parser, scenario);
-  options.key = shape_key(parser);
+  options.shape_seconds = shapes.seconds;
+  options.key = shapes.key;
   options.step = ladder_number({"--step " + parser.text("step")}, parser.text("step"));
   options.multiples = ladder_numbers(parser, "multiples");
   options.rungs = ladder_numbers(parser, "rungs");
@@ -101,25 +106,29 @@ LadderOptions ladder_options(const OptionParser& parser, const Scenario& scenari
 int ladder_command(const std::vector<std::string>& arguments) {
   OptionParser parser("ladder", kLadderUsage);
   parser.add_common();
-  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"shape-cost", option_text(), "TIME: of a new shape on a rank, as \"500 ms\""},
-              {"rungs", option_value<std::string>("8,32"), "K[,K…]: at most so many lengths"},
-              {"multiples", option_value<std::string>("8,64,128"), "N[,N…]: multiples to try"},
-              {"step", option_value<std::string>("1"), "N: lengths of ladders are multiples of it"},
-              {"key",
-               option_value<std::string>("samples-length"),
-               "samples-length|length: what makes a shape another one"}});
+  parser.add(
+      {{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
+       {"shape-cost",
+        option_text(),
+        "TIME: of a new shape on a rank, as \"500 ms\"; else as the scenario or its profile says"},
+       {"rungs", option_value<std::string>("8,32"), "K[,K…]: at most so many lengths"},
+       {"multiples", option_value<std::string>("8,64,128"), "N[,N…]: multiples to try"},
+       {"step", option_value<std::string>("1"), "N: lengths of ladders are multiples of it"},
+       {"key",
+        option_value<std::string>(""),
+        "samples-length|length: what makes a shape another one; as the scenario says, else "
+        "samples-length"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
-  LadderOptions options = ladder_options(parser, scenario);
   std::vector<BatchingPolicy> policies = scenario.policies;
   if (!parser.text("policy").empty()) {
     policies = {find_policy(scenario, parser.text("policy"))};
   }
   const Profile profile = scenario_profile(scenario);
+  LadderOptions options = ladder_options(parser, shapes_of(parser, scenario, profile));
   Progress progress("padding an epoch");
   const ProgressCallback report = progress.callback();
   std::vector<LadderStudy> studies;

@@ -88,7 +88,8 @@ std::optional<EpochShapes> epoch_of(const PricedRun& run, double shown, double w
   return EpochShapes{static_cast<int>(steps),
                      sum.builds,
                      sum.stalled_steps,
-                     warm_ms + lost * 1e3 / static_cast<double>(steps)};
+                     warm_ms + lost * 1e3 / static_cast<double>(steps),
+                     sum.largest_of_a_rank};
 }
 
 }  // namespace

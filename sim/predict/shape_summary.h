@@ -10,9 +10,10 @@ namespace stepsim {
 /// First meetings of shapes over a whole epoch, without simulating it.
 struct EpochShapes {
   int steps = 0;
-  std::int64_t builds = 0;  ///< First meetings of all ranks.
-  int stalled_steps = 0;    ///< Steps in which some rank meets a shape.
-  double step_ms = 0;       ///< Mean step, first meetings included.
+  std::int64_t builds = 0;     ///< First meetings of all ranks.
+  int stalled_steps = 0;       ///< Steps in which some rank meets a shape.
+  double step_ms = 0;          ///< Mean step, first meetings included.
+  double warm_up_seconds = 0;  ///< What the rank with most of them would spend before the epoch.
 };
 
 /// What new shapes cost a policy, over the steps that were simulated, from the very first one.

@@ -102,6 +102,23 @@ std::string shape_text(const std::vector<Prediction>& predictions, const Screen&
   return text;
 }
 
+std::string cures_text(const std::vector<Prediction>& predictions,
+                       const std::vector<ShapeCure>& cures) {
+  if (cures.empty()) {
+    return "";
+  }
+  std::string text = "\nthe cheapest cure over an epoch from a cold start\n\n";
+  Table table({"policy", "step ms", "cured ms", "key"});
+  for (std::size_t i = 0; i < cures.size(); ++i) {
+    const ShapeCure& cure = cures[i];
+    table.add({predictions[i].policy,
+               fmt::format("{:.3f}", cure.now_ms),
+               fmt::format("{:.3f}", cure.cured_ms),
+               cure.key.empty() ? "none is better" : cure.key});
+  }
+  return text + table.text() + "All ways to pad: stepsim ladder\n";
+}
+
 Json shape_json(const ShapeSummary& summary) {
   Json json = {{"mechanisms", summary.mechanisms},
                {"shapes", summary.distinct.empty() ? 0 : summary.distinct.back()},

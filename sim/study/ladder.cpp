@@ -75,9 +75,9 @@ FormedEpoch formed_epoch(const BatchingPolicy& unpadded,
 }
 
 /// Plays an epoch: what it computes, and which shapes its ranks meet first.
-class EpochShapes {
+class EpochPlayer {
  public:
-  EpochShapes(const FormedEpoch& epoch,
+  EpochPlayer(const FormedEpoch& epoch,
               int micro_batches,
               const BatchPrice& price,
               const LadderOptions& options)
@@ -178,11 +178,14 @@ std::vector<LadderBatch> ladder_batches(const FormedEpoch& epoch,
   });
 }
 
-/// The first row of least predicted step that can be used.
+/// The row of least predicted step that can be used; of equal ones that with the least padding.
 std::optional<std::size_t> best_row(const std::vector<PaddedEpoch>& rows) {
+  const auto order = [](const PaddedEpoch& row) {
+    return std::pair(row.step_ms, row.padding_ratio);
+  };
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].refused.empty() && (!best || rows[i].step_ms < rows[*best].step_ms)) {
+    if (rows[i].refused.empty() && (!best || order(rows[i]) < order(rows[*best]))) {
       best = i;
     }
   }
@@ -214,6 +217,7 @@ class PolicyEpoch {
     }
     scenario_.steps = static_cast<int>(std::min<std::int64_t>(steps(), kMaxSteps));
     scenario_.warmup_steps = 0;
+    scenario_.new_shapes.mechanisms.emplace();  // The rows count them.
   }
   PolicyEpoch(const PolicyEpoch&) = delete;
   PolicyEpoch& operator=(const PolicyEpoch&) = delete;
@@ -343,7 +347,7 @@ class PolicyEpoch {
   PlannedPolicy planned_;
   FormedEpoch formed_;
   BatchPrice price_;
-  EpochShapes shapes_;
+  EpochPlayer shapes_;
   /// Two ways to count: what steps wait for, and all. Neither is what the epoch takes: padding may
   /// make another rank the slowest, and most ranks' batches take no time of their own.
   std::vector<std::vector<LadderBatch>> batches_;
@@ -402,8 +406,20 @@ void take_better_ladder(std::vector<PaddedEpoch>& rows) {
 
 }  // namespace
 
-std::optional<Duration> shape_cost_of(const Scenario& /*scenario*/) {
-  return std::nullopt;
+std::optional<LadderShapes> ladder_shapes(const Scenario& scenario, const Profile& profile) {
+  const std::vector<ShapeCost>& mechanisms =
+      scenario.new_shapes.mechanisms ? *scenario.new_shapes.mechanisms : profile.new_shapes;
+  LadderShapes shapes;
+  bool by_samples = false;
+  for (const ShapeCost& cost : mechanisms) {
+    const bool of_pairs = cost.key == ShapeKey::SamplesAndLength;
+    if ((of_pairs || cost.key == ShapeKey::Length) && cost.compile == CompileMode::None) {
+      shapes.seconds += cost.seconds();
+      by_samples = by_samples || of_pairs;
+    }
+  }
+  shapes.key = by_samples ? ShapeKey::SamplesAndLength : ShapeKey::Length;
+  return shapes.seconds > 0 ? std::optional(shapes) : std::nullopt;
 }
 
 LadderStudy study_ladders(const Scenario& scenario,

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "costmodel/base/progress_callback.h"
-#include "costmodel/base/units.h"
 #include "costmodel/records/profile.h"
 #include "sim/batching/algorithms/length_ladder.h"
 #include "sim/scenario/scenario.h"
@@ -45,7 +44,7 @@ struct LadderStudy {
   std::int64_t steps = 0;           ///< Of an epoch.
   std::int64_t batch_sizes = 0;     ///< The different numbers of samples: at least as many shapes.
   std::vector<PaddedEpoch> rows;    ///< In the order of PaddingRule.
-  std::optional<std::size_t> best;  ///< The row of least step_ms, the first of equal ones.
+  std::optional<std::size_t> best;  ///< The row of least step_ms; of equal ones the least padded.
 };
 
 struct LadderOptions {
@@ -57,8 +56,17 @@ struct LadderOptions {
   ProgressCallback on_progress = {};
 };
 
-/// What a new shape costs by the scenario; nothing where it does not say so.
-[[nodiscard]] std::optional<Duration> shape_cost_of(const Scenario& scenario);
+/// What a new shape costs a rank, and what makes one.
+struct LadderShapes {
+  double seconds = 0;
+  ShapeKey key = ShapeKey::SamplesAndLength;
+};
+
+/// The costs of new shapes that depend on the padded length, added up: those of the scenario, else
+/// the profile's. Nothing where there are none. A compiler's are left out, since changing sizes
+/// become symbolic.
+[[nodiscard]] std::optional<LadderShapes> ladder_shapes(const Scenario& scenario,
+                                                        const Profile& profile);
 
 /// Pads the policy's first epoch in every way.
 ///

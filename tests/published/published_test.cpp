@@ -188,6 +188,28 @@ TEST_CASE("all-reduces after the backward: 291 within 3 %, one with its copies w
   CHECK(all.error(one, 0) < all.error(one, 1));
 }
 
+TEST_CASE("Fun-ASR: means, stalled steps and their share of the time within 5 %") {
+  const Validation all = fun_asr();
+  for (const Figure& figure : all.figures) {
+    CAPTURE(figure.name);
+    CHECK(std::abs(all.error(figure, 0)) <= 0.05);
+  }
+}
+
+TEST_CASE(
+    "three samplers: the order in mean, median and p90; random and grouped steps within 5 %") {
+  const Validation all = three_samplers();
+  const auto ms = [&](const char* name) { return *all.figure(name).predicted[0]; };
+  CHECK(ms("random, mean") > 1.4 * ms("group_by_length, mean"));
+  CHECK(ms("batch_rebalance, p90") < ms("group_by_length, p90"));
+  CHECK(ms("group_by_length, median") < ms("batch_rebalance, median"));
+  for (const Figure& figure : all.figures) {
+    CAPTURE(figure.name);
+    const bool rebalanced = figure.name.starts_with("batch_rebalance");
+    CHECK((rebalanced || std::abs(all.error(figure, 0)) <= 0.05));
+  }
+}
+
 TEST_CASE("DDP lab: the late rank's step lies between the bounds, the others wait for it") {
   const auto data = folder_of("seed_lab/ddp_lab.csv");
   if (!data) {

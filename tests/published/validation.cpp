@@ -119,6 +119,8 @@ std::string results(const std::string& data) {
                                                bert_large_scaling(),
                                                mlperf_bert(),
                                                lm3b_sync(),
+                                               fun_asr(),
+                                               three_samplers(),
                                                ddp_lab(data),
                                                vtrain(data),
                                                seed_lab(data)};

@@ -67,6 +67,8 @@ struct Validation {
 [[nodiscard]] Validation resnet_scaling();
 [[nodiscard]] Validation bert_large_scaling();
 [[nodiscard]] Validation mlperf_bert();
+[[nodiscard]] Validation fun_asr();
+[[nodiscard]] Validation three_samplers();
 
 /// seed_lab/measured.csv: the lab's other two cases as text, which no measurement stands beside.
 [[nodiscard]] std::string seed_lab_predictions(const std::string& data);

@@ -12,6 +12,7 @@
 
 #include "calibrate/fit/nnls.h"
 #include "calibrate/import/recorded/recorded_meetings.h"
+#include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/base/quantile.h"
@@ -28,6 +29,8 @@ constexpr int kFewestMeetings = 5;
 constexpr double kSmallShapeResidual = 0.003;
 /// The mean error of a perfect fit.
 constexpr double kLeastError = 1e-5;
+/// Batches that tell how slow the machine was around a step.
+constexpr std::size_t kNearestRows = 24;
 /// Of longer records the first steps tell, in which most shapes are new.
 constexpr std::size_t kMostSteps = 2000;
 constexpr int kShapeRounds = 12;
@@ -192,6 +195,49 @@ MetSteps telling_steps(const std::vector<MetStep>& all, std::size_t runs) {
   return steps;
 }
 
+/// Multiplies the features of each step by how slow the machine was around it: the median, over the
+/// nearest batches that met nothing, of the forward over its fit. Most shapes are new at the start
+/// of a run, and a machine that was slow then would pass for their cost.
+void add_machine_speed(std::vector<MetStep>& steps) {
+  std::vector<std::vector<double>> rows;
+  std::vector<double> seconds;
+  std::vector<std::size_t> of_step;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    for (const MetRank& rank : steps[i].ranks) {
+      if (rank.meetings[kFinest] == 0 && rank.forward > 0) {
+        rows.push_back(rank.features);
+        seconds.push_back(rank.forward);
+        of_step.push_back(i);
+      }
+    }
+  }
+  if (rows.size() < kNearestRows) {
+    return;
+  }
+  const PassFit fit = fit_by_deviations(rows, seconds);
+  std::vector<double> ratios;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    ratios.push_back(seconds[row] / steady_seconds(fit.coefficients, rows[row]));
+  }
+  std::size_t first = 0;  // Of the nearest rows, which move on with the steps.
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto farther = [&](std::size_t a, std::size_t b) {
+      return std::max(of_step[a], i) - std::min(of_step[a], i) >
+             std::max(of_step[b], i) - std::min(of_step[b], i);
+    };
+    while (first + kNearestRows < rows.size() && farther(first, first + kNearestRows)) {
+      ++first;
+    }
+    const auto begin = ratios.begin() + static_cast<std::ptrdiff_t>(first);
+    const double slow = median(std::vector<double>(begin, begin + kNearestRows));
+    for (MetRank& rank : steps[i].ranks) {
+      for (double& feature : rank.features) {
+        feature *= slow;
+      }
+    }
+  }
+}
+
 Chosen choose_mechanisms(const MetSteps& steps, std::size_t mechanisms) {
   Chosen chosen;
   BothFits best = fit_both(steps, chosen);
@@ -311,7 +357,8 @@ std::optional<ShapeCost> cost_of(const ShapeCost& mechanism,
 RecordedShapes fit_recorded_shapes(std::span<const RecordedRun> runs) {
   RecordedShapes result;
   const std::vector<ShapeCost> mechanisms = possible_mechanisms(runs.front().record.world_size);
-  const std::vector<MetStep> all = met_steps(runs, mechanisms);
+  std::vector<MetStep> all = met_steps(runs, mechanisms);
+  add_machine_speed(all);
   const MetSteps steps = telling_steps(all, runs.size());
   if (steps.empty()) {
     const MetSteps every = mapped(all, [](const MetStep& step) { return &step; });
@@ -353,19 +400,19 @@ RecordedShapes fit_recorded_shapes(std::span<const RecordedRun> runs) {
     if (!cost) {
       continue;
     }
-    result.notes.push_back(fmt::format(
-        "new shapes: {} that {} had not met costs {} (90 %: {} to {}), forward {} and backward {}; "
-        "met {} times in {} batches{}",
-        key_words(mechanism.key),
-        mechanism.shared ? "no rank" : "a rank",
-        format_duration(cost->seconds()),
-        format_duration(interval.first),
-        format_duration(interval.second),
-        format_duration(cost->forward_seconds),
-        format_duration(cost->backward_seconds),
-        count_meetings(steps, chosen[place]),
-        rank_steps,
-        alike_text(steps, mechanisms, chosen[place])));
+    result.notes.push_back(
+        fmt::format("new shapes: {} that {} costs {} (90 %: {} to {}), forward {} and backward {}; "
+                    "met {} times in {} batches{}",
+                    key_words(mechanism.key),
+                    mechanism.shared ? "no rank had met" : "a rank had not met",
+                    format_duration(cost->seconds()),
+                    format_duration(interval.first),
+                    format_duration(interval.second),
+                    format_duration(cost->forward_seconds),
+                    format_duration(cost->backward_seconds),
+                    count_meetings(steps, chosen[place]),
+                    rank_steps,
+                    alike_text(steps, mechanisms, chosen[place])));
     result.costs.push_back(*cost);
   }
   return result;

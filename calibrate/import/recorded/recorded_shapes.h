@@ -19,11 +19,12 @@ struct RecordedShapes {
 /// Fits what a first meeting adds to forward and backward.
 ///
 /// A pass is a sum of the features kMeetingFeatures and of a cost for each first meeting, by least
-/// absolute deviations relative to the pass without it. Where a backward holds the wait for other
-/// ranks, the step's last end of a backward is taken to be that of the rank which the fit itself
-/// says is last. Mechanisms are added one by one, the one that helps most first, while the Bayesian
-/// information criterion says that they help; one that is not three standard deviations (of fits to
-/// resampled steps) above 0 is dropped.
+/// absolute deviations relative to the pass without it; the features are multiplied by how slow the
+/// machine was around the step, as batches that met nothing tell. Where a backward holds the wait
+/// for other ranks, the step's last end of a backward is taken to be that of the rank which the fit
+/// itself says is last. Mechanisms are added one by one, the one that helps most first, while the
+/// Bayesian information criterion says that they help; one that is not three standard deviations
+/// (of fits to resampled steps) above 0 is dropped.
 [[nodiscard]] RecordedShapes fit_recorded_shapes(std::span<const RecordedRun> runs);
 
 /// The runs without the steps in which some rank met a shape that costs something. Where fewer

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "costmodel/compute/shape_cost.h"
+
 namespace stepsim {
 
 /// Batches of one kind: their samples, the longest of these, and how often they occur.
@@ -15,16 +17,13 @@ struct LadderBatch {
   std::int64_t count = 1;  ///< 0: it needs a rung and makes a shape, but takes no time that counts.
 };
 
-/// What two padded batches have in common when the second one is no new shape.
-enum class ShapeKey { SamplesAndLength, Length };
-
 /// Which lengths batches should be padded to, where every new shape costs something once.
 struct LadderProblem {
   std::span<const LadderBatch> batches;
   /// The seconds, 0 or more, that a batch of so many samples padded to a length takes.
   std::function<double(std::int64_t samples, std::int64_t length)> price;
   double shape_seconds = 0;  ///< Cost of each distinct shape.
-  ShapeKey key = ShapeKey::SamplesAndLength;
+  ShapeKey key = ShapeKey::SamplesAndLength;    ///< That or Length.
   std::optional<std::int64_t> most_rungs = {};  ///< Absent: as many as pay.
   std::int64_t step = 1;                        ///< Rungs are multiples of it.
   /// No rung is longer, be it a multiple or not. Absent: no limit.

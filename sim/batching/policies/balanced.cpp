@@ -26,14 +26,16 @@ SampleIds interleaved(const PolicyInput& input) {
   return all;
 }
 
-/// Global batches, each of at least one sample a rank.
-Batches global_batches(const PolicyParameters& parameters, const PolicyInput& input) {
+/// Global batches of so many micro-batches a rank, each of at least one sample a micro-batch.
+Batches global_batches(const PolicyParameters& parameters,
+                       const PolicyInput& input,
+                       std::int64_t micro_batches = 1) {
   const SampleIds all = interleaved(input);
-  Batches batches =
-      chunk(all, parameters.integer("batch_size") * input.ranks, input.sampler.drop_last);
+  const std::int64_t parts = input.ranks * micro_batches;
+  Batches batches = chunk(all, parameters.integer("batch_size") * parts, input.sampler.drop_last);
   if (!batches.empty()) {
-    const auto ranks = static_cast<std::size_t>(input.ranks);
-    for (std::size_t i = 0; batches.back().size() < ranks; ++i) {
+    const auto fewest = static_cast<std::size_t>(parts);
+    for (std::size_t i = 0; batches.back().size() < fewest; ++i) {
       batches.back().push_back(all[i % all.size()]);
     }
   }
@@ -111,9 +113,31 @@ void halve_until_divisible(Batches& batches, const PolicyInput& input) {
 }  // namespace
 
 EpochBatches batch_rebalance_epoch(const PolicyParameters& parameters, const PolicyInput& input) {
-  return deal(global_batches(parameters, input), input, [&](const SampleIds& lengths) {
-    return repartition_padded(lengths, input.ranks).parts;
-  });
+  const std::int64_t micro_batches = parameters.integer("micro_batches");
+  EpochBatches result(static_cast<std::size_t>(input.ranks));
+  for (const auto& batch : global_batches(parameters, input, micro_batches)) {
+    const int parts = static_cast<int>(input.ranks * micro_batches);
+    Batches cut = repartition_padded(lengths_of(input.lengths, batch), parts).parts;
+    for (SampleIds& part : cut) {
+      for (std::int64_t& place : part) {
+        place = batch[static_cast<std::size_t>(place)];
+      }
+    }
+    if (micro_batches == 1) {
+      for (std::size_t rank = 0; rank < result.size(); ++rank) {
+        result[rank].push_back(std::move(cut[rank]));
+      }
+      continue;
+    }
+    const SampleIds costs = mapped(cut, [&](const SampleIds& part) { return padded(part, input); });
+    const Parts of_ranks = karmarkar_karp(costs, input.ranks, true);
+    for (std::size_t rank = 0; rank < result.size(); ++rank) {
+      for (const std::int64_t part : of_ranks[rank]) {
+        result[rank].push_back(std::move(cut[static_cast<std::size_t>(part)]));
+      }
+    }
+  }
+  return result;
 }
 
 EpochBatches karmarkar_karp_epoch(const PolicyParameters& parameters, const PolicyInput& input) {

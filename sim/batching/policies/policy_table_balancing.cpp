@@ -37,11 +37,14 @@ std::vector<PolicyKind> balancing_policies() {
        .token_budget = value_of("max_tokens"),
        .step_cost_use = min_max_step_cost_use},
       {.name = "batch_rebalance",
-       .summary = "each global batch of ranks * batch_size samples is sorted and cut so that the "
-                  "highest padded cost of a rank is least (exact); needs weighting = \"sample\"",
+       .summary =
+           "each global batch of ranks * micro_batches * batch_size samples is sorted and cut "
+           "so that the highest padded cost of a micro-batch is least (exact); with several "
+           "micro-batches a step, ranks get them by largest differencing; needs weighting = "
+           "\"sample\"",
        .source = "Hugging Face Trainer batch_rebalance",
        .is_common = true,
-       .parameters = {required_integer("batch_size")},
+       .parameters = {required_integer("batch_size"), integer_or("micro_batches", 1)},
        .epoch = batch_rebalance_epoch},
       {.name = "karmarkar_karp",
        .summary = "each global batch is dealt to the ranks by largest differencing of the samples' "

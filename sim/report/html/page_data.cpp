@@ -140,6 +140,10 @@ Json series_json(const Prediction& prediction, int warmup_steps) {
                  {"step_ms", all_step_times(prediction)},
                  {"useful", by_rank(prediction, &RankStepResult::useful_tokens)},
                  {"padded", by_rank(prediction, &RankStepResult::padded_tokens)}};
+  if (prediction.shapes) {
+    series["lost_ms"] = mapped(prediction.shapes->lost_ms, page_ms);
+    series["shapes"] = prediction.shapes->distinct;
+  }
   Json memory = largest_memory(prediction);
   if (!memory.empty()) {
     series["memory_bytes"] = std::move(memory);

@@ -46,9 +46,11 @@ struct PageContent {
 /// Returns all steps of a policy in order, without noise:
 ///
 ///   {"policy", "warmup_steps", "step_ms": [step], "useful": [rank][step], "padded": [rank][step],
-///    "memory_bytes": [step] of the rank that needs most}
+///    "memory_bytes": [step] of the rank that needs most,
+///    "lost_ms": [step] for shapes that were new, "shapes": [step] distinct ones until then}
 ///
-/// Tokens are whole numbers. "memory_bytes" is missing when the prediction has none.
+/// Tokens are whole numbers. "memory_bytes" is missing when the prediction has none, "lost_ms" and
+/// "shapes" where new shapes cost nothing.
 [[nodiscard]] Json series_json(const Prediction& prediction, int warmup_steps);
 
 /// Returns series_json() with "measured_ms": [step] mean over the passes, null where nothing was

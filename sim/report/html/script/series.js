@@ -57,6 +57,7 @@ function drawSeriesCharts(grid, pair) {
     .map((line) =>
       Object.assign(line, {role: "measured-" + line.role, name: line.name + ", measured"}));
   stepChart(figure(grid, "Step time", "of every step"), times.concat(measured), "ms", ms);
+  drawNewShapes(grid, pair);
   const spread = seriesLines(pair, (series) => series.padded && stdOverRanks(series.padded));
   if (spread.some((line) => d3.max(line.values) > 0)) {
     stepChart(figure(grid, "Unequal ranks", "standard deviation of padded tokens over the ranks"),
@@ -76,6 +77,25 @@ function drawSeriesCharts(grid, pair) {
     histogram(figure(grid, "Distribution",
       "of the step times after the warm-up; lines mark the means"), times);
   }
+}
+
+/** Draws what first meetings of shapes cost, where they cost anything. */
+function drawNewShapes(grid, pair) {
+  const lost = seriesLines(pair, (series) => series.lost_ms && cumulated(series.lost_ms));
+  if (lost.length === 0) {
+    return;
+  }
+  stepChart(figure(grid, "Lost to new shapes",
+    "seconds from the first step on; marks under the step times are steps with a new shape"),
+  lost, "s", (value) => value.toFixed(3) + " s");
+  stepChart(figure(grid, "Distinct shapes", "(samples, padded length) that some rank has met"),
+    seriesLines(pair, (series) => series.shapes), "shapes", (value) => plural(value, "shape"));
+}
+
+/** Returns the sums of milliseconds from the first step on, in seconds. */
+function cumulated(values) {
+  let sum = 0;
+  return values.map((value) => (sum += value) / 1e3);
 }
 
 function linesSentence(lines, unit) {
@@ -105,6 +125,7 @@ function stepChart(box, lines, unit, format) {
     for (const line of lines) {
       const drawn = g.append("g").attr("class", "line " + line.role);
       drawn.append("path").attr("d", curve(line.values));
+      markNewShapes(drawn, line, unit, x, height);
       if (steps <= 60) {
         drawn.selectAll("circle").data(d3.range(line.values.length))
           .join("circle").filter((i) => isNumber(line.values[i])).attr("r", 2.4)
@@ -115,6 +136,15 @@ function stepChart(box, lines, unit, format) {
     crossHair(g, width, height, x, steps, (step) => [`Step ${step}`,
       ...lines.map((line) => `${shortName(line.name, 32)}: ${value(line, step)}`)]);
   });
+}
+
+/** Marks the steps of a line of step times in which some rank met a new shape. */
+function markNewShapes(drawn, line, unit, x, height) {
+  const lost = unit === "ms" && !line.role.startsWith("measured") && line.series.lost_ms || [];
+  const rank = line.role === "chosen" ? 0 : 1;
+  drawn.selectAll("line.met").data(d3.range(lost.length).filter((i) => lost[i] > 0))
+    .join("line").attr("class", "met").attr("x1", (i) => x(i)).attr("x2", (i) => x(i))
+    .attr("y1", height - 6 * rank).attr("y2", height - 6 * rank - 5);
 }
 
 function crossHair(g, width, height, x, steps, words) {

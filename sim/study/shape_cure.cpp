@@ -1,0 +1,73 @@
+#include "sim/study/shape_cure.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/study/ladder.h"
+
+namespace stepsim {
+namespace {
+
+std::string key_of(const PaddedEpoch& row) {
+  switch (row.rule) {
+    case PaddingRule::Multiple:
+      return fmt::format("pad_to_multiple_of = {}", row.number);
+    case PaddingRule::Rungs:
+    case PaddingRule::Optimum:
+      return fmt::format("pad_to_lengths = [{}]", fmt::join(row.rungs, ", "));
+    case PaddingRule::Longest:
+      return "without pad_to_multiple_of and pad_to_lengths";
+    case PaddingRule::Own:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+ShapeCure cheapest_cure(const Scenario& scenario,
+                        const BatchingPolicy& policy,
+                        const Profile& profile,
+                        const Prediction& prediction) {
+  constexpr double kSmallestCure = 0.01;  // Two live runs of one setting differ by more.
+  ShapeCure cure;
+  if (!prediction.shapes || !prediction.shapes->epoch || prediction.shapes->warmed_up) {
+    return cure;
+  }
+  const ShapeSummary& shapes = *prediction.shapes;
+  cure.now_ms = cure.cured_ms = shapes.epoch->step_ms;
+  double best = cure.now_ms * (1 - kSmallestCure);
+  const double warm_up_ms =
+      shapes.warm_ms + shapes.epoch->warm_up_seconds * 1e3 / shapes.epoch->steps;
+  if (warm_up_ms < best) {
+    best = cure.cured_ms = warm_up_ms;
+    cure.key = "new_shapes.warm_up = true";
+  }
+  const auto costs = ladder_shapes(scenario, profile);
+  if (!costs) {
+    return cure;
+  }
+  LadderOptions options;
+  options.shape_seconds = costs->seconds;
+  options.key = costs->key;
+  options.multiples = {8, 64, 128};
+  options.rungs = {8};
+  const LadderStudy study = study_ladders(scenario, policy, profile, options);
+  if (!study.skipped.empty()) {
+    return cure;
+  }
+  // The study's steps are without noise and pay the whole price of a shape.
+  const bool own = study.rows.size() > 1 && study.rows[1].rule == PaddingRule::Own;
+  const double now_steady = study.rows[own ? 1 : 0].steady_step_ms;
+  for (const PaddedEpoch& row : study.rows) {
+    const double lost = row.shape_seconds * 1e3 / static_cast<double>(study.steps);
+    const double ms = shapes.warm_ms * row.steady_step_ms / now_steady + lost * (1 - shapes.hidden);
+    if (row.refused.empty() && ms < best) {
+      best = cure.cured_ms = ms;
+      cure.key = key_of(row);
+    }
+  }
+  return cure;
+}
+
+}  // namespace stepsim

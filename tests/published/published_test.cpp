@@ -197,7 +197,8 @@ TEST_CASE("Fun-ASR: means, stalled steps and their share of the time within 5 %"
 }
 
 TEST_CASE(
-    "three samplers: the order in mean, median and p90; random and grouped steps within 5 %") {
+    "three samplers: their order; means and medians within 5 %, p90 within 10 %, but for "
+    "batch_rebalance") {
   const Validation all = three_samplers();
   const auto ms = [&](const char* name) { return *all.figure(name).predicted[0]; };
   CHECK(ms("random, mean") > 1.4 * ms("group_by_length, mean"));
@@ -206,7 +207,8 @@ TEST_CASE(
   for (const Figure& figure : all.figures) {
     CAPTURE(figure.name);
     const bool rebalanced = figure.name.starts_with("batch_rebalance");
-    CHECK((rebalanced || std::abs(all.error(figure, 0)) <= 0.05));
+    const double bound = figure.name.ends_with("p90") ? 0.1 : 0.05;
+    CHECK((rebalanced || std::abs(all.error(figure, 0)) <= bound));
   }
 }
 

@@ -10,8 +10,9 @@
 
 namespace stepsim {
 
-/// The most shapes that the caches of a run may hold together: each takes about 80 bytes.
+/// The most shapes that the caches of a run may hold together, and the bytes of one.
 inline constexpr std::size_t kMaxCachedShapes = 10'000'000;
+inline constexpr std::size_t kCachedShapeBytes = 112;
 
 /// What one mechanism keeps of the shapes that a rank, or all ranks together, have met. A batch
 /// without samples has no shape.

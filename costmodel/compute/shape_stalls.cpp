@@ -58,17 +58,17 @@ class MechanismCaches {
   std::vector<bool> known_;
 };
 
-void check_size(const std::vector<MechanismCaches>& mechanisms) {
+void check_size(const std::vector<MechanismCaches>& mechanisms, std::size_t most) {
   std::size_t size = 0;
   for (const MechanismCaches& mechanism : mechanisms) {
     size += mechanism.size();
   }
-  if (size > kMaxCachedShapes) {
+  if (size > most) {
     throw InputError(
         "the caches of all ranks would hold more than {} shapes, some {} MiB; simulate fewer steps "
         "or ranks, or give the mechanisms a number of `entries`",
-        kMaxCachedShapes,
-        kMaxCachedShapes * 80 >> 20U);
+        most,
+        (most * kCachedShapeBytes) >> 20U);
   }
 }
 
@@ -101,7 +101,8 @@ double shape_error(std::span<const ShapeCost> costs, std::span<const ShapeStall>
 std::vector<ShapeStall> shape_stalls(std::span<const ShapeCost> costs,
                                      std::span<const BatchShape> shapes,
                                      int ranks,
-                                     int micro_batches) {
+                                     int micro_batches,
+                                     std::size_t most_cached) {
   std::vector<ShapeStall> stalls(shapes.size());
   std::vector<MechanismCaches> mechanisms;
   for (const ShapeCost& cost : costs) {
@@ -121,7 +122,7 @@ std::vector<ShapeStall> shape_stalls(std::span<const ShapeCost> costs,
         mechanism.meet(together, of_ranks);
       }
     }
-    check_size(mechanisms);
+    check_size(mechanisms, most_cached);
   }
   return stalls;
 }

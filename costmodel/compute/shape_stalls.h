@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/compute/shape_cache.h"
 #include "costmodel/compute/shape_cost.h"
 #include "costmodel/model/batch_shape.h"
 
@@ -34,10 +35,11 @@ void check_mechanisms(std::span<const ShapeCost> costs, bool host_is_device);
 /// Plays the caches of `ranks` ranks through a run. `shapes`: by step, rank and micro-batch; a rank
 /// without inputs has a shape without samples. Each rank has caches of its own, unless a mechanism
 /// is shared. Returns one stall for each shape. Raises InputError: the caches hold more than
-/// kMaxCachedShapes together.
+/// `most_cached` together.
 [[nodiscard]] std::vector<ShapeStall> shape_stalls(std::span<const ShapeCost> costs,
                                                    std::span<const BatchShape> shapes,
                                                    int ranks,
-                                                   int micro_batches);
+                                                   int micro_batches,
+                                                   std::size_t most_cached = kMaxCachedShapes);
 
 }  // namespace stepsim

@@ -67,7 +67,7 @@ std::string shape_text(const std::vector<Prediction>& predictions, const Screen&
                "epoch's step ms",
                "steps",
                "warm-up s",
-               predictions.size() > 1 ? "as fast as " + name + " after" : "paid after"});
+               "as fast as " + name + " after"});
   for (std::size_t i = 0; i < predictions.size(); ++i) {
     table.add(row_of(predictions[i], paybacks[i]));
   }

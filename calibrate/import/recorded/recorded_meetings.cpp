@@ -136,8 +136,9 @@ std::vector<ShapeCost> possible_mechanisms(int ranks) {
                                ShapeKey::Largest}) {
       if (!shared || ranks > 1) {
         ShapeCost cost;
-        cost.mechanism = "recorded";
         cost.key = key;
+        cost.mechanism =
+            (shared ? "shared " : "") + shape_key_names()[static_cast<std::size_t>(key)];
         cost.shared = shared;
         mechanisms.push_back(std::move(cost));
       }

@@ -259,6 +259,26 @@ TEST_CASE("bad input about new shapes is refused where it stands") {
                  "contradicts"));
 }
 
+TEST_CASE("caches that would not fit into memory are refused, with what helps") {
+  std::vector<BatchShape> shapes;
+  for (std::int64_t length = 1; length <= 60; ++length) {
+    shapes.push_back({4, length, 4 * length});
+  }
+  ShapeCost cost;
+  CHECK(shape_stalls(std::vector{cost}, shapes, 1, 1, 60).size() == 60);
+  const auto refused = [&] {
+    try {
+      (void)shape_stalls(std::vector{cost}, shapes, 1, 1, 59);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(mentions(refused(), "more than 59 shapes"));
+  cost.entries = 10;
+  CHECK(refused().empty());
+}
+
 TEST_CASE("switches of attention plans") {
   const auto builds = [](const std::string& more) {
     const Scenario scenario =

@@ -34,7 +34,8 @@ std::vector<std::string> shipped_scenarios() {
 
 /// Milliseconds of each phase on a rank's compute stream, from the ops and waits of a trace. An op
 /// that the host launches too late begins after the one before it has ended; the gap counts with
-/// the op.
+/// the op, but for the part up to the backward's end: its last op may take no time and have no
+/// span.
 struct Shown {
   std::array<double, kPhases> ms{};
   double gaps = 0;
@@ -54,8 +55,13 @@ Shown shown_of(const StepTimeline& timeline, std::int32_t rank) {
     return a.begin < b.begin;
   });
   Shown shown;
-  SimTime clock = timeline.ranks[static_cast<std::size_t>(rank)].start;
+  const RankTimeline& line = timeline.ranks[static_cast<std::size_t>(rank)];
+  SimTime clock = line.start;
   for (const TraceSpan& span : spans) {
+    if (span.phase == Phase::Optimizer && clock < line.backward_end) {
+      shown.ms[static_cast<std::size_t>(Phase::Backward)] += to_ms(line.backward_end - clock);
+      clock = line.backward_end;
+    }
     shown.ms[static_cast<std::size_t>(span.phase)] += to_ms(span.end - clock);
     shown.gaps += to_ms(span.begin - clock);
     shown.overlaps = shown.overlaps || span.begin < clock;

@@ -304,20 +304,32 @@ RankStep StepLowering::fold(const PricedBatch& batch,
   const Duration longest = time.empty() ? Duration::zero() : *std::ranges::max_element(time);
   check_total(longest, schedule.kernels);
   check_total(launch_, schedule.kernels);
-  PassStall held_up = rank.forward;  // The first op of the model in a pass, as in micro_batch().
   const auto chain = [&](const std::vector<std::int32_t>& work) {
     Span span;
     for (const std::int32_t one : work) {
-      const PassStall stall = at(one) < model_work_ ? std::exchange(held_up, {}) : PassStall{};
-      span = then(span, op_span(launch_ + stall.host, time[at(one)] + stall.device));
+      span = then(span, op_span(launch_, time[at(one)]));
+    }
+    return span;
+  };
+  // What holds up a pass holds up its first op of the model, as in micro_batch().
+  const auto held_up = [&](const std::vector<std::int32_t>& work, PassStall stall) {
+    if (stall == PassStall{}) {
+      return chain(work);
+    }
+    Span span;
+    for (const std::int32_t one : work) {
+      const PassStall own = at(one) < model_work_ ? std::exchange(stall, {}) : PassStall{};
+      span = then(span, op_span(launch_ + own.host, time[at(one)] + own.device));
     }
     return span;
   };
   RankStep step;
   step.data = collate(batch, factors, rank.compute);
-  step.forward = chain(schedule.forward);
-  held_up = rank.backward;
+  step.forward = held_up(schedule.forward, rank.forward);
   step.backward = mapped(schedule.backward, chain);
+  if (rank.backward != PassStall{}) {
+    step.backward.front() = held_up(schedule.backward.front(), rank.backward);
+  }
   step.copy_out = mapped(schedule.copy_out, chain);
   step.optimizer = chain(schedule.optimizer);
   return step;

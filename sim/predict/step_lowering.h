@@ -54,6 +54,8 @@ struct CostFactors {
 struct PassStall {
   Duration host{0};
   Duration device{0};
+
+  bool operator==(const PassStall&) const = default;
 };
 
 /// Slowness of one rank in one step.

@@ -332,54 +332,6 @@ TEST_CASE("all-reduces of a base are scaled by what the recorded ones took") {
   CHECK(recorded_profile(costs, runs, &base).collectives.size() == 2);
 }
 
-TEST_CASE("without recorded buckets all-reduces are scaled to what the steps left exposed") {
-  const MadeTraining training;  // Its second bucket's 0.5 ms are exposed, the first one hides.
-  const std::vector<RecordedRun> runs = {made_run(training)};
-  const RecordedCosts costs = fit_recorded_runs(runs);
-  REQUIRE(costs.exposures.size() == 38);
-  for (const RecordedExposure& step : costs.exposures) {
-    CHECK(step.exposed_seconds == Approx(training.second_reduce));
-  }
-  const auto buckets = ready_buckets(runs[0].plan, costs.exposures[0].batch, 8);
-  REQUIRE(buckets.size() == 2);
-  CHECK(buckets[0].share < 1);
-  CHECK(buckets[1].share == Approx(1));
-  const auto seconds = [&](const Profile& profile) {
-    return table_cost(profile.collectives.front(), Bytes(buckets[1].bytes), 4, "lab").seconds;
-  };
-  // A sweep that says 1 ms for every size is twice too long; without one the size has its time.
-  Profile base;
-  base.collectives.resize(1);
-  base.collectives[0].ranks = 2;
-  base.collectives[0].knots = {{1, 1e-3}, {1e9, 1e-3}};
-  CHECK(seconds(recorded_profile(costs, runs, &base)) == Approx(5e-4));
-  const Profile alone = recorded_profile(costs, runs, nullptr);
-  REQUIRE(alone.collectives.size() == 1);
-  CHECK(alone.collectives[0].ranks == 2);
-  CHECK(seconds(alone) == Approx(5e-4));
-  CHECK(*alone.collectives[0].errors.random < 1e-3);
-}
-
-TEST_CASE("what a step leaves exposed counts from the start of its last rank") {
-  RecordedRun run = made_run({});
-  RecordedRun other_hosts = run;
-  for (StepRecord& row : run.record.steps) {
-    if (row.rank == 1) {  // It starts 0.2 ms late and ends with the others.
-      row.start_ms += 0.2;
-      row.backward_ms -= 0.2;
-    }
-  }
-  for (const RecordedExposure& step : fit_recorded_runs(std::vector{run}).exposures) {
-    CHECK(step.exposed_seconds == Approx(3e-4));
-  }
-  for (StepRecord& row : other_hosts.record.steps) {
-    row.start_ms += row.rank == 1 ? 1e7 : 0;  // Clocks of two hosts: only waits can be compared.
-  }
-  for (const RecordedExposure& step : fit_recorded_runs(std::vector{other_hosts}).exposures) {
-    CHECK(step.exposed_seconds == Approx(5e-4));
-  }
-}
-
 TEST_CASE("whole steps are fitted on request, also where passes can be told apart") {
   const std::vector<RecordedRun> runs = {made_run({})};
   const RecordedCosts costs = fit_recorded_runs(runs, RecordedForm::WholeSteps);
@@ -387,15 +339,6 @@ TEST_CASE("whole steps are fitted on request, also where passes can be told apar
   CHECK(costs.exposures.empty());
   CHECK(recorded_report(costs).find("--fit whole") != std::string::npos);
   CHECK_FALSE(fit_recorded_runs(runs).whole.has_value());
-}
-
-TEST_CASE("steps that left nothing exposed have all-reduces that take no time") {
-  MadeTraining training;
-  training.first_reduce = training.second_reduce = 0;
-  const std::vector<RecordedRun> runs = {made_run(training)};
-  const Profile profile = recorded_profile(fit_recorded_runs(runs), runs, nullptr);
-  REQUIRE(profile.collectives.size() == 1);
-  CHECK(profile.collectives[0].knots.back().second < 1e-6);
 }
 
 TEST_CASE("without buckets and processor times whole steps are fitted, all-reduces inside") {

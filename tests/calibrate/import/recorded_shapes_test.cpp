@@ -50,7 +50,9 @@ TEST_CASE("planted costs of new shapes are found, however the backward is record
       CHECK_FALSE(cost.shared);
       CHECK(cost.relative_error < 0.05);
       CHECK(any_text_holds(costs.notes, "new shapes: a pair of samples and padded length"));
-      // The passes are those without first meetings.
+      // The passes are those without first meetings, whose steps are left out.
+      CHECK(costs.steps < 150);
+      CHECK(costs.steps >= 80);
       const BatchShape batch{8, 200, 1200, 0};
       CHECK(pass_seconds(costs.model.forward, costs.model.forward.coefficients, batch, false) ==
             Approx(made_forward(batch)).epsilon(0.03));

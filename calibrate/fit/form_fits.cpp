@@ -169,7 +169,7 @@ void offer_features_ratio(const Op& op, std::int64_t processors, Candidates& can
 
 // ---- RooflineRatio
 
-/// Of each point the GEMM, and the first estimate of its time.
+/// The GEMM of each point, and the first estimate of its time.
 struct FirstEstimates {
   std::vector<GemmPoint> gemms;
   std::vector<double> seconds;

@@ -6,7 +6,7 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
-#include "costmodel/compute/shape_cache.h"
+#include "costmodel/compute/rank_caches.h"
 
 namespace stepsim {
 namespace {
@@ -19,48 +19,9 @@ void add_build(const ShapeCost& cost, ShapeStall& stall) {
   ++stall.builds;
 }
 
-/// The caches of one mechanism: one, or one a rank.
-class MechanismCaches {
- public:
-  MechanismCaches(const ShapeCost& cost, int ranks)
-      : cost_(cost), caches_(cost.shared ? 1 : at(ranks), ShapeCache(cost)) {}
-
-  /// Adds what the shapes of all ranks' next micro-batches cost. Ranks that meet a shape at the
-  /// same time build it side by side, shared or not.
-  void meet(std::span<const BatchShape* const> shapes, std::span<ShapeStall* const> stalls) {
-    known_.assign(shapes.size(), false);
-    for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
-      known_[rank] = cache(rank).knows(*shapes[rank]);
-    }
-    for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
-      cache(rank).meet(*shapes[rank]);
-      if (cache(rank).gave_up()) {
-        stalls[rank]->load *= cost_.uncompiled_factor;
-      } else if (!known_[rank]) {
-        add_build(cost_, *stalls[rank]);
-      }
-    }
-  }
-
-  [[nodiscard]] std::size_t size() const {
-    std::size_t sum = 0;
-    for (const ShapeCache& cache : caches_) {
-      sum += cache.size();
-    }
-    return sum;
-  }
-
- private:
-  ShapeCache& cache(std::size_t rank) { return caches_[cost_.shared ? 0 : rank]; }
-
-  ShapeCost cost_;
-  std::vector<ShapeCache> caches_;
-  std::vector<bool> known_;
-};
-
-void check_size(const std::vector<MechanismCaches>& mechanisms, std::size_t most) {
+void check_size(const std::vector<RankCaches>& mechanisms, std::size_t most) {
   std::size_t size = 0;
-  for (const MechanismCaches& mechanism : mechanisms) {
+  for (const RankCaches& mechanism : mechanisms) {
     size += mechanism.size();
   }
   if (size > most) {
@@ -104,9 +65,9 @@ std::vector<ShapeStall> shape_stalls(std::span<const ShapeCost> costs,
                                      int micro_batches,
                                      std::size_t most_cached) {
   std::vector<ShapeStall> stalls(shapes.size());
-  std::vector<MechanismCaches> mechanisms;
+  std::vector<RankCaches> mechanisms;
   for (const ShapeCost& cost : costs) {
-    mechanisms.emplace_back(cost, ranks);
+    mechanisms.emplace_back(cost, at(ranks));
   }
   std::vector<const BatchShape*> together(at(ranks));
   std::vector<ShapeStall*> of_ranks(at(ranks));
@@ -118,8 +79,16 @@ std::vector<ShapeStall> shape_stalls(std::span<const ShapeCost> costs,
         together[rank] = &shapes[index];
         of_ranks[rank] = &stalls[index];
       }
-      for (MechanismCaches& mechanism : mechanisms) {
-        mechanism.meet(together, of_ranks);
+      for (std::size_t i = 0; i < costs.size(); ++i) {
+        const std::vector<bool>& builds = mechanisms[i].meet(together);
+        for (std::size_t rank = 0; rank < at(ranks); ++rank) {
+          if (builds[rank]) {
+            add_build(costs[i], *of_ranks[rank]);
+          }
+          if (mechanisms[i].gave_up(rank)) {
+            of_ranks[rank]->load *= costs[i].uncompiled_factor;
+          }
+        }
       }
     }
     check_size(mechanisms, most_cached);

@@ -176,7 +176,7 @@ void hold_out_series(const std::vector<MlpSeries>& all, HeldOutErrors* errors) {
 
 // ---- Sizes that were never measured
 
-/// Of one table, every third row of a series from 64 tokens on, and whose it is.
+/// This holds every third row of a table's series, from 64 tokens on, and says whose it is.
 struct SizedRow {
   std::string model;
   OpPoint point;

@@ -17,7 +17,7 @@ struct LayerForm {
   bool forward = false;  ///< The measured forward time.
 };
 
-/// Of which pass a time is meant.
+/// This says which pass a time is of.
 enum class LayerPass { Forward, Backward };
 
 [[nodiscard]] double seconds_of(const LayerRow& row, LayerPass pass);

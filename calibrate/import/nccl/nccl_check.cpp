@@ -469,14 +469,6 @@ NcclVerdict NcclSweep::verdict() const {
   return worst;
 }
 
-double row_seconds(const NcclRow& row) {
-  constexpr double kMicro = 1e-6;
-  const double none = HUGE_VAL;
-  const double out = row.out_of_place ? row.out_of_place->time_us.value : none;
-  const double in = row.in_place ? row.in_place->time_us.value : none;
-  return std::min(out, in) * kMicro;
-}
-
 NcclSweep check_table(const NcclLog& log, NcclTable table, const NcclStatements& statements) {
   NcclSweep sweep;
   sweep.table = std::move(table);

@@ -54,7 +54,4 @@ struct NcclSweep {
                                     NcclTable table,
                                     const NcclStatements& statements);
 
-/// The time of a row in seconds: that of the faster block, since a single slow block is noise.
-[[nodiscard]] double row_seconds(const NcclRow& row);
-
 }  // namespace stepsim

@@ -318,4 +318,12 @@ std::optional<std::size_t> cycles_of(const std::vector<NcclRow>& rows) {
   return rows.empty() ? 0 : (rows.size() - 1) / period + 1;
 }
 
+double row_seconds(const NcclRow& row) {
+  constexpr double kMicro = 1e-6;
+  const double none = HUGE_VAL;
+  const double out = row.out_of_place ? row.out_of_place->time_us.value : none;
+  const double in = row.in_place ? row.in_place->time_us.value : none;
+  return std::min(out, in) * kMicro;
+}
+
 }  // namespace stepsim

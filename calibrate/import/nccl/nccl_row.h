@@ -56,4 +56,7 @@ class OpenRow {
 /// Whether all words are numbers or N/A, and there is at least one.
 [[nodiscard]] bool is_numeric(std::string_view text);
 
+/// The time of a row in seconds: that of the faster block, since a single slow block is noise.
+[[nodiscard]] double row_seconds(const NcclRow& row);
+
 }  // namespace stepsim

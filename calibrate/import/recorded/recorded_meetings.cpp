@@ -8,7 +8,7 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/compute/shape_cache.h"
+#include "costmodel/compute/rank_caches.h"
 
 namespace stepsim {
 namespace {
@@ -61,52 +61,26 @@ std::vector<std::vector<StepRows>> processes_of(std::span<const RecordedRun> run
   return processes;
 }
 
-/// The caches of all mechanisms, of one rank each or of all ranks.
-class Caches {
- public:
-  Caches(std::span<const ShapeCost> mechanisms, std::size_t ranks) : mechanisms_(mechanisms) {
-    for (const ShapeCost& mechanism : mechanisms) {
-      caches_.emplace_back(mechanism.shared ? 1 : ranks, ShapeCache(mechanism));
-    }
-  }
-
-  /// Adds a step's meetings. `shapes`: [rank][micro-batch]
-  void meet(const std::vector<std::vector<BatchShape>>& shapes,
-            std::vector<std::vector<double>>& meetings) {
-    std::size_t most = 0;
-    for (const auto& of_rank : shapes) {
-      most = std::max(most, of_rank.size());
-    }
-    for (std::size_t mechanism = 0; mechanism < mechanisms_.size(); ++mechanism) {
-      for (std::size_t m = 0; m < most; ++m) {
-        meet(mechanism, m, shapes, meetings);
+/// Plays a step through the caches of all mechanisms. `shapes`: [rank][micro-batch]; returns
+/// [rank][mechanism] first meetings.
+std::vector<std::vector<double>> meetings_of(const std::vector<std::vector<BatchShape>>& shapes,
+                                             std::vector<RankCaches>& mechanisms) {
+  const std::size_t most = max_of(
+      shapes, [](const auto& of_rank) { return of_rank.size(); }, std::size_t{0});
+  std::vector<std::vector<double>> meetings(shapes.size(),
+                                            std::vector<double>(mechanisms.size(), 0.0));
+  for (std::size_t m = 0; m < most; ++m) {
+    const std::vector<const BatchShape*> together = mapped(
+        shapes, [m](const auto& of_rank) { return m < of_rank.size() ? &of_rank[m] : nullptr; });
+    for (std::size_t mechanism = 0; mechanism < mechanisms.size(); ++mechanism) {
+      const std::vector<bool>& builds = mechanisms[mechanism].meet(together);
+      for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
+        meetings[rank][mechanism] += builds[rank] ? 1 : 0;
       }
     }
   }
-
- private:
-  /// Ranks that meet a shape at the same time each build it, shared or not.
-  void meet(std::size_t mechanism,
-            std::size_t m,
-            const std::vector<std::vector<BatchShape>>& shapes,
-            std::vector<std::vector<double>>& meetings) {
-    const auto cache = [&](std::size_t rank) -> ShapeCache& {
-      return caches_[mechanism][mechanisms_[mechanism].shared ? 0 : rank];
-    };
-    for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
-      const bool builds = m < shapes[rank].size() && !cache(rank).knows(shapes[rank][m]);
-      meetings[rank][mechanism] += builds ? 1 : 0;
-    }
-    for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
-      if (m < shapes[rank].size()) {
-        cache(rank).meet(shapes[rank][m]);
-      }
-    }
-  }
-
-  std::span<const ShapeCost> mechanisms_;
-  std::vector<std::vector<ShapeCache>> caches_;  ///< [mechanism][rank]
-};
+  return meetings;
+}
 
 MetRank met_rank(const StepRecord& row,
                  const std::vector<BatchShape>& batches,
@@ -159,7 +133,8 @@ std::vector<MetStep> met_steps(std::span<const RecordedRun> runs,
   }
   std::vector<MetStep> result;
   for (const std::vector<StepRows>& process : processes_of(runs)) {
-    Caches caches(mechanisms, ranks);
+    std::vector<RankCaches> caches =
+        mapped(mechanisms, [ranks](const ShapeCost& cost) { return RankCaches(cost, ranks); });
     for (const StepRows& rows : process) {
       MetStep met{rows.run, rows.repeat, rows.step, {}};
       std::vector<std::vector<BatchShape>> shapes(ranks);
@@ -172,8 +147,7 @@ std::vector<MetStep> met_steps(std::span<const RecordedRun> runs,
                      : batch;
         });
       }
-      std::vector<std::vector<double>> meetings(ranks, std::vector<double>(mechanisms.size(), 0.0));
-      caches.meet(shapes, meetings);
+      std::vector<std::vector<double>> meetings = meetings_of(shapes, caches);
       const bool complete = std::ranges::all_of(
           rows.ranks, [](const StepRecord* row) { return row != nullptr && row->samples > 0; });
       if (!complete || rows.step < runs[rows.run].record.warmup_steps) {

@@ -31,7 +31,7 @@ constexpr double kSmallShapeResidual = 0.003;
 constexpr double kLeastError = 1e-5;
 /// Batches that tell how slow the machine was around a step.
 constexpr std::size_t kNearestRows = 24;
-/// Of longer records the first steps tell, in which most shapes are new.
+/// The first steps of a longer record tell, since most shapes are new in them.
 constexpr std::size_t kMostSteps = 2000;
 constexpr int kShapeRounds = 12;
 constexpr int kLastRankRounds = 3;

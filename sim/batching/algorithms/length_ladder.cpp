@@ -85,7 +85,7 @@ class LadderSearch {
     return cuts;
   }
 
-  /// The same of at most `rungs` rungs.
+  /// Returns the same for at most `rungs` rungs.
   [[nodiscard]] std::vector<std::size_t> limited_cuts(std::size_t rungs) {
     // [length * rungs + r]: the best ladder up to this length of exactly r + 1 rungs.
     std::vector<double> best(lengths_.size() * rungs, kNoLadder);

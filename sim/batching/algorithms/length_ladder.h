@@ -22,7 +22,7 @@ struct LadderProblem {
   std::span<const LadderBatch> batches;
   /// The seconds, 0 or more, that a batch of so many samples padded to a length takes.
   std::function<double(std::int64_t samples, std::int64_t length)> price;
-  double shape_seconds = 0;  ///< Cost of each distinct shape.
+  double shape_seconds = 0;                     ///< Cost of each distinct shape.
   ShapeKey key = ShapeKey::SamplesAndLength;    ///< That or Length.
   std::optional<std::int64_t> most_rungs = {};  ///< Absent: as many as pay.
   std::int64_t step = 1;                        ///< Rungs are multiples of it.

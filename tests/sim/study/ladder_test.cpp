@@ -59,7 +59,7 @@ LadderOptions costing(double seconds) {
   return options;
 }
 
-/// Of a batch of one sample, in seconds.
+/// This is the price of a batch of one sample, in seconds.
 double seconds_of(const Scenario& scenario, std::int64_t length) {
   const StepCost cost = step_cost(scenario, scenario_profile(scenario));
   BatchShape shape;

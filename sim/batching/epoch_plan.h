@@ -31,6 +31,7 @@ struct PolicyInput {
   int ranks = 1;
   int epoch = 0;
   StepCost step_cost;  ///< Empty where nobody knows it; only policies that plan by time need it.
+  double shape_seconds = 0;  ///< What a rank pays when it first meets a shape; 0: nothing is known.
 };
 
 /// [batch] sample ids.
@@ -45,6 +46,9 @@ struct EpochPlan {
   EpochBatches batches;
   /// The parts of samples, where the policy cuts samples. When it is empty all samples are whole.
   std::vector<Piece> pieces;
+  /// The ascending lengths to the next of which batches are padded, the same in every epoch, where
+  /// the policy chooses them by the data. Empty: BatchingPolicy::padded_length() says it.
+  std::vector<std::int64_t> pad_to_lengths = {};
 
   /// The samples and parts of samples of one batch. `lengths`: [sample].
   [[nodiscard]] std::vector<Piece> pieces_of(std::span<const std::int64_t> batch,

@@ -13,9 +13,13 @@ namespace stepsim {
 namespace {
 
 /// Raises InputError: see BatchingPolicy.
-void check_padding(const PolicySpec& spec) {
+void check_padding(const PolicySpec& spec, bool chooses) {
   if (spec.pad_to_multiple_of < 1) {
     throw InputError("pad_to_multiple_of: {} is below 1", spec.pad_to_multiple_of);
+  }
+  if (chooses && (spec.pad_to_multiple_of > 1 || !spec.pad_to_lengths.empty())) {
+    throw FieldError(spec.pad_to_lengths.empty() ? "pad_to_multiple_of" : "pad_to_lengths",
+                     fmt::format("{} chooses by itself what it pads to; leave it out", spec.kind));
   }
   const std::vector<std::int64_t>& lengths = spec.pad_to_lengths;
   if (lengths.empty()) {
@@ -46,7 +50,7 @@ BatchingPolicy::BatchingPolicy(const PolicyKind& kind, PolicySpec spec)
     kind.check(completed);
   }
   check_weighting(spec_.weighting);
-  check_padding(spec_);
+  check_padding(spec_, chooses_padding());
   if (kind.step_cost_use != nullptr) {
     step_cost_use_ = kind.step_cost_use(spec_.parameters);
   }
@@ -58,6 +62,10 @@ BatchingPolicy::BatchingPolicy(const PolicyKind& kind, PolicySpec spec)
 
 bool BatchingPolicy::cuts() const {
   return std::holds_alternative<PolicyKind::CutSamples>(kind_->epoch);
+}
+
+bool BatchingPolicy::chooses_padding() const {
+  return std::holds_alternative<PolicyKind::ChoosePadding>(kind_->epoch);
 }
 
 std::optional<double> BatchingPolicy::token_budget() const {
@@ -84,7 +92,7 @@ BatchingPolicy BatchingPolicy::with_padding(std::int64_t pad_to_multiple_of,
   BatchingPolicy other = *this;
   other.spec_.pad_to_multiple_of = pad_to_multiple_of;
   other.spec_.pad_to_lengths = std::move(pad_to_lengths);
-  check_padding(other.spec_);
+  check_padding(other.spec_, chooses_padding());
   return other;
 }
 
@@ -94,6 +102,9 @@ EpochPlan BatchingPolicy::epoch(const PolicyInput& input) const {
   }
   if (const auto* keep = std::get_if<PolicyKind::KeepSamples>(&kind_->epoch)) {
     return {(*keep)(spec_.parameters, input), {}};
+  }
+  if (const auto* choose = std::get_if<PolicyKind::ChoosePadding>(&kind_->epoch)) {
+    return choose->form(spec_.parameters, input);
   }
   EpochPlan plan = std::get<PolicyKind::CutSamples>(kind_->epoch)(spec_.parameters, input);
   if (!plan.pieces.empty() && !input.targets.empty()) {

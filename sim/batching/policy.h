@@ -21,10 +21,14 @@ namespace stepsim {
 /// A kind of batching policy: one row of policy_table(). The row holds all that the rest of the
 /// code knows about a kind; nobody else asks for a kind or for one of its parameters by name.
 struct PolicyKind {
-  /// A policy forms the batches of one epoch by one of two functions: the first keeps samples
-  /// whole, the second may cut them. Or it plays the batches of the file that `file` names.
+  /// A policy forms the batches of one epoch by one of three functions: the first keeps samples
+  /// whole, the second may cut them, the third keeps them whole and chooses the lengths that
+  /// batches are padded to. Or it plays the batches of the file that `file` names.
   using KeepSamples = EpochBatches (*)(const PolicyParameters&, const PolicyInput&);
   using CutSamples = EpochPlan (*)(const PolicyParameters&, const PolicyInput&);
+  struct ChoosePadding {
+    EpochPlan (*form)(const PolicyParameters&, const PolicyInput&);
+  };
   struct PlaysFile {};
 
   std::string name;        ///< The scenario's `kind`: "fixed", "token_budget", …
@@ -32,7 +36,7 @@ struct PolicyKind {
   std::string source;      ///< What gives such batches: a library's call, `stepsim plan`, a paper.
   bool is_common = false;  ///< Among those that a newcomer should try first.
   std::vector<PolicyParameter> parameters;
-  std::variant<KeepSamples, CutSamples, PlaysFile> epoch;
+  std::variant<KeepSamples, CutSamples, ChoosePadding, PlaysFile> epoch;
   /// Raises InputError where parameters contradict each other.
   void (*check)(const PolicyParameters&) = nullptr;
   /// The most tokens that the parameters allow in a batch, whichever way the kind counts them.
@@ -74,7 +78,7 @@ class BatchingPolicy {
   /// `kind` must outlive the policy, as the rows of policy_table() do.
   /// Raises InputError: a parameter is missing, out of range or not taken by the kind; parameters
   /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1; pad_to_lengths
-  /// do not ascend from 1 or more, or both are given.
+  /// do not ascend from 1 or more; both are given, or one of them to a kind that chooses itself.
   /// Raises std::logic_error: the kind plays a file, and `spec` does not hold its batches.
   BatchingPolicy(const PolicyKind& kind, PolicySpec spec);
 
@@ -102,6 +106,8 @@ class BatchingPolicy {
   [[nodiscard]] bool is_reference() const { return spec_.reference.value_or(has_own_data()); }
   /// Whether it may cut samples. The lengths of the samples then do not limit those of its batches.
   [[nodiscard]] bool cuts() const;
+  /// Whether it chooses by the data what its batches are padded to: EpochPlan::pad_to_lengths.
+  [[nodiscard]] bool chooses_padding() const;
   /// The most tokens that its parameters allow in a batch; nothing where they set no such limit.
   [[nodiscard]] std::optional<double> token_budget() const;
   /// The window of a data set of this many samples, where the kind sorts by windows.
@@ -110,7 +116,7 @@ class BatchingPolicy {
   /// Raises InputError: `longest` is in no bucket, and batches are padded to boundaries of buckets;
   /// or it is longer than all pad_to_lengths().
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;
-  /// The same policy, which forms the same batches, with other padding of these. Raises InputError
+  /// Returns a policy that forms the same batches and pads them in another way. Raises InputError
   /// as the constructor.
   [[nodiscard]] BatchingPolicy with_padding(std::int64_t pad_to_multiple_of,
                                             std::vector<std::int64_t> pad_to_lengths) const;

@@ -12,6 +12,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/predict/scenario_profile.h"
+#include "sim/predict/step_cost.h"
 #include "sim/report/ladder_report.h"
 
 namespace stepsim {
@@ -58,12 +59,12 @@ std::vector<std::int64_t> ladder_numbers(const OptionParser& parser, const std::
 }
 
 /// What the option says of one shape, else the scenario or its profile.
-LadderShapes shapes_of(const OptionParser& parser,
+NewShapeCost shapes_of(const OptionParser& parser,
                        const Scenario& scenario,
                        const Profile& profile) {
-  LadderShapes shapes;
+  NewShapeCost shapes;
   if (!parser.has("shape-cost")) {
-    const auto known = ladder_shapes(scenario, profile);
+    const auto known = new_shape_cost(scenario, profile);
     if (!known) {
       parser.fail(
           "give --shape-cost TIME: what a new shape costs a rank, as \"500 ms\" (cuDNN's attention "
@@ -91,7 +92,7 @@ LadderShapes shapes_of(const OptionParser& parser,
   return shapes;
 }
 
-LadderOptions ladder_options(const OptionParser& parser, const LadderShapes& shapes) {
+LadderOptions ladder_options(const OptionParser& parser, const NewShapeCost& shapes) {
   LadderOptions options;
   options.shape_seconds = shapes.seconds;
   options.key = shapes.key;

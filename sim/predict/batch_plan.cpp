@@ -78,22 +78,33 @@ void check_length(const Scenario& scenario, std::int64_t length) {
   }
 }
 
-/// The length that a batch with this longest sample is padded to; 0 where it is not padded.
+/// The length that a batch of this epoch with this longest sample is padded to.
+std::int64_t padded_length_of(const BatchingPolicy& policy,
+                              const EpochPlan& epoch,
+                              std::int64_t longest) {
+  return epoch.pad_to_lengths.empty() ? policy.padded_length(longest)
+                                      : padded_to_rung(longest, epoch.pad_to_lengths);
+}
+
+/// The same for MicroBatch::padded_length; 0 where it is not padded.
 std::int64_t padding_of(const Scenario& scenario,
                         const BatchingPolicy& policy,
+                        const EpochPlan& epoch,
                         std::int64_t longest) {
-  const std::int64_t padded = policy.is_varlen() ? longest : policy.padded_length(longest);
+  const std::int64_t padded =
+      policy.is_varlen() ? longest : padded_length_of(policy, epoch, longest);
   check_length(scenario, padded);
   return padded > longest ? padded : 0;
 }
 
-/// Appends one optimizer step: `batches` [micro-batch][rank]. A rank that has run out of inputs
-/// inside join() gets an empty batch.
+/// Appends one optimizer step to the plan: `batches` [micro-batch][rank]. A rank that has run out
+/// of inputs inside join() gets an empty batch.
 void add_step(const Scenario& scenario,
               const BatchingPolicy& policy,
               const PolicyInput& data,
               std::span<const RankBatches> batches,
-              Plan& plan) {
+              PlannedPolicy& planned) {
+  Plan& plan = planned.plan;
   const int step = static_cast<int>(plan.micro_batches.size()) /
                    (scenario.ranks * scenario.ddp.accumulation_steps);
   const auto joined = [&](std::size_t rank) {
@@ -113,7 +124,8 @@ void add_step(const Scenario& scenario,
       }
       shapes.push_back(batch_shape(batch.lengths));
       batch.sequences = sequences_of(policy, batch.lengths);
-      batch.padded_length = padding_of(scenario, policy, batch.shape().max_length);
+      batch.padded_length =
+          padding_of(scenario, policy, planned.first_epoch, batch.shape().max_length);
       made[rank].push_back(std::move(batch));
     }
     const auto scales = loss_scales(policy.weighting(), shapes);
@@ -180,11 +192,12 @@ PolicyInput policy_input(const Scenario& scenario, const PlannedPolicy& planned)
 /// varlen call cuts them.
 void add_batches(const Scenario& scenario,
                  const BatchingPolicy& policy,
-                 const StepCost& step_cost,
+                 const PlanningCost& cost,
                  const std::vector<std::int64_t>& drawn,
                  PlannedPolicy& planned) {
   PolicyInput input = policy_input(scenario, planned);
-  input.step_cost = step_cost;
+  input.step_cost = cost.batch;
+  input.shape_seconds = cost.shape_seconds;
   bool first = true;
   const auto start = std::chrono::steady_clock::now();
   const auto fit = [&](EpochPlan& epoch) {
@@ -204,7 +217,7 @@ void add_batches(const Scenario& scenario,
   planned.buckets = bucket_lists(scenario);
   planned.plan = empty_plan(scenario, policy, planned.buckets);
   for (auto step = batches.begin(); step != batches.end(); step += micro_batches) {
-    add_step(scenario, policy, input, {step, step + micro_batches}, planned.plan);
+    add_step(scenario, policy, input, {step, step + micro_batches}, planned);
   }
 }
 
@@ -229,7 +242,7 @@ std::vector<std::int64_t> data_lengths(const Scenario& scenario, const BatchingP
 
 PlannedPolicy plan_policy(const Scenario& scenario,
                           const BatchingPolicy& policy,
-                          const StepCost& step_cost) {
+                          const PlanningCost& cost) {
   PlannedPolicy planned;
   if (const PlayedBatches* played = policy.played()) {
     planned.buckets = bucket_lists(scenario);
@@ -247,7 +260,7 @@ PlannedPolicy plan_policy(const Scenario& scenario,
   if (scenario.targets) {
     planned.targets = generate_targets(*scenario.targets, planned.lengths, scenario.samples == 0);
   }
-  named(policy, [&] { add_batches(scenario, policy, step_cost, drawn, planned); });
+  named(policy, [&] { add_batches(scenario, policy, cost, drawn, planned); });
   return planned;
 }
 
@@ -258,7 +271,7 @@ BatchShape epoch_shape(const Scenario& scenario,
   MicroBatch one;
   one.lengths = mapped(planned.first_epoch.pieces_of(batch, planned.lengths), &Piece::length);
   one.sequences = sequences_of(policy, one.lengths);
-  one.padded_length = padding_of(scenario, policy, one.shape().max_length);
+  one.padded_length = padding_of(scenario, policy, planned.first_epoch, one.shape().max_length);
   return one.shape();
 }
 
@@ -272,7 +285,9 @@ TrainingEffects first_epoch_effects(const Scenario& scenario,
     return training_effects(
         planned.first_epoch,
         policy_input(scenario, planned),
-        [&](std::int64_t longest) { return policy.padded_length(longest); },
+        [&](std::int64_t longest) {
+          return padded_length_of(policy, planned.first_epoch, longest);
+        },
         policy.token_budget());
   });
 }

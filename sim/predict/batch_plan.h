@@ -27,16 +27,22 @@ struct PlannedPolicy {
   double planning_seconds = 0;
 };
 
+/// What a policy plans by.
+struct PlanningCost {
+  StepCost batch;            ///< Empty where the policy does not plan by time.
+  double shape_seconds = 0;  ///< What a rank pays when it first meets a shape; 0: nothing is known.
+};
+
 /// Plans the steps of a scenario.
 ///
 /// Args:
-///     step_cost: What the policy plans by, see planning_cost().
+///     cost: What the policy plans by, see planning_cost().
 /// Raises:
 ///     InputError: lengths are missing, there are more ranks than samples, or the policy cannot
 ///     plan this data.
 [[nodiscard]] PlannedPolicy plan_policy(const Scenario& scenario,
                                         const BatchingPolicy& policy,
-                                        const StepCost& step_cost);
+                                        const PlanningCost& cost);
 
 /// The shape of a batch of the first epoch. `batch`: its ids in PlannedPolicy::first_epoch.
 [[nodiscard]] BatchShape epoch_shape(const Scenario& scenario,

@@ -74,20 +74,38 @@ StepCost step_cost(const Scenario& scenario, const Profile& profile) {
   return [prices](const BatchShape& shape) { return prices->nanoseconds(shape); };
 }
 
-StepCost planning_cost(const Scenario& scenario,
-                       const BatchingPolicy& policy,
-                       const Profile& profile) {
-  return policy.step_cost_use() == StepCostUse::Never
-             ? StepCost()
-             : step_cost(with_attention_of(policy, scenario), profile);
+std::optional<NewShapeCost> new_shape_cost(const Scenario& scenario, const Profile& profile) {
+  const std::vector<ShapeCost>& mechanisms =
+      scenario.new_shapes.mechanisms ? *scenario.new_shapes.mechanisms : profile.new_shapes;
+  NewShapeCost sum;
+  bool by_samples = false;
+  for (const ShapeCost& cost : mechanisms) {
+    const bool of_pairs = cost.key == ShapeKey::SamplesAndLength;
+    if ((of_pairs || cost.key == ShapeKey::Length) && cost.compile == CompileMode::None) {
+      sum.seconds += cost.seconds();
+      by_samples = by_samples || of_pairs;
+    }
+  }
+  sum.key = by_samples ? ShapeKey::SamplesAndLength : ShapeKey::Length;
+  return sum.seconds > 0 ? std::optional(sum) : std::nullopt;
 }
 
-StepCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy) {
+PlanningCost planning_cost(const Scenario& scenario,
+                           const BatchingPolicy& policy,
+                           const Profile& profile) {
+  if (policy.step_cost_use() == StepCostUse::Never) {
+    return {};
+  }
+  const auto shape = new_shape_cost(scenario, profile);
+  return {step_cost(with_attention_of(policy, scenario), profile), shape ? shape->seconds : 0};
+}
+
+PlanningCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy) {
   const bool known = scenario.times || !scenario.profile.empty();
   const StepCostUse use = policy.step_cost_use();
   return use == StepCostUse::Always || (use == StepCostUse::IfKnown && known)
              ? planning_cost(scenario, policy, scenario_profile(scenario))
-             : StepCost();
+             : PlanningCost();
 }
 
 }  // namespace stepsim

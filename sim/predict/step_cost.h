@@ -1,10 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "costmodel/compute/cost_model.h"
+#include "costmodel/compute/shape_cost.h"
 #include "costmodel/records/profile.h"
 #include "sim/batching/policy.h"
+#include "sim/predict/batch_plan.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -25,14 +28,26 @@ namespace stepsim {
 /// shapes have to be priced. The result keeps what it has priced; it outlives its arguments.
 [[nodiscard]] StepCost step_cost(const Scenario& scenario, const Profile& profile);
 
-/// What this policy plans by: the step_cost() with its attention, or nothing where it does not plan
-/// by time.
-[[nodiscard]] StepCost planning_cost(const Scenario& scenario,
-                                     const BatchingPolicy& policy,
-                                     const Profile& profile);
+/// What a new shape costs a rank, and what makes one.
+struct NewShapeCost {
+  double seconds = 0;
+  ShapeKey key = ShapeKey::SamplesAndLength;
+};
+
+/// The costs of new shapes that depend on the padded length, added up: those of the scenario, else
+/// the profile's. Nothing where there are none. A compiler's are left out, since changing sizes
+/// become symbolic.
+[[nodiscard]] std::optional<NewShapeCost> new_shape_cost(const Scenario& scenario,
+                                                         const Profile& profile);
+
+/// What this policy plans by: the step_cost() with its attention and the new_shape_cost(), or
+/// nothing where it does not plan by time.
+[[nodiscard]] PlanningCost planning_cost(const Scenario& scenario,
+                                         const BatchingPolicy& policy,
+                                         const Profile& profile);
 
 /// Returns the planning cost where no profile is read yet: the one that the scenario names is read
 /// only for a policy that plans by time. Raises InputError as scenario_profile().
-[[nodiscard]] StepCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy);
+[[nodiscard]] PlanningCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy);
 
 }  // namespace stepsim

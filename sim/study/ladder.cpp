@@ -48,6 +48,9 @@ std::string why_unpadded(const BatchingPolicy& policy) {
   if (policy.is_varlen()) {
     return "attention = \"varlen\" pads nothing";
   }
+  if (policy.chooses_padding()) {
+    return policy.kind().name + " chooses by itself what it pads to";
+  }
   return policy.row_length() > 0
              ? fmt::format("its samples fill rows of {} tokens", policy.row_length())
              : "";
@@ -405,22 +408,6 @@ void take_better_ladder(std::vector<PaddedEpoch>& rows) {
 }
 
 }  // namespace
-
-std::optional<LadderShapes> ladder_shapes(const Scenario& scenario, const Profile& profile) {
-  const std::vector<ShapeCost>& mechanisms =
-      scenario.new_shapes.mechanisms ? *scenario.new_shapes.mechanisms : profile.new_shapes;
-  LadderShapes shapes;
-  bool by_samples = false;
-  for (const ShapeCost& cost : mechanisms) {
-    const bool of_pairs = cost.key == ShapeKey::SamplesAndLength;
-    if ((of_pairs || cost.key == ShapeKey::Length) && cost.compile == CompileMode::None) {
-      shapes.seconds += cost.seconds();
-      by_samples = by_samples || of_pairs;
-    }
-  }
-  shapes.key = by_samples ? ShapeKey::SamplesAndLength : ShapeKey::Length;
-  return shapes.seconds > 0 ? std::optional(shapes) : std::nullopt;
-}
 
 LadderStudy study_ladders(const Scenario& scenario,
                           const BatchingPolicy& policy,

@@ -56,18 +56,6 @@ struct LadderOptions {
   ProgressCallback on_progress = {};
 };
 
-/// What a new shape costs a rank, and what makes one.
-struct LadderShapes {
-  double seconds = 0;
-  ShapeKey key = ShapeKey::SamplesAndLength;
-};
-
-/// The costs of new shapes that depend on the padded length, added up: those of the scenario, else
-/// the profile's. Nothing where there are none. A compiler's are left out, since changing sizes
-/// become symbolic.
-[[nodiscard]] std::optional<LadderShapes> ladder_shapes(const Scenario& scenario,
-                                                        const Profile& profile);
-
 /// Pads the policy's first epoch in every way.
 ///
 /// Each rank pays for each shape that it meets first, and a step waits for the rank that pays most.

@@ -1,12 +1,31 @@
 #include "sim/study/shape_cure.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "sim/predict/predict.h"
+#include "sim/predict/step_cost.h"
 #include "sim/study/ladder.h"
 
 namespace stepsim {
 namespace {
+
+/// Mean step over an epoch of the policy with this padding, without noise.
+double cured_epoch_ms(const Scenario& scenario,
+                      const BatchingPolicy& policy,
+                      const Profile& profile,
+                      const PaddedEpoch& row) {
+  PredictOptions options;
+  options.noise_runs = 0;
+  const std::int64_t multiple = row.rule == PaddingRule::Multiple ? row.number : 1;
+  const Prediction cured =
+      predict(scenario, policy.with_padding(multiple, row.rungs), profile, options);
+  return cured.shapes->epoch->step_ms;
+}
 
 std::string key_of(const PaddedEpoch& row) {
   switch (row.rule) {
@@ -43,7 +62,7 @@ ShapeCure cheapest_cure(const Scenario& scenario,
     best = cure.cured_ms = warm_up_ms;
     cure.key = "new_shapes.warm_up = true";
   }
-  const auto costs = ladder_shapes(scenario, profile);
+  const auto costs = new_shape_cost(scenario, profile);
   if (!costs) {
     return cure;
   }
@@ -56,15 +75,26 @@ ShapeCure cheapest_cure(const Scenario& scenario,
   if (!study.skipped.empty()) {
     return cure;
   }
-  // The study's steps are without noise and pay the whole price of a shape.
+  // The study's steps are without noise and pay the whole price of a shape. So the few with the
+  // least estimates are predicted.
+  constexpr std::size_t kPredicted = 2;
   const bool own = study.rows.size() > 1 && study.rows[1].rule == PaddingRule::Own;
-  const double now_steady = study.rows[own ? 1 : 0].steady_step_ms;
+  const double noise = shapes.warm_ms / study.rows[own ? 1 : 0].steady_step_ms;
+  std::vector<std::pair<double, const PaddedEpoch*>> estimates;
   for (const PaddedEpoch& row : study.rows) {
     const double lost = row.shape_seconds * 1e3 / static_cast<double>(study.steps);
-    const double ms = shapes.warm_ms * row.steady_step_ms / now_steady + lost * (1 - shapes.hidden);
-    if (row.refused.empty() && ms < best) {
+    const double ms = noise * row.steady_step_ms + lost * (1 - shapes.hidden);
+    if (row.refused.empty() && !key_of(row).empty() && ms < best) {
+      estimates.emplace_back(ms, &row);
+    }
+  }
+  std::ranges::sort(estimates, {}, &std::pair<double, const PaddedEpoch*>::first);
+  estimates.resize(std::min(estimates.size(), kPredicted));
+  for (const auto& [estimate, row] : estimates) {
+    const double ms = noise * cured_epoch_ms(scenario, policy, profile, *row);
+    if (ms < best) {
       best = cure.cured_ms = ms;
-      cure.key = key_of(row);
+      cure.key = key_of(*row);
     }
   }
   return cure;

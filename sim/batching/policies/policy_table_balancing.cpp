@@ -1,5 +1,6 @@
 #include "sim/batching/policies/balanced.h"
 #include "sim/batching/policies/min_max.h"
+#include "sim/batching/policies/planned_shapes.h"
 #include "sim/batching/policies/planner.h"
 #include "sim/batching/policies/policy_table.h"
 
@@ -19,6 +20,20 @@ std::vector<PolicyKind> balancing_policies() {
                       choice("steps", {"equal_samples", "equal_time"}),
                       choice("cost", {"step_time", "tokens"})},
        .epoch = planner_epoch,
+       .token_budget = value_of("max_tokens"),
+       .step_cost_use = planner_step_cost_use},
+      {.name = "planned_shapes",
+       .summary = "every step has one shape on all ranks: lengths to pad to are chosen so that "
+                  "padding and what new shapes cost take least, and a batch of each holds as many "
+                  "samples as take the same time",
+       .source = "stepsim plan",
+       .is_common = true,
+       .parameters = {required_integer("batch_size"),
+                      optional_integer("shapes"),
+                      integer_or("length_multiple", 1),
+                      optional_integer("max_tokens"),
+                      choice("cost", {"step_time", "tokens"})},
+       .epoch = PolicyKind::ChoosePadding{planned_shapes_epoch},
        .token_budget = value_of("max_tokens"),
        .step_cost_use = planner_step_cost_use},
       {.name = "min_max",

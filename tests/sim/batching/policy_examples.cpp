@@ -44,6 +44,11 @@ PolicyExample repeating(PolicyExample example) {
   return example;
 }
 
+PolicyExample filling_steps(PolicyExample example) {
+  example.repeats = Repeats::Steps;
+  return example;
+}
+
 PolicyExample drawing(PolicyExample example, bool draws) {
   example.draws = draws;
   return example;
@@ -121,6 +126,12 @@ void add_dealt(std::int64_t batch, std::int64_t longest, std::vector<PolicyExamp
                                         {"steps", "equal_time"}},
                                        false)),
                        tokens));
+  all.push_back(filling_steps(dealt("planned_shapes", {{"batch_size", batch}}, false)));
+  all.push_back(
+      padded(filling_steps(dealt("planned_shapes",
+                                 {{"batch_size", batch}, {"max_tokens", tokens}, {"shapes", one}},
+                                 false)),
+             tokens));
   all.push_back(padded(dealt("fairseq_max_tokens",
                              {{"max_tokens", tokens}, {"required_batch_size_multiple", one}},
                              false),

@@ -10,8 +10,8 @@ namespace stepsim::test {
 /// A policy with parameters, and what it promises on any data set.
 struct PolicyExample {
   /// Which samples occur more than once in an epoch: none, those that the sampler repeats to fill
-  /// the ranks, or those that the policy repeats itself.
-  enum class Repeats { None, Sampler, Own };
+  /// the ranks, those that the policy repeats itself, or those that fill up whole steps.
+  enum class Repeats { None, Sampler, Own, Steps };
   /// Whether ranks have equal numbers of batches: whenever their shares are equal, always, or not.
   enum class Steps { LikeShares, Equal, Unequal };
 

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/base/mapped.h"
 #include "sim/batching/policies/policy_table.h"
 #include "sim/batching/training_effects.h"
 #include "tests/sim/batching/policy_examples.h"
@@ -164,6 +165,12 @@ TEST_CASE("no policy repeats a sample, except to fill up ranks and batches") {
       case PolicyExample::Repeats::Own:
         CHECK(repeated < random.input.ranks * random.batch);
         break;
+      case PolicyExample::Repeats::Steps: {
+        const auto size = [](const auto& batch) { return std::ssize(batch); };
+        const std::int64_t largest = max_of(epoch.batches.front(), size, std::ptrdiff_t{0});
+        CHECK(repeated < random.input.ranks * (largest + std::ssize(epoch.pad_to_lengths)));
+        break;
+      }
     }
   });
 }

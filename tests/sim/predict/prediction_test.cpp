@@ -239,7 +239,7 @@ TEST_CASE("a policy that plans by time plans with the profile that the run is pr
     PredictOptions options;
     options.noise_runs = 0;
     const Prediction prediction = predict(scenario, policy, profile, options);
-    const PlannedPolicy planned = plan_policy(scenario, policy, step_cost(scenario, profile));
+    const PlannedPolicy planned = plan_policy(scenario, policy, {step_cost(scenario, profile)});
     std::vector<std::int64_t> samples;  // By step, then rank, as the plan's batches.
     for (const RankStepResult& row : prediction.steps) {
       samples.push_back(row.samples);

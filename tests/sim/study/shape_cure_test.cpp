@@ -1,0 +1,101 @@
+#include "sim/study/shape_cure.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "sim/batching/policies/policy_table.h"
+#include "sim/predict/predict.h"
+#include "tests/sim/scenario/scenario_text.h"
+
+using namespace stepsim;
+using namespace stepsim::test;
+
+namespace {
+
+const std::string kCuredScenario = R"([scenario]
+name = "s"
+steps = 40
+warmup_steps = 0
+[cluster]
+ranks = 2
+topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
+[host]
+launch = "10 us"
+[times]
+forward = "10 ms"
+backward = "20 ms"
+tokens = 128
+[model]
+kind = "gpt2"
+layers = 2
+hidden = 64
+heads = 4
+vocab = 100
+max_length = 128
+[data]
+samples = 320
+lengths = { uniform = [4, 60] }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 4
+[new_shapes]
+mechanisms = [{ kind = "attention_plan", forward = "FORWARD", backward = "BACKWARD" }]
+)";
+
+Scenario with_costs(const std::string& forward, const std::string& backward) {
+  return parse_scenario(
+      replaced(replaced(kCuredScenario, "FORWARD", forward), "BACKWARD", backward), "s.toml");
+}
+
+Prediction without_noise(const Scenario& scenario) {
+  PredictOptions options;
+  options.noise_runs = 0;
+  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+}
+
+ShapeCure cure_of(const Scenario& scenario) {
+  return cheapest_cure(
+      scenario, scenario.policies.front(), scenario_profile(scenario), without_noise(scenario));
+}
+
+}  // namespace
+
+TEST_CASE("the cure of new shapes takes what the cured policy is predicted to take") {
+  const Scenario scenario = with_costs("300 ms", "50 ms");
+  const ShapeCure cure = cure_of(scenario);
+  CHECK(cure.now_ms == without_noise(scenario).shapes->epoch->step_ms);
+  // A ladder of one length leaves the first meeting of one shape.
+  CHECK(cure.key == "pad_to_lengths = [60]");
+  Scenario cured = scenario;
+  cured.policies = {scenario.policies.front().with_padding(1, {60})};
+  const Prediction after = without_noise(cured);
+  CHECK(after.shapes->builds == 2);
+  CHECK(cure.cured_ms == doctest::Approx(after.shapes->epoch->step_ms).epsilon(1e-9));
+  CHECK(cure.cured_ms < 0.5 * cure.now_ms);
+}
+
+TEST_CASE("where shapes cost next to nothing no cure is named") {
+  const ShapeCure cure = cure_of(with_costs("1 us", "1 us"));
+  CHECK(cure.key.empty());
+  CHECK(cure.cured_ms == cure.now_ms);
+}
+
+TEST_CASE("planned shapes are met once by all ranks together, and fewer where they cost more") {
+  std::vector<std::int64_t> builds;
+  for (const std::string cost : {"1 us", "3 s"}) {
+    Scenario scenario = with_costs(cost, "1 us");
+    PolicySpec spec;
+    spec.name = spec.kind = "planned_shapes";
+    spec.parameters.set("batch_size", std::int64_t{4});
+    scenario.policies = {make_policy(spec)};
+    const ShapeSummary shapes = without_noise(scenario).shapes.value();
+    CHECK(shapes.builds == 2 * shapes.distinct.back());
+    CHECK(shapes.stalled_steps == shapes.distinct.back());
+    builds.push_back(shapes.builds);
+  }
+  CHECK(builds[0] > 10);
+  CHECK(builds[1] == 2);
+}

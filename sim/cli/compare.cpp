@@ -68,6 +68,9 @@ int compare_command(const std::vector<std::string>& arguments) {
   const auto json = [&] {
     Json result = prediction_json(predictions, true);
     result["recommendation"] = recommendation_json(recommend(scenario, predictions));
+    if (!cures.empty()) {
+      result["cures"] = cures_json(predictions, cures);
+    }
     return result;
   };
   write_result(common,

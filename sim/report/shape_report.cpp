@@ -119,6 +119,17 @@ std::string cures_text(const std::vector<Prediction>& predictions,
   return text + table.text() + "All ways to pad: stepsim ladder\n";
 }
 
+Json cures_json(const std::vector<Prediction>& predictions, const std::vector<ShapeCure>& cures) {
+  Json json = Json::array();
+  for (std::size_t i = 0; i < cures.size(); ++i) {
+    json.push_back({{"policy", predictions[i].policy},
+                    {"epoch_step_ms", cures[i].now_ms},
+                    {"cured_step_ms", cures[i].cured_ms},
+                    {"key", cures[i].key}});
+  }
+  return json;
+}
+
 Json shape_json(const ShapeSummary& summary) {
   Json json = {{"mechanisms", summary.mechanisms},
                {"shapes", summary.distinct.empty() ? 0 : summary.distinct.back()},

@@ -19,6 +19,11 @@ namespace stepsim {
 [[nodiscard]] std::string cures_text(const std::vector<Prediction>& predictions,
                                      const std::vector<ShapeCure>& cures);
 
+/// [policy] "policy", "epoch_step_ms", "cured_step_ms" and "key": what to set; empty where no cure
+/// is better.
+[[nodiscard]] Json cures_json(const std::vector<Prediction>& predictions,
+                              const std::vector<ShapeCure>& cures);
+
 /// Returns {"mechanisms", "first_meetings", "stalled_steps", "lost_ms", …}.
 [[nodiscard]] Json shape_json(const ShapeSummary& summary);
 

@@ -6,7 +6,8 @@ predicted before they run.
 
 For each planted cost: one policy is trained and recorded, a profile is made of that record alone,
 the predictions of all policies are written, and then all are trained by turns in blocks of 4 steps,
-each with caches of its own. The ranks train without network namespaces, on 127.0.0.1.
+each with caches of its own. Beside the policies of the scenario these are one that plans for the
+found costs, and the policy with most first meetings cured as `stepsim compare` says. The ranks train without network namespaces, on 127.0.0.1.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -44,7 +46,8 @@ class Trial:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.plan_ms, self.graph_ms = plan_ms, graph_ms
-        self.policies = [policy["name"] for policy in results.scenario_policies(SCENARIO)]
+        self.cure = ""
+        self.scenario = SCENARIO
 
     def tool(self, program, *arguments):
         done = subprocess.run(
@@ -57,11 +60,40 @@ class Trial:
             raise RuntimeError(f"{program} {' '.join(map(str, arguments))}: {done.stderr}")
         return done.stdout
 
-    def plan(self, policy):
+    def plan(self, policy, *profile):
         path = self.folder / f"{policy}.plan.jsonl"
         if not path.exists():
-            self.tool("sim/stepsim", "plan", SCENARIO, "--policy", policy, "--out", path)
+            self.tool(
+                "sim/stepsim", "plan", self.scenario, "--policy", policy, "--out", path, *profile
+            )
         return path
+
+    def compare(self, profile, name):
+        path = self.folder / f"{name}.json"
+        self.tool("sim/stepsim", "compare", self.scenario, "--profile", profile, "--json", path)
+        return json.loads(path.read_text("utf-8"))
+
+    def add_cures(self, profile):
+        """Adds the policies that avoid new shapes to the scenario, where these cost something."""
+        compared = self.compare(profile, "uncured")
+        text = SCENARIO.read_text("utf-8")
+        tables = {}
+        for table in text.split("[[policy]]")[1:]:
+            name, rest = table.strip().split("\n", maxsplit=1)
+            tables[name.split('"')[1]] = rest
+        cures = [
+            cure
+            for cure in compared.get("cures", [])
+            if cure["key"].startswith("pad_to") and "pad_to" not in tables[cure["policy"]]
+        ]
+        if cures:
+            worst = max(cures, key=lambda cure: cure["epoch_step_ms"] / cure["cured_step_ms"])
+            name = worst["policy"]
+            text += f'\n[[policy]]\nname = "{name}, cured"\n{tables[name]}\n{worst["key"]}\n'
+            self.cure = f'`{name}` with `{worst["key"]}`'
+        text += '\n[[policy]]\nname = "planned_shapes"\nkind = "planned_shapes"\nbatch_size = 8\n'
+        self.scenario = self.folder / "cured.toml"
+        self.scenario.write_text(text, "utf-8")
 
     def train(self, name, policies, passes):
         """Trains the policies by turns. Returns {policy: record}."""
@@ -96,14 +128,13 @@ class Trial:
             "calibrate/stepcal", "import", "run-record", record, "--plan", self.plan(RECORDED),
             "--profile", profile,
         )
-        predictions = self.folder / "predictions.json"
-        self.tool(
-            "sim/stepsim", "compare", SCENARIO, "--profile", profile, "--json", predictions
-        )
-        self.predicted_at = datetime.datetime.now(datetime.timezone.utc)
-        live = self.train("live", self.policies, 1)
         self.costs = json.loads(profile.read_text("utf-8")).get("new_shapes", [])
-        found = json.loads(predictions.read_text("utf-8"))["predictions"]
+        self.add_cures(profile)
+        found = self.compare(profile, "predictions")["predictions"]
+        for prediction in found:
+            self.plan(prediction["policy"], "--profile", profile)
+        self.predicted_at = datetime.datetime.now(datetime.timezone.utc)
+        live = self.train("live", [prediction["policy"] for prediction in found], 1)
         self.rows = [self.row(prediction, live[prediction["policy"]]) for prediction in found]
 
     @staticmethod
@@ -160,6 +191,8 @@ class Trial:
                 )
         else:
             lines.append("Found: no cost of new shapes.")
+        if self.cure:
+            lines += ["", f"The cure of most gain that `compare` names: {self.cure}."]
         lines += ["", f"Predicted at {self.predicted_at:%H:%M:%S} UTC, trained from "
                   f"{self.rows[0]['started_at'][11:19]} on.", "",
                   "| policy | first meetings | predicted, all shapes known | predicted | measured "

@@ -194,6 +194,7 @@ CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDra
   CostFactors factors;
   factors.group = drawn_groups(run, draws, errors);
   factors.collective = errors.factor("collectives", run.model().collective_error());
+  factors.host = errors.factor("host", run.scenario().host.error);
   factors.new_shapes =
       errors.factor("new shapes", shape_error(run.shape_costs(), run.shape_stalls()));
   if (run.takes_measured_interference()) {

@@ -56,8 +56,7 @@ StepLowering::StepLowering(const Scenario& scenario,
     : scenario_(scenario),
       costs_(costs),
       empty_block_seconds_(empty_block_seconds),
-      launch_seconds_(launch_of(scenario, costs)),
-      launch_(bounded_duration(launch_seconds_)) {
+      launch_seconds_(launch_of(scenario, costs)) {
   const StepOps ops = step_ops(scenario.model);
   std::vector<Op> kinds;
   add_model_ops(ops.forward, true, kinds);
@@ -239,9 +238,16 @@ std::vector<Duration> StepLowering::times(const PricedBatch& batch,
   return result;
 }
 
-Kernel StepLowering::kernel(std::int32_t work, const PricedBatch& batch, Duration time) const {
+Duration StepLowering::launch(const CostFactors& factors) const {
+  return bounded_duration(launch_seconds_ * factors.host);
+}
+
+Kernel StepLowering::kernel(std::int32_t work,
+                            const PricedBatch& batch,
+                            Duration time,
+                            const CostFactors& factors) const {
   Kernel kernel;
-  kernel.launch = launch_;
+  kernel.launch = launch(factors);
   kernel.work = time;
   kernel.bound = bound_of(work_[at(work)].op);
   kernel.blocks = at(work) < model_work_ ? batch.blocks[at(work)] : 0;
@@ -258,7 +264,7 @@ MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
   for (const LoweredOp& op : ops_) {
     if (op.label >= 0) {
       std::vector<Kernel>& kernels = op.forward ? work.forward : work.backward;
-      kernels.push_back(kernel(op.work, batch, time[at(op.work)]));
+      kernels.push_back(kernel(op.work, batch, time[at(op.work)], factors));
       kernels.back().label = op.label;
     }
   }
@@ -272,7 +278,7 @@ MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
   hold_up(work.backward, rank.backward);
   if (scenario_.host.copy_bytes_per_s > 0) {
     constexpr double kTokenBytes = 16;  // A token id and an element of the mask, 8 bytes each.
-    work.copy_input.launch = launch_;
+    work.copy_input.launch = launch(factors);
     work.copy_input.work = bounded_duration(kTokenBytes * static_cast<double>(input_tokens(shape)) /
                                             scenario_.host.copy_bytes_per_s);
   }
@@ -303,11 +309,12 @@ RankStep StepLowering::fold(const PricedBatch& batch,
   // No sum of the step can be longer than all of its kernels and launches together.
   const Duration longest = time.empty() ? Duration::zero() : *std::ranges::max_element(time);
   check_total(longest, schedule.kernels);
-  check_total(launch_, schedule.kernels);
+  const Duration launch = this->launch(factors);
+  check_total(launch, schedule.kernels);
   const auto chain = [&](const std::vector<std::int32_t>& work) {
     Span span;
     for (const std::int32_t one : work) {
-      span = then(span, op_span(launch_, time[at(one)]));
+      span = then(span, op_span(launch, time[at(one)]));
     }
     return span;
   };
@@ -319,7 +326,7 @@ RankStep StepLowering::fold(const PricedBatch& batch,
     Span span;
     for (const std::int32_t one : work) {
       const PassStall own = at(one) < model_work_ ? std::exchange(stall, {}) : PassStall{};
-      span = then(span, op_span(launch_ + own.host, time[at(one)] + own.device));
+      span = then(span, op_span(launch + own.host, time[at(one)] + own.device));
     }
     return span;
   };
@@ -343,7 +350,7 @@ Kernel StepLowering::ddp_kernel(OpClass op_class,
   Work& work = work_[at(number)];
   price_ddp(work);
   const double group = *work.group < factors.group.size() ? factors.group[*work.group] : 1;
-  return kernel(number, {}, bounded_duration(work.seconds * (compute_factor * group)));
+  return kernel(number, {}, bounded_duration(work.seconds * (compute_factor * group)), factors);
 }
 
 ExtrapolationNote& StepLowering::note(const std::string& name) {

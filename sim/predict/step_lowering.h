@@ -46,6 +46,7 @@ struct ExtrapolationNote {
 struct CostFactors {
   std::vector<double> group;                 ///< [group]; empty: all are 1.
   double collective = 1;                     ///< Applies to all collectives.
+  double host = 1;                           ///< Applies to all that the host thread spends.
   double new_shapes = 1;                     ///< Applies to what new shapes cost; 0: all are known.
   std::optional<Interference> interference;  ///< Replaces the scenario's interference.
 };
@@ -151,7 +152,12 @@ class StepLowering {
   void price_ddp(Work& work);
   [[nodiscard]] PricedBatch price_ops(const BatchShape& batch, bool with_ddp);
   [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
-  [[nodiscard]] Kernel kernel(std::int32_t work, const PricedBatch& batch, Duration time) const;
+  /// The host is busy for so long with every kernel.
+  [[nodiscard]] Duration launch(const CostFactors& factors) const;
+  [[nodiscard]] Kernel kernel(std::int32_t work,
+                              const PricedBatch& batch,
+                              Duration time,
+                              const CostFactors& factors) const;
   /// Returns the time of each piece of work: [work].
   [[nodiscard]] std::vector<Duration> times(const PricedBatch& batch,
                                             const CostFactors& factors,
@@ -161,7 +167,6 @@ class StepLowering {
   const CostModel& costs_;
   double empty_block_seconds_;
   double launch_seconds_;
-  Duration launch_;             ///< The host is busy for so long with every kernel.
   std::vector<LoweredOp> ops_;  ///< Forward, then backward.
   std::vector<Work> work_;
   std::size_t model_work_ = 0;  ///< How many of `work_` are the model's; they come first.

@@ -83,11 +83,14 @@ DdpPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
     };
   }
   const HostOptions& host = scenario().host;
-  prices.enqueue = host.enqueue;
-  prices.hook = host.hook;
-  prices.python_hook = host.python_hook;
-  prices.traversal_per_op = host.traversal_per_op;
-  prices.sync = host.sync;
+  const auto drawn = [&](Duration time) {
+    return bounded_duration(to_seconds(time) * factors.host);
+  };
+  prices.enqueue = drawn(host.enqueue);
+  prices.hook = drawn(host.hook);
+  prices.python_hook = drawn(host.python_hook);
+  prices.traversal_per_op = drawn(host.traversal_per_op);
+  prices.sync = drawn(host.sync);
   return prices;
 }
 

@@ -118,6 +118,12 @@ std::vector<Key> host_keys() {
                 host(&H::copy_bytes_per_s),
                 "of batches to the device: `\"20 GB/s\"`",
                 "no time"),
+      number("error",
+             host(&H::error),
+             {[](double value) { return value >= 0 && value < 1; }, "a fraction from 0 up to 1"},
+             "standard deviation of these times together, as a fraction: it widens the interval "
+             "where the host decides the step",
+             "0.05"),
   };
 }
 

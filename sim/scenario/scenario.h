@@ -40,6 +40,7 @@ struct HostOptions {
   /// and loads the next batch meanwhile.
   bool step_sync = false;
   double copy_bytes_per_s = 0;  ///< Host to device; 0: batches are there at no cost.
+  double error = 0.05;          ///< Standard deviation of its times together, as a fraction.
 };
 
 /// Workers that load batches, as torch's DataLoader.

@@ -12,6 +12,7 @@
 #include "sim/report/notes.h"
 #include "sim/report/trace/traces.h"
 #include "tests/sim/predict/plan_of.h"
+#include "tests/sim/scenario/scenario_text.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -301,4 +302,23 @@ TEST_CASE("a prediction file is read back as it was written") {
   CHECK(read[0].summary.step_time_ms.mean == prediction.summary.step_time_ms.mean);
   CHECK(read[0].steps.size() == prediction.steps.size());
   CHECK(read[0].steps.back().step_ms == prediction.steps.back().step_ms);
+}
+
+TEST_CASE("where the host decides the step, its error makes the interval") {
+  const std::string text =
+      "[scenario]\nname = \"s\"\nsteps = 4\n[cluster]\nranks = 2\n"
+      "topology = { algorithm = \"ring\", intra_latency = \"0 us\", intra_bandwidth = \"1 TB/s\" "
+      "}\n"
+      "[times]\nforward = \"1 us\"\nbackward = \"2 us\"\n[host]\nlaunch = \"1 ms\"\nERROR\n"
+      "[model]\nkind = \"blocks\"\nlayers = 10\nblock_elements = 10\n"
+      "[data]\nsamples = 64\nlengths = { constant = 8 }\n"
+      "[[policy]]\nname = \"fixed\"\nkind = \"fixed\"\nbatch_size = 4\n";
+  const auto spread = [&](const std::string& error) {
+    const Scenario scenario = parse_scenario(replaced(text, "ERROR", error), "s.toml");
+    const auto step = predict(scenario, scenario.policies.front(), {}, {}).summary.step_time_ms;
+    return (step.high90 - step.low90) / (2 * 1.645 * step.mean);
+  };
+  CHECK(spread("") == doctest::Approx(0.05).epsilon(0.15));
+  CHECK(spread("error = 0.2") == doctest::Approx(0.2).epsilon(0.15));
+  CHECK(spread("error = 0") < 0.002);
 }

@@ -15,6 +15,7 @@
 #include "calibrate/cli/backend.h"
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/options.h"
+#include "calibrate/live/diverged.h"
 #include "calibrate/ranks/launched_group.h"
 #include "calibrate/ranks/launcher.h"
 #include "calibrate/ranks/rank_processes.h"
@@ -108,6 +109,9 @@ void print_summary(const std::vector<RunRecord>& records, const std::vector<std:
     files += " " + shell_word(outputs[i]);
   }
   std::string text = table.text(output_screen());
+  for (const RunRecord& record : records) {
+    text += diverged_text(record);
+  }
   if (!records.empty() && records[0].backend == "emulated") {
     text += fmt::format(
         "\nEMULATED: one device played all ranks in turn; transfers are {}'s, not measured here\n",

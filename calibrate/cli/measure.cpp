@@ -196,11 +196,29 @@ void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
   std::fflush(stdout);
 }
 
-int kept_measurements(const std::string& path) {
+/// What a samples file holds; nothing when it was interrupted before the first line.
+SampleLog kept_log(const std::string& path) {
   try {
-    return read_sample_file(path, nullptr).log.measurements();
+    return read_sample_file(path, nullptr).log;
   } catch (const InputError&) {
-    return 0;  // Interrupted before the first line.
+    return {};
+  }
+}
+
+/// What is not in the samples, and why.
+void print_left_out(const SampleLog& log) {
+  const DisturbedSamples& disturbed = log.disturbed();
+  if (disturbed.dropped > 0) {
+    fmt::print("{} times dropped: the stream went on before the host had put all in\n",
+               disturbed.dropped);
+  }
+  if (disturbed.throttled > 0) {
+    fmt::print("{} steps ran while heat held the clock down; {:.1f} s were waited for it to cool\n",
+               disturbed.throttled,
+               disturbed.cooled_seconds);
+  }
+  for (const RefusedPoint& refused : log.refused()) {
+    fmt::print("skipped {} x {}: {}\n", refused.point.samples, refused.point.length, refused.why);
   }
 }
 
@@ -235,13 +253,14 @@ bool run_measure(const MeasureRequest& request, const std::string& device) {
     const int measurements = measure(request, backend_factory(device), hooks);
     progress.done();
     fmt::print("{} measurements in {}\n", measurements, request.out);
+    print_left_out(kept_log(request.out));
     return true;
   } catch (const Interrupted&) {
     progress.done();
     std::fflush(stdout);
     fmt::print(stderr,
                "interrupted; {} measurements are kept in {}; run the same command to go on\n",
-               kept_measurements(request.out),
+               kept_log(request.out).measurements(),
                request.out);
     return false;
   }

@@ -48,6 +48,10 @@ class Buffer {
       std::memset(data_.get(), 0, bytes_);
     }
   }
+  void release() {
+    data_.reset();
+    bytes_ = 0;
+  }
   [[nodiscard]] void* data() const { return data_.get(); }
   template <typename T>
   [[nodiscard]] T* as() const {

@@ -39,6 +39,8 @@ struct TrainingDevice {
 
   // No kernel needs scratch memory.
   static Array scratch(std::int64_t /*elements*/, Dtype /*dtype*/) { return {}; }
+  static void release_scratch() {}
+  static void release(HeadViews& /*views*/) {}
   static float* norm_scratch(std::int64_t /*rows*/, std::int64_t /*width*/) { return nullptr; }
   static float* column_sums_scratch(std::int64_t /*rows*/, std::int64_t /*n*/) { return nullptr; }
 

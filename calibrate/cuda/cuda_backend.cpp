@@ -2,23 +2,30 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <numeric>
 #include <optional>
-#include <set>
 #include <thread>
+#include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/cuda/attention/sdpa.h"
+#include "calibrate/cuda/attention/sdpa_graph.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/cuda/timing/host_costs.h"
 #include "calibrate/training/clock.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {
 namespace {
 
-constexpr int kMaxThrottled = 5;
-constexpr auto kCoolDown = std::chrono::milliseconds(500);
+constexpr int kMostTries = 5;
+constexpr double kCoolDown = 0.5;
+/// Waiting for the device to cool down in all, in a process: a card that is always hot is measured
+/// as it is.
+constexpr double kMostCooling = 10;
 
 }  // namespace
 
@@ -50,25 +57,114 @@ void CudaBackend::set_buckets(const std::vector<std::vector<int>>& buckets) {
   clock_.resize(trainer_.ops().size());
 }
 
-void CudaBackend::prepare(std::span<const StepBatch> batches) {
+std::vector<RefusedBatch> CudaBackend::prepare(std::span<const StepBatch> batches) {
+  std::vector<BatchSize> sizes;
+  for (const StepBatch& batch : batches) {
+    sizes.push_back(trainer_.batch_size(batch.lengths, batch.padded_length));
+  }
+  std::vector<std::string> reasons = plan_attention(sizes);
+  std::vector<std::size_t> order(batches.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto weight = [&sizes](std::size_t i) {
+    return std::pair(sizes[i].rows,
+                     sizes[i].length);  // Of as many rows, the longest has most scores.
+  };
+  std::ranges::stable_sort(order, std::greater<>(), weight);
+  for (const std::size_t i : order) {
+    if (!reasons[i].empty()) {
+      continue;
+    }
+    const BatchSize& size = sizes[i];
+    const MetShape shape{size.samples, size.length, size.rows, size.has_padding()};
+    if (!met_.contains(shape)) {
+      met_[shape] = first_step(batches[i]);
+    }
+    reasons[i] = met_[shape];
+  }
+  agree(reasons);
+  std::vector<RefusedBatch> refused;
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    if (!reasons[i].empty()) {
+      refused.push_back({i, reasons[i]});
+    }
+  }
+  return refused;
+}
+
+std::vector<std::string> CudaBackend::plan_attention(std::span<const BatchSize> sizes) {
   if (model_.attention == AttentionKind::Dense) {
-    return;
+    return std::vector<std::string>(sizes.size());
   }
   TrainingDevice& device = trainer_.device();
-  std::set<SdpaShape> shapes;
-  for (const StepBatch& batch : batches) {
-    shapes.insert(device.sdpa_shape(trainer_.batch_size(batch.lengths, batch.padded_length)));
+  std::vector<SdpaShape> shapes;
+  for (const BatchSize& size : sizes) {
+    shapes.push_back(device.sdpa_shape(size));
   }
-  device.sdpa.prepare(std::vector<SdpaShape>(shapes.begin(), shapes.end()));
+  return device.sdpa.prepare_all(shapes);
+}
+
+std::string CudaBackend::first_step(const StepBatch& batch) {
+  try {
+    trainer_.step(batch.lengths, 1.0, nullptr, nullptr, batch.padded_length);
+    return {};
+  } catch (const EnvironmentFault& fault) {
+    // Raises in its turn when the device is broken, and not just too small.
+    trainer_.stream().synchronize();
+    trainer_.release_memory();
+    return fault.what();
+  }
+}
+
+void CudaBackend::agree(std::vector<std::string>& reasons) {
+  if (group_.ranks() == 1 || reasons.empty()) {
+    return;
+  }
+  const std::size_t bytes = reasons.size() * sizeof(float);
+  const HostBuffer staging(bytes);
+  const DeviceBuffer flags(bytes);
+  auto* const refused = staging.as<float>();
+  std::ranges::transform(
+      reasons, refused, [](const std::string& why) { return why.empty() ? 0.0F : 1.0F; });
+  const Stream& stream = reducer_.stream();
+  copy_to_device(stream, flags.data(), refused, bytes);
+  group_.all_reduce(stream, {flags.data(), Dtype::F32}, static_cast<std::int64_t>(reasons.size()));
+  copy_to_host(stream, refused, flags.data(), bytes);
+  stream.synchronize();
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    if (refused[i] > 0 && reasons[i].empty()) {
+      reasons[i] = "another rank cannot run it";
+    }
+  }
+}
+
+std::vector<PreparedPlan> CudaBackend::prepared_plans() const {
+  std::vector<PreparedPlan> prepared;
+  for (const SdpaPlan& plan : trainer_.device().sdpa.plans()) {
+    prepared.push_back({describe(plan.shape),
+                        plan.forward_engine,
+                        plan.backward_engine,
+                        plan.workspace_bytes,
+                        plan.seconds});
+  }
+  return prepared;
 }
 
 std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths) {
-  std::vector<double> seconds = time_once(lengths);
-  for (int again = 0; again < kMaxThrottled && throttled(); ++again) {
-    std::this_thread::sleep_for(kCoolDown);
-    seconds = time_once(lengths);
+  for (int i = 0; i < kMostTries; ++i) {
+    std::vector<double> seconds = time_once(lengths);
+    if (seconds.empty()) {
+      ++disturbances_.dropped;
+      continue;
+    }
+    const bool is_hot = throttled();
+    disturbances_.throttled += is_hot ? 1 : 0;
+    if (!is_hot || i + 1 == kMostTries || disturbances_.cooled_seconds >= kMostCooling) {
+      return seconds;
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(kCoolDown));
+    disturbances_.cooled_seconds += kCoolDown;
   }
-  return seconds;
+  return {};
 }
 
 bool CudaBackend::throttled() const {
@@ -79,14 +175,23 @@ bool CudaBackend::throttled() const {
 std::vector<double> CudaBackend::time_once(std::span<const std::int64_t> lengths) {
   clock_.start(OpClock::Marks::Ops);
   trainer_.step(lengths, 1.0, nullptr, &clock_);
+  if (clock_.expired()) {
+    return {};
+  }
   std::vector<double> ops = clock_.op_seconds();
   clock_.start(OpClock::Marks::Chunks);
   trainer_.step(lengths, 1.0, nullptr, &clock_);
+  if (clock_.expired()) {
+    return {};
+  }
   return OpClock::scaled(std::move(ops), clock_.chunk_seconds());
 }
 
 CollectiveTimes CudaBackend::time_collective(CollectiveKind kind, Bytes bytes, int calls) {
-  return {0, collective_timer_.seconds(kind, gradient_dtype_, bytes.value(), calls)};
+  const std::optional<double> seconds =
+      collective_timer_.seconds(kind, gradient_dtype_, bytes.value(), calls);
+  disturbances_.dropped += seconds ? 0 : 1;
+  return {0, seconds.value_or(0), seconds.has_value()};
 }
 
 TrainedStep CudaBackend::run_step(std::span<const std::int64_t> lengths,

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "calibrate/cuda/collectives/nccl_group.h"
@@ -23,7 +25,7 @@ struct RankPlace {
   int device = 0;
   int rank = 0;
   int ranks = 1;
-  std::string unique_id;   ///< From nccl_unique_id(), the same on all ranks.
+  std::string unique_id;   ///< From nccl_unique_id(), the same on all ranks; not for one rank.
   StandInShape stand_in;   ///< How the collectives of emulated ranks occupy the device.
   OverlapSetting overlap;  ///< For overlaps(), which fills in the bytes and the traffic.
 };
@@ -47,10 +49,16 @@ class CudaBackend : public Backend {
   [[nodiscard]] const std::vector<Op>& ops() const override { return trainer_.ops(); }
   /// Runs two steps: one with an event behind every op, and one with events at whole chunks only.
   /// The times of the second scale those of the first. Repeats both, a few times at most, while
-  /// heat holds the clock down.
+  /// heat holds the clock down, and while a hold of the stream ends too soon: then they are
+  /// dropped.
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override;
-  /// Builds the plans of fused attention for these batches, on all cores.
-  void prepare(std::span<const StepBatch> batches) override;
+  /// Builds the plans of fused attention for these batches, on all cores, and runs an untimed step
+  /// of each shape that was not met before, the largest first: buffers grow and kernels are loaded
+  /// now, not behind a held stream. Refuses shapes without a plan or without the memory.
+  [[nodiscard]] std::vector<RefusedBatch> prepare(std::span<const StepBatch> batches) override;
+  void warm_up(std::span<const std::int64_t> /*lengths*/) override {}
+  [[nodiscard]] std::vector<PreparedPlan> prepared_plans() const override;
+  [[nodiscard]] Disturbances disturbances() const override { return disturbances_; }
   [[nodiscard]] std::vector<CollectiveKind> collectives() const override {
     return cuda_collectives();
   }
@@ -72,8 +80,16 @@ class CudaBackend : public Backend {
   [[nodiscard]] std::optional<HostCosts> host_costs() override;
 
  private:
+  /// Empty when a hold ended too soon.
   [[nodiscard]] std::vector<double> time_once(std::span<const std::int64_t> lengths);
   [[nodiscard]] bool throttled() const;
+  /// [batch] Why its attention has no plan; empty where it has one.
+  [[nodiscard]] std::vector<std::string> plan_attention(std::span<const BatchSize> sizes);
+  /// Runs a step that nothing is known of. Returns why it cannot run, or nothing. Raises
+  /// EnvironmentFault when the device is of no use any more.
+  [[nodiscard]] std::string first_step(const StepBatch& batch);
+  /// Gives a reason to every batch that another rank has one for.
+  void agree(std::vector<std::string>& reasons);
   [[nodiscard]] TrainedStep run_step(std::span<const std::int64_t> lengths,
                                      double loss_scale,
                                      std::int64_t padded_length,
@@ -93,6 +109,10 @@ class CudaBackend : public Backend {
   std::string attention_;  ///< Names the kernels of the model's attention.
   Dtype gradient_dtype_;
   CollectiveTimer collective_timer_;
+  /// Samples, padded length and rows of a batch, and whether it has padding.
+  using MetShape = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
+  std::map<MetShape, std::string> met_;  ///< Shapes that prepare() knows, and why one cannot run.
+  Disturbances disturbances_;
 };
 
 }  // namespace stepsim::cuda

@@ -35,7 +35,9 @@ RankPlace rank_place(const RankContext& context, int first_device) {
   place.device = device_of(context, first_device);
   place.rank = context.rank();
   place.ranks = context.ranks();
-  place.unique_id = context.broadcast(context.rank() == 0 ? nccl_unique_id() : "");
+  if (context.ranks() > 1) {
+    place.unique_id = context.broadcast(context.rank() == 0 ? nccl_unique_id() : "");
+  }
   return place;
 }
 

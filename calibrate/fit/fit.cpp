@@ -121,6 +121,11 @@ std::int64_t processors_of(const SampleSet& samples, const std::vector<Series>& 
   return samples.plan.device == "cpu" ? 0 : find_processors(all);
 }
 
+std::string refused_text(const RefusedPoint& refused) {
+  return fmt::format(
+      "batches of {} x {}: {}", refused.point.samples, refused.point.length, refused.why);
+}
+
 Json provenance(const SampleSet& samples, const FitOptions& options, const FitResult& result) {
   Json json = {{"samples_file", options.samples_file},
                {"fitted_at", options.date},
@@ -135,6 +140,15 @@ Json provenance(const SampleSet& samples, const FitOptions& options, const FitRe
   }
   if (!samples.imports->empty()) {
     json["imports"] = *samples.imports;
+  }
+  for (const RefusedPoint& refused : samples.refused) {
+    json["not_measured"].push_back(refused_text(refused));
+  }
+  const DisturbedSamples& disturbed = samples.disturbed;
+  if (disturbed.dropped > 0 || disturbed.throttled > 0) {
+    json["disturbed"] = {{"dropped", disturbed.dropped},
+                         {"throttled_steps", disturbed.throttled},
+                         {"cooled_seconds", disturbed.cooled_seconds}};
   }
   return json;
 }
@@ -220,6 +234,9 @@ FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
   if (auto interference = fit_interference(
           samples.overlaps, static_cast<int>(stated_processors(samples)), &result.warnings)) {
     profile.interference = std::move(interference);
+  }
+  for (const RefusedPoint& refused : samples.refused) {
+    result.warnings.push_back("not measured, " + refused_text(refused));
   }
   for (const JitterSample& point : samples.jitter) {
     result.measurements += static_cast<int>(point.step_seconds.size());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -95,7 +94,7 @@ class LiveRank {
 
  private:
   /// What takes long is built, and the largest batches run once, without communication: a step that
-  /// builds something or grows a buffer is a slow step.
+  /// builds something or grows a buffer is a slow step. A batch that cannot run is said now.
   void touch_memory() {
     std::vector<StepBatch> all;
     const MicroBatch* most_tokens = batches_[0][0][0];
@@ -117,12 +116,21 @@ class LiveRank {
         }
       }
     }
-    backend_->prepare(all);
+    const std::vector<std::int64_t> sentinel = sentinel_lengths(plans_[0].model);
+    all.push_back({sentinel, 0});
+    for (const RefusedBatch& refused : backend_->prepare(all)) {
+      const StepBatch& batch = all[refused.index];
+      throw EnvironmentFault(
+          "a step of {} samples of up to {} tokens cannot run here: {}",
+          batch.lengths.size(),
+          std::max(batch.padded_length, *std::ranges::max_element(batch.lengths)),
+          refused.why);
+    }
     for (const MicroBatch* batch : {most_tokens, most_scores}) {
-      static_cast<void>(backend_->time_step(
+      backend_->warm_up(
           batch->padded_length > 0
               ? std::vector<std::int64_t>(batch->attended().size(), batch->padded_length)
-              : batch->attended()));
+              : batch->attended());
     }
     backend_->barrier();
   }
@@ -158,7 +166,6 @@ class LiveRank {
                         first.attended(), first.loss_scale, first.padded_length)};
     std::vector<LiveLine> lines;
     for (std::size_t i = 0; i < trained.size(); ++i) {
-      require_sound(trained[i], plan, *batches[i]);
       LiveLine& line = lines.emplace_back();
       line.plan = static_cast<int>(plan);
       line.step = record_of(batches[i]->shape(), trained[i]);
@@ -169,24 +176,16 @@ class LiveRank {
     return lines;
   }
 
-  void require_sound(const TrainedStep& trained, std::size_t plan, const MicroBatch& batch) const {
-    if (!std::isfinite(trained.loss)) {
-      throw EnvironmentFault(
-          "the loss of step {} (policy {}, rank {}) is not a number any more: times "
-          "from here on would be those of a broken model",
-          batch.step,
-          plans_[plan].policy,
-          batch.rank);
-    }
-  }
-
   void finish_round(int round) {
     LiveLine sentinel;
     sentinel.is_sentinel = true;
     sentinel.plan = round;
-    sentinel.sentinel_ms =
-        1e3 * time_steps(*backend_, sentinel_lengths(plans_[0].model), kSentinelRepetitions);
-    lines_.push_back(format_line(sentinel));
+    const std::optional<double> seconds =
+        time_steps(*backend_, sentinel_lengths(plans_[0].model), kSentinelRepetitions);
+    if (seconds) {
+      sentinel.sentinel_ms = 1e3 * *seconds;
+      lines_.push_back(format_line(sentinel));
+    }
     backend_->barrier();
     for (const std::string& line : lines_) {
       context_.send(line);

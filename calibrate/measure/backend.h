@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,8 @@ inline constexpr std::uint64_t kWeightSeed = 20240501;
 struct CollectiveTimes {
   double arrival = 0;  ///< The time just before the first call.
   double end = 0;      ///< The time when the last result is in place on this rank.
+  /// False: these are no times of the collectives. The other ranks' are worth nothing then, either.
+  bool sound = true;
 };
 
 /// What the host needs to keep a device busy.
@@ -57,6 +60,29 @@ struct StepBatch {
   std::int64_t padded_length = 0;
 };
 
+/// A batch that cannot run here, and why.
+struct RefusedBatch {
+  std::size_t index = 0;  ///< Among those that were asked for.
+  std::string why;
+};
+
+/// A library's plan that prepare() has built for a shape, for the record.
+struct PreparedPlan {
+  std::string shape;
+  std::int64_t forward_engine = 0;  ///< The library's number of the kernels that it chose.
+  std::int64_t backward_engine = 0;
+  std::int64_t workspace_bytes = 0;
+  double seconds = 0;  ///< That building took, on one core.
+};
+
+/// What came between measurements since the start.
+struct Disturbances {
+  int dropped = 0;    ///< Steps and collectives whose times hold launches: they are left out.
+  int throttled = 0;  ///< Steps that ran while heat held the clock down.
+  double cooled_seconds = 0;  ///< Waited for the device to cool down.
+  bool operator==(const Disturbances&) const = default;
+};
+
 /// What a kernel in the place of a collective has to do: it occupies the device, first waiting for
 /// peers and then transferring, both in seconds.
 struct StandIn {
@@ -83,7 +109,8 @@ class Backend {
   [[nodiscard]] virtual const std::vector<Op>& ops() const = 0;
 
   /// Runs one step on random data of these lengths and times each op where it runs in the step, so
-  /// that it finds its inputs where a real step leaves them. Seconds, in the order of ops().
+  /// that it finds its inputs where a real step leaves them. Seconds, in the order of ops(); empty
+  /// when they could not be had (Disturbances).
   [[nodiscard]] virtual std::vector<double> time_step(std::span<const std::int64_t> lengths) = 0;
 
   /// The collectives that time_collective() can time.
@@ -95,9 +122,23 @@ class Backend {
                                                         Bytes bytes,
                                                         int calls) = 0;
 
-  /// Does what takes long and steps of these batches need, such as compiling, before they are
-  /// timed.
-  virtual void prepare(std::span<const StepBatch> /*batches*/) {}
+  /// Does what steps of these batches need once, such as compiling and growing buffers, before they
+  /// are timed. Returns the batches that cannot run here, the same on all ranks: no rank may run
+  /// them.
+  [[nodiscard]] virtual std::vector<RefusedBatch> prepare(std::span<const StepBatch> /*batches*/) {
+    return {};
+  }
+
+  /// Runs a step once before steps of this batch are timed, unless prepare() has done all that is
+  /// to be done.
+  virtual void warm_up(std::span<const std::int64_t> lengths) {
+    static_cast<void>(time_step(lengths));
+  }
+
+  /// What prepare() has built so far.
+  [[nodiscard]] virtual std::vector<PreparedPlan> prepared_plans() const { return {}; }
+
+  [[nodiscard]] virtual Disturbances disturbances() const { return {}; }
 
   /// Runs one DDP step on random data of these lengths, padded to the longest or to `padded_length`
   /// where that is more. The gradients of each bucket are all-reduced while the backward goes on.

@@ -92,6 +92,11 @@ class Measurement {
 
   [[nodiscard]] double elapsed() const { return clock_seconds() + clock_offset_; }
 
+  /// Nothing more is to be measured of a point: it is precise, or cannot run here.
+  [[nodiscard]] bool is_enough(const GridPoint& point) const {
+    return log_.is_refused(point) || is_precise(point);
+  }
+
   [[nodiscard]] bool is_precise(const GridPoint& point) const {
     const PointLog* measured = log_.find(point);
     if (measured == nullptr) {
@@ -117,7 +122,7 @@ class Measurement {
     task.bucket_bytes = bucket_bytes(plan_.model, plan_.buckets);
     for (const GridPoint& point : order_of_pass(plan_, pass)) {
       const bool enough = pass >= kFewestPasses && is_precise(point);
-      if (!enough && !log_.has_all_ranks(point, pass, plan_.ranks)) {
+      if (!enough && !log_.is_refused(point) && !log_.has_all_ranks(point, pass, plan_.ranks)) {
         task.points.push_back(point);
       }
     }
@@ -137,17 +142,21 @@ class Measurement {
     RankPass task = remaining(pass);
     MeasurePlan rest = plan_;
     rest.points = task.points;
-    const double expected = pass_seconds(rest, estimate_);
+    double expected = pass_seconds(rest, estimate_);
     if (pass > 0) {
-      // The fewest passes may take longer than was asked for, but not without end.
-      const double most = (pass < kFewestPasses ? 2.0 : 1.1) * plan_.budget_seconds;
       const bool enough = pass >= kFewestPasses &&
                           std::ranges::all_of(plan_.points, [this](const GridPoint& point) {
-                            return is_precise(point);
+                            return is_enough(point);
                           });
-      if (enough || elapsed() + pace_ * expected > most) {
+      // A pass that takes too long takes fewer repetitions, or is the one too many.
+      while (elapsed() + pace_ * expected > most_seconds(pass) && rest.repetitions > 1) {
+        --rest.repetitions;
+        expected = pass_seconds(rest, estimate_);
+      }
+      if (enough || elapsed() + pace_ * expected > most_seconds(pass)) {
         return false;
       }
+      task.repetitions = rest.repetitions;
     }
     const double start = elapsed();
     pass_ = pass;
@@ -165,6 +174,13 @@ class Measurement {
     keep(pass_end_line(pass, elapsed()));
     pace_ = (elapsed() - start) / expected;
     return true;
+  }
+
+  /// The measuring time at which a pass must end: a tenth past the budget. Where the fewest passes
+  /// were estimated to take longer than the budget, which was said then, a tenth past that.
+  [[nodiscard]] double most_seconds(int pass) const {
+    const double fewest = pass < kFewestPasses ? kFewestPasses * pass_seconds(plan_, estimate_) : 0;
+    return 1.1 * std::max(plan_.budget_seconds, fewest);
   }
 
   /// One rank's share of a pass, in its process. Rank 0 (with a `task`) tells it to the others,
@@ -210,8 +226,10 @@ class Measurement {
     std::vector<RankTimes>& ranks = collectives_[times.task];
     ranks.push_back(std::move(times));
     if (ranks.size() == static_cast<std::size_t>(plan_.ranks)) {
-      keep(collective_line(
-          pass_, plan_.ranks, plan_.nodes, ranks.front().task, combine_ranks(ranks)));
+      const std::vector<double> seconds = combine_ranks(ranks);
+      if (!seconds.empty()) {
+        keep(collective_line(pass_, plan_.ranks, plan_.nodes, ranks.front().task, seconds));
+      }
       ranks.clear();
       progress();
     }

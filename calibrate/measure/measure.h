@@ -76,13 +76,16 @@ int measure(const MeasureRequest& request,
 /// the start. The time of a step is a line in its floating-point operations.
 struct StepEstimate {
   double start_seconds = 0;    ///< To start the processes of a pass.
-  double prepare_seconds = 0;  ///< For Backend::prepare() of one batch shape.
+  double prepare_seconds = 0;  ///< To build what one batch shape needs, on one core.
   double fixed_seconds = 0;
   double seconds_per_flop = 0;
   double collective_latency = 2e-3;
   double collective_seconds_per_byte = 1e-9;
   std::vector<CollectiveKind> collectives = {
       CollectiveKind::AllReduce};  ///< The collectives that it can time.
+  double prepare_cores = 1;  ///< Cores of a rank that build side by side; below 1 it shares one.
+  /// Seconds until what `shapes` batch shapes need is built.
+  [[nodiscard]] double prepare(std::size_t shapes) const;
   /// Seconds of one step.
   [[nodiscard]] double step(const TransformerConfig& model, const GridPoint& point) const;
   /// Seconds of one call.

@@ -37,6 +37,11 @@ double collective_seconds(const MeasurePlan& plan,
 
 }  // namespace
 
+double StepEstimate::prepare(std::size_t shapes) const {
+  return shapes == 0 ? 0
+                     : prepare_seconds * std::max(1.0, static_cast<double>(shapes) / prepare_cores);
+}
+
 double StepEstimate::step(const TransformerConfig& model, const GridPoint& point) const {
   return fixed_seconds + seconds_per_flop * training_flops(model, point.samples, point.length);
 }
@@ -55,8 +60,7 @@ double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
       bucket_bytes(plan.model, plan.buckets),
       [&](const std::int64_t bytes) { return plan.ranks > 1 ? estimate.collective(bytes) : 0; });
   const double rounds = 1 + plan.repetitions;
-  const double start = kForkSeconds + estimate.start_seconds +
-                       estimate.prepare_seconds * static_cast<double>(plan.points.size());
+  const double start = kForkSeconds + estimate.start_seconds + estimate.prepare(plan.points.size());
   return start + (steps + reduce * static_cast<double>(plan.points.size())) * rounds +
          sentinels * 4 * estimate.step(plan.model, small) +
          collective_seconds(plan, estimate, estimate.step(plan.model, small));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -69,6 +70,16 @@ double wall_seconds(Backend& backend, const std::vector<std::int64_t>& lengths) 
   return median(seconds);
 }
 
+void prepare_one(Backend& backend, const std::vector<std::int64_t>& lengths) {
+  const StepBatch batch{lengths, 0};
+  for (const RefusedBatch& refused : backend.prepare({&batch, 1})) {
+    throw EnvironmentFault("a step of {} x {} tokens cannot run here: {}",
+                           lengths.size(),
+                           lengths.front(),
+                           refused.why);
+  }
+}
+
 Json probe_rank(const RankContext& context,
                 const MeasureRequest& request,
                 const BackendFactory& factory,
@@ -76,12 +87,18 @@ Json probe_rank(const RankContext& context,
                 const std::vector<std::int64_t>& large) {
   const double start = clock_seconds();
   const std::unique_ptr<Backend> backend = factory(context, request.model, request.buckets);
-  const double ready = clock_seconds();
-  const std::vector<StepBatch> batches = {{small, 0}, {large, 0}};
-  backend->prepare(batches);
-  Json line = {{"start", ready - start},
-               {"prepare", (clock_seconds() - ready) / static_cast<double>(batches.size())},
-               {"large", wall_seconds(*backend, large)},
+  // The first shape loads libraries, which counts as the start; the second tells what a shape
+  // costs.
+  prepare_one(*backend, small);
+  const double started = clock_seconds();
+  prepare_one(*backend, large);
+  const double prepared = clock_seconds();
+  const double large_step = wall_seconds(*backend, large);
+  Json line = {{"start", started - start},
+               {"prepare", std::max(0.0, prepared - started - large_step)},
+               {"cores", std::thread::hardware_concurrency()},
+               {"local_ranks", std::max(1, context.ranks() / context.nodes())},
+               {"large", large_step},
                {"small", wall_seconds(*backend, small)},
                {"collectives", kind_names(backend->collectives())},
                {"small_reduce", time_all_reduce(*backend, large, kSmallBytes)},
@@ -121,7 +138,9 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
   result.host = answer.at("host");
   StepEstimate& estimate = result.estimate;
   estimate.start_seconds = seconds("start");
-  estimate.prepare_seconds = seconds("prepare");
+  // All ranks of a machine build at once, on its cores.
+  estimate.prepare_cores = std::max(1.0, seconds("cores")) / seconds("local_ranks");
+  estimate.prepare_seconds = seconds("prepare") * std::min(1.0, estimate.prepare_cores);
   estimate.seconds_per_flop =
       std::max(0.0, seconds("large") - seconds("small")) / (flops(large) - flops(small));
   estimate.fixed_seconds =

@@ -9,6 +9,7 @@
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/statistics.h"
 #include "calibrate/training/clock.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 
 namespace stepsim {
@@ -33,7 +34,17 @@ std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<dou
 /// Times of the job's own buckets, reduced behind every measured step.
 using BucketTimes = std::map<CollectiveTask, RankTimes>;
 
+void keep_times(RankTimes& all, const CollectiveTimes& once) {
+  all.arrival.push_back(once.arrival);
+  all.end.push_back(once.end);
+  all.sound.push_back(once.sound);
+}
+
+/// One rank has nothing to reduce.
 void reduce_buckets(Backend& backend, const RankPass& pass, BucketTimes* times) {
+  if (pass.ranks == 1) {
+    return;
+  }
   for (const std::int64_t bytes : pass.bucket_bytes) {
     const CollectiveTimes once =
         backend.time_collective(CollectiveKind::AllReduce, Bytes(bytes), 1);
@@ -41,8 +52,7 @@ void reduce_buckets(Backend& backend, const RankPass& pass, BucketTimes* times) 
       const CollectiveTask task{CollectiveKind::AllReduce, bytes, false};
       RankTimes& all = (*times)[task];
       all.task = task;
-      all.arrival.push_back(once.arrival);
-      all.end.push_back(once.end);
+      keep_times(all, once);
     }
   }
 }
@@ -59,8 +69,7 @@ RankTimes measure_collective(Backend& backend, const RankPass& pass, const Colle
     const CollectiveTimes once =
         backend.time_collective(task.kind, Bytes(task.bytes), collective_calls(task));
     if (i >= 0) {
-      times.arrival.push_back(once.arrival);
-      times.end.push_back(once.end);
+      keep_times(times, once);
     }
   }
   return times;
@@ -81,46 +90,101 @@ int collective_calls(const CollectiveTask& task) {
   return !task.pipelined ? 1 : (task.bytes < kMiB ? 20 : 5);
 }
 
-double time_steps(Backend& backend, const std::vector<std::int64_t>& lengths, int repetitions) {
+std::optional<double> time_steps(Backend& backend,
+                                 const std::vector<std::int64_t>& lengths,
+                                 int repetitions) {
   backend.barrier();
   static_cast<void>(backend.time_step(lengths));
   std::vector<double> totals;
   for (int i = 0; i < repetitions; ++i) {
     backend.barrier();
-    const double total = sum_of(backend.time_step(lengths));
-    totals.push_back(total);
+    const std::vector<double> seconds = backend.time_step(lengths);
+    if (!seconds.empty()) {
+      totals.push_back(sum_of(seconds));
+    }
   }
-  return median(totals);
+  return totals.empty() ? std::nullopt : std::optional(median(totals));
 }
 
-void measure_rank_pass(Backend& backend,
-                       const RankPass& pass,
-                       const std::function<void(const std::string& line)>& send) {
+std::vector<GridPoint> prepare_points(Backend& backend,
+                                      const RankPass& pass,
+                                      const SendLine& send) {
+  // The sentinel is prepared with the points, as the last.
+  std::vector<StepBatch> batches = mapped(pass.points, [](const GridPoint& point) {
+    return StepBatch{point_lengths(point), 0};
+  });
+  batches.push_back({pass.sentinel, 0});
+  const double start = clock_seconds();
+  const std::vector<RefusedBatch> refused = backend.prepare(batches);
+  const bool leads = pass.rank == 0;
+  if (leads && !backend.prepared_plans().empty()) {
+    send(prepared_line(pass.pass, clock_seconds() - start, backend.prepared_plans()));
+  }
+  std::vector<GridPoint> points;
+  auto next = refused.begin();
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (next == refused.end() || next->index != i) {
+      if (i < pass.points.size()) {
+        points.push_back(pass.points[i]);
+      }
+      continue;
+    }
+    if (i == pass.points.size()) {
+      throw EnvironmentFault("the sentinel step of {} x {} tokens cannot run here: {}",
+                             pass.sentinel.size(),
+                             pass.sentinel.front(),
+                             next->why);
+    }
+    if (leads) {
+      send(refused_line(pass.pass, {pass.points[i], next->why}));
+    }
+    ++next;
+  }
+  return points;
+}
+
+void measure_rank_pass(Backend& backend, const RankPass& pass, const SendLine& send) {
   const StepOpKinds kinds = distinct_ops(backend.ops());
   const auto sentinel = [&] {
-    const double seconds = time_steps(backend, pass.sentinel, kSentinelRepetitions);
-    send(sentinel_line(pass.pass, pass.rank, clock_seconds() + pass.clock_offset, seconds));
+    if (const auto seconds = time_steps(backend, pass.sentinel, kSentinelRepetitions)) {
+      send(sentinel_line(pass.pass, pass.rank, clock_seconds() + pass.clock_offset, *seconds));
+    }
+  };
+  Disturbances told;
+  const auto tell_disturbances = [&] {
+    const Disturbances now = backend.disturbances();
+    if (now != told) {
+      send(disturbed_line(pass.pass,
+                          pass.rank,
+                          {now.dropped - told.dropped,
+                           now.throttled - told.throttled,
+                           now.cooled_seconds - told.cooled_seconds}));
+      told = now;
+    }
   };
   if (pass.rank == 0) {
     send(pass_line(pass.pass, kinds));
   }
-  const std::vector<StepBatch> batches = mapped(pass.points, [&](const GridPoint& point) {
-    return StepBatch{point_lengths(point), 0};
-  });
-  backend.prepare(batches);
+  const std::vector<GridPoint> points = prepare_points(backend, pass, send);
   // The steps are those of a training run: another shape every time, and the gradients reduced in
   // between. One shape again and again would find warmer caches and idler neighbours than a run
   // does.
   BucketTimes bucket_times;
   for (int repetition = -1; repetition < pass.repetitions; ++repetition) {
-    for (std::size_t i = 0; i < pass.points.size(); ++i) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
       if (i % kPointsPerSentinel == 0 && repetition == 0) {
         sentinel();
       }
-      const std::vector<std::int64_t> lengths = point_lengths(pass.points[i]);
+      const std::vector<std::int64_t> lengths = point_lengths(points[i]);
+      if (repetition < 0) {
+        backend.warm_up(lengths);
+        reduce_buckets(backend, pass, nullptr);
+        continue;
+      }
       const std::vector<double> seconds = backend.time_step(lengths);
-      reduce_buckets(backend, pass, repetition >= 0 ? &bucket_times : nullptr);
-      if (repetition >= 0) {
+      reduce_buckets(backend, pass, &bucket_times);
+      tell_disturbances();
+      if (!seconds.empty()) {
         send(step_line(pass.pass,
                        pass.rank,
                        clock_seconds() + pass.clock_offset,
@@ -142,6 +206,7 @@ void measure_rank_pass(Backend& backend,
     }
   }
   sentinel();
+  tell_disturbances();
 }
 
 Json rank_pass_json(const RankPass& pass) {
@@ -184,13 +249,36 @@ RankPass rank_pass_from_json(const Json& json) {
   return pass;
 }
 
+std::string prepared_line(int pass, double seconds, const std::vector<PreparedPlan>& plans) {
+  const Json list = mapped(plans, [](const PreparedPlan& plan) -> Json {
+    return {{"shape", plan.shape},
+            {"forward_engine", plan.forward_engine},
+            {"backward_engine", plan.backward_engine},
+            {"workspace_bytes", plan.workspace_bytes},
+            {"seconds", plan.seconds}};
+  });
+  const Json line = {{"kind", "prepared"}, {"pass", pass}, {"seconds", seconds}, {"plans", list}};
+  return line.dump();
+}
+
+std::string disturbed_line(int pass, int rank, const Disturbances& since) {
+  const Json line = {{"kind", "disturbed"},
+                     {"pass", pass},
+                     {"rank", rank},
+                     {"dropped", since.dropped},
+                     {"throttled", since.throttled},
+                     {"cooled_seconds", since.cooled_seconds}};
+  return line.dump();
+}
+
 std::string rank_times_line(const RankTimes& times) {
   const Json line = {{"kind", "rank_times"},
                      {"op", name_of(times.task.kind)},
                      {"bytes", times.task.bytes},
                      {"pipelined", times.task.pipelined},
                      {"arrival_seconds", times.arrival},
-                     {"end_seconds", times.end}};
+                     {"end_seconds", times.end},
+                     {"sound", times.sound}};
   return line.dump();
 }
 
@@ -199,7 +287,8 @@ RankTimes rank_times_from_json(const Json& line) {
            line.at("bytes").get<std::int64_t>(),
            line.at("pipelined").get<bool>()},
           line.at("arrival_seconds").get<std::vector<double>>(),
-          line.at("end_seconds").get<std::vector<double>>()};
+          line.at("end_seconds").get<std::vector<double>>(),
+          line.at("sound").get<std::vector<bool>>()};
 }
 
 std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks) {
@@ -208,6 +297,9 @@ std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks) {
   for (std::size_t i = 0; i < ranks.front().arrival.size(); ++i) {
     double arrival = ranks.front().arrival[i];
     double end = ranks.front().end[i];
+    if (!std::ranges::all_of(ranks, [i](const RankTimes& times) { return times.sound[i]; })) {
+      continue;
+    }
     for (const RankTimes& times : ranks) {
       assert(times.task == ranks.front().task && times.end.size() > i);
       arrival = std::max(arrival, times.arrival[i]);

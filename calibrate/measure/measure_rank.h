@@ -44,24 +44,41 @@ struct RankPass {
 [[nodiscard]] Json rank_pass_json(const RankPass& pass);
 [[nodiscard]] RankPass rank_pass_from_json(const Json& json);
 
+/// Takes a line for the samples file.
+using SendLine = std::function<void(const std::string& line)>;
+
+/// Prepares the pass's points and the sentinel. Returns the points that can run here, the same on
+/// all ranks; rank 0 says the others by lines. Raises EnvironmentFault when the sentinel cannot.
+[[nodiscard]] std::vector<GridPoint> prepare_points(Backend& backend,
+                                                    const RankPass& pass,
+                                                    const SendLine& send);
+
 /// Measures this rank's share of a pass and hands every line for the samples file to `send`. The
 /// line of a collective holds this rank's arrivals and ends only (RankTimes): the parent combines
 /// the ranks.
-void measure_rank_pass(Backend& backend,
-                       const RankPass& pass,
-                       const std::function<void(const std::string& line)>& send);
+void measure_rank_pass(Backend& backend, const RankPass& pass, const SendLine& send);
 
 /// Runs a step a few times after a warm-up, on all ranks at once, and returns the median of the
-/// sums of its op times in seconds.
-[[nodiscard]] double time_steps(Backend& backend,
-                                const std::vector<std::int64_t>& lengths,
-                                int repetitions);
+/// sums of its op times in seconds; nothing when none could be had. Its batch has been prepared.
+[[nodiscard]] std::optional<double> time_steps(Backend& backend,
+                                               const std::vector<std::int64_t>& lengths,
+                                               int repetitions);
+
+/// Writes {"kind":"prepared","pass","seconds","plans":[{"shape","forward_engine",
+/// "backward_engine","workspace_bytes","seconds"}]}: what took time before the first step.
+[[nodiscard]] std::string prepared_line(int pass,
+                                        double seconds,
+                                        const std::vector<PreparedPlan>& plans);
+/// Writes {"kind":"disturbed","pass","rank","dropped","throttled","cooled_seconds"}: what came
+/// between since the line before.
+[[nodiscard]] std::string disturbed_line(int pass, int rank, const Disturbances& since);
 
 /// When one rank arrived at a collective and when it ended, by repetition (see CollectiveTimes).
 struct RankTimes {
   CollectiveTask task;
   std::vector<double> arrival;
   std::vector<double> end;
+  std::vector<bool> sound;
 };
 /// Writes a line of kind "rank_times".
 [[nodiscard]] std::string rank_times_line(const RankTimes& times);
@@ -69,7 +86,8 @@ struct RankTimes {
 [[nodiscard]] RankTimes rank_times_from_json(const Json& line);
 
 /// Combines the ranks to seconds of one call, by repetition: the time from the last arrival to the
-/// last end, over the number of calls. `ranks` must agree in task and repetitions.
+/// last end, over the number of calls. Repetitions that are not sound on every rank are left out.
+/// `ranks` must agree in task and repetitions.
 [[nodiscard]] std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks);
 
 }  // namespace stepsim

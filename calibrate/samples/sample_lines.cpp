@@ -3,8 +3,10 @@
 #include <iterator>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/samples/sample_log.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/io/json_lines.h"
 
 namespace stepsim {
@@ -154,6 +156,15 @@ std::string overlap_line(int pass, const OverlapSample& sample) {
   return text + fmt::format(R"(,"compute_alone_us":{:.3f},"compute_beside_us":{:.3f}}})",
                             sample.compute_alone * 1e6,
                             sample.compute_beside * 1e6);
+}
+
+std::string refused_line(int pass, const RefusedPoint& refused) {
+  const Json line = {{"kind", "refused"},
+                     {"pass", pass},
+                     {"samples", refused.point.samples},
+                     {"max_length", refused.point.length},
+                     {"why", printable(refused.why, 400)}};
+  return line.dump();
 }
 
 std::string sentinel_line(int pass, int rank, double at_seconds, double seconds) {

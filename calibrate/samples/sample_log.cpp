@@ -81,6 +81,14 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     add_imported(reader);
   } else if (kind == "overlap") {
     add_overlap(reader);
+  } else if (kind == "refused") {
+    add_refused(reader);
+  } else if (kind == "disturbed") {
+    disturbed_.dropped += static_cast<int>(reader.integer("dropped"));
+    disturbed_.throttled += static_cast<int>(reader.integer("throttled"));
+    disturbed_.cooled_seconds += reader.number("cooled_seconds");
+  } else if (kind == "prepared") {
+    return;  // For the reader of the file: what was built, and how long it took.
   } else if (kind == "sentinel") {
     sentinels_.push_back({reader.number("step_us") * 1e-6, reader.number("at_seconds")});
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
@@ -88,8 +96,17 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     ended_.insert(static_cast<int>(reader.integer("pass")));
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
   } else {
-    const std::array<std::string, 8> known = {
-        "pass", "step", "all_reduce", "sentinel", "pass_end", "import", "collective", "overlap"};
+    const std::array<std::string, 11> known = {"pass",
+                                               "step",
+                                               "all_reduce",
+                                               "sentinel",
+                                               "pass_end",
+                                               "import",
+                                               "collective",
+                                               "overlap",
+                                               "prepared",
+                                               "refused",
+                                               "disturbed"};
     reader.fail("kind", unknown_name("kind of line", printable(kind), known));
   }
 }
@@ -252,6 +269,18 @@ void SampleLog::add_overlap(JsonReader& reader) {
   }
   overlaps_.push_back(std::move(sample));
   ++measurements_;
+}
+
+void SampleLog::add_refused(JsonReader& reader) {
+  const RefusedPoint refused{{reader.integer("samples"), reader.integer("max_length")},
+                             reader.text("why")};
+  if (!is_refused(refused.point)) {
+    refused_.push_back(refused);
+  }
+}
+
+bool SampleLog::is_refused(const GridPoint& point) const {
+  return std::ranges::find(refused_, point, &RefusedPoint::point) != refused_.end();
 }
 
 const PointLog* SampleLog::find(const GridPoint& point) const {

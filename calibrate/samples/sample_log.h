@@ -62,6 +62,9 @@ struct ImportedTime {
 /// Times are medians over repetitions; a repeated line is another sample.
 [[nodiscard]] std::string overlap_line(int pass, const OverlapSample& sample);
 
+/// Writes a shape that cannot run: {"kind":"refused","pass","samples","max_length","why"}.
+[[nodiscard]] std::string refused_line(int pass, const RefusedPoint& refused);
+
 /// Everything measured at one batch shape.
 struct PointLog {
   BatchShape batch;
@@ -94,6 +97,9 @@ class SampleLog {
   [[nodiscard]] const JsonValue& imports() const { return imports_; }
   [[nodiscard]] const std::vector<OverlapSample>& overlaps() const { return overlaps_; }
   [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
+  [[nodiscard]] const std::vector<RefusedPoint>& refused() const { return refused_; }
+  [[nodiscard]] bool is_refused(const GridPoint& point) const;
+  [[nodiscard]] const DisturbedSamples& disturbed() const { return disturbed_; }
   [[nodiscard]] double last_at_seconds() const { return last_at_; }
   [[nodiscard]] int measurements() const { return measurements_; }
 
@@ -108,6 +114,7 @@ class SampleLog {
   void add_import(JsonReader& reader, const Json& line);
   void add_imported(JsonReader& reader);
   void add_overlap(JsonReader& reader);
+  void add_refused(JsonReader& reader);
   PointLog& point_of(const BatchShape& batch);
 
   std::vector<Op> ops_;
@@ -122,6 +129,8 @@ class SampleLog {
   std::set<std::tuple<std::string, int, int>> import_groups_;  ///< Collective, ranks, nodes.
   std::vector<OverlapSample> overlaps_;
   std::vector<SentinelSample> sentinels_;
+  std::vector<RefusedPoint> refused_;
+  DisturbedSamples disturbed_;
   std::set<int> ended_;
   double last_at_ = 0;
   int measurements_ = 0;

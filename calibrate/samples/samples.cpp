@@ -136,6 +136,8 @@ SampleSet combine_samples(const SampleLog& log) {
   set.imports = log.imports();
   set.overlaps = log.overlaps();
   set.sentinels = log.sentinels();
+  set.refused = log.refused();
+  set.disturbed = log.disturbed();
   return set;
 }
 

@@ -54,6 +54,19 @@ struct JitterSample {
   std::vector<double> step_seconds;
 };
 
+/// A batch shape of the grid that cannot run here, and why.
+struct RefusedPoint {
+  GridPoint point;
+  std::string why;
+};
+
+/// What came between the samples of a file.
+struct DisturbedSamples {
+  int dropped = 0;            ///< Times that hold launches; they are not in the file.
+  int throttled = 0;          ///< Steps that ran while heat held the clock down.
+  double cooled_seconds = 0;  ///< Waited for the device to cool down.
+};
+
 /// What a samples file holds, with repetitions already combined. (Named so because `Samples` is a
 /// counted type.)
 struct SampleSet {
@@ -65,6 +78,8 @@ struct SampleSet {
   std::vector<OverlapSample> overlaps;
   std::vector<SentinelSample> sentinels;
   std::vector<JitterSample> jitter;
+  std::vector<RefusedPoint> refused;
+  DisturbedSamples disturbed;
 };
 
 /// "format": "stepsim-samples/1". A truncated last line is dropped with a warning; other damage

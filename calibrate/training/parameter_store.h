@@ -64,11 +64,13 @@ class ParameterStore {
     set_zero(stream, gradients_.data(), static_cast<std::size_t>(total_ * element_size(dtype_)));
   }
 
+  void set_learning_rate(float rate) { optimizer_.learning_rate = rate; }
+
   /// Updates all parameters by AdamW.
   void optimizer_step(const Stream& stream) {
     ++updates_;
     adamw_update(stream,
-                 AdamW{},
+                 optimizer_,
                  block(weights_),
                  block(moment1_),
                  block(moment2_),
@@ -86,6 +88,7 @@ class ParameterStore {
   std::vector<std::int64_t> elements_;
   std::vector<std::int64_t> offset_;
   std::int64_t total_ = 0;
+  AdamW optimizer_;
   std::int64_t updates_ = 0;
   Buffer weights_;
   Buffer gradients_;

@@ -45,6 +45,12 @@ class Tape : public StepTape<Tensor<Device>> {
   void fetch_loss() {
     copy_to_host(stream(), fetched_loss_.template as<float>(), loss_sum_.data(), sizeof(float));
   }
+  /// Gives back the memory that grows with the batch and is not the workspace's.
+  void release() {
+    for (auto& [scores, copies] : copies_of_) {
+      context_.device.release(copies);
+    }
+  }
   /// The mean cross entropy that was fetched, without the loss scale. The copy must be done.
   [[nodiscard]] double loss() const {
     return static_cast<double>(*fetched_loss_.template as<float>()) /

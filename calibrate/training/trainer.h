@@ -59,6 +59,8 @@ class Trainer {
   /// weights.
   void seed_data(std::uint64_t seed) { random_ = RandomStream(seed); }
 
+  void set_learning_rate(float rate) { store_.set_learning_rate(rate); }
+
   /// The size of a batch of these lengths. Raises InputError: no samples, or a length that the
   /// model does not accept.
   [[nodiscard]] BatchSize batch_size(std::span<const std::int64_t> lengths,
@@ -72,6 +74,14 @@ class Trainer {
                    Reducer* reducer,
                    OpTimer* timer,
                    std::int64_t padded_length = 0);
+
+  /// Gives back all memory that grows with the batch, so that the next step begins anew, also after
+  /// one that raised in its middle.
+  void release_memory() {
+    workspace_.release();
+    tape_.release();
+    device_.release_scratch();
+  }
 
   [[nodiscard]] Device& device() { return device_; }
   [[nodiscard]] const Device& device() const { return device_; }

@@ -74,6 +74,15 @@ class Workspace {
     return rows(tensor) * tensor.width;
   }
 
+  /// Gives back all memory and forgets the gradients of a step that did not end.
+  void release() {
+    for (Tensor<Device>& tensor : tensors_) {
+      tensor.data.release();
+      tensor.gradient = nullptr;
+    }
+    blocks_.clear();
+  }
+
   /// The tensor's memory for this batch, to be written.
   typename Device::Array write(Tensor<Device>& tensor) const {
     tensor.data.reserve(bytes(tensor));

@@ -18,7 +18,7 @@ void check_update(Dtype dtype, Dtype copy_dtype, std::int64_t count, std::int64_
   const DeviceArray v(dtype, numbers(count, 3, 0.01, 0.0101), skew);
   const DeviceArray g(dtype, numbers(count, 4), skew);
   const DeviceArray copy(copy_dtype, count, skew);
-  const AdamW options;
+  const AdamW options{.learning_rate = 2e-3F};
   adamw_update(
       stream(), options, w.array(), m.array(), v.array(), g.array(), copy.array(), count, step);
   const double rate = options.learning_rate;
@@ -63,12 +63,13 @@ TEST_CASE("cuda: AdamW without a copy") {
   const DeviceArray m(Dtype::F32, std::vector<double>(100, 0.0));
   const DeviceArray v(Dtype::F32, std::vector<double>(100, 0.0));
   const DeviceArray g(Dtype::F32, numbers(100, 2));
-  adamw_update(stream(), {}, w.array(), m.array(), v.array(), g.array(), {}, 100, 1);
+  const AdamW options{.learning_rate = 2e-3F};
+  adamw_update(stream(), options, w.array(), m.array(), v.array(), g.array(), {}, 100, 1);
   // The first step moves every weight by the learning rate, against the gradient's sign.
   std::vector<Expected> expected;
   for (std::int64_t i = 0; i < 100; ++i) {
-    const double rate = AdamW{}.learning_rate;
-    const double kept = w[i] * (1 - rate * static_cast<double>(AdamW{}.weight_decay));
+    const double rate = options.learning_rate;
+    const double kept = w[i] * (1 - rate * static_cast<double>(options.weight_decay));
     const double moved = kept - rate * g[i] / (std::abs(g[i]) + 1e-8);
     expected.push_back({moved, std::abs(kept) + rate});
   }

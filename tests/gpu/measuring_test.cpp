@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/cuda/kernels/kernels.h"
+#include "calibrate/cuda/timing/stream_hold.h"
 #include "costmodel/base/input_error.h"
 #include "tests/gpu/checks.h"
 #include "tests/gpu/test_kernels.h"
@@ -51,20 +52,22 @@ class Words {
 
 }  // namespace
 
-TEST_CASE("cuda: a held stream goes on when the flag is set, or the time is over") {
-  HostBuffer flag(sizeof(std::uint32_t));
-  *flag.as<std::uint32_t>() = 0;
-  const double over =
-      device_seconds([&] { hold_stream(stream(), flag.as<std::uint32_t>(), 0.02); });
+TEST_CASE("cuda: a held stream goes on when it is released, or by itself, which is told") {
+  StreamHold hold;
+  const double over = device_seconds([&] { hold.hold(stream(), 0, 0.02); });
   CHECK(over < 5);
   if (!emulated()) {
     CHECK(over >= 0.019);  // The device's clock advances in steps.
+    CHECK(hold.expired());
   }
-  const double set = device_seconds([&] {
-    hold_stream(stream(), flag.as<std::uint32_t>(), 30);
-    *flag.as<volatile std::uint32_t>() = 1;
+  hold.start(2);
+  CHECK_FALSE(hold.expired());
+  const double released = device_seconds([&] {
+    hold.hold(stream(), 1, 30);
+    hold.release(1);
   });
-  CHECK(set < 5);
+  CHECK(released < 5);
+  CHECK_FALSE(hold.expired());
 }
 
 TEST_CASE("cuda: an empty launch, and a buffer read and written") {

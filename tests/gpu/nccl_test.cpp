@@ -8,7 +8,7 @@
 
 namespace stepsim::cuda::test {
 
-TEST_CASE("cuda: a collective of one rank leaves its data as they are, in every dtype") {
+TEST_CASE("library: a collective of one rank leaves its data as they are, in every dtype") {
   constexpr std::int64_t kCount = 1001;
   NcclGroup group(0, 1, nccl_unique_id());
   NcclGroup few(group, 2);
@@ -24,14 +24,15 @@ TEST_CASE("cuda: a collective of one rank leaves its data as they are, in every 
   }
 }
 
-TEST_CASE("cuda: collectives of one rank are timed") {
+TEST_CASE("library: collectives of one rank are timed") {
   NcclGroup group(0, 1, nccl_unique_id());
   CollectiveTimer timer(group, stream());
   for (const CollectiveKind kind : cuda_collectives()) {
     CAPTURE(name_of(kind));
-    const double seconds = timer.seconds(kind, Dtype::F32, 1 << 20, 5);
-    CHECK(seconds > 0);
-    CHECK(seconds < 0.1);
+    const std::optional<double> seconds = timer.seconds(kind, Dtype::F32, 1 << 20, 5);
+    REQUIRE(seconds);
+    CHECK(*seconds > 0);
+    CHECK(*seconds < 0.1);
   }
   timer.barrier();
 }

@@ -7,13 +7,13 @@
 namespace stepsim::cuda::test {
 
 // Not on the emulated device, where nothing runs at the same time.
-TEST_CASE("cuda: compute beside a stand-in is timed, for every kind and number of channels") {
+TEST_CASE("library: compute beside a stand-in is timed, for every kind and number of channels") {
   TransformerConfig model = model_preset("gpt2-small");
   model.attention = AttentionKind::Flash;
   model.dtype = Dtype::Bf16;
   NcclGroup group(0, 1, nccl_unique_id());
   const Stream compute;
-  const Stream communication(Stream::Priority::High);
+  const Stream communication;
   const std::vector<OverlapSample> samples =
       probe_overlaps(model, group, compute, communication, Dtype::F32, {});
   CHECK(samples.size() == 4 * 3);

@@ -154,7 +154,7 @@ CudnnDescriptor describe_device(const std::string& json) {
   return device;
 }
 
-CudnnGraph::CudnnGraph(const SdpaGraph& graph) {
+CudnnGraph::CudnnGraph(const SdpaGraph& graph, cudnnHandle_t handle) {
   std::vector<cudnnBackendDescriptor_t> handles;
   for (const GraphOperation& step : graph.operations) {
     operations_.push_back(operation(step));
@@ -165,6 +165,9 @@ CudnnGraph::CudnnGraph(const SdpaGraph& graph) {
               CUDNN_TYPE_BACKEND_DESCRIPTOR,
               static_cast<std::int64_t>(handles.size()),
               handles.data());
+  if (handle != nullptr) {
+    graph_->set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  }
   graph_->finalize("cuDNN operation graph");
 }
 
@@ -279,12 +282,14 @@ CudnnDescriptor CudnnGraph::reduction(const GraphOperation& step) {
   return result;
 }
 
-std::vector<CudnnEngine> CudnnGraph::engines(const CudnnDescriptor& device) const {
+std::vector<CudnnEngine> CudnnGraph::engines(const CudnnTarget& target) const {
   CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, *graph_);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-  heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
+  if (target.device != nullptr) {
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device);
+  }
   heuristics.finalize("cuDNN heuristics");
   const auto results = [&](std::int64_t capacity, cudnnBackendDescriptor_t* into) {
     std::int64_t count = 0;
@@ -316,10 +321,14 @@ std::vector<CudnnEngine> CudnnGraph::engines(const CudnnDescriptor& device) cons
   return found;
 }
 
-CudnnDescriptor execution_plan(const CudnnEngine& engine, const CudnnDescriptor& device) {
+CudnnDescriptor execution_plan(const CudnnEngine& engine, const CudnnTarget& target) {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine.configuration);
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+  if (target.device != nullptr) {
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device);
+  } else {
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+  }
   plan.finalize("cuDNN execution plan");
   return plan;
 }

@@ -45,6 +45,17 @@ class CudnnDescriptor {
 [[nodiscard]] CudnnDescriptor describe_device(cudnnHandle_t handle);
 [[nodiscard]] CudnnDescriptor describe_device(const std::string& json);
 
+/// What plans are made for. A description of the device is shared by threads; cuDNN's own frontend
+/// gives the handle instead, one thread at a time, which is the way out where the description is
+/// refused.
+struct CudnnTarget {
+  const CudnnDescriptor* device = nullptr;
+  cudnnHandle_t handle = nullptr;  ///< Where there is no description.
+
+  CudnnTarget(const CudnnDescriptor& description) : device(&description) {}  // NOLINT: implicit
+  explicit CudnnTarget(cudnnHandle_t of_device) : handle(of_device) {}
+};
+
 /// An engine that the heuristics propose for a graph, with its configuration.
 struct CudnnEngine {
   CudnnDescriptor configuration;
@@ -58,10 +69,11 @@ struct CudnnEngine {
 /// for these it has no backward engine.
 class CudnnGraph {
  public:
-  explicit CudnnGraph(const SdpaGraph& graph);
+  /// `handle`: of the device to plan for; null where a description says it.
+  explicit CudnnGraph(const SdpaGraph& graph, cudnnHandle_t handle = nullptr);
 
   /// Best first; empty: cuDNN has no fused kernel for this graph.
-  [[nodiscard]] std::vector<CudnnEngine> engines(const CudnnDescriptor& device) const;
+  [[nodiscard]] std::vector<CudnnEngine> engines(const CudnnTarget& target) const;
 
  private:
   cudnnBackendDescriptor_t tensor(const GraphTensor* tensor_of_graph);
@@ -79,7 +91,6 @@ class CudnnGraph {
 };
 
 /// Compiles an engine's kernels: 0.3 s of a core and more. Threads may compile side by side.
-[[nodiscard]] CudnnDescriptor execution_plan(const CudnnEngine& engine,
-                                             const CudnnDescriptor& device);
+[[nodiscard]] CudnnDescriptor execution_plan(const CudnnEngine& engine, const CudnnTarget& target);
 
 }  // namespace stepsim::cuda

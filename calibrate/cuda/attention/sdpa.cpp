@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "calibrate/cuda/attention/sdpa_kernels.h"
 #include "calibrate/cuda/attention/sdpa_passes.h"
 #include "calibrate/cuda/device/check_cuda.h"
+#include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {
@@ -33,9 +34,14 @@ class Handle {
 /// cuDNN on the current device.
 struct SdpaLibrary {
   Handle handle;
-  CudnnDescriptor device = describe_device(handle.get());
+  std::optional<CudnnDescriptor> device;  ///< None where cuDNN does not describe it.
 
   SdpaLibrary() {
+    try {
+      device.emplace(describe_device(handle.get()));
+    } catch (const EnvironmentFault&) {
+      device.reset();  // Plans are then made with the handle.
+    }
     // Up to 9.15 gradients can be NaN where a length is no multiple of 128 (cudnn-frontend's issue
     // 160); up to 9.5 the scratch of dq had to be cleared before every call.
     if (cudnnGetVersion() < 91600) {
@@ -63,8 +69,9 @@ Scratch scratch_of(const SdpaShape& shape, const SdpaPasses& passes) {
   place(scratch.softmax_sum, rows * 4);
   place(scratch.dq_sum, rows * shape.head_dim * 4);
   place(scratch.offsets, 4 * (shape.samples + 1) * 8);
-  place(scratch.engine,
-        std::max(passes.forward.engine.workspace_bytes, passes.backward.engine.workspace_bytes));
+  place(
+      scratch.engine,
+      std::max(passes.forward.engine().workspace_bytes, passes.backward.engine().workspace_bytes));
   return scratch;
 }
 
@@ -100,7 +107,7 @@ void execute(const SdpaLibrary& library,
              void* workspace) {
   std::vector<std::int64_t> ids;
   std::vector<void*> pointers;
-  for (const auto& [id, role] : pass.bound) {
+  for (const auto& [id, role] : pass.bound()) {
     ids.push_back(id);
     pointers.push_back(const_cast<void*>(bindings.at(role)));
   }
@@ -112,7 +119,7 @@ void execute(const SdpaLibrary& library,
   pack.finalize("cuDNN variant pack");
   check_cudnn(cudnnSetStream(library.handle.get(), static_cast<cudaStream_t>(stream.handle())),
               "cudnnSetStream");
-  check_cudnn(cudnnBackendExecute(library.handle.get(), pass.plan.handle(), pack.handle()),
+  check_cudnn(cudnnBackendExecute(library.handle.get(), pass.plan().handle(), pack.handle()),
               "cudnnBackendExecute");
 }
 
@@ -133,11 +140,30 @@ void in_threads(std::size_t count, const Work& work) {
   take();
 }
 
+/// The passes of a compiled shape, or why there are none.
+struct BuiltPasses {
+  std::optional<SdpaPasses> passes;
+  std::string why;
+  double seconds = 0;
+};
+
+BuiltPasses build_passes(const SdpaShape& compiled, const CudnnTarget& target) {
+  BuiltPasses built;
+  const double start = clock_seconds();
+  try {
+    built.passes.emplace(sdpa_passes(compiled, target));
+  } catch (const EnvironmentFault& fault) {
+    built.why = fault.what();
+  }
+  built.seconds = clock_seconds() - start;
+  return built;
+}
+
 }  // namespace
 
 struct Sdpa::State {
   std::optional<SdpaLibrary> library;      ///< Made when first needed.
-  std::map<SdpaShape, SdpaPasses> passes;  ///< By compiled shape.
+  std::map<SdpaShape, BuiltPasses> built;  ///< By compiled shape.
   DeviceBuffer workspace;
 
   const SdpaLibrary& loaded() {
@@ -146,15 +172,8 @@ struct Sdpa::State {
     }
     return *library;
   }
-  /// Compiled shapes of these that are not there yet, each once.
-  [[nodiscard]] std::vector<SdpaShape> missing(std::span<const SdpaShape> shapes) const;
-  void prepare(std::span<const SdpaShape> shapes);
-  const SdpaPasses& passes_of(const SdpaShape& compiled) {
-    if (!passes.contains(compiled)) {
-      prepare({&compiled, 1});
-    }
-    return passes.at(compiled);
-  }
+  void build(std::span<const SdpaShape> shapes);
+  SdpaPasses& passes_of(const SdpaShape& compiled);
   void run(const Stream& stream,
            const SdpaShape& shape,
            const SdpaSequences& sequences,
@@ -162,45 +181,44 @@ struct Sdpa::State {
            Bindings& bindings);
 };
 
-std::vector<SdpaShape> Sdpa::State::missing(std::span<const SdpaShape> shapes) const {
-  std::vector<SdpaShape> result;
+/// Compiles what is not there yet, in threads, which share nothing but the device's description.
+/// What is refused so is tried once more with the handle.
+void Sdpa::State::build(std::span<const SdpaShape> shapes) {
+  const SdpaLibrary& cudnn = loaded();
+  std::set<SdpaShape> missing;
   for (const SdpaShape& shape : shapes) {
-    const SdpaShape compiled = compiled_shape(shape);
-    if (!passes.contains(compiled)) {
-      result.push_back(compiled);
+    if (!built.contains(compiled_shape(shape))) {
+      missing.insert(compiled_shape(shape));
     }
   }
-  std::ranges::sort(result);
-  result.erase(std::unique(result.begin(), result.end()), result.end());
-  return result;
+  const std::vector<SdpaShape> wanted(missing.begin(), missing.end());
+  std::vector<BuiltPasses> results(wanted.size());
+  if (cudnn.device) {
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    in_threads(wanted.size(), [&](std::size_t i) {
+      use_device(device);
+      results[i] = build_passes(wanted[i], *cudnn.device);
+    });
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (!results[i].passes) {
+      BuiltPasses again = build_passes(wanted[i], CudnnTarget(cudnn.handle.get()));
+      if (again.passes || results[i].why.empty()) {
+        results[i] = std::move(again);
+      }
+    }
+    built.emplace(wanted[i], std::move(results[i]));
+  }
 }
 
-/// Compiles in threads, which share nothing but the device's description.
-void Sdpa::State::prepare(std::span<const SdpaShape> shapes) {
-  const SdpaLibrary& cudnn = loaded();
-  const std::vector<SdpaShape> wanted = missing(shapes);
-  std::vector<std::optional<SdpaPasses>> built(wanted.size());
-  std::vector<std::exception_ptr> faults(wanted.size());
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  in_threads(wanted.size(), [&](std::size_t i) {
-    try {
-      use_device(device);
-      built[i].emplace(sdpa_passes(wanted[i], cudnn.device));
-    } catch (...) {
-      faults[i] = std::current_exception();
-    }
-  });
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (built[i]) {
-      passes.emplace(wanted[i], std::move(*built[i]));
-    }
+SdpaPasses& Sdpa::State::passes_of(const SdpaShape& compiled) {
+  build({&compiled, 1});
+  BuiltPasses& found = built.at(compiled);
+  if (!found.passes) {
+    throw EnvironmentFault(found.why);
   }
-  for (const std::exception_ptr& fault : faults) {
-    if (fault) {
-      std::rethrow_exception(fault);
-    }
-  }
+  return *found.passes;
 }
 
 void Sdpa::State::run(const Stream& stream,
@@ -209,7 +227,8 @@ void Sdpa::State::run(const Stream& stream,
                       bool is_forward,
                       Bindings& bindings) {
   const SdpaShape compiled = compiled_shape(shape);
-  const SdpaPasses& both = passes_of(compiled);
+  SdpaPasses& both = passes_of(compiled);
+  SdpaPass& pass = is_forward ? both.forward : both.backward;
   const Scratch scratch = scratch_of(compiled, both);
   workspace.reserve(static_cast<std::size_t>(scratch.bytes));
   auto* const base = workspace.as<std::byte>();
@@ -231,19 +250,51 @@ void Sdpa::State::run(const Stream& stream,
   }
   const Scalars scalars(shape);
   scalars.bind(bindings);
-  execute(
-      *library, stream, is_forward ? both.forward : both.backward, bindings, base + scratch.engine);
+  try {
+    execute(*library, stream, pass, bindings, base + scratch.engine);
+  } catch (const EnvironmentFault&) {
+    // A plan that compiles may still be refused when it runs.
+    if (!pass.use_next_engine(CudnnTarget(library->handle.get()))) {
+      throw;
+    }
+    run(stream, shape, sequences, is_forward, bindings);
+  }
 }
 
 Sdpa::Sdpa() : state_(std::make_unique<State>()) {}
 Sdpa::~Sdpa() = default;
 
 void Sdpa::prepare(const SdpaShape& shape) {
-  state_->prepare({&shape, 1});
+  static_cast<void>(state_->passes_of(compiled_shape(shape)));
 }
 
-void Sdpa::prepare(std::span<const SdpaShape> shapes) {
-  state_->prepare(shapes);
+std::vector<std::string> Sdpa::prepare_all(std::span<const SdpaShape> shapes) {
+  state_->build(shapes);
+  std::vector<std::string> reasons;
+  for (const SdpaShape& shape : shapes) {
+    reasons.push_back(state_->built.at(compiled_shape(shape)).why);
+  }
+  return reasons;
+}
+
+std::vector<SdpaPlan> Sdpa::plans() const {
+  std::vector<SdpaPlan> plans;
+  for (const auto& [shape, built] : state_->built) {
+    if (built.passes) {
+      const CudnnEngine& forward = built.passes->forward.engine();
+      const CudnnEngine& backward = built.passes->backward.engine();
+      plans.push_back({shape,
+                       forward.index,
+                       backward.index,
+                       std::max(forward.workspace_bytes, backward.workspace_bytes),
+                       built.seconds});
+    }
+  }
+  return plans;
+}
+
+void Sdpa::release() {
+  state_->workspace.release();
 }
 
 void Sdpa::forward(const Stream& stream,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "calibrate/cuda/device/device.h"
 
@@ -46,6 +47,15 @@ struct SdpaBackward {
   Array dq, dk, dv;  ///< Zero on padding.
 };
 
+/// The engines that serve a shape.
+struct SdpaPlan {
+  SdpaShape shape;
+  std::int64_t forward_engine = 0;  ///< cuDNN's numbers.
+  std::int64_t backward_engine = 0;
+  std::int64_t workspace_bytes = 0;  ///< Of the larger of the two.
+  double seconds = 0;                ///< That compiling took, on one core.
+};
+
 /// Fused attention by cuDNN on the current device; scale 1/sqrt(head_dim). Plans are built on first
 /// use (see prepare()) and kept by shape. Beside cuDNN's kernels a packed call first
 /// scales its offsets to elements, and a masked one clears the padding, which cuDNN leaves
@@ -60,9 +70,13 @@ class Sdpa {
   /// Builds what this shape needs. Raises EnvironmentFault: cuDNN has no kernel for it, naming the
   /// shape (head_dim that is no multiple of 8, fp32, …).
   void prepare(const SdpaShape& shape);
-  /// Builds the plans of many shapes on all cores: about 0.6 s of a core for each. What could be
-  /// built stays when it raises a shape's fault.
-  void prepare(std::span<const SdpaShape> shapes);
+  /// Builds the plans of many shapes on all cores: about 0.6 s of a core for each. Returns [shape]
+  /// why its plans could not be built; empty where they could.
+  [[nodiscard]] std::vector<std::string> prepare_all(std::span<const SdpaShape> shapes);
+  /// What has been built, by shape.
+  [[nodiscard]] std::vector<SdpaPlan> plans() const;
+  /// Gives the workspace back; it grows again with the next call.
+  void release();
   void forward(const Stream& stream,
                const SdpaShape& shape,
                const SdpaSequences& sequences,

@@ -21,26 +21,39 @@ std::vector<std::pair<std::int64_t, GraphRole>> bound_tensors(const SdpaGraph& g
   return bound;
 }
 
-/// The first engine that compiles.
-SdpaPass make_pass(const SdpaGraph& graph, const SdpaShape& shape, const CudnnDescriptor& device) {
-  CudnnGraph described(graph);
-  std::string why;
-  for (CudnnEngine& engine : described.engines(device)) {
-    try {
-      CudnnDescriptor plan = execution_plan(engine, device);
-      return {std::move(described), std::move(engine), std::move(plan), bound_tensors(graph)};
-    } catch (const EnvironmentFault& fault) {
-      why = fault.what();
-    }
-  }
-  if (why.empty()) {
+}  // namespace
+
+SdpaPass::SdpaPass(const SdpaGraph& graph,
+                   const SdpaShape& shape,
+                   const CudnnTarget& target,
+                   CompileEngine compile)
+    : compile_(std::move(compile)),
+      graph_(graph, target.handle), engines_(graph_.engines(target)), bound_(bound_tensors(graph)) {
+  if (engines_.empty()) {
     throw no_kernel(shape);
   }
-  throw EnvironmentFault("cuDNN could not compile fused attention for " + describe(shape) + ": " +
-                         why);
+  if (!compile_from(0, target)) {
+    throw EnvironmentFault("cuDNN could not compile fused attention for " + describe(shape) + ": " +
+                           why_);
+  }
 }
 
-}  // namespace
+bool SdpaPass::compile_from(std::size_t first, const CudnnTarget& target) {
+  for (std::size_t i = first; i < engines_.size(); ++i) {
+    try {
+      plans_.push_back(compile_(engines_[i], target));
+      chosen_ = i;
+      return true;
+    } catch (const EnvironmentFault& fault) {
+      why_ = fault.what();
+    }
+  }
+  return false;
+}
+
+bool SdpaPass::use_next_engine(const CudnnTarget& target) {
+  return compile_from(chosen_ + 1, target);
+}
 
 SdpaShape compiled_shape(SdpaShape shape) {
   constexpr std::int64_t kTile = 64;
@@ -50,13 +63,12 @@ SdpaShape compiled_shape(SdpaShape shape) {
   return shape;
 }
 
-SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnDescriptor& device) {
+SdpaPasses sdpa_passes(const SdpaShape& shape, const CudnnTarget& target) {
   if (shape.dtype != Dtype::Bf16 && shape.dtype != Dtype::F16) {
     throw no_kernel(shape);
   }
-  // The backward first: it has the fewer kernels, and a refusal then costs no compilation.
-  SdpaPass backward = make_pass(sdpa_backward_graph(shape), shape, device);
-  return {make_pass(sdpa_forward_graph(shape), shape, device), std::move(backward)};
+  return {SdpaPass(sdpa_backward_graph(shape), shape, target),
+          SdpaPass(sdpa_forward_graph(shape), shape, target)};
 }
 
 }  // namespace stepsim::cuda

@@ -69,6 +69,9 @@ std::string nccl_unique_id() {
 
 NcclGroup::NcclGroup(int rank, int ranks, const std::string& unique_id)
     : rank_(rank), ranks_(ranks) {
+  if (ranks == 1 && unique_id.empty()) {
+    return;
+  }
   ncclComm_t communicator = nullptr;
   check_nccl(ncclCommInitRank(&communicator, ranks, id_of(unique_id), rank), "ncclCommInitRank");
   communicator_ = communicator;
@@ -76,6 +79,9 @@ NcclGroup::NcclGroup(int rank, int ranks, const std::string& unique_id)
 
 NcclGroup::NcclGroup(const NcclGroup& parent, int channels)
     : rank_(parent.rank_), ranks_(parent.ranks_) {
+  if (parent.communicator_ == nullptr) {
+    return;
+  }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.minCTAs = channels;
   config.maxCTAs = channels;
@@ -87,10 +93,15 @@ NcclGroup::NcclGroup(const NcclGroup& parent, int channels)
 }
 
 NcclGroup::~NcclGroup() {
-  ncclCommDestroy(comm_of(communicator_));
+  if (communicator_ != nullptr) {
+    ncclCommDestroy(comm_of(communicator_));
+  }
 }
 
 void NcclGroup::all_reduce(const Stream& stream, Array data, std::int64_t elements) {
+  if (communicator_ == nullptr) {
+    return;
+  }
   check_nccl(ncclAllReduce(data.data,
                            data.data,
                            static_cast<std::size_t>(elements),
@@ -103,6 +114,9 @@ void NcclGroup::all_reduce(const Stream& stream, Array data, std::int64_t elemen
 }
 
 void NcclGroup::reduce_scatter(const Stream& stream, Array data, std::int64_t elements) {
+  if (communicator_ == nullptr) {
+    return;
+  }
   const std::int64_t share = elements / ranks_;
   check_nccl(ncclReduceScatter(data.data,
                                data.at(rank_ * share).data,
@@ -116,6 +130,9 @@ void NcclGroup::reduce_scatter(const Stream& stream, Array data, std::int64_t el
 }
 
 void NcclGroup::all_gather(const Stream& stream, Array data, std::int64_t elements) {
+  if (communicator_ == nullptr) {
+    return;
+  }
   const std::int64_t share = elements / ranks_;
   check_nccl(ncclAllGather(data.at(rank_ * share).data,
                            data.data,

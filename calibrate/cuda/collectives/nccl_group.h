@@ -13,6 +13,9 @@ namespace stepsim::cuda {
 
 /// An NCCL communicator over the current device of each rank's process. Operations are put into a
 /// stream, in the same order on every rank; with one rank they move nothing.
+///
+/// A single rank without a unique id starts no NCCL, which takes a second and a network interface:
+/// its operations do nothing.
 class NcclGroup {
  public:
   /// Blocks until all ranks are here. Raises EnvironmentFault with NCCL's own reason: two ranks on
@@ -38,7 +41,7 @@ class NcclGroup {
  private:
   int rank_;
   int ranks_;
-  void* communicator_ = nullptr;
+  void* communicator_ = nullptr;  ///< Null: no NCCL.
 };
 
 /// "2.28.9": the version of NCCL that is loaded.

@@ -14,8 +14,7 @@ namespace stepsim::cuda {
 /// stream goes on, as DDP's process group does, and marks when each began and ended.
 class StreamReducer : public GradientReducer<Array> {
  public:
-  explicit StreamReducer(const Stream& compute)
-      : compute_(compute), stream_(Stream::Priority::High) {}
+  explicit StreamReducer(const Stream& compute) : compute_(compute) {}
 
   /// Forgets the step before. The device must be done with it.
   void start_step() { used_ = 0; }

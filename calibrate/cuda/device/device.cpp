@@ -3,6 +3,7 @@
 #include <array>
 
 #include "calibrate/cuda/device/check_cuda.h"
+#include "calibrate/cuda/device/module_loading.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {
@@ -28,16 +29,20 @@ void copy(
 
 void check_cuda(cudaError_t status, const char* call) {
   if (status != cudaSuccess) {
+    // An error that is told here must not be found again by the next launch.
+    static_cast<void>(cudaGetLastError());
     throw EnvironmentFault(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
                            cudaGetErrorName(status) + ")");
   }
 }
 
 void use_device(int index) {
+  load_kernels_at_start();
   check_cuda(cudaSetDevice(index), "cudaSetDevice");
 }
 
 int device_count() {
+  load_kernels_at_start();
   int count = 0;
   check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   return count;
@@ -72,15 +77,10 @@ void synchronize_device() {
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-Stream::Stream(Priority priority) {
-  int lowest = 0;
-  int highest = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
-             "cudaDeviceGetStreamPriorityRange");
+Stream::Stream() {
   cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithPriority(
-                 &stream, cudaStreamNonBlocking, priority == Priority::High ? highest : lowest),
-             "cudaStreamCreateWithPriority");
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
   handle_ = stream;
 }
 
@@ -118,15 +118,6 @@ void Event::synchronize() const {
   check_cuda(cudaEventSynchronize(event_of(*this)), "cudaEventSynchronize");
 }
 
-bool Event::done() const {
-  const cudaError_t status = cudaEventQuery(event_of(*this));
-  if (status == cudaErrorNotReady) {
-    return false;
-  }
-  check_cuda(status, "cudaEventQuery");
-  return true;
-}
-
 double seconds_between(const Event& from, const Event& to) {
   float milliseconds = 0;
   check_cuda(cudaEventElapsedTime(&milliseconds, event_of(from), event_of(to)),
@@ -138,13 +129,19 @@ DeviceBuffer::~DeviceBuffer() {
   cudaFree(data_);
 }
 
+void DeviceBuffer::release() {
+  if (data_ != nullptr) {
+    synchronize_device();
+    check_cuda(cudaFree(std::exchange(data_, nullptr)), "cudaFree");
+    bytes_ = 0;
+  }
+}
+
 void DeviceBuffer::reserve(std::size_t bytes) {
   if (bytes <= bytes_) {
     return;
   }
-  synchronize_device();
-  check_cuda(cudaFree(std::exchange(data_, nullptr)), "cudaFree");
-  bytes_ = 0;
+  release();
   const std::string call = "cudaMalloc of " + std::to_string(bytes) + " bytes";
   check_cuda(cudaMalloc(&data_, bytes), call.c_str());
   bytes_ = bytes;

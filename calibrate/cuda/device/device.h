@@ -33,11 +33,11 @@ void synchronize_device();
 
 class Event;
 
-/// Work in order on the current device; non-blocking towards the default stream.
+/// Work in order on the current device; non-blocking towards the default stream. Of normal
+/// priority, as PyTorch's streams are: those of DDP's process group, too.
 class Stream {
  public:
-  enum class Priority { Normal, High };
-  explicit Stream(Priority priority = Priority::Normal);
+  Stream();
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -62,7 +62,6 @@ class Event {
 
   void record(const Stream& stream) const;
   void synchronize() const;
-  [[nodiscard]] bool done() const;
   [[nodiscard]] void* handle() const { return handle_; }  ///< cudaEvent_t
 
  private:
@@ -86,6 +85,8 @@ class DeviceBuffer {
 
   /// Waits for the device before it frees what it had.
   void reserve(std::size_t bytes);
+  /// Waits for the device and gives the memory back.
+  void release();
   [[nodiscard]] void* data() const { return data_; }
   template <typename T>
   [[nodiscard]] T* as() const {

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "calibrate/cuda/device/module_loading.h"
+
 namespace stepsim {
 
 std::string cuda_version_text(int version) {
@@ -9,6 +11,7 @@ std::string cuda_version_text(int version) {
 }
 
 CudaInventory cuda_inventory() {
+  cuda::load_kernels_at_start();
   CudaInventory inventory;
   cudaRuntimeGetVersion(&inventory.runtime_version);
   cudaDriverGetVersion(&inventory.driver_version);

@@ -17,7 +17,9 @@
 namespace stepsim::cuda {
 
 /// Whether a launch returns before the kernel has run.
-constexpr bool kLaunchesQueue = true;
+inline bool launches_queue() {
+  return true;
+}
 
 /// Most blocks of a grid; kernels stride over what is more.
 constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 20;

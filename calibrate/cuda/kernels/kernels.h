@@ -227,11 +227,14 @@ void adamw_update(const Stream& stream,
 
 // ---- what measuring needs: measuring.cu
 
-/// Holds the stream until *flag is not 0 or `longest` seconds have passed. The flag lies in a
-/// HostBuffer. Work queues up behind the hold, so that launches add nothing to the measured time.
-void hold_stream(const Stream& stream, const volatile std::uint32_t* flag, double longest);
-/// The longest hold while a measurement queues up, in seconds; building a plan takes that long.
-inline constexpr double kLongestHold = 0.2;
+/// Two words of a HostBuffer that a held stream and the host share.
+struct HoldFlags {
+  std::uint32_t released = 0;  ///< Not 0: the host lets the stream go on.
+  std::uint32_t expired = 0;   ///< Not 0: the stream went on by itself.
+};
+/// Holds the stream until it is released or `longest` seconds have passed. Work queues up behind
+/// the hold, so that launches add nothing to the measured time (StreamHold).
+void hold_stream(const Stream& stream, volatile HoldFlags* flags, double longest);
 /// Launches a kernel of one block that does nothing: the shortest time that a kernel can take.
 void launch_nothing(const Stream& stream);
 /// Stands in for a collective of NCCL on a single card: keeps `channels` blocks of 512 threads

@@ -11,9 +11,13 @@ constexpr std::int64_t kWordsARound = kCollectiveThreads * kWordsEach;
 constexpr double kBytesARound = kWordsARound * sizeof(uint4);
 constexpr unsigned kNap = 200;  ///< Nanoseconds between looks at the clock.
 
-__global__ void hold(const volatile std::uint32_t* flag, unsigned long long longest) {
+__global__ void hold(volatile HoldFlags* flags, unsigned long long longest) {
   const unsigned long long begin = device_nanoseconds();
-  while (*flag == 0 && device_nanoseconds() - begin < longest) {
+  while (flags->released == 0) {
+    if (device_nanoseconds() - begin >= longest) {
+      flags->expired = 1;
+      return;
+    }
     __nanosleep(kNap);
   }
 }
@@ -86,9 +90,9 @@ unsigned long long nanoseconds(double seconds) {
 
 }  // namespace
 
-void hold_stream(const Stream& stream, const volatile std::uint32_t* flag, double longest) {
-  if (kLaunchesQueue) {  // Else nobody could set the flag before the kernel ends.
-    launch(hold, 1, 1, stream, flag, nanoseconds(longest));
+void hold_stream(const Stream& stream, volatile HoldFlags* flags, double longest) {
+  if (launches_queue()) {  // Else nobody could release it before the kernel ends.
+    launch(hold, 1, 1, stream, flags, nanoseconds(longest));
   }
 }
 

@@ -1,12 +1,8 @@
 #include "calibrate/cuda/timing/collective_timer.h"
 
-#include <atomic>
-
-#include "calibrate/cuda/kernels/kernels.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {
-namespace {}  // namespace
 
 void put_collective(NcclGroup& group,
                     const Stream& stream,
@@ -33,11 +29,14 @@ std::vector<CollectiveKind> cuda_collectives() {
 }
 
 CollectiveTimer::CollectiveTimer(NcclGroup& group, const Stream& stream)
-    : group_(group), stream_(stream), token_(sizeof(float)), released_(sizeof(std::uint32_t)) {
+    : group_(group), stream_(stream), token_(sizeof(float)) {
   set_zero(stream_, token_.data(), sizeof(float));
 }
 
-double CollectiveTimer::seconds(CollectiveKind kind, Dtype dtype, std::int64_t bytes, int calls) {
+std::optional<double> CollectiveTimer::seconds(CollectiveKind kind,
+                                               Dtype dtype,
+                                               std::int64_t bytes,
+                                               int calls) {
   const std::int64_t unit = element_size(dtype) * group_.ranks();
   const std::int64_t whole = (bytes + unit - 1) / unit * unit;
   const auto size = static_cast<std::size_t>(whole);
@@ -45,18 +44,28 @@ double CollectiveTimer::seconds(CollectiveKind kind, Dtype dtype, std::int64_t b
     message_.reserve(size);
     set_zero(stream_, message_.data(), size);
   }
-  auto* released = released_.as<std::uint32_t>();
-  *released = 0;
-  hold_stream(stream_, released, kLongestHold);
+  const Array data{message_.data(), dtype};
+  const std::int64_t elements = whole / element_size(dtype);
+  meet(kind, data, elements);
+  hold_.start();
+  hold_.hold(stream_);
   put_barrier();
   begin_.record(stream_);
   for (int call = 0; call < calls; ++call) {
-    put_collective(group_, stream_, kind, {message_.data(), dtype}, whole / element_size(dtype));
+    put_collective(group_, stream_, kind, data, elements);
   }
   end_.record(stream_);
-  std::atomic_ref<std::uint32_t>(*released).store(1);
+  hold_.release();
   stream_.synchronize();
-  return seconds_between(begin_, end_);
+  return hold_.expired() ? std::nullopt : std::optional(seconds_between(begin_, end_));
+}
+
+void CollectiveTimer::meet(CollectiveKind kind, Array data, std::int64_t elements) {
+  if (met_.emplace(kind, data.dtype, elements).second) {
+    put_barrier();
+    put_collective(group_, stream_, kind, data, elements);
+    stream_.synchronize();
+  }
 }
 
 void CollectiveTimer::barrier() {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 
 #include "calibrate/cuda/kernels/kernels.h"
+#include "calibrate/cuda/timing/stream_hold.h"
 #include "calibrate/samples/statistics.h"
 #include "calibrate/training/clock.h"
 
@@ -14,31 +14,42 @@ namespace {
 
 constexpr int kRepetitions = 9;
 
-/// Notes when the host has launched the first and the last op behind the batch.
+/// Adds up the host's time for the launches of a step behind its batch. Every few ops it waits for
+/// the device, outside the time: however slow the device is, its queue never fills and blocks the
+/// host.
 class LaunchTimer : public OpTimer {
  public:
+  explicit LaunchTimer(const Stream& stream) : stream_(stream) {}
+
   void op_begin(std::size_t op) override {
-    if (op == 1) {
-      begin_ = clock_seconds();
+    if (op % kOps == 1) {
+      stream_.synchronize();
     }
+    begin_ = clock_seconds();
   }
   void op_done(std::size_t op) override {
-    ops_ = op;
-    end_ = clock_seconds();
+    if (op > 0) {
+      total_ += clock_seconds() - begin_;
+      ++ops_;
+    }
   }
-  [[nodiscard]] double per_op() const { return (end_ - begin_) / static_cast<double>(ops_); }
+  [[nodiscard]] double per_op() const { return total_ / static_cast<double>(ops_); }
 
  private:
+  /// An op has up to four launches, and a queue holds about a thousand.
+  static constexpr std::size_t kOps = 64;
+
+  const Stream& stream_;
   double begin_ = 0;
-  double end_ = 0;
-  std::size_t ops_ = 1;
+  double total_ = 0;
+  std::size_t ops_ = 0;
 };
 
 double launch_seconds(Trainer& trainer) {
   constexpr std::array<std::int64_t, 2> kLengths = {8, 8};
   std::vector<double> seconds;
   for (int i = -1; i < kRepetitions; ++i) {
-    LaunchTimer timer;
+    LaunchTimer timer(trainer.stream());
     trainer.step(kLengths, 1.0, nullptr, &timer);
     if (i >= 0) {
       seconds.push_back(timer.per_op());
@@ -47,23 +58,30 @@ double launch_seconds(Trainer& trainer) {
   return median(seconds);
 }
 
-/// Device time of `work` repeated, over its repetitions, launched behind a held stream.
+/// Device time of `work` repeated, over its repetitions, launched behind a held stream. Where every
+/// hold ends too soon, the last time, which holds launches.
 template <typename Work>
 double device_seconds(const Stream& stream, int repetitions, const Work& work) {
-  constexpr double kShortHold = 0.05;
-  HostBuffer flag(sizeof(std::uint32_t));
-  auto* released = flag.as<std::uint32_t>();
+  constexpr int kTries = 3;
   const Event begin;
   const Event end;
-  *released = 0;
-  hold_stream(stream, released, kShortHold);
-  begin.record(stream);
-  for (int i = 0; i < repetitions; ++i) {
-    work();
+  StreamHold hold;
+  work();
+  for (int i = 0; i < kTries; ++i) {
+    stream.synchronize();
+    hold.start();
+    hold.hold(stream);
+    begin.record(stream);
+    for (int j = 0; j < repetitions; ++j) {
+      work();
+    }
+    end.record(stream);
+    hold.release();
+    stream.synchronize();
+    if (!hold.expired()) {
+      break;
+    }
   }
-  end.record(stream);
-  std::atomic_ref<std::uint32_t>(*released).store(1);
-  stream.synchronize();
   return seconds_between(begin, end) / repetitions;
 }
 
@@ -72,16 +90,17 @@ int queue_depth(const Stream& stream) {
   constexpr int kMax = 8192;
   constexpr double kHold = 0.1;
   constexpr double kBlocked = 0.02;
-  HostBuffer flag(sizeof(std::uint32_t));
-  *flag.as<std::uint32_t>() = 0;
-  hold_stream(stream, flag.as<std::uint32_t>(), kHold);
+  launch_nothing(stream);
+  stream.synchronize();
+  StreamHold hold;
+  hold.hold(stream, 0, kHold);
   int launched = 0;
   for (double took = 0; launched < kMax && took < kBlocked; ++launched) {
     const double start = clock_seconds();
     launch_nothing(stream);
     took = clock_seconds() - start;
   }
-  std::atomic_ref<std::uint32_t>(*flag.as<std::uint32_t>()).store(1);
+  hold.release();
   stream.synchronize();
   return launched < kMax ? launched : 0;
 }

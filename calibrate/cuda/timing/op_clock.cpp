@@ -1,10 +1,6 @@
 #include "calibrate/cuda/timing/op_clock.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdint>
-
-#include "calibrate/cuda/kernels/kernels.h"
 
 namespace stepsim::cuda {
 namespace {
@@ -32,12 +28,11 @@ void OpClock::resize(std::size_t ops) {
   ops_ = ops;
   begins_.resize(chunk_of(ops - 1) + 1);
   ends_.resize(ops);
-  flags_.reserve(begins_.size() * sizeof(std::uint32_t));
 }
 
 void OpClock::start(Marks marks) {
   marks_ = marks;
-  std::fill_n(flags_.as<std::uint32_t>(), begins_.size(), 0U);
+  hold_.start(begins_.size());
 }
 
 void OpClock::op_begin(std::size_t op) {
@@ -45,7 +40,7 @@ void OpClock::op_begin(std::size_t op) {
     collate_begin_.record(stream_);
   } else if (begins_chunk(op)) {
     const std::size_t chunk = chunk_of(op);
-    hold_stream(stream_, flags_.as<std::uint32_t>() + chunk, kLongestHold);
+    hold_.hold(stream_, chunk);
     begins_[chunk].record(stream_);
   }
 }
@@ -56,7 +51,7 @@ void OpClock::op_done(std::size_t op) {
     ends_[op].record(stream_);
   }
   if (op > 0 && last) {
-    std::atomic_ref<std::uint32_t>(flags_.as<std::uint32_t>()[chunk_of(op)]).store(1);
+    hold_.release(chunk_of(op));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "calibrate/cuda/device/device.h"
+#include "calibrate/cuda/timing/stream_hold.h"
 #include "calibrate/training/op_timer.h"
 
 namespace stepsim::cuda {
@@ -27,6 +28,9 @@ class OpClock : public OpTimer {
   void op_begin(std::size_t op) override;
   void op_done(std::size_t op) override;
 
+  /// Whether a chunk of the step went on before all its launches were in: then its times hold
+  /// launches. The device must be done.
+  [[nodiscard]] bool expired() const { return hold_.expired(); }
   /// Seconds of each op of a step that ran with Marks::Ops; the device must be done. The first op
   /// builds the batch on the host and copies it to the device.
   [[nodiscard]] std::vector<double> op_seconds() const;
@@ -44,7 +48,7 @@ class OpClock : public OpTimer {
   Event collate_begin_;
   std::vector<Event> begins_;  ///< [chunk]
   std::vector<Event> ends_;    ///< [op]
-  HostBuffer flags_;           ///< [chunk] Not 0: the chunk may run.
+  StreamHold hold_;            ///< [chunk]
 };
 
 }  // namespace stepsim::cuda

@@ -1,12 +1,12 @@
 #include "calibrate/cuda/timing/overlap_probe.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <optional>
 
 #include "calibrate/cuda/kernels/kernels.h"
 #include "calibrate/cuda/timing/overlap_work.h"
+#include "calibrate/cuda/timing/stream_hold.h"
 #include "calibrate/samples/statistics.h"
 
 namespace stepsim::cuda {
@@ -32,8 +32,7 @@ class Probe {
       : group_(group),
         communication_(communication),
         token_(sizeof(float)),
-        answer_(sizeof(float)),
-        released_(sizeof(std::uint32_t)) {
+        answer_(sizeof(float)) {
     set_zero(communication_, token_.data(), sizeof(float));
   }
 
@@ -48,21 +47,26 @@ class Probe {
     return static_cast<double>(*value) / group_.ranks();
   }
 
-  /// Seconds of one of `side` by itself.
-  [[nodiscard]] double alone(const Side& side, int repetitions) {
+  /// Seconds of one of `side` by itself; none when it could not be had on every rank.
+  [[nodiscard]] std::optional<double> alone(const Side& side, int repetitions) {
     constexpr int kRun = 4;
+    side.put();  // What is loaded at its first use would wait for the hold.
+    side.stream.synchronize();
     std::vector<double> seconds;
-    for (int i = -1; i < repetitions; ++i) {
+    for (int i = 0; i < repetitions; ++i) {
       hold({&side.stream});
       line_up(side.stream);
       begin_.record(side.stream);
       repeat(side, kRun);
       end_.record(side.stream);
-      release();
+      hold_.release();
       side.stream.synchronize();
-      if (i >= 0) {
+      if (!hold_.expired()) {
         seconds.push_back(seconds_between(begin_, end_) / kRun);
       }
+    }
+    if (agree(seconds.empty() ? 1 : 0) > 0) {
+      return std::nullopt;
     }
     constexpr double kResolution = 1e-7;  // A shorter time is none that a device can tell.
     return std::max(agree(median(seconds)), kResolution);
@@ -93,7 +97,7 @@ class Probe {
   }
 
  private:
-  /// False: `other` ended first.
+  /// False: `other` ended first, or a hold before both were in.
   bool run_both(const Side& side, int runs, const Side& other, int others) {
     hold({&side.stream, &other.stream});
     line_up(other.stream);
@@ -105,10 +109,10 @@ class Probe {
     begin_.record(side.stream);
     repeat(side, runs);
     end_.record(side.stream);
-    release();
+    hold_.release();
     side.stream.synchronize();
     other.stream.synchronize();
-    return seconds_between(end_, other_ended_) > 0;
+    return !hold_.expired() && seconds_between(end_, other_ended_) > 0;
   }
 
   static void repeat(const Side& side, int times) {
@@ -125,18 +129,17 @@ class Probe {
   }
 
   void hold(const std::vector<const Stream*>& streams) {
-    *released_.as<std::uint32_t>() = 0;
+    hold_.start();
     for (const Stream* stream : streams) {
-      hold_stream(*stream, released_.as<std::uint32_t>(), kLongestHold);
+      hold_.hold(*stream);
     }
   }
-  void release() { std::atomic_ref<std::uint32_t>(*released_.as<std::uint32_t>()).store(1); }
 
   NcclGroup& group_;
   const Stream& communication_;
   DeviceBuffer token_;
   HostBuffer answer_;
-  HostBuffer released_;  ///< Not 0: held streams may go on.
+  StreamHold hold_;
   Event lined_up_;
   Event begin_;
   Event end_;
@@ -186,10 +189,15 @@ std::vector<OverlapSample> probe_overlaps(const TransformerConfig& model,
             few->all_reduce(communication, {message.data(), dtype}, bytes / element_size(dtype));
           }
         }};
-    collective.alone = probe.alone(collective, setting.repetitions);
+    const auto collective_alone = probe.alone(collective, setting.repetitions);
+    collective.alone = collective_alone.value_or(0);
     for (const auto& work : works) {
       Side side{compute, [&] { work->put(compute); }};
-      side.alone = probe.alone(side, setting.repetitions);
+      const auto compute_alone = probe.alone(side, setting.repetitions);
+      if (!collective_alone || !compute_alone) {
+        continue;
+      }
+      side.alone = *compute_alone;
       const auto compute_beside = probe.beside(side, collective, setting.repetitions);
       const auto collective_beside =
           stand_in ? std::optional<double>(0) : probe.beside(collective, side, setting.repetitions);

@@ -61,6 +61,17 @@ Array TrainingDevice::scratch(std::int64_t elements, Dtype dtype) {
   return {scratch_.data(), dtype};
 }
 
+void TrainingDevice::release_scratch() {
+  scratch_.release();
+  sdpa.release();
+}
+
+void TrainingDevice::release(HeadCopies& copies) {
+  for (Buffer* buffer : {&copies.q, &copies.k, &copies.v}) {
+    buffer->release();
+  }
+}
+
 float* TrainingDevice::norm_scratch(std::int64_t rows, std::int64_t width) {
   return static_cast<float*>(scratch(cuda::norm_scratch(rows, width), Dtype::F32).data);
 }

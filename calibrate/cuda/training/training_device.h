@@ -52,6 +52,9 @@ struct TrainingDevice {
 
   /// Memory that one op uses and the next may write over. Its contents are lost when it grows.
   Array scratch(std::int64_t elements, Dtype dtype);
+  /// Gives back scratch memory and the workspace of attention.
+  void release_scratch();
+  static void release(HeadCopies& copies);
   float* norm_scratch(std::int64_t rows, std::int64_t width);
   float* column_sums_scratch(std::int64_t rows, std::int64_t width);
 

@@ -257,7 +257,8 @@ TEST_CASE("the first update of AdamW moves every weight by the learning rate, af
   const std::vector<float> gradient = {0.3F, -7.0F, 0.0F};
   std::vector<float> m(3, 0.0F);
   std::vector<float> v(3, 0.0F);
-  adamw_update({}, AdamW{}, weights.data(), m.data(), v.data(), gradient.data(), nullptr, 3, 1);
+  const AdamW options{.learning_rate = 2e-3F};
+  adamw_update({}, options, weights.data(), m.data(), v.data(), gradient.data(), nullptr, 3, 1);
   CHECK(weights[0] == doctest::Approx(1.0 * (1 - 2e-5) - 2e-3).epsilon(1e-6));
   CHECK(weights[1] == doctest::Approx(-2.0 * (1 - 2e-5) + 2e-3).epsilon(1e-6));
   CHECK(weights[2] == doctest::Approx(0.5 * (1 - 2e-5)).epsilon(1e-6));

@@ -1,14 +1,21 @@
 // The CUDA backend on the emulated device: measuring, live steps and emulated ranks.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/cuda/cuda_backend.h"
+#include "calibrate/cuda/timing/stream_hold.h"
+#include "calibrate/measure/measure_rank.h"
+#include "calibrate/ranks/rank_processes.h"
 #include "calibrate/samples/measure_plan.h"
 #include "costmodel/model/model_presets.h"
+#include "tests/calibrate/cuda/emulation/clock.h"
+#include "tests/calibrate/cuda/emulation/device_limits.h"
 
 namespace stepsim {
 namespace {
@@ -26,10 +33,8 @@ TransformerConfig small_model() {
 
 std::unique_ptr<cuda::CudaBackend> small_backend() {
   const TransformerConfig model = small_model();
-  cuda::RankPlace place;
-  place.unique_id = cuda::nccl_unique_id();
   return std::make_unique<cuda::CudaBackend>(
-      model, buckets_by_cap(model, Bytes(1024), Bytes(4096)), place);
+      model, buckets_by_cap(model, Bytes(1024), Bytes(4096)), cuda::RankPlace{});
 }
 
 const std::vector<std::int64_t> kLengths = {9, 16};
@@ -38,12 +43,110 @@ const std::vector<std::int64_t> kLengths = {9, 16};
 
 TEST_CASE("a measured step times every op") {
   const auto backend = small_backend();
-  backend->prepare(std::vector<StepBatch>{{kLengths, 0}});
+  CHECK(backend->prepare(std::vector<StepBatch>{{kLengths, 0}}).empty());
+  CHECK(backend->prepared_plans().size() == 1);
   const std::vector<double> seconds = backend->time_step(kLengths);
   REQUIRE(seconds.size() == backend->ops().size());
   for (const double op : seconds) {
     CHECK(op >= 0);
   }
+}
+
+TEST_CASE("an untimed step of every shape, the largest first, grows all memory before the others") {
+  const auto backend = small_backend();
+  const std::vector<StepBatch> batches = {{{3, 4}, 0}, {{16, 16, 9}, 0}, {kLengths, 0}};
+  CHECK(backend->prepare(batches).empty());
+  const std::size_t used = cuda::emulated::memory_used;
+  for (const StepBatch& batch : batches) {
+    CHECK_FALSE(backend->time_step(batch.lengths).empty());
+  }
+  CHECK(cuda::emulated::memory_used == used);
+}
+
+TEST_CASE("a batch that does not fit is refused, and smaller ones run after it") {
+  const cuda::emulated::LimitsLifted lifted;
+  const auto backend = small_backend();
+  // Room for what is there and two small samples, not for forty.
+  cuda::emulated::memory_limit = cuda::emulated::memory_used + (std::size_t{1} << 20U);
+  const std::vector<StepBatch> batches = {{kLengths, 0}, {std::vector<std::int64_t>(40, 60), 0}};
+  for (int again = 0; again < 2; ++again) {
+    const std::vector<RefusedBatch> refused = backend->prepare(batches);
+    REQUIRE(refused.size() == 1);
+    CHECK(refused[0].index == 1);
+    CHECK(refused[0].why.find("out of memory") != std::string::npos);
+  }
+  CHECK_FALSE(backend->time_step(kLengths).empty());
+  CHECK(backend->train_step(kLengths, 1.0, 0).loss > 0);
+}
+
+TEST_CASE("a batch without a plan is refused, and the others are measured") {
+  const cuda::emulated::LimitsLifted lifted;
+  cuda::emulated::length_without_plan = 16;
+  const auto backend = small_backend();
+  const std::vector<RefusedBatch> refused =
+      backend->prepare(std::vector<StepBatch>{{{9, 9}, 0}, {kLengths, 0}});
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].index == 1);
+  CHECK(refused[0].why.find("no fused attention kernel for bf16, 2 x 16") != std::string::npos);
+  CHECK_FALSE(backend->time_step(std::vector<std::int64_t>{9, 9}).empty());
+}
+
+TEST_CASE("all ranks refuse what one of them cannot run") {
+  std::vector<std::string> said;
+  run_ranks(
+      2,
+      [](const RankContext& context) {
+        cuda::RankPlace place;
+        place.rank = context.rank();
+        place.ranks = 2;
+        place.unique_id = context.broadcast(context.rank() == 0 ? cuda::nccl_unique_id() : "");
+        cuda::emulated::length_without_plan = context.rank() == 1 ? 16 : 0;
+        cuda::CudaBackend backend(small_model(), {}, place);
+        RankPass pass;
+        pass.rank = context.rank();
+        pass.ranks = 2;
+        pass.repetitions = 1;
+        pass.points = {{2, 9}, {2, 16}, {1, 9}};
+        pass.sentinel = {8};
+        pass.bucket_bytes = {4096};
+        measure_rank_pass(backend, pass, [&](const std::string& line) { context.send(line); });
+      },
+      [&](int, const std::string& line) { said.push_back(line); });
+  const auto count = [&said](const char* text) {
+    return std::ranges::count_if(
+        said, [text](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  CHECK(count(R"("kind":"refused")") == 1);
+  CHECK(count("another rank cannot run it") == 1);
+  CHECK(count(R"("kind":"step")") == 4);
+  CHECK(count(R"("max_length":16,"useful)") == 0);
+}
+
+TEST_CASE("times behind a hold that ends by itself are dropped and counted") {
+  const auto backend = small_backend();
+  cuda::emulated::holds_expire = true;
+  const bool none = backend->time_step(kLengths).empty();
+  const bool sound = backend->time_collective(CollectiveKind::AllReduce, Bytes(64), 1).sound;
+  cuda::emulated::holds_expire = false;
+  CHECK(none);
+  CHECK_FALSE(sound);
+  CHECK(backend->disturbances().dropped == 5 + 1);  // Each try of the step, and the collective.
+  CHECK_FALSE(backend->time_step(kLengths).empty());
+  CHECK(backend->disturbances().dropped == 6);
+}
+
+TEST_CASE("a hold tells that it has ended by itself") {
+  const cuda::Stream stream;
+  cuda::StreamHold hold(2);
+  cuda::emulated::holds_expire = true;
+  hold.release(0);
+  hold.hold(stream, 0);
+  CHECK_FALSE(hold.expired());
+  hold.hold(stream, 1);
+  CHECK(hold.expired());
+  cuda::emulated::holds_expire = false;
+  hold.start();
+  CHECK_FALSE(hold.expired());
 }
 
 TEST_CASE("times of ops are scaled to the time of their chunk") {

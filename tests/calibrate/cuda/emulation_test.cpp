@@ -130,7 +130,6 @@ TEST_CASE("the emulated device's memory starts as garbage and grows") {
   const Event to;
   from.record(stream);
   to.record(stream);
-  CHECK(to.done());
   CHECK(seconds_between(from, to) >= 0);
 }
 

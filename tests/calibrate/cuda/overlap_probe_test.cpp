@@ -56,7 +56,7 @@ TEST_CASE("what did not run side by side is no sample, on one rank and on severa
           const std::string id = context.broadcast(context.rank() == 0 ? nccl_unique_id() : "");
           NcclGroup group(context.rank(), context.ranks(), id);
           const Stream compute;
-          const Stream communication(Stream::Priority::High);
+          const Stream communication;
           OverlapSetting setting;
           setting.channels = {1, 2};
           setting.collective_bytes = 4096;

@@ -6,6 +6,7 @@
 
 #include "calibrate/cuda/attention/sdpa_passes.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -192,6 +193,43 @@ TEST_CASE("shapes that cuDNN has no kernel for are refused by name, before anyth
   CHECK_THROWS_WITH_AS(static_cast<void>(sdpa_passes(single, device)),
                        doctest::Contains("no fused attention kernel for f32"),
                        EnvironmentFault);
+}
+
+TEST_CASE("an engine that does not compile or run gives way to the next, until there is none") {
+  if (!has_heuristics() || !is_version_of_table()) {
+    return;
+  }
+  const CudnnDescriptor device = device_of(kCards[1]);
+  const SdpaShape shape = shape_of(512, 64);
+  const SdpaGraph graph = sdpa_backward_graph(shape);
+  const auto in_order = mapped(engines(graph, device), &CudnnEngine::index);
+  REQUIRE(in_order.size() > 2);
+  // A plan is not compiled without a driver: an empty one stands for it, and the second engine
+  // cannot be had.
+  int tries = 0;
+  const auto compile = [&tries](const CudnnEngine&, const CudnnTarget&) {
+    if (++tries == 2) {
+      throw EnvironmentFault("not this one");
+    }
+    return CudnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  };
+  SdpaPass pass(graph, shape, device, compile);
+  CHECK(pass.engine().index == in_order[0]);
+  for (std::size_t i = 2; i < in_order.size(); ++i) {
+    CHECK(pass.use_next_engine(device));
+    CHECK(pass.engine().index == in_order[i]);
+  }
+  CHECK_FALSE(pass.use_next_engine(device));
+  CHECK(pass.engine().index == in_order.back());
+  CHECK_THROWS_WITH_AS(
+      SdpaPass(graph,
+               shape,
+               device,
+               [](const CudnnEngine&, const CudnnTarget&) -> CudnnDescriptor {
+                 throw EnvironmentFault("none at all");
+               }),
+      doctest::Contains("cuDNN could not compile fused attention for bf16, 2 x 512 tokens"),
+      EnvironmentFault);
 }
 
 TEST_CASE("packed batches share kernels up to 64 tokens apart") {

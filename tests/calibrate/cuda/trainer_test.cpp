@@ -148,6 +148,7 @@ TEST_CASE("training on one batch again and again lowers the loss, parameters in 
     config.parameter_dtype = parameter_dtype;
     config.attention = AttentionKind::Flash;
     cuda::Trainer trainer(config, 1, 3);
+    trainer.set_learning_rate(2e-3F);
     std::vector<double> losses;
     for (int step = 0; step < 6; ++step) {
       trainer.seed_data(1);

@@ -153,6 +153,18 @@ TEST_CASE("a measurement cut short goes on where it stopped, with the same plan"
   CHECK(finished == file.log.measurements());
 }
 
+TEST_CASE("measuring ends a tenth past its budget, on a machine slower than its probe too") {
+  MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
+  request.budget_seconds = 2.5;
+  test::FakeMachine machine;
+  machine.delay = 6e-3;
+  measure(request, test::fake_factory(machine), {});
+  const SampleFile file = read_sample_file(request.out, nullptr);
+  CHECK(file.log.pass_ended(0));
+  CHECK_FALSE(file.log.pass_ended(file.plan.passes - 1));
+  CHECK(file.log.last_at_seconds() < 1.5 * request.budget_seconds);  // The host may be busy.
+}
+
 TEST_CASE("overlaps are measured once a file, and go on behind the last whole line") {
   MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
   request.budget_seconds = 2;

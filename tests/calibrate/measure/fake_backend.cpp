@@ -1,6 +1,8 @@
 #include "tests/calibrate/measure/fake_backend.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -24,6 +26,9 @@ class FakeBackend : public Backend {
   [[nodiscard]] const std::vector<Op>& ops() const override { return ops_; }
 
   [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override {
+    if (++steps_ > 30) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(machine_.delay));
+    }
     const BatchShape batch = batch_shape(lengths);
     std::vector<double> seconds;
     for (const Op& op : ops_) {
@@ -78,6 +83,7 @@ class FakeBackend : public Backend {
   std::vector<Op> ops_;
   Noise noise_;
   double clock_ = 0;
+  int steps_ = 0;
 };
 
 }  // namespace

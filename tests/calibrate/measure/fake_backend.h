@@ -28,6 +28,8 @@ struct FakeMachine {
   std::string device = "fake";
   std::vector<CollectiveKind> collectives = {CollectiveKind::AllReduce};
   int overlaps = 0;  ///< Samples of overlaps().
+  double delay = 0;  ///< Seconds that pass in every step behind the first thirty, as on a
+                     ///< machine that is slower than its probe.
 };
 
 [[nodiscard]] BackendFactory fake_factory(const FakeMachine& machine);

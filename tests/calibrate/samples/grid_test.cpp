@@ -174,6 +174,19 @@ TEST_CASE("a larger budget buys a finer grid or more passes, never less of eithe
   }
 }
 
+TEST_CASE("what shapes need is built on all cores, and ranks share them") {
+  StepEstimate estimate;
+  estimate.prepare_seconds = 0.5;
+  estimate.prepare_cores = 16;
+  CHECK(estimate.prepare(0) == 0);
+  CHECK(estimate.prepare(1) == 0.5);
+  CHECK(estimate.prepare(16) == 0.5);
+  CHECK(estimate.prepare(64) == 2);
+  estimate.prepare_cores = 0.5;  // Two ranks a core.
+  CHECK(estimate.prepare(1) == 1);
+  CHECK(estimate.prepare(8) == 8);
+}
+
 TEST_CASE("every pass visits the same points in an order of its own") {
   const MeasurePlan plan = choose_plan(test::small_request("unused"), {1e-3, 1e-10});
   const auto sorted = [](std::vector<GridPoint> points) {

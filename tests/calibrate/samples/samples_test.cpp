@@ -153,13 +153,15 @@ TEST_CASE("writing on a full disk is a fault of the machine") {
 TEST_CASE("a collective lasts from the last arrival to the last end") {
   // rank 0:  |10 ......... 15|      rank 1:      |12 ...... 16|     16 - 12 = 4
   const std::vector<double> seconds =
-      combine_ranks({{{}, {10, 20}, {15, 21}}, {{}, {12, 19}, {16, 20.5}}});
-  REQUIRE(seconds.size() == 2);
+      combine_ranks({{{}, {10, 20, 30}, {15, 21, 31}, {true, true, true}},
+                     {{}, {12, 19, 30}, {16, 20.5, 32}, {true, true, false}}});
+  REQUIRE(seconds.size() == 2);  // The third is no time on rank 1.
   CHECK(seconds[0] == doctest::Approx(4));
   CHECK(seconds[1] == doctest::Approx(1));
   // 20 calls back to back are told as one of them.
   const CollectiveTask pipelined{CollectiveKind::AllGather, 8, true};
-  CHECK(combine_ranks({{pipelined, {0}, {10}}, {pipelined, {0}, {30}}})[0] == doctest::Approx(1.5));
+  CHECK(combine_ranks({{pipelined, {0}, {10}, {true}}, {pipelined, {0}, {30}, {true}}})[0] ==
+        doctest::Approx(1.5));
 }
 
 TEST_CASE("collectives are kept apart by kind, nodes and whether they go back to back") {

@@ -1,12 +1,15 @@
 #include "calibrate/cuda/device/device.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "costmodel/base/input_error.h"
 #include "tests/calibrate/cuda/emulation/clock.h"
+#include "tests/calibrate/cuda/emulation/device_limits.h"
 
 /// The device on host memory: one device, whose streams run their work at once.
 namespace stepsim::cuda {
@@ -74,7 +77,7 @@ std::int64_t free_memory_bytes() {
 
 void synchronize_device() {}
 
-Stream::Stream(Priority /*priority*/) : handle_(this) {}
+Stream::Stream() : handle_(this) {}
 
 Stream::~Stream() = default;
 
@@ -94,10 +97,6 @@ void Event::record(const Stream& /*stream*/) const {
 
 void Event::synchronize() const {}
 
-bool Event::done() const {
-  return true;
-}
-
 double seconds_between(const Event& from, const Event& to) {
   return (static_cast<double>(recorded(to).nanoseconds) -
           static_cast<double>(recorded(from).nanoseconds)) *
@@ -105,11 +104,25 @@ double seconds_between(const Event& from, const Event& to) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  std::free(data_);
+  release();
+}
+
+void DeviceBuffer::release() {
+  emulated::memory_used -= bytes_;
+  std::free(std::exchange(data_, nullptr));
+  bytes_ = 0;
 }
 
 void DeviceBuffer::reserve(std::size_t bytes) {
+  if (bytes <= bytes_) {
+    return;
+  }
+  release();
+  if (bytes > emulated::memory_limit - std::min(emulated::memory_limit, emulated::memory_used)) {
+    throw EnvironmentFault("cudaMalloc of " + std::to_string(bytes) + " bytes: out of memory");
+  }
   grow(data_, bytes_, bytes);
+  emulated::memory_used += bytes_;
 }
 
 HostBuffer::~HostBuffer() {

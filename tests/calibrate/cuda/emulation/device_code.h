@@ -98,7 +98,9 @@ inline void __nanosleep(unsigned nanoseconds) {
 
 namespace stepsim::cuda {
 
-constexpr bool kLaunchesQueue = false;
+inline bool launches_queue() {
+  return emulated::holds_expire;
+}
 /// Few, so that kernels have to stride over the rest.
 constexpr std::int64_t kMaxBlocks = 64;
 

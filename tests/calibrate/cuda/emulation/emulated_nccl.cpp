@@ -114,10 +114,16 @@ std::string nccl_unique_id() {
 }
 
 NcclGroup::NcclGroup(int rank, int ranks, const std::string& unique_id)
-    : rank_(rank), ranks_(ranks), communicator_(new SharedFile(rank, ranks, unique_id)) {}
+    : rank_(rank),
+      ranks_(ranks),
+      communicator_(ranks == 1 && unique_id.empty() ? nullptr
+                                                    : new SharedFile(rank, ranks, unique_id)) {}
 
 NcclGroup::NcclGroup(const NcclGroup& parent, int /*channels*/)
     : rank_(parent.rank_), ranks_(parent.ranks_) {
+  if (parent.communicator_ == nullptr) {
+    return;
+  }
   SharedFile& file = shared(parent.communicator_);
   if (rank_ == 0) {
     const std::string path = nccl_unique_id();
@@ -129,10 +135,13 @@ NcclGroup::NcclGroup(const NcclGroup& parent, int /*channels*/)
 }
 
 NcclGroup::~NcclGroup() {
-  delete static_cast<SharedFile*>(communicator_);
+  delete static_cast<SharedFile*>(communicator_);  // Null: a single rank without NCCL.
 }
 
 void NcclGroup::all_reduce(const Stream& /*stream*/, Array data, std::int64_t elements) {
+  if (communicator_ == nullptr) {
+    return;
+  }
   SharedFile& file = shared(communicator_);
   in_pieces(file, rank_, data, elements, [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -142,6 +151,9 @@ void NcclGroup::all_reduce(const Stream& /*stream*/, Array data, std::int64_t el
 }
 
 void NcclGroup::reduce_scatter(const Stream& /*stream*/, Array data, std::int64_t elements) {
+  if (communicator_ == nullptr) {
+    return;
+  }
   SharedFile& file = shared(communicator_);
   const std::int64_t share = elements / ranks_;
   in_pieces(file, rank_, data, elements, [&](std::int64_t first, std::int64_t count) {
@@ -154,6 +166,9 @@ void NcclGroup::reduce_scatter(const Stream& /*stream*/, Array data, std::int64_
 }
 
 void NcclGroup::all_gather(const Stream& /*stream*/, Array data, std::int64_t elements) {
+  if (communicator_ == nullptr) {
+    return;
+  }
   SharedFile& file = shared(communicator_);
   const std::int64_t share = elements / ranks_;
   const std::int64_t size = element_size(data.dtype);

@@ -1,11 +1,13 @@
 // sdpa.h on host memory: the plain formula, a row of scores at a time, in double precision.
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "calibrate/cuda/attention/sdpa.h"
 #include "calibrate/cuda/attention/sdpa_graph.h"
 #include "costmodel/base/input_error.h"
+#include "tests/calibrate/cuda/emulation/device_limits.h"
 #include "tests/calibrate/cuda/host_array.h"
 
 namespace stepsim::cuda {
@@ -147,24 +149,47 @@ std::int64_t stored_rows(const SdpaShape& shape, const HeadRows& rows) {
 
 }  // namespace
 
-struct Sdpa::State {};
+struct Sdpa::State {
+  std::set<SdpaShape> prepared;
+};
 
-Sdpa::Sdpa() = default;
+Sdpa::Sdpa() : state_(std::make_unique<State>()) {}
 Sdpa::~Sdpa() = default;
 
-/// Refuses what cuDNN has no kernel for on Hopper.
+/// Refuses what cuDNN has no kernel for on Hopper, and the length that a test has named.
 void Sdpa::prepare(const SdpaShape& shape) {
+  if (shape.length == emulated::length_without_plan) {
+    throw EnvironmentFault("no fused attention kernel for " + describe(shape));
+  }
   const bool half = shape.dtype == Dtype::Bf16 || shape.dtype == Dtype::F16;
   if (!half || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
     throw EnvironmentFault("no fused attention kernel for " + describe(shape));
   }
 }
 
-void Sdpa::prepare(std::span<const SdpaShape> shapes) {
+std::vector<std::string> Sdpa::prepare_all(std::span<const SdpaShape> shapes) {
+  std::vector<std::string> reasons;
   for (const SdpaShape& shape : shapes) {
-    prepare(shape);
+    try {
+      prepare(shape);
+      state_->prepared.insert(shape);
+      reasons.emplace_back();
+    } catch (const EnvironmentFault& fault) {
+      reasons.emplace_back(fault.what());
+    }
   }
+  return reasons;
 }
+
+std::vector<SdpaPlan> Sdpa::plans() const {
+  std::vector<SdpaPlan> plans;
+  for (const SdpaShape& shape : state_->prepared) {
+    plans.push_back({shape, 1, 2, 0, 0});
+  }
+  return plans;
+}
+
+void Sdpa::release() {}
 
 void Sdpa::forward(const Stream& /*stream*/,
                    const SdpaShape& shape,

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+/// What a test takes from the emulated device.
+namespace stepsim::cuda::emulated {
+
+inline constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+
+/// Device memory that can be had.
+inline std::size_t memory_limit = kNoLimit;
+inline std::size_t memory_used = 0;
+
+/// Fused attention has no plan for batches of this padded length; 0 = it has all.
+inline std::int64_t length_without_plan = 0;
+
+/// Sets back what a test has changed.
+struct LimitsLifted {
+  ~LimitsLifted() {
+    memory_limit = kNoLimit;
+    length_without_plan = 0;
+  }
+};
+
+}  // namespace stepsim::cuda::emulated

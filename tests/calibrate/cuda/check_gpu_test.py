@@ -1,0 +1,86 @@
+"""All stages of check_gpu on devices emulated on the host: each ends with its archive.
+
+usage: check_gpu_test.py STEPCAL_EMULATED STEPSIM TEST_CUDA_EMULATED
+"""
+
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+import rehearsal
+
+failures = []
+
+
+def check(condition, text):
+    print(("ok    " if condition else "FAIL  ") + text, flush=True)
+    if not condition:
+        failures.append(text)
+
+
+def has_torch():
+    return subprocess.run([rehearsal.PYTHON, "-c", "import torch"], check=False, capture_output=True).returncode == 0
+
+
+def contents(archive):
+    """Returns the text of each file by its name in the stage's folder."""
+    with tarfile.open(archive) as packed:
+        return {
+            member.name.split("/", 1)[1]: packed.extractfile(member).read().decode(errors="replace")
+            for member in packed
+            if member.isfile()
+        }
+
+
+def parts_of(files):
+    """Returns (name, status) of each part, in order."""
+    return [tuple(line.split("\t")[:2]) for line in files["parts.tsv"].splitlines()[1:]]
+
+
+# Files that a stage's archive must hold.
+EXPECTED = {
+    "smoke": ["environment.txt", "devices.txt", "hold.txt", "product.txt", "attention.txt", "live.jsonl"],
+    "kernels": ["cases.txt", "case_01.txt", "sanitizer.txt"],
+    "steps": ["samples.jsonl", "profile.json", "prediction.json", "live/fixed.jsonl", "validate.txt",
+              "live4/fixed.jsonl"],
+    "torch": ["gpt2/live/fixed.jsonl", "gpt2.validate.txt", "bert/prediction.json", "bert.validate.txt",
+              "user_models.txt"],
+    "speeds": ["gpu_bench.txt"],
+}  # fmt: skip
+# An error outside its bound is an answer, not a failure: on emulated devices, times mean nothing.
+MAY_FAIL = ("validate", "gpt2.validate", "bert.validate")
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    rehearsal.make_bundle(folder / "bundle", *sys.argv[1:4])
+    environment = rehearsal.environment(folder / "work", 2)
+    for stage, expected in EXPECTED.items():
+        if stage == "torch" and not has_torch():
+            print(f"SKIPPED: stage torch: {rehearsal.PYTHON} has no torch")
+            continue
+        begin = time.monotonic()
+        done = subprocess.run(
+            [folder / "bundle/check_gpu", stage, folder / "out"],
+            env=environment, capture_output=True, text=True, check=False, timeout=250)  # fmt: skip
+        print(f"stage {stage}: {time.monotonic() - begin:.1f} s")
+        archive = folder / f"out/{stage}.tar.gz"
+        check(archive.exists(), f"{stage}: an archive")
+        files = contents(archive) if archive.exists() else {"parts.tsv": ""}
+        lacking = [file for file in expected if file not in files]
+        check(not lacking, f"{stage}: everything is in it {lacking or ''}")
+        failed = [part for part in parts_of(files)
+                  if part[1] not in ("0", "skipped") and part[0] not in MAY_FAIL]  # fmt: skip
+        check(not failed, f"{stage}: every part succeeded {failed or ''}")
+        for part, _ in failed:
+            print(files.get(part + ".txt", "")[-3000:])
+        if failed or lacking:
+            print(done.stdout[-3000:], done.stderr[-3000:])
+        check("ended" in files.get("stage.txt", ""), f"{stage}: the archive is of its end")
+    left = sorted(file.name for file in (folder / "out").iterdir())
+    check(all(file.endswith(".tar.gz") for file in left), f"nothing but archives comes back: {left}")
+
+print(f"{len(failures)} failed")
+sys.exit(1 if failures else 0)

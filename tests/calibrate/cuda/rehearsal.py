@@ -1,0 +1,108 @@
+"""The folder that calibrate/cuda/bundle makes for a GPU machine, with emulated devices and small
+models, and how to start check_gpu in it."""
+
+import os
+import pathlib
+import shutil
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+SCENARIO = """
+[scenario]
+name = "{name}"
+seed = 1
+steps = 6
+warmup_steps = 1
+
+[cluster]
+ranks = 1
+profile = "{root}/scenarios/profiles/h100_8x_published.json"
+
+[model]
+kind = "{kind}"
+layers = 1
+hidden = 16
+heads = 2
+ffn = 24
+vocab = 40
+max_length = 16
+classes = {classes}
+causal = {causal}
+dtype = "bf16"
+attention = "flash"
+
+[ddp]
+torch = "newest"
+
+[optimizer]
+kind = "adamw"
+
+[data]
+samples = 48
+lengths = {{ uniform = [3, 8], seed = 1 }}
+sampler = {{ kind = "distributed", shuffle = true, seed = 1 }}
+
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 3
+
+[[policy]]
+name = "group_by_length"
+kind = "hf_group_by_length"
+batch_size = 3
+"""
+
+# Of the emulated device: what the smoke stage runs, and a few more.
+CASES = "^cuda: (an empty|a held|a lookup|rows)|^library: what a beta|^library: shapes without"
+
+SHORTENED = {
+    "PYTHON": PYTHON,
+    "CHECK_GPU_BUDGET": "1 s",
+    "CHECK_GPU_REPEATS": "1",
+    "CHECK_GPU_CASES": CASES,
+    "CHECK_GPU_STAND_INS": "--channels 1 --traffic 0",
+    "CHECK_GPU_TORCH_DEVICE": "cpu",
+    "CHECK_GPU_TORCH_SECONDS": "5",
+    "CHECK_GPU_FIRST_CONTACT": "--small",
+}
+
+
+def make_bundle(folder, stepcal, stepsim, test_gpu):
+    """Makes the folder of programs, scripts and scenarios."""
+    for part in ("scenarios", "calibrate/cuda"):
+        (folder / part).mkdir(parents=True)
+    for name, program in (("stepcal", stepcal), ("stepsim", stepsim), ("test_gpu", test_gpu)):
+        (folder / name).symlink_to(pathlib.Path(program).resolve())
+    for script in ("check_gpu", "check_gpu_stage.sh"):
+        shutil.copy(ROOT / "calibrate/cuda" / script, folder / script)
+    shutil.copy(ROOT / "calibrate/cuda/train_plans.py", folder / "calibrate/cuda")
+    (folder / "calibrate/torch").symlink_to(ROOT / "calibrate/torch")
+    (folder / "scenarios/profiles").symlink_to(ROOT / "scenarios/profiles")
+    with_cuda = folder / "with_cuda"
+    with_cuda.write_text('#!/bin/sh\nexec "$@"\n', encoding="utf-8")
+    with_cuda.chmod(0o755)
+    for file, kind, causal in (
+        ("scenarios/gpt2_medium_1gpu.toml", "gpt2", "true"),
+        ("calibrate/cuda/bert_1gpu.toml", "bert", "false"),
+    ):
+        text = SCENARIO.format(
+            name=pathlib.Path(file).stem,
+            root=ROOT,
+            kind=kind,
+            causal=causal,
+            classes=0 if kind == "gpt2" else 2,
+        )
+        (folder / file).write_text(text, encoding="utf-8")
+
+
+def environment(work, period):
+    """What shortens check_gpu; `work` keeps the stages' folders, `period` is in seconds."""
+    return {
+        **os.environ,
+        **SHORTENED,
+        "CHECK_GPU_WORK": str(work),
+        "CHECK_GPU_PERIOD": str(period),
+    }

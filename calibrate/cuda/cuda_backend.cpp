@@ -154,6 +154,7 @@ std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths
     std::vector<double> seconds = time_once(lengths);
     if (seconds.empty()) {
       ++disturbances_.dropped;
+      clock_.halve_chunks();
       continue;
     }
     const bool is_hot = throttled();
@@ -184,7 +185,7 @@ std::vector<double> CudaBackend::time_once(std::span<const std::int64_t> lengths
   if (clock_.expired()) {
     return {};
   }
-  return OpClock::scaled(std::move(ops), clock_.chunk_seconds());
+  return clock_.scaled(std::move(ops), clock_.chunk_seconds());
 }
 
 CollectiveTimes CudaBackend::time_collective(CollectiveKind kind, Bytes bytes, int calls) {

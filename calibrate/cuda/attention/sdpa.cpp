@@ -197,8 +197,12 @@ void Sdpa::State::build(std::span<const SdpaShape> shapes) {
     int device = 0;
     check_cuda(cudaGetDevice(&device), "cudaGetDevice");
     in_threads(wanted.size(), [&](std::size_t i) {
-      use_device(device);
-      results[i] = build_passes(wanted[i], *cudnn.device);
+      try {
+        use_device(device);
+        results[i] = build_passes(wanted[i], *cudnn.device);
+      } catch (const EnvironmentFault& fault) {
+        results[i].why = fault.what();
+      }
     });
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {

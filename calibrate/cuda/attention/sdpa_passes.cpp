@@ -28,7 +28,9 @@ SdpaPass::SdpaPass(const SdpaGraph& graph,
                    const CudnnTarget& target,
                    CompileEngine compile)
     : compile_(std::move(compile)),
-      graph_(graph, target.handle), engines_(graph_.engines(target)), bound_(bound_tensors(graph)) {
+      graph_(graph, target.handle),
+      engines_(graph_.engines(target)),
+      bound_(bound_tensors(graph)) {
   if (engines_.empty()) {
     throw no_kernel(shape);
   }

@@ -3,22 +3,6 @@
 #include <algorithm>
 
 namespace stepsim::cuda {
-namespace {
-
-/// A chunk's launches and events must fit into the driver's queue of about a thousand: an op has up
-/// to four launches and an event.
-constexpr std::size_t kChunk = 128;
-
-/// The chunk of an op behind the first.
-std::size_t chunk_of(std::size_t op) {
-  return (op - 1) / kChunk;
-}
-
-bool begins_chunk(std::size_t op) {
-  return op > 0 && (op - 1) % kChunk == 0;
-}
-
-}  // namespace
 
 OpClock::OpClock(const Stream& stream, std::size_t ops) : stream_(stream) {
   resize(ops);
@@ -28,6 +12,12 @@ void OpClock::resize(std::size_t ops) {
   ops_ = ops;
   begins_.resize(chunk_of(ops - 1) + 1);
   ends_.resize(ops);
+}
+
+void OpClock::halve_chunks() {
+  constexpr std::size_t kFewest = 8;
+  chunk_ = std::max(kFewest, chunk_ / 2);
+  resize(ops_);
 }
 
 void OpClock::start(Marks marks) {
@@ -67,13 +57,14 @@ std::vector<double> OpClock::op_seconds() const {
 std::vector<double> OpClock::chunk_seconds() const {
   std::vector<double> seconds;
   for (std::size_t chunk = 0; chunk < begins_.size(); ++chunk) {
-    const std::size_t last = std::min(ops_ - 1, (chunk + 1) * kChunk);
+    const std::size_t last = std::min(ops_ - 1, (chunk + 1) * chunk_);
     seconds.push_back(seconds_between(begins_[chunk], ends_[last]));
   }
   return seconds;
 }
 
-std::vector<double> OpClock::scaled(std::vector<double> ops, const std::vector<double>& chunks) {
+std::vector<double> OpClock::scaled(std::vector<double> ops,
+                                    const std::vector<double>& chunks) const {
   std::vector<double> sums(chunks.size(), 0.0);
   for (std::size_t op = 1; op < ops.size(); ++op) {
     sums[chunk_of(op)] += ops[op];

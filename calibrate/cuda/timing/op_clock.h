@@ -23,6 +23,9 @@ class OpClock : public OpTimer {
 
   /// Prepares for steps of another number of ops.
   void resize(std::size_t ops);
+  /// Holds the stream for half as many ops at a time from here on: a chunk that does not fit into
+  /// the driver's queue blocks the host, which then cannot release it.
+  void halve_chunks();
   /// Prepares for the next step.
   void start(Marks marks);
   void op_begin(std::size_t op) override;
@@ -38,12 +41,19 @@ class OpClock : public OpTimer {
   [[nodiscard]] std::vector<double> chunk_seconds() const;
 
   /// Scales the times of the ops in each chunk by one factor, so that they sum to the chunk's time.
-  [[nodiscard]] static std::vector<double> scaled(std::vector<double> ops,
-                                                  const std::vector<double>& chunks);
+  [[nodiscard]] std::vector<double> scaled(std::vector<double> ops,
+                                           const std::vector<double>& chunks) const;
 
  private:
+  /// The chunk of an op behind the first.
+  [[nodiscard]] std::size_t chunk_of(std::size_t op) const { return (op - 1) / chunk_; }
+  [[nodiscard]] bool begins_chunk(std::size_t op) const { return op > 0 && (op - 1) % chunk_ == 0; }
+
   const Stream& stream_;
   std::size_t ops_ = 0;
+  /// Ops of a chunk. Its launches and events must fit into the driver's queue of about a thousand:
+  /// an op has up to four launches and an event.
+  std::size_t chunk_ = 128;
   Marks marks_ = Marks::Ops;
   Event collate_begin_;
   std::vector<Event> begins_;  ///< [chunk]

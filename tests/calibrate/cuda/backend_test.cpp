@@ -151,11 +151,18 @@ TEST_CASE("a hold tells that it has ended by itself") {
 
 TEST_CASE("times of ops are scaled to the time of their chunk") {
   std::vector<double> ops(1 + 130, 1.0);  // The first op, a chunk of 128, and one of 2.
-  const std::vector<double> scaled = cuda::OpClock::scaled(ops, {64.0, 3.0});
+  const cuda::Stream stream;
+  cuda::OpClock clock(stream, ops.size());
+  const std::vector<double> scaled = clock.scaled(ops, {64.0, 3.0});
   CHECK(scaled[0] == 1.0);
   CHECK(scaled[1] == doctest::Approx(0.5));
   CHECK(scaled[128] == doctest::Approx(0.5));
   CHECK(scaled[129] == doctest::Approx(1.5));
+  clock.halve_chunks();  // 64, 64 and 2.
+  const std::vector<double> finer = clock.scaled(ops, {32.0, 64.0, 3.0});
+  CHECK(finer[64] == doctest::Approx(0.5));
+  CHECK(finer[65] == doctest::Approx(1));
+  CHECK(finer[130] == doctest::Approx(1.5));
 }
 
 TEST_CASE("a live step tells its parts and its buckets") {

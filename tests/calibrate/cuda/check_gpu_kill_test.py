@@ -6,6 +6,7 @@ The stage is killed with its process group, as a machine that is taken away ends
 before the archive's last period must be in it, whole files and the beginnings of growing ones.
 """
 
+import contextlib
 import os
 import pathlib
 import random
@@ -19,7 +20,8 @@ import time
 import rehearsal
 
 KILLS = 10
-LATEST_S = 9.0  # About half of what the stage takes.
+# Stages in turn, and the latest second to kill each: most of what it takes.
+STAGES = {"steps": 15.0, "smoke": 8.0, "torch": 6.0, "kernels": 2.0}
 PERIOD_S = 0.5
 # For packing, on a machine that does other things as well.
 SLACK_S = 3.0
@@ -58,17 +60,31 @@ def lost_files(files, work, killed):
     return lost
 
 
-def kill_after(seconds, folder, out, work):
+def kill_after(seconds, stage, folder, out, work):
     """Starts the stage and kills it with all it has started. Returns when it was killed."""
     with subprocess.Popen(
-        [folder / "check_gpu", "steps", out],
+        [folder / "check_gpu", stage, out],
         env=rehearsal.environment(work, PERIOD_S),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    ) as stage:  # fmt: skip
+    ) as process:  # fmt: skip
         time.sleep(seconds)
         killed = time.time()
-        os.killpg(stage.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # It was faster.
+            os.killpg(process.pid, signal.SIGKILL)
     return killed
+
+
+def check_fit(stepcal, archives, folder):
+    """The samples of a calibration that was killed are fitted with what there is."""
+    for archive in archives:
+        samples = archived(archive).get("samples.jsonl", b"")
+        if samples.count(b'"kind":"step"') > 1:
+            (folder / "samples.jsonl").write_bytes(samples)
+            fitted = subprocess.run(
+                [stepcal, "fit", folder / "samples.jsonl", "--out", folder / "profile.json"],
+                capture_output=True, text=True, check=False)  # fmt: skip
+            lines = samples.count(b"\n")
+            check(fitted.returncode == 0, f"{lines} lines of a killed calibration are fitted")
 
 
 with tempfile.TemporaryDirectory() as name:
@@ -76,19 +92,21 @@ with tempfile.TemporaryDirectory() as name:
     rehearsal.make_bundle(top / "bundle", *sys.argv[1:4])
     draw = random.Random(SEED)
     for number in range(KILLS):
-        seconds = draw.uniform(0.2, LATEST_S)
+        stage, latest = list(STAGES.items())[number % len(STAGES)]
+        seconds = draw.uniform(0.2, latest)
         out, work = top / f"out{number}", top / f"work{number}"
-        killed = kill_after(seconds, top / "bundle", out, work)
-        archive = out / "steps.tar.gz"
+        killed = kill_after(seconds, stage, top / "bundle", out, work)
+        archive = out / f"{stage}.tar.gz"
         if seconds < PERIOD_S + SLACK_S and not archive.exists():
-            check(True, f"killed after {seconds:.1f} s, before the first archive was due")
+            check(True, f"{stage} killed after {seconds:.1f} s, before the first archive was due")
             continue
         files = archived(archive)
-        lost = lost_files(files, work / "steps", killed)
+        lost = lost_files(files, work / stage, killed)
         parts = files.get("parts.tsv", b"").decode().splitlines()[1:]
         age = killed - archive.stat().st_mtime
-        check(not lost, f"killed after {seconds:.1f} s in part {len(parts) + 1}, {len(files)} files in the "
+        check(not lost, f"{stage} killed after {seconds:.1f} s in part {len(parts) + 1}, {len(files)} files in the "
               f"archive of {age:.1f} s before {lost or ''}")  # fmt: skip
+    check_fit(sys.argv[1], sorted(top.glob("out*/steps.tar.gz")), top)
 
 print(f"{len(failures)} failed")
 sys.exit(1 if failures else 0)

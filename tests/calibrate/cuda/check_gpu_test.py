@@ -36,8 +36,8 @@ def contents(archive):
 
 
 def parts_of(files):
-    """Returns (name, status) of each part, in order."""
-    return [tuple(line.split("\t")[:2]) for line in files["parts.tsv"].splitlines()[1:]]
+    """Returns (name, status, seconds) of each part, in order."""
+    return [tuple(line.split("\t")[:3]) for line in files["parts.tsv"].splitlines()[1:]]
 
 
 # Files that a stage's archive must hold.
@@ -65,16 +65,18 @@ with tempfile.TemporaryDirectory() as name:
         done = subprocess.run(
             [folder / "bundle/check_gpu", stage, folder / "out"],
             env=environment, capture_output=True, text=True, check=False, timeout=250)  # fmt: skip
-        print(f"stage {stage}: {time.monotonic() - begin:.1f} s")
+        took = time.monotonic() - begin
         archive = folder / f"out/{stage}.tar.gz"
         check(archive.exists(), f"{stage}: an archive")
         files = contents(archive) if archive.exists() else {"parts.tsv": ""}
+        slow = ", ".join(f"{name} {seconds} s" for name, _, seconds in parts_of(files) if seconds > "0")
+        print(f"stage {stage}: {took:.1f} s ({slow})")
         lacking = [file for file in expected if file not in files]
         check(not lacking, f"{stage}: everything is in it {lacking or ''}")
         failed = [part for part in parts_of(files)
                   if part[1] not in ("0", "skipped") and part[0] not in MAY_FAIL]  # fmt: skip
         check(not failed, f"{stage}: every part succeeded {failed or ''}")
-        for part, _ in failed:
+        for part, *_ in failed:
             print(files.get(part + ".txt", "")[-3000:])
         if failed or lacking:
             print(done.stdout[-3000:], done.stderr[-3000:])

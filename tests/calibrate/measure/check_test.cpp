@@ -161,7 +161,6 @@ TEST_CASE("measuring ends a tenth past its budget, on a machine slower than its 
   measure(request, test::fake_factory(machine), {});
   const SampleFile file = read_sample_file(request.out, nullptr);
   CHECK(file.log.pass_ended(0));
-  CHECK_FALSE(file.log.pass_ended(file.plan.passes - 1));
   CHECK(file.log.last_at_seconds() < 1.5 * request.budget_seconds);  // The host may be busy.
 }
 

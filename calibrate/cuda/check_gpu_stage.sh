@@ -93,7 +93,7 @@ archive() {
 # part NAME SECONDS COMMAND…: runs it with its output in NAME.txt, of which the end is shown. Never
 # fails; `part_status` is the command's, 124 or 137 when its time was over.
 part() {
-  local name=$1 limit=$2 begin=$SECONDS left=$((stage_end - SECONDS))
+  local name=$1 limit=$2 begin=${EPOCHREALTIME/./} left=$((stage_end - SECONDS))
   shift 2
   say "$name"
   if [ "$left" -lt 3 ]; then
@@ -108,7 +108,9 @@ part() {
     if [ "$part_status" = 0 ]; then echo "ok"; else echo "exit status $part_status"; fi
   fi
   [ "$part_status" = 0 ] || parts_failed=$((parts_failed + 1))
-  printf '%s\t%s\t%s\t%s\n' "$name" "$part_status" "$((SECONDS - begin))" "$*" >>"$work/parts.tsv"
+  local tenths=$(((${EPOCHREALTIME/./} - begin) / 100000))
+  printf '%s\t%s\t%d.%d\t%s\n' "$name" "$part_status" "$((tenths / 10))" "$((tenths % 10))" "$*" \
+    >>"$work/parts.tsv"
 }
 
 # fail_part NAME TEXT: the part has ended with status 0, and yet has failed.

@@ -69,7 +69,7 @@ with tempfile.TemporaryDirectory() as name:
         archive = folder / f"out/{stage}.tar.gz"
         check(archive.exists(), f"{stage}: an archive")
         files = contents(archive) if archive.exists() else {"parts.tsv": ""}
-        slow = ", ".join(f"{name} {seconds} s" for name, _, seconds in parts_of(files) if seconds > "0")
+        slow = ", ".join(f"{name} {seconds} s" for name, _, seconds in parts_of(files) if float(seconds) >= 1)
         print(f"stage {stage}: {took:.1f} s ({slow})")
         lacking = [file for file in expected if file not in files]
         check(not lacking, f"{stage}: everything is in it {lacking or ''}")

@@ -14,7 +14,7 @@ SCENARIO = """
 name = "{name}"
 seed = 1
 steps = 6
-warmup_steps = 1
+warmup_steps = 4
 
 [cluster]
 ranks = 1

@@ -43,13 +43,15 @@ def parts_of(files):
 # Files that a stage's archive must hold.
 EXPECTED = {
     "smoke": ["environment.txt", "devices.txt", "hold.txt", "product.txt", "attention.txt", "live.jsonl"],
-    "kernels": ["cases.txt", "case_01.txt", "sanitizer.txt"],
+    "kernels": ["cases.txt", "case_03.txt", "sanitizer.txt"],
     "steps": ["samples.jsonl", "profile.json", "prediction.json", "live/fixed.jsonl", "validate.txt",
               "live4/fixed.jsonl"],
     "torch": ["gpt2/live/fixed.jsonl", "gpt2.validate.txt", "bert/prediction.json", "bert.validate.txt",
               "user_models.txt"],
     "speeds": ["gpu_bench.txt"],
 }  # fmt: skip
+# Planted: a case that fails is explained, one that hangs is stopped, and both stop nothing.
+PLANTED = ["case_01", "case_01.explained", "case_02", "case_02.explained"]
 # An error outside its bound is an answer, not a failure: on emulated devices, times mean nothing.
 MAY_FAIL = ("validate", "gpt2.validate", "bert.validate")
 
@@ -75,6 +77,12 @@ with tempfile.TemporaryDirectory() as name:
         check(not lacking, f"{stage}: everything is in it {lacking or ''}")
         failed = [part for part in parts_of(files)
                   if part[1] not in ("0", "skipped") and part[0] not in MAY_FAIL]  # fmt: skip
+        if stage == "kernels":
+            statuses = [part[1] for part in failed if part[0] in PLANTED]
+            check(statuses == ["1", "1", "124", "124"], f"planted cases fail, and are stopped {statuses}")
+            explained = files.get("case_01.explained.txt", "")
+            check("launches block: 1" in explained, "a case that fails runs again with logs")
+            failed = [part for part in failed if part[0] not in PLANTED]
         check(not failed, f"{stage}: every part succeeded {failed or ''}")
         for part, *_ in failed:
             print(files.get(part + ".txt", "")[-3000:])

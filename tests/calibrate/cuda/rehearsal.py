@@ -13,7 +13,7 @@ SCENARIO = """
 [scenario]
 name = "{name}"
 seed = 1
-steps = 6
+steps = 10
 warmup_steps = 4
 
 [cluster]
@@ -40,7 +40,7 @@ torch = "newest"
 kind = "adamw"
 
 [data]
-samples = 48
+samples = 60
 lengths = {{ uniform = [3, 8], seed = 1 }}
 sampler = {{ kind = "distributed", shuffle = true, seed = 1 }}
 
@@ -56,34 +56,49 @@ batch_size = 3
 """
 
 # Of the emulated device: what the smoke stage runs, and a few more.
-CASES = "^cuda: (an empty|a held|a lookup|rows)|^library: what a beta|^library: shapes without"
+CASES = "^cuda: (an empty|a held|a lookup|rows)|^library: what a beta|^library: shapes without|planted"
+
+# Before the others, a case that fails and one that hangs.
+TEST_GPU = """#!/bin/sh
+case "$*" in
+  *planted?failure*) echo "launches block: $CUDA_LAUNCH_BLOCKING"; exit 1 ;;
+  *planted?hang*) exec sleep 100 ;;
+  *-ltc*) echo "a planted failure"; echo "a planted hang" ;;
+esac
+exec "{program}" "$@"
+"""
 
 SHORTENED = {
     "PYTHON": PYTHON,
     "CHECK_GPU_BUDGET": "1 s",
     "CHECK_GPU_REPEATS": "1",
     "CHECK_GPU_CASES": CASES,
+    "CHECK_GPU_CASE_SECONDS": "4",
     "CHECK_GPU_STAND_INS": "--channels 1 --traffic 0",
     "CHECK_GPU_TORCH_DEVICE": "cpu",
     "CHECK_GPU_TORCH_SECONDS": "5",
-    "CHECK_GPU_FIRST_CONTACT": "--small",
+    "CHECK_GPU_FIRST_CONTACT": "--small --seconds 10",
 }
+
+
+def write_script(path, text):
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
 
 
 def make_bundle(folder, stepcal, stepsim, test_gpu):
     """Makes the folder of programs, scripts and scenarios."""
     for part in ("scenarios", "calibrate/cuda"):
         (folder / part).mkdir(parents=True)
-    for name, program in (("stepcal", stepcal), ("stepsim", stepsim), ("test_gpu", test_gpu)):
+    for name, program in (("stepcal", stepcal), ("stepsim", stepsim)):
         (folder / name).symlink_to(pathlib.Path(program).resolve())
+    write_script(folder / "test_gpu", TEST_GPU.format(program=pathlib.Path(test_gpu).resolve()))
+    write_script(folder / "with_cuda", '#!/bin/sh\nexec "$@"\n')
     for script in ("check_gpu", "check_gpu_stage.sh"):
         shutil.copy(ROOT / "calibrate/cuda" / script, folder / script)
     shutil.copy(ROOT / "calibrate/cuda/train_plans.py", folder / "calibrate/cuda")
     (folder / "calibrate/torch").symlink_to(ROOT / "calibrate/torch")
     (folder / "scenarios/profiles").symlink_to(ROOT / "scenarios/profiles")
-    with_cuda = folder / "with_cuda"
-    with_cuda.write_text('#!/bin/sh\nexec "$@"\n', encoding="utf-8")
-    with_cuda.chmod(0o755)
     for file, kind, causal in (
         ("scenarios/gpt2_medium_1gpu.toml", "gpt2", "true"),
         ("calibrate/cuda/bert_1gpu.toml", "bert", "false"),

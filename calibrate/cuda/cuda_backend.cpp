@@ -65,9 +65,11 @@ std::vector<RefusedBatch> CudaBackend::prepare(std::span<const StepBatch> batche
   std::vector<std::string> reasons = plan_attention(sizes);
   std::vector<std::size_t> order(batches.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto weight = [&sizes](std::size_t i) {
-    return std::pair(sizes[i].rows,
-                     sizes[i].length);  // Of as many rows, the longest has most scores.
+  // By the memory they need, as far as a batch's size tells: dense attention keeps its scores.
+  const bool is_dense = model_.attention == AttentionKind::Dense;
+  const auto weight = [&sizes, is_dense](std::size_t i) {
+    const BatchSize& size = sizes[i];
+    return std::pair(is_dense ? size.rows * size.length : size.rows, size.length);
   };
   std::ranges::stable_sort(order, std::greater<>(), weight);
   for (const std::size_t i : order) {

@@ -27,8 +27,15 @@ begin_stage() {
   archive_again &
   helpers+=($!)
   if command -v nvidia-smi >/dev/null 2>&1; then
-    nvidia-smi --format=csv -l 5 --query-gpu=timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu,memory.used,clocks_throttle_reasons.active \
-      >"$work/clocks.csv" 2>&1 &
+    local fields=timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu,memory.used
+    # The name has changed, and a field that is not known ends the query.
+    for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do
+      if nvidia-smi --query-gpu="$reasons" --format=csv >/dev/null 2>&1; then
+        fields=$fields,$reasons
+        break
+      fi
+    done
+    nvidia-smi --format=csv -l 5 --query-gpu="$fields" >"$work/clocks.csv" 2>&1 &
     helpers+=($!)
   fi
 }

@@ -89,15 +89,31 @@ with tempfile.TemporaryDirectory() as name:
 
     run(STEPSIM, "plan", one, "--out-dir", folder / "plans")
     plans = sorted((folder / "plans").glob("*.jsonl"))
-    calibrated = run(
-        STEPCAL, "calibrate", "--device", "cuda", "--plan", *plans, "--budget", "1 s",
-        "--samples", folder / "samples.jsonl", "--out", profile)
+    samples = folder / "samples.jsonl"
+    calibrate = [STEPCAL, "calibrate", "--device", "cuda", "--plan", *plans, "--budget", "1 s",
+                 "--samples", samples, "--out", profile]  # fmt: skip
+    calibrated = run(*calibrate)
     check(profile.exists(), "a profile was written")
     written = json.loads(profile.read_text(encoding="utf-8"))
     check(written["backend"] == "cuda" and written["host"]["launch_s"] > 0, "it holds the host's costs")
     check("not measured" in calibrated.stdout, "what one rank cannot measure is said")
     versions = written["provenance"]["versions"]
     check(all(key in versions for key in ("cublas", "cudnn", "nccl")), "versions are recorded")
+
+    # What a calibration has left out is in its samples file; the next one reads it there.
+    with open(samples, "a", encoding="utf-8") as file:
+        for line in (
+            {"kind": "refused", "pass": 0, "samples": 3, "max_length": 7, "why": "out of memory"},
+            {"kind": "disturbed", "pass": 0, "rank": 0, "dropped": 2, "throttled": 1, "cooled_seconds": 0.5},
+            {"kind": "disturbed", "pass": 1, "rank": 0, "dropped": 3, "throttled": 0, "cooled_seconds": 0},
+        ):  # fmt: skip
+            file.write(json.dumps(line) + "\n")
+    again = run(*calibrate).stdout
+    check("skipped 3 x 7: out of memory" in again, "a skipped shape is named in the output")
+    check("5 times dropped" in again and "1 steps ran while heat" in again, "what disturbed is counted")
+    written = json.loads(profile.read_text(encoding="utf-8"))
+    check("batches of 3 x 7: out of memory" in written["provenance"]["not_measured"], "and in the profile")
+    check(written["provenance"]["disturbed"]["dropped"] == 5, "the profile counts, too")
 
     compared = run(STEPSIM, "compare", one, "--profile", profile, "--json", folder / "prediction.json")
     check("fixed" in compared.stdout, "the policies are predicted")

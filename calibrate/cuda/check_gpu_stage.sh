@@ -6,6 +6,10 @@ archive_limit=$((15 * 1024 * 1024))
 period=${CHECK_GPU_PERIOD:-5} # Seconds between archives.
 parts_failed=0
 helpers=()
+# What a part prints is in its file at once, so that a part that hangs or is killed has said it.
+export PYTHONUNBUFFERED=1
+by_lines=()
+command -v stdbuf >/dev/null 2>&1 && by_lines=(stdbuf -oL)
 
 say() { printf '\n== %s  (%s s)\n' "$1" "$SECONDS"; }
 
@@ -109,7 +113,8 @@ part() {
   else
     part_status=0
     # In the foreground: whoever kills this script's group kills the command with it.
-    timeout "${timeout_mode:---foreground}" -k 10 "$((limit < left ? limit : left))" "$@" >"$work/$name.txt" 2>&1 ||
+    timeout "${timeout_mode:---foreground}" -k 10 "$((limit < left ? limit : left))" \
+      "${by_lines[@]}" "$@" >"$work/$name.txt" 2>&1 ||
       part_status=$?
     tail -n "${part_lines:-6}" "$work/$name.txt" | cut -c1-180
     if [ "$part_status" = 0 ]; then echo "ok"; else echo "exit status $part_status"; fi

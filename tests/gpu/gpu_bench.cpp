@@ -83,9 +83,13 @@ template <typename Make>
 void add(Bench& bench, const std::string& name, Cache cache, Make make) {
   benchmark::RegisterBenchmark((name + (cache == Cache::Cold ? "/cold" : "/hot")).c_str(),
                                [&bench, cache, make](benchmark::State& state) {
-                                 std::vector<DeviceBuffer> buffers(8);
-                                 measure(state, bench, make(bench, buffers), cache);
-                                 bench.stream().synchronize();
+                                 try {
+                                   std::vector<DeviceBuffer> buffers(8);
+                                   measure(state, bench, make(bench, buffers), cache);
+                                   bench.stream().synchronize();
+                                 } catch (const EnvironmentFault& fault) {
+                                   state.SkipWithError(fault.what());
+                                 }
                                })
       // The time of an iteration is that of one of its launches: Google Benchmark, which adds it up
       // until it has seen enough, would go on for a hundred times as long.

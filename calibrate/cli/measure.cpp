@@ -17,6 +17,7 @@
 #include "calibrate/measure/measure_probe.h"
 #include "calibrate/ranks/launched_group.h"
 #include "calibrate/samples/sample_log.h"
+#include "calibrate/samples/statistics.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
@@ -222,6 +223,28 @@ void print_left_out(const SampleLog& log) {
   }
 }
 
+/// What a framework pays that builds attention plans when it meets a shape. Neither `measure` nor
+/// `live` times it, and so no profile holds it.
+void print_plan_costs(const std::vector<double>& plan_seconds) {
+  if (plan_seconds.empty()) {
+    return;
+  }
+  const auto [least, most] = std::ranges::minmax(plan_seconds);
+  const double middle = median(plan_seconds);
+  fmt::print(
+      "attention plans of {} shapes were built before they were timed: {:.2f} s of a core each "
+      "({:.2f} to {:.2f}), which is not in the profile; PyTorch on cuDNN's attention pays that for "
+      "each new shape, and a scenario says so by\n"
+      "  [[new_shapes.mechanisms]]\n"
+      "  kind = \"attention_plan\"\n"
+      "  forward = \"{:.0f} ms\"  # the backward's plan included\n",
+      plan_seconds.size(),
+      middle,
+      least,
+      most,
+      middle * 1e3);
+}
+
 /// Others' work makes every time longer and less repeatable; better said before than after.
 void warn_when_busy() {
   constexpr double kSeconds = 0.4;
@@ -253,7 +276,9 @@ bool run_measure(const MeasureRequest& request, const std::string& device) {
     const int measurements = measure(request, backend_factory(device), hooks);
     progress.done();
     fmt::print("{} measurements in {}\n", measurements, request.out);
-    print_left_out(kept_log(request.out));
+    const SampleLog log = kept_log(request.out);
+    print_left_out(log);
+    print_plan_costs(log.plan_seconds());
     return true;
   } catch (const Interrupted&) {
     progress.done();

@@ -88,7 +88,7 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     disturbed_.throttled += static_cast<int>(reader.integer("throttled"));
     disturbed_.cooled_seconds += reader.number("cooled_seconds");
   } else if (kind == "prepared") {
-    return;  // For the reader of the file: what was built, and how long it took.
+    add_prepared(reader, file, number);
   } else if (kind == "sentinel") {
     sentinels_.push_back({reader.number("step_us") * 1e-6, reader.number("at_seconds")});
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
@@ -127,6 +127,20 @@ void SampleLog::add_pass(JsonReader& reader, const std::string& file, int number
     ops.counts.push_back(static_cast<int>(member.integer("count")));
   }
   passes_[static_cast<int>(reader.integer("pass"))] = std::move(ops);
+}
+
+/// Each line names all plans that its process has built so far.
+void SampleLog::add_prepared(JsonReader& reader, const std::string& file, int number) {
+  std::vector<double> seconds;
+  for (const Json& plan : list_of(reader, "plans")) {
+    if (!plan.is_object()) {
+      reader.fail("plans", "must hold objects");
+    }
+    seconds.push_back(JsonReader(plan, file, number, "plans").number("seconds"));
+  }
+  if (seconds.size() >= plan_seconds_.size()) {
+    plan_seconds_ = std::move(seconds);
+  }
 }
 
 PointLog& SampleLog::point_of(const BatchShape& batch) {

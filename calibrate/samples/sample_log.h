@@ -100,6 +100,8 @@ class SampleLog {
   [[nodiscard]] const std::vector<RefusedPoint>& refused() const { return refused_; }
   [[nodiscard]] bool is_refused(const GridPoint& point) const;
   [[nodiscard]] const DisturbedSamples& disturbed() const { return disturbed_; }
+  /// [shape] What building its attention plans took, forward and backward together, on one core.
+  [[nodiscard]] const std::vector<double>& plan_seconds() const { return plan_seconds_; }
   [[nodiscard]] double last_at_seconds() const { return last_at_; }
   [[nodiscard]] int measurements() const { return measurements_; }
 
@@ -115,6 +117,7 @@ class SampleLog {
   void add_imported(JsonReader& reader);
   void add_overlap(JsonReader& reader);
   void add_refused(JsonReader& reader);
+  void add_prepared(JsonReader& reader, const std::string& file, int number);
   PointLog& point_of(const BatchShape& batch);
 
   std::vector<Op> ops_;
@@ -131,6 +134,7 @@ class SampleLog {
   std::vector<SentinelSample> sentinels_;
   std::vector<RefusedPoint> refused_;
   DisturbedSamples disturbed_;
+  std::vector<double> plan_seconds_;
   std::set<int> ended_;
   double last_at_ = 0;
   int measurements_ = 0;

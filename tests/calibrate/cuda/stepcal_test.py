@@ -106,11 +106,15 @@ with tempfile.TemporaryDirectory() as name:
             {"kind": "refused", "pass": 0, "samples": 3, "max_length": 7, "why": "out of memory"},
             {"kind": "disturbed", "pass": 0, "rank": 0, "dropped": 2, "throttled": 1, "cooled_seconds": 0.5},
             {"kind": "disturbed", "pass": 1, "rank": 0, "dropped": 3, "throttled": 0, "cooled_seconds": 0},
+            {"kind": "prepared", "pass": 1, "seconds": 2.4,
+             "plans": [{"shape": f"{i}", "seconds": 0.25 * (1 + i % 3)} for i in range(300)]},
         ):  # fmt: skip
             file.write(json.dumps(line) + "\n")
     again = run(*calibrate).stdout
     check("skipped 3 x 7: out of memory" in again, "a skipped shape is named in the output")
     check("5 times dropped" in again and "1 steps ran while heat" in again, "what disturbed is counted")
+    check("0.50 s of a core each (0.25 to 0.75)" in again, "what attention plans take is said")
+    check('forward = "500 ms"' in again, "and what a scenario says of it")
     written = json.loads(profile.read_text(encoding="utf-8"))
     check("batches of 3 x 7: out of memory" in written["provenance"]["not_measured"], "and in the profile")
     check(written["provenance"]["disturbed"]["dropped"] == 5, "the profile counts, too")

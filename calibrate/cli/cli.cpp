@@ -15,13 +15,14 @@
 namespace stepsim {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 8> kCommands = {{
     {"calibrate", "measure this machine and fit a profile: the usual way", calibrate_command},
     {"measure", "measure only, into a samples file that survives a kill", measure_command},
     {"fit", "make a profile of a samples file", fit_command},
     {"import",
      "use measurements made elsewhere: logs of nccl-tests, profiler traces",
      import_command},
+    {"grid", "the batch shapes to calibrate your own model on", grid_command},
     {"check", "does a profile still fit this machine?", check_command},
     {"live", "train the batches of plans for real and record every step", live_command},
     {"devices", "what there is to measure on", devices_command},

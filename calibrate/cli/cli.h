@@ -16,6 +16,8 @@ int fit_command(const std::vector<std::string>& arguments);
 int calibrate_command(const std::vector<std::string>& arguments);
 int check_command(const std::vector<std::string>& arguments);
 int live_command(const std::vector<std::string>& arguments);
+/// `stepcal grid` chooses the batch shapes that calibrate/torch/stepsim_calibrate.py measures.
+int grid_command(const std::vector<std::string>& arguments);
 int import_command(const std::vector<std::string>& arguments);
 int devices_command(const std::vector<std::string>& arguments);
 /// `stepcal import kineto` reads traces of PyTorch's profiler, one for each rank.

@@ -53,12 +53,8 @@ std::vector<Plan> read_plans(const std::vector<std::string>& paths) {
   return plans;
 }
 
-/// The record's own plan; a single plan serves records that name no policy. Without any plan the
-/// record has to describe what ran.
+/// The record's own plan; a single plan serves records that name no policy.
 Plan plan_of(const RunRecord& record, const std::string& path, const std::vector<Plan>& plans) {
-  if (plans.empty()) {
-    return recorded_plan(record, path);
-  }
   for (const Plan& plan : plans) {
     if (plan.policy == record.policy || (record.policy.empty() && plans.size() == 1)) {
       return plan;
@@ -66,6 +62,21 @@ Plan plan_of(const RunRecord& record, const std::string& path, const std::vector
   }
   throw InputError(
       SourcePlace{path}, "recorded policy '{}', and no --plan is of it", printable(record.policy));
+}
+
+/// Says which shapes stepsim_calibrate.py skipped.
+void add_skipped(const RecordFile& file, std::vector<std::string>* warnings) {
+  if (!file.record.training->contains("calibration")) {
+    return;
+  }
+  JsonReader calibration((*file.record.training)["calibration"], file.file, 1, "calibration");
+  for (JsonReader& shape : calibration.objects("skipped")) {
+    warnings->push_back(fmt::format("{}: skipped {} samples x {}: {}",
+                                    printable(file.file),
+                                    shape.integer("samples"),
+                                    shape.integer("length"),
+                                    printable(shape.text("why"))));
+  }
 }
 
 Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs) {
@@ -125,9 +136,14 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   const std::vector<Plan> plans = read_plans(parser.list("plan"));
   std::vector<RecordedRun> runs;
   std::vector<std::string> warnings;
-  for (RecordFile& file : read_record_files(parser.list("files"), &warnings)) {
-    Plan plan = plan_of(file.record, file.file, plans);
+  std::vector<RecordFile> files = read_record_files(parser.list("files"), &warnings);
+  // Without any plan the records have to describe what ran.
+  std::vector<Plan> ran = plans.empty() ? recorded_plans(files) : std::vector<Plan>{};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    RecordFile& file = files[i];
+    Plan plan = plans.empty() ? std::move(ran[i]) : plan_of(file.record, file.file, plans);
     check_gradients(file, plan.model);
+    add_skipped(file, &warnings);
     runs.push_back({std::move(file.record), std::move(plan), file.file});
   }
   std::optional<Profile> base;

@@ -67,7 +67,8 @@ struct RunRecord {
   int cores = 0;  ///< Processor cores for all ranks together, which run on one host; 0: unknown.
   JsonValue versions;  ///< Versions of libraries and driver, as the run named them.
   /// What trained, as stepsim_recorder.py describes it: "model" (parameters in order of
-  /// registration), "ddp", "optimizer", "loader", "autocast". Null when the record does not say.
+  /// registration), "ddp", "optimizer", "loader", "autocast"; "calibration" are the shapes that
+  /// stepsim_calibrate.py ran and skipped. Null when the record does not say.
   JsonValue training;
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;

@@ -195,6 +195,24 @@ class RecordReader {
   const std::string& file_;
 };
 
+bool has_bucket_times(const RecordFile& file) {
+  return std::ranges::any_of(file.record.steps,
+                             [](const StepRecord& step) { return !step.buckets.empty(); });
+}
+
+/// Whether the models differ in nothing but their tensors' shares of the passes.
+bool differ_in_shares(const TransformerConfig& a, TransformerConfig b) {
+  if (a.tensors.size() != b.tensors.size()) {
+    return false;
+  }
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    b.tensors[i].forward = a.tensors[i].forward;
+    b.tensors[i].backward = a.tensors[i].backward;
+  }
+  b.name = a.name;
+  return a == b;
+}
+
 }  // namespace
 
 Plan recorded_plan(const RunRecord& record, const std::string& file) {
@@ -214,6 +232,23 @@ Plan recorded_plan(const RunRecord& record, const std::string& file) {
     }
   }
   return plan;
+}
+
+std::vector<Plan> recorded_plans(std::span<const RecordFile> files) {
+  std::vector<Plan> plans =
+      mapped(files, [](const RecordFile& file) { return recorded_plan(file.record, file.file); });
+  const auto timed = std::ranges::find_if(files, has_bucket_times);
+  if (timed == files.end()) {
+    return plans;
+  }
+  const Plan& from = plans[static_cast<std::size_t>(timed - files.begin())];
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (!has_bucket_times(files[i]) && differ_in_shares(from.model, plans[i].model)) {
+      plans[i].model = from.model;
+      plans[i].buckets = from.buckets;
+    }
+  }
+  return plans;
 }
 
 }  // namespace stepsim

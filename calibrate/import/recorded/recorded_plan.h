@@ -1,8 +1,11 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "costmodel/records/plan_file.h"
+#include "costmodel/records/record_files.h"
 #include "costmodel/records/run_record.h"
 
 namespace stepsim {
@@ -18,5 +21,9 @@ namespace stepsim {
 /// Raises InputError that names `file`: the record does not describe its model or its lengths, or a
 /// step is of several micro-batches.
 [[nodiscard]] Plan recorded_plan(const RunRecord& record, const std::string& file);
+
+/// The plans of several records. Where only some of them have bucket times, as those of
+/// stepsim_calibrate.py, the others of the same tensors take shares and buckets from them.
+[[nodiscard]] std::vector<Plan> recorded_plans(std::span<const RecordFile> files);
 
 }  // namespace stepsim

@@ -107,7 +107,7 @@ int lines_in(const std::string& path) {
 TEST_CASE("every command explains itself with an example") {
   CHECK(contains(stepcal({"--help"}).out, "calibrate"));
   for (const char* command :
-       {"measure", "fit", "calibrate", "import", "check", "devices", "live"}) {
+       {"measure", "fit", "calibrate", "import", "check", "devices", "grid", "live"}) {
     if (std::string(command) == "live" && !kCanMeasure) {
       continue;
     }

@@ -192,3 +192,19 @@ TEST_CASE("a record keeps what it says about the training") {
   CHECK(read_run_record(path).training == record.training);
   std::remove(path.c_str());
 }
+
+TEST_CASE("a record without bucket times takes shares and buckets from one that has them") {
+  RunRecord plain = described_record();
+  for (StepRecord& row : plain.steps) {
+    row.buckets.clear();
+  }
+  RunRecord other = plain;
+  (*other.training)["model"]["parameters"].erase(0);
+  const std::vector<RecordFile> files = {
+      {"plain.jsonl", plain}, {"watched.jsonl", described_record()}, {"other.jsonl", other}};
+  const std::vector<Plan> plans = recorded_plans(files);
+  CHECK(plans[0].model == plans[1].model);
+  CHECK(plans[0].buckets == plans[1].buckets);
+  CHECK(plans[0].micro_batches.size() == 6);
+  CHECK(plans[2] == recorded_plan(other, "other.jsonl"));
+}

@@ -183,6 +183,10 @@ int buckets_command(const std::vector<std::string>& arguments) {
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
+  if (scenario.model_is_unknown) {
+    throw InputError("model.kind: {} is not there yet, and it holds the model",
+                     printable(scenario.profile));
+  }
   const DdpBuckets lists = bucket_lists(scenario);
   const auto sizes = bucket_parameters(scenario.model);
   const auto tensors = parameters(scenario.model);

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/core.h>
 
 #include "costmodel/io/csv_table.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile.h"
+#include "costmodel/records/shipped.h"
 #include "sim/scenario/tables.h"
 
 namespace stepsim {
@@ -121,17 +124,11 @@ bool is_recorded(const TomlReader& table) {
   return table.has("kind") && table.text("kind") == "recorded";
 }
 
-/// The model that the profile was recorded from.
-TransformerConfig recorded_model(const TomlReader& table, const Scenario& scenario) {
+/// The model that the profile was recorded from. Batches can be planned before it is there.
+TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
   if (scenario.profile.empty()) {
     table.fail(
         "kind", "the model of the profile's record; name it as cluster.profile", Lookup::Profiles);
-  }
-  const Profile profile = read_profile(scenario.profile);
-  if (!profile.recorded) {
-    table.fail("kind",
-               fmt::format("{} holds no recorded model; make one: stepcal import run-record --help",
-                           printable(scenario.profile)));
   }
   for (const char* key :
        {"layers", "block_elements", "tensors", "dtype", "parameter_dtype", "attention"}) {
@@ -139,10 +136,23 @@ TransformerConfig recorded_model(const TomlReader& table, const Scenario& scenar
       table.fail(key, "the recorded model has its own");
     }
   }
+  if (std::error_code error;
+      !is_profile_name(scenario.profile) && !std::filesystem::exists(scenario.profile, error)) {
+    scenario.model_is_unknown = true;
+    TransformerConfig unknown = family_defaults(ModelFamily::Blocks);
+    unknown.layers = unknown.block_elements = 1;
+    return unknown;
+  }
+  const Profile profile = read_profile(scenario.profile);
+  if (!profile.recorded) {
+    table.fail("kind",
+               fmt::format("{} holds no recorded model; make one: stepcal import run-record --help",
+                           printable(scenario.profile)));
+  }
   return profile.recorded->model;
 }
 
-TransformerConfig start_of(const TomlReader& table, const Scenario& scenario) {
+TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
   if (table.has("preset") && table.has("kind")) {
     table.fail("kind", "give preset or kind, not both: a preset has its kind");
   }

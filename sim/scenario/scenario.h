@@ -99,6 +99,8 @@ struct Scenario {
   bool gloo = false;
 
   TransformerConfig model;
+  /// The model is the recorded one of a profile that is not there yet; only batches can be planned.
+  bool model_is_unknown = false;
   VarlenCall varlen;                   ///< It matters where attention is varlen.
   std::int64_t stated_parameters = 0;  ///< For published figures; 0: counted from the tensors.
   DdpOptions ddp;

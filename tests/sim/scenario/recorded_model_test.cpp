@@ -103,3 +103,14 @@ TEST_CASE("a recorded model needs a profile that holds one, and takes no other k
   CHECK(recorded_error(folder + "/own.json", "layers = 3\n")
             .find("model.layers: the recorded model has its own") != std::string::npos);
 }
+
+TEST_CASE("batches can be planned before the profile of a recorded model is there") {
+  const std::string path = test::fresh_folder() + "/later.json";
+  const Scenario scenario = recorded_scenario(path);
+  CHECK(scenario.model_is_unknown);
+  CHECK(scenario.profile == path);
+  CHECK(recorded_error(path, "layers = 3\n").find("the recorded model has its own") !=
+        std::string::npos);
+  write_profile(path, profile_of_own_model());
+  CHECK_FALSE(recorded_scenario(path).model_is_unknown);
+}

@@ -147,9 +147,9 @@ def head(arguments, places):
     return lines
 
 
-def main():
-    arguments = parse_arguments()
-    dist.init_process_group(arguments.backend)
+def sweep(arguments):
+    """Measures all sizes and returns the table as text. All ranks of the default process group call
+    it. `arguments` has the members of parse_arguments()."""
     ranks = dist.get_world_size()
     device = Device(arguments.backend)
     places = [None] * ranks
@@ -160,8 +160,14 @@ def main():
     while size <= arguments.max_bytes:
         table.add(size, *measure(device, size, arguments))
         size *= 2
+    return "\n".join(head(arguments, places) + table.rows + table.foot()) + "\n"
+
+
+def main():
+    arguments = parse_arguments()
+    dist.init_process_group(arguments.backend)
+    text = sweep(arguments)
     if dist.get_rank() == 0:
-        text = "\n".join(head(arguments, places) + table.rows + table.foot()) + "\n"
         if arguments.out:
             with open(arguments.out, "w", encoding="utf-8") as file:
                 file.write(text)

@@ -214,6 +214,8 @@ class Recorder:
         loader: The DataLoader; its batch size, workers and sampler settings are written.
         bucket_times: Calls watch(model), unless DDP keeps gradients as views of the buckets. It
             costs one more pass over each bucket. Give False to call watch() with your own hook.
+        notes: More members for the header of the record.
+        on_row: Called with each row as it is written.
     """
 
     def __init__(
@@ -227,10 +229,14 @@ class Recorder:
         optimizer=None,
         loader=None,
         bucket_times=True,
+        notes=None,
+        on_row=None,
     ):
         self.recording = True
         self._path = os.fspath(path)
         self._header = {"scenario": scenario, "policy": policy, "warmup_steps": warmup_steps}
+        self._header.update(notes or {})
+        self._on_row = on_row or (lambda row: None)
         self._described = (model, optimizer, loader)
         self._autocast = None  # The dtype of the first forward's autocast.
         self._reset_peak_memory = reset_peak_memory
@@ -426,7 +432,9 @@ class Recorder:
         self._header = self._described = None
 
     def _write_oldest(self):
-        self._write(self._pending.popleft().row(self._clock, self._rank))
+        row = self._pending.popleft().row(self._clock, self._rank)
+        self._write(row)
+        self._on_row(row)
 
     def _write(self, value):
         line = _line(value).encode()

@@ -37,7 +37,7 @@ BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 BLOCK_S = 2.0
 WARMUP_STEPS = 3  # DDP rebuilds its buckets after the first step.
 FEWEST_PLAIN_ROUNDS = 4  # The first one meets the shapes.
-WATCHED_ROUNDS = (3, 4)  # Of every ROUNDS: those with bucket times, which cost some time.
+WATCHED_ROUNDS = (2, 3)  # Of every ROUNDS: those with bucket times, which cost some time.
 ROUNDS = 6
 SWEEP_SHARE = 0.15  # Of the time, for all-reduces by size.
 INTERRUPTED = 130
@@ -107,8 +107,8 @@ class Ranks:
         """Returns the largest of the ranks' numbers."""
         if self.count == 1:
             return value
-        on_gpu = self.distributed and dist.get_backend() == "nccl"
-        number = torch.tensor([float(value)], device=self.device if on_gpu else "cpu")
+        device = "cpu" if dist.get_backend() == "gloo" else self.device
+        number = torch.tensor([float(value)], device=device)
         dist.all_reduce(number, dist.ReduceOp.MAX)
         return float(number)
 
@@ -333,7 +333,7 @@ class Calibration:
         self.skipped = []  # (shape, why)
         self.probed = []
         self.times = Times()
-        self.stop = None  # Why to stop: a signal's name.
+        self.stop = self.stopped_at = None  # A signal's name, and when it came.
         self.plain = self.watched = None
         self.block = BLOCK
         self.error = 1.0
@@ -347,29 +347,31 @@ class Calibration:
         }
         try:
             self.measure()
-        except UserError:
+        except (UserError, BadInput):
             raise
-        except Exception as error:  # pylint: disable=broad-except  (keep what was measured)
+        except (Exception, KeyboardInterrupt) as error:  # pylint: disable=broad-except
             self.finish()
             if is_out_of_memory(error):
                 self.say_late_out_of_memory(error)
             else:
                 traceback.print_exc()
-            self.report([f"{self.out}*.rank*.jsonl"])
-            return 3
+            self.report()
+            return INTERRUPTED if self.stop else 3
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-        for recorder in (self.plain, self.watched):
-            if recorder is not None:
-                recorder.close()
-        self.report([f"{self.out}.jsonl"] + [f"{self.out}.buckets.jsonl"] * bool(self.watched))
-        return INTERRUPTED if self.stop else 0
+        recorders = [one for one in (self.plain, self.watched) if one is not None]
+        lost = self.ranks.any(not all(one.recording for one in recorders))
+        for recorder in recorders:
+            recorder.close()
+        self.report()
+        return INTERRUPTED if self.stop else 3 if lost else 0
 
     def interrupted(self, number, _frame):
-        if self.stop is not None:
+        """The first signal ends the run after a few steps. Launchers send several at once."""
+        if self.stop is not None and time.monotonic() > self.stopped_at + 2:
             raise KeyboardInterrupt
-        self.stop = signal.Signals(number).name
+        self.stop, self.stopped_at = signal.Signals(number).name, time.monotonic()
 
     def finish(self):
         """Ends the records without talking to other ranks, which may be gone."""
@@ -385,6 +387,10 @@ class Calibration:
         )
 
     def measure(self):
+        if self.ranks.rank == 0:
+            for name in self.names():
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(name)  # Of an earlier run.
         trainer = self.make_trainer()
         self.probe(trainer)
         if not self.shapes:
@@ -402,6 +408,9 @@ class Calibration:
             self.round(trainer, number, self.watched if watch else self.plain)
             number += 1
             plain += not watch
+        if watching:  # The plain record spans the other one, which shows that they share a process.
+            self.rewrap(trainer, watch=False)
+            self.steps(trainer, self.shapes[-BLOCK:], self.plain)
 
     def make_trainer(self):
         failed = None
@@ -489,7 +498,7 @@ class Calibration:
         self.plain = stepsim_recorder.Recorder(
             self.out, warmup_steps=len(warmup), on_row=self.times.add, **common
         )
-        if trainer.uses_ddp and self.ranks.count > 1:
+        if trainer.uses_ddp:
             self.watched = stepsim_recorder.Recorder(f"{self.out}.buckets", **common)
         self.steps(trainer, warmup, self.plain)
 
@@ -564,27 +573,42 @@ class Calibration:
 
     # ---- the end --------------------------------------------------------------------------------
 
-    def report(self, records):
+    def names(self):
+        """The files that rank 0 writes at the end."""
+        endings = ("jsonl", "buckets.jsonl", "all_reduce.log", "network.json")
+        return [f"{self.out}.{ending}" for ending in endings]
+
+    def records(self):
+        """The merged records, or after a fault those of the ranks that hold steps."""
+        merged = [name for name in self.names()[:2] if os.path.exists(name)]
+        if merged:
+            return merged
+        found = []
+        for name in (self.out, f"{self.out}.buckets"):
+            for rank in range(self.ranks.count):
+                path = f"{name}.rank{rank}.jsonl"
+                with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                    found += [path] * (file.read().count(b"\n") > 1)
+        return found
+
+    def report(self):
         if self.ranks.rank != 0 or self.plain is None:
             return
-        name = shlex.quote(self.out)
         print(self.times.table(self.shapes, self.probed))
         for shape, why in self.skipped:
             print(f"skipped: {shape.samples} x {shape.length}: {why}")
         if self.stop:
             print(f"interrupted ({self.stop}): what was measured is kept")
-        elif self.error > self.target:
-            print(f"the time is over: the shapes' times are sure to {100 * self.error:.1f} %")
-        else:
-            print(f"the shapes' times are sure to {100 * self.error:.1f} %")
-        base, before = "", ""
-        if self.swept:
-            before = (
-                f"stepcal import nccl-tests {name}.all_reduce.log --profile {name}.network.json && "
-            )
-            base = f" --base {name}.network.json"
-        files = " ".join(one if "*" in one else shlex.quote(one) for one in records)
-        print(f"next: {before}stepcal import run-record {files}{base} --profile {name}.json")
+        late = "the time is over: " if self.error > self.target else ""
+        sure = f"the shapes' times are sure to {100 * self.error:.1f} %"
+        few = "not all shapes ran three times; give more --seconds"
+        print(late + (sure if self.error < 1 else few))
+        log, network = map(shlex.quote, self.names()[2:])
+        before = f"stepcal import nccl-tests {log} --profile {network} && " if self.swept else ""
+        files = " ".join(map(shlex.quote, self.records()))
+        base = f" --base {network}" if self.swept else ""
+        profile = shlex.quote(f"{self.out}.json")
+        print(f"next: {before}stepcal import run-record {files}{base} --profile {profile}")
         sys.stdout.flush()
 
 

@@ -140,8 +140,7 @@ class Trial:
     def tool(self, program, *arguments, statuses=(0,)):
         command = [str(self.tools / program), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        with open(self.folder / "tools.log", "a", encoding="utf-8") as log:
-            log.write(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+        self.log(" ".join(command), done)
         if done.returncode not in statuses:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr or done.stdout}")
 
@@ -186,6 +185,30 @@ class Trial:
         self.launch(pathlib.Path(__file__), ["--train", path], f"{out}.log")
         return [folder / plan.name for plan in plans]
 
+    def printed_command(self, log):
+        """Runs the command that a log ends with."""
+        last = (self.folder / log).read_text(encoding="utf-8").strip().splitlines()[-1]
+        if not last.startswith("next: "):
+            raise RuntimeError(f"{log} ends with: {last}")
+        folders = [str(self.tools / name) for name in ("calibrate", "sim")]
+        path = os.pathsep.join([*folders, os.environ["PATH"]])
+        command = last[len("next: ") :]
+        done = subprocess.run(
+            command,
+            shell=True,
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": path},
+        )
+        self.log(command, done)
+        if done.returncode != 0:
+            raise RuntimeError(f"{command}: {done.stderr}")
+
+    def log(self, command, done):
+        with open(self.folder / "tools.log", "a", encoding="utf-8") as log:
+            log.write(f"$ {command}\n{done.stdout}{done.stderr}")
+
     def calibrate_own(self, plans):
         """Returns the seconds that stepsim_calibrate.py took, its start included."""
         shapes, out = self.folder / "shapes.json", self.folder / "own"
@@ -193,15 +216,7 @@ class Trial:
         seconds = self.options.seconds
         options = ["--shapes", shapes, "--out", out, "--seconds", seconds, "--device", "cpu"]
         took = self.launch(CALIBRATE, [self.source, *options], "own.log")
-        network_profile = self.folder / "network.json"
-        self.tool(
-            *("calibrate/stepcal", "import", "nccl-tests", f"{out}.all_reduce.log"),
-            *("--profile", network_profile),
-        )
-        self.tool(
-            *("calibrate/stepcal", "import", "run-record", f"{out}.jsonl", f"{out}.buckets.jsonl"),
-            *("--base", network_profile, "--profile", f"{out}.json"),
-        )
+        self.printed_command("own.log")
         return took
 
     def record_one_policy(self, plans):
@@ -220,7 +235,8 @@ class Trial:
         self.tool(
             *("calibrate/stepcal", "calibrate", "--device", "cpu"),
             *("--plan", *self.plans("calibrate"), "--samples", self.folder / "samples.jsonl"),
-            *("--budget", f"{self.options.seconds} s", "--out", self.folder / "calibrate.json"),
+            *("--budget", f"{2 * self.options.seconds} s"),  # It says that less cannot be fitted.
+            *("--out", self.folder / "calibrate.json"),
         )
         return time.monotonic() - begun
 
@@ -251,8 +267,15 @@ class Trial:
         took["recorded"] = self.record_one_policy(plans)
         self.say("stepsim_calibrate.py")
         took["own"] = self.calibrate_own(plans)
-        for source in took:
-            self.predict(source)
+        refused = {}
+        for source in list(took):
+            try:
+                self.predict(source)
+            except RuntimeError as error:
+                if source == "own":
+                    raise
+                refused[source] = str(error).rsplit("error: ", maxsplit=1)[-1].strip()
+                del took[source]
         predicted = max(stamp(self.folder / f"predictions_{source}.json") for source in took)
         time.sleep(1)  # Records state their start in whole seconds, which must be later.
         self.say(f"predicted at {predicted}; live")
@@ -266,6 +289,7 @@ class Trial:
             "predicted_at": predicted,
             "live_at": live["started_at"],
             "passes": live["repeats"],
+            "refused": refused,
             "validations": {source: self.validate(source, records) for source in took},
         }
         (self.folder / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
@@ -319,7 +343,8 @@ def model_text(name, result):
     repeats = [f"{100 * own[policy]['repeatability']:.1f} %" for policy in policies]
     rows.append(["measured", "", *measured, "", "", ""])
     rows.append(["passes differ by", "", *repeats, "", "", ""])
-    return [*lines, *results.table(head, rows), ""]
+    refused = [f"{SOURCES[source]}: {why}" for source, why in result["refused"].items()]
+    return [*lines, *results.table(head, rows), "", *refused, *[""] * len(refused)]
 
 
 def report(found):

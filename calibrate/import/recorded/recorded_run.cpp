@@ -392,7 +392,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
       whole ? ProcessorRatios{} : processor_ratios(runs, costs.cores);
   Observations all;
   for (const RecordedRun& run : runs) {
-    if (!whole) {
+    if (!whole && costs.ranks > 1) {
       add_reduces(run.record, costs.reduces);
     }
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {

@@ -74,6 +74,13 @@ TEST_CASE("a backward is told from waiting by its buckets, by processor time, or
   }
 }
 
+TEST_CASE("the buckets of a rank alone tell nothing of all-reduces") {
+  MadeTraining training;
+  training.ranks = 1;
+  training.recorded = Recorded::Buckets;
+  CHECK(fitted(training).all_reduces.empty());
+}
+
 TEST_CASE("micro-batches of one step are told apart by their shapes") {
   MadeTraining training;
   training.micro_batches = 3;

@@ -4,6 +4,8 @@
 usage: torch_calibrate_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
 """
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -74,7 +76,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def start(ranks, *options, model=MODEL, shapes=None, program=None):
+def start(ranks, *options, model=MODEL, shapes=None):
     """Starts all ranks; with one rank without torch.distributed."""
     torch_or_skip()
     pathlib.Path("my_model.py").write_text(model, encoding="utf-8")
@@ -83,8 +85,8 @@ def start(ranks, *options, model=MODEL, shapes=None, program=None):
         text = json.dumps({"format": "stepsim-shapes/1", "shapes": rows})
         pathlib.Path("shapes.json").write_text(text, encoding="utf-8")
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    command = [sys.executable, *(program or [str(CALIBRATE), "my_model.py"])]
-    command += ["--shapes", "shapes.json", "--out", "mine", "--device", "cpu", *options]
+    command = [sys.executable, str(CALIBRATE), "my_model.py", "--shapes", "shapes.json"]
+    command += ["--out", "mine", "--device", "cpu", *options]
     processes = []
     for rank in range(ranks):
         names = {"RANK": str(rank), "WORLD_SIZE": str(ranks), **address} if ranks > 1 else {}
@@ -174,7 +176,7 @@ def test_one_rank_from_a_scenario_to_its_predictions():
     with open("shapes.json", encoding="utf-8") as file:
         shapes = [[one["samples"], one["length"]] for one in json.load(file)["shapes"]]
     assert len(shapes) == 12, shapes
-    (status,), (output,) = run(1, "--seconds", "2", "--target", "0.0001")
+    (status,), (output,) = run(1, "--seconds", "1.5", "--target", "0.0001")
     assert status == 0, output
     header, rows = read_record("mine.jsonl")
     assert header["policy"] == "calibration" and header["world_size"] == 1, header
@@ -222,25 +224,15 @@ def test_two_ranks_with_bucket_times_and_a_sweep():
 
 
 @in_folder
-def test_without_ddp_each_rank_trains_alone():
-    statuses, outputs = run(
-        2, "--seconds", "2", "--target", "1", "--no-ddp", model=MODEL, shapes=SHAPES
-    )
-    assert statuses == [0, 0], "\n".join(outputs)
-    header, rows = read_record("mine.jsonl")
-    assert "ddp" not in header and {row["rank"] for row in rows} == {0, 1}
-    assert not os.path.exists("mine.buckets.jsonl")
-
-
-@in_folder
-def test_a_shape_without_memory_is_skipped_on_all_ranks_and_said():
+def test_without_ddp_a_shape_without_memory_is_skipped_on_all_ranks_and_said():
     model = MODEL.replace(
         "    return model(",
         """    if torch.distributed.get_rank() == 1 and batch.shape[0] * batch.shape[1] > 600:
         raise RuntimeError("CUDA out of memory. Tried to allocate 9 GiB")
     return model(""",
     )
-    statuses, outputs = run(2, "--seconds", "3", "--target", "1", model=model, shapes=SHAPES)
+    options = ["--seconds", "3", "--target", "1", "--no-ddp"]
+    statuses, outputs = run(2, *options, model=model, shapes=SHAPES)
     assert statuses == [0, 0], "\n".join(outputs)
     header, rows = read_record("mine.jsonl")
     gone = [[16, 64], [24, 32]]
@@ -248,13 +240,14 @@ def test_a_shape_without_memory_is_skipped_on_all_ranks_and_said():
     assert [[one["samples"], one["length"]] for one in skipped] == gone, skipped
     assert not [row for row in rows if size(row) in gone]
     assert "skipped: 16 x 64: out of memory on another rank" in outputs[0], outputs[0]
+    assert "ddp" not in header and not os.path.exists("mine.buckets.jsonl")
     report = shell(next_command(outputs[0]))
     assert "warning: mine.jsonl: skipped 24 samples x 32: out of memory" in report, report
 
 
 @in_folder
 def test_an_interrupt_keeps_what_was_measured():
-    processes = start(2, "--seconds", "60", "--target", "0", model=MODEL, shapes=SHAPES)
+    processes = start(2, "--seconds", "20", "--target", "0", model=MODEL, shapes=SHAPES)
     wait_for_rows(processes, 60)
     processes[1].send_signal(signal.SIGINT)  # One rank tells the others.
     statuses, outputs = ended(processes)
@@ -267,7 +260,7 @@ def test_an_interrupt_keeps_what_was_measured():
 
 @in_folder
 def test_a_rank_that_dies_leaves_the_files_of_the_ranks():
-    processes = start(2, "--seconds", "60", "--target", "0", model=MODEL, shapes=SHAPES)
+    processes = start(2, "--seconds", "20", "--target", "0", model=MODEL, shapes=SHAPES)
     wait_for_rows(processes, 40)
     processes[1].kill()
     statuses, outputs = ended(processes)
@@ -278,21 +271,69 @@ def test_a_rank_that_dies_leaves_the_files_of_the_ranks():
 
 @in_folder
 def test_wrong_input_names_what_is_wrong():
-    def said(status, *texts, ranks=1, shapes=SHAPES, model=MODEL, options=()):
-        statuses, outputs = run(ranks, *options, shapes=shapes, model=model)
-        assert statuses == [status] * ranks, (statuses, outputs)
-        for text in texts:
-            assert text in outputs[0], outputs[0]
+    torch_or_skip()
+    sys.path.insert(0, str(TORCH))
+    import stepsim_calibrate  # pylint: disable=import-outside-toplevel
 
-    said(2, "my_model.py: defines no make_batch(samples, length, device)",
-         model="def make_model(): pass\n")
-    said(2, "shape 1: expected sizes of 1 or more", shapes=[[4, 8], [0, 8]])
-    broken = MODEL.replace("    return torch.randn", "    return torch.rondn")
-    said(2, "Traceback", "line 9, in make_batch", "AttributeError",
-         "error: make_batch(16, 64, device(type='cpu')) of my_model.py failed: AttributeError",
-         model=broken, ranks=2)
-    said(2, "expected one number with a gradient", model=MODEL.replace(".mean()", ""))
-    said(2, "--out: no folder no/such", options=["--out", "no/such/file"])
+    def said(*texts, shapes=SHAPES, model=MODEL, out="mine"):
+        """In this process, which has torch already."""
+        pathlib.Path("my_model.py").write_text(model, encoding="utf-8")
+        pathlib.Path("shapes.json").write_text(json.dumps({"shapes": shapes}), encoding="utf-8")
+        arguments = ["x", "my_model.py", "--shapes", "shapes.json", "--out", out, "--device", "cpu"]
+        error, kept = io.StringIO(), sys.argv
+        sys.argv = arguments
+        try:
+            with contextlib.redirect_stderr(error):
+                assert stepsim_calibrate.main() == 2
+        finally:
+            sys.argv = kept
+        for text in texts:
+            assert text in error.getvalue(), error.getvalue()
+
+    only_model = "def make_model(): pass\n"
+    said("my_model.py: defines no make_batch(samples, length, device)", model=only_model)
+    said("Traceback", "error: my_model.py: ZeroDivisionError", model="1 / 0\n")
+    said("shape 1: expected sizes of 1 or more", shapes=[[4, 8], [0, 8]])
+    said("shapes.json: no shapes", shapes=[])
+    said("expected one number with a gradient", model=MODEL.replace(".mean()", ""))
+    said("precision: expected none, bf16 or fp16, got 'fp8'", model=MODEL + "precision = 'fp8'")
+    said("--out: no folder no/such", out="no/such/file")
+
+
+@in_folder
+def test_an_error_of_one_rank_ends_all_of_them():
+    model = MODEL.replace(
+        "    return torch.randn",
+        "    if torch.distributed.get_rank() == 1:\n        1 / 0\n    return torch.randn",
+    )
+    statuses, outputs = run(2, model=model, shapes=SHAPES)
+    assert statuses == [2, 2], outputs
+    assert "error: another rank failed" in outputs[0] and "Traceback" not in outputs[0], outputs[0]
+    for text in (
+        "line 10, in make_batch",
+        "error: make_batch(16, 64, device(type='cpu')) of my_model.py failed: ZeroDivisionError",
+    ):
+        assert text in outputs[1], outputs[1]
+
+
+@in_folder
+def test_first_contact_with_a_gpu_is_rehearsed():
+    """Two cases of first_contact.py with small models: through calibrate(), one rank with DDP."""
+    torch_or_skip()
+    program = [sys.executable, str(TORCH / "first_contact.py"), "out", "--small", "--seconds", "6"]
+    done = subprocess.run(program, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads(pathlib.Path("out/summary.json").read_text(encoding="utf-8"))
+    assert "out: 2 of 2 cases" in done.stdout or "hugging" in done.stdout, done.stdout
+    assert "no cuDNN" in summary["cases"]["gpt2_without_cudnn"]["left_out"], summary
+    for name in ("gpt2", "bert"):
+        case = summary["cases"][name]
+        assert case["status"] == 0, summary
+        header, rows = read_record(f"out/{name}.jsonl")
+        assert header["world_size"] == 1 and header["backend"] == "gloo", header
+        assert "ddp" in header and len(rows) > 30, len(rows)
+        assert os.path.getsize(f"out/{name}.kernels.txt") > 1000
+        shell(case["import"])
 
 
 @in_folder

@@ -429,8 +429,8 @@ class Calibration:
     # ---- what fits ------------------------------------------------------------------------------
 
     def probe(self, trainer):
-        """Trains a step of each shape that none which fits is larger than, largest first and without
-        DDP, whose ranks would wait for one that runs out of memory; its buckets are held apart."""
+        """Trains a step of each shape that none which fits is larger than, largest first, without
+        DDP, whose ranks would wait for one that runs out of memory. Its buckets are held apart."""
         views = dict(self.job.ddp or {}).get("gradient_as_bucket_view", False)
         held = trainer.gradient_bytes if trainer.uses_ddp and not views else 0
         fitting = []

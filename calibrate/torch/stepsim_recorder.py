@@ -472,6 +472,9 @@ def _is_ddp(model):
 
 def _autocast_dtype():
     """Returns the short name of the dtype that autocast computes in now, or None."""
+    if hasattr(torch, "get_autocast_dtype"):  # From 2.4 on, where the others are deprecated.
+        kinds = [kind for kind in ("cuda", "cpu") if torch.is_autocast_enabled(kind)]
+        return _dtype_name(torch.get_autocast_dtype(kinds[0])) if kinds else None
     if torch.is_autocast_enabled():
         return _dtype_name(torch.get_autocast_gpu_dtype())
     if getattr(torch, "is_autocast_cpu_enabled", lambda: False)():

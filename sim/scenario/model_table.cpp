@@ -233,7 +233,7 @@ std::vector<Key> model_keys() {
           "`token_classifier`, `distilbert`, `bert`, `gpt2`, `llama`, `nanochat`; `blocks`: a "
           "chain of `layers` equal ops with one tensor each and no other sizes, for studies "
           "of the schedule; `recorded`: the model of the profile that `stepcal import run-record` "
-          "made, without keys for its sizes",
+          "made, without keys for its sizes; batches can be planned before that is there",
           ""),
       described("name", "text for reports", "the kind"),
       described("layers", "blocks of the model, at least 1", ""),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calibrates four models with stepsim_calibrate.py and has their policies predicted before they run.
+"""Calibrates four models with stepsim_calibrate.py and predicts their policies before they run.
 
     nohup /usr/bin/python3 tests/live/own_model.py --build build > own_model.log 2>&1 &
 
@@ -357,11 +357,11 @@ def report(found):
     lines = [
         "# Models calibrated in the user's own PyTorch",
         "",
-        "Written by `tests/live/own_model.py`. Errors of predicted mean steps, predicted before the",
-        "policies ran: with a profile by `stepsim_calibrate.py`, by `stepcal import run-record` from",
-        "one recorded policy, and by `stepcal calibrate` where a preset exists. Measured in this",
-        "order, the oldest last in the table; then all policies live, by turns in blocks of 4 steps",
-        "of one process, 2 ranks over gloo. The models are in `tests/live/own`.",
+        "Written by `tests/live/own_model.py`. Errors of predicted mean steps, predicted before",
+        "the policies ran: with a profile by `stepsim_calibrate.py`, by `import run-record`",
+        "from one recorded policy, and by `stepcal calibrate` where a preset exists. The last row",
+        "of these was measured first; then, with all shapes met, all policies trained live, by",
+        "turns in blocks of 4 steps of one process, 2 ranks over gloo. Models: `tests/live/own`.",
         "",
         f"Machine: {results.machine()}. {' and '.join(days)} (UTC).",
         "",

@@ -18,6 +18,7 @@ constexpr const char* kGridUsage =
     "usage: stepcal grid PLAN… --out SHAPES\n\n"
     "Chooses few batch shapes (samples and padded length) that cover what the plans' policies\n"
     "run: the corners, the middle batch of each policy, and the batches farthest from those.\n"
+    "Those near which most planned batches are run more often.\n"
     "calibrate/torch/stepsim_calibrate.py measures your own model on them.\n\n"
     "examples:\n"
     "  stepsim plan SCENARIO.toml --out-dir plans\n"
@@ -44,6 +45,7 @@ std::string shapes_text(const std::vector<Plan>& plans, const std::vector<PlanSh
                         i > 0 ? "," : "",
                         Json{{"samples", shape.samples},
                              {"length", shape.length},
+                             {"runs", shape.runs},
                              {"policy", shape.policy},
                              {"lengths", shape.lengths}}
                             .dump());
@@ -52,11 +54,12 @@ std::string shapes_text(const std::vector<Plan>& plans, const std::vector<PlanSh
 }
 
 std::string chosen_text(const std::vector<Plan>& plans, const std::vector<PlanShape>& shapes) {
-  Table table({"samples", "length", "tokens", "policy"});
+  Table table({"samples", "length", "tokens", "runs", "policy"});
   for (const PlanShape& shape : shapes) {
     table.add({fmt::format("{}", shape.samples),
                fmt::format("{}", shape.length),
                fmt::format("{}", shape.tokens()),
+               fmt::format("{}", shape.runs),
                printable(shape.policy)});
   }
   const ShapeDistance distance = distance_to(shapes, plans);

@@ -36,11 +36,55 @@ std::map<ShapeSize, PlanShape> shapes_of(std::span<const Plan> plans) {
     for (const MicroBatch& batch : plan.micro_batches) {
       const ShapeSize size = size_of(batch);
       if (size.first > 0) {
-        shapes.try_emplace(size, PlanShape{size.first, size.second, batch.attended(), plan.policy});
+        shapes.try_emplace(size,
+                           PlanShape{size.first, size.second, batch.attended(), plan.policy, 1});
       }
     }
   }
   return shapes;
+}
+
+/// A chosen shape, and how far it is.
+struct NearestShape {
+  std::size_t place = 0;
+  double distance = std::numeric_limits<double>::infinity();
+};
+
+NearestShape nearest_to(const ShapeSize& size, std::span<const PlanShape> shapes) {
+  NearestShape nearest;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const double distance = log_distance(size, {shapes[i].samples, shapes[i].length});
+    if (distance < nearest.distance) {
+      nearest = {i, distance};
+    }
+  }
+  return nearest;
+}
+
+/// [batch] of all plans, those that hold samples.
+std::vector<NearestShape> nearest_shapes(std::span<const PlanShape> shapes,
+                                         std::span<const Plan> plans) {
+  std::vector<NearestShape> nearest;
+  for (const Plan& plan : plans) {
+    for (const MicroBatch& batch : plan.micro_batches) {
+      if (size_of(batch).first > 0) {
+        nearest.push_back(nearest_to(size_of(batch), shapes));
+      }
+    }
+  }
+  return nearest;
+}
+
+void set_runs(std::span<const Plan> plans, std::vector<PlanShape>& shapes) {
+  std::vector<double> batches(shapes.size(), 0.0);
+  const std::vector<NearestShape> nearest = nearest_shapes(shapes, plans);
+  for (const NearestShape& one : nearest) {
+    ++batches[one.place];
+  }
+  const double mean = static_cast<double>(nearest.size()) / static_cast<double>(shapes.size());
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    shapes[i].runs = std::clamp(static_cast<int>(std::lround(batches[i] / mean)), 1, kMostRuns);
+  }
 }
 
 /// Shapes that have to be measured, in the order of importance.
@@ -145,24 +189,12 @@ std::vector<PlanShape> choose_plan_shapes(std::span<const Plan> plans, std::size
   std::ranges::stable_sort(chosen, std::greater{}, [](const PlanShape& shape) {
     return std::pair(shape.tokens() * shape.length, shape.tokens());
   });
+  set_runs(plans, chosen);
   return chosen;
 }
 
 ShapeDistance distance_to(std::span<const PlanShape> shapes, std::span<const Plan> plans) {
-  std::vector<double> distances;
-  for (const Plan& plan : plans) {
-    for (const MicroBatch& batch : plan.micro_batches) {
-      const ShapeSize size = size_of(batch);
-      if (size.first == 0) {
-        continue;
-      }
-      double nearest = std::numeric_limits<double>::infinity();
-      for (const PlanShape& shape : shapes) {
-        nearest = std::min(nearest, log_distance(size, {shape.samples, shape.length}));
-      }
-      distances.push_back(nearest);
-    }
-  }
+  const auto distances = mapped(nearest_shapes(shapes, plans), &NearestShape::distance);
   return {std::exp(median(distances)), std::exp(std::ranges::max(distances))};
 }
 

@@ -42,7 +42,7 @@ ROUNDS = 6
 SWEEP_SHARE = 0.15  # Of the time, for all-reduces by size.
 INTERRUPTED = 130
 
-Shape = collections.namedtuple("Shape", "samples length lengths")
+Shape = collections.namedtuple("Shape", "samples length lengths runs", defaults=(1,))
 
 
 class BadInput(Exception):
@@ -71,12 +71,13 @@ def check_shapes(shapes, place="shapes"):
             shape = dict(zip(("samples", "length"), shape))
         samples, length = shape["samples"], shape["length"]
         lengths = shape.get("lengths") or [length] * samples
-        sizes = [samples, length, *lengths]
+        runs = shape.get("runs", 1)  # In each round.
+        sizes = [samples, length, runs, *lengths]
         if any(not isinstance(size, int) or size < 1 for size in sizes):
             raise BadInput(f"{place}: shape {number}: expected sizes of 1 or more")
         if len(lengths) != samples or max(lengths) > length:
             raise BadInput(f"{place}: shape {number}: expected {samples} lengths up to {length}")
-        checked.append(Shape(samples, length, lengths))
+        checked.append(Shape(samples, length, lengths, runs))
     if not checked:
         raise BadInput(f"{place}: no shapes")
     return sorted(checked, key=lambda s: (s.samples * s.length**2, s.length), reverse=True)
@@ -351,10 +352,9 @@ class Calibration:
             raise
         except (Exception, KeyboardInterrupt) as error:  # pylint: disable=broad-except
             self.finish()
+            traceback.print_exc()
             if is_out_of_memory(error):
-                self.say_late_out_of_memory(error)
-            else:
-                traceback.print_exc()
+                print("this fitted in the probe: leave the largest shape out", file=sys.stderr)
             self.report()
             return INTERRUPTED if self.stop else 3
         finally:
@@ -379,18 +379,11 @@ class Calibration:
             if recorder is not None:
                 recorder._finish()  # pylint: disable=protected-access
 
-    def say_late_out_of_memory(self, error):
-        print(
-            f"rank {self.ranks.rank}: out of memory in a step of several ranks, beside which the "
-            f"shape had fitted: {error}\nleave the largest shape out and run again",
-            file=sys.stderr,
-        )
-
     def measure(self):
-        if self.ranks.rank == 0:
-            for name in self.names():
+        for name in (self.out, f"{self.out}.buckets"):  # Of an earlier run.
+            for ending in ["jsonl"] * (self.ranks.rank == 0) + [f"rank{self.ranks.rank}.jsonl"]:
                 with contextlib.suppress(FileNotFoundError):
-                    os.remove(name)  # Of an earlier run.
+                    os.remove(f"{name}.{ending}")
         trainer = self.make_trainer()
         self.probe(trainer)
         if not self.shapes:
@@ -507,9 +500,9 @@ class Calibration:
         self.steps(trainer, self.probed[:1] * 2, Silent())
 
     def round(self, trainer, number, recorder):
-        """Runs every shape once: on all ranks the same in every second round, else the ranks are at
-        different places of the same order."""
-        order = list(self.shapes)
+        """Runs every shape, frequent ones more often: on all ranks the same in every second round,
+        else the ranks are at different places of the same order."""
+        order = [shape for shape in self.shapes for _ in range(shape.runs)]
         random.Random(1000 * self.seed + number).shuffle(order)
         if number % 2 == 0:
             shift = self.ranks.rank * len(order) // self.ranks.count
@@ -573,22 +566,15 @@ class Calibration:
 
     # ---- the end --------------------------------------------------------------------------------
 
-    def names(self):
-        """The files that rank 0 writes at the end."""
-        endings = ("jsonl", "buckets.jsonl", "all_reduce.log", "network.json")
-        return [f"{self.out}.{ending}" for ending in endings]
-
     def records(self):
         """The merged records, or after a fault those of the ranks that hold steps."""
-        merged = [name for name in self.names()[:2] if os.path.exists(name)]
-        if merged:
-            return merged
+        names = (self.out, f"{self.out}.buckets")
+        merged = [f"{name}.jsonl" for name in names if os.path.exists(f"{name}.jsonl")]
+        parts = [f"{name}.rank{rank}.jsonl" for name in names for rank in range(self.ranks.count)]
         found = []
-        for name in (self.out, f"{self.out}.buckets"):
-            for rank in range(self.ranks.count):
-                path = f"{name}.rank{rank}.jsonl"
-                with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-                    found += [path] * (file.read().count(b"\n") > 1)
+        for path in merged or parts:
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                found += [path] * (file.read().count(b"\n") > 1)
         return found
 
     def report(self):
@@ -603,7 +589,7 @@ class Calibration:
         sure = f"the shapes' times are sure to {100 * self.error:.1f} %"
         few = "not all shapes ran three times; give more --seconds"
         print(late + (sure if self.error < 1 else few))
-        log, network = map(shlex.quote, self.names()[2:])
+        log, network = (shlex.quote(self.out + one) for one in (".all_reduce.log", ".network.json"))
         before = f"stepcal import nccl-tests {log} --profile {network} && " if self.swept else ""
         files = " ".join(map(shlex.quote, self.records()))
         base = f" --base {network}" if self.swept else ""
@@ -655,7 +641,7 @@ def calibrate(
     job = Job(make_model, make_batch, **job)
     shapes = read_shapes(shapes) if isinstance(shapes, (str, os.PathLike)) else check_shapes(shapes)
     if not job.takes_lengths:
-        shapes = [Shape(one.samples, one.length, [one.length] * one.samples) for one in shapes]
+        shapes = [one._replace(lengths=[one.length] * one.samples) for one in shapes]
     folder = os.path.dirname(os.fspath(out)) or "."
     if not os.path.isdir(folder):
         raise BadInput(f"--out: no folder {folder}")

@@ -80,6 +80,23 @@ TEST_CASE("chosen shapes hold the corners and leave no batch of the plans far aw
   CHECK(distance_to(choose_plan_shapes(plans, 100), plans).largest < distance.largest);
 }
 
+TEST_CASE("a shape near which many batches are runs more often, but not without end") {
+  std::vector<ShapePair> shapes = fixed_shapes();
+  shapes.insert(shapes.end(), 60, {8, 255});
+  const auto runs_of = [](const std::vector<PlanShape>& chosen) {
+    return std::ranges::max_element(chosen, {}, &PlanShape::runs);
+  };
+  // 300 batches and 10 shapes, 60 and a tenth of the others at the longest.
+  const auto some = choose_plan_shapes(std::vector{plan_of_shapes("a", shapes)}, 10);
+  CHECK(runs_of(some)->length == 255);
+  CHECK(runs_of(some)->runs >= 2);
+  CHECK(runs_of(some)->runs <= 4);
+  shapes.insert(shapes.end(), 5000, {8, 255});
+  const auto many = choose_plan_shapes(std::vector{plan_of_shapes("a", shapes)}, 10);
+  CHECK(runs_of(many)->runs == kMostRuns);
+  CHECK(std::ranges::min(many, {}, &PlanShape::runs).runs == 1);
+}
+
 TEST_CASE("few different batches give few shapes, and empty ones none") {
   const std::vector<Plan> plans = {plan_of_shapes("a", {{4, 10}, {4, 10}, {0, 0}, {2, 7}})};
   const std::vector<PlanShape> chosen = choose_plan_shapes(plans, 24);

@@ -171,21 +171,23 @@ def test_one_rank_from_a_scenario_to_its_predictions():
     torch_or_skip()
     pathlib.Path("mine.toml").write_text(SCENARIO.replace("RANKS", "1"), encoding="utf-8")
     shell("stepsim plan mine.toml --out-dir plans")
-    chosen = shell("stepcal grid plans/*.jsonl --out shapes.json --count 12")
-    assert "torchrun --nproc_per_node 1 stepsim_calibrate.py my_model.py" in chosen, chosen
+    told = shell("stepcal grid plans/*.jsonl --out shapes.json --count 12")
+    assert "torchrun --nproc_per_node 1 stepsim_calibrate.py my_model.py" in told, told
     with open("shapes.json", encoding="utf-8") as file:
-        shapes = [[one["samples"], one["length"]] for one in json.load(file)["shapes"]]
+        chosen = json.load(file)["shapes"]
+    shapes = [[one["samples"], one["length"]] for one in chosen]
     assert len(shapes) == 12, shapes
+    a_round = sorted(pair for one, pair in zip(chosen, shapes) for _ in range(one["runs"]))
     (status,), (output,) = run(1, "--seconds", "1.5", "--target", "0.0001")
     assert status == 0, output
     header, rows = read_record("mine.jsonl")
     assert header["policy"] == "calibration" and header["world_size"] == 1, header
     assert header["calibration"] == {"shapes": shapes, "skipped": []}, header
     steady = rows[header["warmup_steps"] :]
-    first_round = [size(row) for row in steady[: len(shapes)]]
-    assert sorted(first_round) == sorted(shapes), first_round
-    later = [size(row) for row in steady[len(shapes) : 2 * len(shapes)]]
-    assert sorted(later) == sorted(shapes) and later != first_round, later
+    first_round = [size(row) for row in steady[: len(a_round)]]
+    assert sorted(first_round) == a_round, first_round
+    later = [size(row) for row in steady[len(a_round) : 2 * len(a_round)]]
+    assert sorted(later) == a_round and later != first_round, later
     assert all(row["lengths"] == [row["max_length"]] * row["samples"] for row in rows)
     assert not any(row["buckets"] for row in rows)
     report = shell(next_command(output))

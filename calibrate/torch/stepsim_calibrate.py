@@ -33,6 +33,7 @@ import torch.distributed as dist
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import stepsim_recorder  # noqa: E402  (beside this file)
 
+SHAPES_FORMAT = "stepsim-shapes/1"
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 BLOCK_S = 2.0
 WARMUP_STEPS = 3  # DDP rebuilds its buckets after the first step.
@@ -57,9 +58,11 @@ def read_shapes(path):
     """Reads what `stepcal grid` writes, largest shape first."""
     try:
         with open(path, encoding="utf-8") as file:
-            shapes = json.load(file)["shapes"]
-        return check_shapes(shapes, path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            content = json.load(file)
+        if content.get("format", SHAPES_FORMAT) != SHAPES_FORMAT:
+            raise BadInput(f"{path}: format {content['format']!r}, expected {SHAPES_FORMAT!r}")
+        return check_shapes(content["shapes"], path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{path}: not what stepcal grid writes: {error!r}") from error
 
 

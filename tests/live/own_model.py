@@ -377,7 +377,7 @@ def report(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default="build", help="folder of a build")
-    parser.add_argument("--work", default="build/own_model", help="folder for records")
+    parser.add_argument("--work", help="folder for records; default: own_model in the build")
     parser.add_argument("--out", default=str(LIVE / "OWN_MODEL.md"), help="report to write")
     parser.add_argument("--models", default=",".join(MODELS), help="which, by commas")
     parser.add_argument("--seconds", type=int, default=60, help="of each calibration")
@@ -387,14 +387,23 @@ def main():
     if options.train:
         train(options.train)
         return
-    found = {}
+    options.work = options.work or os.path.join(options.build, "own_model")
+    found, failed = {}, []
     for name in options.models.split(","):
         trial = Trial(name, options)
-        if trial.result() is None:
-            trial.run()
+        try:
+            if trial.result() is None:
+                trial.run()
+        except RuntimeError as error:
+            trial.say(f"failed: {error}")
+            failed.append(name)
+            continue
         found[name] = trial.result()
         pathlib.Path(options.out).write_text(report(found), encoding="utf-8")
-    print(pathlib.Path(options.out).read_text(encoding="utf-8"))
+    if found:
+        print(pathlib.Path(options.out).read_text(encoding="utf-8"))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}; run it again for these")
 
 
 if __name__ == "__main__":

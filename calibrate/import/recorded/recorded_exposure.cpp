@@ -101,6 +101,9 @@ CollectiveCost proportional_all_reduce(std::span<const ReadyBucket> buckets, int
 
 namespace {
 
+/// The largest spread that is kept: beyond it the steps only tell that the time is not known.
+constexpr double kMostSpread = 1;
+
 /// The standard deviation of the factors of consecutive parts of the steps, over the whole one.
 double factor_spread(std::span<const RecordedExposure> steps,
                      std::span<const std::vector<ReadyBucket>> buckets,
@@ -118,7 +121,7 @@ double factor_spread(std::span<const RecordedExposure> steps,
       ++used;
     }
   }
-  return used > 0 ? std::sqrt(squares / used) : 0;
+  return used > 0 ? std::min(std::sqrt(squares / used), kMostSpread) : 0;
 }
 
 }  // namespace

@@ -60,6 +60,16 @@ TEST_CASE("what a step leaves exposed counts from the start of its last rank") {
   }
 }
 
+TEST_CASE("all-reduces that the steps hardly tell have an error that predictions can draw") {
+  const std::vector<RecordedRun> runs = {made_run({})};
+  RecordedCosts costs = fit_recorded_runs(runs);
+  for (std::size_t i = 0; i < costs.exposures.size(); ++i) {
+    costs.exposures[i].exposed_seconds = i < 5 ? 0.1 : 1e-6;  // Something else slowed these.
+  }
+  const Profile profile = recorded_profile(costs, runs, nullptr);
+  CHECK(*profile.collectives.front().errors.random == Approx(1));
+}
+
 TEST_CASE("steps that left nothing exposed have all-reduces that take no time") {
   MadeTraining training;
   training.first_reduce = training.second_reduce = 0;

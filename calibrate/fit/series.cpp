@@ -42,6 +42,13 @@ std::vector<Series> make_series(const std::vector<OpSample>& samples) {
     if (is_new) {
       all.push_back({sample.op, {}});
     }
+    Op& op = all[place->second].op;
+    if (op.rows == RowUnit::Samples && sample.op.rows == RowUnit::Tokens) {
+      op = sample.op;
+      all[place->second].points.clear();
+    } else if (op.rows != sample.op.rows) {
+      continue;
+    }
     all[place->second].points.push_back({sample.batch, std::max(sample.seconds, kShortest)});
   }
   for (Series& series : all) {

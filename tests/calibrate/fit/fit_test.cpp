@@ -198,6 +198,24 @@ TEST_CASE("a table gives back a line exactly, at its knots and between them") {
   }
 }
 
+TEST_CASE("of two products of equal sizes the one with a row a token is fitted") {
+  const std::vector<OpSample> tokens = planted_samples(gemm(48, 48), 0, 1);
+  std::vector<OpSample> samples = tokens;
+  for (OpSample& sample : samples) {
+    sample.op.rows = RowUnit::Samples;
+    sample.seconds = 1e-6;
+  }
+  const auto fitted = [](std::vector<OpSample> first, const std::vector<OpSample>& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    const std::vector<Series> all = make_series(first);
+    REQUIRE(all.size() == 1);
+    return fit_best(all[0]);
+  };
+  const OpCost expected = fit_best(make_series(tokens)[0]);
+  CHECK(fitted(tokens, samples) == expected);
+  CHECK(fitted(samples, tokens) == expected);
+}
+
 TEST_CASE("knots keep both ends, take medians of equal x, and are at most 40") {
   std::vector<std::pair<double, double>> pairs;
   for (int x = 1; x <= 200; ++x) {

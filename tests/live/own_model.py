@@ -177,7 +177,7 @@ class Trial:
             "out": str(folder),
             "describe": describe,
             "warm_up": not describe,
-            "passes": 12,
+            "passes": 60 if describe else 12,  # At most.
             "seconds": seconds,
         }
         path = self.folder / f"{out}_spec.json"

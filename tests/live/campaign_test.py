@@ -13,6 +13,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
 import campaign  # noqa: E402  (needs the path above)
 import naive  # noqa: E402
 import network  # noqa: E402
+import own_model  # noqa: E402
 import results  # noqa: E402
 import small_runner  # noqa: E402
 from configurations import CONFIGURATIONS  # noqa: E402
@@ -226,6 +227,35 @@ def test_the_report_of_bucket_sizes():
     assert "| 5 MiB | 20.00 | 19.00-21.00 | 22.00 | -9.1 % |" in text
     assert "recommended bucket size 5 MiB, truly best 25 MiB: regret 10.0 %" in text
     assert "Left out" not in text
+
+
+def test_the_report_of_own_models():
+    made = {
+        "took": {"own": 64.2, "recorded": 60},
+        "predicted_at": "2026-01-01T10:00:00Z",
+        "live_at": "2026-01-01T10:00:03Z",
+        "passes": 4,
+        "refused": {"calibrate": "measure larger batches"},
+        "validations": {
+            "own": validation({"a": (10.1, 10.0), "b": (12.0, 15.0)}),
+            "recorded": validation({"a": (9.0, 10.0), "b": (15.0, 15.0)}),
+        },
+    }
+    text = own_model.report({"images": made})
+    assert "Mean error of 2 predictions by stepsim_calibrate.py: 10.5 %, worst 20.0 %." in text
+    own = "| stepsim_calibrate.py | 64 s | +1.0 % | -20.0 % | 10.5 % | 1 of 2 | 2.0 % |"
+    assert own in text, text
+    assert "| one recorded policy (bucketed) | 60 s | -10.0 % | +0.0 % | 5.0 %" in text, text
+    assert "| measured |  | 10.00 ms | 15.00 ms |" in text, text
+    assert "stepcal calibrate: measure larger batches" in text, text
+
+
+def test_every_own_model_has_its_files():
+    for name, scenario in own_model.MODELS.items():
+        assert (own_model.LIVE / "own" / f"{name}.py").exists(), name
+        kinds = results.scenario_policies(own_model.LIVE / "scenarios" / scenario)
+        assert len(kinds) == 4 and own_model.RECORDED in [one["name"] for one in kinds]
+    assert set(own_model.PRESETS) <= set(own_model.MODELS)
 
 
 def test_records_are_packed_without_the_plans():

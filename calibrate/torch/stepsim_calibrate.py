@@ -581,7 +581,10 @@ class Calibration:
         return found
 
     def report(self):
-        if self.ranks.rank != 0 or self.plain is None:
+        if self.ranks.rank != 0:
+            return
+        if not self.records():
+            print("nothing was measured")
             return
         print(self.times.table(self.shapes, self.probed))
         for shape, why in self.skipped:

@@ -235,6 +235,7 @@ def test_the_report_of_own_models():
         "predicted_at": "2026-01-01T10:00:00Z",
         "live_at": "2026-01-01T10:00:03Z",
         "passes": 4,
+        "other_load": [0.1, 0.25],
         "refused": {"calibrate": "measure larger batches"},
         "validations": {
             "own": validation({"a": (10.1, 10.0), "b": (12.0, 15.0)}),

@@ -24,6 +24,7 @@ LIVE = ROOT / "tests" / "live"
 TORCH = ROOT / "calibrate" / "torch"
 sys.path[:0] = [str(LIVE), str(TORCH)]
 
+import campaign  # noqa: E402
 import network  # noqa: E402
 import ranks  # noqa: E402
 import results  # noqa: E402
@@ -259,6 +260,7 @@ class Trial:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         took = {}
+        begun = campaign.processor_s()
         if self.name in PRESETS:
             self.say("stepcal calibrate")
             took["calibrate"] = self.calibrate_by_stepcal()
@@ -279,6 +281,7 @@ class Trial:
         predicted = max(stamp(self.folder / f"predictions_{source}.json") for source in took)
         time.sleep(1)  # Records state their start in whole seconds, which must be later.
         self.say(f"predicted at {predicted}; live")
+        calibrated = campaign.processor_s()
         records = self.train("live", plans, self.options.live_seconds, describe=False)
         with open(records[0], encoding="utf-8") as lines:
             live = json.loads(next(lines))
@@ -290,6 +293,10 @@ class Trial:
             "live_at": live["started_at"],
             "passes": live["repeats"],
             "refused": refused,
+            "other_load": [
+                campaign.other_load(begun, calibrated),
+                campaign.other_load(calibrated, campaign.processor_s()),
+            ],
             "validations": {source: self.validate(source, records) for source in took},
         }
         (self.folder / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
@@ -321,7 +328,8 @@ def model_text(name, result):
         f"## {name}",
         "",
         f"Predictions on disk {result['predicted_at']}, live run began {result['live_at']}; "
-        f"{result['passes']} passes.",
+        f"{result['passes']} passes. Other work kept {result['other_load'][0]:.2f} processors busy "
+        f"while it was calibrated and {result['other_load'][1]:.2f} in the live run.",
         "",
     ]
     head = ["profile by", "took", *policies, "mean error", "in interval", "regret"]

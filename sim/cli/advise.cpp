@@ -270,7 +270,9 @@ int advise_command(const std::vector<std::string>& arguments) {
       cap_advice(common, scenario, profile, best != nullptr ? *best : advice.predictions.front());
   advice.blame = blame(scenario, find_policy(scenario, advice.recorded), profile);
   Json predictions = prediction_json(advice.predictions, true);
-  predictions["recommendation"] = recommendation_json(recommend(scenario, advice.predictions));
+  const Json answers = {
+      {"recommendation", recommendation_json(recommend(scenario, advice.predictions))}};
+  predictions.update(answers);
   write_text_atomically((folder / "prediction.json").string(), predictions.dump(1) + "\n");
 
   std::string text = fmt::format("{}\n", fmt::join(advice_lines(scenario, advice), "\n"));
@@ -292,7 +294,8 @@ int advise_command(const std::vector<std::string>& arguments) {
                        page_content("advise", arguments, parser, scenario),
                        scenario,
                        profile,
-                       advice.predictions);
+                       advice.predictions,
+                       answers);
   }
   return kDone;
 }

@@ -65,12 +65,13 @@ int compare_command(const std::vector<std::string>& arguments) {
   const std::vector<Prediction> predictions = predict_policies(scenario, profile, options);
   const std::vector<ShapeCure> cures = shape_cures(scenario, profile, predictions);
   progress.done();
+  Json answers = {{"recommendation", recommendation_json(recommend(scenario, predictions))}};
+  if (!cures.empty()) {
+    answers["cures"] = cures_json(predictions, cures);
+  }
   const auto json = [&] {
     Json result = prediction_json(predictions, true);
-    result["recommendation"] = recommendation_json(recommend(scenario, predictions));
-    if (!cures.empty()) {
-      result["cures"] = cures_json(predictions, cures);
-    }
+    result.update(answers);
     return result;
   };
   write_result(common,
@@ -83,7 +84,8 @@ int compare_command(const std::vector<std::string>& arguments) {
                        page_content("compare", arguments, parser, scenario),
                        scenario,
                        profile,
-                       predictions);
+                       predictions,
+                       answers);
   }
   const bool all_fit = std::ranges::all_of(
       predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });

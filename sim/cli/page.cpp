@@ -177,9 +177,10 @@ void write_compare_page(const CommonOptions& options,
                         PageContent content,
                         const Scenario& scenario,
                         const Profile& profile,
-                        const std::vector<Prediction>& predictions) {
+                        const std::vector<Prediction>& predictions,
+                        const Json& answers) {
   content.result = page_result(predictions);
-  content.result["recommendation"] = recommendation_json(recommend(scenario, predictions));
+  content.result.update(answers);
   content.headline = recommendation_text(scenario, predictions);
   content.warnings = note_texts(predictions);
   const Prediction* best = recommended(scenario, predictions);

@@ -52,11 +52,13 @@ void add_blame(const Scenario& scenario,
 [[nodiscard]] Json page_result(const std::vector<Prediction>& predictions);
 
 /// Writes the page of `stepsim compare`: each policy's timeline, that of the recommended one at
-/// other bucket caps, and what it could save.
+/// other bucket caps, and what it could save. `answers`: what the result holds beside the
+/// predictions.
 void write_compare_page(const CommonOptions& options,
                         PageContent content,
                         const Scenario& scenario,
                         const Profile& profile,
-                        const std::vector<Prediction>& predictions);
+                        const std::vector<Prediction>& predictions,
+                        const Json& answers);
 
 }  // namespace stepsim

@@ -2,9 +2,11 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/terminal/commands.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
@@ -95,7 +97,11 @@ int plan_command(const std::vector<std::string>& arguments) {
   const Scenario scenario = load_scenario(common);
   std::vector<Plan> plans;
   std::vector<NamedVarlenUse> varlen_uses;  // How the batches fit into a varlen call.
+  std::vector<std::string> by_tokens;
   const auto add_plan = [&](const BatchingPolicy& policy) {
+    if (scenario.model_is_unknown && policy.step_cost_use() == StepCostUse::IfKnown) {
+      by_tokens.push_back(printable(policy.name()));
+    }
     PlannedPolicy planned = plan_policy(scenario, policy, planning_cost(scenario, policy));
     // Other policies can be planned before there is a profile.
     std::error_code error;
@@ -119,6 +125,13 @@ int plan_command(const std::vector<std::string>& arguments) {
       progress.at(static_cast<double>(plans.size()) /
                   static_cast<double>(scenario.policies.size()));
     }
+  }
+  if (!by_tokens.empty()) {
+    print_message(fmt::format(
+        "stepsim: warning: {} planned by padded tokens, since {} is not there yet; plan again when "
+        "it is",
+        fmt::join(by_tokens, ", "),
+        printable(scenario.profile)));
   }
   if (!parser.has("out") || parser.text("out") != "-") {
     print_text(common, varlen_text(varlen_uses, output_screen()));

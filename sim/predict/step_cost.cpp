@@ -101,7 +101,7 @@ PlanningCost planning_cost(const Scenario& scenario,
 }
 
 PlanningCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy) {
-  const bool known = scenario.times || !scenario.profile.empty();
+  const bool known = scenario.times || (!scenario.profile.empty() && !scenario.model_is_unknown);
   const StepCostUse use = policy.step_cost_use();
   return use == StepCostUse::Always || (use == StepCostUse::IfKnown && known)
              ? planning_cost(scenario, policy, scenario_profile(scenario))

@@ -47,7 +47,8 @@ struct NewShapeCost {
                                          const Profile& profile);
 
 /// Returns the planning cost where no profile is read yet: the one that the scenario names is read
-/// only for a policy that plans by time. Raises InputError as scenario_profile().
+/// only for a policy that plans by time. One that plans by tokens where no costs are known does so
+/// too while a recorded model's profile is not there. Raises InputError as scenario_profile().
 [[nodiscard]] PlanningCost planning_cost(const Scenario& scenario, const BatchingPolicy& policy);
 
 }  // namespace stepsim

@@ -5,8 +5,10 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/profile.h"
+#include "sim/batching/policies/policy_table.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
+#include "sim/predict/step_cost.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -111,6 +113,13 @@ TEST_CASE("batches can be planned before the profile of a recorded model is ther
   CHECK(scenario.profile == path);
   CHECK(recorded_error(path, "layers = 3\n").find("the recorded model has its own") !=
         std::string::npos);
+  // By padded tokens where times are asked for only if they are known.
+  PolicySpec spec;
+  spec.name = spec.kind = "planner";
+  spec.parameters.set("batch_size", std::int64_t{2});
+  CHECK_FALSE(planning_cost(scenario, make_policy(spec)).batch);
+  spec.parameters.set("cost", std::string("step_time"));
+  CHECK_THROWS_AS((void)planning_cost(scenario, make_policy(spec)), InputError);
   write_profile(path, profile_of_own_model());
   CHECK_FALSE(recorded_scenario(path).model_is_unknown);
 }

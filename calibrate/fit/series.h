@@ -20,8 +20,8 @@ struct Series {
 };
 
 /// Groups samples by what a profile's entries differ in: class, pass, dtype, n, k, heads, head_dim.
-/// Of two ops that differ in nothing but their rows, as DistilBERT's products before the attention
-/// and before the classifier, the one with a row a token is kept: a row a sample is far less work.
+/// Where two ops differ in nothing but their rows, as DistilBERT's products before the attention
+/// and before the classifier, it keeps the one with a row a token: a row a sample is far less work.
 /// An op that does not depend on the batch (optimizer, gradient copies) keeps one point, the
 /// median. Times below one nanosecond, which no clock shows, become one nanosecond.
 [[nodiscard]] std::vector<Series> make_series(const std::vector<OpSample>& samples);

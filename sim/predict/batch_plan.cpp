@@ -86,7 +86,7 @@ std::int64_t padded_length_of(const BatchingPolicy& policy,
                                       : padded_to_rung(longest, epoch.pad_to_lengths);
 }
 
-/// The same for MicroBatch::padded_length; 0 where it is not padded.
+/// Returns MicroBatch::padded_length of such a batch, which is 0 where it is not padded.
 std::int64_t padding_of(const Scenario& scenario,
                         const BatchingPolicy& policy,
                         const EpochPlan& epoch,

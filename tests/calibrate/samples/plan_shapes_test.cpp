@@ -44,7 +44,7 @@ std::vector<ShapePair> fixed_shapes() {
   return shapes;
 }
 
-/// As many samples of 16 to 255 tokens as 1024 tokens hold.
+/// Returns one shape for each length from 16 to 255: as many samples as 1024 tokens hold.
 std::vector<ShapePair> budget_shapes() {
   std::vector<ShapePair> shapes;
   for (std::int64_t length = 16; length < 256; ++length) {

@@ -28,7 +28,8 @@ struct KeyChange {
 
 /// A change of every key, by the scenario of blocks.
 [[nodiscard]] std::vector<KeyChange> block_changes();
-/// The same of the keys of [new_shapes]. Switches of versions alone refuse or allow mechanisms.
+/// Changes the keys of [new_shapes]. Versions alone change no figure: they refuse or allow
+/// mechanisms.
 [[nodiscard]] std::vector<KeyChange> shape_changes();
 /// Changes the keys that a model of blocks does not have, in the scenario of the decoder.
 [[nodiscard]] std::vector<KeyChange> decoder_changes();

@@ -17,37 +17,6 @@ using namespace stepsim::test;
 
 namespace {
 
-const std::string kShapesScenario = R"([scenario]
-name = "s"
-steps = 40
-warmup_steps = 0
-[cluster]
-ranks = 2
-topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
-[host]
-step_sync = true
-launch = "10 us"
-[times]
-forward = "10 ms"
-backward = "20 ms"
-[model]
-kind = "gpt2"
-layers = 2
-hidden = 64
-heads = 4
-vocab = 100
-max_length = 128
-[data]
-samples = 320
-lengths = { uniform = [4, 60] }
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 4
-[new_shapes]
-mechanisms = [MECHANISMS]
-)";
-
 Prediction predicted(const std::string& mechanisms,
                      const std::vector<std::string>& overrides = {},
                      bool engine = false) {

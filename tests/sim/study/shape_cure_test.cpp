@@ -14,40 +14,12 @@ using namespace stepsim::test;
 
 namespace {
 
-const std::string kCuredScenario = R"([scenario]
-name = "s"
-steps = 40
-warmup_steps = 0
-[cluster]
-ranks = 2
-topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
-[host]
-launch = "10 us"
-[times]
-forward = "10 ms"
-backward = "20 ms"
-tokens = 128
-[model]
-kind = "gpt2"
-layers = 2
-hidden = 64
-heads = 4
-vocab = 100
-max_length = 128
-[data]
-samples = 320
-lengths = { uniform = [4, 60] }
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 4
-[new_shapes]
-mechanisms = [{ kind = "attention_plan", forward = "FORWARD", backward = "BACKWARD" }]
-)";
-
+/// The host runs ahead, and passes take time in proportion to the tokens.
 Scenario with_costs(const std::string& forward, const std::string& backward) {
-  return parse_scenario(
-      replaced(replaced(kCuredScenario, "FORWARD", forward), "BACKWARD", backward), "s.toml");
+  const std::string mechanism = "{ kind = \"attention_plan\", forward = \"" + forward +
+                                "\", backward = \"" + backward + "\" }";
+  const std::vector<std::string> overrides = {"host.step_sync=false", "times.tokens=128"};
+  return parse_scenario(replaced(kShapesScenario, "MECHANISMS", mechanism), "s.toml", overrides);
 }
 
 Prediction without_noise(const Scenario& scenario) {

@@ -27,13 +27,9 @@ int rounds(int count) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(count - 1)));
 }
 
-int ranks_per_node(const NodeLinks& links) {
-  return (links.ranks + links.nodes - 1) / links.nodes;
-}
-
 /// Returns the network bandwidth of one rank when all ranks of its node communicate.
 double rank_share(const NodeLinks& links) {
-  return std::min(links.inter.bytes_per_s, links.node_bytes_per_s / ranks_per_node(links));
+  return std::min(links.inter.bytes_per_s, links.node_bytes_per_s / links.most_ranks());
 }
 
 /// Returns the time of `steps` messages of `bytes` in all. Nothing takes no time, even on a link
@@ -113,8 +109,8 @@ double flat_ring_time(CollectiveKind kind, double bytes, const NodeLinks& links)
 double two_level_time(CollectiveKind kind, double bytes, const NodeLinks& links) {
   require(!is_rooted(kind) && kind != CollectiveKind::AllToAll,
           "no two-level ring for this collective");
-  require(links.ranks % links.nodes == 0, "two-level rings need equal nodes");
-  const int per_node = ranks_per_node(links);
+  require(links.is_even(), "two-level rings need equal nodes");
+  const int per_node = links.most_ranks();
   const double inside =
       ring_time(CollectiveKind::ReduceScatter, bytes, per_node, links.intra) * passes(kind);
   const Link between = {links.inter.latency_s, rank_share(links)};
@@ -127,7 +123,7 @@ double node_tree_time(CollectiveKind kind, double bytes, const NodeLinks& links)
   }
   const Link between = {0, links.node_bytes_per_s};
   const double network = double_tree_time(kind, bytes, links.nodes, between);
-  const int per_node = ranks_per_node(links);
+  const int per_node = links.most_ranks();
   const double inside = per_node == 1 ? 0 : passes(kind) * bytes / links.intra.bytes_per_s;
   const double latency =
       (per_node - 1) * links.intra.latency_s + rounds(links.nodes) * links.inter.latency_s;
@@ -135,7 +131,7 @@ double node_tree_time(CollectiveKind kind, double bytes, const NodeLinks& links)
 }
 
 double pairwise_time(double bytes, const NodeLinks& links) {
-  const int per_node = ranks_per_node(links);
+  const int per_node = links.most_ranks();
   const double part = bytes / links.ranks;
   const int inside = per_node - 1;
   const int outside = links.ranks - per_node;

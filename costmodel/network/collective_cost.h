@@ -31,7 +31,16 @@ struct NodeLinks {
   int nodes = 1;  ///< At least 1.
   Link intra;     ///< One rank's link inside its node; unused when every node has one rank.
   Link inter;     ///< One rank's share of the links between nodes; unused on one node.
-  double node_bytes_per_s = 0;  ///< Bandwidth of all network adapters of a node together.
+  /// Bandwidth of all network adapters of a node together, of the node where it is smallest.
+  double node_bytes_per_s = 0;
+  int fullest = 0;  ///< Ranks on the fullest node; 0: they lie as evenly as they can.
+
+  /// Returns the ranks of the fullest node.
+  [[nodiscard]] int most_ranks() const {
+    return fullest > 0 ? fullest : (ranks + nodes - 1) / nodes;
+  }
+  /// Tells whether all nodes hold equally many ranks.
+  [[nodiscard]] bool is_even() const { return ranks == nodes * most_ranks(); }
 };
 
 /// Returns busbw / algbw: 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter, all-gather and

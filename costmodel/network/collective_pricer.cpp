@@ -19,10 +19,14 @@ std::string group_text(int ranks, int nodes) {
                     : fmt::format("{} ranks on {} nodes", ranks, nodes);
 }
 
-/// Returns "2 nodes x 8", "10 ranks on 3 nodes" (when they do not divide) or "8 ranks on one node".
-std::string layout_text(int ranks, int nodes) {
+/// Returns "2 nodes x 8", "nodes of 8+4 ranks", "10 ranks on 3 nodes" (a group that does not
+/// divide) or "8 ranks on one node".
+std::string layout_text(const Placement& placement, int ranks, int nodes) {
   if (nodes == 1) {
     return fmt::format("{} ranks on one node", ranks);
+  }
+  if (placement.ranks() == ranks && placement.nodes() == nodes && !placement.is_even()) {
+    return fmt::format("nodes of {} ranks", text_of(placement));
   }
   return ranks % nodes == 0 ? fmt::format("{} nodes x {}", nodes, ranks / nodes)
                             : group_text(ranks, nodes);
@@ -226,8 +230,9 @@ CollectivePrice CollectivePricer::analytic(CollectiveKind kind,
             CollectiveSource::NcclModel};
   }
   return {cost,
-          fmt::format(
-              "analytic: {}, {}", algorithm_text(kind, time.algorithm), layout_text(ranks, nodes)),
+          fmt::format("analytic: {}, {}",
+                      algorithm_text(kind, time.algorithm),
+                      layout_text(topology_->placement, ranks, nodes)),
           CollectiveSource::Analytic};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/row_named.h"
@@ -25,7 +26,7 @@ bool has_tree(CollectiveKind kind) {
 
 bool has_two_levels(CollectiveKind kind, const NodeLinks& links) {
   return kind != CollectiveKind::Broadcast && kind != CollectiveKind::Reduce &&
-         kind != CollectiveKind::AllToAll && links.ranks % links.nodes == 0;
+         kind != CollectiveKind::AllToAll && links.is_even();
 }
 
 /// Returns the algorithm that runs when `wanted` is asked for.
@@ -48,7 +49,7 @@ CollectiveAlgorithm available(CollectiveAlgorithm wanted,
       has = links.nodes > 1;
       break;
     case CollectiveAlgorithm::Nccl:
-      has = kind == CollectiveKind::AllReduce && links.ranks % links.nodes == 0;
+      has = kind == CollectiveKind::AllReduce && links.is_even();
       break;
     case CollectiveAlgorithm::Auto:
     case CollectiveAlgorithm::Ring:
@@ -115,19 +116,34 @@ AnalyticTime fastest(CollectiveKind kind, double bytes, const NodeLinks& links) 
   return best;
 }
 
-int most_ranks_per_node(const Topology& topology) {
-  return topology.ranks_per_node == 0 ? topology.ranks
-                                      : std::min(topology.ranks, topology.ranks_per_node);
+/// Returns the ranks of the group on each of its nodes, and with them the ranks that each of these
+/// nodes has in all. A group that is not the whole job lies evenly on the first nodes.
+struct GroupNode {
+  int used = 0;
+  int ranks = 0;
+};
+
+std::vector<GroupNode> group_nodes(const Placement& placement, int ranks, int nodes) {
+  std::vector<GroupNode> result;
+  const bool whole = ranks == placement.ranks() && nodes == placement.nodes();
+  const int used = nodes > 0 ? (ranks + nodes - 1) / nodes : 0;
+  for (const int on_node : placement.node_ranks()) {
+    if (static_cast<int>(result.size()) < nodes) {
+      result.push_back({whole ? on_node : std::min(used, on_node), on_node});
+    }
+  }
+  return result;
 }
 
 void check_group(const Topology& topology, int ranks, int nodes) {
-  const int per_node = most_ranks_per_node(topology);
-  if (nodes < 1 || ranks < nodes || ranks > topology.ranks || nodes > node_count(topology) ||
+  const Placement& placement = topology.placement;
+  const int per_node = placement.fullest();
+  if (nodes < 1 || ranks < nodes || ranks > placement.ranks() || nodes > placement.nodes() ||
       ranks > nodes * per_node) {
     throw InputError("{} ranks on {} nodes do not fit a cluster of {} ranks with {} per node",
                      ranks,
                      nodes,
-                     topology.ranks,
+                     placement.ranks(),
                      per_node);
   }
 }
@@ -140,7 +156,6 @@ void check_link(const Link& link, const char* bandwidth_key) {
 }
 
 NodeLinks group_links(const Topology& topology, int ranks, int nodes) {
-  const int per_node = most_ranks_per_node(topology);
   double rank_factor = 1;
   double network_factor = 1;
   for (const auto& slow : topology.slow_links) {
@@ -150,15 +165,22 @@ NodeLinks group_links(const Topology& topology, int ranks, int nodes) {
     }
   }
   NodeLinks links{ranks, nodes, topology.intra, topology.inter, topology.node_bytes_per_s};
-  if (links.node_bytes_per_s == 0) {
-    links.node_bytes_per_s = per_node * links.inter.bytes_per_s;
+  links.fullest = 0;
+  links.node_bytes_per_s = std::numeric_limits<double>::infinity();
+  double share = std::numeric_limits<double>::infinity();
+  for (const GroupNode& node : group_nodes(topology.placement, ranks, nodes)) {
+    // A group without some ranks of a node does not use those ranks' share of the adapters.
+    const double of_node = topology.node_bytes_per_s > 0
+                               ? topology.node_bytes_per_s * node.used / node.ranks
+                               : topology.inter.bytes_per_s * node.used;
+    links.node_bytes_per_s = std::min(links.node_bytes_per_s, of_node);
+    share = std::min(share, of_node / node.used);
+    links.fullest = std::max(links.fullest, node.used);
   }
   if (links.inter.bytes_per_s == 0) {
-    links.inter.bytes_per_s = links.node_bytes_per_s / per_node;
+    links.inter.bytes_per_s = share;
   }
-  // A group without some ranks of its nodes does not use those ranks' share of the adapters.
-  const int used = (ranks + nodes - 1) / nodes;
-  links.node_bytes_per_s *= static_cast<double>(used) / per_node / network_factor;
+  links.node_bytes_per_s /= network_factor;
   links.inter.bytes_per_s /= network_factor;
   links.intra.bytes_per_s /= rank_factor;
   return links;
@@ -176,11 +198,6 @@ CollectiveAlgorithm parse_collective_algorithm(std::string_view name) {
 
 std::span<const std::string> collective_algorithm_names() {
   return kTopologyNames;
-}
-
-int node_count(const Topology& topology) {
-  const int per_node = most_ranks_per_node(topology);
-  return (topology.ranks + per_node - 1) / per_node;
 }
 
 double analytic_error(CollectiveAlgorithm algorithm, double bytes) {

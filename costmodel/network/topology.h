@@ -8,6 +8,7 @@
 
 #include "costmodel/network/collective_cost.h"
 #include "costmodel/network/nccl_model.h"
+#include "costmodel/network/placement.h"
 
 namespace stepsim {
 
@@ -39,15 +40,14 @@ struct SlowLink {
 
 /// The links of a cluster whose collectives were never measured.
 struct Topology {
-  int ranks = 1;
-  int ranks_per_node = 0;  ///< 0: all ranks are on one node.
-  Link intra;              ///< One rank's link inside its node, per direction.
+  Placement placement;
+  Link intra;  ///< One rank's link inside its node, per direction.
   /// One rank's link to other nodes: the latency of a message, and the bandwidth that the rank has
   /// to itself (its own adapter, or its share of the node's). A bandwidth of 0 stands for the
-  /// node's divided by its ranks. Unused on one node.
+  /// node's divided by its own ranks. Unused on one node.
   Link inter;
-  /// Bandwidth per direction of all adapters of a node together; 0 stands for ranks_per_node times
-  /// inter's. A collective uses the share of the ranks that take part.
+  /// Bandwidth per direction of all adapters of a node together; 0 stands for inter's times the
+  /// node's ranks. A collective uses the share of the ranks that take part.
   double node_bytes_per_s = 0;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;
   std::vector<SlowLink> slow_links;
@@ -56,10 +56,6 @@ struct Topology {
 
   bool operator==(const Topology&) const = default;
 };
-
-/// Returns the number of nodes that the ranks of a topology need; the last one may be partly
-/// filled.
-[[nodiscard]] int node_count(const Topology& topology);
 
 /// Returns the system that NCCL's model is asked about. Rings and trees have all channels and the
 /// smaller of the bandwidths inside and between nodes; on several nodes the trees have pattern
@@ -83,11 +79,13 @@ struct AnalyticTime {
 /// NCCL_ALGO=RING.
 [[nodiscard]] double analytic_error(CollectiveAlgorithm algorithm, double bytes);
 
-/// Returns the time of a collective among `ranks` ranks on `nodes` nodes of the topology.
+/// Returns the time of a collective among `ranks` ranks on `nodes` nodes of the topology: all of
+/// its ranks, as they are placed, or a group that lies evenly on some of its nodes.
 ///
 /// The slowest link of a ring or tree sets its pace, and every group is taken to contain it: links
 /// inside nodes are as slow as the slowest rank's, those between nodes as the slowest rank's or
-/// node's.
+/// node's. A node with fewer ranks than others has fewer adapters in use, where every rank has its
+/// own, and as much bandwidth as others, where the ranks of a node share adapters.
 ///
 /// An algorithm that does not apply is replaced by FlatRing, on one node by Ring. Tree applies to
 /// all-reduce, broadcast and reduce; Hierarchical to all-reduce, reduce-scatter and all-gather on

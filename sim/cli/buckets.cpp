@@ -5,10 +5,10 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/model/bucket_assignment.h"
 #include "costmodel/terminal/table.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/ddp/bucket_assignment.h"
 #include "sim/predict/bucket_lists.h"
 
 namespace stepsim {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/transformer.h"
-#include "sim/ddp/bucket_assignment.h"
 
 namespace stepsim {
 

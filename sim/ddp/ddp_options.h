@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "costmodel/base/units.h"
+#include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/transformer.h"
 #include "costmodel/network/communication_hook.h"
-#include "sim/ddp/bucket_assignment.h"
 
 namespace stepsim {
 

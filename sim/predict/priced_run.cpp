@@ -118,10 +118,9 @@ PricedRun::PricedRun(const Scenario& scenario,
     rank_factor_[at(slow.rank)] *= slow.factor;
   }
   all_reduce_spread_ =
-      pricer_->spread(CollectiveKind::AllReduce, scenario_.ranks, nodes_of(scenario_));
-  const int per_node = scenario_.ranks_per_node > 0 ? scenario_.ranks_per_node : scenario_.ranks;
+      pricer_->spread(CollectiveKind::AllReduce, scenario_.ranks, scenario_.placement.nodes());
   const double cores = scenario_.cores.value_or(profile_.cores);
-  cores_ = cores < std::min(per_node, scenario_.ranks) ? cores : 0;
+  cores_ = cores < scenario_.placement.fullest() ? cores : 0;
   const bool own_jitter = scenario_.jitter > 0 || !scenario_.noise.step_quantiles.empty();
   jitter_ = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
   jitter_quantiles_ = own_jitter ? scenario_.noise.step_quantiles : profile_.noise.step_quantiles;

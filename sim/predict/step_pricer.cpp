@@ -20,9 +20,7 @@ StepPricer::StepPricer(const Scenario& scenario,
                        const CostModel& costs,
                        const CollectivePricer& pricer,
                        double empty_block_seconds)
-    : StepLowering(scenario, costs, empty_block_seconds),
-      pricer_(pricer),
-      ranks_per_node_(scenario.ranks_per_node > 0 ? scenario.ranks_per_node : scenario.ranks) {
+    : StepLowering(scenario, costs, empty_block_seconds), pricer_(pricer) {
   (void)ddp_work(OpClass::Optimizer, parameter_count(scenario.model));
   price_ddp_work(OpClass::Optimizer);
 }
@@ -35,7 +33,7 @@ double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool wh
   if (known != prices_.end()) {
     return known->second;
   }
-  const int nodes = (ranks + ranks_per_node_ - 1) / ranks_per_node_;
+  const int nodes = scenario().placement.first(ranks).nodes();
   const CollectivePrice price = pricer_.price(kind, Bytes(whole), ranks, nodes);
   const Cost& cost = price.cost;
   priced_seconds_ += cost.seconds;

@@ -37,7 +37,6 @@ class StepPricer : public StepLowering {
 
  private:
   const CollectivePricer& pricer_;
-  int ranks_per_node_;
   double priced_seconds_ = 0;
   double error_seconds_ = 0;
   std::map<std::string, CollectiveSource> sources_;

@@ -69,13 +69,13 @@ void StepSimulator::share_cores() {
     seconds[i / micro] += drawn_[i / micro] * run_.batch_factor_[batch] *
                           run_.model_->compute_seconds(*run_.batches_[batch]);
   }
-  const std::size_t per_node =
-      run_.scenario_.ranks_per_node > 0 ? at(run_.scenario_.ranks_per_node) : ranks;
-  for (std::size_t first = 0; first < ranks; first += per_node) {
-    const std::span node = std::span(seconds).subspan(first, std::min(per_node, ranks - first));
+  std::size_t first = 0;
+  for (const int on_node : run_.scenario_.placement.node_ranks()) {
+    const std::span node = std::span(seconds).subspan(first, at(on_node));
     const auto factors = shared_core_factors(node, run_.cores_);
     std::copy(
         factors.begin(), factors.end(), core_factor_.begin() + static_cast<std::ptrdiff_t>(first));
+    first += node.size();
   }
 }
 

@@ -40,6 +40,70 @@ void read_profile_name(const TomlReader& table, Scenario& scenario) {
   }
 }
 
+/// Whether the key came from `--set` or `--over`, and not from the file.
+bool is_override(const TomlReader& table, std::string_view key) {
+  return table.has(key) && !table.value(key).override_key.empty();
+}
+
+Placement read_placement(const TomlReader& cluster) {
+  const TomlValue& value = cluster.value("placement");
+  if (value.kind == TomlValue::Kind::Text) {
+    return cluster.parsed("placement", parse_placement);
+  }
+  if (value.kind == TomlValue::Kind::Integer) {
+    return Placement(
+        {static_cast<int>(cluster.integer("placement", 1, std::int64_t{kMaxPlacedRanks}))});
+  }
+  std::vector<int> nodes;
+  for (const TomlValue& item : cluster.list("placement")) {
+    if (item.kind != TomlValue::Kind::Integer || item.integer < 1 ||
+        item.integer > kMaxPlacedRanks) {
+      cluster.fail("placement", "expected the ranks of each node, each 1 or more, as [1, 2, 4]");
+    }
+    nodes.push_back(static_cast<int>(item.integer));
+  }
+  try {
+    return Placement(nodes);
+  } catch (const InputError& error) {
+    cluster.fail("placement", error);
+  }
+}
+
+/// Reads the number of ranks and where they lie.
+void read_ranks(const TomlReader& cluster, Scenario& scenario) {
+  if (cluster.has("ranks_per_node")) {
+    scenario.ranks_per_node =
+        static_cast<int>(cluster.integer("ranks_per_node", 1, kMaxPlacedRanks));
+  }
+  const bool placed = cluster.has("placement");
+  const bool stated_counts = cluster.has("ranks") || !placed;
+  const int ranks =
+      stated_counts ? static_cast<int>(cluster.integer("ranks", 1, kMaxPlacedRanks)) : 0;
+  if (!placed) {
+    scenario.ranks = ranks;
+    scenario.placement = Placement::filled(ranks, scenario.ranks_per_node);
+    return;
+  }
+  scenario.placement = read_placement(cluster);
+  scenario.ranks = scenario.placement.ranks();
+  const bool replaces = is_override(cluster, "placement") && !is_override(cluster, "ranks") &&
+                        !is_override(cluster, "ranks_per_node");
+  if (replaces) {
+    scenario.ranks_per_node = 0;
+    return;
+  }
+  if (cluster.has("ranks_per_node")) {
+    cluster.fail("ranks_per_node", "cluster.placement says it already; write one of them");
+  }
+  if (stated_counts && ranks != scenario.ranks) {
+    cluster.fail("ranks",
+                 fmt::format("{} ranks, but the nodes of cluster.placement hold {}; leave "
+                             "cluster.ranks out",
+                             ranks,
+                             scenario.ranks));
+  }
+}
+
 void read_name(const TomlReader& table, Scenario& scenario) {
   scenario.name = table.text("name");
   if (scenario.name.empty()) {
@@ -99,12 +163,13 @@ std::vector<Key> scenario_keys() {
 std::vector<Key> cluster_keys() {
   using S = Scenario;
   return {
-      required(integer("ranks", field(&S::ranks), {1, kMaxRanks}, "processes, 1 to 65,536")),
-      integer("ranks_per_node",
-              field(&S::ranks_per_node),
-              {1, kMaxRanks},
-              "ranks that share a node",
-              "all on one node"),
+      described("ranks", "processes, 1 to 65,536", "those of `placement`"),
+      described("ranks_per_node", "ranks that share a node", "all on one node"),
+      described("placement",
+                "ranks of each node, where nodes hold different numbers of them: `[1, 2, 4]`, "
+                "`\"1+2+4\"`, or `\"2x8\"` for two nodes of 8; instead of `ranks_per_node`. From "
+                "`--set` or `--over` it replaces `ranks` and `ranks_per_node`",
+                "`ranks_per_node` on each node, the last one partly filled"),
       number(
           "cores",
           field(&S::cores),
@@ -179,7 +244,9 @@ void read_scenario_table(const TomlReader& root, Scenario& scenario) {
 }
 
 void read_cluster(const TomlReader& root, Scenario& scenario) {
-  read_keys(required_table(root, "cluster"), scenario);
+  const TomlReader cluster = required_table(root, "cluster");
+  read_ranks(cluster, scenario);
+  read_keys(cluster, scenario);
 }
 
 void read_optimizer(const TomlReader& root, Scenario& scenario) {

@@ -38,12 +38,6 @@ Scenario parse_scenario(const std::string& text,
   return scenario;
 }
 
-int nodes_of(const Scenario& scenario) {
-  return scenario.ranks_per_node > 0
-             ? (scenario.ranks + scenario.ranks_per_node - 1) / scenario.ranks_per_node
-             : 1;
-}
-
 Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario) {
   scenario.model.attention = policy.attention();
   scenario.varlen = policy.varlen();

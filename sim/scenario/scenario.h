@@ -84,7 +84,8 @@ struct Scenario {
   int warmup_steps = 0;
 
   int ranks = 1;
-  int ranks_per_node = 0;  ///< 0: all ranks are on one node.
+  int ranks_per_node = 0;  ///< As the file states it; 0: it does not.
+  Placement placement;     ///< Of all ranks.
   std::string profile;     ///< Resolved path; empty when the file names none.
   /// Processor cores that the ranks of a node share; 0: no sharing. Absent: the profile says.
   std::optional<double> cores;
@@ -127,16 +128,13 @@ struct Scenario {
   std::vector<PublishedFigure> published;
 };
 
-/// The number of nodes that the ranks fill.
-[[nodiscard]] int nodes_of(const Scenario& scenario);
-
 [[nodiscard]] inline bool is_varlen(const Scenario& scenario) {
   return scenario.model.attention == AttentionKind::Varlen;
 }
 
 /// The most steps and ranks of a scenario.
 inline constexpr int kMaxSteps = 1'000'000;
-inline constexpr int kMaxRanks = 65'536;
+inline constexpr int kMaxRanks = kMaxPlacedRanks;
 
 /// The largest stated number of parameters.
 inline constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;

@@ -36,7 +36,7 @@ SlowLink read_slow_link(const TomlReader& slow, const Topology& topology) {
   }
   const std::string key = slow.has("rank") ? "rank" : "node";
   const auto index = static_cast<int>(slow.integer(key, 0, kMaxRanks));
-  const int count = slow.has("rank") ? topology.ranks : node_count(topology);
+  const int count = slow.has("rank") ? topology.placement.ranks() : topology.placement.nodes();
   if (index >= count) {
     slow.fail(
         key, fmt::format("{} {} is out of range: the {}s are 0 .. {}", key, index, key, count - 1));
@@ -65,12 +65,11 @@ void read_slow_links(const TomlReader& table, Topology& topology) {
 
 Topology read_topology_table(const TomlReader& table, const Scenario& scenario) {
   Topology topology;
-  topology.ranks = scenario.ranks;
-  topology.ranks_per_node = scenario.ranks_per_node;
+  topology.placement = scenario.placement;
   topology.algorithm = parse_collective_algorithm(
       read_choice(table, "algorithm", "auto", collective_algorithm_names()));
-  const bool uses_intra = scenario.ranks_per_node != 1 && scenario.ranks > 1;
-  const bool uses_inter = node_count(topology) > 1;
+  const bool uses_intra = scenario.placement.fullest() > 1;
+  const bool uses_inter = scenario.placement.nodes() > 1;
   topology.intra = {read_latency(table, "intra_latency", uses_intra),
                     read_bandwidth(table, "intra_bandwidth", uses_intra)};
   topology.node_bytes_per_s = read_bandwidth(table, "node_bandwidth", false);
@@ -188,7 +187,7 @@ void read_collectives(const TomlReader& root, Scenario& scenario) {
   if (scenario.ranks == 1) {
     cluster.fail("all_reduce", "one rank has no all-reduce");
   }
-  for (const char* key : {"ranks", "ranks_per_node"}) {
+  for (const char* key : {"ranks", "ranks_per_node", "placement"}) {
     const bool moved = cluster.has(key) && !cluster.value(key).override_key.empty();
     if (moved && cluster.value("all_reduce").override_key.empty()) {
       cluster.fail(key,
@@ -196,10 +195,7 @@ void read_collectives(const TomlReader& root, Scenario& scenario) {
                    "the links in [cluster.topology] instead, or set cluster.all_reduce too");
     }
   }
-  Topology layout;
-  layout.ranks = scenario.ranks;
-  layout.ranks_per_node = scenario.ranks_per_node;
-  scenario.all_reduce_table = read_all_reduce(table, scenario, node_count(layout));
+  scenario.all_reduce_table = read_all_reduce(table, scenario, scenario.placement.nodes());
 }
 
 }  // namespace stepsim

@@ -9,9 +9,9 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/model/batch_shape.h"
+#include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/network/communication_hook.h"
-#include "sim/ddp/bucket_assignment.h"
 
 namespace stepsim {
 namespace {

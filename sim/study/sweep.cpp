@@ -143,7 +143,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
                              .price(CollectiveKind::AllReduce,
                                     Bytes(bucket_bytes(lists.rebuilt.back(), parameters)),
                                     scenario.ranks,
-                                    nodes_of(scenario))
+                                    scenario.placement.nodes())
                              .cost.seconds *
                          1e3;
   if (const auto step = predict_options.timeline_of_step) {

@@ -56,8 +56,8 @@ std::string collective_name(const CollectiveUse& use) {
 /// What sets a rank apart: its node, its speed.
 std::string label_of(const Scenario& scenario, int rank) {
   std::string label;
-  if (scenario.ranks_per_node > 0 && scenario.ranks_per_node < scenario.ranks) {
-    label = fmt::format("node {}", rank / scenario.ranks_per_node);
+  if (scenario.placement.nodes() > 1) {
+    label = fmt::format("node {}", scenario.placement.node_of(rank));
   }
   for (const SlowRank& slow : scenario.slow_ranks) {
     if (slow.rank == rank) {

@@ -139,8 +139,13 @@ std::vector<int> members_of(const StepTimeline& timeline, std::size_t collective
 ProfilerTrace::ProfilerTrace(const TraceSource& source, int rank, const std::string& path)
     : source_(source), rank_(rank), file_(path) {
   const Scenario& scenario = source.run.scenario();
-  const int per_node = scenario.ranks_per_node > 0 ? scenario.ranks_per_node : scenario.ranks;
-  device_ = rank % per_node;
+  const int node = scenario.placement.node_of(rank);
+  const std::span<const int> node_ranks = scenario.placement.node_ranks();
+  const int per_node = node_ranks[static_cast<std::size_t>(node)];
+  device_ = rank;
+  for (const int on_node : node_ranks.first(static_cast<std::size_t>(node))) {
+    device_ -= on_node;
+  }
   // HTA looks for the first "rank": with a space behind it, line by line.
   text_ = fmt::format(
       "{{\n\"schemaVersion\": 1,\n\"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}, "

@@ -33,8 +33,7 @@ Profile profile() {
 
 Topology topology() {
   Topology links;
-  links.ranks = 64;
-  links.ranks_per_node = 8;
+  links.placement = Placement::filled(64, 8);
   links.intra = {2e-6, 300e9};
   links.inter = {10e-6, 25e9};
   return links;

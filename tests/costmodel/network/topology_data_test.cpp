@@ -76,8 +76,7 @@ Bands sweep_errors(const Cluster& cluster,
                    CollectiveAlgorithm algorithm,
                    std::array<Mean, 3>& over_sweeps) {
   Topology topology;
-  topology.ranks = cluster.nodes * cluster.per_node;
-  topology.ranks_per_node = cluster.per_node;
+  topology.placement = Placement::filled(cluster.nodes * cluster.per_node, cluster.per_node);
   topology.intra = {3.4e-6, cluster.nvlink_gb_per_s * 1e9};
   topology.inter.latency_s = 14e-6;
   topology.node_bytes_per_s = cluster.node_gb_per_s * 1e9;
@@ -86,8 +85,8 @@ Bands sweep_errors(const Cluster& cluster,
   topology.nccl_channels = 8;
   std::array<Mean, 3> means;
   for (const auto& [bytes, us] : rows) {
-    const AnalyticTime time =
-        analytic_time(topology, CollectiveKind::AllReduce, bytes, topology.ranks, cluster.nodes);
+    const AnalyticTime time = analytic_time(
+        topology, CollectiveKind::AllReduce, bytes, topology.placement.ranks(), cluster.nodes);
     means[band(bytes)].add(std::abs(time.seconds * 1e6 / us - 1));
   }
   Bands errors{};

@@ -16,8 +16,7 @@ namespace {
 /// 4 nodes of 8: 300 GB/s inside, one 25 GB/s adapter per rank.
 Topology cluster(CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto) {
   Topology topology;
-  topology.ranks = 32;
-  topology.ranks_per_node = 8;
+  topology.placement = Placement::filled(32, 8);
   topology.intra = {2e-6, 300e9};
   topology.inter = {10e-6, 25e9};
   topology.algorithm = algorithm;
@@ -153,7 +152,7 @@ TEST_CASE("slower links and more bytes never make a collective faster") {
 TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapter") {
   // Vector of its own: 2 nodes x 8 H100, 8 channels of 48 GB/s.
   Topology nccl = cluster(CollectiveAlgorithm::Nccl);
-  nccl.ranks = 16;
+  nccl.placement = Placement::filled(16, 8);
   nccl.intra.bytes_per_s = 400e9;
   nccl.inter.bytes_per_s = 48e9;
   nccl.nccl_channels = 8;
@@ -176,6 +175,37 @@ TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapt
   nccl.nccl_channels = 0;
   CHECK(error_of([&] { (void)analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2); }) ==
         "NCCL's model needs the number of channels: write channels in [cluster.topology]");
+}
+
+TEST_CASE("ranks of a node with fewer of them share its adapters, or have fewer of their own") {
+  Topology shared = cluster(CollectiveAlgorithm::FlatRing);
+  shared.inter = {10e-6, 0};
+  shared.node_bytes_per_s = 10e9;
+  const auto on = [](Topology topology, std::vector<int> nodes) {
+    topology.placement = Placement(std::move(nodes));
+    return analytic_time(topology,
+                         Kind::AllReduce,
+                         1e9,
+                         topology.placement.ranks(),
+                         topology.placement.nodes())
+        .seconds;
+  };
+  // One adapter a node: a rank alone has all of it.
+  const double ring = 1.5 * 1e9 / 10e9;
+  CHECK(on(shared, {2, 2}) == Approx(ring + 4 * 2e-6 + 2 * 10e-6));
+  CHECK(on(shared, {3, 1}) == Approx(on(shared, {2, 2})));
+  CHECK(on(shared, {1, 3}) == Approx(on(shared, {2, 2})));
+  // One adapter a rank: the node with the fewest decides.
+  const Topology own = cluster(CollectiveAlgorithm::FlatRing);
+  CHECK(on(own, {2, 2}) == Approx(1.5 * 1e9 / 50e9 + 4 * 2e-6 + 2 * 10e-6));
+  CHECK(on(own, {3, 1}) == Approx(1.5 * 1e9 / 25e9 + 4 * 2e-6 + 2 * 10e-6));
+  // Two levels need equal nodes, and a tree's chain is as long as the fullest.
+  Topology two_levels = cluster(CollectiveAlgorithm::Hierarchical);
+  two_levels.placement = Placement({3, 1});
+  CHECK(analytic_time(two_levels, Kind::AllReduce, 1e9, 4, 2).algorithm ==
+        CollectiveAlgorithm::FlatRing);
+  Topology tree = cluster(CollectiveAlgorithm::Tree);
+  CHECK(on(tree, {1, 3}) == Approx(2 * (2 * 2e-6 + 10e-6) + 1e9 / 25e9));
 }
 
 TEST_CASE("a group that does not fit and a link without bandwidth are refused") {
@@ -202,13 +232,7 @@ TEST_CASE("a group that does not fit and a link without bandwidth are refused") 
         "[cluster.topology]");
 }
 
-TEST_CASE("nodes are counted up, and algorithms have names") {
-  CHECK(node_count(cluster()) == 4);
-  Topology uneven = cluster();
-  uneven.ranks = 33;
-  CHECK(node_count(uneven) == 5);
-  uneven.ranks_per_node = 0;
-  CHECK(node_count(uneven) == 1);
+TEST_CASE("algorithms have names") {
   for (const auto& name : collective_algorithm_names()) {
     CHECK(name_of(parse_collective_algorithm(name)) == name);
   }

@@ -1,4 +1,4 @@
-#include "sim/ddp/bucket_assignment.h"
+#include "costmodel/model/bucket_assignment.h"
 
 #include <numeric>
 #include <stdexcept>

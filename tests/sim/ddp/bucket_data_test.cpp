@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/ddp/bucket_assignment.h"
+#include "costmodel/model/bucket_assignment.h"
 #include "tests/sim/ddp/bucket_lists.h"
 #include "tests/test_data.h"
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "sim/ddp/bucket_assignment.h"
+#include "costmodel/model/bucket_assignment.h"
 
 namespace stepsim::test {
 

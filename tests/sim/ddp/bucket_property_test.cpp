@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/ddp/bucket_assignment.h"
+#include "costmodel/model/bucket_assignment.h"
 
 using namespace stepsim;
 

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/model_presets.h"
-#include "sim/ddp/bucket_assignment.h"
 #include "tests/oracles/reducer.h"
 
 using namespace stepsim;

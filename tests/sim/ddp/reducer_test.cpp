@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/ddp/bucket_assignment.h"
+#include "costmodel/model/bucket_assignment.h"
 #include "sim/ddp/closed_form.h"
 #include "tests/sim/ddp/random_step.h"
 

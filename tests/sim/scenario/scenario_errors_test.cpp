@@ -34,8 +34,8 @@ struct BrokenOverride {
 };
 
 const std::string kCluster =
-    "ranks, ranks_per_node, cores, profile, slow_ranks, skew, jitter, communicator, topology, "
-    "all_reduce";
+    "ranks, ranks_per_node, placement, cores, profile, slow_ranks, skew, jitter, communicator, "
+    "topology, all_reduce";
 const std::string kTables =
     "scenario, cluster, model, ddp, optimizer, data, policy, published, interference, "
     "new_shapes, host, noise, times";
@@ -87,6 +87,28 @@ TEST_CASE("an unknown key is reported before a missing one") {
   const std::string text = replaced(kScenarioText, "ranks = 4", "rnaks = 4");
   CHECK(error_of(replaced(text, "name = \"token skew\"", ""))
             .starts_with("s.toml:9:1: error: cluster: unknown key 'rnaks'; did you mean 'ranks'?"));
+}
+
+TEST_CASE("a placement that is none, or that contradicts the number of ranks, is refused") {
+  check_files({
+      {"ranks = 4",
+       "placement = \"1+x\"",
+       "s.toml:9:13: error: cluster.placement: '1+x' is no placement; expected the ranks of one "
+       "node (\"4\"), of each node (\"1+2+4\"), or nodes x ranks (\"2x8\")\n"
+       "placement = \"1+x\"\n            ^"},
+      {"ranks = 4",
+       "placement = [2, 0]",
+       "s.toml:9:13: error: cluster.placement: expected the ranks of each node, each 1 or more, as "
+       "[1, 2, 4]\nplacement = [2, 0]\n            ^"},
+      {"ranks = 4",
+       "ranks = 4\nplacement = [1, 2]",
+       "s.toml:9:9: error: cluster.ranks: 4 ranks, but the nodes of cluster.placement hold 3; "
+       "leave cluster.ranks out\nranks = 4\n        ^"},
+      {"ranks = 4",
+       "ranks_per_node = 2\nplacement = [2, 2]",
+       "s.toml:9:18: error: cluster.ranks_per_node: cluster.placement says it already; write one "
+       "of them\nranks_per_node = 2\n                 ^"},
+  });
 }
 
 TEST_CASE("missing keys and tables are named at their table") {

@@ -188,6 +188,19 @@ TEST_CASE("a policy may have lengths of its own") {
   CHECK_FALSE(scenario.policies[1].lengths());
 }
 
+TEST_CASE("ranks are placed on nodes by number, as a list or as a text") {
+  CHECK(parsed(kScenarioText).placement == Placement({4}));
+  CHECK(changed("ranks = 4", "ranks = 4\nranks_per_node = 3").placement == Placement({3, 1}));
+  CHECK(changed("ranks = 4", "placement = [1, 2]").placement == Placement({1, 2}));
+  CHECK(changed("ranks = 4", "placement = [1, 2]").ranks == 3);
+  CHECK(changed("ranks = 4", "ranks = 3\nplacement = \"1+2\"").ranks == 3);
+  CHECK(changed("ranks = 4", "placement = \"2x8\"").placement == Placement({8, 8}));
+  // From the command line it replaces what the file says of ranks.
+  CHECK(overridden({"cluster.placement=2+3"}).ranks == 5);
+  CHECK(overridden({"cluster.placement=2"}).placement == Placement({2}));
+  CHECK(overridden({"cluster.placement=[1, 2]"}).placement == Placement({1, 2}));
+}
+
 TEST_CASE("an override replaces a value of the file, or adds one") {
   CHECK(overridden({"ddp.bucket_cap=50 MiB"}).ddp.bucket_cap == Bytes(50 << 20));
   CHECK(overridden({"ddp.bucket_cap = 4096"}).ddp.bucket_cap == Bytes(4096));

@@ -60,8 +60,7 @@ TEST_CASE("the links of a cluster arrive in bytes and seconds, with the scenario
   const Scenario scenario = parsed_topology("ranks_per_node = 2" + kTopology);
   REQUIRE(scenario.topology);
   const Topology& topology = *scenario.topology;
-  CHECK(topology.ranks == 4);
-  CHECK(topology.ranks_per_node == 2);
+  CHECK(topology.placement == Placement({2, 2}));
   CHECK(topology.algorithm == CollectiveAlgorithm::Hierarchical);
   CHECK(topology.intra.latency_s == Approx(2e-6));
   CHECK(topology.intra.bytes_per_s == 300e9);
@@ -165,6 +164,6 @@ TEST_CASE("times measured with the ranks of the file are not used for others") {
   const std::string other =
       R"(cluster.all_reduce={ sizes = ["1 MiB", "4 MiB"], times = ["1 ms", "2 ms"] })";
   CHECK(parsed_topology(kTable, {"cluster.ranks=8", other}).all_reduce_table->ranks == 8);
-  CHECK(parsed_topology("ranks_per_node = 2" + kTopology, {"cluster.ranks=8"}).topology->ranks ==
-        8);
+  CHECK(parsed_topology("ranks_per_node = 2" + kTopology, {"cluster.ranks=8"})
+            .topology->placement.ranks() == 8);
 }

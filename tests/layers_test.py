@@ -63,6 +63,7 @@ CALIBRATE = [
     "calibrate/import",
     "calibrate/import/kineto",
     "calibrate/import/recorded",
+    "calibrate/import/step_times",
     "calibrate/live",
     "calibrate/cli",
     "calibrate",

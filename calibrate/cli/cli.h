@@ -24,5 +24,6 @@ int devices_command(const std::vector<std::string>& arguments);
 int import_kineto_command(const std::vector<std::string>& arguments);
 /// `stepcal import run-record` makes a profile of recorded training steps.
 int import_run_record_command(const std::vector<std::string>& arguments);
+int import_step_times_command(const std::vector<std::string>& arguments);
 
 }  // namespace stepsim

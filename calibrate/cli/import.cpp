@@ -167,10 +167,11 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   return kDone;
 }
 
-constexpr std::array<Command, 3> kKinds = {{
+constexpr std::array<Command, 4> kKinds = {{
     {"nccl-tests", "logs of nccl-tests and rccl-tests", import_nccl_tests_command},
     {"kineto", "traces of PyTorch's profiler", import_kineto_command},
     {"run-record", "the recorded steps of a training", import_run_record_command},
+    {"step-times", "step times by placement and batch, in a table", import_step_times_command},
 }};
 
 const CommandSet kImportSet = {

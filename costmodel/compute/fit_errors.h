@@ -26,6 +26,11 @@ inline constexpr double kMeanAbsoluteOfDeviation = 0.79788456080286541;  // sqrt
   return error / kMeanAbsoluteOfDeviation;
 }
 
+/// The mean absolute size of a normal error whose standard deviation is `sd`.
+[[nodiscard]] constexpr double mean_absolute_of_sd(double sd) {
+  return sd * kMeanAbsoluteOfDeviation;
+}
+
 /// The part of a fit's error that all its uses share: the held-out bias, and the scatter of single
 /// points over the square root of their number. When the bias is unknown, the whole random error
 /// counts as shared.

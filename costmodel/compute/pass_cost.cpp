@@ -1,6 +1,8 @@
 #include "costmodel/compute/pass_cost.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
@@ -11,6 +13,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::string_view kPairs = "tokens*length";
+constexpr std::string_view kSegment = "samples:";
 
 std::int64_t tokens_of(const BatchShape& batch, bool varlen) {
   return varlen ? batch.useful_tokens : batch.padded_tokens();
@@ -20,6 +23,26 @@ double pairs_of(const BatchShape& batch, bool varlen) {
   return varlen
              ? batch.sum_squares
              : static_cast<double>(batch.padded_tokens()) * static_cast<double>(batch.max_length);
+}
+
+/// Returns the samples within the bounds of "samples:A-B"; nothing when that is no such feature.
+std::optional<double> samples_between(std::string_view feature, double samples) {
+  if (feature.substr(0, kSegment.size()) != kSegment) {
+    return std::nullopt;
+  }
+  feature.remove_prefix(kSegment.size());
+  const std::size_t dash = feature.find('-');
+  if (dash == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view until = feature.substr(dash + 1);
+  const auto low = parse_number<double>(feature.substr(0, dash));
+  const auto high = until.empty() ? std::optional(std::numeric_limits<double>::infinity())
+                                  : parse_number<double>(until);
+  if (!low || !high || *low < 0 || !(*high > *low)) {
+    return std::nullopt;
+  }
+  return std::clamp(samples, *low, *high) - *low;
 }
 
 /// Returns how far a value lies outside a range, as a factor; at most 1 inside.
@@ -49,8 +72,12 @@ double pass_feature(std::string_view feature, const BatchShape& batch, bool varl
       return std::max(0.0, pairs_of(batch, varlen) - *from);
     }
   }
+  if (const auto between = samples_between(feature, static_cast<double>(batch.samples))) {
+    return *between;
+  }
   throw InputError(
-      "unknown feature '{}' of a pass; known: 1, samples, tokens, tokens*length, tokens*length>X",
+      "unknown feature '{}' of a pass; known: 1, samples, samples:A-B, tokens, tokens*length, "
+      "tokens*length>X",
       printable(std::string(feature)));
 }
 
@@ -84,6 +111,32 @@ std::vector<double> draw_ratios(const PassCost& cost,
   const double fitted = total(cost.coefficients);
   return mapped(cost.draws,
                 [&](const auto& draw) { return fitted > 0 ? total(draw) / fitted : 1; });
+}
+
+double SeveralRanks::at(int ranks) const {
+  return ranks == 1 ? 1 : factor * (1 + per_doubling * std::log2(static_cast<double>(ranks)));
+}
+
+RecordedModel at_ranks(RecordedModel recorded, int ranks) {
+  if (!recorded.several_ranks) {
+    return recorded;
+  }
+  const auto scale = [](std::vector<double>& seconds, double factor) {
+    for (double& one : seconds) {
+      one *= factor;
+    }
+  };
+  const double fitted = recorded.several_ranks->at(ranks);
+  for (PassCost* pass : {&recorded.forward, &recorded.backward}) {
+    scale(pass->coefficients, fitted);
+    for (std::size_t i = 0; i < pass->draws.size(); ++i) {
+      scale(pass->draws[i], recorded.several_ranks_draws[i].at(ranks));
+    }
+  }
+  recorded.optimizer_seconds *= fitted;
+  recorded.several_ranks.reset();
+  recorded.several_ranks_draws.clear();
+  return recorded;
 }
 
 bool same_model(const TransformerConfig& a, const TransformerConfig& b) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,18 @@ struct PassCost {
   bool operator==(const PassCost&) const = default;
 };
 
+/// What a step's compute takes where several ranks train, over what it takes on one: `factor` for
+/// two ranks (another code path runs), and 1 + `per_doubling` for each doubling from one on.
+struct SeveralRanks {
+  double factor = 1;        ///< More than 0.
+  double per_doubling = 0;  ///< More than -1 / 16, so that 65,536 ranks take time.
+
+  /// Returns the factor on compute with this number of ranks; 1 for one rank.
+  [[nodiscard]] double at(int ranks) const;
+
+  bool operator==(const SeveralRanks&) const = default;
+};
+
 /// The costs of one model's step, fitted to the recorded steps of a training run.
 struct RecordedModel {
   TransformerConfig model;
@@ -40,14 +53,23 @@ struct RecordedModel {
   /// divided among its ops.
   double operations_per_byte = 8;
   bool whole_steps = false;  ///< True: only whole steps were timed; passes include all-reduces.
+  /// What the costs, which are those of one rank, grow by on several; absent: they hold for the
+  /// recorded number of ranks.
+  std::optional<SeveralRanks> several_ranks = std::nullopt;
+  std::vector<SeveralRanks> several_ranks_draws = {};  ///< [draw] As many as the passes have.
 
   bool operator==(const RecordedModel&) const = default;
 };
 
+/// Returns the costs with this number of ranks: several_ranks is in them.
+[[nodiscard]] RecordedModel at_ranks(RecordedModel recorded, int ranks);
+
 /// Returns a feature's value for a batch. The features are "1" (0 for an empty batch); "samples";
 /// "tokens" (padded ones, or useful ones with varlen); "tokens*length" (samples * length^2, or with
-/// varlen the sum of the squared lengths); and "tokens*length>X", the part of that above X, which
-/// stands for dense scores that do not fit into a cache. Raises InputError for any other name.
+/// varlen the sum of the squared lengths); "tokens*length>X", the part of that above X, which
+/// stands for dense scores that do not fit into a cache; and "samples:A-B", the samples between A
+/// and B ("samples:A-": from A on), by which a measured table of batches goes on. Raises InputError
+/// for any other name.
 [[nodiscard]] double pass_feature(std::string_view feature, const BatchShape& batch, bool varlen);
 
 /// Returns the seconds of a pass for one batch, with `coefficients` in place of the cost's own.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,11 @@ class CsvTable {
   /// Raises InputError when the header lacks this column.
   [[nodiscard]] Column column(std::string_view name) const;
   [[nodiscard]] std::optional<Column> find(std::string_view name) const;
+
+  /// Returns the names of the columns, in order.
+  [[nodiscard]] std::span<const std::string_view> columns() const {
+    return std::span(cells_).first(columns_);
+  }
 
   [[nodiscard]] std::string_view text(std::size_t row, Column column) const {
     return cells_[(row + 1) * columns_ + column];

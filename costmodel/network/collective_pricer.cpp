@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/compute/fit_errors.h"
 #include "costmodel/compute/knots.h"
 #include "costmodel/network/collective_table.h"
 
@@ -102,8 +103,12 @@ bool alike(const CollectiveCost& table, int ranks, int nodes) {
 CollectivePricer::CollectivePricer(std::string profile,
                                    const std::vector<CollectiveCost>& tables,
                                    std::optional<Topology> topology,
-                                   PricerLimits limits)
-    : profile_name_(std::move(profile)), topology_(std::move(topology)), limits_(limits) {
+                                   PricerLimits limits,
+                                   std::optional<FittedLinks> links)
+    : profile_name_(std::move(profile)),
+      topology_(std::move(topology)),
+      limits_(limits),
+      links_(std::move(links)) {
   for (const auto& table : tables) {
     if (!table.knots.empty() && table.ranks > 1) {
       tables_.push_back(table);
@@ -125,6 +130,9 @@ CollectivePrice CollectivePricer::price(CollectiveKind kind,
   if (ranks == 1) {
     return {Cost{}, "one rank", CollectiveSource::OneRank};
   }
+  if (links_ && exact(kind, ranks, nodes) == nullptr) {
+    return by_links(kind, bytes, ranks, nodes);
+  }
   if (auto found = measured(kind, bytes, ranks, nodes)) {
     return *std::move(found);
   }
@@ -140,6 +148,30 @@ CollectivePrice CollectivePricer::price(CollectiveKind kind,
     return analytic(kind, bytes, ranks, nodes);
   }
   refuse(kind, ranks, nodes);
+}
+
+const CollectiveCost* CollectivePricer::exact(CollectiveKind kind, int ranks, int nodes) const {
+  const auto found = std::ranges::find_if(tables_, [&](const CollectiveCost& table) {
+    return table.kind == name_of(kind) && table.ranks == ranks && table.nodes == nodes;
+  });
+  return found == tables_.end() ? nullptr : &*found;
+}
+
+CollectivePrice CollectivePricer::by_links(CollectiveKind kind,
+                                           Bytes bytes,
+                                           int ranks,
+                                           int nodes) const {
+  CollectivePrice price;
+  const auto size = static_cast<double>(bytes.value());
+  price.cost.seconds = fitted_ring_time(links_->fitted, kind, size, ranks, nodes);
+  mark_unseen(price.cost, mean_absolute_of_sd(links_->run_error));
+  price.draws = fitted_ring_ratios(*links_, kind, size, ranks, nodes);
+  price.source = ranks > links_->ranks || nodes > links_->nodes
+                     ? CollectiveSource::BeyondFittedLinks
+                     : CollectiveSource::FittedLinks;
+  price.text = fmt::format("links fitted to step times of up to {}",
+                           group_text(links_->ranks, links_->nodes));
+  return price;
 }
 
 std::optional<CollectivePrice> CollectivePricer::measured(CollectiveKind kind,
@@ -264,10 +296,8 @@ void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {
 }
 
 std::vector<double> CollectivePricer::spread(CollectiveKind kind, int ranks, int nodes) const {
-  const auto found = std::ranges::find_if(tables_, [=](const auto& table) {
-    return table.kind == name_of(kind) && table.ranks == ranks && table.nodes == nodes;
-  });
-  return found == tables_.end() ? std::vector<double>{} : found->spread;
+  const CollectiveCost* const found = exact(kind, ranks, nodes);
+  return found == nullptr ? std::vector<double>{} : found->spread;
 }
 
 }  // namespace stepsim

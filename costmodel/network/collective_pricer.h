@@ -8,6 +8,7 @@
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/network/collective_cost.h"
 #include "costmodel/network/collective_table.h"
+#include "costmodel/network/fitted_links.h"
 #include "costmodel/network/topology.h"
 
 namespace stepsim {
@@ -16,6 +17,8 @@ namespace stepsim {
 enum class CollectiveSource {
   OneRank,            ///< Nothing: one rank sends nothing.
   MeasuredTable,      ///< A table of exactly these ranks and nodes.
+  FittedLinks,        ///< Links fitted to step times.
+  BeyondFittedLinks,  ///< The same, for more ranks or nodes than were timed.
   InterpolatedRanks,  ///< Tables of fewer and of more ranks.
   ExtrapolatedRanks,  ///< Tables of fewer ranks.
   Analytic,           ///< A closed form over the topology's links.
@@ -29,6 +32,9 @@ struct CollectivePrice {
   Cost cost;
   std::string text;
   CollectiveSource source = CollectiveSource::OneRank;
+  /// [draw] What other fits of the links make of the price, as factors; FittedLinks only. The error
+  /// of the cost is then beside that.
+  std::vector<double> draws = {};
 };
 
 /// How far a CollectivePricer goes beyond what was measured.
@@ -44,13 +50,14 @@ inline constexpr double kUnmeasuredKindError = 0.30;
 /// Prices collectives among any ranks. It uses the first of these sources that applies:
 ///
 /// 1. a measured table of this kind for exactly these ranks and nodes;
-/// 2. at least two measured tables of this kind for other numbers of ranks, all on one node or all
+/// 2. links that were fitted to step times;
+/// 3. at least two measured tables of this kind for other numbers of ranks, all on one node or all
 ///    with the same number of ranks per node: between two of them the price is linear in
 ///    log2(ranks); beyond the largest it continues with the slope that all of them have over
 ///    log2(ranks);
-/// 3. for kinds other than all-reduce, an all-reduce priced by 1 or 2, times the ratio of the two
+/// 4. for kinds other than all-reduce, an all-reduce priced by 1 or 2, times the ratio of the two
 ///    kinds' bytes on a ring;
-/// 4. the closed forms of the topology or NCCL's own model, with the error of analytic_error().
+/// 5. the closed forms of the topology or NCCL's own model, with the error of analytic_error().
 ///
 /// Within a table, table_cost() prices the size. Only source 1 is a measurement; the others are
 /// marked unseen_shape, and all of their error counts as shared.
@@ -60,7 +67,8 @@ class CollectivePricer {
   CollectivePricer(std::string profile,
                    const std::vector<CollectiveCost>& tables,
                    std::optional<Topology> topology = std::nullopt,
-                   PricerLimits limits = {});
+                   PricerLimits limits = {},
+                   std::optional<FittedLinks> links = std::nullopt);
 
   /// Prices one collective of `bytes` (see CollectiveKind) from the last rank's arrival to its end.
   /// One rank costs nothing.
@@ -75,7 +83,13 @@ class CollectivePricer {
  private:
   using Tables = std::vector<const CollectiveCost*>;  ///< Ascending by ranks, without duplicates.
 
-  /// Prices by sources 1 and 2; nothing when no table of this kind reaches that far.
+  /// The table of exactly these ranks and nodes; null when there is none.
+  [[nodiscard]] const CollectiveCost* exact(CollectiveKind kind, int ranks, int nodes) const;
+  [[nodiscard]] CollectivePrice by_links(CollectiveKind kind,
+                                         Bytes bytes,
+                                         int ranks,
+                                         int nodes) const;
+  /// Prices by sources 1 and 3; nothing when no table of this kind reaches that far.
   [[nodiscard]] std::optional<CollectivePrice> measured(CollectiveKind kind,
                                                         Bytes bytes,
                                                         int ranks,
@@ -94,6 +108,7 @@ class CollectivePricer {
   std::vector<CollectiveCost> tables_;
   std::optional<Topology> topology_;
   PricerLimits limits_;
+  std::optional<FittedLinks> links_;
 };
 
 }  // namespace stepsim

@@ -12,6 +12,7 @@
 #include "costmodel/compute/shape_cost.h"
 #include "costmodel/io/json_value.h"
 #include "costmodel/network/collective_table.h"
+#include "costmodel/network/fitted_links.h"
 #include "costmodel/network/interference.h"
 
 namespace stepsim {
@@ -67,6 +68,7 @@ struct Profile {
   Bytes memory_capacity;  ///< Device memory of one rank; 0: unknown.
   std::vector<OpCost> ops;
   std::vector<CollectiveCost> collectives;
+  std::optional<FittedLinks> links;  ///< For collectives without a table; absent: not fitted.
   double launch_seconds = 0;
   bool host_is_device = true;
   /// Processor cores that the ranks of a node share; the costs are then those of a rank that has a
@@ -82,7 +84,7 @@ struct Profile {
 
 /// Reads a profile, a file or a shipped one by its name (profile_path()). Its "format" is
 /// "stepsim-profile/1", or /2 when an entry holds a ratio, or /3 with a recorded model, or /4 with
-/// costs of new shapes. All times
+/// costs of new shapes, or /5 with fitted links. All times
 /// in the file are seconds, so that every double reads back unchanged. Raises InputError that names
 /// place and key, unless knots ascend and are not negative, ranges and each form's members are
 /// valid and no entry occurs twice.

@@ -136,7 +136,7 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
 CollectivePricer collective_pricer(const Profile& profile,
                                    std::optional<Topology> topology,
                                    PricerLimits limits) {
-  return {profile.name, profile.collectives, std::move(topology), limits};
+  return {profile.name, profile.collectives, std::move(topology), limits, profile.links};
 }
 
 void replace_table(Profile& profile, CollectiveCost table) {

@@ -15,6 +15,8 @@ inline constexpr std::string_view kProfileFormat = "stepsim-profile/";
 inline constexpr int kRecordedVersion = 3;
 /// This version added what new shapes cost.
 inline constexpr int kShapesVersion = 4;
+/// This version added links fitted to step times, and what several ranks add to a recorded model.
+inline constexpr int kLinksVersion = 5;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);
@@ -26,6 +28,10 @@ inline constexpr int kShapesVersion = 4;
 /// Reads such an element. Raises InputError: a name is unknown, a time is negative or missing, a
 /// cache has no entries.
 [[nodiscard]] ShapeCost read_shape_cost(JsonReader reader);
+/// Writes the member "links" of a profile.
+[[nodiscard]] Json links_json(const FittedLinks& links);
+/// Reads that member. Raises InputError: a speed that is not positive, draws of other lengths.
+[[nodiscard]] FittedLinks read_links(JsonReader reader);
 /// Writes the member "errors" of a fit.
 [[nodiscard]] Json errors_json(const FitErrors& errors);
 /// Reads the member "errors" of `reader`; without one all errors are absent.

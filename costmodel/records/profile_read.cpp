@@ -184,7 +184,7 @@ InterferenceProfile read_interference(JsonReader reader) {
 /// Whether the format names a version that this program reads: any up to the newest one, which the
 /// last form of cost may have added.
 bool is_known_format(std::string_view format) {
-  int newest = kShapesVersion;
+  int newest = kLinksVersion;
   for (const CostFormRow& row : cost_form_rows()) {
     newest = std::max(newest, row.since_version);
   }
@@ -250,6 +250,9 @@ Profile read_profile(const std::string& named) {
   }
   if (root.has("recorded")) {
     profile.recorded = read_recorded(root.object("recorded"));
+  }
+  if (root.has("links")) {
+    profile.links = read_links(root.object("links"));
   }
   read_ops(root, profile);
   read_collectives(root, profile);

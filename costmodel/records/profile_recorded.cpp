@@ -80,6 +80,31 @@ PassCost read_pass(JsonReader reader) {
   return cost;
 }
 
+/// [factor, per_doubling]
+SeveralRanks several_ranks_of(JsonReader& reader, std::string_view key, const Json& json) {
+  const bool numbers = json.is_array() && json.size() == 2 &&
+                       std::ranges::all_of(json, [](const Json& n) { return n.is_number(); });
+  const SeveralRanks several =
+      numbers ? SeveralRanks{json[0].get<double>(), json[1].get<double>()} : SeveralRanks{0, 0};
+  constexpr double kLeast = -1.0 / 16;
+  if (!(several.factor > 0) || !(several.per_doubling > kLeast)) {
+    reader.fail(key, "expected [factor, per doubling], the first above 0, the second above -1/16");
+  }
+  return several;
+}
+
+void read_several_ranks(JsonReader reader, RecordedModel& recorded) {
+  recorded.several_ranks = several_ranks_of(reader, "fitted", reader.get("fitted"));
+  const Json& draws = reader.get("draws");
+  const std::size_t expected = recorded.forward.draws.size();
+  if (!draws.is_array() || draws.size() != expected || recorded.backward.draws.size() != expected) {
+    reader.fail("draws", fmt::format("expected as many draws as the passes have, {}", expected));
+  }
+  for (const Json& draw : draws) {
+    recorded.several_ranks_draws.push_back(several_ranks_of(reader, "draws", draw));
+  }
+}
+
 }  // namespace
 
 Json recorded_json(const RecordedModel& recorded) {
@@ -88,6 +113,13 @@ Json recorded_json(const RecordedModel& recorded) {
                {"operations_per_byte", finite(recorded.operations_per_byte)}};
   if (recorded.whole_steps) {
     json["whole_steps"] = true;
+  }
+  if (recorded.several_ranks) {
+    const auto numbers = [](const SeveralRanks& several) {
+      return numbers_json({several.factor, several.per_doubling});
+    };
+    json["several_ranks"] = {{"fitted", numbers(*recorded.several_ranks)},
+                             {"draws", mapped(recorded.several_ranks_draws, numbers)}};
   }
   json["data"] = pass_json(recorded.data);
   json["forward"] = pass_json(recorded.forward);
@@ -105,6 +137,9 @@ RecordedModel read_recorded(JsonReader reader) {
   recorded.data = read_pass(reader.object("data"));
   recorded.forward = read_pass(reader.object("forward"));
   recorded.backward = read_pass(reader.object("backward"));
+  if (reader.has("several_ranks")) {
+    read_several_ranks(reader.object("several_ranks"), recorded);
+  }
   return recorded;
 }
 

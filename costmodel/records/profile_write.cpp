@@ -22,6 +22,9 @@ std::string format_of(const Profile& profile) {
   if (!profile.new_shapes.empty()) {
     version = kShapesVersion;
   }
+  if (profile.links || (profile.recorded && profile.recorded->several_ranks)) {
+    version = kLinksVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -162,6 +165,9 @@ void write_profile(const std::string& path, const Profile& profile) {
   }
   if (profile.recorded) {
     member("recorded", recorded_text(*profile.recorded));
+  }
+  if (profile.links) {
+    member("links", line(links_json(*profile.links)));
   }
   member("ops", list_text(profile.ops, op_json));
   member("collectives", list_text(profile.collectives, collective_json), true);

@@ -165,24 +165,27 @@ PassDraws pass_draws(const PricedRun& run) {
   }
   const std::vector<BatchShape> shapes = mapped(
       run.plan().micro_batches, [&](const MicroBatch& batch) { return run.shape_of(batch); });
-  const RecordedModel& recorded = *run.profile().recorded;
+  const RecordedModel recorded = at_ranks(*run.profile().recorded, run.scenario().ranks);
   const bool varlen = recorded.model.attention == AttentionKind::Varlen;
   return {draw_ratios(recorded.forward, shapes, varlen),
           draw_ratios(recorded.backward, shapes, varlen)};
 }
 
+/// The ratio of a draw's fit to the fit itself; `place`: which draw, from 0 to 1. Passes and links
+/// that were fitted together are drawn together.
+double drawn_ratio(const std::vector<double>& ratios, double place) {
+  return ratios.empty()
+             ? 1.0
+             : ratios[static_cast<std::size_t>(place * static_cast<double>(ratios.size()))];
+}
+
 /// One factor a group: its systematic error, and that of one draw's passes.
 std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, ErrorDraws& errors) {
   const double place = draws.forward.empty() ? 0 : errors.place("passes");
-  const auto drawn = [place](const std::vector<double>& ratios) {
-    return ratios.empty()
-               ? 1.0
-               : ratios[static_cast<std::size_t>(place * static_cast<double>(ratios.size()))];
-  };
   std::vector<double> factors;
   for (const ErrorGroup& group : run.model().groups()) {
-    const double pass = group.name == kForwardPass    ? drawn(draws.forward)
-                        : group.name == kBackwardPass ? drawn(draws.backward)
+    const double pass = group.name == kForwardPass    ? drawn_ratio(draws.forward, place)
+                        : group.name == kBackwardPass ? drawn_ratio(draws.backward, place)
                                                       : 1;
     factors.push_back(pass * errors.factor(group.name, group.relative_sd));
   }
@@ -194,6 +197,10 @@ CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDra
   CostFactors factors;
   factors.group = drawn_groups(run, draws, errors);
   factors.collective = errors.factor("collectives", run.model().collective_error());
+  const std::vector<double> links = run.model().collective_draws();
+  if (!links.empty()) {
+    factors.collective *= drawn_ratio(links, errors.place("passes"));
+  }
   factors.host = errors.factor("host", run.scenario().host.error);
   factors.new_shapes =
       errors.factor("new shapes", shape_error(run.shape_costs(), run.shape_stalls()));

@@ -126,7 +126,7 @@ void add_notes(const PricedRun& run, Prediction& prediction) {
   add_host_bound(run, notes);
   for (const auto& [text, source] : run.model().collective_sources()) {
     prediction.collective_origins.push_back({text, source});
-    if (source != CollectiveSource::MeasuredTable) {
+    if (source != CollectiveSource::MeasuredTable && source != CollectiveSource::FittedLinks) {
       notes.emplace_back(CollectiveNotMeasured{prediction.collective_origins.back()});
     }
   }

@@ -62,7 +62,8 @@ bool prices_recorded_model(const Scenario& scenario, const Profile& profile) {
 std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& profile) {
   if (!scenario.times) {
     if (prices_recorded_model(scenario, profile)) {
-      return std::make_unique<PassCostModel>(*profile.recorded, profile.host_is_device);
+      return std::make_unique<PassCostModel>(at_ranks(*profile.recorded, scenario.ranks),
+                                             profile.host_is_device);
     }
     return std::make_unique<ProfileCostModel>(profile);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/fit_errors.h"
 #include "costmodel/network/nccl_model.h"
 #include "sim/engine/time_limit.h"
@@ -38,6 +39,10 @@ double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool wh
   const Cost& cost = price.cost;
   priced_seconds_ += cost.seconds;
   error_seconds_ += cost.seconds * sd_of_mean_absolute(cost.shared_error);
+  drawn_seconds_.resize(std::max(drawn_seconds_.size(), price.draws.size()));
+  for (std::size_t draw = 0; draw < price.draws.size(); ++draw) {
+    drawn_seconds_[draw] += cost.seconds * price.draws[draw];
+  }
   if (static_cast<double>(whole) >= kSmallMessage) {
     sources_[std::string(name_of(kind)) + ": " + price.text] = price.source;
     if (cost.extrapolation > 1) {
@@ -45,6 +50,12 @@ double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool wh
     }
   }
   return prices_[key] = cost.seconds;
+}
+
+std::vector<double> StepPricer::collective_draws() const {
+  return mapped(drawn_seconds_, [&](double seconds) {
+    return priced_seconds_ > 0 ? seconds / priced_seconds_ : 1;
+  });
 }
 
 DdpPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "costmodel/network/collective_pricer.h"
 #include "sim/predict/step_lowering.h"
@@ -30,6 +31,9 @@ class StepPricer : public StepLowering {
   [[nodiscard]] double collective_error() const {
     return priced_seconds_ > 0 ? error_seconds_ / priced_seconds_ : 0;
   }
+  /// [draw] What other fits of the links make of all collectives priced so far, as factors weighted
+  /// by their times; empty where no links were fitted.
+  [[nodiscard]] std::vector<double> collective_draws() const;
   /// Where the prices of the collectives come from: by the words of a report, each once.
   [[nodiscard]] const std::map<std::string, CollectiveSource>& collective_sources() const {
     return sources_;
@@ -39,6 +43,7 @@ class StepPricer : public StepLowering {
   const CollectivePricer& pricer_;
   double priced_seconds_ = 0;
   double error_seconds_ = 0;
+  std::vector<double> drawn_seconds_;  ///< [draw] Under the draws of fitted links.
   std::map<std::string, CollectiveSource> sources_;
   std::map<std::tuple<CollectiveKind, std::int64_t, int>, double> prices_;
 };

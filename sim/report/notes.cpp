@@ -122,8 +122,12 @@ struct Words {
   std::string operator()(const CollectiveNotMeasured& note) const {
     // With one rank there is nothing to measure.
     const bool alone = note.origin.source == CollectiveSource::OneRank;
+    const bool by_steps = note.origin.source == CollectiveSource::BeyondFittedLinks;
     return "not measured: " + note.origin.text +
-           (alone ? "" : "; stepcal calibrate or stepcal import nccl-tests measures it");
+           (alone      ? ""
+            : by_steps ? "; a step timed on more ranks or nodes narrows the interval "
+                         "(stepcal import step-times)"
+                       : "; stepcal calibrate or stepcal import nccl-tests measures it");
   }
 };
 

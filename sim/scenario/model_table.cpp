@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <system_error>
 
 #include <fmt/core.h>
 
-#include "costmodel/io/csv_table.h"
 #include "costmodel/model/model_presets.h"
+#include "costmodel/model/tensor_list.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/shipped.h"
 #include "sim/scenario/tables.h"
@@ -16,51 +14,6 @@ namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxElements = 1'000'000'000'000;  // The most elements of one tensor.
-
-/// "512x256x3x3"; empty when it is no such text.
-std::vector<std::int64_t> parse_shape(std::string_view text) {
-  std::vector<std::int64_t> shape;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    std::int64_t size = 0;
-    const auto [stop, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || size <= 0) {
-      return {};
-    }
-    shape.push_back(size);
-    if (stop == end) {
-      return shape;
-    }
-    if (*stop != 'x') {
-      return {};
-    }
-    at = stop + 1;
-  }
-}
-
-/// The blocks of a file with the columns name, shape, forward and backward.
-std::vector<TensorBlock> read_tensors(const std::string& path) {
-  constexpr std::int64_t kMaxWork = std::int64_t{1} << 50;
-  const CsvTable table(path);
-  const auto name = table.column("name");
-  const auto shape = table.column("shape");
-  const auto forward = table.column("forward");
-  const auto backward = table.column("backward");
-  std::vector<TensorBlock> tensors;
-  for (std::size_t row = 0; row < table.rows(); ++row) {
-    TensorBlock tensor;
-    tensor.name = table.text(row, name);
-    tensor.shape = parse_shape(table.text(row, shape));
-    if (tensor.shape.empty()) {
-      table.fail(row, shape, "expected sizes as 512x256x3x3");
-    }
-    tensor.forward = table.integer(row, forward, 0, kMaxWork);
-    tensor.backward = table.integer(row, backward, 0, kMaxWork);
-    tensors.push_back(std::move(tensor));
-  }
-  return tensors;
-}
 
 void read_blocks(const TomlReader& table, TransformerConfig& model) {
   if (!table.has("tensors")) {
@@ -73,7 +26,7 @@ void read_blocks(const TomlReader& table, TransformerConfig& model) {
       table.fail(key, "the list in tensors has its own");
     }
   }
-  model.tensors = read_tensors(resolved_path(table, "tensors"));
+  model.tensors = read_tensor_list(resolved_path(table, "tensors"));
   model.layers = static_cast<std::int64_t>(model.tensors.size());
 }
 

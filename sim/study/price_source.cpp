@@ -56,6 +56,8 @@ std::string collective_source(const Scenario& scenario,
   // From the most certain to the least.
   constexpr CollectiveSource kOrder[] = {CollectiveSource::OneRank,
                                          CollectiveSource::MeasuredTable,
+                                         CollectiveSource::FittedLinks,
+                                         CollectiveSource::BeyondFittedLinks,
                                          CollectiveSource::InterpolatedRanks,
                                          CollectiveSource::ExtrapolatedRanks,
                                          CollectiveSource::NcclModel,
@@ -75,6 +77,10 @@ std::string collective_source(const Scenario& scenario,
              : scenario.all_reduce_table || scenario.times ? "scenario"
              : is_published(profile)                       ? "published"
                                                            : "measured";
+    case CollectiveSource::FittedLinks:
+      return "fitted";
+    case CollectiveSource::BeyondFittedLinks:
+      return "fitted, beyond";
     case CollectiveSource::InterpolatedRanks:
       return goes_beyond(prediction, true) ? "extrapolated" : "interpolated";
     case CollectiveSource::ExtrapolatedRanks:

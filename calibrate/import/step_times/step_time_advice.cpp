@@ -1,0 +1,112 @@
+#include "calibrate/import/step_times/step_time_advice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "costmodel/base/mapped.h"
+
+namespace stepsim {
+namespace {
+
+int fullest_node(const StepTimeTable& table) {
+  int fullest = 1;
+  for (const StepTimeRow& row : table.rows) {
+    fullest = std::max(fullest, row.placement.fullest());
+  }
+  return fullest;
+}
+
+Placement equal_nodes(int nodes, int ranks) {
+  return Placement(std::vector<int>(static_cast<std::size_t>(nodes), ranks));
+}
+
+/// The smallest and the largest batch.
+std::vector<std::size_t> both_ends(const StepTimeFit& fit) {
+  std::vector<std::size_t> ends = {0};
+  if (fit.job.compute.size() > 1) {
+    ends.push_back(fit.job.compute.size() - 1);
+  }
+  return ends;
+}
+
+/// Mean half width over the predictions with this covariance.
+double mean_width(const StepTimeFit& fit,
+                  const std::vector<StepTimePrediction>& predictions,
+                  const std::vector<std::vector<double>>& covariance) {
+  double sum = 0;
+  for (const StepTimePrediction& one : predictions) {
+    const double fitted = variance_along(fit.posterior.covariance, one.gradient);
+    const double noise = one.deviation * one.deviation - fitted;
+    const double variance = std::max(variance_along(covariance, one.gradient), 0.0);
+    sum += std::exp(kDeviationsOf90 * std::sqrt(variance + noise)) - 1;
+  }
+  return sum / static_cast<double>(predictions.size());
+}
+
+}  // namespace
+
+std::vector<NextRow> rank_next_rows(const StepTimeFit& fit,
+                                    std::span<const StepTimeQuestion> candidates,
+                                    std::span<const StepTimeQuestion> questions) {
+  const auto predicted = [&](const StepTimeQuestion& question) {
+    return predict_step_time(fit, question.compute, question.placement);
+  };
+  const auto wanted = mapped(questions, predicted);
+  const double before = mean_width(fit, wanted, fit.posterior.covariance);
+  std::vector<NextRow> rows;
+  for (const StepTimeQuestion& candidate : candidates) {
+    const StepTimePrediction one = predicted(candidate);
+    const double fitted = variance_along(fit.posterior.covariance, one.gradient);
+    const double noise = std::sqrt(one.deviation * one.deviation - fitted);
+    const auto covariance = updated_covariance(fit.posterior.covariance, one.gradient, noise);
+    rows.push_back({candidate, before, mean_width(fit, wanted, covariance)});
+  }
+  std::ranges::stable_sort(rows, {}, &NextRow::after);
+  if (!rows.empty()) {
+    const double gained = rows.front().before - rows.front().after;
+    constexpr double kAlike = 0.9;
+    const auto as_good = std::ranges::partition_point(
+        rows, [&](const NextRow& row) { return row.before - row.after >= kAlike * gained; });
+    std::stable_sort(rows.begin(), as_good, [](const NextRow& a, const NextRow& b) {
+      return a.row.placement.ranks() < b.row.placement.ranks();
+    });
+  }
+  return rows;
+}
+
+std::vector<StepTimeQuestion> candidate_rows(const StepTimeFit& fit, const StepTimeTable& table) {
+  std::set<std::string> timed;
+  for (const StepTimeRow& row : table.rows) {
+    timed.insert(configuration_of(row, true));
+  }
+  const int fullest = fullest_node(table);
+  std::vector<StepTimeQuestion> rows;
+  for (const int nodes : {1, 2, 3, 4}) {
+    for (const int ranks : std::set<int>{1, std::min(2, fullest), fullest}) {
+      for (const std::size_t compute : both_ends(fit)) {
+        StepTimeRow row;
+        row.placement = equal_nodes(nodes, ranks);
+        row.batch = fit.job.compute[compute].batch;
+        row.length = fit.job.compute[compute].length;
+        if (timed.insert(configuration_of(row, true)).second) {
+          rows.push_back({compute, row.placement});
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+std::vector<StepTimeQuestion> usual_questions(const StepTimeFit& fit, const StepTimeTable& table) {
+  constexpr int kNodes = 8;
+  const int nodes = std::max(kNodes, 2 * fit.nodes);
+  std::vector<StepTimeQuestion> questions;
+  for (const std::size_t compute : both_ends(fit)) {
+    questions.push_back({compute, equal_nodes(nodes, fullest_node(table))});
+  }
+  return questions;
+}
+
+}  // namespace stepsim

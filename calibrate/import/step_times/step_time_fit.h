@@ -1,0 +1,78 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit/posterior.h"
+#include "calibrate/import/step_times/step_time_job.h"
+
+namespace stepsim {
+
+/// How a step's time is explained.
+enum class StepTimeForm {
+  Plain,        ///< Compute goes on at full speed while gradients are reduced.
+  Interference  ///< A collective slows the compute that it overlaps.
+};
+
+/// A job's coefficients as fitted to its step times, with what else the times allow.
+struct StepTimeFit {
+  StepTimeJob job;  ///< Compute that no rank was timed with is the fitted one.
+  StepTimeForm form = StepTimeForm::Plain;
+  /// Mean |error| of step times with each placement held out in turn: [form]; absent where fewer
+  /// than three placements have several ranks.
+  std::vector<double> held_out;
+  Posterior posterior;
+  /// Standard deviations, as fractions: of compute from run to run, and of all collectives of a
+  /// run together. They are the table's where it has many rows, else what published tables have.
+  double compute_noise = 0;
+  double run_noise = 0;
+  int ranks = 1;  ///< The most ranks and nodes in the table.
+  int nodes = 1;
+};
+
+/// The names of the posterior's coefficients, for reports: [coefficient].
+[[nodiscard]] std::vector<std::string> coefficient_names(const StepTimeFit& fit);
+/// How far the table tells a coefficient: the standard deviation over that before any row was seen.
+[[nodiscard]] std::vector<double> told_of_prior(const StepTimeFit& fit);
+
+/// Fits a job to its table of step times.
+///
+/// Coefficients are logarithms where they are positive, and all have priors (see the source); those
+/// of the links are `known` where another job of the same cluster was fitted before. Residuals are
+/// of the logarithms of steps, and, where the table has them, of steps without their exposed
+/// communication; in units of the noise, those of one placement counting as half of one run. Slow
+/// outliers count with the square root of their excess. The form is Interference where that has a
+/// held-out error at least 5 % less.
+///
+/// Raises InputError: a single row; only one rank was timed and no links are known; links that are
+/// slower than 1 MB/s or faster than 10 TB/s, as times in the wrong unit make them.
+[[nodiscard]] StepTimeFit fit_step_times(const StepTimeTable& table,
+                                         const StepTimeJob& job,
+                                         const std::optional<FittedLinks>& known);
+
+/// The coefficients that a vector stands for; `compute` is the place in StepTimeJob::compute.
+[[nodiscard]] StepTimeCoefficients coefficients_of(const StepTimeFit& fit,
+                                                   std::span<const double> vector);
+[[nodiscard]] double compute_of(const StepTimeFit& fit,
+                                std::span<const double> vector,
+                                std::size_t compute);
+
+/// A 90 % interval reaches so many standard deviations to either side.
+inline constexpr double kDeviationsOf90 = 1.645;
+
+/// A predicted step with the standard deviation of its logarithm, noise of a single run included.
+struct StepTimePrediction {
+  StepTimeParts parts;
+  double deviation = 0;
+  std::vector<double> gradient;  ///< [coefficient] derivative of the step's logarithm.
+};
+
+/// Predicts the step of a batch on a placement. With `deviation` d, the 90 % interval is from
+/// step / exp(1.645 d) to step * exp(1.645 d).
+[[nodiscard]] StepTimePrediction predict_step_time(const StepTimeFit& fit,
+                                                   std::size_t compute,
+                                                   const Placement& placement);
+
+}  // namespace stepsim

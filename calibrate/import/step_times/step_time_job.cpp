@@ -1,0 +1,155 @@
+#include "calibrate/import/step_times/step_time_job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "calibrate/import/recorded/recorded_buckets.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/compute/pass_cost.h"
+#include "costmodel/model/bucket_assignment.h"
+#include "costmodel/records/plan_file.h"
+
+namespace stepsim {
+namespace {
+
+using Key = std::pair<std::int64_t, std::int64_t>;  ///< Batch and length.
+
+/// Tokens of a batch, by which the compute of other batches is guessed.
+double tokens_of(const ComputePoint& point) {
+  return static_cast<double>(point.batch) * static_cast<double>(point.length);
+}
+
+/// The compute of a point that was not timed, from the timed one that is nearest in tokens.
+double neighbours_compute(const ComputePoint& point, const std::vector<ComputePoint>& all) {
+  const ComputePoint* nearest = nullptr;
+  const auto apart = [&](const ComputePoint& other) {
+    return std::abs(std::log(tokens_of(other) / tokens_of(point)));
+  };
+  for (const ComputePoint& other : all) {
+    if (other.timed && (nearest == nullptr || apart(other) < apart(*nearest))) {
+      nearest = &other;
+    }
+  }
+  return nearest == nullptr ? 0 : nearest->seconds * tokens_of(point) / tokens_of(*nearest);
+}
+
+void add_compute(const StepTimeTable& table, StepTimeJob& job) {
+  std::map<Key, std::vector<double>> alone;
+  std::map<Key, double> shortest;
+  std::vector<double> rests;
+  std::vector<double> waits;
+  for (const StepTimeRow& row : table.rows) {
+    if (row.placement.ranks() == 1) {
+      rests.push_back(row.sync_s.value_or(0));
+      waits.push_back(row.data_s.value_or(0));
+    }
+  }
+  job.rest_s = rests.empty() ? 0 : median(rests);
+  job.data_s = waits.empty() ? 0 : median(waits);
+  for (const StepTimeRow& row : table.rows) {
+    const Key key = {row.batch, row.length};
+    const double step = row.step_s - row.data_s.value_or(0);
+    const auto known = shortest.try_emplace(key, step).first;
+    known->second = std::min(known->second, step);
+    if (row.placement.ranks() == 1) {
+      alone[key].push_back(step - row.sync_s.value_or(0));
+    }
+  }
+  for (const auto& [key, step] : shortest) {
+    const auto timed = alone.find(key);
+    job.compute.push_back({key.first,
+                           key.second,
+                           timed == alone.end() ? 0 : median(timed->second),
+                           timed != alone.end()});
+  }
+  for (ComputePoint& point : job.compute) {
+    if (point.timed) {
+      continue;
+    }
+    constexpr double kComputeShare = 2.0 / 3;
+    const double guess = neighbours_compute(point, job.compute);
+    point.seconds = guess > 0 ? guess : kComputeShare * shortest.at({point.batch, point.length});
+  }
+}
+
+}  // namespace
+
+StepTimeJob step_time_job(const StepTimeTable& table,
+                          const TransformerConfig& model,
+                          std::int64_t first_bucket_bytes,
+                          std::int64_t bucket_cap_bytes) {
+  StepTimeJob job;
+  job.model = model;
+  add_compute(table, job);
+  const std::vector<BucketParameter> parameters = bucket_parameters(model);
+  const std::vector<Bucket> buckets =
+      rebuilt_buckets(parameters, ready_order(model), first_bucket_bytes, bucket_cap_bytes);
+  Plan plan;
+  plan.model = model;
+  plan.buckets = mapped(buckets, &Bucket::parameters);
+  const ComputePoint& middle = job.compute[job.compute.size() / 2];
+  const std::vector<std::int64_t> lengths(1, middle.length);
+  BatchShape batch = batch_shape(lengths);
+  batch.samples = middle.batch;
+  batch.useful_tokens = batch.padded_tokens();
+  batch.sum_squares = static_cast<double>(batch.useful_tokens) * static_cast<double>(middle.length);
+  // A chain's tensors state their work; the ops of other models have operations and bytes.
+  const bool chain = model.family == ModelFamily::Blocks;
+  job.operations_per_byte = chain ? 0 : RecordedModel{}.operations_per_byte;
+  job.ready = launch_shares(plan, step_ops(model).backward, batch, job.operations_per_byte);
+  job.bucket_bytes = mapped(buckets, [&](const Bucket& bucket) {
+    return static_cast<double>(bucket_bytes(bucket, parameters));
+  });
+  return job;
+}
+
+std::size_t compute_point(const StepTimeJob& job, const StepTimeRow& row) {
+  const auto found = std::ranges::find_if(job.compute, [&](const ComputePoint& point) {
+    return point.batch == row.batch && point.length == row.length;
+  });
+  return static_cast<std::size_t>(found - job.compute.begin());
+}
+
+StepTimeParts step_time(const StepTimeJob& job,
+                        const StepTimeCoefficients& coefficients,
+                        double compute,
+                        const Placement& placement) {
+  const int ranks = placement.ranks();
+  if (ranks == 1) {
+    return {compute + job.rest_s, job.rest_s, 0};
+  }
+  const SeveralRanks several = {std::exp(coefficients.several_ranks), coefficients.per_doubling};
+  const double factor = several.at(ranks);
+  const double shortest = std::ranges::min(mapped(job.compute, &ComputePoint::seconds));
+  const double optimizer = coefficients.optimizer_share * shortest;
+  const double passes = std::max(compute - optimizer, 0.0) * factor;
+  const double backward = (1 - coefficients.forward_share) * passes;
+  double now = 0;
+  double done = 0;
+  double busy_until = 0;
+  StepTimeParts parts;
+  for (std::size_t bucket = 0; bucket < job.ready.size(); ++bucket) {
+    const double wanted = job.ready[bucket] * backward;
+    // Compute is slower while a collective runs.
+    const double slowed =
+        std::min(wanted - done, std::max(busy_until - now, 0.0) / (1 + coefficients.interference));
+    now += slowed * (1 + coefficients.interference) + (wanted - done - slowed);
+    done = wanted;
+    const double seconds = fitted_ring_time(coefficients.links,
+                                            CollectiveKind::AllReduce,
+                                            job.bucket_bytes[bucket],
+                                            ranks,
+                                            placement.nodes());
+    busy_until = std::max(now, busy_until) + seconds;
+    parts.communication += seconds;
+  }
+  const double end = std::max(now, busy_until);
+  parts.sync = end - now + job.rest_s;
+  parts.step = passes - backward + end + job.rest_s + optimizer * factor;
+  return parts;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "costmodel/model/transformer.h"
+#include "costmodel/network/fitted_links.h"
+#include "costmodel/records/step_time_table.h"
+
+namespace stepsim {
+
+/// A batch of one rank whose compute is known, or is to be found.
+struct ComputePoint {
+  std::int64_t batch = 0;
+  std::int64_t length = 1;
+  double seconds = 0;  ///< Forward, backward and optimizer of a rank that trains alone.
+  bool timed = false;  ///< Whether a rank was timed alone; else `seconds` is a first guess.
+};
+
+/// A training job whose steps were timed: what a rank computes, and what it sends when.
+struct StepTimeJob {
+  TransformerConfig model;
+  double operations_per_byte = 0;     ///< As in RecordedModel; it decides `ready`.
+  std::vector<double> bucket_bytes;   ///< In launch order.
+  std::vector<double> ready;          ///< [bucket] The part of the backward after which it is sent.
+  std::vector<ComputePoint> compute;  ///< Ascending by batch, then length.
+  double rest_s = 0;  ///< What a rank alone shows as exposed: the rest of the last hook.
+  double data_s = 0;  ///< Waiting for a batch.
+};
+
+/// Returns the job of a table of step times. Buckets are filled by DDP's rule to these caps.
+/// Batches that no rank was timed with alone get their compute from their neighbours, in
+/// proportion, or where none was, two thirds of the shortest step. Raises InputError: the model has
+/// no parameters.
+[[nodiscard]] StepTimeJob step_time_job(const StepTimeTable& table,
+                                        const TransformerConfig& model,
+                                        std::int64_t first_bucket_bytes,
+                                        std::int64_t bucket_cap_bytes);
+
+/// Returns the place of a row's batch in StepTimeJob::compute.
+[[nodiscard]] std::size_t compute_point(const StepTimeJob& job, const StepTimeRow& row);
+
+/// What decides a step's time beside the job.
+struct StepTimeCoefficients {
+  double several_ranks = 0;    ///< Logarithm of the factor on compute where several ranks train.
+  double per_doubling = 0;     ///< What compute grows by with each doubling of ranks.
+  double forward_share = 0;    ///< Of forward and backward together.
+  double optimizer_share = 0;  ///< Of the shortest compute; it is the same for every batch.
+  double interference = 0;     ///< How much longer compute takes during a collective.
+  LinkSpeeds links;
+};
+
+/// A predicted step, in seconds, without waiting for data.
+struct StepTimeParts {
+  double step = 0;
+  double sync = 0;           ///< Exposed communication, with StepTimeJob::rest_s.
+  double communication = 0;  ///< All collectives together.
+};
+
+/// Plays the steady step of a rank with `compute` seconds of work of its own (see ComputePoint):
+/// forward, backward while the buckets are reduced one after another in order, the rest of the last
+/// bucket, optimizer.
+[[nodiscard]] StepTimeParts step_time(const StepTimeJob& job,
+                                      const StepTimeCoefficients& coefficients,
+                                      double compute,
+                                      const Placement& placement);
+
+}  // namespace stepsim

@@ -1,0 +1,166 @@
+#include "calibrate/import/step_times/step_time_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "costmodel/terminal/table.h"
+
+namespace stepsim {
+namespace {
+
+/// A coefficient as people say it: its place in the posterior, a name, and its value and bounds in
+/// a unit.
+struct Said {
+  std::size_t place;
+  const char* name;
+  const char* unit;
+  bool logarithm;
+  double scale;
+};
+
+/// In the order of the posterior's vector.
+constexpr std::array<Said, 12> kSaid = {{
+    {0, "compute with several ranks over alone", "x", true, 1},
+    {1, "compute, each doubling of the ranks", "%", false, 100},
+    {2, "forward, of forward and backward", "%", false, 100},
+    {3, "optimizer, of the smallest compute", "%", false, 100},
+    {4, "bus bandwidth inside a node", "GB/s", true, 1e-9},
+    {5, "a ring's step inside a node, as bytes", "kB", true, 1e-3},
+    {6, "bus bandwidth between three nodes", "GB/s", true, 1e-9},
+    {7, "a ring's step between nodes, as bytes", "kB", true, 1e-3},
+    {8, "two nodes over three and more", "x", true, 1},
+    {9, "bandwidth lost, each doubling of the nodes", "%", false, 100},
+    {10, "bandwidth lost, each doubling of ranks a node", "%", false, 100},
+    {11, "compute slower while gradients move", "%", false, 100},
+}};
+
+std::string batch_text(const StepTimeFit& fit, std::size_t compute, bool with_length) {
+  const ComputePoint& point = fit.job.compute[compute];
+  return with_length ? fmt::format("{} x {}", point.batch, point.length)
+                     : fmt::format("{}", point.batch);
+}
+
+std::string rows_table(const StepTimeFit& fit, const StepTimeTable& table, const Screen& screen) {
+  struct Group {
+    const char* name;
+    std::function<bool(const Placement&)> holds;
+  };
+  const std::array<Group, 4> groups = {{
+      {"1 rank", [](const Placement& p) { return p.ranks() == 1; }},
+      {"1 node", [](const Placement& p) { return p.nodes() == 1 && p.ranks() > 1; }},
+      {"2 nodes", [](const Placement& p) { return p.nodes() == 2; }},
+      {"3 nodes and more", [](const Placement& p) { return p.nodes() > 2; }},
+  }};
+  Table text({"rows on", "rows", "mean |error|", "worst", "at"});
+  for (const Group& group : groups) {
+    double sum = 0;
+    double worst = 0;
+    int count = 0;
+    std::string at;
+    for (const StepTimeRow& row : table.rows) {
+      if (!group.holds(row.placement)) {
+        continue;
+      }
+      const double step = row.step_s - row.data_s.value_or(0);
+      const double error =
+          predict_step_time(fit, compute_point(fit.job, row), row.placement).parts.step / step - 1;
+      sum += std::abs(error);
+      ++count;
+      if (std::abs(error) >= std::abs(worst)) {
+        worst = error;
+        at = configuration_of(row, table.has_lengths);
+      }
+    }
+    if (count > 0) {
+      text.add({group.name,
+                fmt::format("{}", count),
+                fmt::format("{:.1f} %", 100 * sum / count),
+                fmt::format("{:+.1f} %", 100 * worst),
+                at});
+    }
+  }
+  return text.text(screen);
+}
+
+std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
+  Table text({"coefficient", "fitted", "90 % interval", "unit", "told by the rows"});
+  const std::vector<double> told = told_of_prior(fit);
+  for (const Said& said : kSaid) {
+    if (said.place == 11 && fit.form == StepTimeForm::Plain) {
+      continue;
+    }
+    const double mode = fit.posterior.mode[said.place];
+    const double half = kDeviationsOf90 * std::sqrt(fit.posterior.covariance[said.place][said.place]);
+    const auto value = [&](double x) {
+      return fmt::format("{:.3g}", said.scale * (said.logarithm ? std::exp(x) : x));
+    };
+    constexpr double kTold = 0.5;
+    constexpr double kPartly = 0.9;
+    text.add({said.name,
+              value(mode),
+              fmt::format("{} to {}", value(mode - half), value(mode + half)),
+              said.unit,
+              told[said.place] < kTold     ? "yes"
+              : told[said.place] < kPartly ? "partly"
+                                           : "no, assumed"});
+  }
+  return text.text(screen);
+}
+
+std::string questions_table(const StepTimeFit& fit,
+                            const StepTimeTable& table,
+                            std::span<const StepTimeQuestion> questions,
+                            const Screen& screen) {
+  Table text({"predicted", "batch", "step ms", "90 % interval", "exposed ms"});
+  for (const StepTimeQuestion& question : questions) {
+    const StepTimePrediction one = predict_step_time(fit, question.compute, question.placement);
+    const double step = one.parts.step + fit.job.data_s;
+    const double factor = std::exp(kDeviationsOf90 * one.deviation);
+    text.add({text_of(question.placement),
+              batch_text(fit, question.compute, table.has_lengths),
+              fmt::format("{:.1f}", 1e3 * step),
+              fmt::format("{:.1f} to {:.1f}", 1e3 * step / factor, 1e3 * step * factor),
+              fmt::format("{:.1f}", 1e3 * (one.parts.sync - fit.job.rest_s))});
+  }
+  return text.text(screen);
+}
+
+}  // namespace
+
+std::string step_time_report(const StepTimeFit& fit,
+                             const StepTimeTable& table,
+                             std::span<const StepTimeQuestion> questions,
+                             std::span<const NextRow> next,
+                             const Screen& screen) {
+  std::string text = rows_table(fit, table, screen);
+  text += fmt::format("\nnoise from run to run: {:.1f} % of compute, {:.1f} % of all collectives\n",
+                      100 * fit.compute_noise,
+                      100 * fit.run_noise);
+  if (!fit.held_out.empty()) {
+    text += fmt::format("with each placement held out in turn: {:.1f} %", 100 * fit.held_out[0]);
+    if (fit.held_out.size() > 1) {
+      text += fmt::format("; if collectives slow the compute beside them: {:.1f} %{}",
+                          100 * fit.held_out[1],
+                          fit.form == StepTimeForm::Interference ? ", so they are taken to" : "");
+    }
+    text += "\n";
+  }
+  text += "\n" + coefficients_table(fit, screen) + "\n";
+  text += questions_table(fit, table, questions, screen);
+  if (!next.empty()) {
+    const NextRow& best = next.front();
+    text += fmt::format(
+        "\ntime next: {}, batch {}: the interval of these shrinks from +-{:.0f} to +-{:.0f} %\n",
+        text_of(best.row.placement),
+        batch_text(fit, best.row.compute, table.has_lengths),
+        100 * best.before,
+        100 * best.after);
+  }
+  return text;
+}
+
+}  // namespace stepsim

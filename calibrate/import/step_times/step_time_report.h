@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "calibrate/import/step_times/step_time_advice.h"
+#include "costmodel/terminal/screen.h"
+
+namespace stepsim {
+
+/// Says how well a fit describes its table and what it found: the error of every group of
+/// placements, each coefficient with its 90 % interval and whether the table tells it, and which
+/// row to time next.
+[[nodiscard]] std::string step_time_report(const StepTimeFit& fit,
+                                           const StepTimeTable& table,
+                                           std::span<const StepTimeQuestion> questions,
+                                           std::span<const NextRow> next,
+                                           const Screen& screen);
+
+}  // namespace stepsim

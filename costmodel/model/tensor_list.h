@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "costmodel/model/transformer.h"
+
+namespace stepsim {
+
+/// Reads a CSV file with one parameter tensor a row, in registration order: columns name, shape
+/// (as 512x256x3x3), and the relative work forward and backward of each tensor's op. Without the
+/// last two, every matrix or kernel (two sizes or more) counts the same, and vectors nothing: the
+/// layers of most networks take about the same time. Raises InputError with line and column.
+[[nodiscard]] std::vector<TensorBlock> read_tensor_list(const std::string& path);
+
+/// Returns the weight that read_tensor_list() gives a tensor whose work is not stated.
+[[nodiscard]] std::int64_t assumed_work(const std::vector<std::int64_t>& shape);
+
+/// Returns a model that is a chain of these tensors, as the profiles of recorded models hold it.
+/// Raises FieldError: there are none, or a size is not positive.
+[[nodiscard]] TransformerConfig tensor_chain(const std::string& name,
+                                             std::vector<TensorBlock> tensors);
+
+}  // namespace stepsim

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "costmodel/network/collective_cost.h"
+
+namespace stepsim {
+
+/// The links of a cluster as step times show them: how fast a ring moves its bytes inside one node,
+/// between two nodes, and between more.
+///
+/// A ring of k ranks on n nodes takes (steps * half + bytes) / rate, with the steps and bytes of
+/// ring_steps() and ring_bytes_per_rank(). Inside a node the rate is `intra_bytes_per_s`. Between
+/// nodes it is `inter_bytes_per_s` for three nodes of one rank each, times `two_nodes` where there
+/// are only two of them (each then sends to the node that it receives from), times
+/// exp(-`per_doubling_of_nodes`) for each doubling of the nodes from three on, and times
+/// exp(-`per_doubling_of_ranks`) for each doubling of a node's mean number of ranks.
+struct LinkSpeeds {
+  double intra_bytes_per_s = 0;  ///< More than 0.
+  double intra_half_bytes = 0;   ///< The bytes that the latency of a ring's step is worth.
+  double inter_bytes_per_s = 0;  ///< More than 0.
+  double inter_half_bytes = 0;
+  double two_nodes = 1;  ///< More than 0.
+  double per_doubling_of_nodes = 0;
+  double per_doubling_of_ranks = 0;
+
+  bool operator==(const LinkSpeeds&) const = default;
+};
+
+/// Returns the seconds of a collective on a ring over `ranks` ranks on `nodes` nodes; 0 for one
+/// rank.
+[[nodiscard]] double fitted_ring_time(
+    const LinkSpeeds& speeds, CollectiveKind kind, double bytes, int ranks, int nodes);
+
+/// Link speeds with what else the measured step times allow.
+struct FittedLinks {
+  LinkSpeeds fitted;
+  std::vector<LinkSpeeds> draws;  ///< Other fits that are as good; they state the uncertainty.
+  /// Standard deviation, as a fraction, by which a run's collectives are faster or slower than
+  /// those of another run on the same nodes.
+  double run_error = 0;
+  int ranks = 1;  ///< The most ranks that were measured.
+  int nodes = 1;  ///< The most nodes that were measured.
+
+  bool operator==(const FittedLinks&) const = default;
+};
+
+/// Returns, by draw, the time of a collective under that draw's speeds over its time under the
+/// fitted ones.
+[[nodiscard]] std::vector<double> fitted_ring_ratios(
+    const FittedLinks& links, CollectiveKind kind, double bytes, int ranks, int nodes);
+
+}  // namespace stepsim

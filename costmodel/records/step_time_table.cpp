@@ -1,0 +1,256 @@
+#include "costmodel/records/step_time_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
+#include "costmodel/io/csv_table.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
+constexpr double kMillisecond = 1e-3;
+
+constexpr std::array<std::string_view, 19> kColumns = {"placement",
+                                                       "nodes",
+                                                       "ranks",
+                                                       "gpus",
+                                                       "batch",
+                                                       "local_batch",
+                                                       "length",
+                                                       "tokens",
+                                                       "repeats",
+                                                       "step_s",
+                                                       "step_ms",
+                                                       "sync_s",
+                                                       "sync_ms",
+                                                       "backward_s",
+                                                       "backward_ms",
+                                                       "data_s",
+                                                       "data_ms",
+                                                       "sd_s",
+                                                       "sd_ms"};
+
+using Column = std::optional<CsvTable::Column>;
+
+/// A column of times and its unit in seconds.
+struct TimeColumn {
+  Column column;
+  double unit = 1;
+};
+
+class StepTimeReader {
+ public:
+  explicit StepTimeReader(const std::string& path)
+      : table_(path),
+        placement_(table_.find("placement")),
+        nodes_(table_.find("nodes")),
+        ranks_(either("ranks", "gpus")),
+        batch_(either("batch", "local_batch")),
+        length_(table_.find("length")),
+        tokens_(table_.find("tokens")),
+        repeats_(table_.find("repeats")),
+        step_(times("step")),
+        sync_(times("sync")),
+        backward_(times("backward")),
+        data_(times("data")),
+        sd_(times("sd")) {
+    const bool placed = placement_ || (nodes_ && ranks_);
+    require(placed, "placement", "where the step ran: \"4\" is one node, \"1+2\" two");
+    require(batch_.has_value(), "batch", "the samples of one rank's batch");
+    require(step_.column.has_value(), "step_s", "the mean step in seconds, or step_ms");
+  }
+
+  [[nodiscard]] StepTimeTable read() const {
+    StepTimeTable result;
+    result.path = table_.path();
+    result.has_lengths = length_ || tokens_;
+    for (std::size_t row = 0; row < table_.rows(); ++row) {
+      result.rows.push_back(read_row(row));
+    }
+    for (const std::string_view name : table_.columns()) {
+      if (std::ranges::find(kColumns, name) == kColumns.end()) {
+        result.ignored.emplace_back(name);
+      }
+    }
+    if (result.rows.empty()) {
+      throw InputError(SourcePlace{table_.path()}, "holds no rows");
+    }
+    check_unit(result);
+    check_contradictions(result);
+    return result;
+  }
+
+ private:
+  [[nodiscard]] Column either(std::string_view name, std::string_view other) const {
+    const Column found = table_.find(name);
+    return found ? found : table_.find(other);
+  }
+
+  /// The column of these times, in seconds or milliseconds.
+  [[nodiscard]] TimeColumn times(const std::string& name) const {
+    const Column seconds = table_.find(name + "_s");
+    return seconds ? TimeColumn{seconds, 1} : TimeColumn{table_.find(name + "_ms"), kMillisecond};
+  }
+
+  void require(bool found, std::string_view name, std::string_view what) const {
+    if (!found) {
+      throw InputError(
+          SourcePlace{table_.path(), 1},
+          fmt::format(
+              "no column '{}': {}; known columns: {}", name, what, fmt::join(kColumns, ", ")));
+    }
+  }
+
+  [[nodiscard]] bool has(std::size_t row, Column column) const {
+    return column && !table_.text(row, *column).empty();
+  }
+
+  [[nodiscard]] double seconds(std::size_t row, const TimeColumn& times) const {
+    return to_seconds(table_.duration(row, *times.column, times.unit));
+  }
+
+  [[nodiscard]] std::optional<double> optional_seconds(std::size_t row,
+                                                       const TimeColumn& times) const {
+    return has(row, times.column) ? std::optional(seconds(row, times)) : std::nullopt;
+  }
+
+  /// A part of the step; it cannot be longer than the step.
+  [[nodiscard]] std::optional<double> part(std::size_t row,
+                                           const TimeColumn& times,
+                                           double step_s) const {
+    const std::optional<double> value = optional_seconds(row, times);
+    if (value && *value > step_s) {
+      table_.fail(row, *times.column, fmt::format("longer than the step, {:g} s", step_s));
+    }
+    return value;
+  }
+
+  [[nodiscard]] Placement placement(std::size_t row) const {
+    if (has(row, placement_)) {
+      try {
+        return parse_placement(table_.text(row, *placement_));
+      } catch (const InputError& error) {
+        table_.fail(row, *placement_, error.what());
+      }
+    }
+    if (!nodes_ || !ranks_) {
+      table_.fail(row, *placement_, "empty; expected the ranks of each node, as 1+2");
+    }
+    const auto nodes = static_cast<int>(table_.integer(row, *nodes_, 1, kMaxPlacedRanks));
+    const auto ranks = static_cast<int>(table_.integer(row, *ranks_, 1, kMaxPlacedRanks));
+    if (ranks < nodes) {
+      table_.fail(row, *ranks_, fmt::format("{} ranks do not fill {} nodes", ranks, nodes));
+    }
+    std::vector<int> dealt(static_cast<std::size_t>(nodes), ranks / nodes);
+    for (int node = 0; node < ranks % nodes; ++node) {
+      ++dealt[static_cast<std::size_t>(node)];
+    }
+    return Placement(std::move(dealt));
+  }
+
+  [[nodiscard]] std::int64_t length(std::size_t row, std::int64_t batch) const {
+    if (length_) {
+      return table_.integer(row, *length_, 1, kMostSamples);
+    }
+    if (!tokens_) {
+      return 1;
+    }
+    const std::int64_t tokens = table_.integer(row, *tokens_, 1, kMostSamples);
+    if (tokens % batch != 0) {
+      table_.fail(row,
+                  *tokens_,
+                  fmt::format("no multiple of the batch, {}; expected padded tokens", batch));
+    }
+    return tokens / batch;
+  }
+
+  [[nodiscard]] StepTimeRow read_row(std::size_t row) const {
+    StepTimeRow result;
+    result.line = table_.line(row);
+    result.placement = placement(row);
+    result.batch = table_.integer(row, *batch_, 1, kMostSamples);
+    result.length = length(row, result.batch);
+    result.step_s = seconds(row, step_);
+    if (!(result.step_s > 0)) {
+      table_.fail(row, *step_.column, "a step takes more than 0");
+    }
+    result.sync_s = part(row, sync_, result.step_s);
+    result.backward_s = part(row, backward_, result.step_s);
+    result.data_s = part(row, data_, result.step_s);
+    result.sd_s = optional_seconds(row, sd_);
+    if (has(row, repeats_)) {
+      result.repeats = table_.integer(row, *repeats_, 1, kMostSamples);
+    }
+    return result;
+  }
+
+  void check_unit(const StepTimeTable& result) const {
+    constexpr double kLongestStep = 100;
+    const std::vector<double> steps = mapped(result.rows, &StepTimeRow::step_s);
+    const double middle = quantile(steps, 0.5);
+    if (middle > kLongestStep && step_.unit == 1) {
+      throw InputError(SourcePlace{table_.path(), 1},
+                       fmt::format("half of the steps take more than {:g} s; if these are "
+                                   "milliseconds, call the column step_ms",
+                                   middle));
+    }
+  }
+
+  void check_contradictions(const StepTimeTable& result) const {
+    constexpr double kApart = 1.3;
+    std::map<std::tuple<std::string, std::int64_t, std::int64_t>, const StepTimeRow*> first;
+    for (const StepTimeRow& row : result.rows) {
+      const auto [known, is_new] =
+          first.try_emplace({text_of(row.placement), row.batch, row.length}, &row);
+      const double ratio = row.step_s / known->second->step_s;
+      if (!is_new && (ratio > kApart || ratio < 1 / kApart)) {
+        throw InputError(SourcePlace{table_.path(), row.line},
+                         fmt::format("{} takes {:g} s here and {:g} s in line {}: they contradict "
+                                     "each other; time it again, or leave one out",
+                                     configuration_of(row, result.has_lengths),
+                                     row.step_s,
+                                     known->second->step_s,
+                                     known->second->line));
+      }
+    }
+  }
+
+  CsvTable table_;
+  Column placement_;
+  Column nodes_;
+  Column ranks_;
+  Column batch_;
+  Column length_;
+  Column tokens_;
+  Column repeats_;
+  TimeColumn step_;
+  TimeColumn sync_;
+  TimeColumn backward_;
+  TimeColumn data_;
+  TimeColumn sd_;
+};
+
+}  // namespace
+
+StepTimeTable read_step_times(const std::string& path) {
+  return StepTimeReader(path).read();
+}
+
+std::string configuration_of(const StepTimeRow& row, bool with_length) {
+  const std::string batch =
+      with_length ? fmt::format("{} x {}", row.batch, row.length) : fmt::format("{}", row.batch);
+  return fmt::format("{}, batch {}", text_of(row.placement), batch);
+}
+
+}  // namespace stepsim

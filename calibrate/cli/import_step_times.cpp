@@ -188,7 +188,7 @@ int import_step_times_command(const std::vector<std::string>& arguments) {
   if (questions.empty()) {
     questions = usual_questions(fit, table);
   }
-  const std::vector<NextRow> next = rank_next_rows(fit, candidate_rows(fit, table), questions);
+  const std::vector<NextRun> next = rank_next_runs(fit, candidate_runs(fit, table), questions);
   Profile profile = step_time_profile(fit, base ? &*base : nullptr);
   const std::string out = parser.text("out");
   profile.name = out == "-" ? "step_times" : std::filesystem::path(out).stem().string();

@@ -47,56 +47,55 @@ double mean_width(const StepTimeFit& fit,
 
 }  // namespace
 
-std::vector<NextRow> rank_next_rows(const StepTimeFit& fit,
-                                    std::span<const StepTimeQuestion> candidates,
+std::vector<NextRun> rank_next_runs(const StepTimeFit& fit,
+                                    std::span<const StepTimeRun> candidates,
                                     std::span<const StepTimeQuestion> questions) {
-  const auto predicted = [&](const StepTimeQuestion& question) {
+  const auto wanted = mapped(questions, [&](const StepTimeQuestion& question) {
     return predict_step_time(fit, question.compute, question.placement);
-  };
-  const auto wanted = mapped(questions, predicted);
+  });
   const double before = mean_width(fit, wanted, fit.posterior.covariance);
-  std::vector<NextRow> rows;
-  for (const StepTimeQuestion& candidate : candidates) {
-    const StepTimePrediction one = predicted(candidate);
-    const double fitted = variance_along(fit.posterior.covariance, one.gradient);
-    const double noise = std::sqrt(one.deviation * one.deviation - fitted);
-    const auto covariance = updated_covariance(fit.posterior.covariance, one.gradient, noise);
-    rows.push_back({candidate, before, mean_width(fit, wanted, covariance)});
+  std::vector<NextRun> runs;
+  for (const StepTimeRun& candidate : candidates) {
+    auto covariance = fit.posterior.covariance;
+    // Half of a run's noise is common to its rows.
+    const double rows = 1 + 0.5 * (static_cast<double>(candidate.compute.size()) - 1);
+    for (const std::size_t compute : candidate.compute) {
+      const StepTimePrediction one = predict_step_time(fit, compute, candidate.placement);
+      const double fitted = variance_along(fit.posterior.covariance, one.gradient);
+      const double noise = std::sqrt((one.deviation * one.deviation - fitted) * rows);
+      covariance = updated_covariance(covariance, one.gradient, noise);
+    }
+    runs.push_back({candidate, before, mean_width(fit, wanted, covariance)});
   }
-  std::ranges::stable_sort(rows, {}, &NextRow::after);
-  if (!rows.empty()) {
-    const double gained = rows.front().before - rows.front().after;
+  std::ranges::stable_sort(runs, {}, &NextRun::after);
+  if (!runs.empty()) {
+    const double gained = runs.front().before - runs.front().after;
     constexpr double kAlike = 0.9;
     const auto as_good = std::ranges::partition_point(
-        rows, [&](const NextRow& row) { return row.before - row.after >= kAlike * gained; });
-    std::stable_sort(rows.begin(), as_good, [](const NextRow& a, const NextRow& b) {
-      return a.row.placement.ranks() < b.row.placement.ranks();
+        runs, [&](const NextRun& run) { return run.before - run.after >= kAlike * gained; });
+    std::stable_sort(runs.begin(), as_good, [](const NextRun& a, const NextRun& b) {
+      return a.run.placement.ranks() < b.run.placement.ranks();
     });
   }
-  return rows;
+  return runs;
 }
 
-std::vector<StepTimeQuestion> candidate_rows(const StepTimeFit& fit, const StepTimeTable& table) {
+std::vector<StepTimeRun> candidate_runs(const StepTimeFit& fit, const StepTimeTable& table) {
   std::set<std::string> timed;
   for (const StepTimeRow& row : table.rows) {
-    timed.insert(configuration_of(row, true));
+    timed.insert(text_of(row.placement));
   }
   const int fullest = fullest_node(table);
-  std::vector<StepTimeQuestion> rows;
+  std::vector<StepTimeRun> runs;
   for (const int nodes : {1, 2, 3, 4}) {
     for (const int ranks : std::set<int>{1, std::min(2, fullest), fullest}) {
-      for (const std::size_t compute : both_ends(fit)) {
-        StepTimeRow row;
-        row.placement = equal_nodes(nodes, ranks);
-        row.batch = fit.job.compute[compute].batch;
-        row.length = fit.job.compute[compute].length;
-        if (timed.insert(configuration_of(row, true)).second) {
-          rows.push_back({compute, row.placement});
-        }
+      const Placement placement = equal_nodes(nodes, ranks);
+      if (timed.insert(text_of(placement)).second) {
+        runs.push_back({placement, both_ends(fit)});
       }
     }
   }
-  return rows;
+  return runs;
 }
 
 std::vector<StepTimeQuestion> usual_questions(const StepTimeFit& fit, const StepTimeTable& table) {

@@ -8,57 +8,13 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/import/step_times/step_time_prior.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
 
 namespace stepsim {
 namespace {
-
-/// What is believed of a coefficient before any row is seen: normal, in the coefficient's own unit.
-struct Prior {
-  const char* name;
-  double mean = 0;
-  double deviation = 1;
-};
-
-/// [coefficient] in the order of the vector, before the factors on compute that was not timed.
-/// The shares are those of a backward with twice the work of its forward. The bandwidths' means
-/// come from the table. A ring's step costs as much as 100 kB more would; two nodes are about a
-/// third slower than three; and bandwidth falls by 4 % with each doubling of the nodes and by 3 %
-/// with each doubling of a node's ranks: values for sockets on a cluster of T4 (Pollux' tables of
-/// BERT, ResNet-18 and ResNet-50; tests/live/STEP_TIMES.md says how they were chosen).
-enum Place : std::size_t {
-  kSeveral,
-  kPerDoubling,
-  kForward,
-  kOptimizer,
-  kIntra,
-  kIntraHalf,
-  kInter,
-  kInterHalf,
-  kTwoNodes,
-  kNodes,
-  kCrowding,
-  kInterference,
-  kShared
-};
-
-const std::vector<Prior>& priors() {
-  static const std::vector<Prior> kPriors = {{"several ranks", -0.02, 0.04},
-                                             {"per doubling of ranks", 0.005, 0.01},
-                                             {"forward share", 1.0 / 3, 0.04},
-                                             {"optimizer share", 0.04, 0.02},
-                                             {"bandwidth in a node", 0, 1},
-                                             {"latency in a node", std::log(100e3), 0.8},
-                                             {"bandwidth between nodes", 0, 1},
-                                             {"latency between nodes", std::log(100e3), 0.6},
-                                             {"two nodes", -0.4, 0.12},
-                                             {"per doubling of nodes", 0.05, 0.04},
-                                             {"per doubling of ranks a node", 0.03, 0.03},
-                                             {"interference", 0, 0.1}};
-  return kPriors;
-}
 
 /// How far links that another job was fitted to may differ for this one, as a fraction.
 constexpr double kOtherJob = 0.1;
@@ -110,7 +66,7 @@ std::vector<double> as_vector(const LinkSpeeds& links) {
 class StepTimeFitter {
  public:
   StepTimeFitter(const StepTimeTable& table, const StepTimeJob& job, StepTimeForm form)
-      : table_(table), job_(job), form_(form), priors_(priors()) {
+      : table_(table), job_(job), form_(form), priors_(step_time_priors()) {
     double inside = crude_bandwidth(table, job, true);
     double between = crude_bandwidth(table, job, false);
     constexpr double kNobodyKnows = 1e9;
@@ -173,7 +129,7 @@ class StepTimeFitter {
         fit.nodes = std::max(fit.nodes, row.placement.nodes());
       }
     }
-    std::vector<double> start = mapped(priors_, &Prior::mean);
+    std::vector<double> start = mapped(priors_, &StepTimePrior::mean);
     std::vector<double> scale(rows.size(), 1);
     constexpr int kRounds = 4;  // The noise of a row depends on how much of it is communication.
     for (int round = 0; round < kRounds; ++round) {
@@ -211,7 +167,7 @@ class StepTimeFitter {
     return std::log(step_time(fit.job, coefficients, seconds, placement).step / before) / kStep;
   }
 
-  [[nodiscard]] const std::vector<Prior>& prior() const { return priors_; }
+  [[nodiscard]] const std::vector<StepTimePrior>& prior() const { return priors_; }
 
  private:
   /// Sets how many standard deviations a unit of each row's residual is.
@@ -274,16 +230,16 @@ class StepTimeFitter {
   const StepTimeTable& table_;
   const StepTimeJob& job_;
   StepTimeForm form_;
-  std::vector<Prior> priors_;
+  std::vector<StepTimePrior> priors_;
 };
 
 /// Noise before any row was seen, as means and deviations of logarithms. `run`: links that another
 /// job was fitted to tell the second.
 struct NoisePrior {
-  double compute = 0.025;
-  double run = 0.09;
+  double compute = 0.02;
+  double run = 0.07;
 };
-constexpr double kNoiseSpread = 0.4;
+constexpr double kNoiseSpread = 0.7;
 
 /// Finds the noise that makes the fit's residuals most likely, and fits again with it.
 StepTimeFit fit_with_noise(const StepTimeTable& table,
@@ -319,8 +275,10 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
         double likelihood = -(a * a + b * b) / (2 * kNoiseSpread * kNoiseSpread);
         for (const auto& [square, share] : rows) {
           constexpr double kOutlier = 9;  // Squared deviations beyond which a row says no more.
-          constexpr double kIndependent = 0.25;  // Half of each row's, which has two ends.
-          const double variance = of_compute * of_compute + of_run * of_run * share * share;
+          constexpr double kIndependent = 0.25;  // Rows of a run say less than as many runs.
+          constexpr double kOwn = 0.5;  // Of the noise, the half that a run's rows differ by.
+          const double variance =
+              kOwn * (of_compute * of_compute + of_run * of_run * share * share);
           likelihood -= kIndependent * (std::log(variance) + std::min(square / variance, kOutlier));
         }
         if (likelihood > best) {
@@ -470,8 +428,8 @@ StepTimePrediction predict_step_time(const StepTimeFit& fit,
 }
 
 std::vector<std::string> coefficient_names(const StepTimeFit& fit) {
-  std::vector<std::string> names =
-      mapped(priors(), [](const Prior& prior) { return std::string(prior.name); });
+  std::vector<std::string> names = mapped(
+      step_time_priors(), [](const StepTimePrior& prior) { return std::string(prior.name); });
   for (const ComputePoint& point : fit.job.compute) {
     if (!point.timed) {
       names.push_back(fmt::format("compute of batch {}", point.batch));
@@ -483,7 +441,7 @@ std::vector<std::string> coefficient_names(const StepTimeFit& fit) {
 std::vector<double> told_of_prior(const StepTimeFit& fit) {
   std::vector<double> told;
   for (std::size_t i = 0; i < fit.posterior.mode.size(); ++i) {
-    const double prior = i < priors().size() ? priors()[i].deviation : 0.5;
+    const double prior = i < step_time_priors().size() ? step_time_priors()[i].deviation : 0.5;
     told.push_back(std::sqrt(fit.posterior.covariance[i][i]) / prior);
   }
   return told;
@@ -491,7 +449,8 @@ std::vector<double> told_of_prior(const StepTimeFit& fit) {
 
 StepTimeFit fit_step_times(const StepTimeTable& table,
                            const StepTimeJob& job,
-                           const std::optional<FittedLinks>& known) {
+                           const std::optional<FittedLinks>& known,
+                           std::optional<StepTimeForm> stated) {
   check_table(table, known.has_value());
   NoisePrior noise;
   if (known) {
@@ -500,11 +459,18 @@ StepTimeFit fit_step_times(const StepTimeTable& table,
   std::optional<StepTimeFit> chosen;
   std::vector<double> errors;
   for (const StepTimeForm form : {StepTimeForm::Plain, StepTimeForm::Interference}) {
+    if (stated && form != *stated) {
+      continue;
+    }
     StepTimeFitter fitter(table, job, form);
     if (known) {
       fitter.know(*known);
     }
     StepTimeFit fit = fit_with_noise(table, fitter, noise);
+    if (stated) {
+      chosen = std::move(fit);
+      continue;
+    }
     const auto error = held_out_error(table, fitter, fit);
     if (!error && form != StepTimeForm::Plain) {
       break;

@@ -6,7 +6,9 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 
 namespace stepsim {
@@ -94,7 +96,8 @@ std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
       continue;
     }
     const double mode = fit.posterior.mode[said.place];
-    const double half = kDeviationsOf90 * std::sqrt(fit.posterior.covariance[said.place][said.place]);
+    const double half =
+        kDeviationsOf90 * std::sqrt(fit.posterior.covariance[said.place][said.place]);
     const auto value = [&](double x) {
       return fmt::format("{:.3g}", said.scale * (said.logarithm ? std::exp(x) : x));
     };
@@ -134,7 +137,7 @@ std::string questions_table(const StepTimeFit& fit,
 std::string step_time_report(const StepTimeFit& fit,
                              const StepTimeTable& table,
                              std::span<const StepTimeQuestion> questions,
-                             std::span<const NextRow> next,
+                             std::span<const NextRun> next,
                              const Screen& screen) {
   std::string text = rows_table(fit, table, screen);
   text += fmt::format("\nnoise from run to run: {:.1f} % of compute, {:.1f} % of all collectives\n",
@@ -152,11 +155,14 @@ std::string step_time_report(const StepTimeFit& fit,
   text += "\n" + coefficients_table(fit, screen) + "\n";
   text += questions_table(fit, table, questions, screen);
   if (!next.empty()) {
-    const NextRow& best = next.front();
+    const NextRun& best = next.front();
+    const auto batches = mapped(best.run.compute, [&](std::size_t compute) {
+      return batch_text(fit, compute, table.has_lengths);
+    });
     text += fmt::format(
         "\ntime next: {}, batch {}: the interval of these shrinks from +-{:.0f} to +-{:.0f} %\n",
-        text_of(best.row.placement),
-        batch_text(fit, best.row.compute, table.has_lengths),
+        text_of(best.run.placement),
+        fmt::join(batches, " and "),
         100 * best.before,
         100 * best.after);
   }

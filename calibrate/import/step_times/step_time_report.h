@@ -14,7 +14,7 @@ namespace stepsim {
 [[nodiscard]] std::string step_time_report(const StepTimeFit& fit,
                                            const StepTimeTable& table,
                                            std::span<const StepTimeQuestion> questions,
-                                           std::span<const NextRow> next,
+                                           std::span<const NextRun> next,
                                            const Screen& screen);
 
 }  // namespace stepsim

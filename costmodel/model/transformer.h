@@ -21,6 +21,11 @@ enum class Dtype { F32, Tf32, Bf16, F16, F64 };
 /// over the padded length, and Varlen is fused over the real lengths, so that no op sees padding.
 enum class AttentionKind { Dense, Flash, Varlen };
 
+/// Which kernels `stepcal` runs for the ops of a step on a GPU. TorchEager runs those that PyTorch
+/// runs without torch.compile, Fused the fewest for each op. Ops and their names are the same; a
+/// profile predicts the training whose kernels it was measured with. See calibrate/cuda/README.md.
+enum class KernelChoice { TorchEager, Fused };
+
 /// The layout of modules and parameters. Each value is one published architecture, except Blocks: a
 /// plain chain of blocks of one tensor each, which are all equal or are given as a list.
 enum class ModelFamily { TokenClassifier, DistilBert, Bert, Gpt2, Llama, Nanochat, Blocks };
@@ -56,6 +61,7 @@ struct TransformerConfig {
   Dtype dtype = Dtype::F32;            ///< The dtype of compute.
   Dtype parameter_dtype = Dtype::F32;  ///< The dtype of parameters, gradients and all-reduces.
   AttentionKind attention = AttentionKind::Dense;
+  KernelChoice kernels = KernelChoice::TorchEager;
   std::int64_t block_elements = 0;   ///< Blocks: elements of each tensor when all are equal.
   std::vector<TensorBlock> tensors;  ///< Blocks: [layer] in registration order, when they differ.
   bool sparse_embeddings = false;    ///< True: the token table's gradient is sparse.
@@ -192,6 +198,8 @@ void check(const TransformerConfig& config);
 
 [[nodiscard]] std::string_view name_of(AttentionKind kind);
 [[nodiscard]] AttentionKind parse_attention(std::string_view name);
+[[nodiscard]] std::string_view name_of(KernelChoice kernels);  ///< "torch_eager", "fused"
+[[nodiscard]] KernelChoice parse_kernels(std::string_view name);
 [[nodiscard]] std::string_view name_of(ModelFamily family);
 [[nodiscard]] ModelFamily parse_family(std::string_view name);
 

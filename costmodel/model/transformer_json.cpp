@@ -22,6 +22,9 @@ Json to_json(const TransformerConfig& config) {
   json["dtype"] = name_of(config.dtype);
   json["parameter_dtype"] = name_of(config.parameter_dtype);
   json["attention"] = name_of(config.attention);
+  if (config.kernels != KernelChoice::TorchEager) {
+    json["kernels"] = name_of(config.kernels);
+  }
   if (config.block_elements > 0) {
     json["block_elements"] = config.block_elements;
   }
@@ -68,6 +71,9 @@ TransformerConfig transformer_from_json(JsonReader& reader) {
   config.dtype = reader.parsed("dtype", parse_dtype);
   config.parameter_dtype = reader.parsed("parameter_dtype", parse_dtype);
   config.attention = reader.parsed("attention", parse_attention);
+  if (reader.has("kernels")) {
+    config.kernels = reader.parsed("kernels", parse_kernels);
+  }
   config.block_elements = reader.integer_or("block_elements", 0);
   if (reader.has("tensors")) {
     for (JsonReader& tensor : reader.objects("tensors")) {

@@ -58,6 +58,9 @@ constexpr Names<AttentionKind, 3> kAttention = {{{AttentionKind::Dense, "dense"}
                                                  {AttentionKind::Flash, "flash"},
                                                  {AttentionKind::Varlen, "varlen"}}};
 
+constexpr Names<KernelChoice, 2> kKernels = {
+    {{KernelChoice::TorchEager, "torch_eager"}, {KernelChoice::Fused, "fused"}}};
+
 constexpr Names<ModelFamily, 7> kFamilies = {{{ModelFamily::TokenClassifier, "token_classifier"},
                                               {ModelFamily::DistilBert, "distilbert"},
                                               {ModelFamily::Bert, "bert"},
@@ -133,6 +136,13 @@ std::string_view name_of(AttentionKind kind) {
 }
 AttentionKind parse_attention(std::string_view name) {
   return parse_in(kAttention, "attention", name);
+}
+
+std::string_view name_of(KernelChoice kernels) {
+  return name_in(kKernels, kernels);
+}
+KernelChoice parse_kernels(std::string_view name) {
+  return parse_in(kKernels, "kernels", name);
 }
 
 std::string_view name_of(ModelFamily family) {

@@ -83,8 +83,13 @@ TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
     table.fail(
         "kind", "the model of the profile's record; name it as cluster.profile", Lookup::Profiles);
   }
-  for (const char* key :
-       {"layers", "block_elements", "tensors", "dtype", "parameter_dtype", "attention"}) {
+  for (const char* key : {"layers",
+                          "block_elements",
+                          "tensors",
+                          "dtype",
+                          "parameter_dtype",
+                          "attention",
+                          "kernels"}) {
     if (table.has(key)) {
       table.fail(key, "the recorded model has its own");
     }
@@ -203,6 +208,10 @@ std::vector<Key> model_keys() {
       described("dtype", "compute: `f32`, `tf32`, `bf16`, `f16`, `f64`", "`f32`"),
       described("parameter_dtype", "parameters and gradients, so also what is reduced", "`f32`"),
       described("attention", "`dense`, `flash`, `varlen`", "`dense`"),
+      described("kernels",
+                "what `stepcal` runs on a GPU for the ops of the plan: `torch_eager`, as PyTorch "
+                "without `torch.compile`, or `fused`, the fewest kernels",
+                "`torch_eager`"),
       described("checkpointing", "recompute activations in the backward pass", "false"),
       described("parameters",
                 "what `[[published]]` figures call the size of the model, as 70_000_000_000; "
@@ -270,6 +279,10 @@ void read_model(const TomlReader& root, Scenario& scenario) {
   if (table.has("attention")) {
     model.attention =
         table.parsed("attention", [](const std::string& name) { return parse_attention(name); });
+  }
+  if (table.has("kernels")) {
+    model.kernels =
+        table.parsed("kernels", [](const std::string& name) { return parse_kernels(name); });
   }
   check_model(table, model);
   scenario.varlen = read_varlen(table, {});

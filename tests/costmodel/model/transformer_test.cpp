@@ -285,6 +285,19 @@ TEST_CASE("every preset reads back from its JSON") {
         "m:1: error: model.heads: 5 do not divide hidden 48");
 }
 
+TEST_CASE("a model runs eager PyTorch's kernels unless its description says otherwise") {
+  TransformerConfig config = model_preset("gpt2-small");
+  CHECK(config.kernels == KernelChoice::TorchEager);
+  CHECK_FALSE(to_json(config).contains("kernels"));  // Files without the key read as before.
+  config.kernels = KernelChoice::Fused;
+  const Json json = to_json(config);
+  CHECK(json["kernels"] == "fused");
+  JsonReader reader(json, "m", 1, "model");
+  CHECK(transformer_from_json(reader) == config);
+  CHECK(error_of([] { (void)parse_kernels("torch_eger"); }) ==
+        "unknown kernels 'torch_eger'; did you mean 'torch_eager'? known: torch_eager, fused");
+}
+
 TEST_CASE("training flops are six times the multiply-adds of the matrices, and attention") {
   // Forward multiply-adds of the lab: 18,432 a token in linear layers, 96 T a token in attention,
   // 768 a sample in the classifier; twice that in operations, and twice again backward.

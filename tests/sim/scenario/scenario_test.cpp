@@ -108,6 +108,7 @@ TEST_CASE("a model may be given by its sizes") {
                                     "kind = \"llama\"\nlayers = 2\nhidden = 64\nheads = 4\n"
                                     "kv_heads = 2\nffn = 128\nvocab = 1000\nmax_length = 512\n"
                                     "dtype = \"bf16\"\nattention = \"flash\"\nwindow = 128\n"
+                                    "kernels = \"fused\"\n"
                                     "checkpointing = true\nname = \"small\"");
   const TransformerConfig& model = scenario.model;
   CHECK(model.family == ModelFamily::Llama);
@@ -125,6 +126,7 @@ TEST_CASE("a model may be given by its sizes") {
   CHECK(model.dtype == Dtype::Bf16);
   CHECK(model.parameter_dtype == Dtype::F32);
   CHECK(model.attention == AttentionKind::Flash);
+  CHECK(model.kernels == KernelChoice::Fused);
   CHECK(scenario.activation_checkpointing);
 }
 

@@ -42,8 +42,7 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
       model_(model),
       overlap_(place.overlap),
       clock_(trainer_.stream(), trainer_.ops().size()),
-      attention_(model.attention == AttentionKind::Dense ? "cuBLASLt products and our softmax"
-                                                         : "cuDNN"),
+      attention_(model.attention == AttentionKind::Dense ? "products and our softmax" : "cuDNN"),
       gradient_dtype_(stored_as(model.parameter_dtype)),
       collective_timer_(group_, reducer_.stream()) {
   if (!buckets.empty()) {
@@ -252,7 +251,9 @@ Json CudaBackend::description() const {
   json["l2_bytes"] = info_.l2_bytes;
   json["driver"] = monitor_.driver_version();
   json["cublas"] = cublas_version();
-  json["cublas_workspace_bytes"] = trainer_.device().gemm.workspace_bytes();
+  json["kernels"] = name_of(model_.kernels);
+  json["cublas_workspace_bytes"] = trainer_.device().gemm.cublas_workspace_bytes();
+  json["cublaslt_workspace_bytes"] = trainer_.device().gemm.cublaslt_workspace_bytes();
   json["cudnn"] = cudnn_version();
   json["nccl"] = nccl_version();
   json["collectives"] = "nccl";

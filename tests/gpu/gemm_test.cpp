@@ -134,8 +134,8 @@ namespace {
 enum class Refusal { Fails, Passes };
 
 /// Every dtype, layout and epilogue of one size. Each is tried, whatever became of the one before.
-void check_size(const std::array<std::int64_t, 3>& size, Refusal refusal) {
-  Gemm gemm;
+void check_size_by(GemmRoute route, const std::array<std::int64_t, 3>& size, Refusal refusal) {
+  Gemm gemm(route);
   for (const Dtypes dtypes : kDtypes) {
     for (int layout = 0; layout < 4; ++layout) {
       for (int option = 0; option < 4; ++option) {
@@ -166,6 +166,13 @@ void check_size(const std::array<std::int64_t, 3>& size, Refusal refusal) {
   }
 }
 
+void check_size(const std::array<std::int64_t, 3>& size, Refusal refusal) {
+  for (const GemmRoute route : {GemmRoute::Lt, GemmRoute::Torch}) {
+    CAPTURE(route == GemmRoute::Torch);
+    check_size_by(route, size, refusal);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("library: products of plain sizes in every dtype, layout and epilogue") {
@@ -182,14 +189,16 @@ TEST_CASE("library: products of a single row, which cuBLASLt may refuse") {
 }
 
 TEST_CASE("library: what a beta of 0 overwrites is not read") {
-  Gemm gemm;
-  GemmCall call;
-  call.m = call.n = call.k = 16;
-  Problem problem(with_gaps(call, 0), {Dtype::F32, Dtype::F32});
-  const DeviceArray nothing(Dtype::F32, 16 * 16);  // Not-a-number.
-  problem.call.c = nothing.array();
-  gemm.run(stream(), problem.call);
-  for (const double value : nothing.read()) {
-    CHECK(std::isfinite(value));
+  for (const GemmRoute route : {GemmRoute::Lt, GemmRoute::Torch}) {
+    Gemm gemm(route);
+    GemmCall call;
+    call.m = call.n = call.k = 16;
+    Problem problem(with_gaps(call, 0), {Dtype::F32, Dtype::F32});
+    const DeviceArray nothing(Dtype::F32, 16 * 16);  // Not-a-number.
+    problem.call.c = nothing.array();
+    gemm.run(stream(), problem.call);
+    for (const double value : nothing.read()) {
+      CHECK(std::isfinite(value));
+    }
   }
 }

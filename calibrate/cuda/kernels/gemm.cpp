@@ -1,11 +1,15 @@
 #include "calibrate/cuda/kernels/gemm.h"
 
 #include <compare>
+#include <cstdlib>
 #include <map>
+#include <optional>
 
 #include <cublasLt.h>
 
+#include "calibrate/cuda/kernels/cublas_gemm.h"
 #include "calibrate/cuda/kernels/gemm_layout.h"
+#include "calibrate/cuda/kernels/torch_workspace.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {
@@ -201,29 +205,46 @@ Plan make_plan(const GemmLibrary& library, const GemmCall& call, std::int64_t wo
 }  // namespace
 
 struct Gemm::State {
+  GemmRoute route = GemmRoute::Lt;
+  std::optional<CublasGemm> cublas;  ///< By GemmRoute::Torch.
   GemmLibrary library;
   DeviceBuffer workspace;
   std::map<GemmKey, Plan> plans;
 };
 
-Gemm::Gemm(std::int64_t workspace_bytes) : state_(std::make_unique<State>()) {
+Gemm::Gemm(GemmRoute route) : state_(std::make_unique<State>()) {
   CUBLAS_CHECK(cublasLtCreate(state_->library.out()));
-  if (workspace_bytes == 0) {
-    workspace_bytes = (device_info().compute_major >= 9 ? 32 : 4) * kMebibyte;
+  state_->route = route;
+  const DeviceInfo info = device_info();
+  std::int64_t bytes = (info.compute_major >= 9 ? 32 : 4) * kMebibyte;
+  if (route == GemmRoute::Torch) {
+    const std::int64_t cublas = torch_cublas_workspace(
+        info.compute_major, info.compute_minor, std::getenv("CUBLAS_WORKSPACE_CONFIG"));
+    bytes = torch_cublaslt_workspace(std::getenv("CUBLASLT_WORKSPACE_SIZE"), cublas);
+    state_->cublas.emplace(cublas);
   }
-  state_->workspace.reserve(static_cast<std::size_t>(workspace_bytes));
+  state_->workspace.reserve(static_cast<std::size_t>(bytes));
 }
 Gemm::~Gemm() = default;
 
-std::int64_t Gemm::workspace_bytes() const {
+std::int64_t Gemm::cublaslt_workspace_bytes() const {
   return static_cast<std::int64_t>(state_->workspace.bytes());
 }
 
+std::int64_t Gemm::cublas_workspace_bytes() const {
+  return state_->cublas ? state_->cublas->workspace_bytes() : 0;
+}
+
 void Gemm::run(const Stream& stream, const GemmCall& call) {
+  if (!by_cublaslt(state_->route, call)) {
+    state_->cublas->run(stream, call);
+    return;
+  }
   const GemmKey key = key_of(call);
   auto found = state_->plans.find(key);
   if (found == state_->plans.end()) {
-    found = state_->plans.emplace(key, make_plan(state_->library, call, workspace_bytes())).first;
+    found = state_->plans.emplace(key, make_plan(state_->library, call, cublaslt_workspace_bytes()))
+                .first;
   }
   const Plan& plan = found->second;
   if (call.bias.data != nullptr) {

@@ -31,23 +31,39 @@ struct GemmCall {
   ConstArray bias;  ///< [n], of C's dtype, added to every row; null data = none.
 };
 
-/// Matrix products by cuBLASLt on the current device, with fp32 accumulation; a product
+/// Which library multiplies.
+enum class GemmRoute {
+  Lt,    ///< cuBLASLt.
+  Torch  ///< As PyTorch: cuBLASLt where a bias is added in the product, else cuBLAS.
+};
+
+/// Whether a product goes to cuBLASLt. Source: PyTorch, aten/src/ATen/native/cuda/Blas.cpp: addmm
+/// of a linear layer takes cuBLASLt for its bias; mm, both backward products and bmm take cuBLAS
+/// unless torch.backends.cuda.preferred_blas_library() says otherwise.
+[[nodiscard]] inline bool by_cublaslt(GemmRoute route, const GemmCall& call) {
+  return route == GemmRoute::Lt || call.bias.data != nullptr;
+}
+
+/// Matrix products by cuBLASLt or cuBLAS on the current device, with fp32 accumulation; a product
 /// that is split along k may add its parts in the dtype of c, as PyTorch's defaults let it. Plans
 /// (layouts and the first heuristic result) are kept by shape. One thread and one stream at a time.
 /// Source of the layouts: cublasLt is column-major; a row-major R x C matrix is a column-major C x
 /// R one.
 class Gemm {
  public:
-  /// `workspace_bytes` changes which kernels are chosen; 0 = PyTorch's default for the device: 32
-  /// MiB on Hopper and later, 4 MiB before.
-  explicit Gemm(std::int64_t workspace_bytes = 0);
+  /// The workspaces change which kernels are chosen. By GemmRoute::Torch they are PyTorch's, see
+  /// torch_workspace.h, which reads its two environment variables; by GemmRoute::Lt what NVIDIA
+  /// recommends: 32 MiB on Hopper and later, 4 MiB before.
+  explicit Gemm(GemmRoute route = GemmRoute::Lt);
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
   /// Raises EnvironmentFault: no kernel for this shape.
   void run(const Stream& stream, const GemmCall& call);
-  [[nodiscard]] std::int64_t workspace_bytes() const;
+  [[nodiscard]] std::int64_t cublaslt_workspace_bytes() const;
+  /// By GemmRoute::Lt 0.
+  [[nodiscard]] std::int64_t cublas_workspace_bytes() const;
 
  private:
   struct State;

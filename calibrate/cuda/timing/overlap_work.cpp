@@ -33,7 +33,8 @@ class GemmWork : public OverlapWork {
         tf32_(model.dtype == Dtype::Tf32),
         x_(stream, stored_as(model.dtype), tokens * in_),
         w_(stream, stored_as(model.dtype), in_ * out_),
-        y_(stream, stored_as(model.dtype), tokens * out_) {}
+        y_(stream, stored_as(model.dtype), tokens * out_),
+        gemm_(model.kernels == KernelChoice::TorchEager ? GemmRoute::Torch : GemmRoute::Lt) {}
 
   [[nodiscard]] std::string name() const override { return "gemm"; }
 

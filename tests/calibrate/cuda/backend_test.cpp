@@ -214,7 +214,9 @@ TEST_CASE("the description names the libraries and the device") {
                           "nccl",
                           "collectives",
                           "attention",
-                          "cublas_workspace_bytes"}) {
+                          "kernels",
+                          "cublas_workspace_bytes",
+                          "cublaslt_workspace_bytes"}) {
     CAPTURE(key);
     CHECK(description.contains(key));
   }

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "calibrate/cuda/kernels/torch_workspace.h"
+
 using namespace stepsim;
 using namespace stepsim::cuda;
 
@@ -148,4 +150,34 @@ TEST_CASE("a linear layer's three products are those of cuBLASLt's usual table")
   CHECK(dw.a.columns == 4);
   CHECK(dw.b.rows == 6);
   CHECK(dw.b.columns == 4);
+}
+
+TEST_CASE("PyTorch's route takes cuBLASLt for the bias alone") {
+  GemmCall plain;
+  GemmCall with_bias;
+  const float bias = 0;
+  with_bias.bias = {&bias, Dtype::F32};
+  CHECK(by_cublaslt(GemmRoute::Lt, plain));
+  CHECK(by_cublaslt(GemmRoute::Lt, with_bias));
+  CHECK_FALSE(by_cublaslt(GemmRoute::Torch, plain));
+  CHECK(by_cublaslt(GemmRoute::Torch, with_bias));
+}
+
+TEST_CASE("the libraries' workspaces are PyTorch's, with its variables") {
+  CHECK(torch_cublas_workspace(8, 0, nullptr) == 8519680);  // What its allocator shows on Ampere.
+  CHECK(torch_cublas_workspace(9, 0, nullptr) == std::int64_t{32} << 20);
+  CHECK(torch_cublas_workspace(10, 0, nullptr) == 8519680);
+  CHECK(torch_cublas_workspace(9, 0, ":4096:2:16:8") == 8519680);
+  CHECK(torch_cublas_workspace(8, 0, ":16:8") == 128 << 10);
+  CHECK(torch_cublas_workspace(8, 0, ":0:0") == 0);
+  for (const char* const config : {"", "4096", ":4096", ":x:2", ":4096:-1"}) {
+    CAPTURE(config);
+    CHECK(torch_cublas_workspace(8, 0, config) == 8519680);
+  }
+  constexpr std::int64_t kCublas = std::int64_t{32} << 20;
+  CHECK(torch_cublaslt_workspace(nullptr, kCublas) == 1 << 20);
+  CHECK(torch_cublaslt_workspace("many", kCublas) == 1 << 20);
+  CHECK(torch_cublaslt_workspace("4096", kCublas) == 4 << 20);
+  CHECK(torch_cublaslt_workspace("65536", kCublas) == kCublas);
+  CHECK(torch_cublaslt_workspace("0", kCublas) == 0);
 }

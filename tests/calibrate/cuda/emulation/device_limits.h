@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -15,6 +16,10 @@ inline std::size_t memory_used = 0;
 
 /// Fused attention has no plan for batches of this padded length; 0 = it has all.
 inline std::int64_t length_without_plan = 0;
+
+/// Products, or batches of them, by the library that would have multiplied.
+inline std::atomic<std::int64_t> cublaslt_products = 0;
+inline std::atomic<std::int64_t> cublas_products = 0;
 
 /// Sets back what a test has changed.
 struct LimitsLifted {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "calibrate/cuda/kernels/gemm.h"
+#include "tests/calibrate/cuda/emulation/device_limits.h"
 #include "tests/calibrate/cuda/host_array.h"
 
 namespace stepsim::cuda {
@@ -46,19 +47,21 @@ void multiply(const GemmCall& call, ConstArray a_array, ConstArray b_array, Arra
 }  // namespace
 
 struct Gemm::State {
-  std::int64_t workspace_bytes = 0;
+  GemmRoute route;
 };
 
-Gemm::Gemm(std::int64_t workspace_bytes) : state_(std::make_unique<State>()) {
-  state_->workspace_bytes = workspace_bytes;
-}
+Gemm::Gemm(GemmRoute route) : state_(std::make_unique<State>(State{route})) {}
 Gemm::~Gemm() = default;
 
-std::int64_t Gemm::workspace_bytes() const {
-  return state_->workspace_bytes;
+std::int64_t Gemm::cublaslt_workspace_bytes() const {
+  return 0;
+}
+std::int64_t Gemm::cublas_workspace_bytes() const {
+  return 0;
 }
 
 void Gemm::run(const Stream& /*stream*/, const GemmCall& call) {
+  ++(by_cublaslt(state_->route, call) ? emulated::cublaslt_products : emulated::cublas_products);
   for (std::int64_t i = 0; i < call.batch; ++i) {
     multiply(call,
              call.a.at(i * call.stride_a),

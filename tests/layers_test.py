@@ -53,6 +53,7 @@ CALIBRATE = [
     "calibrate/cpu",
     "calibrate/cuda/device",
     "calibrate/cuda/kernels",
+    "calibrate/cuda/eager",
     "calibrate/cuda/attention",
     "calibrate/cuda/collectives",
     "calibrate/cuda/training",

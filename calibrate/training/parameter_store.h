@@ -67,17 +67,15 @@ class ParameterStore {
   void set_learning_rate(float rate) { optimizer_.learning_rate = rate; }
 
   /// Updates all parameters by AdamW.
-  void optimizer_step(const Stream& stream) {
+  void optimizer_step(Device& device) {
     ++updates_;
-    adamw_update(stream,
-                 optimizer_,
-                 block(weights_),
-                 block(moment1_),
-                 block(moment2_),
-                 block(gradients_),
-                 {},
-                 total_,
-                 updates_);
+    device.update(optimizer_,
+                  block(weights_),
+                  block(moment1_),
+                  block(moment2_),
+                  block(gradients_),
+                  total_,
+                  updates_);
   }
 
  private:

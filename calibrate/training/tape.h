@@ -28,6 +28,12 @@ struct TapeContext {
 /// casts its weights before it multiplies and its gradient after, as automatic mixed precision
 /// does.
 ///
+/// With KernelChoice::TorchEager the residual stream has the dtype of the embedding tables, as it
+/// has in PyTorch: under autocast embeddings, norms and sums are then F32, and every linear layer
+/// casts its input and the gradient of that. Source: the lists in PyTorch's
+/// aten/src/ATen/autocast_mode.h, where linear and addmm compute in 16 bit, layer_norm in F32, and
+/// what is on no list in the wider type of its inputs.
+///
 /// Kernels are found by the type of their first argument, the device's stream. A device that has
 /// fused attention specialises attention(); the others refuse it.
 template <typename Device>
@@ -80,13 +86,16 @@ class Tape : public StepTape<Tensor<Device>> {
   [[nodiscard]] std::int64_t elements(const Value& value) const {
     return context_.workspace.elements(value);
   }
-  Value& make(Extent extent, std::int64_t width) {
-    return context_.workspace.make(extent, width, dtype());
+  Value& make(Extent extent, std::int64_t width) { return make(extent, width, dtype()); }
+  Value& make(Extent extent, std::int64_t width, Dtype of) {
+    return context_.workspace.make(extent, width, of);
   }
-  /// For statistics that a node keeps in F32 whatever the model's dtype.
-  Value& make_floats(Extent extent, std::int64_t width) {
-    return context_.workspace.make(extent, width, Dtype::F32);
+  [[nodiscard]] Dtype embedding_dtype() const {
+    return config().kernels == KernelChoice::TorchEager ? stored_as(config().parameter_dtype)
+                                                        : dtype();
   }
+  /// For what a node keeps for its backward, in floats a row, whatever the model's dtype.
+  Value& make_floats(Extent extent, std::int64_t width) { return make(extent, width, Dtype::F32); }
   Array write(Value& value) const { return context_.workspace.write(value); }
   float* write_floats(Value& value) const {
     write(value);
@@ -125,8 +134,10 @@ class Tape : public StepTape<Tensor<Device>> {
 
   // tape_linear.h
   Value& linear(const Op& op, Value& x, RowsOf rows) override;
+  Value& cast_input(const LinearLayer& layer, Value& x);
   void multiply_forward(const LinearLayer& layer, const Value& x, Value& y);
   void multiply_input_gradient(const LinearLayer& layer, Value& x, const Value& y);
+  [[nodiscard]] Array product_for(const GradientSlot<Device>& slot, const Value& x) const;
   void multiply_weight_gradient(const LinearLayer& layer, const Value& x, const Value& y);
   void sum_bias_gradient(const LinearLayer& layer, const Value& y);
 

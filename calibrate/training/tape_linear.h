@@ -23,6 +23,20 @@ struct Tape<Device>::LinearLayer {
   [[nodiscard]] std::int64_t row() const { return in_out ? n : k; }
 };
 
+/// x in the dtype that the layer multiplies in.
+template <typename Device>
+Tensor<Device>& Tape<Device>::cast_input(const LinearLayer& layer, Value& x) {
+  return x.dtype == dtype() ? x : make(x.extent, layer.k);
+}
+
+/// Where a product goes that becomes the gradient of x: to its slot, or to scratch memory from
+/// which it is cast.
+template <typename Device>
+typename Device::Array Tape<Device>::product_for(const GradientSlot<Device>& slot,
+                                                 const Value& x) const {
+  return x.dtype == dtype() ? slot.array : context_.device.scratch(elements(x), dtype());
+}
+
 /// y = x W^T + bias.
 template <typename Device>
 void Tape<Device>::multiply_forward(const LinearLayer& layer, const Value& x, Value& y) {
@@ -58,10 +72,14 @@ void Tape<Device>::multiply_input_gradient(const LinearLayer& layer, Value& x, c
   call.b = context_.store.compute_weights(layer.weight);
   call.ldb = layer.row();
   call.transpose_b = layer.in_out;
-  call.c = dx.array;
+  call.c = product_for(dx, x);
   call.ldc = layer.k;
-  call.beta = dx.store == Store::Add ? 1.0F : 0.0F;
+  const bool cast = x.dtype != dtype();
+  call.beta = dx.store == Store::Add && !cast ? 1.0F : 0.0F;
   context_.device.multiply(call, config().dtype);
+  if (cast) {
+    scaled_copy(stream(), dx.array, call.c, 1.0F, elements(x), dx.store);
+  }
 }
 
 /// dW += dy^T x, or x^T dy for a weight that is stored as [in, out].
@@ -126,11 +144,17 @@ Tensor<Device>& Tape<Device>::linear(const Op& op, Value& x, RowsOf rows_of) {
     initialise(layer.bias, bound, 0);
   }
   Value& out = make(rows_of == RowsOf::Tokens ? Extent::Tokens : Extent::Samples, op.n);
-  on_forward([this, layer, &x, &out] { multiply_forward(layer, x, out); });
+  Value& input = cast_input(layer, x);
+  on_forward([this, layer, &x, &input, &out] {
+    if (&input != &x) {
+      scaled_copy(stream(), write(input), x.array(), 1.0F, elements(x), Store::Assign);
+    }
+    multiply_forward(layer, input, out);
+  });
   on_backward(
       op, Pass::InputGradient, [this, layer, &x, &out] { multiply_input_gradient(layer, x, out); });
-  on_backward(op, Pass::WeightGradient, [this, layer, &x, &out] {
-    multiply_weight_gradient(layer, x, out);
+  on_backward(op, Pass::WeightGradient, [this, layer, &input, &out] {
+    multiply_weight_gradient(layer, input, out);
     if (layer.has_bias) {
       sum_bias_gradient(layer, out);
     }

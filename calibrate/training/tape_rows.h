@@ -2,6 +2,8 @@
 
 // The definitions of Tape's nodes that work on rows of features.
 
+#include <algorithm>
+
 #include "calibrate/training/activation_kind.h"
 #include "calibrate/training/tape.h"
 
@@ -26,7 +28,7 @@ Tensor<Device>& Tape<Device>::lookup(const Op& op, TokenIndex index) {
   const auto table = static_cast<std::size_t>(parameters_of(op).at(0));
   constexpr float kEmbeddingBound = 0.05F;
   initialise(table, kEmbeddingBound, 0);
-  Value& out = make(Extent::Tokens, op.n);
+  Value& out = make(Extent::Tokens, op.n, embedding_dtype());
   on_forward([this, index, table, &out] {
     gather_rows(
         stream(), write(out), context_.store.weights(table), index_of(index), rows(out), out.width);
@@ -45,7 +47,12 @@ Tensor<Device>& Tape<Device>::lookup(const Op& op, TokenIndex index) {
 
 template <typename Device>
 Tensor<Device>& Tape<Device>::sum(const Op& op, std::vector<Value*> terms) {
-  Value& out = make(Extent::Tokens, op.n);
+  // The wider dtype of the terms. The gradient changes hands to the first term of that dtype.
+  const auto wider = [](const Value* a, const Value* b) {
+    return element_size(a->dtype) < element_size(b->dtype);
+  };
+  Value& heir = **std::ranges::max_element(terms, wider);
+  Value& out = make(Extent::Tokens, op.n, heir.dtype);
   on_forward([this, terms, &out] {
     add_elements(stream(),
                  write(out),
@@ -54,12 +61,14 @@ Tensor<Device>& Tape<Device>::sum(const Op& op, std::vector<Value*> terms) {
                  terms.size() > 2 ? terms[2]->array() : Array(),
                  elements(out));
   });
-  on_backward(op, Pass::Backward, [this, terms, &out] {
-    for (std::size_t i = 1; i < terms.size(); ++i) {
-      const GradientSlot<Device> slot = write_gradient(*terms[i]);
-      scaled_copy(stream(), slot.array, out.gradient_array(), 1.0F, elements(out), slot.store);
+  on_backward(op, Pass::Backward, [this, terms, &heir, &out] {
+    for (Value* term : terms) {
+      if (term != &heir) {
+        const GradientSlot<Device> slot = write_gradient(*term);
+        scaled_copy(stream(), slot.array, out.gradient_array(), 1.0F, elements(out), slot.store);
+      }
     }
-    Workspace<Device>::move_gradient(out, *terms[0]);
+    Workspace<Device>::move_gradient(out, heir);
   });
   return out;
 }
@@ -82,26 +91,24 @@ Tensor<Device>& Tape<Device>::norm(const Op& op, Value& x) {
     weights.bias = context_.store.weights(bias);
     gradients.bias = context_.store.gradient(bias);
   }
-  Value& out = make(x.extent, op.n);
-  Value& saved = make_floats(x.extent, 2);
+  Value& out = make(x.extent, op.n, x.dtype);
+  Value& saved = make_floats(x.extent, context_.device.saved_of_norm(rms, x.width, x.dtype));
   on_forward([this, rms, weights, &x, &out, &saved] {
-    norm_forward(
-        stream(), rms, write(out), write_floats(saved), x.array(), weights, rows(x), x.width);
+    context_.device.norm_forward(
+        rms, write(out), write_floats(saved), x.array(), weights, rows(x), x.width);
   });
   on_backward(op, Pass::Backward, [this, rms, weights, gradients, &x, &out, &saved] {
     const GradientSlot<Device> dx = write_gradient(x);
-    norm_backward(stream(),
-                  rms,
-                  dx.array,
-                  dx.store,
-                  gradients,
-                  out.gradient_array(),
-                  x.array(),
-                  saved.floats(),
-                  weights,
-                  rows(x),
-                  x.width,
-                  context_.device.norm_scratch(rows(x), x.width));
+    context_.device.norm_backward(rms,
+                                  dx.array,
+                                  dx.store,
+                                  gradients,
+                                  out.gradient_array(),
+                                  x.array(),
+                                  saved.floats(),
+                                  weights,
+                                  rows(x),
+                                  x.width);
     release_gradient(out);
   });
   return out;
@@ -109,14 +116,20 @@ Tensor<Device>& Tape<Device>::norm(const Op& op, Value& x) {
 
 template <typename Device>
 Tensor<Device>& Tape<Device>::activation(const Op& op, Value& x) {
-  Value& out = make(x.extent, op.n);
   const ActivationKind kind = activation_of(config().family, x.extent == Extent::Samples);
-  on_forward([this, kind, &x, &out] {
-    activation_forward(stream(), kind, write(out), x.array(), elements(out));
+  Value& out = make(x.extent, op.n, context_.device.activation_dtype(kind, x.dtype));
+  Value& saved = make_floats(x.extent, context_.device.saved_of_activation(kind, op.n, x.dtype));
+  on_forward([this, kind, &x, &out, &saved] {
+    context_.device.activation_forward(
+        kind, write(out), write_floats(saved), x.array(), elements(out));
   });
-  on_backward(op, Pass::Backward, [this, kind, &x, &out] {
-    activation_backward(
-        stream(), kind, write_gradient(x).array, out.gradient_array(), x.array(), elements(out));
+  on_backward(op, Pass::Backward, [this, kind, &x, &out, &saved] {
+    context_.device.activation_backward(kind,
+                                        write_gradient(x).array,
+                                        out.gradient_array(),
+                                        saved.floats(),
+                                        x.array(),
+                                        elements(out));
     release_gradient(out);
   });
   return out;
@@ -143,7 +156,7 @@ Tensor<Device>& Tape<Device>::swiglu(const Op& op, Value& gate, Value& up) {
 
 template <typename Device>
 Tensor<Device>& Tape<Device>::pool(const Op& op, Value& x) {
-  Value& out = make(Extent::Samples, op.n);
+  Value& out = make(Extent::Samples, op.n, x.dtype);
   const bool mean = config().family == ModelFamily::TokenClassifier;
   on_forward([this, mean, &x, &out] {
     pool_forward(stream(), write(out), x.array(), context_.batch.sequences(), x.width, mean);
@@ -164,16 +177,18 @@ template <typename Device>
 void Tape<Device>::loss(const Op& op, Value& logits) {
   loss_extent_ = logits.extent;
   Value& losses = make_floats(logits.extent, 1);
-  Value& saved = make_floats(logits.extent, Device::saved_of_loss(logits.width));
+  Value& saved = make_floats(logits.extent, context_.device.saved_of_loss(logits.width));
   on_forward([this, &logits, &losses, &saved] {
-    float* each = write_floats(losses);
-    cross_entropy_forward(
-        stream(), each, write_floats(saved), logits.array(), targets(), rows(logits), logits.width);
-    sum_floats(stream(), loss_sum_.template as<float>(), each, rows(logits));
+    context_.device.loss_forward(loss_sum_.template as<float>(),
+                                 write_floats(losses),
+                                 write_floats(saved),
+                                 logits.array(),
+                                 targets(),
+                                 rows(logits),
+                                 logits.width);
   });
   on_backward(op, Pass::Backward, [this, &logits, &saved] {
-    cross_entropy_backward(
-        stream(),
+    context_.device.loss_backward(
         write_gradient(logits).array,
         logits.array(),
         saved.floats(),

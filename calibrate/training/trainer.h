@@ -39,6 +39,7 @@ class Trainer {
         world_size_(world_size),
         parameters_(stepsim::parameters(config_)),
         step_ops_(step_ops(config_)),
+        device_(config_),
         store_(device_.stream, parameters_, config_.parameter_dtype, config_.dtype),
         workspace_(batch_),
         tape_({config_, parameters_, device_, store_, batch_, workspace_, seed}, step_ops_),
@@ -223,7 +224,7 @@ void Trainer<Device>::finish(StepRun& run) {
     }
     run.run([&] { buckets_.copy_out(device_.stream, store_, bucket); });
   }
-  run.run([&] { store_.optimizer_step(device_.stream); });
+  run.run([&] { store_.optimizer_step(device_); });
 }
 
 template <typename Device>

@@ -4,10 +4,10 @@
 namespace stepsim::cuda {
 namespace {
 
-template <typename T>
+template <typename T, typename A>
 struct Sum {
   T* out;
-  const T* a;
+  const A* a;
   const T* b;
   const T* c;
 
@@ -59,12 +59,15 @@ struct Scaled {
 
 void add_elements(
     const Stream& stream, Array out, ConstArray a, ConstArray b, ConstArray c, std::int64_t count) {
-  expect_dtype(out.dtype, a, b, c);
+  expect_dtype(out.dtype, b, c);
   with_type(out.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
-    constexpr int kN = kPack<T>;
-    const Sum<T> body{data_of<T>(out), data_of<T>(a), data_of<T>(b), data_of<T>(c)};
-    launch_elements<kN>(stream, body, count, aligned(kN, body.out, body.a, body.b, body.c));
+    with_type(a.dtype, [&](auto first_type) {
+      using T = typename decltype(type)::Type;
+      using A = typename decltype(first_type)::Type;
+      constexpr int kN = kPack<T, A>;
+      const Sum<T, A> body{data_of<T>(out), data_of<A>(a), data_of<T>(b), data_of<T>(c)};
+      launch_elements<kN>(stream, body, count, aligned(kN, body.out, body.a, body.b, body.c));
+    });
   });
 }
 

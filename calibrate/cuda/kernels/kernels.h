@@ -70,7 +70,7 @@ void pool_backward(const Stream& stream,
 
 // ---- elementwise: elementwise.cu
 
-/// out = a + b, or a + b + c when c.data is not null: the residual sum.
+/// out = a + b, or a + b + c when c.data is not null: the residual sum. The dtype of a may differ.
 void add_elements(
     const Stream& stream, Array out, ConstArray a, ConstArray b, ConstArray c, std::int64_t count);
 /// out = factor * a, or out += factor * a. The dtypes may differ: this is also a cast and a bucket

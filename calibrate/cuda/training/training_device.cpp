@@ -1,8 +1,10 @@
 #include "calibrate/cuda/training/training_device.h"
 
+#include "calibrate/cuda/eager/eager.h"
 #include "calibrate/training/tape_attention.h"
 #include "calibrate/training/tape_linear.h"
 #include "calibrate/training/tape_rows.h"
+#include "costmodel/model/memory.h"
 
 namespace stepsim::cuda {
 
@@ -28,6 +30,134 @@ const TransformerConfig& TrainingDevice::supported(const TransformerConfig& conf
         config.head_dim());
   }
   return config;
+}
+
+TrainingDevice::TrainingDevice(const TransformerConfig& config)
+    : gemm(config.kernels == KernelChoice::TorchEager ? GemmRoute::Torch : GemmRoute::Lt),
+      eager_(config.kernels == KernelChoice::TorchEager),
+      autocasts_(autocast(config)),
+      norm_is_written_out_(eager_ && config.family == ModelFamily::Llama) {}
+
+Dtype TrainingDevice::activation_dtype(ActivationKind kind, Dtype dtype) const {
+  return written_out(kind) && autocasts_ ? Dtype::F32 : dtype;
+}
+
+std::int64_t TrainingDevice::saved_of_activation(ActivationKind kind,
+                                                 std::int64_t width,
+                                                 Dtype dtype) const {
+  return written_out(kind) ? gelu_new_saved(dtype, activation_dtype(kind, dtype), width) : 0;
+}
+
+void TrainingDevice::activation_forward(
+    ActivationKind kind, Array y, float* saved, ConstArray x, std::int64_t count) {
+  if (written_out(kind)) {
+    gelu_new_forward(stream, y, saved, floats(gelu_new_scratch(count)), x, count);
+  } else {
+    cuda::activation_forward(stream, kind, y, x, count);
+  }
+}
+
+void TrainingDevice::activation_backward(ActivationKind kind,
+                                         Array dx,
+                                         ConstArray dy,
+                                         const float* saved,
+                                         ConstArray x,
+                                         std::int64_t count) {
+  if (written_out(kind)) {
+    gelu_new_backward(stream, dx, dy, x, saved, floats(gelu_new_scratch(count)), count);
+  } else {
+    cuda::activation_backward(stream, kind, dx, dy, x, count);
+  }
+}
+
+std::int64_t TrainingDevice::saved_of_norm(bool rms, std::int64_t width, Dtype dtype) const {
+  return rms && norm_is_written_out_ ? rms_norm_saved(dtype, width) : 2;
+}
+
+void TrainingDevice::norm_forward(bool rms,
+                                  Array out,
+                                  float* saved,
+                                  ConstArray x,
+                                  const NormWeights& weights,
+                                  std::int64_t rows,
+                                  std::int64_t width) {
+  if (rms && norm_is_written_out_) {
+    float* const memory = floats(rms_norm_scratch(rows, width));
+    rms_norm_forward(stream, out, saved, memory, x, weights.gain, rows, width);
+  } else {
+    cuda::norm_forward(stream, rms, out, saved, x, weights, rows, width);
+  }
+}
+
+void TrainingDevice::norm_backward(bool rms,
+                                   Array dx,
+                                   Store store,
+                                   const NormGradients& gradients,
+                                   ConstArray dout,
+                                   ConstArray x,
+                                   const float* saved,
+                                   const NormWeights& weights,
+                                   std::int64_t rows,
+                                   std::int64_t width) {
+  if (rms && norm_is_written_out_) {
+    float* const memory = floats(rms_norm_scratch(rows, width));
+    rms_norm_backward(
+        stream, dx, store, gradients.gain, dout, x, saved, weights.gain, memory, rows, width);
+  } else {
+    float* const memory = floats(norm_scratch(rows, width));
+    cuda::norm_backward(
+        stream, rms, dx, store, gradients, dout, x, saved, weights, rows, width, memory);
+  }
+}
+
+std::int64_t TrainingDevice::saved_of_loss(std::int64_t classes) const {
+  return eager_ ? classes : 2;
+}
+
+void TrainingDevice::loss_forward(float* total,
+                                  float* losses,
+                                  float* saved,
+                                  ConstArray logits,
+                                  const std::int32_t* targets,
+                                  std::int64_t rows,
+                                  std::int64_t classes) {
+  if (eager_) {
+    float* const memory = floats(rows * classes);
+    log_softmax_loss_forward(stream, total, saved, memory, logits, targets, rows, classes);
+  } else {
+    cross_entropy_forward(stream, losses, saved, logits, targets, rows, classes);
+    sum_floats(stream, total, losses, rows);
+  }
+}
+
+void TrainingDevice::loss_backward(Array dlogits,
+                                   ConstArray logits,
+                                   const float* saved,
+                                   const std::int32_t* targets,
+                                   float scale,
+                                   std::int64_t rows,
+                                   std::int64_t classes) {
+  if (eager_) {
+    float* const memory = floats(2 * rows * classes);
+    log_softmax_loss_backward(stream, dlogits, saved, memory, targets, scale, rows, classes);
+  } else {
+    cross_entropy_backward(stream, dlogits, logits, saved, targets, scale, rows, classes);
+  }
+}
+
+void TrainingDevice::update(const AdamW& options,
+                            Array weights,
+                            Array m,
+                            Array v,
+                            ConstArray gradient,
+                            std::int64_t count,
+                            std::int64_t step) {
+  if (eager_) {
+    const Array root = scratch(count, weights.dtype);
+    foreach_adamw(stream, options, weights, m, v, gradient, root, count, step);
+  } else {
+    adamw_update(stream, options, weights, m, v, gradient, {}, count, step);
+  }
 }
 
 void TrainingDevice::multiply(GemmCall call, Dtype dtype) {
@@ -72,12 +202,12 @@ void TrainingDevice::release(HeadCopies& copies) {
   }
 }
 
-float* TrainingDevice::norm_scratch(std::int64_t rows, std::int64_t width) {
-  return static_cast<float*>(scratch(cuda::norm_scratch(rows, width), Dtype::F32).data);
+float* TrainingDevice::floats(std::int64_t count) {
+  return static_cast<float*>(scratch(count, Dtype::F32).data);
 }
 
 float* TrainingDevice::column_sums_scratch(std::int64_t rows, std::int64_t width) {
-  return static_cast<float*>(scratch(cuda::column_sums_scratch(rows, width), Dtype::F32).data);
+  return floats(cuda::column_sums_scratch(rows, width));
 }
 
 SdpaShape TrainingDevice::sdpa_shape(const BatchSize& size) const {

@@ -21,6 +21,9 @@ struct HeadCopies {
 /// A GPU as calibrate/training sees it: cuBLASLt, cuDNN and the kernels of calibrate/cuda; dense,
 /// flash and varlen attention.
 ///
+/// With KernelChoice::TorchEager the GELU of GPT-2, the norm of Llama, the loss and AdamW run as
+/// eager PyTorch runs them (eager/eager.h), with KernelChoice::Fused in one kernel each.
+///
 /// Fused attention over padded batches masks the keys of padding only where it is not causal:
 /// behind the last useful token a causal query is padding itself.
 struct TrainingDevice {
@@ -41,8 +44,65 @@ struct TrainingDevice {
   /// not have.
   static const TransformerConfig& supported(const TransformerConfig& config);
 
-  /// The loss keeps two floats a row for its backward, whatever the number of classes.
-  static std::int64_t saved_of_loss(std::int64_t /*classes*/) { return 2; }
+  explicit TrainingDevice(const TransformerConfig& config);
+
+  // What a node keeps for its backward is told in floats a row.
+  /// The dtype of an activation's result, for x of `dtype`.
+  [[nodiscard]] Dtype activation_dtype(ActivationKind kind, Dtype dtype) const;
+  [[nodiscard]] std::int64_t saved_of_activation(ActivationKind kind,
+                                                 std::int64_t width,
+                                                 Dtype dtype) const;
+  void activation_forward(
+      ActivationKind kind, Array y, float* saved, ConstArray x, std::int64_t count);
+  void activation_backward(ActivationKind kind,
+                           Array dx,
+                           ConstArray dy,
+                           const float* saved,
+                           ConstArray x,
+                           std::int64_t count);
+
+  [[nodiscard]] std::int64_t saved_of_norm(bool rms, std::int64_t width, Dtype dtype) const;
+  void norm_forward(bool rms,
+                    Array out,
+                    float* saved,
+                    ConstArray x,
+                    const NormWeights& weights,
+                    std::int64_t rows,
+                    std::int64_t width);
+  void norm_backward(bool rms,
+                     Array dx,
+                     Store store,
+                     const NormGradients& gradients,
+                     ConstArray dout,
+                     ConstArray x,
+                     const float* saved,
+                     const NormWeights& weights,
+                     std::int64_t rows,
+                     std::int64_t width);
+
+  [[nodiscard]] std::int64_t saved_of_loss(std::int64_t classes) const;
+  void loss_forward(float* total,
+                    float* losses,
+                    float* saved,
+                    ConstArray logits,
+                    const std::int32_t* targets,
+                    std::int64_t rows,
+                    std::int64_t classes);
+  void loss_backward(Array dlogits,
+                     ConstArray logits,
+                     const float* saved,
+                     const std::int32_t* targets,
+                     float scale,
+                     std::int64_t rows,
+                     std::int64_t classes);
+
+  void update(const AdamW& options,
+              Array weights,
+              Array m,
+              Array v,
+              ConstArray gradient,
+              std::int64_t count,
+              std::int64_t step);
 
   /// Multiplies for a model of this dtype.
   void multiply(GemmCall call, Dtype dtype);
@@ -55,7 +115,6 @@ struct TrainingDevice {
   /// Gives back scratch memory and the workspace of attention.
   void release_scratch();
   static void release(HeadCopies& copies);
-  float* norm_scratch(std::int64_t rows, std::int64_t width);
   float* column_sums_scratch(std::int64_t rows, std::int64_t width);
 
   /// The problem that fused attention solves for a batch of this size.
@@ -67,6 +126,15 @@ struct TrainingDevice {
   SdpaShape sdpa_form;  ///< The model's attention, without a batch's size; the tape sets it.
 
  private:
+  /// Scratch memory of so many floats.
+  float* floats(std::int64_t count);
+  [[nodiscard]] bool written_out(ActivationKind kind) const {
+    return eager_ && kind == ActivationKind::GeluTanh;
+  }
+
+  bool eager_;
+  bool autocasts_;
+  bool norm_is_written_out_;  ///< The RMS norm of Llama; that of Nanochat is F.rms_norm.
   Buffer scratch_;
 };
 

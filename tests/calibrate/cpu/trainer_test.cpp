@@ -180,7 +180,7 @@ TEST_CASE("a batch is really padded beyond its longest sample, and learns the sa
   const BatchSize size = batch_size(lengths, 8, false);
   CHECK(size.rows == 16);
   CHECK(size.useful_tokens == 8);
-  cpu::TrainingDevice device;
+  cpu::TrainingDevice device{TransformerConfig()};
   Batch<cpu::TrainingDevice> batch;
   RandomStream random(1);
   batch.collate(device, size, lengths, {23, 5}, random);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -9,6 +11,7 @@
 #include "calibrate/cpu/training_device.h"
 #include "calibrate/cuda/training/training_device.h"
 #include "costmodel/base/input_error.h"
+#include "tests/calibrate/cuda/emulation/device_limits.h"
 
 namespace stepsim {
 namespace {
@@ -31,6 +34,8 @@ TransformerConfig small(ModelFamily family) {
   config.tied_embeddings = family == ModelFamily::Gpt2;
   return config;
 }
+
+constexpr KernelChoice kChoices[] = {KernelChoice::TorchEager, KernelChoice::Fused};
 
 TransformerConfig on_cpu(TransformerConfig config) {
   config.dtype = Dtype::F32;
@@ -106,15 +111,45 @@ double worst_error(const BothSteps& both) {
 
 const std::vector<std::int64_t> kTrainerLengths = {7, 24, 1, 13};
 
+/// Counts the kernels of every op.
+class KernelCounter : public OpTimer {
+ public:
+  explicit KernelCounter(std::size_t ops) : counts_(ops) {}
+  void op_begin(std::size_t op) override { counts_[op] = -cuda::emulated::launches; }
+  void op_done(std::size_t op) override { counts_[op] += cuda::emulated::launches; }
+  [[nodiscard]] std::int64_t of(std::size_t op) const { return counts_[op]; }
+
+ private:
+  std::vector<std::int64_t> counts_;
+};
+
+/// The kernels of a step by the op's name and pass, without those of cuBLAS and cuDNN.
+std::map<std::string, std::int64_t> kernels_by_op(const TransformerConfig& config) {
+  cuda::Trainer trainer(config, 1, 3);
+  KernelCounter counter(trainer.ops().size());
+  trainer.step(kTrainerLengths, 1, nullptr, &counter);
+  std::map<std::string, std::int64_t> counts;
+  for (std::size_t op = 0; op < trainer.ops().size(); ++op) {
+    const Op& the = trainer.ops()[op];
+    counts[the.name + " " + std::string(name_of(the.pass))] = counter.of(op);
+  }
+  return counts;
+}
+
 }  // namespace
 
 TEST_CASE("the CUDA trainer's gradients are the CPU trainer's, in fp32 with dense attention") {
-  for (const ModelFamily family : kFamilies) {
-    CAPTURE(name_of(family));
-    const BothSteps both = run_both(small(family), kTrainerLengths, 0.5);
-    CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(1e-5));
-    // fp32 sums in another order, through two layers and back.
-    CHECK(worst_error(both) < 1e-4);
+  for (const KernelChoice kernels : kChoices) {
+    for (const ModelFamily family : kFamilies) {
+      CAPTURE(name_of(kernels));
+      CAPTURE(name_of(family));
+      TransformerConfig config = small(family);
+      config.kernels = kernels;
+      const BothSteps both = run_both(config, kTrainerLengths, 0.5);
+      CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(1e-5));
+      // fp32 sums in another order, through two layers and back.
+      CHECK(worst_error(both) < 1e-4);
+    }
   }
 }
 
@@ -127,34 +162,116 @@ TEST_CASE("a window is the same on both trainers") {
 TEST_CASE("mixed precision computes the same model, to bf16's three digits") {
   for (const AttentionKind attention :
        {AttentionKind::Dense, AttentionKind::Flash, AttentionKind::Varlen}) {
-    for (const ModelFamily family : kFamilies) {
-      CAPTURE(name_of(family));
-      CAPTURE(name_of(attention));
-      TransformerConfig config = small(family);
-      config.dtype = Dtype::Bf16;
-      config.attention = attention;
-      const BothSteps both = run_both(config, kTrainerLengths, 1);
-      CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(0.01));
-      // About twenty roundings of 2^-9 in a row, and sums of products of them.
-      CHECK(worst_error(both) < 0.06);
+    for (const KernelChoice kernels : kChoices) {
+      for (const ModelFamily family : kFamilies) {
+        CAPTURE(name_of(family));
+        CAPTURE(name_of(attention));
+        CAPTURE(name_of(kernels));
+        TransformerConfig config = small(family);
+        config.dtype = Dtype::Bf16;
+        config.attention = attention;
+        config.kernels = kernels;
+        const BothSteps both = run_both(config, kTrainerLengths, 1);
+        CHECK(both.cuda_loss == doctest::Approx(both.cpu_loss).epsilon(0.01));
+        // About twenty roundings of 2^-9 in a row, and sums of products of them.
+        CHECK(worst_error(both) < 0.06);
+      }
     }
   }
 }
 
 TEST_CASE("training on one batch again and again lowers the loss, parameters in bf16 too") {
-  for (const Dtype parameter_dtype : {Dtype::F32, Dtype::Bf16}) {
-    TransformerConfig config = small(ModelFamily::Gpt2);
-    config.dtype = Dtype::Bf16;
-    config.parameter_dtype = parameter_dtype;
-    config.attention = AttentionKind::Flash;
-    cuda::Trainer trainer(config, 1, 3);
-    trainer.set_learning_rate(2e-3F);
-    std::vector<double> losses;
-    for (int step = 0; step < 6; ++step) {
-      trainer.seed_data(1);
-      losses.push_back(trainer.step(kTrainerLengths, 1, nullptr, nullptr).loss);
+  for (const KernelChoice kernels : kChoices) {
+    for (const ModelFamily family : {ModelFamily::Gpt2, ModelFamily::Llama}) {
+      for (const Dtype parameter_dtype : {Dtype::F32, Dtype::Bf16}) {
+        CAPTURE(name_of(kernels));
+        CAPTURE(name_of(family));
+        CAPTURE(name_of(parameter_dtype));
+        TransformerConfig config = small(family);
+        config.dtype = Dtype::Bf16;
+        config.parameter_dtype = parameter_dtype;
+        config.attention = AttentionKind::Flash;
+        config.kernels = kernels;
+        cuda::Trainer trainer(config, 1, 3);
+        trainer.set_learning_rate(2e-3F);
+        std::vector<double> losses;
+        for (int step = 0; step < 6; ++step) {
+          trainer.seed_data(1);
+          losses.push_back(trainer.step(kTrainerLengths, 1, nullptr, nullptr).loss);
+        }
+        CHECK(losses.back() < 0.98 * losses.front());
+      }
     }
-    CHECK(losses.back() < 0.98 * losses.front());
+  }
+}
+
+TEST_CASE("an op runs eager PyTorch's kernels, or one") {
+  TransformerConfig config = small(ModelFamily::Gpt2);
+  config.attention = AttentionKind::Flash;
+  config.dtype = Dtype::Bf16;
+  // By autocast: 9 kernels for gelu_new and 14 backward; the loss casts the logits.
+  std::map<std::string, std::int64_t> counts = kernels_by_op(config);
+  CHECK(counts["layer1.activation forward"] == 9);
+  CHECK(counts["layer1.activation backward"] == 14);
+  CHECK(counts["layer1.mlp_norm forward"] == 1);
+  CHECK(counts["layer1.qkv forward"] == 2);  // The casts of the weights and of the norm's result.
+  CHECK(counts["layer1.qkv dgrad"] == 1);    // The cast of the gradient.
+  CHECK(counts["layer1.mlp_residual forward"] == 1);
+  CHECK(counts["loss forward"] == 3);
+  CHECK(counts["loss backward"] == 3);
+  CHECK(counts["optimizer forward"] == 8);
+  config.parameter_dtype = Dtype::Bf16;  // Nothing is cast but the logits.
+  counts = kernels_by_op(config);
+  CHECK(counts["layer1.activation forward"] == 8);
+  CHECK(counts["layer1.activation backward"] == 11);
+  CHECK(counts["layer1.qkv forward"] == 0);
+  CHECK(counts["layer1.qkv dgrad"] == 0);
+  CHECK(counts["loss forward"] == 3);
+  config = small(ModelFamily::Llama);
+  counts = kernels_by_op(config);
+  CHECK(counts["layer1.mlp_norm forward"] == 6);
+  CHECK(counts["layer1.mlp_norm backward"] == 16);
+  CHECK(counts["loss forward"] == 2);
+  CHECK(counts["loss backward"] == 2);
+  config.kernels = KernelChoice::Fused;
+  counts = kernels_by_op(config);
+  CHECK(counts["layer1.mlp_norm forward"] == 1);
+  CHECK(counts["loss backward"] == 1);
+  CHECK(counts["optimizer forward"] == 1);
+  config = small(ModelFamily::Gpt2);
+  config.kernels = KernelChoice::Fused;
+  config.dtype = Dtype::Bf16;
+  counts = kernels_by_op(config);
+  CHECK(counts["layer1.activation forward"] == 1);
+  CHECK(counts["layer1.activation backward"] == 1);
+  CHECK(counts["layer1.qkv forward"] == 1);  // The cast of the weights.
+}
+
+TEST_CASE("only products with a bias go to cuBLASLt, as in PyTorch") {
+  const auto products = [](ModelFamily family, KernelChoice kernels) {
+    TransformerConfig config = small(family);
+    config.kernels = kernels;
+    cuda::Trainer trainer(config, 1, 3);
+    const std::int64_t lt = cuda::emulated::cublaslt_products;
+    const std::int64_t cublas = cuda::emulated::cublas_products;
+    trainer.step(kTrainerLengths, 1, nullptr, nullptr);
+    return std::pair(cuda::emulated::cublaslt_products - lt,
+                     cuda::emulated::cublas_products - cublas);
+  };
+  // A layer of GPT-2: four linear layers with a bias, two products of attention; twice that
+  // backward. The head has no bias.
+  CHECK(products(ModelFamily::Gpt2, KernelChoice::TorchEager) == std::pair(2L * 4, 2L * 14 + 3));
+  CHECK(products(ModelFamily::Gpt2, KernelChoice::Fused) == std::pair(2L * 18 + 3, 0L));
+  // Llama has no biases: seven linear layers.
+  CHECK(products(ModelFamily::Llama, KernelChoice::TorchEager) == std::pair(0L, 2L * 27 + 3));
+}
+
+TEST_CASE("the choice of kernels changes no op and no name") {
+  for (const ModelFamily family : kFamilies) {
+    TransformerConfig config = small(family);
+    const std::vector<Op> eager = cuda::Trainer(config, 1, 1).ops();
+    config.kernels = KernelChoice::Fused;
+    CHECK(cuda::Trainer(config, 1, 1).ops() == eager);
   }
 }
 

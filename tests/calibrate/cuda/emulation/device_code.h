@@ -12,6 +12,7 @@
 
 #include "calibrate/cuda/device/device.h"
 #include "tests/calibrate/cuda/emulation/clock.h"
+#include "tests/calibrate/cuda/emulation/device_limits.h"
 #include "tests/calibrate/cuda/emulation/grid.h"
 
 /// CUDA's words for a host compiler. A .cu file that is compiled after this header runs on the
@@ -111,6 +112,7 @@ void launch(void (*kernel)(Parameters...),
             const Stream& /*stream*/,
             Arguments... arguments) {
   if (blocks > 0) {
+    ++emulated::launches;
     emulated::run_grid(static_cast<unsigned>(std::min(blocks, kMaxBlocks)),
                        static_cast<unsigned>(threads),
                        [&] { kernel(arguments...); });

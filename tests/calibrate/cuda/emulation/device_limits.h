@@ -17,6 +17,8 @@ inline std::size_t memory_used = 0;
 /// Fused attention has no plan for batches of this padded length; 0 = it has all.
 inline std::int64_t length_without_plan = 0;
 
+/// Kernels launched so far by all threads, without those of the libraries.
+inline std::atomic<std::int64_t> launches = 0;
 /// Products, or batches of them, by the library that would have multiplied.
 inline std::atomic<std::int64_t> cublaslt_products = 0;
 inline std::atomic<std::int64_t> cublas_products = 0;

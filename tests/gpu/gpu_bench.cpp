@@ -9,6 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include "calibrate/cuda/attention/sdpa.h"
+#include "calibrate/cuda/eager/eager.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/cuda/kernels/kernels.h"
 #include "costmodel/base/input_error.h"
@@ -363,6 +364,27 @@ void add_adamw(Bench& bench, std::int64_t count) {
       });
 }
 
+/// The same update as foreach AdamW makes it, in 8 passes and without a copy.
+void add_foreach_adamw(Bench& bench, std::int64_t count) {
+  add(bench,
+      "foreach_adamw/" + std::to_string(count),
+      Cache::Hot,
+      [count](Bench& b, std::vector<DeviceBuffer>& buffers) {
+        std::vector<Array> arrays;  // Weights, m, v, gradient, root.
+        for (std::size_t i = 0; i < 5; ++i) {
+          buffers[i].reserve(static_cast<std::size_t>(count) * sizeof(float));
+          arrays.push_back({buffers[i].data(), Dtype::F32});
+          fill_uniform(b.stream(), arrays[i], count, 0.01F, 0.02F, i);
+        }
+        const double bytes = static_cast<double>(count) * 21.0 * 4.0;
+        return Work{
+            .flops = 0, .bytes = bytes, .launch = [&b, arrays, count] {
+              foreach_adamw(
+                  b.stream(), {}, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], count, 10);
+            }};
+      });
+}
+
 /// The loss over GPT-2's vocabulary.
 void add_cross_entropy(Bench& bench, std::int64_t rows) {
   for (const bool is_backward : {false, true}) {
@@ -433,6 +455,7 @@ void add_all(Bench& bench) {
     add_row_kernels(bench, rows);
   }
   add_adamw(bench, std::int64_t{1} << 26);
+  add_foreach_adamw(bench, std::int64_t{1} << 26);
   add_cross_entropy(bench, 4096);
 }
 

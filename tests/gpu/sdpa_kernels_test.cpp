@@ -1,9 +1,11 @@
 #include "calibrate/cuda/attention/sdpa_kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <doctest/doctest.h>
 
+#include "calibrate/cuda/attention/sdpa.h"
 #include "tests/gpu/checks.h"
 
 using namespace stepsim::cuda;
@@ -58,4 +60,32 @@ TEST_CASE("rows of padding are cleared, and nothing else") {
   }
   CHECK(a.read() == expected_a);
   CHECK(b.read() == expected_b);
+}
+
+TEST_CASE("a mask hides padding, the future and what lies outside the window") {
+  const std::vector<std::int32_t> useful{5, 1, 12};
+  const std::int64_t length = 12;
+  const std::int64_t stride = mask_stride(length);
+  CHECK(stride == 16);
+  const test::DeviceInts lengths(useful);
+  for (const stepsim::Dtype dtype : {stepsim::Dtype::Bf16, stepsim::Dtype::F16}) {
+    for (const bool causal : {false, true}) {
+      for (const std::int64_t window : {0, 1, 4}) {
+        const test::DeviceArray mask(dtype, 3 * length * stride);
+        padding_mask(test::stream(), mask.array(), {lengths.data(), causal, window}, 3, length);
+        const std::vector<double> values = mask.read();
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < 3 * length * stride; ++i) {
+          const std::int64_t key = i % stride;
+          const std::int64_t query = i / stride % length;
+          const bool sees = key < useful[static_cast<std::size_t>(i / stride / length)] &&
+                            (!causal || key <= query) &&
+                            (window == 0 || std::abs(query - key) < window);
+          const double value = values[static_cast<std::size_t>(i)];
+          wrong += sees ? (value != 0) : !(value < -65000);
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
 }

@@ -80,8 +80,12 @@ void check_statistics(const PlainAttention& problem,
 /// Each term is rounded once to 16 bits (a probability, or a score's gradient), gradients of
 /// grouped heads once more, and the result once; half a rounding is left for fp32 sums and
 /// approximate exponentials.
-void check(Sdpa& sdpa, const PlainAttention& problem) {
-  const SdpaShape& shape = problem.shape;
+///
+/// A biased problem is a masked one whose mask is given as a tensor: padding is then not compared.
+void check(Sdpa& sdpa, const PlainAttention& problem, bool is_biased = false) {
+  const SdpaShape shape = is_biased ? biased(problem.shape) : problem.shape;
+  const Compared compared = is_biased ? Compared::Useful : Compared::Stored;
+  const DeviceArray mask(shape.dtype, is_biased ? mask_of(problem) : std::vector<double>{});
   const FusedRows fused(problem);
   const DeviceArray qkv(shape.dtype, fused.join(problem));
   const DeviceArray d_o(shape.dtype, problem.d_o);
@@ -91,7 +95,8 @@ void check(Sdpa& sdpa, const PlainAttention& problem) {
   const DeviceInts lengths(problem.lengths);
   const DeviceInts offsets(problem.offsets);
   const SdpaSequences sequences{.lengths = shape.masked || shape.packed ? lengths.data() : nullptr,
-                                .offsets = shape.packed ? offsets.data() : nullptr};
+                                .offsets = shape.packed ? offsets.data() : nullptr,
+                                .mask = is_biased ? mask.array().data : nullptr};
   float* const saved = statistics.floats();
   const Array q = qkv.array();
   const Array dq = dqkv.array();
@@ -113,7 +118,7 @@ void check(Sdpa& sdpa, const PlainAttention& problem) {
   const std::int64_t kv_width = shape.kv_heads * shape.head_dim;
   check_statistics(problem, expected, statistics.read());
   CHECK(worst(problem,
-              Compared::Stored,
+              compared,
               o.read(),
               0,
               expected.o,
@@ -124,7 +129,7 @@ void check(Sdpa& sdpa, const PlainAttention& problem) {
   const std::vector<double> gradients = dqkv.read();
   const std::int64_t stride = shape.q_stride;
   CHECK(worst(problem,
-              Compared::Stored,
+              compared,
               gradients,
               0,
               expected.dq,
@@ -133,7 +138,7 @@ void check(Sdpa& sdpa, const PlainAttention& problem) {
               fused.k(),
               2.5 * u) <= 1);
   CHECK(worst(problem,
-              Compared::Stored,
+              compared,
               gradients,
               fused.k(),
               expected.dk,
@@ -142,7 +147,7 @@ void check(Sdpa& sdpa, const PlainAttention& problem) {
               kv_width,
               3.5 * u) <= 1);
   CHECK(worst(problem,
-              Compared::Stored,
+              compared,
               gradients,
               fused.v(),
               expected.dv,
@@ -224,6 +229,24 @@ void check_all(const std::vector<SdpaShape>& shapes) {
 
 TEST_CASE("library: fused attention, forward and backward, of every kind") {
   check_all(kinds(test::emulated() ? 19 : 200));
+}
+
+TEST_CASE("library: fused attention with a mask that is a tensor") {
+  Sdpa sdpa;
+  for (const SdpaShape& shape : kinds(test::emulated() ? 19 : 200)) {
+    if (!shape.masked) {
+      continue;
+    }
+    const auto longest = static_cast<std::int32_t>(shape.length);
+    PlainAttention problem = plain_attention(shape, {longest, 1, longest / 2}, 3);
+    clear_padding_gradient(problem);
+    CAPTURE(describe(shape));
+    try {
+      check(sdpa, problem, true);
+    } catch (const EnvironmentFault& fault) {
+      FAIL_CHECK(fault.what());  // The other shapes are checked all the same.
+    }
+  }
 }
 
 TEST_CASE("library: fused attention over head dimensions and lengths") {

@@ -239,6 +239,7 @@ void Sdpa::State::run(const Stream& stream,
   bindings[GraphRole::SoftmaxSum] = base + scratch.softmax_sum;
   bindings[GraphRole::DQSum] = base + scratch.dq_sum;
   bindings[GraphRole::Lengths] = sequences.lengths;
+  bindings[GraphRole::Mask] = sequences.mask;
   if (shape.packed) {
     auto* const offsets = reinterpret_cast<std::int64_t*>(base + scratch.offsets);
     const std::int64_t count = shape.samples + 1;

@@ -21,6 +21,7 @@ struct SdpaShape {
   bool causal = false;
   std::int64_t window = 0;     ///< |query - key| < window, both sides unless causal; 0 = all.
   bool masked = false;         ///< Padded with useful lengths: keys past them are masked.
+  bool biased = false;         ///< A mask that is a tensor is added to the scores.
   bool packed = false;         ///< Token after token without padding (varlen, cu_seqlens).
   std::int64_t q_stride = 0;   ///< Elements from a token of q to the next; likewise below.
   std::int64_t kv_stride = 0;  ///< The stride of k and v.
@@ -31,20 +32,31 @@ struct SdpaShape {
 };
 
 /// Device arrays that describe the sequences; null where the shape has none.
+///
+/// A mask that is a tensor is what PyTorch's scaled_dot_product_attention gets as attn_mask from
+/// Hugging Face for a padded batch. It says all: a biased shape is neither masked nor causal and
+/// has no window. Rows of padding attend like others, so that nothing there is zero.
 struct SdpaSequences {
   const std::int32_t* lengths = nullptr;  ///< [samples] useful tokens; masked and packed.
   const std::int32_t* offsets = nullptr;  ///< [samples + 1] first token of each; packed.
+  /// [samples][1][length][length] of the dtype, mask_stride(length) elements a row; biased.
+  const void* mask = nullptr;
 };
+
+/// Elements of a mask's row in memory: its length rounded up to 16 bytes.
+[[nodiscard]] constexpr std::int64_t mask_stride(std::int64_t length) {
+  return (length + 7) / 8 * 8;
+}
 
 struct SdpaForward {
   ConstArray q, k, v;
-  Array o;                      ///< Zero on padding.
+  Array o;                      ///< Zero on padding, unless biased; likewise the gradients.
   float* statistics = nullptr;  ///< One a query row and head; samples * heads * length floats.
 };
 struct SdpaBackward {
   ConstArray q, k, v, o, d_o;
   const float* statistics = nullptr;
-  Array dq, dk, dv;  ///< Zero on padding.
+  Array dq, dk, dv;
 };
 
 /// The engines that serve a shape.

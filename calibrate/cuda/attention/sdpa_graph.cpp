@@ -187,6 +187,12 @@ const Tensor& Builder::mask_left(const Tensor& x) {
 
 const Tensor& Builder::masked(const Tensor& x) {
   const Tensor* result = &x;
+  if (shape_.biased) {
+    const GraphDims dims{shape_.samples, 1, shape_.length, shape_.length};
+    const std::int64_t row = mask_stride(shape_.length);
+    const Tensor& mask = add(Role::Mask, type_, dims, {dims[2] * row, dims[2] * row, row, 1});
+    result = &operate(Mode::Add, x, &mask, inner(score_dims_));
+  }
   if (lengths_ != nullptr) {
     result = &mask_padding(*result);
   }
@@ -285,6 +291,7 @@ std::string describe(const SdpaShape& shape) {
   text += shape.causal ? ", causal" : "";
   text += shape.window > 0 ? ", window " + std::to_string(shape.window) : "";
   text += shape.masked ? ", masked" : "";
+  text += shape.biased ? ", with a mask" : "";
   text += shape.packed ? ", packed" : "";
   return text;
 }

@@ -33,6 +33,7 @@ enum class GraphRole {
   KvOffsets,   ///< in k, v, dk, dv,
   OOffsets,    ///< in o and do,
   StatisticsOffsets,  ///< and in the statistics.
+  Mask,               ///< [sample][1][query][key], of the type of q, added to the scores.
   Scale,              ///< By value, here and below: 1 / sqrt(head_dim).
   One,                ///< 1.0F
   MaskFill,           ///< -infinity

@@ -1,6 +1,7 @@
 #include "calibrate/cuda/attention/sdpa_kernels.h"
 
-#include "calibrate/cuda/kernels/device_code.cuh"
+#include "calibrate/cuda/attention/sdpa.h"
+#include "calibrate/cuda/kernels/elements.cuh"
 
 namespace stepsim::cuda {
 namespace {
@@ -44,7 +45,47 @@ __global__ void clear_rows(Arrays arrays,
   }
 }
 
+/// The mask of one sample after the other, in rows of `stride` elements.
+template <typename T>
+struct Mask {
+  T* mask;
+  ScoreMask visible;
+  std::int64_t length;
+  std::int64_t stride;
+
+  template <int N>
+  __device__ void at(std::int64_t i) const {
+    constexpr float kHidden = -65504.0F;
+    const std::int64_t row = i / stride;
+    const std::int64_t query = row % length;
+    const std::int64_t useful = visible.lengths[row / length];
+    float values[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const std::int64_t key = i % stride + k;
+      const std::int64_t back = query - key;
+      const bool in_past = !visible.causal || back >= 0;
+      const bool near = visible.window == 0 || (back < visible.window && -back < visible.window);
+      values[k] = key < useful && in_past && near ? 0.0F : kHidden;
+    }
+    store<N>(mask + i, values);
+  }
+};
+
 }  // namespace
+
+void padding_mask(const Stream& stream,
+                  Array mask,
+                  const ScoreMask& visible,
+                  std::int64_t samples,
+                  std::int64_t length) {
+  with_type(mask.dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    constexpr int kN = kPack<T>;
+    const Mask<T> body{data_of<T>(mask), visible, length, mask_stride(length)};
+    launch_elements<kN>(stream, body, samples * length * body.stride, aligned(kN, body.mask));
+  });
+}
 
 void element_offsets(const Stream& stream,
                      std::int64_t* out,

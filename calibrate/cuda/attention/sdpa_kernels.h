@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "calibrate/cuda/device/device.h"
+#include "calibrate/training/kernel_arguments.h"
 
 /// What fused attention needs beside cuDNN's kernels.
 namespace stepsim::cuda {
@@ -18,6 +19,21 @@ void element_offsets(const Stream& stream,
                      const std::int32_t* offsets,
                      std::int64_t count,
                      const std::array<std::int64_t, 4>& strides);
+
+/// Writes a mask that is added to scores, [sample][1][query][key] with mask_stride(length) elements
+/// a row: 0 where the query sees the key, else -65 504 (F16's lowest number, with which e^x is 0).
+/// That is not -infinity, so that a query of padding that sees no key does no harm. `visible` has
+/// lengths.
+///
+/// Sources: transformers, src/transformers/masking_utils.py, which makes one mask of lengths,
+/// causality and window for a padded batch; PyTorch,
+/// aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask, which makes numbers
+/// of it in every layer.
+void padding_mask(const Stream& stream,
+                  Array mask,
+                  const ScoreMask& visible,
+                  std::int64_t samples,
+                  std::int64_t length);
 
 /// Columns of rows of tokens, of 16-bit elements; pointer, stride and width in multiples of 16
 /// bytes.

@@ -43,7 +43,7 @@ void gelu_new_backward(const Stream& stream,
 /// *total = the sum over rows of -log softmax(logits)[target]: logits of 16 bit are cast to F32,
 /// then come log_softmax and nll_loss, so 3 kernels, or 2 for logits in F32.
 /// Sources: PyTorch, torch/nn/functional.py, cross_entropy, aten/src/ATen/autocast_mode.h (the loss
-/// is computed in F32) and aten/src/ATen/native/cuda/NLLLoss2d.cu and SoftMax.cu; transformers,
+/// is computed in F32) and aten/src/ATen/native/cuda/Loss.cu and SoftMax.cu; transformers,
 /// src/transformers/loss/loss_utils.py, where language models cast logits without autocast, too.
 ///
 /// Args:

@@ -1,5 +1,6 @@
 #include "calibrate/cuda/training/training_device.h"
 
+#include "calibrate/cuda/attention/sdpa_kernels.h"
 #include "calibrate/cuda/eager/eager.h"
 #include "calibrate/training/tape_attention.h"
 #include "calibrate/training/tape_linear.h"
@@ -193,6 +194,7 @@ Array TrainingDevice::scratch(std::int64_t elements, Dtype dtype) {
 
 void TrainingDevice::release_scratch() {
   scratch_.release();
+  mask_.release();
   sdpa.release();
 }
 
@@ -215,8 +217,32 @@ SdpaShape TrainingDevice::sdpa_shape(const BatchSize& size) const {
   shape.samples = size.samples;
   shape.length = size.length;
   shape.packed = size.packed;
-  shape.masked = !size.packed && !shape.causal && size.has_padding();
+  const bool pads = !size.packed && size.has_padding();
+  if (eager_ && pads) {
+    shape.biased = true;
+    shape.causal = false;
+    shape.window = 0;
+    return shape;
+  }
+  shape.masked = pads && !shape.causal;
   return shape;
+}
+
+SdpaSequences TrainingDevice::sdpa_sequences(const BatchArrays& arrays) const {
+  return {arrays.lengths, arrays.offsets, mask_.data()};
+}
+
+void TrainingDevice::write_mask(const SdpaShape& shape, const BatchArrays& arrays) {
+  if (!shape.biased) {
+    return;
+  }
+  const std::int64_t elements = shape.samples * shape.length * mask_stride(shape.length);
+  mask_.reserve(static_cast<std::size_t>(elements * element_size(shape.dtype)));
+  padding_mask(stream,
+               {mask_.data(), shape.dtype},
+               {arrays.lengths, sdpa_form.causal, sdpa_form.window},
+               shape.samples,
+               shape.length);
 }
 
 }  // namespace stepsim::cuda
@@ -240,22 +266,20 @@ Tensor<cuda::TrainingDevice>& Tape<cuda::TrainingDevice>::attention(const Op& op
   form.q_stride = q.value->width;
   form.kv_stride = k.value->width;
   form.o_stride = out.width;
-  const auto sequences = [this] {
-    const BatchArrays& arrays = context_.batch.arrays();
-    return cuda::SdpaSequences{arrays.lengths, arrays.offsets};
-  };
-  on_forward([this, sequences, q, k, v, &out, &statistics] {
+  on_forward([this, q, k, v, &out, &statistics] {
     cuda::TrainingDevice& device = context_.device;
+    const cuda::SdpaShape shape = device.sdpa_shape(context_.batch.size());
+    device.write_mask(shape, context_.batch.arrays());
     cuda::SdpaForward arrays;
     arrays.q = read(q).array;
     arrays.k = read(k).array;
     arrays.v = read(v).array;
     arrays.o = write(out);
     arrays.statistics = write_floats(statistics);
-    device.sdpa.forward(
-        device.stream, device.sdpa_shape(context_.batch.size()), sequences(), arrays);
+    const cuda::SdpaSequences sequences = device.sdpa_sequences(context_.batch.arrays());
+    device.sdpa.forward(device.stream, shape, sequences, arrays);
   });
-  on_backward(op, Pass::Backward, [this, sequences, q, k, v, &out, &statistics] {
+  on_backward(op, Pass::Backward, [this, q, k, v, &out, &statistics] {
     cuda::TrainingDevice& device = context_.device;
     cuda::SdpaBackward arrays;
     arrays.q = read(q).array;
@@ -267,8 +291,9 @@ Tensor<cuda::TrainingDevice>& Tape<cuda::TrainingDevice>::attention(const Op& op
     arrays.dq = write_part(q).array;
     arrays.dk = write_part(k).array;
     arrays.dv = write_part(v).array;
-    device.sdpa.backward(
-        device.stream, device.sdpa_shape(context_.batch.size()), sequences(), arrays);
+    const cuda::SdpaShape shape = device.sdpa_shape(context_.batch.size());
+    const cuda::SdpaSequences sequences = device.sdpa_sequences(context_.batch.arrays());
+    device.sdpa.backward(device.stream, shape, sequences, arrays);
     release_gradient(out);
   });
   return out;

@@ -24,8 +24,9 @@ struct HeadCopies {
 /// With KernelChoice::TorchEager the GELU of GPT-2, the norm of Llama, the loss and AdamW run as
 /// eager PyTorch runs them (eager/eager.h), with KernelChoice::Fused in one kernel each.
 ///
-/// Fused attention over padded batches masks the keys of padding only where it is not causal:
-/// behind the last useful token a causal query is padding itself.
+/// Fused attention over padded batches gets a mask that is a tensor from eager PyTorch, with
+/// lengths, causality and window in it. KernelChoice::Fused gives it lengths, and only where it is
+/// not causal: behind the last useful token a causal query is padding itself.
 struct TrainingDevice {
   using Array = cuda::Array;
   using Buffer = DeviceBuffer;
@@ -119,6 +120,9 @@ struct TrainingDevice {
 
   /// The problem that fused attention solves for a batch of this size.
   [[nodiscard]] SdpaShape sdpa_shape(const BatchSize& size) const;
+  /// Writes the mask of a biased shape, which the forward and the backward of a layer read.
+  void write_mask(const SdpaShape& shape, const BatchArrays& arrays);
+  [[nodiscard]] SdpaSequences sdpa_sequences(const BatchArrays& arrays) const;
 
   Stream stream;
   Gemm gemm;
@@ -136,6 +140,7 @@ struct TrainingDevice {
   bool autocasts_;
   bool norm_is_written_out_;  ///< The RMS norm of Llama; that of Nanochat is F.rms_norm.
   Buffer scratch_;
+  Buffer mask_;
 };
 
 using Trainer = stepsim::Trainer<TrainingDevice>;

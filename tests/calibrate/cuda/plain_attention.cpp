@@ -162,4 +162,35 @@ PlainResults attend(const PlainAttention& problem) {
   return results;
 }
 
+SdpaShape biased(SdpaShape shape) {
+  shape.biased = true;
+  shape.masked = false;
+  shape.causal = false;
+  shape.window = 0;
+  return shape;
+}
+
+std::vector<double> mask_of(const PlainAttention& problem) {
+  constexpr double kHidden = -65504;
+  const SdpaShape& shape = problem.shape;
+  std::vector<double> mask;
+  for (const std::int32_t useful : problem.lengths) {
+    for (std::int64_t query = 0; query < shape.length; ++query) {
+      for (std::int64_t key = 0; key < mask_stride(shape.length); ++key) {
+        mask.push_back(key < useful && visible(shape, query, key) ? 0 : kHidden);
+      }
+    }
+  }
+  return mask;
+}
+
+void clear_padding_gradient(PlainAttention& problem) {
+  for (std::size_t sample = 0; sample < problem.lengths.size(); ++sample) {
+    const auto row = [&](std::int64_t token) {
+      return problem.d_o.begin() + (problem.offsets[sample] + token) * problem.shape.o_stride;
+    };
+    std::fill(row(problem.lengths[sample]), row(problem.shape.length), 0.0);
+  }
+}
+
 }  // namespace stepsim::cuda

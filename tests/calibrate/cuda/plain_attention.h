@@ -42,4 +42,12 @@ struct PlainResults {
 /// softmax(scale q k^T) v and its gradients by the formula, a row of scores at a time.
 [[nodiscard]] PlainResults attend(const PlainAttention& problem);
 
+/// The shape of a masked problem whose mask is a tensor.
+[[nodiscard]] SdpaShape biased(SdpaShape shape);
+/// That mask, [sample][1][query][key] with mask_stride() elements a row.
+[[nodiscard]] std::vector<double> mask_of(const PlainAttention& problem);
+/// Sets the gradient of padding's outputs to zero, as a loss leaves it. A mask that is a tensor
+/// hides keys and no queries.
+void clear_padding_gradient(PlainAttention& problem);
+
 }  // namespace stepsim::cuda

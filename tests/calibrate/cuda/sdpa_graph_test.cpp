@@ -145,6 +145,32 @@ TEST_CASE("the operation graphs compute attention and its gradients") {
   }
 }
 
+TEST_CASE("with a mask as a tensor the graphs compute what they compute with lengths") {
+  for (const SdpaShape& kind : kinds()) {
+    if (!kind.masked) {
+      continue;
+    }
+    PlainAttention problem = plain_attention(kind, {13, 1, 7}, 5);
+    CAPTURE(describe(problem.shape));
+    clear_padding_gradient(problem);
+    const PlainResults expected = attend(problem);
+    GraphMemory memory = memory_of(problem);
+    memory[GraphRole::Mask] = mask_of(problem);
+    const SdpaShape shape = biased(problem.shape);
+    interpret(sdpa_forward_graph(shape), memory);
+    interpret(sdpa_backward_graph(shape), memory);
+    const std::int64_t q_width = shape.heads * shape.head_dim;
+    const std::int64_t kv_width = shape.kv_heads * shape.head_dim;
+    CHECK(difference(problem, memory[GraphRole::O], expected.o, shape.o_stride, q_width) < kBound);
+    CHECK(difference(problem, memory[GraphRole::DQ], expected.dq, shape.q_stride, q_width) <
+          kBound);
+    CHECK(difference(problem, memory[GraphRole::DK], expected.dk, shape.kv_stride, kv_width) <
+          kBound);
+    CHECK(difference(problem, memory[GraphRole::DV], expected.dv, shape.kv_stride, kv_width) <
+          kBound);
+  }
+}
+
 TEST_CASE("the gradients of plain attention are those of finite differences") {
   SdpaShape kind{.samples = 2, .length = 6, .heads = 2, .kv_heads = 1, .head_dim = 8};
   kind.causal = true;

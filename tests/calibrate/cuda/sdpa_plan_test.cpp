@@ -72,6 +72,8 @@ std::vector<SdpaShape> kinds(std::int64_t length) {
         shapes.push_back(shape);
       }
     }
+    shapes.push_back(shape_of(length, 64, kv_heads));
+    shapes.back().biased = true;
   }
   return shapes;
 }
@@ -149,6 +151,27 @@ TEST_CASE("fused kernels exist for head dimensions that are multiples of 8, back
     CHECK(engines(sdpa_backward_graph(shape_of(512, 256)), device).empty() != has_wide_backward);
     CHECK(engines(sdpa_forward_graph(shape_of(512, 60)), device).empty());
     CHECK(engines(sdpa_backward_graph(shape_of(512, 320)), device).empty());
+  }
+}
+
+TEST_CASE("a mask that is a tensor changes no engine, whatever the length of its rows") {
+  if (!has_heuristics()) {
+    return;
+  }
+  for (const Card& card : kCards) {
+    const CudnnDescriptor device = device_of(card);
+    for (const std::int64_t length : {2, 13, 64, 130, 511, 1024}) {
+      const SdpaShape plain = shape_of(length, 64);
+      SdpaShape biased = plain;
+      biased.biased = true;
+      CAPTURE(card.name);
+      CAPTURE(length);
+      for (const auto& graph_of : {sdpa_forward_graph, sdpa_backward_graph}) {
+        const Engines found = distinct(engines(graph_of(biased), device));
+        CHECK_FALSE(found.empty());
+        CHECK(found == distinct(engines(graph_of(plain), device)));
+      }
+    }
   }
 }
 

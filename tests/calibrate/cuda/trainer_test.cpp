@@ -217,6 +217,8 @@ TEST_CASE("an op runs eager PyTorch's kernels, or one") {
   CHECK(counts["layer1.qkv forward"] == 2);  // The casts of the weights and of the norm's result.
   CHECK(counts["layer1.qkv dgrad"] == 1);    // The cast of the gradient.
   CHECK(counts["layer1.mlp_residual forward"] == 1);
+  CHECK(counts["layer1.attention forward"] == 1);  // The mask.
+  CHECK(counts["layer1.attention backward"] == 0);
   CHECK(counts["loss forward"] == 3);
   CHECK(counts["loss backward"] == 3);
   CHECK(counts["optimizer forward"] == 8);
@@ -245,6 +247,31 @@ TEST_CASE("an op runs eager PyTorch's kernels, or one") {
   CHECK(counts["layer1.activation forward"] == 1);
   CHECK(counts["layer1.activation backward"] == 1);
   CHECK(counts["layer1.qkv forward"] == 1);  // The cast of the weights.
+  config.attention = AttentionKind::Flash;
+  CHECK(kernels_by_op(config)["layer1.attention forward"] == 0);
+}
+
+TEST_CASE("a padded batch gets a mask that is a tensor from eager PyTorch") {
+  TransformerConfig config = small(ModelFamily::Gpt2);
+  config.dtype = Dtype::Bf16;
+  config.attention = AttentionKind::Flash;
+  config.window = 5;
+  const auto shape_of = [&config](const std::vector<std::int64_t>& lengths) {
+    const cuda::Trainer trainer(config, 1, 1);
+    return trainer.device().sdpa_shape(trainer.batch_size(lengths, 0));
+  };
+  // The mask has lengths, causality and window in it.
+  CHECK(shape_of({7, 24}).biased);
+  CHECK_FALSE(shape_of({7, 24}).causal);
+  CHECK(shape_of({7, 24}).window == 0);
+  CHECK_FALSE(shape_of({24, 24}).biased);  // Hugging Face leaves out a mask that hides no padding.
+  CHECK(shape_of({24, 24}).causal);
+  config.kernels = KernelChoice::Fused;
+  CHECK_FALSE(shape_of({7, 24}).biased);
+  CHECK(shape_of({7, 24}).causal);
+  config.kernels = KernelChoice::TorchEager;
+  config.attention = AttentionKind::Varlen;
+  CHECK_FALSE(shape_of({7, 24}).biased);
 }
 
 TEST_CASE("only products with a bias go to cuBLASLt, as in PyTorch") {

@@ -20,7 +20,7 @@ class HeadRows {
            const SdpaSequences& sequences,
            std::int64_t sample,
            std::int64_t head)
-      : shape_(shape), sample_(sample), head_(head) {
+      : shape_(shape), mask_(sequences.mask), sample_(sample), head_(head) {
     first_ = shape.packed ? sequences.offsets[sample] : sample * shape.length;
     length_ = sequences.lengths == nullptr || !(shape.masked || shape.packed)
                   ? shape.length
@@ -28,6 +28,11 @@ class HeadRows {
   }
 
   [[nodiscard]] std::int64_t length() const { return length_; }
+  /// What the mask adds to a score.
+  [[nodiscard]] double bias(std::int64_t query, std::int64_t key) const {
+    const std::int64_t at = (sample_ * shape_.length + query) * mask_stride(shape_.length) + key;
+    return shape_.biased ? load({mask_, shape_.dtype}, at) : 0;
+  }
   /// Element of feature 0 of a row, in q and o, and of the shared key head in k and v.
   [[nodiscard]] std::int64_t q(std::int64_t row) const {
     return (first_ + row) * shape_.q_stride + head_ * shape_.head_dim;
@@ -56,6 +61,7 @@ class HeadRows {
 
  private:
   const SdpaShape& shape_;
+  const void* mask_;
   std::int64_t sample_;
   std::int64_t head_;
   std::int64_t first_ = 0;
@@ -98,8 +104,8 @@ void forward_row(const SdpaShape& shape,
   }
   std::vector<double> scores;
   for (std::int64_t key = rows.from(query); key < rows.to(query); ++key) {
-    scores.push_back(scale_of(shape) *
-                     dot(arrays.q, rows.q(query), arrays.k, rows.kv(key), shape.head_dim));
+    const double product = dot(arrays.q, rows.q(query), arrays.k, rows.kv(key), shape.head_dim);
+    scores.push_back(scale_of(shape) * product + rows.bias(query, key));
   }
   const double top = *std::max_element(scores.begin(), scores.end());
   double total = 0;
@@ -131,7 +137,8 @@ void backward_row(const SdpaShape& shape,
   const double total = dot(arrays.d_o, rows.o(query), arrays.o, rows.o(query), shape.head_dim);
   for (std::int64_t key = rows.from(query); key < rows.to(query); ++key) {
     const double score =
-        scale_of(shape) * dot(arrays.q, rows.q(query), arrays.k, rows.kv(key), shape.head_dim);
+        scale_of(shape) * dot(arrays.q, rows.q(query), arrays.k, rows.kv(key), shape.head_dim) +
+        rows.bias(query, key);
     const double p = std::exp(score - arrays.statistics[rows.statistic(query)]);
     const double dp = dot(arrays.d_o, rows.o(query), arrays.v, rows.kv(key), shape.head_dim);
     const double ds = p * (dp - total) * scale_of(shape);

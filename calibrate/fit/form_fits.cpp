@@ -240,6 +240,22 @@ std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
   return candidates;
 }
 
+void offer_padding(const Op& op,
+                   std::span<const SeriesPoint> points,
+                   std::vector<Candidate>& candidates) {
+  const auto padded = std::ranges::count_if(
+      points, [](const SeriesPoint& point) { return point.batch.has_padding(); });
+  if (op.op_class != OpClass::Attention || op.varlen || padded == 0 ||
+      padded == std::ssize(points)) {
+    return;
+  }
+  const std::size_t without = candidates.size();
+  for (std::size_t i = 0; i < without; ++i) {
+    candidates.push_back(candidates[i]);
+    candidates.back().features.emplace_back("padded*length^2");
+  }
+}
+
 std::vector<Candidate> unmeasured_candidates(OpPoints points, std::int64_t processors) {
   Candidates candidates;
   for (const FormFit& fit : kFits) {

@@ -57,6 +57,13 @@ struct FormFit {
 /// a smooth ratio price GEMMs in gaps and beyond the grid.
 [[nodiscard]] std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors = 0);
 
+/// Appends to the forms of fused attention, for points some of which have padding and some not, the
+/// same sums with a term for padding: a mask that PyTorch gets as a tensor costs more than
+/// causality alone, and a batch without padding has none.
+void offer_padding(const Op& op,
+                   std::span<const SeriesPoint> points,
+                   std::vector<Candidate>& candidates);
+
 /// The forms worth trying for sizes never measured, simplest first.
 [[nodiscard]] std::vector<Candidate> unmeasured_candidates(std::span<const OpPoint> points,
                                                            std::int64_t processors);

@@ -137,6 +137,7 @@ std::size_t choose_form(const std::vector<Candidate>& candidates, std::span<cons
 
 OpCost fit_best(const Series& series, std::int64_t processors, bool monotone) {
   std::vector<Candidate> candidates = candidates_for(series.op, processors);
+  offer_padding(series.op, series.points, candidates);
   if (monotone) {
     candidates = monotone_only(std::move(candidates));
   }

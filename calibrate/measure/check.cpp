@@ -32,6 +32,7 @@ SampleSet measure_now(const MeasurePlan& plan,
   task.ranks = plan.ranks;
   task.repetitions = kCheckRepetitions;
   task.points = check_points(plan, kPoints);
+  task.padded = plan.box.padded;
   task.sentinel = sentinel_lengths(plan.model);
   task.clock_offset = -clock_seconds();
   const auto steps =

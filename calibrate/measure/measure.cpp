@@ -118,6 +118,7 @@ class Measurement {
     task.pass = pass;
     task.ranks = plan_.ranks;
     task.repetitions = plan_.repetitions;
+    task.padded = plan_.box.padded;
     task.sentinel = sentinel_lengths(plan_.model);
     task.bucket_bytes = bucket_bytes(plan_.model, plan_.buckets);
     for (const GridPoint& point : order_of_pass(plan_, pass)) {

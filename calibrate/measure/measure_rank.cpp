@@ -110,8 +110,8 @@ std::vector<GridPoint> prepare_points(Backend& backend,
                                       const RankPass& pass,
                                       const SendLine& send) {
   // The sentinel is prepared with the points, as the last.
-  std::vector<StepBatch> batches = mapped(pass.points, [](const GridPoint& point) {
-    return StepBatch{point_lengths(point), 0};
+  std::vector<StepBatch> batches = mapped(pass.points, [&pass](const GridPoint& point) {
+    return StepBatch{point_lengths(point, pass.padded), 0};
   });
   batches.push_back({pass.sentinel, 0});
   const double start = clock_seconds();
@@ -175,7 +175,7 @@ void measure_rank_pass(Backend& backend, const RankPass& pass, const SendLine& s
       if (i % kPointsPerSentinel == 0 && repetition == 0) {
         sentinel();
       }
-      const std::vector<std::int64_t> lengths = point_lengths(points[i]);
+      const std::vector<std::int64_t> lengths = point_lengths(points[i], pass.padded);
       if (repetition < 0) {
         backend.warm_up(lengths);
         reduce_buckets(backend, pass, nullptr);
@@ -220,6 +220,7 @@ Json rank_pass_json(const RankPass& pass) {
           {"ranks", pass.ranks},
           {"repetitions", pass.repetitions},
           {"points", points},
+          {"padded", pass.padded},
           {"collectives", collectives},
           {"bucket_bytes", pass.bucket_bytes},
           {"buckets", pass.buckets},
@@ -235,6 +236,7 @@ RankPass rank_pass_from_json(const Json& json) {
   pass.points = mapped(json.at("points"), [](const Json& point) {
     return GridPoint{point.at(0).get<std::int64_t>(), point.at(1).get<std::int64_t>()};
   });
+  json.at("padded").get_to(pass.padded);
   pass.collectives = mapped(json.at("collectives"), [](const Json& task) {
     return CollectiveTask{parse_collective_kind(task.at(0).get<std::string>()),
                           task.at(1).get<std::int64_t>(),

@@ -21,6 +21,7 @@ struct RankPass {
   int ranks = 1;
   int repetitions = 3;
   std::vector<GridPoint> points;  ///< Points still to measure, the same on all ranks.
+  bool padded = true;             ///< Whether their batches have padding, see point_lengths().
   std::vector<CollectiveTask> collectives;
   std::vector<std::int64_t> bucket_bytes;  ///< The sizes that the job itself reduces.
   std::vector<std::vector<int>> buckets;   ///< [bucket] Parameter indices, in launch order.

@@ -107,7 +107,8 @@ GridBox box_of_plans(std::span<const Plan> plans) {
               first.samples,
               first.padded_tokens(),
               first.padded_tokens(),
-              first.max_length};
+              first.max_length,
+              false};
   for (const Plan& plan : plans) {
     if (plan.model != plans.front().model || plan.ranks != plans.front().ranks) {
       throw InputError(
@@ -124,6 +125,7 @@ GridBox box_of_plans(std::span<const Plan> plans) {
       box.max_samples = std::max(box.max_samples, shape.samples);
       box.min_tokens = std::min(box.min_tokens, shape.padded_tokens());
       box.max_tokens = std::max(box.max_tokens, shape.padded_tokens());
+      box.padded = box.padded || shape.has_padding();
     }
   }
   return box;
@@ -208,7 +210,10 @@ std::vector<GridPoint> in_tile_pairs(const std::vector<GridPoint>& points, const
   return pairs;
 }
 
-std::vector<std::int64_t> point_lengths(const GridPoint& point) {
+std::vector<std::int64_t> point_lengths(const GridPoint& point, bool padded) {
+  if (!padded) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(point.samples), point.length);
+  }
   std::vector<std::int64_t> lengths = {point.length};
   std::uint64_t state = static_cast<std::uint64_t>(point.length) * 1000003U +
                         static_cast<std::uint64_t>(point.samples);

@@ -18,6 +18,7 @@ struct GridBox {
   std::int64_t min_tokens = 0;  ///< Samples * padded length.
   std::int64_t max_tokens = 0;
   std::int64_t length_step = 1;  ///< All padded lengths are multiples of this.
+  bool padded = true;            ///< Some batches have padding: a kernel may differ without.
   bool operator==(const GridBox&) const = default;
 };
 
@@ -69,8 +70,9 @@ struct GridDensity {
                                                    const GridBox& box);
 
 /// Draws the lengths of a point's samples: the first is the point's own, the others lie between 0.6
-/// of it and it. A point has the same lengths on every rank and in every pass.
-[[nodiscard]] std::vector<std::int64_t> point_lengths(const GridPoint& point);
+/// of it and it, or have it too where batches are not `padded`. A point has the same lengths on
+/// every rank and in every pass.
+[[nodiscard]] std::vector<std::int64_t> point_lengths(const GridPoint& point, bool padded = true);
 
 /// Draws the next number of splitmix64, which is the same with every standard library.
 [[nodiscard]] std::uint64_t next_random(std::uint64_t* state);

@@ -24,6 +24,7 @@ GridBox box_from_json(const Json& json, const std::string& file, int line) {
   box.min_tokens = reader.integer("min_tokens");
   box.max_tokens = reader.integer("max_tokens");
   box.length_step = reader.integer("length_step");
+  box.padded = reader.boolean_or("padded", true);  // Until 0.1 all grids were.
   return box;
 }
 
@@ -59,7 +60,8 @@ Json plan_json(const MeasurePlan& plan) {
             {"max_samples", plan.box.max_samples},
             {"min_tokens", plan.box.min_tokens},
             {"max_tokens", plan.box.max_tokens},
-            {"length_step", plan.box.length_step}}},
+            {"length_step", plan.box.length_step},
+            {"padded", plan.box.padded}}},
           {"points", points},
           {"passes", plan.passes},
           {"repetitions", plan.repetitions},

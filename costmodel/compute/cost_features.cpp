@@ -9,13 +9,14 @@
 namespace stepsim {
 namespace {
 
-const std::array<std::string, 10> kFeatures = {"1",
+const std::array<std::string, 11> kFeatures = {"1",
                                                "samples",
                                                "tokens",
                                                "elements",
                                                "samples*length",
                                                "samples*length^2",
                                                "tokens*length",
+                                               "padded*length^2",
                                                "empty_blocks",
                                                "flops",
                                                "bytes"};
@@ -62,6 +63,9 @@ double feature_value(std::string_view feature,
   }
   if (feature == "tokens*length" || feature == "samples*length^2") {
     return squared_lengths(op, batch);
+  }
+  if (feature == "padded*length^2") {
+    return !op.varlen && batch.has_padding() ? squared_lengths(op, batch) : 0;
   }
   if (feature == "elements") {
     return rows_of(op, batch) * static_cast<double>(op.n);

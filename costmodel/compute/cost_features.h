@@ -26,6 +26,7 @@ namespace stepsim {
 ///     "tokens"         tokens, as rows_of() counts them; "samples*length" means the same
 ///     "tokens*length"  samples * length^2 padded, the sum of squared lengths for a varlen op;
 ///                      "samples*length^2" means the same
+///     "padded*length^2"  samples * length^2 of a batch that has padding, else 0; 0 for a varlen op
 ///     "elements"       n, times the rows where the op runs over tokens or samples
 ///     "empty_blocks"   the blocks without work in the grid of a varlen op, over all heads
 ///     "flops"          op_flops()

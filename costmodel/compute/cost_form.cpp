@@ -268,7 +268,8 @@ double range_variable(CostForm form, const Op& op, const BatchShape& batch) {
 
 int since_version(const OpCost& cost) {
   const int tiles = needs_processors(cost.features) ? kTileVersion : 1;
-  return std::max(form_row(cost.form).since_version, tiles);
+  const bool pads = std::ranges::count(cost.features, "padded*length^2") > 0;
+  return std::max({form_row(cost.form).since_version, tiles, pads ? kPaddingVersion : 1});
 }
 
 }  // namespace stepsim

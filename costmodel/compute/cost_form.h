@@ -44,6 +44,8 @@ struct CostFormRow {
 /// The number that an entry states its measured range of.
 [[nodiscard]] double range_variable(CostForm form, const Op& op, const BatchShape& batch);
 
+/// The version of the profile format that added the feature "padded*length^2".
+inline constexpr int kPaddingVersion = 5;
 /// The first version of the profile format that can hold this entry.
 [[nodiscard]] int since_version(const OpCost& cost);
 

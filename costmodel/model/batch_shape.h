@@ -19,6 +19,7 @@ struct BatchShape {
   std::int64_t empty_blocks = 0;
 
   [[nodiscard]] std::int64_t padded_tokens() const { return samples * max_length; }
+  [[nodiscard]] bool has_padding() const { return useful_tokens < padded_tokens(); }
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of the comparison for one.
   auto operator<=>(const BatchShape&) const = default;
 };

@@ -20,7 +20,7 @@ std::string format_of(const Profile& profile) {
     version = std::max(version, since_version(cost));
   }
   if (!profile.new_shapes.empty()) {
-    version = kShapesVersion;
+    version = std::max(version, kShapesVersion);
   }
   if (profile.links || (profile.recorded && profile.recorded->several_ranks)) {
     version = kLinksVersion;

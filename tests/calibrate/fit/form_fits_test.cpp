@@ -1,9 +1,11 @@
 #include "calibrate/fit/form_fits.h"
 
+#include <algorithm>
 #include <map>
 
 #include <doctest/doctest.h>
 
+#include "calibrate/fit/holdout.h"
 #include "costmodel/model/op_flops.h"
 #include "costmodel/records/profile.h"
 #include "tests/costmodel/helpers.h"
@@ -73,6 +75,40 @@ void fit_unmeasured(const std::vector<Op>& ops, FittedForms& fitted) {
 }
 
 }  // namespace
+
+TEST_CASE("fused attention has a term for padding where batches with and without were measured") {
+  const Op op = attention_of(OpClass::Attention);
+  // A mask that is a tensor doubles what goes with the square of the length.
+  const auto seconds_of = [](const BatchShape& batch) {
+    const auto length = static_cast<double>(batch.max_length);
+    const auto tokens = static_cast<double>(batch.padded_tokens());
+    return 1e-5 + 1e-9 * tokens + (batch.has_padding() ? 2e-11 : 1e-11) * tokens * length;
+  };
+  const auto batch_of = [](std::int64_t samples, std::int64_t length, bool padded) {
+    std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), length);
+    lengths.back() -= padded ? length / 4 : 0;
+    return batch_shape(lengths);
+  };
+  Series series{op, {}};
+  for (std::int64_t length = 64; length <= 1024; length += 40) {
+    for (const std::int64_t samples : {1, 2, 4}) {
+      const BatchShape batch = batch_of(samples, length, samples > 1);
+      series.points.push_back({batch, seconds_of(batch)});
+    }
+  }
+  const OpCost cost = fit_best(series, kProcessors);
+  CHECK(since_version(cost) == kPaddingVersion);
+  for (const bool padded : {false, true}) {
+    const BatchShape batch = batch_of(4, 500, padded);
+    CHECK(evaluate(cost, op, batch).seconds == doctest::Approx(seconds_of(batch)).epsilon(0.02));
+  }
+  // Where all have padding there is nothing to tell apart, and padding has no term of its own.
+  std::erase_if(series.points, [](const SeriesPoint& point) { return !point.batch.has_padding(); });
+  const OpCost same = fit_best(series, kProcessors);
+  CHECK(std::ranges::count(same.features, "padded*length^2") == 0);
+  CHECK(evaluate(same, op, batch_of(4, 500, false)).seconds ==
+        doctest::Approx(seconds_of(batch_of(4, 500, true))).epsilon(0.02));
+}
 
 TEST_CASE("every form of cost is offered by some fit, prices, and reads back as it was written") {
   FittedForms fitted;

@@ -130,6 +130,7 @@ TEST_CASE("a point's samples are its length and others between 0.6 of it and it"
   }
   CHECK(lengths == point_lengths({50, 100}));
   CHECK(std::set<std::int64_t>(lengths.begin(), lengths.end()).size() > 10);
+  CHECK(point_lengths({3, 100}, false) == std::vector<std::int64_t>{100, 100, 100});
 }
 
 TEST_CASE("the box of plans spans their batches, and plans of different models are refused") {
@@ -139,6 +140,10 @@ TEST_CASE("the box of plans spans their batches, and plans of different models a
   plan.model = model_preset("tiny-classifier");
   plan.micro_batches = {{0, 0, 0, {1, 2}, {30, 40}, 1}, {1, 0, 0, {3}, {100}, 1}};
   CHECK(box_of_plans(std::vector<Plan>{plan}) == GridBox{40, 100, 1, 2, 80, 100, 20});
+  Plan even = plan;
+  even.micro_batches = {{0, 0, 0, {1, 2}, {40, 40}, 1}, {1, 0, 0, {3}, {100}, 1}};
+  CHECK(box_of_plans(std::vector<Plan>{even}) == GridBox{40, 100, 1, 2, 80, 100, 20, false});
+  CHECK(box_of_plans(std::vector<Plan>{even, plan}).padded);
   Plan other = plan;
   other.policy = "bucketed";
   other.model.layers += 1;

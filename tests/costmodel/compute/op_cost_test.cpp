@@ -91,7 +91,7 @@ TEST_CASE("features are named by what they count") {
 }
 
 TEST_CASE("every feature name has a value") {
-  CHECK(feature_names().size() == 10);
+  CHECK(feature_names().size() == 11);
   for (const auto& name : feature_names()) {
     CAPTURE(name);
     Op op = attention_op(OpClass::Attention, 2, 8);
@@ -99,6 +99,14 @@ TEST_CASE("every feature name has a value") {
     op.varlen = true;
     BatchShape batch = two_samples();
     batch.empty_blocks = 3;
+    if (name == "padded*length^2") {
+      CHECK(feature_value(name, op, batch) == 0);
+      op.varlen = false;
+      CHECK(feature_value(name, op, batch) == 20000);
+      batch.useful_tokens = batch.padded_tokens();
+      CHECK(feature_value(name, op, batch) == 0);
+      continue;
+    }
     CHECK(feature_value(name, op, batch) > 0);
     if (name == "empty_blocks") {
       CHECK(feature_value(name, op, batch) == 2 * 3);

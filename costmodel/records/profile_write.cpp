@@ -23,7 +23,7 @@ std::string format_of(const Profile& profile) {
     version = std::max(version, kShapesVersion);
   }
   if (profile.links || (profile.recorded && profile.recorded->several_ranks)) {
-    version = kLinksVersion;
+    version = std::max(version, kLinksVersion);
   }
   return fmt::format("{}{}", kProfileFormat, version);
 }

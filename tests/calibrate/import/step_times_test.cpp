@@ -1,0 +1,257 @@
+// Are planted coefficients found in step times, and bad tables refused?
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "calibrate/import/step_times/step_time_advice.h"
+#include "calibrate/import/step_times/step_time_prior.h"
+#include "calibrate/import/step_times/step_time_profile.h"
+#include "costmodel/model/bucket_assignment.h"
+#include "costmodel/model/model_presets.h"
+#include "costmodel/model/tensor_list.h"
+#include "tests/costmodel/helpers.h"
+
+namespace stepsim::test {
+namespace {
+
+StepTimeJob planted_job(const StepTimeTable& table, const TransformerConfig& model) {
+  return step_time_job(table, model, kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
+}
+
+/// Standard deviations, as fractions: of compute, and of a run's collectives.
+struct PlantedNoise {
+  double compute = 0;
+  double run = 0;
+};
+
+/// A cluster that no prior knows but in the mean, whose steps are timed.
+class PlantedCluster {
+ public:
+  PlantedCluster(std::uint64_t seed, PlantedNoise noise) : bits_(seed), noise_(noise) {
+    constexpr double kMeanBandwidth = 1e9;
+    for (const StepTimePrior& prior : step_time_priors()) {
+      truth.posterior.mode.push_back(prior.mean + prior.deviation * normal());
+    }
+    // No prior knows a bandwidth, and compute goes on at full speed.
+    truth.posterior.mode[kIntra] = std::log(kMeanBandwidth) + normal();
+    truth.posterior.mode[kInter] = truth.posterior.mode[kIntra] - 1 + 0.3 * normal();
+    truth.posterior.mode[kInterference] = 0;
+    for (const char* placement : {"1", "2", "4", "1+1", "1+1+1+1"}) {
+      for (const std::int64_t batch : {4, 8, 16}) {
+        StepTimeRow row;
+        row.placement = parse_placement(placement);
+        row.batch = batch;
+        row.step_s = 0.05 + 0.03 * static_cast<double>(batch);  // The compute of a rank alone.
+        table.rows.push_back(row);
+      }
+    }
+    truth.job = planted_job(table, model_preset("bert-base"));
+    for (ComputePoint& point : truth.job.compute) {
+      point.timed = true;
+    }
+    std::string run;
+    double of_run = 0;
+    for (StepTimeRow& row : table.rows) {
+      if (text_of(row.placement) != run) {
+        run = text_of(row.placement);
+        of_run = normal();
+      }
+      if (row.placement.ranks() > 1) {
+        row.step_s = measured(row.placement, compute_point(truth.job, row), of_run);
+      }
+    }
+  }
+
+  /// A step with its noise, of which half is the run's.
+  [[nodiscard]] double measured(const Placement& placement, std::size_t compute, double of_run) {
+    constexpr double kHalf = 0.70710678118654752;
+    StepTimeCoefficients coefficients = coefficients_of(truth, truth.posterior.mode);
+    const double slower = std::exp(noise_.run * kHalf * (of_run + normal()));
+    coefficients.links.intra_bytes_per_s /= slower;
+    coefficients.links.inter_bytes_per_s /= slower;
+    return step_time(truth.job, coefficients, truth.job.compute[compute].seconds, placement).step *
+           std::exp(noise_.compute * normal());
+  }
+
+  [[nodiscard]] double normal() {
+    const auto uniform = [this] { return (static_cast<double>(bits_() >> 11U) + 0.5) * 0x1p-53; };
+    constexpr double kTwoPi = 6.283185307179586;
+    const double radius = std::sqrt(-2 * std::log(uniform()));
+    return radius * std::cos(kTwoPi * uniform());
+  }
+
+  StepTimeFit truth;
+  StepTimeTable table;
+
+ private:
+  std::mt19937_64 bits_;
+  PlantedNoise noise_;
+};
+
+StepTimeTable table_of(const std::string& text) {
+  return read_step_times(written("steps.csv", text));
+}
+
+std::string table_error(const std::string& text) {
+  return error_of([&] { (void)table_of(text); });
+}
+
+/// The error of fitting this table to gradients of 100 MB, without the file's name.
+std::string fit_error(const std::string& text) {
+  const StepTimeTable table = table_of(text);
+  const TransformerConfig model = tensor_chain("g", {{"a", {25'000'000}, 1, 1}});
+  const std::string error =
+      error_of([&] { (void)fit_step_times(table, planted_job(table, model)); });
+  return error.substr(std::min(error.size(), table.path.size()));
+}
+
+}  // namespace
+
+TEST_CASE("planted step times without noise: the rows' coefficients are found") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    PlantedCluster cluster(seed, {});
+    const StepTimeFit fit = fit_step_times(cluster.table,
+                                           planted_job(cluster.table, cluster.truth.job.model),
+                                           {},
+                                           StepTimeForm::Plain);
+    for (const StepTimeRow& row : cluster.table.rows) {
+      const double step =
+          predict_step_time(fit, compute_point(fit.job, row), row.placement).parts.step;
+      CHECK(step == doctest::Approx(row.step_s).epsilon(0.02));
+    }
+  }
+}
+
+TEST_CASE("planted step times of 500 random clusters: 90 % intervals hold what they say") {
+  const PlantedNoise noises[] = {{0.001, 0.005}, {0.015, 0.05}, {0.03, 0.12}};
+  constexpr int kClusters = 500;
+  int steps = 0;
+  int covered_steps = 0;
+  int coefficients = 0;
+  int covered_coefficients = 0;
+  for (int i = 0; i < kClusters; ++i) {
+    PlantedCluster cluster(static_cast<std::uint64_t>(1000 + i), noises[i % 3]);
+    const StepTimeFit fit = fit_step_times(cluster.table,
+                                           planted_job(cluster.table, cluster.truth.job.model),
+                                           {},
+                                           StepTimeForm::Plain);
+    for (const char* asked : {"3", "2+2", "3x1", "8x1", "8x4"}) {
+      const Placement placement = parse_placement(asked);
+      const StepTimePrediction predicted = predict_step_time(fit, 1, placement);
+      const double real = cluster.measured(placement, 1, cluster.normal());
+      ++steps;
+      covered_steps +=
+          std::abs(std::log(predicted.parts.step / real)) <= kDeviationsOf90 * predicted.deviation
+              ? 1
+              : 0;
+    }
+    for (std::size_t place = 0; place < kInterference; ++place) {
+      const double off = fit.posterior.mode[place] - cluster.truth.posterior.mode[place];
+      ++coefficients;
+      covered_coefficients +=
+          std::abs(off) <= kDeviationsOf90 * std::sqrt(fit.posterior.covariance[place][place]) ? 1
+                                                                                               : 0;
+    }
+  }
+  MESSAGE(fmt::format("in their 90 % intervals: {:.1f} % of {} steps, {:.1f} % of {} coefficients",
+                      100.0 * covered_steps / steps,
+                      steps,
+                      100.0 * covered_coefficients / coefficients,
+                      coefficients));
+  CHECK(covered_steps >= 0.85 * steps);
+  CHECK(covered_steps <= 0.97 * steps);
+  CHECK(covered_coefficients >= 0.85 * coefficients);
+  CHECK(covered_coefficients <= 0.97 * coefficients);
+}
+
+TEST_CASE("a profile of step times reads back, and several ranks are in it") {
+  PlantedCluster cluster(7, {0.01, 0.03});
+  const StepTimeFit fit = fit_step_times(
+      cluster.table, planted_job(cluster.table, cluster.truth.job.model), {}, StepTimeForm::Plain);
+  const Profile profile = step_time_profile(fit, nullptr);
+  const std::string path = fresh_folder() + "/p.json";
+  write_profile(path, profile);
+  CHECK(read_profile(path) == profile);
+  const RecordedModel two = at_ranks(*profile.recorded, 2);
+  CHECK(two.forward.coefficients[1] ==
+        profile.recorded->forward.coefficients[1] * profile.recorded->several_ranks->at(2));
+  CHECK_FALSE(two.several_ranks);
+  CHECK(at_ranks(*profile.recorded, 1).forward.coefficients ==
+        profile.recorded->forward.coefficients);
+}
+
+TEST_CASE("compute by batch is the measured table: straight between, proportional beyond") {
+  const StepTimeTable table = table_of(
+      "placement,batch,step_s\n1,20,0.147\n1,28,0.208\n1,40,0.200\n1,57,0.324\n2,20,0.15\n");
+  const TransformerConfig model = tensor_chain("g", {{"a", {1'000'000}, 1, 1}});
+  const Profile profile =
+      step_time_profile(fit_step_times(table, planted_job(table, model)), nullptr);
+  const auto alone = [&](std::int64_t samples) {
+    BatchShape shape;
+    shape.samples = samples;
+    shape.max_length = 1;
+    double seconds = profile.recorded->optimizer_seconds;
+    for (const PassCost* pass : {&profile.recorded->forward, &profile.recorded->backward}) {
+      seconds += pass_seconds(*pass, pass->coefficients, shape, false);
+    }
+    return seconds;
+  };
+  CHECK(alone(20) == doctest::Approx(0.147));
+  CHECK(alone(24) == doctest::Approx((0.147 + 0.204) / 2));
+  CHECK(alone(28) == doctest::Approx(0.204));  // With 40 it would fall: the mean of both.
+  CHECK(alone(40) == doctest::Approx(0.204));
+  CHECK(alone(57) == doctest::Approx(0.324));
+  CHECK(alone(74) == doctest::Approx(0.324 + 17 * 0.120 / 17));
+  CHECK(alone(10) > 0);
+}
+
+TEST_CASE("tables of step times: bad rows are named") {
+  const auto after_path = [](const std::string& text) {
+    return text.substr(text.find("steps.csv") + 9);
+  };
+  CHECK(after_path(table_error("placement,step_s\n1,2\n"))
+            .starts_with(":1: error: no column 'batch': the samples of one rank's batch; known"));
+  CHECK(after_path(table_error("batch,step_s\n1,2\n"))
+            .starts_with(":1: error: no column 'placement'"));
+  CHECK(after_path(table_error("placement,batch\n1,2\n"))
+            .starts_with(":1: error: no column 'step_s'"));
+  CHECK(after_path(table_error("placement,batch,step_s\n1+x,8,1\n"))
+            .starts_with(":2:1: error: placement: '1+x' is no placement"));
+  CHECK(after_path(table_error("placement,batch,step_s\n1,8,0\n"))
+            .starts_with(":2:5: error: step_s: a step takes more than 0"));
+  CHECK(after_path(table_error("placement,batch,step_s\n1,8,-1\n"))
+            .starts_with(":2:5: error: step_s: less than 0"));
+  CHECK(after_path(table_error("placement,batch,step_s,sync_s\n1,8,1,2\n"))
+            .starts_with(":2:7: error: sync_s: longer than the step, 1 s"));
+  CHECK(after_path(table_error("nodes,ranks,batch,step_s\n4,3,8,1\n"))
+            .starts_with(":2:3: error: ranks: 3 ranks do not fill 4 nodes"));
+  CHECK(after_path(table_error("placement,batch,tokens,step_s\n1,8,100,1\n"))
+            .starts_with(":2:5: error: tokens: no multiple of the batch, 8"));
+  CHECK(after_path(table_error("placement,batch,step_s\n1,8,1\n2,8,2\n1,8,1.4\n")) ==
+        ":4: error: 1, batch 8 takes 1.4 s here and 1 s in line 2: they contradict each other; "
+        "time it again, or leave one out");
+  CHECK(after_path(table_error("placement,batch,step_s\n1,8,212\n2,8,231\n1+1,8,395\n"))
+            .starts_with(":1: error: half of the steps take more than 231 s; if these are "
+                         "milliseconds, call the column step_ms"));
+  CHECK(table_of("placement,batch,step_ms,note\n1,8,212,x\n").ignored ==
+        std::vector<std::string>{"note"});
+  CHECK(table_of("placement,batch,step_ms\n1,8,212\n").rows[0].step_s == doctest::Approx(0.212));
+  CHECK(table_of("nodes,gpus,local_batch,step_s\n3,7,8,1\n").rows[0].placement ==
+        Placement({3, 2, 2}));
+}
+
+TEST_CASE("tables that tell too little are refused") {
+  CHECK(fit_error("placement,batch,step_s\n1,8,1\n").starts_with(": error: one row tells one"));
+  CHECK(fit_error("placement,batch,step_s\n1,8,1\n1,16,2\n")
+            .starts_with(": error: all rows are of a rank alone, which says nothing of links"));
+  CHECK(fit_error("placement,batch,step_s\n1+1,8,1\n1+1,16,2\n")
+            .starts_with(": error: all rows are of one placement, 2x1: nothing tells compute"));
+  CHECK(fit_error("placement,batch,step_s\n1,8,42\n2,8,49\n1+1,8,500\n")
+            .find("are the times in seconds (step_s) or milliseconds (step_ms)?") !=
+        std::string::npos);
+}
+
+}  // namespace stepsim::test

@@ -1,5 +1,6 @@
 #include "sim/study/sweep.h"
 
+#include <cmath>
 #include <utility>
 
 #include <fmt/core.h>
@@ -31,6 +32,8 @@ constexpr const char* kSweepUsage =
     "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2\n"
     "  stepsim sweep scenarios/token_skew.toml --policy token_budget \\\n"
     "      --over policy.token_budget.max_tokens=512..2048:+256\n"
+    "  stepsim sweep scenarios/two_nodes.toml --over cluster.placement=8,2x8,4x8,8+4 \\\n"
+    "      --samples 1e9 --gpu-hour 2.5\n"
     "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2 \\\n"
     "      --html page.html\n";
 
@@ -51,6 +54,31 @@ void write_page(const CommonOptions& common,
   write_text_atomically(common.html, page_text(page_data(scenario, profile, std::move(content))));
 }
 
+/// The options that say what training costs.
+TrainingGoal training_goal(const OptionParser& parser) {
+  TrainingGoal goal;
+  for (const auto& [name, value] : {std::pair("samples", &goal.samples),
+                                    std::pair("tokens", &goal.tokens),
+                                    std::pair("gpu-hour", &goal.price)}) {
+    *value = parser.maybe<double>(name);
+    if (*value && !(**value > 0 && std::isfinite(**value))) {
+      parser.fail(fmt::format("--{}: more than 0", name));
+    }
+  }
+  if (goal.samples && goal.tokens) {
+    parser.fail("give --samples or --tokens, not both");
+  }
+  if (goal.price && !goal.samples && !goal.tokens) {
+    parser.fail("--gpu-hour goes with --samples or --tokens");
+  }
+  constexpr double kPercent = 100;
+  goal.efficiency = parser.get<double>("efficiency") / kPercent;
+  if (!(goal.efficiency > 0 && goal.efficiency <= 1)) {
+    parser.fail("--efficiency: more than 0 and at most 100");
+  }
+  return goal;
+}
+
 }  // namespace
 
 int sweep_command(const std::vector<std::string>& arguments) {
@@ -60,7 +88,13 @@ int sweep_command(const std::vector<std::string>& arguments) {
   parser.add(
       {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to vary; may repeat"},
        {"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-       {"threads", option_value<int>(0), "NUMBER: threads; 0 is one a core"}});
+       {"threads", option_value<int>(0), "NUMBER: threads; 0 is one a core"},
+       {"samples", option_value<double>(), "NUMBER: to train on; says hours and GPU-hours"},
+       {"tokens", option_value<double>(), "NUMBER: useful tokens to train on, instead"},
+       {"gpu-hour", option_value<double>(), "PRICE: of a rank for an hour; says what it costs"},
+       {"efficiency",
+        option_value<double>(80),
+        "PERCENT: samples/s a rank, of the best, that a cluster is worth"}});
   if (!parser.parse(arguments)) {
     return kDone;
   }
@@ -79,9 +113,10 @@ int sweep_command(const std::vector<std::string>& arguments) {
   if (options.threads < 0) {
     parser.fail("--threads must be 0 or more");
   }
+  const TrainingGoal goal = training_goal(parser);
   Progress progress("sweeping");
   options.on_progress = progress.callback();
-  const SweepReport report = sweep_report(scenario, axes, options);
+  const SweepReport report = sweep_report(scenario, axes, options, goal);
   progress.done();
   write_result(
       common,

@@ -185,6 +185,83 @@ void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t pla
   found->places.push_back(place);
 }
 
+/// What training costs on each cluster, and how large a cluster is worth it.
+std::string training_text(const std::vector<SweepAxis>& axes,
+                          const SweepReport& report,
+                          const Screen& screen) {
+  const bool has_goal = report.goal.samples || report.goal.tokens;
+  std::vector<std::string> header = mapped(axes, &SweepAxis::key);
+  for (const char* heading : {"ranks", "samples/s", "90 % interval", "per rank", "efficiency"}) {
+    header.emplace_back(heading);
+  }
+  if (has_goal) {
+    header.insert(header.end(), {"hours", "GPU-hours"});
+  }
+  if (has_goal && report.goal.price) {
+    header.emplace_back("cost");
+  }
+  header.emplace_back("frontier");
+  Table table(header);
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    const TrainingCost& cost = report.training[i];
+    std::vector<std::string> cells = report.rows[i].point.labels;
+    cells.push_back(fmt::format("{}", cost.ranks));
+    cells.push_back(fmt::format("{:.1f}", cost.samples_per_s));
+    cells.push_back(
+        fmt::format("{:.1f} to {:.1f}", cost.samples_per_s_low90, cost.samples_per_s_high90));
+    cells.push_back(fmt::format("{:.2f}", cost.per_rank));
+    cells.push_back(fmt::format("{:.0f} %", 100 * cost.efficiency));
+    const auto number = [](const std::optional<double>& value) {
+      return value ? fmt::format("{:.1f}", *value) : std::string("-");
+    };
+    if (has_goal) {
+      cells.push_back(number(cost.hours));
+      cells.push_back(number(cost.rank_hours));
+    }
+    if (has_goal && report.goal.price) {
+      cells.push_back(number(cost.money));
+    }
+    cells.emplace_back(cost.efficient ? "efficient" : "");
+    table.add(std::move(cells));
+  }
+  const auto worth = largest_worth(report.training, report.goal);
+  const std::string sentence =
+      worth
+          ? fmt::format("Largest cluster with an efficiency of {:.0f} %: {}, {:.1f} samples/s.",
+                        100 * report.goal.efficiency,
+                        place_of(axes, report.rows[*worth].point),
+                        report.training[*worth].samples_per_s)
+          : fmt::format("No cluster has an efficiency of {:.0f} %.", 100 * report.goal.efficiency);
+  return fmt::format("{}\n{}\n", table.text(screen), painted(sentence, Paint::Strong, screen));
+}
+
+Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+  Json rows = Json::array();
+  const auto optional_number = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json();
+  };
+  for (const TrainingCost& cost : report.training) {
+    rows.push_back(
+        {{"ranks", cost.ranks},
+         {"samples_per_s", cost.samples_per_s},
+         {"samples_per_s_interval90", {cost.samples_per_s_low90, cost.samples_per_s_high90}},
+         {"samples_per_s_per_rank", cost.per_rank},
+         {"efficiency", cost.efficiency},
+         {"efficient", cost.efficient},
+         {"hours", optional_number(cost.hours)},
+         {"rank_hours", optional_number(cost.rank_hours)},
+         {"money", optional_number(cost.money)}});
+  }
+  const auto worth = largest_worth(report.training, report.goal);
+  return {{"goal",
+           {{"samples", optional_number(report.goal.samples)},
+            {"tokens", optional_number(report.goal.tokens)},
+            {"price_per_rank_hour", optional_number(report.goal.price)},
+            {"efficiency", report.goal.efficiency}}},
+          {"points", std::move(rows)},
+          {"largest_worth", worth ? Json(place_of(axes, report.rows[*worth].point)) : Json()}};
+}
+
 }  // namespace
 
 bool sweeps_only_caps(const std::vector<SweepAxis>& axes) {
@@ -250,7 +327,8 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
 
 SweepReport sweep_report(const Scenario& scenario,
                          const std::vector<SweepAxis>& axes,
-                         const SweepOptions& options) {
+                         const SweepOptions& options,
+                         const TrainingGoal& goal) {
   SweepReport report;
   for (SweepPoint& point : sweep(scenario, axes, options)) {
     report.rows.push_back({std::move(point), {}, ""});
@@ -281,6 +359,14 @@ SweepReport sweep_report(const Scenario& scenario,
   const bool chosen = !fits(report.reference) || report.gain.is_certain();
   std::string& of_best = report.rows[report.best].remark;
   of_best = !fits(best) ? of_best : chosen ? "best" : "fastest";
+  const auto other_ranks = [&](const SweepRow& row) { return row.point.ranks != best.ranks; };
+  report.goal = goal;
+  if (goal.samples || goal.tokens || std::ranges::any_of(report.rows, other_ranks)) {
+    const auto points = mapped(report.rows, [](const SweepRow& row) {
+      return ClusterPoint{&row.point.prediction, row.point.ranks};
+    });
+    report.training = training_costs(points, goal);
+  }
   return report;
 }
 
@@ -321,6 +407,9 @@ std::string sweep_text(const Scenario& scenario,
                                  best.profile,
                                  table.text(screen),
                                  painted(sweep_headline(axes, report), Paint::Strong, screen));
+  if (!report.training.empty()) {
+    text += "\n" + training_text(axes, report, screen);
+  }
   for (const std::string& warning : sweep_warnings(axes, report)) {
     text += "warning: " + warning + "\n";
   }
@@ -345,18 +434,23 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
     point["warnings"] = note_texts(row.point.prediction);
     points.push_back(std::move(point));
   }
-  return {{"format", "stepsim-sweep/1"},
-          {"headline", sweep_headline(axes, report)},
-          {"points", std::move(points)},
-          {"best", report.best},
-          {"is_better", report.rows[report.best].remark == "best"},
-          {"reference",
-           {{"name", report.reference_name},
-            {"step_ms", report.reference.prediction.summary.step_time_ms.mean},
-            {"useful_tokens_per_step", report.reference.prediction.summary.useful_tokens_per_step},
-            {"gap", report.gain.gain},
-            {"gap_interval90", {report.gain.interval.first, report.gain.interval.second}}}},
-          {"warnings", sweep_warnings(axes, report)}};
+  Json json = {
+      {"format", "stepsim-sweep/1"},
+      {"headline", sweep_headline(axes, report)},
+      {"points", std::move(points)},
+      {"best", report.best},
+      {"is_better", report.rows[report.best].remark == "best"},
+      {"reference",
+       {{"name", report.reference_name},
+        {"step_ms", report.reference.prediction.summary.step_time_ms.mean},
+        {"useful_tokens_per_step", report.reference.prediction.summary.useful_tokens_per_step},
+        {"gap", report.gain.gain},
+        {"gap_interval90", {report.gain.interval.first, report.gain.interval.second}}}},
+      {"warnings", sweep_warnings(axes, report)}};
+  if (!report.training.empty()) {
+    json["training"] = training_json(axes, report);
+  }
+  return json;
 }
 
 std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& report) {

@@ -8,6 +8,7 @@
 #include "sim/report/sweep_columns.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/sweep.h"
+#include "sim/study/training_cost.h"
 
 namespace stepsim {
 
@@ -18,11 +19,15 @@ struct SweepReport {
   SweepPoint reference;  ///< DDP's 25 MiB when bucket_cap is swept, else the scenario as it stands.
   std::string reference_name;
   Gain gain;  ///< Of the best over the reference.
+  TrainingGoal goal;
+  /// [row] What training costs; empty unless the rows differ in ranks or the goal says something.
+  std::vector<TrainingCost> training;
 };
 
 [[nodiscard]] SweepReport sweep_report(const Scenario& scenario,
                                        const std::vector<SweepAxis>& axes,
-                                       const SweepOptions& options);
+                                       const SweepOptions& options,
+                                       const TrainingGoal& goal = {});
 
 /// Whether to change anything, in a sentence or two: the best point and what the reference costs
 /// more; or that nothing can be told from the reference, which is then to be kept.

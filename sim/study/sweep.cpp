@@ -133,6 +133,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   }
   point.prediction =
       predict(scenario, find_policy(scenario, options.policy), profile, predict_options);
+  point.ranks = scenario.ranks;
   point.op_source = op_source(scenario, profile, point.prediction);
   point.collective_source = collective_source(scenario, profile, point.prediction);
   const auto parameters = bucket_parameters(scenario.model);

@@ -29,6 +29,7 @@ struct SweepAxis {
 struct SweepPoint {
   std::vector<std::string> labels;  ///< [axis]
   Prediction prediction;
+  int ranks = 1;
   std::size_t buckets = 0;
   double last_bucket_ms = 0;  ///< All-reduce time of the last bucket, which nothing can hide.
   std::optional<StepPicture> picture;  ///< Present when SweepOptions::picture_of_step is.

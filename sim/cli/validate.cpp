@@ -17,6 +17,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
+#include "sim/cli/validate_step_times.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/html/page.h"
@@ -31,7 +32,8 @@ namespace {
 
 constexpr const char* kValidateUsage =
     "usage: stepsim validate SCENARIO --live FILE… [--predictions FILE] [--bound PERCENT]\n"
-    "                        [--report FILE] [options]\n\n"
+    "                        [--report FILE] [options]\n"
+    "       stepsim validate SCENARIO --step-times FILE [--bound PERCENT] [options]\n\n"
     "Predicted against measured: the step time of each recorded policy and which part of the step\n"
     "is off, the order of the policies, what the recommended one costs over the fastest, the\n"
     "coverage of the intervals, and how well the live runs repeat: smaller errors are\n"
@@ -42,7 +44,11 @@ constexpr const char* kValidateUsage =
     "live run; without it they are computed anew from the scenario and its profile. --report "
     "writes\n"
     "it all as a page of Markdown.\n\n"
-    "example:\n"
+    "--step-times takes a table of steps by placement and batch (stepcal import step-times --help\n"
+    "says how it looks) as the measured side: each row is predicted with the scenario's first\n"
+    "policy of fixed batches. The bound is then on the mean size of the errors.\n\n"
+    "examples:\n"
+    "  stepsim validate job.toml --step-times steps.csv\n"
     "  stepsim compare scenarios/token_skew_2ranks.toml --json prediction.json\n"
     "  stepcal live plans/*.jsonl --out-dir live\n"
     "  stepsim validate scenarios/token_skew_2ranks.toml --live live/*.jsonl "
@@ -184,6 +190,7 @@ int validate_command(const std::vector<std::string>& arguments) {
   parser.add_common();
   parser.add_html();
   parser.add({{"live", option_texts(), "FILE…: run records"},
+              {"step-times", option_text(), "FILE: a table of measured steps instead, as CSV"},
               {"predictions", option_text(), "FILE: predictions made before the live run"},
               {"bound", option_value<double>(10.0), "PERCENT: largest error of a mean"},
               {"report", option_text(), "FILE or -: write the comparison as Markdown"}});
@@ -191,8 +198,8 @@ int validate_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   const CommonOptions common = parser.common();
-  if (!parser.has("live")) {
-    parser.fail("give --live FILE… (from stepcal live)");
+  if (parser.has("live") == parser.has("step-times")) {
+    parser.fail("give either --live FILE… (from stepcal live) or --step-times FILE");
   }
   if (parser.has("report") && parser.text("report") == "-" &&
       (common.json == "-" || common.csv == "-" || common.html == "-")) {
@@ -201,6 +208,9 @@ int validate_command(const std::vector<std::string>& arguments) {
   const double bound = parser.get<double>("bound") / 100;
   if (!(bound > 0)) {
     parser.fail("--bound must be above 0");
+  }
+  if (parser.has("step-times")) {
+    return validate_step_times(parser, common, bound);
   }
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);

@@ -1,0 +1,138 @@
+#include "sim/cli/validate_step_times.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/terminal/progress.h"
+#include "costmodel/terminal/table.h"
+#include "sim/cli/cli.h"
+#include "sim/study/step_time_check.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kPerCent = 100;
+constexpr double kMs = 1e3;
+
+double mean_error(const std::vector<StepTimeCheckRow>& rows) {
+  double sum = 0;
+  for (const StepTimeCheckRow& row : rows) {
+    sum += std::abs(row.error());
+  }
+  return sum / static_cast<double>(rows.size());
+}
+
+std::string rows_text(const StepTimeTable& table,
+                      const std::vector<StepTimeCheckRow>& rows,
+                      const Screen& screen) {
+  Table text({"row", "measured ms", "predicted ms", "90 % interval", "error", "in interval"});
+  for (const StepTimeCheckRow& row : rows) {
+    text.add({configuration_of(row.measured, table.has_lengths),
+              fmt::format("{:.2f}", kMs * row.measured.step_s),
+              fmt::format("{:.2f}", kMs * row.step_s),
+              fmt::format("{:.1f} to {:.1f}", kMs * row.low90_s, kMs * row.high90_s),
+              fmt::format("{:+.1f} %", kPerCent * row.error()),
+              row.covered() ? "yes" : "no"},
+             row.covered() ? Paint::Plain : Paint::Bad);
+  }
+  return text.text(screen);
+}
+
+std::string groups_text(const std::vector<StepTimeCheckRow>& rows, const Screen& screen) {
+  Table text({"rows on", "rows", "mean |error|", "bias", "in interval", "exposed ms", "off by ms"});
+  for (const StepTimeGroup& group : step_time_groups(rows)) {
+    const bool states = group.exposed_s != 0;
+    text.add({group.name,
+              fmt::format("{}", group.rows),
+              fmt::format("{:.1f} %", kPerCent * group.error),
+              fmt::format("{:+.1f} %", kPerCent * group.bias),
+              fmt::format("{:.0f} %", kPerCent * group.covered),
+              states ? fmt::format("{:.1f}", kMs * group.exposed_s) : "-",
+              states ? fmt::format("{:.1f}", kMs * group.exposed_error_s) : "-"});
+  }
+  return text.text(screen);
+}
+
+Json check_json(const std::vector<StepTimeCheckRow>& rows) {
+  Json points = Json::array();
+  for (const StepTimeCheckRow& row : rows) {
+    points.push_back({{"line", row.measured.line},
+                      {"placement", text_of(row.measured.placement)},
+                      {"batch", row.measured.batch},
+                      {"length", row.measured.length},
+                      {"measured_s", row.measured.step_s},
+                      {"predicted_s", row.step_s},
+                      {"interval90_s", {row.low90_s, row.high90_s}},
+                      {"error", row.error()},
+                      {"covered", row.covered()},
+                      {"exposed_s", row.exposed_s}});
+  }
+  Json groups = Json::array();
+  for (const StepTimeGroup& group : step_time_groups(rows)) {
+    groups.push_back({{"name", group.name},
+                      {"rows", group.rows},
+                      {"mean_absolute_error", group.error},
+                      {"bias", group.bias},
+                      {"covered", group.covered},
+                      {"exposed_s", group.exposed_s},
+                      {"exposed_error_s", group.exposed_error_s}});
+  }
+  return {{"format", "stepsim-step-times/1"},
+          {"mean_absolute_error", mean_error(rows)},
+          {"groups", std::move(groups)},
+          {"rows", std::move(points)}};
+}
+
+std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
+  std::string text =
+      "placement,batch,length,measured_s,predicted_s,low90_s,high90_s,error,covered,exposed_s\n";
+  for (const StepTimeCheckRow& row : rows) {
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{}\n",
+                        text_of(row.measured.placement),
+                        row.measured.batch,
+                        row.measured.length,
+                        row.measured.step_s,
+                        row.step_s,
+                        row.low90_s,
+                        row.high90_s,
+                        row.error(),
+                        row.covered() ? 1 : 0,
+                        row.exposed_s);
+  }
+  return text;
+}
+
+}  // namespace
+
+int validate_step_times(const OptionParser& parser, const CommonOptions& common, double bound) {
+  if (parser.has("predictions") || parser.has("report") || !common.html.empty()) {
+    parser.fail("--step-times goes with --json, --csv and --bound only");
+  }
+  const Scenario scenario = load_scenario(common);
+  const StepTimeTable table = read_step_times(parser.text("step-times"));
+  Progress progress("predicting");
+  const auto rows = check_step_times(scenario, common.set, table, progress.callback());
+  progress.done();
+  const double error = mean_error(rows);
+  constexpr std::size_t kMostShown = 60;
+  const Screen screen = output_screen();
+  const std::string listed = rows.size() > kMostShown
+                                 ? fmt::format("{} rows; --csv FILE has them all\n", rows.size())
+                                 : rows_text(table, rows, screen);
+  write_result(
+      common,
+      fmt::format("{}\n{}\nmean |error| {:.1f} %, {} the bound of {:g} %\n",
+                  listed,
+                  groups_text(rows, screen),
+                  kPerCent * error,
+                  error <= bound ? "within" : "above",
+                  kPerCent * bound),
+      [&] { return check_json(rows); },
+      [&] { return check_csv(rows); });
+  return error <= bound ? kDone : kAnswerIsNo;
+}
+
+}  // namespace stepsim

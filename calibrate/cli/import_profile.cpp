@@ -3,31 +3,88 @@
 #include <filesystem>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
-#include "calibrate/fit/fit.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 #include "costmodel/terminal/commands.h"
 
 namespace stepsim {
+namespace {
+
+Json recorded_provenance(const OptionParser& parser, std::span<const RecordedRun> runs) {
+  Json json;
+  json["command"] = parser.command_line();
+  json["date"] = utc_now();
+  json["records"] = mapped(runs, [](const RecordedRun& run) -> Json {
+    return {{"policy", run.record.policy},
+            {"scenario", run.record.scenario},
+            {"started_at", run.record.started_at},
+            {"steps", run.record.steps.size()},
+            {"versions", *run.record.versions}};
+  });
+  return json;
+}
+
+/// How much longer the recorded all-reduces took beside compute, where --base tells.
+std::string interference_text(const Profile& profile) {
+  if (!profile.interference || !profile.interference->transfer) {
+    return "";
+  }
+  const auto [low, high] = *profile.interference->transfer;
+  return fmt::format(
+      "all-reduces take {:.2f} times as long while a rank computes (90 %: {:.2f} to {:.2f})\n",
+      1 + profile.interference->value.transfer,
+      1 + low,
+      1 + high);
+}
+
+}  // namespace
+
+FitResult fit_imported(const OptionParser& parser,
+                       const SampleSet& samples,
+                       const std::string& files) {
+  FitOptions options;
+  options.name = std::filesystem::path(parser.text("profile")).stem().string();
+  options.command = parser.command_line();
+  options.date = utc_now();
+  options.samples_file = files;
+  options.base = read_base(parser);
+  return fit_profile(samples, options);
+}
 
 void write_imported_profile(const OptionParser& parser,
                             const SampleSet& samples,
                             const std::string& files) {
   const std::string out = parser.text("profile");
-  FitOptions options;
-  options.name = std::filesystem::path(out).stem().string();
-  options.command = parser.command_line();
-  options.date = utc_now();
-  options.samples_file = files;
-  if (parser.has("base")) {
-    options.base = read_profile(parser.text("base"));
-  }
-  const FitResult result = fit_profile(samples, options);
+  const FitResult result = fit_imported(parser, samples, files);
   write_profile(out, result.profile);
   if (out != "-") {
     print_report(fmt::format("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
                              fit_report(result, output_screen()),
+                             out,
+                             shell_word(out)));
+  }
+}
+
+std::optional<Profile> read_base(const OptionParser& parser) {
+  return parser.has("base") ? std::optional(read_profile(parser.text("base"))) : std::nullopt;
+}
+
+void write_recorded_profile(const OptionParser& parser,
+                            const RecordedCosts& costs,
+                            std::span<const RecordedRun> runs,
+                            const Profile* base) {
+  Profile profile = recorded_profile(costs, runs, base);
+  const std::string out = parser.text("profile");
+  profile.name = std::filesystem::path(out).stem().string();
+  (*profile.provenance)["recorded"] = recorded_provenance(parser, runs);
+  write_profile(out, profile);
+  if (out != "-") {
+    print_report(fmt::format("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+                             recorded_report(costs),
+                             interference_text(profile),
                              out,
                              shell_word(out)));
   }

@@ -1,17 +1,14 @@
-#include <filesystem>
 #include <optional>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/cli/cli.h"
+#include "calibrate/cli/import_profile.h"
 #include "calibrate/cli/options.h"
 #include "calibrate/import/recorded/recorded_plan.h"
 #include "calibrate/import/recorded/recorded_run.h"
 #include "costmodel/base/input_error.h"
-#include "costmodel/base/mapped.h"
-#include "costmodel/base/shell_word.h"
-#include "costmodel/base/utc_time.h"
 #include "costmodel/records/record_files.h"
 
 namespace stepsim {
@@ -79,33 +76,6 @@ void add_skipped(const RecordFile& file, std::vector<std::string>* warnings) {
   }
 }
 
-Json provenance(const OptionParser& parser, const std::vector<RecordedRun>& runs) {
-  Json json;
-  json["command"] = parser.command_line();
-  json["date"] = utc_now();
-  json["records"] = mapped(runs, [](const RecordedRun& run) -> Json {
-    return {{"policy", run.record.policy},
-            {"scenario", run.record.scenario},
-            {"started_at", run.record.started_at},
-            {"steps", run.record.steps.size()},
-            {"versions", *run.record.versions}};
-  });
-  return json;
-}
-
-/// How much longer the recorded all-reduces took beside compute, where --base tells.
-std::string interference_text(const Profile& profile) {
-  if (!profile.interference || !profile.interference->transfer) {
-    return "";
-  }
-  const auto [low, high] = *profile.interference->transfer;
-  return fmt::format(
-      "all-reduces take {:.2f} times as long while a rank computes (90 %: {:.2f} to {:.2f})\n",
-      1 + profile.interference->value.transfer,
-      1 + low,
-      1 + high);
-}
-
 }  // namespace
 
 int import_run_record_command(const std::vector<std::string>& arguments) {
@@ -146,25 +116,11 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
     add_skipped(file, &warnings);
     runs.push_back({std::move(file.record), std::move(plan), file.file});
   }
-  std::optional<Profile> base;
-  if (parser.has("base")) {
-    base = read_profile(parser.text("base"));
-  }
   RecordedCosts costs =
       fit_recorded_runs(runs, fit == "whole" ? RecordedForm::WholeSteps : RecordedForm::Passes);
   costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
-  Profile profile = recorded_profile(costs, runs, base ? &*base : nullptr);
-  const std::string out = parser.text("profile");
-  profile.name = std::filesystem::path(out).stem().string();
-  (*profile.provenance)["recorded"] = provenance(parser, runs);
-  write_profile(out, profile);
-  if (out != "-") {
-    print_report(fmt::format("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
-                             recorded_report(costs),
-                             interference_text(profile),
-                             out,
-                             shell_word(out)));
-  }
+  const std::optional<Profile> base = read_base(parser);
+  write_recorded_profile(parser, costs, runs, base ? &*base : nullptr);
   return kDone;
 }
 

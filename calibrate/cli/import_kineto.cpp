@@ -10,12 +10,17 @@
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/import_profile.h"
 #include "calibrate/cli/options.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/kineto/kineto_match.h"
 #include "calibrate/import/kineto/kineto_program.h"
+#include "calibrate/import/kineto/kineto_record.h"
 #include "calibrate/import/kineto/kineto_report.h"
 #include "calibrate/import/kineto/kineto_samples.h"
 #include "calibrate/import/kineto/kineto_trace.h"
+#include "calibrate/import/recorded/recorded_plan.h"
+#include "calibrate/import/recorded/recorded_run.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
@@ -33,8 +38,13 @@ constexpr const char* kImportKinetoUsage =
     "DDP's buckets, and compute by class. A recorded NCCL kernel includes the wait for the last\n"
     "rank; with the traces of all ranks the time of each collective is told apart from it.\n"
     "--program writes one step for stepsim replay: step N, or the last whole one. --out and\n"
-    "--profile take the collectives whose ranks all have a trace. No GPU is needed.\n\n"
-    "Record with torch.profiler.profile(record_shapes=True) and call step() once a step.\n\n"
+    "--profile take the collectives whose ranks all have a trace. Where record_shapes was on,\n"
+    "--profile also fits forward, backward and optimizer to the steps' batches, as stepcal import\n"
+    "run-record does: a scenario names that model as [model] kind = \"recorded\". No GPU is\n"
+    "needed.\n\n"
+    "Record with torch.profiler.profile(record_shapes=True) and call step() once a step, ten "
+    "steps\n"
+    "or more whose batches differ.\n\n"
     "examples:\n"
     "  stepcal import kineto rank0.pt.trace.json.gz\n"
     "  stepcal import kineto rank*.pt.trace.json.gz --json trace.json\n"
@@ -82,38 +92,145 @@ void say_program(const std::string& folder, const KinetoProgram& program) {
   print_report(fmt::format("next: stepsim replay {}\n", shell_word(folder)));
 }
 
-/// Samples file and profile; what they hold goes to standard output when `say`.
-void write_samples(const OptionParser& parser,
-                   std::span<const KinetoTrace> traces,
-                   const KinetoMatches& matches,
-                   bool say) {
-  const auto nodes = parser.maybe<int>("nodes");
-  const KinetoSamples samples = kineto_samples(traces, matches, nodes);
-  const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
-  const std::string header = import_header(samples.device, origin);
-  if (say) {
-    fmt::print("\ncollective samples: {}\n", fmt::join(samples.groups, "; "));
-    for (const std::string& one : samples.left_out) {
-      fmt::print("left out: {}\n", one);
+/// What the traces give a profile.
+struct KinetoTaken {
+  KinetoSamples samples;
+  KinetoRecord steps;
+};
+
+/// Why the steps go into no profile; empty when they do.
+std::string why_not(const KinetoRecord& steps) {
+  if (!steps.record) {
+    return steps.problem;
+  }
+  const std::size_t rows = steps.record->steps.size();
+  return rows >= kFewestPassSamples
+             ? ""
+             : fmt::format(
+                   "{} steps of ranks are too few for a fit, which takes {}; trace more steps "
+                   "(schedule(…, active=10))",
+                   rows,
+                   kFewestPassSamples);
+}
+
+void say_taken(const KinetoTaken& taken, std::span<const KinetoTrace> traces) {
+  fmt::print("\n");
+  if (!taken.samples.groups.empty()) {
+    fmt::print("collective samples: {}\n", fmt::join(taken.samples.groups, "; "));
+  }
+  for (const std::string& one : taken.samples.left_out) {
+    fmt::print("left out: {}\n", one);
+  }
+  if (const std::string why = why_not(taken.steps); !why.empty()) {
+    const bool has_times =
+        std::ranges::any_of(traces, [](const KinetoTrace& trace) { return !trace.ops.empty(); });
+    fmt::print("note: compute goes into no profile: {}{}\n",
+               why,
+               has_times ? "; a scenario takes it as [times], see above" : "");
+  }
+}
+
+/// Fits the steps as those of a recorder, on top of what the collectives and --base give. The
+/// collectives tell the all-reduces better than a record does, since they are matched over ranks.
+void write_steps(const OptionParser& parser,
+                 const KinetoRecord& steps,
+                 const std::optional<Profile>& base) {
+  const std::string file = parser.list("traces").front();
+  std::vector<RecordedRun> runs = {{*steps.record, recorded_plan(*steps.record, file), file}};
+  RecordedCosts costs = fit_recorded_runs(runs);
+  costs.reduces.clear();
+  costs.all_reduces.clear();
+  costs.notes.insert(costs.notes.begin(), steps.notes.begin(), steps.notes.end());
+  costs.warnings.insert(costs.warnings.begin(), steps.warnings.begin(), steps.warnings.end());
+  write_recorded_profile(parser, costs, runs, base ? &*base : nullptr);
+}
+
+void write_kineto_profile(const OptionParser& parser,
+                          const KinetoTaken& taken,
+                          const std::string& header) {
+  std::fflush(stdout);
+  const std::string files = fmt::format("{}", fmt::join(parser.list("traces"), ", "));
+  const SampleSet samples = samples_of_lines(header, taken.samples.lines);
+  if (!why_not(taken.steps).empty()) {
+    write_imported_profile(parser, samples, files);
+  } else if (taken.samples.groups.empty()) {
+    write_steps(parser, taken.steps, read_base(parser));
+  } else {
+    const FitResult result = fit_imported(parser, samples, files);
+    if (parser.text("profile") != "-") {
+      print_report(fit_report(result, output_screen()) + "\n");
     }
-    fmt::print(
-        "note: compute goes into no profile: a trace does not say for which batch it ran; a "
-        "scenario takes it as [times], see above\n");
+    write_steps(parser, taken.steps, result.profile);
+  }
+}
+
+/// Writes samples file and profile; what they hold goes to standard output when `say`.
+void write_taken(const OptionParser& parser,
+                 std::span<const KinetoTrace> traces,
+                 const KinetoMatches& matches,
+                 KinetoRecord steps,
+                 bool say) {
+  const KinetoTaken taken = {kineto_samples(traces, matches, parser.maybe<int>("nodes")),
+                             std::move(steps)};
+  const std::string why = why_not(taken.steps);
+  if (parser.has("out") || !why.empty()) {
+    require_samples(taken.samples, traces, why);
+  }
+  const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
+  const std::string header = import_header(taken.samples.device, origin);
+  if (say) {
+    say_taken(taken, traces);
   }
   if (parser.has("out")) {
     const std::string out = parser.text("out");
-    write_import_lines(out, header, samples.lines);
+    write_import_lines(out, header, taken.samples.lines);
     if (say) {
       fmt::print(
           "wrote {}\nnext: stepcal fit {} --out PROFILE.json\n", printable(out), shell_word(out));
     }
   }
   if (parser.has("profile")) {
-    std::fflush(stdout);
-    const std::vector<std::string> files = parser.list("traces");
-    write_imported_profile(
-        parser, samples_of_lines(header, samples.lines), fmt::format("{}", fmt::join(files, ", ")));
+    write_kineto_profile(parser, taken, header);
   }
+}
+
+/// Writes the steps as a run record.
+void write_kineto_record(const OptionParser& parser, const KinetoRecord& steps, bool say) {
+  if (!steps.record) {
+    throw InputError(SourcePlace{parser.list("traces").front()},
+                     "no run record can be made: " + steps.problem);
+  }
+  const std::string out = parser.text("run-record");
+  write_run_record(out, *steps.record);
+  if (!say) {
+    return;
+  }
+  std::string text = "\n";
+  for (const std::string& note : steps.notes) {
+    text += "note: " + note + "\n";
+  }
+  for (const std::string& warning : steps.warnings) {
+    text += "warning: " + warning + "\n";
+  }
+  print_report(text + fmt::format("wrote {}: {} steps of {} ranks\nnext: stepcal import run-record "
+                                  "{} --profile mine.json\n",
+                                  printable(out),
+                                  steps.record->steps.size() /
+                                      static_cast<std::size_t>(steps.record->world_size),
+                                  steps.record->world_size,
+                                  shell_word(out)));
+}
+
+/// Reads --dims: whether the length comes first.
+std::optional<bool> length_first(const OptionParser& parser) {
+  if (!parser.has("dims")) {
+    return std::nullopt;
+  }
+  const std::string dims = parser.text("dims");
+  if (dims != "samples,length" && dims != "length,samples") {
+    parser.fail("--dims: expected samples,length or length,samples");
+  }
+  return dims == "length,samples";
 }
 
 void check_options(const OptionParser& parser) {
@@ -143,7 +260,14 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
         "PROFILE: with --program, whose transfer times stand in place of those recorded"},
        {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists"},
        {"profile", option_text(), "PROFILE or -: profile to write"},
-       {"base", option_text(), "PROFILE: with --profile, the one to put the collectives into"},
+       {"base", option_text(), "PROFILE: with --profile, the one to put all of this into"},
+       {"run-record",
+        option_text(),
+        "FILE: the steps with their batches, as stepsim_recorder.py would have recorded them"},
+       {"dims",
+        option_text(),
+        "samples,length|length,samples: what the first two dimensions of a batch are (default: as "
+        "attention tells, else samples,length)"},
        {"nodes",
         option_value<int>(),
         "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)"},
@@ -179,18 +303,22 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
     write_kineto_program(parser.text("program"), *program);
   }
   const bool writes = parser.has("out") || parser.has("profile");
+  KinetoRecord steps = kineto_record(traces, matches, length_first(parser), parser.text("device"));
   const bool say = json != "-" && !(parser.has("profile") && parser.text("profile") == "-");
   if (say) {
     print_report(kineto_report(traces, matches, output_screen()));
     if (program) {
       say_program(parser.text("program"), *program);
     }
-    if (json.empty() && !program && !writes) {
+    if (json.empty() && !program && !writes && !parser.has("run-record")) {
       print_report("next: --json trace.json writes every collective and step by itself\n");
     }
   }
+  if (parser.has("run-record")) {
+    write_kineto_record(parser, steps, say);
+  }
   if (writes) {
-    write_samples(parser, traces, matches, say);
+    write_taken(parser, traces, matches, std::move(steps), say);
   }
   return kDone;
 }

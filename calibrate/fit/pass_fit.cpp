@@ -18,7 +18,6 @@ namespace {
 
 constexpr int kDraws = 40;
 constexpr int kBlock = 4;
-constexpr std::size_t kFewestPassSamples = 10;
 constexpr double kTellsApart = 1.25;  ///< Times the squared residuals of all features.
 
 using FeatureRows = std::vector<std::vector<double>>;

@@ -23,6 +23,9 @@ struct PassObservation {
 [[nodiscard]] std::vector<std::string> pass_features(std::span<const PassObservation> observations,
                                                      AttentionKind attention);
 
+/// A fit needs so many observations.
+inline constexpr std::size_t kFewestPassSamples = 10;
+
 /// The relative standard deviation of a pass's time when only its weight is known.
 inline constexpr double kPriorSpread = 0.4;
 
@@ -45,7 +48,7 @@ using PassWeight = std::function<double(const BatchShape&)>;
 /// turn. `errors.block` is the mean |error| of the total of each fifth of the sizes, held out in
 /// turn.
 ///
-/// Raises InputError: fewer than 10 observations, or a time that is not positive.
+/// Raises InputError: fewer than kFewestPassSamples observations, or a time that is not positive.
 [[nodiscard]] PassCost fit_pass(std::span<const PassObservation> observations,
                                 const std::vector<std::string>& features,
                                 AttentionKind attention,

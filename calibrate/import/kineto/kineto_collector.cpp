@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "calibrate/import/kineto/kineto_dims.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -88,70 +88,25 @@ std::optional<std::pair<KinetoPart, bool>> phase_of(std::string_view name) {
   return std::nullopt;
 }
 
-/// The first innermost list of "[[2,3],[4]]"; empty when there is none.
-std::optional<std::string_view> first_list(std::string_view text) {
-  const std::size_t end = text.find(']');
-  const std::size_t begin = end == std::string_view::npos ? end : text.rfind('[', end);
-  if (begin == std::string_view::npos) {
-    return std::nullopt;
-  }
-  return text.substr(begin + 1, end - begin - 1);
-}
-
-/// The whole numbers of "2, 3"; empty when anything else stands there.
-std::optional<std::vector<std::int64_t>> numbers(std::string_view text) {
-  std::vector<std::int64_t> values;
-  const auto* at = text.data();
-  const auto* const end = text.data() + text.size();
-  while (at != end) {
-    if (*at == ' ' || *at == ',') {
-      ++at;
-      continue;
-    }
-    std::int64_t value = 0;
-    const auto [after, error] = std::from_chars(at, end, value);
-    if (error != std::errc()) {
-      return std::nullopt;
-    }
-    values.push_back(value);
-    at = after;
-  }
-  return values;
-}
-
-/// Counts of a damaged file could overflow a product.
-constexpr std::int64_t kMaxElements = 1'000'000'000'000;
-
 std::optional<std::int64_t> from_0_to(std::int64_t most, std::optional<std::int64_t> value) {
   return value && *value >= 0 && *value <= most ? value : std::nullopt;
 }
 
 /// Elements of the first tensor of "Input Dims".
 std::optional<std::int64_t> elements_in_dims(const std::string& dims) {
-  const auto list = first_list(dims);
-  const auto sizes = list ? numbers(*list) : std::nullopt;
-  if (!sizes) {
-    return std::nullopt;
-  }
-  std::int64_t product = 1;
-  for (const std::int64_t size : *sizes) {
-    if (size < 0 || (size > 0 && product > kMaxElements / size)) {
-      return std::nullopt;
-    }
-    product *= size;
-  }
-  return product;
+  const auto sizes = dims_of(dims, 0);
+  return sizes ? std::optional(elements_in(*sizes)) : std::nullopt;
 }
 
 /// The first word of "[float,Scalar]".
 std::string first_type(const std::string& types) {
-  const auto list = first_list(types);
+  const auto list = inner_list(types, 0);
   return list ? std::string(list->substr(0, list->find(','))) : "";
 }
 
 std::vector<int> ranks_of(const std::string& text) {
-  const auto list = first_list(text);
-  const auto values = list ? numbers(*list) : std::nullopt;
+  const auto list = inner_list(text, 0);
+  const auto values = list ? whole_numbers(*list) : std::nullopt;
   std::vector<int> ranks;
   for (const std::int64_t value : values.value_or(std::vector<std::int64_t>())) {
     if (value < 0 || value > kMaxKinetoRanks) {
@@ -219,7 +174,7 @@ void KinetoCollector::add_runtime(const KinetoEvent& event, const KinetoSpan& sp
 void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at) {
   const bool gloo = starts_with(event.name, "gloo:");
   if (starts_with(event.name, kStepName)) {
-    const auto number = numbers(std::string_view{event.name}.substr(kStepName.size()));
+    const auto number = whole_numbers(std::string_view{event.name}.substr(kStepName.size()));
     if (number && number->size() == 1) {
       trace_.steps.push_back({number->front(), at.span, at.thread});
     }
@@ -232,7 +187,23 @@ void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at)
   } else if (const auto phase = phase_of(event.name)) {
     has_ddp_ = has_ddp_ || event.name == kDdpForward;
     trace_.phases.push_back({phase->first, phase->second, at.span, at.thread});
+  } else if (const auto telling = tensor_of(event.name)) {
+    add_tensor(event, at, telling->first, telling->second);
   }
+}
+
+void KinetoCollector::add_tensor(const KinetoEvent& event,
+                                 const KinetoLaunch& at,
+                                 KinetoTensorOf of,
+                                 std::size_t place) {
+  auto dims = dims_of(event.arg(KinetoArg::InputDims), place);
+  if (!dims) {
+    ++trace_.without_shape;
+    return;
+  }
+  std::string dtype =
+      of == KinetoTensorOf::Gradient ? dtype_name(first_type(event.arg(KinetoArg::InputType))) : "";
+  trace_.tensors.push_back({of, std::move(*dims), std::move(dtype), at.span.start_ns, at.thread});
 }
 
 void KinetoCollector::add_gpu(const KinetoEvent& event, const KinetoSpan& span, KinetoClass kind) {
@@ -254,8 +225,8 @@ KinetoCollector::Statement KinetoCollector::statement_of(const KinetoEvent& even
   Statement statement;
   statement.kind = collective_kind_of_call(event.arg(KinetoArg::CollectiveName));
   statement.dtype = event.arg(KinetoArg::Dtype);
-  statement.in_elements = from_0_to(kMaxElements, event.integer(KinetoArg::InElements));
-  statement.out_elements = from_0_to(kMaxElements, event.integer(KinetoArg::OutElements));
+  statement.in_elements = from_0_to(kMaxKinetoElements, event.integer(KinetoArg::InElements));
+  statement.out_elements = from_0_to(kMaxKinetoElements, event.integer(KinetoArg::OutElements));
   statement.group_name = event.arg(KinetoArg::GroupName);
   statement.group_ranks = event.arg(KinetoArg::GroupRanks);
   statement.group_size = from_0_to(kMaxKinetoRanks, event.integer(KinetoArg::GroupSize));
@@ -299,6 +270,9 @@ void KinetoCollector::shift_to_base() {
   }
   for (KinetoPhase& phase : trace_.phases) {
     phase.span.start_ns += base;
+  }
+  for (KinetoTensor& tensor : trace_.tensors) {
+    tensor.start_ns += base;
   }
   for (std::vector<Call>* calls : {&calls_, &comm_records_}) {
     for (Call& call : *calls) {

@@ -57,6 +57,10 @@ class KinetoCollector {
 
   void add_complete(const KinetoEvent& event);
   void add_host(const KinetoEvent& event, const KinetoLaunch& at);
+  void add_tensor(const KinetoEvent& event,
+                  const KinetoLaunch& at,
+                  KinetoTensorOf of,
+                  std::size_t place);
   void add_runtime(const KinetoEvent& event, const KinetoSpan& span);
   void add_gpu(const KinetoEvent& event, const KinetoSpan& span, KinetoClass kind);
   [[nodiscard]] static Statement statement_of(const KinetoEvent& event);

@@ -119,6 +119,10 @@ std::int64_t first_start(const Spans& spans) {
 
 }  // namespace
 
+std::int64_t busy_time(std::vector<KinetoSpan> spans) {
+  return length(united(std::move(spans)));
+}
+
 std::vector<KinetoStepTime> kineto_step_times(const KinetoTrace& trace) {
   const std::vector<HostParts> hosts =
       mapped(trace.steps, [&](const KinetoStep& step) { return HostParts(trace, step); });

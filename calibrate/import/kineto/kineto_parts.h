@@ -9,6 +9,9 @@
 
 namespace stepsim {
 
+/// The time in which at least one of the spans runs.
+[[nodiscard]] std::int64_t busy_time(std::vector<KinetoSpan> spans);
+
 /// The GPU's time for a part of a step, collectives left out.
 struct KinetoPartTime {
   std::int64_t ops = 0;

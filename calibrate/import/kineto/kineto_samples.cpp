@@ -93,6 +93,19 @@ Json import_json(std::span<const KinetoTrace> traces,
 
 }  // namespace
 
+void require_samples(const KinetoSamples& samples,
+                     std::span<const KinetoTrace> traces,
+                     const std::string& no_steps) {
+  if (samples.groups.empty()) {
+    throw InputError(SourcePlace{traces.front().file},
+                     "{}{}",
+                     samples.left_out.empty() ? "holds no collectives to make samples of"
+                                              : fmt::format("no collective can be taken: {}",
+                                                            fmt::join(samples.left_out, "; ")),
+                     no_steps.empty() ? "" : "; and compute goes into no profile: " + no_steps);
+  }
+}
+
 KinetoSamples kineto_samples(std::span<const KinetoTrace> traces,
                              const KinetoMatches& matches,
                              std::optional<int> nodes) {
@@ -110,12 +123,6 @@ KinetoSamples kineto_samples(std::span<const KinetoTrace> traces,
   }
   for (const auto& [what, count] : refused) {
     result.left_out.push_back(fmt::format("{} {}: {}", count, printable(what.first), what.second));
-  }
-  if (groups.empty()) {
-    throw InputError(SourcePlace{traces.front().file},
-                     result.left_out.empty() ? "holds no collectives to make samples of"
-                                             : fmt::format("no collective can be taken: {}",
-                                                           fmt::join(result.left_out, "; ")));
   }
   const std::string& device = traces.front().header.device;
   result.device = device.empty() ? "not stated in the trace" : printable(device);

@@ -20,11 +20,16 @@ struct KinetoSamples {
   std::string device;                 ///< The name that the traces give it.
 };
 
+/// Raises InputError that says why there are no samples, when there are none, and why steps go into
+/// no profile, if `no_steps` says so.
+void require_samples(const KinetoSamples& samples,
+                     std::span<const KinetoTrace> traces,
+                     const std::string& no_steps);
+
 /// Takes the collectives that the traces of all their ranks hold. `nodes` is the number of the
 /// run's nodes; absent means 1.
 ///
-/// Raises InputError when `nodes` is absent although there are more ranks than devices on a host,
-/// and when no collective can be taken.
+/// Raises InputError when `nodes` is absent although there are more ranks than devices on a host.
 [[nodiscard]] KinetoSamples kineto_samples(std::span<const KinetoTrace> traces,
                                            const KinetoMatches& matches,
                                            std::optional<int> nodes);

@@ -82,6 +82,7 @@ void sort_host_rows(KinetoTrace* trace) {
   std::ranges::stable_sort(trace->phases, [](const KinetoPhase& a, const KinetoPhase& b) {
     return a.span.start_ns < b.span.start_ns;
   });
+  std::ranges::stable_sort(trace->tensors, {}, &KinetoTensor::start_ns);
 }
 
 }  // namespace

@@ -66,6 +66,28 @@ struct KinetoPhase {
   int thread = 0;
 };
 
+/// Which tensor of an op is kept: what tells a batch's shape, or a parameter's.
+enum class KinetoTensorOf : std::uint8_t {
+  Embedding,  ///< The indices.
+  Conv1d,     ///< The input, as of the next four.
+  Conv2d,
+  Conv3d,
+  Linear,
+  Recurrent,
+  Product,    ///< The first matrices that a batched product multiplies, as those of attention.
+  Attention,  ///< The queries.
+  Gradient    ///< The gradient that is added to a parameter's.
+};
+
+/// A tensor that an op of the host took, where record_shapes was on.
+struct KinetoTensor {
+  KinetoTensorOf of = KinetoTensorOf::Linear;
+  std::vector<std::int64_t> dims;
+  std::string dtype;  ///< That of a gradient: "float32"; empty for others.
+  std::int64_t start_ns = 0;
+  int thread = 0;
+};
+
 /// A compute kernel, copy or memset. Collectives are not among them.
 struct KinetoOp {
   KinetoClass kind = KinetoClass::Other;
@@ -112,6 +134,7 @@ struct KinetoTrace {
   /// Sorted by start, the longest first where starts are equal; without those named INVALID.
   std::vector<KinetoCall> calls;
   std::vector<KinetoPhase> phases;    ///< Sorted by start.
+  std::vector<KinetoTensor> tensors;  ///< Sorted by start.
   std::vector<std::string> names;     ///< The kernels' names, each once.
   std::vector<std::int64_t> streams;  ///< The streams of GPU operations, ascending.
 
@@ -120,6 +143,7 @@ struct KinetoTrace {
   std::int64_t without_launch = 0;  ///< GPU rows launched before the window; left out of `ops`.
   std::int64_t unusable = 0;        ///< Complete events without a time or of negative length.
   std::int64_t invalid_calls = 0;   ///< Runtime rows named INVALID.
+  std::int64_t without_shape = 0;   ///< Ops that `tensors` lacks, since record_shapes was off.
   std::vector<std::string> warnings;
 };
 
@@ -127,7 +151,8 @@ struct KinetoTrace {
 [[nodiscard]] int step_at(const std::vector<KinetoStep>& steps, std::int64_t time);
 
 /// Reads one rank's trace of PyTorch's profiler (Kineto), old and new schema, gzip or not. Memory
-/// grows with the GPU operations, the runtime's calls and the nodes of autograd only.
+/// grows with the GPU operations, the runtime's calls, the nodes of autograd and the few kinds of
+/// ops in KinetoTensorOf only.
 ///
 /// Raises InputError as read_kineto_events() does, and for an unknown element type.
 [[nodiscard]] KinetoTrace read_kineto(const std::string& path,

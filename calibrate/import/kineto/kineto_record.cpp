@@ -167,6 +167,18 @@ void take_gpu_times(const KinetoTrace& trace,
   }
 }
 
+/// When the main thread had stopped waiting for all-reduces at the latest: a thread of gloo may end
+/// its row after the main one went on.
+std::int64_t wait_until(const KinetoTrace& trace, const KinetoSpan& step, const KinetoPass& last) {
+  for (const KinetoPhase& phase : trace.phases) {
+    if (phase.part == KinetoPart::Optimizer && phase.span.start_ns >= last.backward_end_ns &&
+        phase.span.start_ns < step.end_ns()) {
+      return phase.span.start_ns;
+    }
+  }
+  return step.end_ns();
+}
+
 void take_host_times(const KinetoTrace& trace, const TracedStep& traced, StepRecord& row) {
   const KinetoSpan& step = trace.steps[at(traced.step)].span;
   const auto& passes = traced.passes.micro_batches;
@@ -183,6 +195,8 @@ void take_host_times(const KinetoTrace& trace, const TracedStep& traced, StepRec
                            ms(one->span.start_ns - step.start_ns),
                            ms(one->span.end_ns() - step.start_ns)});
   }
+  from = std::min(from,
+                  std::max(wait_until(trace, step, passes.back()), passes.back().backward_end_ns));
   row.wait_ms = ms(from - passes.back().backward_end_ns);
   row.optimizer_ms = ms(step.end_ns() - from);
 }

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::string_view kStepName = "ProfilerStep#";
 constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
-constexpr std::size_t kMaxCategories = 64;
 
 /// What a category means; its names changed with the versions, and so did their case.
 enum class RowKind { Host, Runtime, Kernel, Copy, Memset, Sync, Skip };
@@ -121,10 +120,6 @@ std::vector<int> ranks_of(const std::string& text) {
 
 void KinetoCollector::add(const KinetoEvent& event) {
   ++trace_.events;
-  const std::string key = event.phase + " " + event.category;
-  if (trace_.counts.size() < kMaxCategories || trace_.counts.count(key) > 0) {
-    ++trace_.counts[key];
-  }
   if (event.phase == "X") {
     add_complete(event);
   }
@@ -162,9 +157,7 @@ void KinetoCollector::add_complete(const KinetoEvent& event) {
 }
 
 void KinetoCollector::add_runtime(const KinetoEvent& event, const KinetoSpan& span) {
-  if (event.name == "INVALID") {
-    ++trace_.invalid_calls;
-  } else {
+  if (event.name != "INVALID") {
     trace_.calls.push_back(
         {kind_of_call(event.name),
          {span, thread_of(event), event.integer(KinetoArg::Correlation).value_or(-1)}});
@@ -198,7 +191,6 @@ void KinetoCollector::add_tensor(const KinetoEvent& event,
                                  std::size_t place) {
   auto dims = dims_of(event.arg(KinetoArg::InputDims), place);
   if (!dims) {
-    ++trace_.without_shape;
     return;
   }
   std::string dtype =
@@ -213,7 +205,6 @@ void KinetoCollector::add_gpu(const KinetoEvent& event, const KinetoSpan& span, 
   row.op.name = name_of_kernel(event.name);
   row.op.stream = event.integer(KinetoArg::Stream).value_or(0);
   row.op.span = span;
-  row.op.bytes = std::max<std::int64_t>(event.integer(KinetoArg::CopyBytes).value_or(0), 0);
   if (is_nccl(event.name) && kind != KinetoClass::Memcpy && kind != KinetoClass::Memset) {
     row.statement = static_cast<std::ptrdiff_t>(kernel_statements_.size());
     kernel_statements_.push_back(statement_of(event));
@@ -346,9 +337,7 @@ void KinetoCollector::leave_waits_of_collectives() {
   }
 }
 
-void KinetoCollector::take_size(const Statement& statement,
-                                KinetoSizeFrom from,
-                                KinetoCollective* collective) {
+void KinetoCollector::take_size(const Statement& statement, KinetoCollective* collective) {
   if (collective->elements || !statement.in_elements || statement.dtype.empty()) {
     return;
   }
@@ -367,7 +356,6 @@ void KinetoCollector::take_size(const Statement& statement,
   collective->elements = statement.in_elements;
   collective->bytes = whole * *bytes;
   collective->dtype = dtype_name(statement.dtype);
-  collective->size_from = from;
 }
 
 void KinetoCollector::add_collective(const KinetoSpan& span,
@@ -380,20 +368,19 @@ void KinetoCollector::add_collective(const KinetoSpan& span,
     record->launched = true;
   }
   const Statement none;
-  const std::array<std::pair<const Statement*, KinetoSizeFrom>, 3> statements = {{
-      {&own, KinetoSizeFrom::Kernel},
-      {call == nullptr ? &none : &call->statement, KinetoSizeFrom::Call},
-      {record == nullptr ? &none : &record->statement, KinetoSizeFrom::CommRecord},
-  }};
+  const std::array<const Statement*, 3> statements = {
+      &own,
+      call == nullptr ? &none : &call->statement,
+      record == nullptr ? &none : &record->statement};
   KinetoCollective collective;
   collective.span = span;
   collective.stream = stream;
   collective.launch = launch;
-  for (const auto& [statement, from] : statements) {
+  for (const Statement* statement : statements) {
     collective.kind = collective.kind.empty() ? statement->kind : collective.kind;
   }
-  for (const auto& [statement, from] : statements) {
-    take_size(*statement, from, &collective);
+  for (const Statement* statement : statements) {
+    take_size(*statement, &collective);
     if (collective.group.empty() && !statement->group_name.empty()) {
       collective.group = statement->group_name + " " + statement->group_ranks;
       collective.group_ranks = ranks_of(statement->group_ranks);

@@ -78,7 +78,7 @@ class KinetoCollector {
                       Statement own);
   void complete_syncs();
   void leave_waits_of_collectives();
-  void take_size(const Statement& statement, KinetoSizeFrom from, KinetoCollective* collective);
+  void take_size(const Statement& statement, KinetoCollective* collective);
 
   KinetoTrace& trace_;
   std::vector<GpuRow> gpu_rows_;

@@ -25,7 +25,6 @@ using ArgName = std::pair<std::string_view, KinetoArg>;
 constexpr std::array<ArgName, static_cast<std::size_t>(KinetoArg::Count)> kArgNames = {{
     {"correlation", KinetoArg::Correlation},
     {"stream", KinetoArg::Stream},
-    {"bytes", KinetoArg::CopyBytes},
     {"Collective name", KinetoArg::CollectiveName},
     {"In msg nelems", KinetoArg::InElements},
     {"Out msg nelems", KinetoArg::OutElements},

@@ -18,7 +18,6 @@ inline constexpr std::int64_t kMaxKinetoRanks = 100'000;
 enum class KinetoArg {
   Correlation,
   Stream,
-  CopyBytes,
   CollectiveName,
   InElements,
   OutElements,

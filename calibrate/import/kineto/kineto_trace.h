@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -95,12 +94,8 @@ struct KinetoOp {
   std::int64_t stream = 0;
   KinetoSpan span;
   KinetoLaunch launch;
-  int step = -1;           ///< Index of the step that holds the launch; -1 = none does.
-  std::int64_t bytes = 0;  ///< The size of a copy or memset.
+  int step = -1;  ///< Index of the step that holds the launch; -1 = none does.
 };
-
-/// Where the size of a collective was read.
-enum class KinetoSizeFrom { Nowhere, Kernel, Call, CommRecord };
 
 struct KinetoCollective {
   std::string kind;                      ///< "all_reduce", …; see collective_kind_of_call().
@@ -108,7 +103,6 @@ struct KinetoCollective {
   std::optional<std::int64_t> elements;  ///< Recorded as In msg nelems, or by the input's shape.
   /// The size of the whole buffer, as CollectiveKind says: an all-gather's output, else the input.
   std::optional<std::int64_t> bytes;
-  KinetoSizeFrom size_from = KinetoSizeFrom::Nowhere;
   std::string group;             ///< The process group's name and ranks; empty = not recorded.
   std::vector<int> group_ranks;  ///< Empty when not recorded (or shortened) in the file.
   std::optional<int> group_size;
@@ -138,12 +132,9 @@ struct KinetoTrace {
   std::vector<std::string> names;     ///< The kernels' names, each once.
   std::vector<std::int64_t> streams;  ///< The streams of GPU operations, ascending.
 
-  std::int64_t events = 0;                     ///< The rows of traceEvents.
-  std::map<std::string, std::int64_t> counts;  ///< "X kernel": rows by phase and category.
+  std::int64_t events = 0;          ///< The rows of traceEvents.
   std::int64_t without_launch = 0;  ///< GPU rows launched before the window; left out of `ops`.
   std::int64_t unusable = 0;        ///< Complete events without a time or of negative length.
-  std::int64_t invalid_calls = 0;   ///< Runtime rows named INVALID.
-  std::int64_t without_shape = 0;   ///< Ops that `tensors` lacks, since record_shapes was off.
   std::vector<std::string> warnings;
 };
 

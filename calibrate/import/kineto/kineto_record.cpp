@@ -12,29 +12,15 @@
 #include "calibrate/import/kineto/kineto_batches.h"
 #include "calibrate/import/kineto/kineto_dims.h"
 #include "calibrate/import/kineto/kineto_names.h"
-#include "calibrate/import/kineto/kineto_parts.h"
 #include "calibrate/import/kineto/kineto_passes.h"
+#include "calibrate/import/kineto/kineto_times.h"
 #include "costmodel/base/index.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
 namespace {
-
-constexpr double kMilliseconds = 1e-6;  ///< Of a nanosecond.
-
-/// A step as one trace holds it.
-struct TracedStep {
-  std::size_t trace = 0;
-  int step = 0;  ///< Index in KinetoTrace::steps.
-  KinetoPasses passes;
-  std::vector<KinetoBatch> batches;              ///< [micro-batch]
-  std::vector<const KinetoCollective*> buckets;  ///< In order of launches.
-};
-
-double ms(std::int64_t ns) {
-  return static_cast<double>(ns) * kMilliseconds;
-}
 
 /// The index of the step of this number; -1 when the trace does not hold it.
 int step_of_number(const KinetoTrace& trace, std::int64_t number) {
@@ -100,107 +86,6 @@ Json model_json(const std::vector<const KinetoTensor*>& gradients) {
   return {{"name", "traced"}, {"parameters", std::move(parameters)}};
 }
 
-/// The GPU's time for what the host launched in a stretch of a step.
-class GpuWork {
- public:
-  GpuWork(const KinetoTrace& trace, int step) {
-    for (const KinetoOp& op : trace.ops) {
-      if (op.step == step) {
-        ops_.push_back(&op);
-      }
-    }
-  }
-  [[nodiscard]] std::int64_t busy(std::int64_t from, std::int64_t until) const {
-    return busy_time(launched(from, until));
-  }
-  /// From the first start to the last end.
-  [[nodiscard]] std::int64_t elapsed(std::int64_t from, std::int64_t until) const {
-    const auto spans = launched(from, until);
-    if (spans.empty()) {
-      return 0;
-    }
-    const auto last = std::ranges::max_element(spans, {}, &KinetoSpan::end_ns);
-    return last->end_ns() - std::ranges::min_element(spans, {}, &KinetoSpan::start_ns)->start_ns;
-  }
-
- private:
-  [[nodiscard]] std::vector<KinetoSpan> launched(std::int64_t from, std::int64_t until) const {
-    std::vector<KinetoSpan> spans;
-    for (const KinetoOp* op : ops_) {
-      if (op->launch.span.start_ns >= from && op->launch.span.start_ns < until) {
-        spans.push_back(op->span);
-      }
-    }
-    return spans;
-  }
-
-  std::vector<const KinetoOp*> ops_;
-};
-
-/// What a step's times tell beside the row.
-struct GpuIdle {
-  std::int64_t busy_ns = 0;
-  std::int64_t elapsed_ns = 0;
-};
-
-void take_gpu_times(const KinetoTrace& trace,
-                    const TracedStep& traced,
-                    StepRecord& row,
-                    GpuIdle& idle) {
-  const KinetoSpan& step = trace.steps[at(traced.step)].span;
-  const GpuWork work(trace, traced.step);
-  std::int64_t from = step.start_ns;
-  for (const KinetoPass& pass : traced.passes.micro_batches) {
-    row.forward_ms += ms(work.busy(from, pass.backward_ns));
-    row.backward_ms += ms(work.busy(pass.backward_ns, pass.backward_end_ns));
-    idle.busy_ns += work.busy(pass.forward_ns, pass.backward_end_ns);
-    idle.elapsed_ns += work.elapsed(pass.forward_ns, pass.backward_end_ns);
-    from = pass.backward_end_ns;
-  }
-  row.optimizer_ms = ms(work.busy(from, step.end_ns()));
-  const KinetoPass& last = traced.passes.micro_batches.back();
-  const double before =
-      row.forward_ms + row.backward_ms - ms(work.busy(last.backward_ns, last.backward_end_ns));
-  for (const KinetoCollective* one : traced.buckets) {
-    const double launch = before + ms(work.busy(last.backward_ns, one->launch.span.start_ns));
-    row.buckets.push_back({one->bytes.value_or(0), launch, launch});
-  }
-}
-
-/// When the main thread had stopped waiting for all-reduces at the latest: a thread of gloo may end
-/// its row after the main one went on.
-std::int64_t wait_until(const KinetoTrace& trace, const KinetoSpan& step, const KinetoPass& last) {
-  for (const KinetoPhase& phase : trace.phases) {
-    if (phase.part == KinetoPart::Optimizer && phase.span.start_ns >= last.backward_end_ns &&
-        phase.span.start_ns < step.end_ns()) {
-      return phase.span.start_ns;
-    }
-  }
-  return step.end_ns();
-}
-
-void take_host_times(const KinetoTrace& trace, const TracedStep& traced, StepRecord& row) {
-  const KinetoSpan& step = trace.steps[at(traced.step)].span;
-  const auto& passes = traced.passes.micro_batches;
-  row.data_ms = ms(passes.front().forward_ns - step.start_ns);
-  std::int64_t from = passes.front().forward_ns;
-  for (const KinetoPass& pass : passes) {
-    row.forward_ms += ms(pass.backward_ns - from);
-    row.backward_ms += ms(pass.backward_end_ns - pass.backward_ns);
-    from = pass.backward_end_ns;
-  }
-  for (const KinetoCollective* one : traced.buckets) {
-    from = std::max(from, one->span.end_ns());
-    row.buckets.push_back({one->bytes.value_or(0),
-                           ms(one->span.start_ns - step.start_ns),
-                           ms(one->span.end_ns() - step.start_ns)});
-  }
-  from = std::min(from,
-                  std::max(wait_until(trace, step, passes.back()), passes.back().backward_end_ns));
-  row.wait_ms = ms(from - passes.back().backward_end_ns);
-  row.optimizer_ms = ms(step.end_ns() - from);
-}
-
 class RecordMaker {
  public:
   RecordMaker(std::span<const KinetoTrace> traces, const KinetoMatches& matches)
@@ -212,7 +97,7 @@ class RecordMaker {
       result_.problem = take_batches(length_first);
     }
     if (result_.problem.empty()) {
-      result_.problem = leave_first_buckets();
+      result_.problem = take_tensors();
     }
     if (result_.problem.empty()) {
       make_record(device);
@@ -221,7 +106,7 @@ class RecordMaker {
   }
 
  private:
-  [[nodiscard]] const KinetoTrace& trace_of(const TracedStep& step) const {
+  [[nodiscard]] const KinetoTrace& trace_of(const KinetoTracedStep& step) const {
     return traces_[step.trace];
   }
 
@@ -238,10 +123,10 @@ class RecordMaker {
     std::string problem = "there is no ProfilerStep: call profiler.step() once a step";
     std::vector<std::string> left_out;
     for (const KinetoStep& step : traces_.front().steps) {
-      std::vector<TracedStep> ranks;
+      std::vector<KinetoTracedStep> ranks;
       std::string own;
       for (std::size_t t = 0; t < traces_.size() && own.empty(); ++t) {
-        TracedStep one;
+        KinetoTracedStep one;
         one.trace = t;
         one.step = step_of_number(traces_[t], step.number);
         if (one.step < 0) {
@@ -271,7 +156,7 @@ class RecordMaker {
   std::string take_batches(std::optional<bool> length_first) {
     std::vector<KinetoForward> forwards;
     for (const auto& ranks : steps_) {
-      for (const TracedStep& one : ranks) {
+      for (const KinetoTracedStep& one : ranks) {
         const KinetoTrace& trace = trace_of(one);
         for (const KinetoPass& pass : one.passes.micro_batches) {
           forwards.push_back({&trace, trace.steps[at(one.step)].thread, pass});
@@ -284,7 +169,7 @@ class RecordMaker {
     }
     auto next = found.batches.begin();
     for (auto& ranks : steps_) {
-      for (TracedStep& one : ranks) {
+      for (KinetoTracedStep& one : ranks) {
         for (std::size_t m = 0; m < one.passes.micro_batches.size(); ++m) {
           one.batches.push_back(*next++);
         }
@@ -320,29 +205,37 @@ class RecordMaker {
     }
   }
 
-  /// DDP makes its buckets anew after its first step, whose buckets tell nothing of later ones.
-  std::string leave_first_buckets() {
-    const auto sizes = [](const TracedStep& step) {
+  /// Finds the tensors by the gradients of the last step. DDP makes its buckets anew after its
+  /// first step, which is left out.
+  std::string take_tensors() {
+    const auto sizes = [](const KinetoTracedStep& step) {
       return mapped(step.buckets, [](const KinetoCollective* one) { return one->bytes; });
     };
     const auto wanted = sizes(steps_.back().front());
     for (auto ranks = steps_.begin(); ranks != steps_.end();) {
       if (std::ranges::all_of(*ranks,
-                              [&](const TracedStep& one) { return sizes(one) == wanted; })) {
+                              [&](const KinetoTracedStep& one) { return sizes(one) == wanted; })) {
         ++ranks;
         continue;
       }
-      const TracedStep& one = ranks->front();
+      const KinetoTracedStep& one = ranks->front();
       result_.warnings.push_back(
           fmt::format("step {}: other buckets than in the last step; left out",
                       trace_of(one).steps[at(one.step)].number));
       ranks = steps_.erase(ranks);
     }
-    const TracedStep& last = steps_.back().front();
+    const KinetoTracedStep& last = steps_.back().front();
     gradients_ = gradients_of(trace_of(last), last.passes.micro_batches.back());
     if (gradients_.empty()) {
       return "no gradient is accumulated in the backward pass, so that the model's tensors are not "
              "known";
+    }
+    for (const KinetoTensor* one : gradients_) {
+      if (one->dtype != gradients_.front()->dtype) {
+        return fmt::format("gradients are of {} and {}; only models of one type are known",
+                           printable(gradients_.front()->dtype),
+                           printable(one->dtype));
+      }
     }
     if (traces_.size() == 1 && last.buckets.empty()) {
       return "";
@@ -374,27 +267,34 @@ class RecordMaker {
       (*record.versions)["cuda"] = nullptr;
     }
     (*record.training)["model"] = model_json(gradients_);
-    GpuIdle idle;
+    KinetoIdle idle;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       add_step(static_cast<int>(s), steps_[s], record, idle);
+    }
+    for (const StepRecord& row : record.steps) {
+      if (!(row.forward_ms > 0) || !(row.backward_ms > 0)) {
+        result_.problem = fmt::format(
+            "rank {} has a step in which nothing was computed forward or backward", row.rank);
+        return;
+      }
     }
     say_how(idle);
     result_.record = std::move(record);
   }
 
   void add_step(int number,
-                const std::vector<TracedStep>& ranks,
+                const std::vector<KinetoTracedStep>& ranks,
                 RunRecord& record,
-                GpuIdle& idle) {
+                KinetoIdle& idle) {
     const std::size_t first = record.steps.size();
-    for (const TracedStep& one : ranks) {
+    for (const KinetoTracedStep& one : ranks) {
       const KinetoTrace& trace = trace_of(one);
       const KinetoSpan& span = trace.steps[at(one.step)].span;
       StepRecord row;
       row.step = number;
       row.rank = matches_.ranks[one.trace];
-      row.start_ms = ms(span.start_ns - matches_.shift_ns[one.trace] - zero());
-      row.step_ms = ms(span.duration_ns);
+      row.start_ms = kineto_ms(span.start_ns - matches_.shift_ns[one.trace] - zero());
+      row.step_ms = kineto_ms(span.duration_ns);
       take_batches_of(one, row);
       if (gpu_) {
         take_gpu_times(trace, one, row, idle);
@@ -412,7 +312,7 @@ class RecordMaker {
                       &StepRecord::rank);
   }
 
-  static void take_batches_of(const TracedStep& one, StepRecord& row) {
+  static void take_batches_of(const KinetoTracedStep& one, StepRecord& row) {
     row.micro_batches = std::ssize(one.batches);
     for (const KinetoBatch& batch : one.batches) {
       row.samples += batch.samples;
@@ -428,7 +328,7 @@ class RecordMaker {
   }
 
   /// Lets the ranks of a step begin together and its all-reduces take their transfer time.
-  void end_buckets(const TracedStep& one, std::span<StepRecord> rows) const {
+  void end_buckets(const KinetoTracedStep& one, std::span<StepRecord> rows) const {
     const double start = std::ranges::min_element(rows, {}, &StepRecord::start_ms)->start_ms;
     for (std::size_t b = 0; b < one.buckets.size(); ++b) {
       double launch = 0;
@@ -447,21 +347,22 @@ class RecordMaker {
     for (const KinetoMatch& match : matches_.matches) {
       const auto rank = std::ranges::find(match.ranks, matches_.ranks[trace]);
       if (rank != match.ranks.end() && match.places[at(rank - match.ranks.begin())] == place) {
-        return std::max(ms(match.transfer_ns), 0.0);
+        return std::max(kineto_ms(match.transfer_ns), 0.0);
       }
     }
-    return ms(one->span.duration_ns);
+    return kineto_ms(one->span.duration_ns);
   }
 
   /// The start of the first rank's first step: times of a record count from there.
   [[nodiscard]] std::int64_t zero() const {
-    const TracedStep& first = steps_.front().front();
+    const KinetoTracedStep& first = steps_.front().front();
     return trace_of(first).steps[at(first.step)].span.start_ns - matches_.shift_ns[first.trace];
   }
 
-  void say_how(const GpuIdle& idle) {
+  void say_how(const KinetoIdle& idle) {
     const bool named = std::ranges::all_of(steps_, [](const auto& ranks) {
-      return std::ranges::all_of(ranks, [](const TracedStep& one) { return one.passes.annotated; });
+      return std::ranges::all_of(ranks,
+                                 [](const KinetoTracedStep& one) { return one.passes.annotated; });
     });
     if (!named && !gpu_) {
       result_.notes.emplace_back(
@@ -491,8 +392,8 @@ class RecordMaker {
   std::span<const KinetoTrace> traces_;
   const KinetoMatches& matches_;
   bool gpu_;
-  std::vector<std::vector<TracedStep>> steps_;  ///< [step][rank]
-  std::vector<const KinetoTensor*> gradients_;  ///< Of the last step.
+  std::vector<std::vector<KinetoTracedStep>> steps_;  ///< [step][rank]
+  std::vector<const KinetoTensor*> gradients_;        ///< Of the last step.
   KinetoRecord result_;
 };
 

@@ -215,9 +215,8 @@ void write_kineto_record(const OptionParser& parser, const KinetoRecord& steps, 
   print_report(text + fmt::format("wrote {}: {} steps of {} ranks\nnext: stepcal import run-record "
                                   "{} --profile mine.json\n",
                                   printable(out),
-                                  steps.record->steps.size() /
-                                      static_cast<std::size_t>(steps.record->world_size),
-                                  steps.record->world_size,
+                                  steps.record->steps.back().step + 1,
+                                  parser.list("traces").size(),
                                   shell_word(out)));
 }
 

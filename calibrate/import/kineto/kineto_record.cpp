@@ -117,8 +117,13 @@ class RecordMaker {
   /// Keeps the steps whose passes all traces tell; a problem when there are none.
   std::string find_steps() {
     if (world_size() != static_cast<std::int64_t>(traces_.size())) {
-      return fmt::format(
-          "{} of {} ranks have a trace here; give the traces of all", traces_.size(), world_size());
+      result_.warnings.push_back(
+          fmt::format("only rank{} {} of {} {} a trace here: forward, backward and optimizer are "
+                      "theirs, all-reduces are those of --base",
+                      traces_.size() > 1 ? "s" : "",
+                      fmt::join(matches_.ranks, ", "),
+                      world_size(),
+                      traces_.size() > 1 ? "have" : "has"));
     }
     std::string problem = "there is no ProfilerStep: call profiler.step() once a step";
     std::vector<std::string> left_out;
@@ -237,7 +242,7 @@ class RecordMaker {
                            printable(one->dtype));
       }
     }
-    if (traces_.size() == 1 && last.buckets.empty()) {
+    if (world_size() == 1 && last.buckets.empty()) {
       return "";
     }
     if (last.buckets.empty()) {

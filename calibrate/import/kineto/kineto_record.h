@@ -19,8 +19,8 @@ struct KinetoRecord {
   std::vector<std::string> warnings;  ///< What the record should not be used for.
 };
 
-/// Makes a record of the steps that all traces hold. It describes the model by the gradients that
-/// autograd accumulates, in the order in which DDP fills its buckets.
+/// Makes a record of the steps that all traces hold, of the ranks that have one. It describes the
+/// model by the gradients that autograd accumulates, in the order in which DDP fills its buckets.
 ///
 /// On a GPU, forward and backward are the time in which the GPU worked for them, without
 /// collectives and gaps: so the record lays the work of a step end to end, lets all ranks begin

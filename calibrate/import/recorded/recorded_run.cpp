@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -405,7 +406,11 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   costs.all_reduces = samples_of(costs.reduces, costs.ranks);
   RecordedModel& model = costs.model;
   model.model = runs.front().plan.model;
-  costs.steps = static_cast<int>(all.forward.size()) / costs.ranks;
+  std::set<int> steps;
+  for (const PassObservation& one : all.forward) {
+    steps.insert(one.step);
+  }
+  costs.steps = static_cast<int>(steps.size());
   fit_shares(runs, model);
   if (whole) {
     fit_shares_of_steps(all, costs);

@@ -221,7 +221,14 @@ TEST_CASE("what cannot be told is said") {
   std::erase_if(plain, [](const std::string& one) { return one.find("Accumulate") != one.npos; });
   CHECK(problem(plain).find("record_shapes=True") != std::string::npos);
   const KinetoRecord of_two = record_of({trace_of(cpu_step(1, {indices}), 0, 2)});
-  CHECK(of_two.problem == "1 of 2 ranks have a trace here; give the traces of all");
+  REQUIRE(of_two.record);
+  CHECK(of_two.record->world_size == 2);
+  CHECK(of_two.record->steps.size() == 1);
+  CHECK(all_of(of_two.warnings).find("only rank 0 of 2 has a trace here") != std::string::npos);
+  HostRows mixed = cpu_step(1, {indices});
+  mixed[3].replace(mixed[3].find(R"(["float"])"), 9, R"(["double"])");
+  CHECK(problem(mixed) ==
+        "gradients are of float64 and float32; only models of one type are known");
 }
 
 TEST_CASE("steps with other buckets or without passes are left out") {

@@ -41,7 +41,7 @@ bucket_cap = "1 MiB"
 samples = 400
 lengths = { uniform = [8, 64] }
 """
-POLICIES = ("bucketed", "fixed")
+POLICIES = {"bucketed": 8, "fixed": 12}  # Samples of a batch.
 
 
 def shell(*command):
@@ -70,7 +70,7 @@ def traces():
     """Trains both policies by turns; the traces of each policy's ranks."""
     if importlib.util.find_spec("torch") is None:
         raise small_runner.Skip("no torch in this Python")
-    write_scenario("plan.toml", lambda one: f'kind = "{one}"\nbatch_size = 8')
+    write_scenario("plan.toml", lambda one: f'kind = "{one}"\nbatch_size = {POLICIES[one]}')
     run(STEPSIM, "plan", "plan.toml", "--out-dir", ".")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -147,8 +147,9 @@ def test_the_trace_of_one_policy_predicts_the_other():
     policies = json.loads(pathlib.Path(FOLDER.name, "v.json").read_text(encoding="utf-8"))["policies"]
     errors = {one["policy"]: one["error"]["mean"] for one in policies}
     print("error of the mean step:", {name: f"{100 * error:+.1f} %" for name, error in errors.items()})
-    assert abs(errors["bucketed"]) < 0.15, errors
-    assert abs(errors["fixed"]) < 0.3, errors
+    # A machine with other work slows both; one cost for all batches would be off by half.
+    assert all(abs(error) < 0.5 for error in errors.values()), errors
+    assert abs((1 + errors["fixed"]) / (1 + errors["bucketed"]) - 1) < 0.3, errors
 
 
 def rewritten(policy, change):
@@ -176,6 +177,18 @@ def test_without_shapes_the_collectives_enter_and_it_is_said_what_to_switch_on()
     assert "recorded" not in profile and len(profile["collectives"]) == 1, profile
     status, text = shell(STEPCAL, "import", "kineto", *changed, "--run-record", "none.jsonl")
     assert status == 2 and "no run record can be made: the trace has no shapes" in text, text
+
+
+def test_the_trace_of_one_rank_of_two_tells_its_compute():
+    rank0 = traces()["bucketed"][0]
+    text = run(STEPCAL, "import", "kineto", rank0, "--profile", "rank0.json")
+    assert "only rank 0 of 2 has a trace here" in text and f"{STEPS} steps of 2 ranks" in text, text
+    profile = json.loads(pathlib.Path(FOLDER.name, "rank0.json").read_text(encoding="utf-8"))
+    assert "recorded" in profile and not profile.get("collectives"), profile
+    base = ("--base", "collectives.json")  # Made by the test above.
+    run(STEPCAL, "import", "kineto", rank0, *base, "--profile", "rank0.json")
+    profile = json.loads(pathlib.Path(FOLDER.name, "rank0.json").read_text(encoding="utf-8"))
+    assert "recorded" in profile and len(profile["collectives"]) == 1, profile
 
 
 def test_too_few_steps_say_how_many_it_takes():

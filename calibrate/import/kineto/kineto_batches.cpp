@@ -16,6 +16,9 @@ namespace {
 using Tensors = std::vector<const KinetoTensor*>;
 using Dims = std::vector<std::int64_t>;
 
+// Larger ones in a file are damage, or no samples and lengths.
+constexpr std::int64_t kMostSamples = 1'000'000;
+constexpr std::int64_t kLongest = std::int64_t{1} << 20;
 constexpr double kPatchPixels = 16.0 * 16.0;
 
 /// What the main thread's ops took between the start of the forward and that of the backward.
@@ -206,10 +209,17 @@ KinetoBatches kineto_batches(std::span<const KinetoForward> forwards,
   result.batches = mapped(shapes, [&](const Dims& dims) { return batch_in(dims, *reading, swap); });
   result.source =
       reading->name + order_text(*reading, swap, swapped + straight > 0, length_first.has_value());
-  if (std::ranges::any_of(result.batches, [](const KinetoBatch& batch) {
-        return batch.samples < 1 || batch.length < 1;
-      })) {
-    return no_batches(fmt::format("{} are empty in some step", reading->name));
+  for (const KinetoBatch& batch : result.batches) {
+    const bool possible = batch.samples >= 1 && batch.samples <= kMostSamples &&
+                          batch.length >= 1 && batch.length <= kLongest;
+    if (!possible) {
+      return no_batches(fmt::format("{}: {} samples x {} are no batch (1 to {} x 1 to {})",
+                                    reading->name,
+                                    batch.samples,
+                                    batch.length,
+                                    kMostSamples,
+                                    kLongest));
+    }
   }
   return result;
 }

@@ -22,10 +22,11 @@
 namespace stepsim {
 namespace {
 
-/// The index of the step of this number; -1 when the trace does not hold it.
+/// The index of the step of this number; -1 unless the trace holds it once.
 int step_of_number(const KinetoTrace& trace, std::int64_t number) {
   const auto found = std::ranges::find(trace.steps, number, &KinetoStep::number);
-  return found == trace.steps.end() ? -1 : static_cast<int>(found - trace.steps.begin());
+  const bool once = std::ranges::count(trace.steps, number, &KinetoStep::number) == 1;
+  return once ? static_cast<int>(found - trace.steps.begin()) : -1;
 }
 
 std::vector<const KinetoCollective*> buckets_in(const KinetoTrace& trace, int step) {
@@ -116,6 +117,12 @@ class RecordMaker {
 
   /// Keeps the steps whose passes all traces tell; a problem when there are none.
   std::string find_steps() {
+    for (const int rank : matches_.ranks) {
+      if (rank >= world_size()) {
+        return fmt::format(
+            "rank {} of {} ranks: the traces do not say how many there were", rank, world_size());
+      }
+    }
     if (world_size() != static_cast<std::int64_t>(traces_.size())) {
       result_.warnings.push_back(
           fmt::format("only rank{} {} of {} {} a trace here: forward, backward and optimizer are "
@@ -135,7 +142,7 @@ class RecordMaker {
         one.trace = t;
         one.step = step_of_number(traces_[t], step.number);
         if (one.step < 0) {
-          own = fmt::format("the trace of rank {} does not have it", matches_.ranks[t]);
+          own = fmt::format("the trace of rank {} does not hold it once", matches_.ranks[t]);
         } else {
           one.passes = kineto_passes(traces_[t], one.step);
           one.buckets = buckets_in(traces_[t], one.step);
@@ -228,6 +235,9 @@ class RecordMaker {
           fmt::format("step {}: other buckets than in the last step; left out",
                       trace_of(one).steps[at(one.step)].number));
       ranks = steps_.erase(ranks);
+    }
+    if (steps_.empty()) {
+      return "the ranks do not have the same buckets";
     }
     const KinetoTracedStep& last = steps_.back().front();
     gradients_ = gradients_of(trace_of(last), last.passes.micro_batches.back());

@@ -201,8 +201,10 @@ TEST_CASE("what cannot be told is said") {
         std::string::npos);
   CHECK(batches_of({shaped("aten::lstm", 1110, "[[9,3,7]]")}).find("tensor of [9, 3, 7], which") !=
         std::string::npos);
-  CHECK(batches_of({shaped("aten::embedding", 1110, "[[50,8],[0,7],[]]")}).find("are empty") !=
-        std::string::npos);
+  for (const char* dims : {"[[50,8],[0,7],[]]", "[[50,8],[900000000000,1],[]]"}) {
+    CHECK(batches_of({shaped("aten::embedding", 1110, dims)}).find("are no batch") !=
+          std::string::npos);
+  }
   const std::string indices = shaped("aten::embedding", 1110, "[[50,8],[3,7],[]]");
   const auto problem = [](const HostRows& rows) { return record_of({trace_of(rows)}).problem; };
   CHECK(problem(cpu_step(1, {indices}, 19)) ==
@@ -225,6 +227,15 @@ TEST_CASE("what cannot be told is said") {
   CHECK(of_two.record->world_size == 2);
   CHECK(of_two.record->steps.size() == 1);
   CHECK(all_of(of_two.warnings).find("only rank 0 of 2 has a trace here") != std::string::npos);
+  const std::vector<KinetoTrace> differ = {trace_of(cpu_step(1, {indices}, 20), 0, 2),
+                                           trace_of(cpu_step(1, {indices}, 19), 1, 2)};
+  CHECK(record_of(differ).problem == "the ranks do not have the same buckets");
+  const std::string twice = annotation("ProfilerStep#1", 2000, 10);
+  CHECK(problem(joined({cpu_step(1, {indices}), {twice}})) ==
+        "step 1: the trace of rank 0 does not hold it once");
+  KinetoTrace lost = trace_of(cpu_step(1, {indices}), 3, 1);
+  CHECK(record_of({lost}).problem ==
+        "rank 3 of 1 ranks: the traces do not say how many there were");
   HostRows mixed = cpu_step(1, {indices});
   mixed[3].replace(mixed[3].find(R"(["float"])"), 9, R"(["double"])");
   CHECK(problem(mixed) ==

@@ -17,8 +17,8 @@ using Tensors = std::vector<const KinetoTensor*>;
 using Dims = std::vector<std::int64_t>;
 
 // Larger ones in a file are damage, or no samples and lengths.
-constexpr std::int64_t kMostSamples = 1'000'000;
-constexpr std::int64_t kLongest = std::int64_t{1} << 20;
+constexpr std::int64_t kMostBatchSamples = 1'000'000;
+constexpr std::int64_t kLongestSample = std::int64_t{1} << 20;
 constexpr double kPatchPixels = 16.0 * 16.0;
 
 /// What the main thread's ops took between the start of the forward and that of the backward.
@@ -210,15 +210,15 @@ KinetoBatches kineto_batches(std::span<const KinetoForward> forwards,
   result.source =
       reading->name + order_text(*reading, swap, swapped + straight > 0, length_first.has_value());
   for (const KinetoBatch& batch : result.batches) {
-    const bool possible = batch.samples >= 1 && batch.samples <= kMostSamples &&
-                          batch.length >= 1 && batch.length <= kLongest;
+    const bool possible = batch.samples >= 1 && batch.samples <= kMostBatchSamples &&
+                          batch.length >= 1 && batch.length <= kLongestSample;
     if (!possible) {
       return no_batches(fmt::format("{}: {} samples x {} are no batch (1 to {} x 1 to {})",
                                     reading->name,
                                     batch.samples,
                                     batch.length,
-                                    kMostSamples,
-                                    kLongest));
+                                    kMostBatchSamples,
+                                    kLongestSample));
     }
   }
   return result;

@@ -432,6 +432,9 @@ std::vector<RecordedRun> without_meetings(std::span<const RecordedRun> runs,
       stalled.emplace(step.run, step.repeat, step.step);
     }
   }
+  if (stalled.empty()) {
+    return kept;
+  }
   if (steps.size() - stalled.size() < kFewestWarmSteps) {
     warnings.push_back(fmt::format(
         "only {} of {} steps are without a new shape, so that all were fitted: the passes hold a "

@@ -40,7 +40,7 @@ constexpr const char* kImportStepTimesUsage =
     "examples:\n"
     "  stepcal import step-times steps.csv --preset bert-base --out job.json --scenario job.toml\n"
     "  stepsim sweep job.toml --over cluster.placement=2x4,4x4,8x4\n"
-    "  stepcal import step-times steps.csv --gradient-bytes \"102 MB\" --out job.json\n"
+    "  stepcal import step-times steps.csv --gradient-bytes \"97 MiB\" --out job.json\n"
     "  stepcal import step-times alone.csv --tensors resnet50.csv --links job.json --out "
     "other.json\n";
 
@@ -142,11 +142,11 @@ std::vector<StepTimeQuestion> asked(const OptionParser& parser, const StepTimeFi
 int import_step_times_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import step-times", kImportStepTimesUsage);
   parser.add(
-      {{"files", option_value<std::vector<std::string>>(), "TABLE.csv: step times"},
+      {{"files", option_value<std::vector<std::string>>(), "TABLE: step times, as CSV"},
        {"out", option_text(), "PROFILE or -: profile to write"},
        {"preset", option_text(), "NAME: the model, one of stepsim models"},
        {"tensors", option_text(), "FILE: the model as a CSV of its tensors: name, shape"},
-       {"record", option_text(), "RUN.jsonl: a run record that describes its model"},
+       {"record", option_text(), "RUN: a run record that describes its model"},
        {"gradient-bytes", option_text(), "SIZE: only how many bytes of gradients there are"},
        {"bucket-cap", option_text(), "SIZE: DDP's bucket_cap_mb; 25 MiB"},
        {"first-bucket-cap", option_text(), "SIZE: of the first bucket; 1 MiB"},
@@ -155,7 +155,8 @@ int import_step_times_command(const std::vector<std::string>& arguments) {
        {"scenario", option_text(), "FILE: a scenario to write, for stepsim sweep"},
        {"ask",
         option_value<std::vector<std::string>>(),
-        "PLACEMENT[:BATCH]: what you want to know, by which the next row is chosen; may repeat"}});
+        "PLACEMENT: what you want to know, by which the next run is chosen; 8x4:16 is a batch of "
+        "16; may repeat"}});
   parser.positional("files", -1);
   if (!parser.parse(arguments)) {
     return kDone;

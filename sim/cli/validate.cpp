@@ -198,8 +198,11 @@ int validate_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   const CommonOptions common = parser.common();
-  if (parser.has("live") == parser.has("step-times")) {
-    parser.fail("give either --live FILE… (from stepcal live) or --step-times FILE");
+  if (!parser.has("live") && !parser.has("step-times")) {
+    parser.fail("give --live FILE… (from stepcal live) or --step-times FILE");
+  }
+  if (parser.has("live") && parser.has("step-times")) {
+    parser.fail("--step-times takes the place of --live; give one of them");
   }
   if (parser.has("report") && parser.text("report") == "-" &&
       (common.json == "-" || common.csv == "-" || common.html == "-")) {

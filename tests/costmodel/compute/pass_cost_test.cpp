@@ -67,12 +67,33 @@ TEST_CASE("features of a pass count padded tokens, and with varlen the useful on
   CHECK(pass_feature("tokens*length>20000", kBatch, false) == 0);
 }
 
+TEST_CASE("pieces of the samples between two batches add up to a measured table") {
+  BatchShape batch;
+  batch.max_length = 1;
+  const auto piece = [&](const char* name, std::int64_t samples) {
+    batch.samples = samples;
+    return pass_feature(name, batch, false);
+  };
+  CHECK(piece("samples:0-20", 8) == 8);
+  CHECK(piece("samples:0-20", 50) == 20);
+  CHECK(piece("samples:20-28", 8) == 0);
+  CHECK(piece("samples:20-28", 24) == 4);
+  CHECK(piece("samples:28-", 24) == 0);
+  CHECK(piece("samples:28-", 100) == 72);
+  for (const char* wrong :
+       {"samples:", "samples:4", "samples:8-4", "samples:-4-8", "samples:x-8"}) {
+    CAPTURE(wrong);
+    CHECK(error_of([&] { (void)piece(wrong, 8); }).find("unknown feature") == 0);
+  }
+}
+
 TEST_CASE("a feature of a pass that is not known is refused with those that are") {
   for (const char* name : {"", "token", "tokens*length>", "tokens*length>x", "tokens*length>-1"}) {
     CAPTURE(name);
     CHECK(error_of([&] { (void)pass_feature(name, kBatch, false); }) ==
           "unknown feature '" + std::string(name) +
-              "' of a pass; known: 1, samples, tokens, tokens*length, tokens*length>X");
+              "' of a pass; known: 1, samples, samples:A-B, tokens, "
+              "tokens*length, tokens*length>X");
   }
 }
 
@@ -222,7 +243,8 @@ TEST_CASE("a damaged recorded model is refused by line and key") {
   CHECK(error_with("", "") == "");
   CHECK(error_with(R"(["1","tokens"])", R"(["1","token"])") ==
         "profile.json:14: error: recorded.data.features[1]: unknown feature 'token' of a pass; "
-        "known: 1, samples, tokens, tokens*length, tokens*length>X");
+        "known: 1, samples, samples:A-B, tokens, "
+        "tokens*length, tokens*length>X");
   CHECK(error_with(R"("coefficients_s":[0.001,)", R"("coefficients_s":[)") ==
         "profile.json:15: error: recorded.forward.coefficients_s: expected 2 numbers, none "
         "negative");

@@ -118,7 +118,7 @@ std::vector<KeyChange> block_changes() {
       {"scenario.warmup_steps", "6"},
       {"cluster.ranks", "8"},
       {"cluster.ranks_per_node", "4"},
-      {"cluster.placement", "[1, 3]"},
+      {"cluster.placement", "[1, 2]"},
       {"cluster.cores", "1"},
       {"cluster.slow_ranks", "[{rank=1, factor=1.5}]"},
       {"cluster.slow_ranks.rank",

@@ -1,0 +1,135 @@
+"""A newcomer's flow: step times typed by hand, a profile, other placements, what training costs.
+
+usage: step_times_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPCAL = os.path.abspath(sys.argv[1])
+STEPSIM = os.path.abspath(sys.argv[2])
+FIVE_LINES = """placement,batch,step_ms
+1,8,703
+4,8,741
+1+1,8,1399
+1+1+1+1,8,1308
+1,4,455
+"""
+
+
+def run(program, *arguments, folder, status=0):
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=300,
+    )
+    assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def imported(folder, *arguments, table=FIVE_LINES):
+    pathlib.Path(folder, "steps.csv").write_text(table)
+    return run(
+        STEPCAL, "import", "step-times", "steps.csv", *arguments, "--out", "job.json",
+        "--scenario", "job.toml", folder=folder,
+    )  # fmt: skip
+
+
+def test_five_lines_by_hand_predict_other_placements():
+    with tempfile.TemporaryDirectory() as folder:
+        text = imported(folder, "--preset", "bert-base")
+        for said in ("time next:", "bus bandwidth between three nodes", "wrote job.json and job.toml"):
+            assert said in text, text
+        run(
+            STEPSIM, "sweep", "job.toml", "--over", "cluster.placement=1,4,1+1,1+2+4,8x4",
+            "--samples", "1e7", "--gpu-hour", "0.5", "--json", "sweep.json", folder=folder,
+        )  # fmt: skip
+        sweep = json.loads(pathlib.Path(folder, "sweep.json").read_text())
+        costs = sweep["training"]["points"]
+        assert [cost["ranks"] for cost in costs] == [1, 4, 2, 7, 32]
+        for point, cost in zip(sweep["points"], costs):
+            samples = cost["ranks"] * 4  # The scenario's first policy.
+            assert abs(cost["samples_per_s"] - samples * 1e3 / point["step_ms"]) < 1e-6
+            assert abs(cost["rank_hours"] - 1e7 / cost["samples_per_s"] / 3600 * cost["ranks"]) < 1e-6
+            assert abs(cost["money"] - 0.5 * cost["rank_hours"]) < 1e-6
+        assert abs(sweep["points"][0]["step_ms"] - 455) < 0.5
+        far = sweep["points"][4]
+        width = [far["interval90"][1] / far["step_ms"], far["step_ms"] / far["interval90"][0]]
+        assert all(1.05 < side < 1.8 for side in width), width
+        assert far["collective_source"] == "fitted, beyond"
+
+
+def test_a_prediction_is_the_fits_own():
+    with tempfile.TemporaryDirectory() as folder:
+        text = imported(folder, "--preset", "bert-base", "--ask", "8x4:8", "--ask", "3x1:4")
+        run(
+            STEPSIM, "sweep", "job.toml", "--over", "cluster.placement=8x4", "--policy", "batch_8",
+            "--json", "sweep.json", folder=folder,
+        )  # fmt: skip
+        row = next(line for line in text.splitlines() if line.startswith("8x4 "))
+        predicted = float(row.split()[2])
+        point = json.loads(pathlib.Path(folder, "sweep.json").read_text())["points"][0]
+        assert abs(point["step_ms"] / predicted - 1) < 0.002, (row, point["step_ms"])
+
+
+def test_a_table_is_validated():
+    with tempfile.TemporaryDirectory() as folder:
+        imported(folder, "--preset", "bert-base")
+        text = run(STEPSIM, "validate", "job.toml", "--step-times", "steps.csv", folder=folder)
+        assert "mean |error|" in text and "3 to 4 nodes" in text, text
+        twice = FIVE_LINES.replace("1+1,8,1399", "1+1,8,2798")
+        pathlib.Path(folder, "twice.csv").write_text(twice)
+        run(
+            STEPSIM, "validate", "job.toml", "--step-times", "twice.csv", "--csv", "rows.csv",
+            "--bound", "5", folder=folder, status=1,
+        )  # fmt: skip
+        rows = pathlib.Path(folder, "rows.csv").read_text().splitlines()
+        assert len(rows) == 6 and rows[3].startswith("2x1,8,1,2.798,"), rows
+
+
+def test_bytes_and_tensors_are_models_too_and_links_serve_another_job():
+    with tempfile.TemporaryDirectory() as folder:
+        imported(folder, "--gradient-bytes", "415 MiB")
+        pathlib.Path(folder, "alone.csv").write_text("placement,batch,step_ms\n1,20,147\n1,40,253\n")
+        tensors = ROOT / "scenarios" / "published" / "resnet50.csv"
+        run(
+            STEPCAL, "import", "step-times", "alone.csv", "--tensors", tensors, "--links",
+            "job.json", "--out", "other.json", "--scenario", "other.toml", folder=folder,
+        )  # fmt: skip
+        text = run(
+            STEPSIM, "sweep", "other.toml", "--over", "cluster.placement=1,1+1", folder=folder
+        )
+        assert "fitted" in text, text
+
+
+def test_mistakes_are_said():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "steps.csv").write_text(FIVE_LINES)
+        command = ("import", "step-times", "steps.csv")
+        for arguments, said in (
+            (("--out", "p.json"), "say what is trained by one of"),
+            (("--preset", "bert-base"), "give --out PROFILE"),
+            (("--preset", "bert", "--out", "p.json"), "bert-base"),
+            (("--preset", "bert-base", "--gradient-bytes", "4 MiB", "--out", "p.json"), "one of"),
+            (("--gradient-bytes", "much", "--out", "p.json"), "--gradient-bytes"),
+            (("--preset", "bert-base", "--out", "p.json", "--ask", "8y4"), "no placement"),
+            (("--preset", "bert-base", "--out", "p.json", "--ask", "8x4:5"), "batches of the table"),
+        ):
+            text = run(STEPCAL, *command, *arguments, folder=folder, status=2)
+            assert said in text, text
+            assert not pathlib.Path(folder, "p.json").exists()
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -77,7 +77,7 @@ def validated():
 
 
 def pages():
-    return run_page(), compare_page(), valley_page(), sweep_page(), validated()
+    return run_page(), compare_page(), valley_page(), sweep_page(), training_page(), validated()
 
 
 def run_page():
@@ -91,6 +91,14 @@ def compare_page():
 def valley_page():
     """Thirteen bucket sizes: 12 powers of two and the default, which is the sixth."""
     return made("valley", "run", VALLEY)
+
+
+def training_page():
+    return made(
+        "training", "sweep", str(ROOT / "scenarios" / "two_nodes.toml"), "--over",
+        "cluster.placement=4,8,2x8,8+4", "--samples", "1e9", "--gpu-hour", "2.5", "--set",
+        "scenario.steps=6",
+    )  # fmt: skip
 
 
 def sweep_page():
@@ -256,6 +264,23 @@ def test_figures_of_a_sweep_equal_the_json():
         assert row["buckets"] == str(point["buckets"]), row
     best = points[page["result"]["best"]]
     assert best["values"]["ddp.bucket_cap"] in browser().find_element(By.ID, "headline").text
+
+
+def test_what_training_costs_equals_the_json():
+    page = training_page()
+    chrome = opened(page)
+    rows = table(chrome, "What training costs as a table")
+    points = page["result"]["training"]["points"]
+    assert len(rows) == len(points) == 4
+    for row, point, swept in zip(rows, points, page["result"]["points"]):
+        assert row["cluster.placement"] == swept["values"]["cluster.placement"], row
+        assert row["samples/s"] == f"{point['samples_per_s']:.1f}", row
+        assert row["GPU-hours"] == f"{point['rank_hours']:.1f}", row
+        assert row["cost"] == f"{point['money']:.1f}", row
+    # Placements are words: each has a bar of its own, and none a place on an axis.
+    names = chrome.find_elements(By.CSS_SELECTOR, "#valley .row-name")
+    assert [name.text for name in names] == ["4", "8", "2x8", "8+4"], names
+    assert len(chrome.find_elements(By.CSS_SELECTOR, "#training circle")) == 4
 
 
 def test_figures_of_a_run_equal_the_json():

@@ -32,6 +32,7 @@ function startPage() {
     drawStage(page);
   }
   drawSweepCurve(page);
+  drawTrainingCost(page);
   drawTokens(page);
   drawSeries(page);
   drawBlame(page);

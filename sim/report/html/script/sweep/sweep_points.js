@@ -42,8 +42,11 @@ function sweepPoints(page) {
   }
   const measure = measureOf(page);
   const isStep = measure === stepMeasure;
+  // Where some values are words, as placements of ranks, none has a place on an axis.
+  const places = page.data.result.points.map((row) => placeOf(row.values[keys[0]]));
+  const placed = places.every((place) => place !== null);
   const swept = page.data.result.points.map((row, i) => ({label: row.values[keys[0]], row,
-    x: placeOf(row.values[keys[0]]), y: valueOf(row, measure), band: isStep && row.interval90,
+    x: placed ? places[i] : null, y: valueOf(row, measure), band: isStep && row.interval90,
     exposed: isStep ? row.exposed_transfer_ms : null, best: i === page.data.result.best,
     index: settings.findIndex((timeline) => timeline.label === row.values[keys[0]])}));
   const labels = swept.map((point) => point.label);

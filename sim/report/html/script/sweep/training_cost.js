@@ -1,0 +1,88 @@
+// Draws what training costs on each cluster of a sweep: throughput against throughput a rank.
+
+function drawTrainingCost(page) {
+  const {training} = page.data.result;
+  if (page.kind !== "sweep" || !training) {
+    return;
+  }
+  const keys = sweptKeys(page);
+  const rows = training.points.map((point, i) => Object.assign({
+    name: keys.map((key) => page.data.result.points[i].values[key]).join(", ")}, point))
+    .filter((row) => row.samples_per_s > 0);
+  const card = section(page, "training", "Which cluster is worth it?",
+    "To the right is faster, upwards is cheaper. No other cluster is both for those on the line; " +
+    "level lines are the 90 % interval of the step. " + worthSentence(training));
+  drawFrontier(figure(card, "samples/s of a rank", "over samples/s of the cluster"), training,
+    rows);
+  trainingCostTable(card, training, keys.map((key) => shortName(key)).join(", "), rows);
+}
+
+function worthSentence({goal, largest_worth: worth}) {
+  const wanted = `an efficiency of ${percent(goal.efficiency, 0)}`;
+  return worth ? `The largest cluster with ${wanted} is ${shortName(worth, 120)}.`
+    : `No cluster has ${wanted}.`;
+}
+
+function drawFrontier(box, training, rows) {
+  const frontier = rows.filter((row) => row.efficient)
+    .sort((a, b) => a.samples_per_s - b.samples_per_s);
+  const best = d3.max(rows, (row) => row.samples_per_s_per_rank);
+  chart(box, {height: (width) => width < 520 ? 300 : 340,
+    margin: {top: 26, left: 56, right: 20, bottom: 42},
+    label: "Samples per second of a cluster and of each rank: " + rows.map((row) =>
+      `${shortName(row.name)} ${row.samples_per_s.toFixed(1)} and ` +
+      row.samples_per_s_per_rank.toFixed(2)).join("; ") + "."},
+  (g, width, height) => {
+    const x = d3.scaleLinear([0, d3.max(rows, (row) => row.samples_per_s_interval90[1]) * 1.05],
+      [0, width]);
+    const y = d3.scaleLinear([0, best * 1.1], [height, 0]);
+    axisLeft(g, y, width, "samples/s a rank");
+    axisBelow(g, x, width, height, "samples/s");
+    const worth = y(training.goal.efficiency * best);
+    g.append("line").attr("class", "diagonal").attr("x1", 0).attr("x2", width)
+      .attr("y1", worth).attr("y2", worth);
+    g.append("text").attr("class", "axis-title").attr("x", width).attr("y", worth - 5)
+      .attr("text-anchor", "end").text(`${percent(training.goal.efficiency, 0)} of the best`);
+    g.append("g").attr("class", "line chosen").append("path").attr("d",
+      d3.line().x((row) => x(row.samples_per_s)).y((row) => y(row.samples_per_s_per_rank))(frontier));
+    for (const row of rows) {
+      drawCluster(g, row, x, y, width);
+    }
+  });
+}
+
+function drawCluster(g, row, x, y, width) {
+  const [left, top] = [x(row.samples_per_s), y(row.samples_per_s_per_rank)];
+  const [low, high] = row.samples_per_s_interval90;
+  const point = g.append("g").attr("class", "scatter-point");
+  point.append("path").attr("class", "interval faint").attr("d", `M${x(low)},${top}H${x(high)}`);
+  point.append("circle").attr("class", row.efficient ? "dot now" : "dot").attr("r", 5)
+    .attr("cx", left).attr("cy", top);
+  const atEnd = left > width - 90;
+  point.append("text").attr("x", left + (atEnd ? -9 : 9)).attr("y", top - 8)
+    .attr("text-anchor", atEnd ? "end" : "start").text(shortName(row.name, 20));
+  point.on("pointermove", () => showTip([shortName(row.name), plural(row.ranks, "rank"),
+    `${row.samples_per_s.toFixed(1)} samples/s, 90 % interval ${low.toFixed(1)} to ` +
+    high.toFixed(1), `${row.samples_per_s_per_rank.toFixed(2)} samples/s a rank, efficiency ` +
+    percent(row.efficiency, 0)], d3.event.clientX, d3.event.clientY))
+    .on("pointerleave", () => showTip(null));
+}
+
+function trainingCostTable(card, training, title, rows) {
+  const number = (value) => isNumber(value) ? value.toFixed(1) : "–";
+  const goal = training.goal.samples !== null || training.goal.tokens !== null;
+  tableOf(card, "What training costs as a table", [
+    {name: title, text: true, value: (row) => shortName(row.name)},
+    {name: "ranks", value: (row) => count(row.ranks)},
+    {name: "samples/s", value: (row) => row.samples_per_s.toFixed(1)},
+    {name: "90 % interval", value: (row) =>
+      row.samples_per_s_interval90.map((end) => end.toFixed(1)).join(" – ")},
+    {name: "a rank", value: (row) => row.samples_per_s_per_rank.toFixed(2)},
+    {name: "efficiency", value: (row) => percent(row.efficiency, 0)},
+    ...(goal ? [{name: "hours", value: (row) => number(row.hours)},
+      {name: "GPU-hours", value: (row) => number(row.rank_hours)}] : []),
+    ...(goal && training.goal.price_per_rank_hour !== null
+      ? [{name: "cost", value: (row) => number(row.money)}] : []),
+    {name: "frontier", text: true, value: (row) => row.efficient ? "efficient" : ""},
+  ], rows);
+}

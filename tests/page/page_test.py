@@ -279,7 +279,8 @@ def test_what_training_costs_equals_the_json():
         assert row["cost"] == f"{point['money']:.1f}", row
     # Placements are words: each has a bar of its own, and none a place on an axis.
     names = chrome.find_elements(By.CSS_SELECTOR, "#valley .row-name")
-    assert [name.text for name in names] == ["4", "8", "2x8", "8+4"], names
+    found = [name.get_attribute("textContent") for name in names]
+    assert found == [label * 2 for label in ("4", "8", "2x8", "8+4")], found  # And its title.
     assert len(chrome.find_elements(By.CSS_SELECTOR, "#training circle")) == 4
 
 

@@ -167,6 +167,27 @@ TEST_CASE("planted step times of 500 random clusters: 90 % intervals hold what t
   CHECK(covered_coefficients <= 0.97 * coefficients);
 }
 
+TEST_CASE("one slow row among fifteen moves predictions by little") {
+  PlantedCluster cluster(11, {0.01, 0.03});
+  const auto fitted = [&] {
+    return fit_step_times(cluster.table,
+                          planted_job(cluster.table, cluster.truth.job.model),
+                          {},
+                          StepTimeForm::Plain);
+  };
+  const StepTimeFit before = fitted();
+  StepTimeRow& slow = cluster.table.rows[7];
+  REQUIRE(slow.placement.ranks() > 1);
+  slow.step_s *= 2;
+  const StepTimeFit after = fitted();
+  for (const char* asked : {"2+2", "8x1", "8x4"}) {
+    CAPTURE(asked);
+    const Placement placement = parse_placement(asked);
+    CHECK(predict_step_time(after, 1, placement).parts.step ==
+          doctest::Approx(predict_step_time(before, 1, placement).parts.step).epsilon(0.1));
+  }
+}
+
 TEST_CASE("a profile of step times reads back, and several ranks are in it") {
   PlantedCluster cluster(7, {0.01, 0.03});
   const StepTimeFit fit = fit_step_times(

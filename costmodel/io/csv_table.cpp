@@ -101,6 +101,14 @@ double CsvTable::number(std::size_t row, Column column) const {
   return *value;
 }
 
+double CsvTable::real(std::size_t row, Column column, double lo, double hi) const {
+  const double value = number(row, column);
+  if (!(value >= lo && value <= hi)) {
+    fail(row, column, fmt::format("expected {:g} to {:g}", lo, hi));
+  }
+  return value;
+}
+
 Duration CsvTable::signed_duration(std::size_t row, Column column, double unit) const {
   constexpr double kLongest = 3600;
   const double seconds = number(row, column) * unit;

@@ -46,6 +46,8 @@ class CsvTable {
                                      Column column,
                                      std::int64_t lo,
                                      std::int64_t hi) const;
+  /// Reads a finite number from `lo` to `hi`.
+  [[nodiscard]] double real(std::size_t row, Column column, double lo, double hi) const;
   /// Reads a length of time in units of `unit` seconds (1e-6: microseconds), from 0 to one hour.
   [[nodiscard]] Duration duration(std::size_t row, Column column, double unit) const;
   /// Reads a length of time that may be negative, up to one hour either way.

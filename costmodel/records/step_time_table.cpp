@@ -21,25 +21,10 @@ namespace {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
 constexpr double kMillisecond = 1e-3;
 
-constexpr std::array<std::string_view, 19> kColumns = {"placement",
-                                                       "nodes",
-                                                       "ranks",
-                                                       "gpus",
-                                                       "batch",
-                                                       "local_batch",
-                                                       "length",
-                                                       "tokens",
-                                                       "repeats",
-                                                       "step_s",
-                                                       "step_ms",
-                                                       "sync_s",
-                                                       "sync_ms",
-                                                       "backward_s",
-                                                       "backward_ms",
-                                                       "data_s",
-                                                       "data_ms",
-                                                       "sd_s",
-                                                       "sd_ms"};
+constexpr std::array<std::string_view, 20> kColumns = {
+    "placement",  "nodes",       "ranks",   "gpus",    "batch",   "local_batch", "length",
+    "length_sd",  "tokens",      "repeats", "step_s",  "step_ms", "sync_s",      "sync_ms",
+    "backward_s", "backward_ms", "data_s",  "data_ms", "sd_s",    "sd_ms"};
 
 using Column = std::optional<CsvTable::Column>;
 
@@ -58,6 +43,7 @@ class StepTimeReader {
         ranks_(either("ranks", "gpus")),
         batch_(either("batch", "local_batch")),
         length_(table_.find("length")),
+        length_sd_(table_.find("length_sd")),
         tokens_(table_.find("tokens")),
         repeats_(table_.find("repeats")),
         step_(times("step")),
@@ -181,6 +167,11 @@ class StepTimeReader {
     result.placement = placement(row);
     result.batch = table_.integer(row, *batch_, 1, kMostSamples);
     result.length = length(row, result.batch);
+    if (has(row, length_sd_)) {
+      // More would make the shortest batches vanish.
+      const auto most = static_cast<double>(result.length) / 2;
+      result.length_sd = table_.real(row, *length_sd_, 0, most);
+    }
     result.step_s = seconds(row, step_);
     if (!(result.step_s > 0)) {
       table_.fail(row, *step_.column, "a step takes more than 0");
@@ -232,6 +223,7 @@ class StepTimeReader {
   Column ranks_;
   Column batch_;
   Column length_;
+  Column length_sd_;
   Column tokens_;
   Column repeats_;
   TimeColumn step_;

@@ -14,7 +14,10 @@ struct StepTimeRow {
   Placement placement;
   std::int64_t batch = 0;   ///< Samples of one rank's batch.
   std::int64_t length = 1;  ///< Tokens that every sample is padded to; 1 where nothing says.
-  double step_s = 0;        ///< The mean step of a rank.
+  /// Standard deviation of `length` among the batches of a step, in tokens: each rank pads to the
+  /// longest of its own samples. 0: all ranks have equal work.
+  double length_sd = 0;
+  double step_s = 0;  ///< The mean step of a rank.
   /// Exposed communication: from the end of the backward until the last all-reduce is done.
   std::optional<double> sync_s;
   std::optional<double> backward_s;  ///< Without exposed communication.
@@ -39,6 +42,7 @@ struct StepTimeTable {
 ///     batch                   samples of one rank (also: local_batch)
 ///     step_s or step_ms       the mean step
 ///     length or tokens        optional: what samples are padded to, or padded tokens of a batch
+///     length_sd               optional, with length: how the lengths of the ranks' batches differ
 ///     sync_s, backward_s, data_s, sd_s (or _ms), repeats        optional; a cell may be empty
 ///
 /// Raises InputError with line and column: a column or cell is missing, unknown, or no number; a

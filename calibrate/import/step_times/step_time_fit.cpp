@@ -209,7 +209,8 @@ class StepTimeFitter {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const StepTimeRow& row = *rows[i];
       const double compute = compute_of(fit, vector, compute_point(fit.job, row));
-      const StepTimeParts parts = step_time(fit.job, coefficients, compute, row.placement);
+      const StepTimeParts parts =
+          step_time(fit.job, coefficients, compute, row.placement, work_spread(row));
       const double step = row.step_s - row.data_s.value_or(0);
       result.push_back(robust(std::log(parts.step / step) * scale[i]));
       if (row.sync_s && *row.sync_s < step) {
@@ -254,7 +255,7 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
         continue;
       }
       const StepTimePrediction predicted =
-          predict_step_time(fit, compute_point(fit.job, row), row.placement);
+          predict_step_time(fit, compute_point(fit.job, row), row.placement, work_spread(row));
       const double residual =
           std::log(predicted.parts.step / (row.step_s - row.data_s.value_or(0)));
       const double share = StepTimeFitter::communication_share(
@@ -319,7 +320,8 @@ std::optional<double> held_out_error(const StepTimeTable& table,
             step_time(fit.job,
                       coefficients_of(fit, fit.posterior.mode),
                       compute_of(fit, fit.posterior.mode, compute_point(fit.job, row)),
-                      row.placement);
+                      row.placement,
+                      work_spread(row));
         sum += std::abs(parts.step / (row.step_s - row.data_s.value_or(0)) - 1);
         count += 1;
       }
@@ -404,11 +406,12 @@ double compute_of(const StepTimeFit& fit, std::span<const double> vector, std::s
 
 StepTimePrediction predict_step_time(const StepTimeFit& fit,
                                      std::size_t compute,
-                                     const Placement& placement) {
+                                     const Placement& placement,
+                                     double spread) {
   const std::vector<double>& mode = fit.posterior.mode;
   const auto step = [&](std::span<const double> vector) {
     return step_time(
-        fit.job, coefficients_of(fit, vector), compute_of(fit, vector, compute), placement);
+        fit.job, coefficients_of(fit, vector), compute_of(fit, vector, compute), placement, spread);
   };
   StepTimePrediction result;
   result.parts = step(mode);

@@ -70,10 +70,11 @@ struct StepTimePrediction {
   std::vector<double> gradient;  ///< [coefficient] derivative of the step's logarithm.
 };
 
-/// Predicts the step of a batch on a placement. With `deviation` d, the 90 % interval is from
-/// step / exp(1.645 d) to step * exp(1.645 d).
+/// Predicts the step of a batch on a placement, with ranks whose work differs by `spread`. With
+/// `deviation` d, the 90 % interval is from step / exp(1.645 d) to step * exp(1.645 d).
 [[nodiscard]] StepTimePrediction predict_step_time(const StepTimeFit& fit,
                                                    std::size_t compute,
-                                                   const Placement& placement);
+                                                   const Placement& placement,
+                                                   double spread = 0);
 
 }  // namespace stepsim

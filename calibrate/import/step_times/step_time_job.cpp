@@ -75,7 +75,28 @@ void add_compute(const StepTimeTable& table, StepTimeJob& job) {
   }
 }
 
+/// The expected largest of `count` standard normal numbers, by quadrature over the distribution of
+/// the maximum.
+double expected_maximum(int count) {
+  constexpr double kReach = 8;
+  constexpr int kIntervals = 400;
+  constexpr double kStep = 2 * kReach / kIntervals;
+  double sum = 0;
+  double before = 0;
+  for (int i = 1; i <= kIntervals; ++i) {
+    const double x = -kReach + i * kStep;
+    const double below = std::pow(0.5 * std::erfc(-x / std::sqrt(2.0)), count);
+    sum += (below - before) * (x - kStep / 2);
+    before = below;
+  }
+  return sum;
+}
+
 }  // namespace
+
+double work_spread(const StepTimeRow& row) {
+  return row.length_sd / static_cast<double>(row.length);
+}
 
 StepTimeJob step_time_job(const StepTimeTable& table,
                           const TransformerConfig& model,
@@ -116,7 +137,8 @@ std::size_t compute_point(const StepTimeJob& job, const StepTimeRow& row) {
 StepTimeParts step_time(const StepTimeJob& job,
                         const StepTimeCoefficients& coefficients,
                         double compute,
-                        const Placement& placement) {
+                        const Placement& placement,
+                        double spread) {
   const int ranks = placement.ranks();
   if (ranks == 1) {
     return {compute + job.rest_s, job.rest_s, 0};
@@ -125,7 +147,8 @@ StepTimeParts step_time(const StepTimeJob& job,
   const double factor = several.at(ranks);
   const double shortest = std::ranges::min(mapped(job.compute, &ComputePoint::seconds));
   const double optimizer = coefficients.optimizer_share * shortest;
-  const double passes = std::max(compute - optimizer, 0.0) * factor;
+  const double mean_passes = std::max(compute - optimizer, 0.0) * factor;
+  const double passes = mean_passes * (1 + (spread > 0 ? spread * expected_maximum(ranks) : 0));
   const double backward = (1 - coefficients.forward_share) * passes;
   double now = 0;
   double done = 0;
@@ -147,7 +170,8 @@ StepTimeParts step_time(const StepTimeJob& job,
     parts.communication += seconds;
   }
   const double end = std::max(now, busy_until);
-  parts.sync = end - now + job.rest_s;
+  // A rank of mean work waits for the slowest one, too.
+  parts.sync = end - now + (passes - mean_passes) + job.rest_s;
   parts.step = passes - backward + end + job.rest_s + optimizer * factor;
   return parts;
 }

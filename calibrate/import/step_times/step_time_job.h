@@ -61,10 +61,16 @@ struct StepTimeParts {
 
 /// Plays the steady step of a rank with `compute` seconds of work of its own (see ComputePoint):
 /// forward, backward while the buckets are reduced one after another in order, the rest of the last
-/// bucket, optimizer.
+/// bucket, optimizer. Where the ranks' work differs by `spread` (its standard deviation, as a
+/// fraction), all wait for the slowest: the expected maximum of as many normal numbers.
 [[nodiscard]] StepTimeParts step_time(const StepTimeJob& job,
                                       const StepTimeCoefficients& coefficients,
                                       double compute,
-                                      const Placement& placement);
+                                      const Placement& placement,
+                                      double spread = 0);
+
+/// Returns the standard deviation of the ranks' work in a row, as a fraction: that of the lengths
+/// that they pad to, since work grows about as the padded tokens do.
+[[nodiscard]] double work_spread(const StepTimeRow& row);
 
 }  // namespace stepsim

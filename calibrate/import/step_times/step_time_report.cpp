@@ -69,7 +69,10 @@ std::string rows_table(const StepTimeFit& fit, const StepTimeTable& table, const
       }
       const double step = row.step_s - row.data_s.value_or(0);
       const double error =
-          predict_step_time(fit, compute_point(fit.job, row), row.placement).parts.step / step - 1;
+          predict_step_time(fit, compute_point(fit.job, row), row.placement, work_spread(row))
+                  .parts.step /
+              step -
+          1;
       sum += std::abs(error);
       ++count;
       if (std::abs(error) >= std::abs(worst)) {

@@ -167,6 +167,61 @@ TEST_CASE("planted step times of 500 random clusters: 90 % intervals hold what t
   CHECK(covered_coefficients <= 0.97 * coefficients);
 }
 
+TEST_CASE("ranks whose lengths differ wait for the longest: predicted, not fitted as links") {
+  PlantedCluster cluster(21, {0.001, 0.002});
+  constexpr std::int64_t kLength = 100;
+  for (StepTimeRow& row : cluster.table.rows) {
+    row.length = kLength;
+    row.length_sd = 25;
+  }
+  cluster.table.has_lengths = true;
+  const TransformerConfig model = cluster.truth.job.model;
+  for (StepTimeRow& row : cluster.table.rows) {
+    const StepTimeParts parts =
+        step_time(cluster.truth.job,
+                  coefficients_of(cluster.truth, cluster.truth.posterior.mode),
+                  cluster.truth.job
+                      .compute[static_cast<std::size_t>(row.batch == 4   ? 0
+                                                        : row.batch == 8 ? 1
+                                                                         : 2)]
+                      .seconds,
+                  row.placement,
+                  work_spread(row));
+    row.step_s = row.placement.ranks() > 1 ? parts.step : row.step_s;
+  }
+  const auto off = [&](const StepTimeTable& table) {
+    const StepTimeFit fit =
+        fit_step_times(table, planted_job(table, model), {}, StepTimeForm::Plain);
+    double worst = 0;
+    for (const StepTimeRow& row : cluster.table.rows) {
+      const double step =
+          predict_step_time(fit, compute_point(fit.job, row), row.placement, work_spread(row))
+              .parts.step;
+      worst = std::max(worst, std::abs(step / row.step_s - 1));
+    }
+    return worst;
+  };
+  CHECK(off(cluster.table) < 0.02);
+  // Rows without the spread are taken for slower links and slower compute of several ranks.
+  StepTimeTable unsaid = cluster.table;
+  for (StepTimeRow& row : unsaid.rows) {
+    row.length_sd = 0;
+  }
+  CHECK(off(unsaid) > 0.05);
+  // Two ranks: 0.564 standard deviations, as the maximum of two normal numbers.
+  StepTimeJob alone;
+  alone.compute = {{1, 1, 1.0, true}};
+  alone.bucket_bytes = {1};
+  alone.ready = {1};
+  StepTimeCoefficients free;
+  free.links = {1e12, 0, 1e12, 0, 1, 0, 0};
+  free.forward_share = 0.5;
+  CHECK(step_time(alone, free, 1.0, Placement({2}), 0.1).step ==
+        doctest::Approx(1 + 0.1 / std::sqrt(3.14159265)).epsilon(1e-3));
+  CHECK(step_time(alone, free, 1.0, Placement({2}), 0.1).sync ==
+        doctest::Approx(0.0564).epsilon(1e-2));
+}
+
 TEST_CASE("one slow row among fifteen moves predictions by little") {
   PlantedCluster cluster(11, {0.01, 0.03});
   const auto fitted = [&] {
@@ -257,6 +312,8 @@ TEST_CASE("tables of step times: bad rows are named") {
   CHECK(after_path(table_error("placement,batch,step_s\n1,8,212\n2,8,231\n1+1,8,395\n"))
             .starts_with(":1: error: half of the steps take more than 231 s; if these are "
                          "milliseconds, call the column step_ms"));
+  CHECK(after_path(table_error("placement,batch,length,length_sd,step_s\n1,8,100,60,1\n"))
+            .starts_with(":2:9: error: length_sd: expected 0 to 50"));
   CHECK(table_of("placement,batch,step_ms,note\n1,8,212,x\n").ignored ==
         std::vector<std::string>{"note"});
   CHECK(table_of("placement,batch,step_ms\n1,8,212\n").rows[0].step_s == doctest::Approx(0.212));

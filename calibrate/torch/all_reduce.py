@@ -173,6 +173,8 @@ def main():
                 file.write(text)
         else:
             sys.stdout.write(text)
+    dist.barrier()  # gloo aborts a rank that ends while another one still talks to it.
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

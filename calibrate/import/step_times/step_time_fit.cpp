@@ -121,22 +121,20 @@ class StepTimeFitter {
     fit.form = form_;
     fit.compute_noise = compute_noise;
     fit.run_noise = run_noise;
-    std::vector<const StepTimeRow*> rows;
+    std::vector<FittedRow> rows;
     for (const StepTimeRow& row : table_.rows) {
       if (has_several_ranks(row) && kind_of(row.placement) != left_out) {
-        rows.push_back(&row);
+        rows.push_back({&row, compute_point(job_, row)});
         fit.ranks = std::max(fit.ranks, row.placement.ranks());
         fit.nodes = std::max(fit.nodes, row.placement.nodes());
       }
     }
     std::vector<double> start = mapped(priors_, &StepTimePrior::mean);
-    std::vector<double> scale(rows.size(), 1);
     constexpr int kRounds = 4;  // The noise of a row depends on how much of it is communication.
     for (int round = 0; round < kRounds; ++round) {
-      weigh(fit, start, rows, scale);
+      weigh(fit, start, rows);
       fit.posterior = fit_posterior(
-          [&](std::span<const double> vector) { return residuals(fit, vector, rows, scale); },
-          start);
+          [&](std::span<const double> vector) { return residuals(fit, vector, rows); }, start);
       start = fit.posterior.mode;
     }
     return fit;
@@ -167,35 +165,39 @@ class StepTimeFitter {
     return std::log(step_time(fit.job, coefficients, seconds, placement).step / before) / kStep;
   }
 
-  [[nodiscard]] const std::vector<StepTimePrior>& prior() const { return priors_; }
-
  private:
-  /// Sets how many standard deviations a unit of each row's residual is.
+  /// A row with several ranks, and how many standard deviations a unit of its residuals is.
+  struct FittedRow {
+    const StepTimeRow* row = nullptr;
+    std::size_t compute = 0;
+    double step_scale = 1;
+    double compute_scale = 1;  ///< Of the step without its exposed communication.
+  };
+
   void weigh(const StepTimeFit& fit,
              std::span<const double> vector,
-             const std::vector<const StepTimeRow*>& rows,
-             std::vector<double>& scale) const {
+             std::vector<FittedRow>& rows) const {
     std::map<std::string, int> of_run;
-    for (const StepTimeRow* row : rows) {
-      ++of_run[text_of(row->placement)];
+    for (const FittedRow& fitted : rows) {
+      ++of_run[text_of(fitted.row->placement)];
     }
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const StepTimeRow& row = *rows[i];
-      double own = noise_of(fit, vector, row, fit.run_noise);
-      if (row.sd_s) {
-        own = std::hypot(own, *row.sd_s / std::sqrt(static_cast<double>(row.repeats)) / row.step_s);
-      }
+    for (FittedRow& fitted : rows) {
+      const StepTimeRow& row = *fitted.row;
+      const double noise = noise_of(fit, vector, row, fit.run_noise);
+      const double own =
+          row.sd_s ? *row.sd_s / std::sqrt(static_cast<double>(row.repeats)) / row.step_s : 0;
       // Half of a run's noise is common to all of its rows.
       constexpr double kCommon = 0.5;
-      const int others = of_run[text_of(row.placement)] - 1;
-      scale[i] = 1 / (own * std::sqrt(1 + kCommon * others));
+      const double rows_of_run = of_run[text_of(row.placement)];
+      const double independent = 1 / std::sqrt(1 + kCommon * (rows_of_run - 1));
+      fitted.step_scale = independent / std::hypot(noise, own);
+      fitted.compute_scale = independent / std::hypot(fit.compute_noise, own);
     }
   }
 
   [[nodiscard]] std::vector<double> residuals(const StepTimeFit& fit,
                                               std::span<const double> vector,
-                                              const std::vector<const StepTimeRow*>& rows,
-                                              const std::vector<double>& scale) const {
+                                              const std::vector<FittedRow>& rows) const {
     // Beyond so many deviations a row counts with the square root of its excess.
     const auto robust = [](double residual) {
       constexpr double kOutlier = 2.5;
@@ -206,18 +208,16 @@ class StepTimeFitter {
     };
     const StepTimeCoefficients coefficients = coefficients_of(fit, vector);
     std::vector<double> result;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const StepTimeRow& row = *rows[i];
-      const double compute = compute_of(fit, vector, compute_point(fit.job, row));
+    for (const FittedRow& fitted : rows) {
+      const StepTimeRow& row = *fitted.row;
+      const double compute = compute_of(fit, vector, fitted.compute);
       const StepTimeParts parts =
           step_time(fit.job, coefficients, compute, row.placement, work_spread(row));
       const double step = row.step_s - row.data_s.value_or(0);
-      result.push_back(robust(std::log(parts.step / step) * scale[i]));
+      result.push_back(robust(std::log(parts.step / step) * fitted.step_scale));
       if (row.sync_s && *row.sync_s < step) {
         const double predicted = std::max(parts.step - parts.sync, 1e-9);
-        const double own =
-            1 / fit.compute_noise * scale[i] / (1 / noise_of(fit, vector, row, fit.run_noise));
-        result.push_back(robust(std::log(predicted / (step - *row.sync_s)) * own));
+        result.push_back(robust(std::log(predicted / (step - *row.sync_s)) * fitted.compute_scale));
       }
     }
     for (std::size_t i = 0; i < priors_.size(); ++i) {

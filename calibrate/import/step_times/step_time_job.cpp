@@ -105,6 +105,7 @@ StepTimeJob step_time_job(const StepTimeTable& table,
   StepTimeJob job;
   job.model = model;
   add_compute(table, job);
+  job.shortest_s = std::ranges::min(mapped(job.compute, &ComputePoint::seconds));
   const std::vector<BucketParameter> parameters = bucket_parameters(model);
   const std::vector<Bucket> buckets =
       rebuilt_buckets(parameters, ready_order(model), first_bucket_bytes, bucket_cap_bytes);
@@ -145,8 +146,7 @@ StepTimeParts step_time(const StepTimeJob& job,
   }
   const SeveralRanks several = {std::exp(coefficients.several_ranks), coefficients.per_doubling};
   const double factor = several.at(ranks);
-  const double shortest = std::ranges::min(mapped(job.compute, &ComputePoint::seconds));
-  const double optimizer = coefficients.optimizer_share * shortest;
+  const double optimizer = coefficients.optimizer_share * job.shortest_s;
   const double mean_passes = std::max(compute - optimizer, 0.0) * factor;
   const double passes = mean_passes * (1 + (spread > 0 ? spread * expected_maximum(ranks) : 0));
   const double backward = (1 - coefficients.forward_share) * passes;

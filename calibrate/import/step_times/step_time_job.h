@@ -26,6 +26,7 @@ struct StepTimeJob {
   std::vector<double> bucket_bytes;   ///< In launch order.
   std::vector<double> ready;          ///< [bucket] The part of the backward after which it is sent.
   std::vector<ComputePoint> compute;  ///< Ascending by batch, then length.
+  double shortest_s = 0;              ///< The smallest compute.
   double rest_s = 0;  ///< What a rank alone shows as exposed: the rest of the last hook.
   double data_s = 0;  ///< Waiting for a batch.
 };

@@ -139,9 +139,8 @@ Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   Profile profile = base != nullptr ? *base : Profile();
   const std::vector<double>& mode = fit.posterior.mode;
   const auto draws = posterior_draws(fit.posterior, kDraws, kDrawSeed);
-  const double shortest = std::ranges::min(mapped(fit.job.compute, &ComputePoint::seconds));
   const auto passes = [&](double compute, std::span<const double> vector) {
-    return compute - coefficients_of(fit, vector).optimizer_share * shortest;
+    return compute - coefficients_of(fit, vector).optimizer_share * fit.job.shortest_s;
   };
   RecordedModel recorded;
   recorded.model = fit.job.model;
@@ -157,7 +156,7 @@ Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   recorded.data.coefficients = {fit.job.data_s};
   recorded.data.draws.clear();
   recorded.optimizer_seconds =
-      coefficients_of(fit, mode).optimizer_share * shortest + fit.job.rest_s;
+      coefficients_of(fit, mode).optimizer_share * fit.job.shortest_s + fit.job.rest_s;
   const auto several = [&](std::span<const double> vector) {
     const StepTimeCoefficients coefficients = coefficients_of(fit, vector);
     return SeveralRanks{std::exp(coefficients.several_ranks), coefficients.per_doubling};

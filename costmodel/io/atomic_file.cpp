@@ -1,5 +1,6 @@
 #include "costmodel/io/atomic_file.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"
@@ -21,6 +23,32 @@ namespace {
 }
 
 constexpr const char* kStandardOutput = "standard output";
+constexpr mode_t kMode = 0666;  // The umask takes bits away, as for any new file.
+
+/// The folder of a path: "." where it names none.
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// Calls `make` with names in the folder of `path` until one of them was free. Returns that name;
+/// empty on other errors, which errno tells.
+template <typename Make>
+std::string first_free_name(const std::string& path, Make make) {
+  static std::atomic<unsigned> next{0};
+  constexpr int kAttempts = 1000;  // Process numbers repeat between machines that share a folder.
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::string name =
+        fmt::format("{}/.stepsim-{}-{}.tmp", folder_of(path), ::getpid(), next++);
+    if (make(name)) {
+      return name;
+    }
+    if (errno != EEXIST) {
+      break;
+    }
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -36,16 +64,44 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
   const bool there = std::filesystem::exists(status);
   if (there && !std::filesystem::is_regular_file(status)) {
     // Devices and pipes cannot be replaced by renaming.
+    in_place_ = true;
     file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
     const auto resolved =
         there ? std::filesystem::canonical(path_, ignored) : std::filesystem::path();
     target_ = !there || ignored ? path_ : resolved.string();
-    temporary_ = target_ + ".tmp";
-    constexpr mode_t kMode = 0666;  // The umask takes bits away, as for any new file.
-    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
+    open_temporary();
   }
   if (file_ < 0) {
+    cannot_write(path_);
+  }
+}
+
+void AtomicFile::open_temporary() {
+#ifdef O_TMPFILE
+  // Its name comes from /proc at the end, see link_temporary().
+  const bool can_be_named = ::access("/proc/self/fd", X_OK) == 0;
+  file_ = can_be_named ? ::open(folder_of(target_).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, kMode)
+                       : -1;
+  if (!can_be_named) {
+    errno = EOPNOTSUPP;
+  }
+  if (file_ >= 0 || errno == EACCES || errno == ENOENT || errno == ENOSPC || errno == EROFS) {
+    return;
+  }
+#endif
+  temporary_ = first_free_name(target_, [this](const std::string& name) {
+    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+    return file_ >= 0;
+  });
+}
+
+void AtomicFile::link_temporary() {
+  const std::string open_file = fmt::format("/proc/self/fd/{}", file_);
+  temporary_ = first_free_name(target_, [&](const std::string& name) {
+    return ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  });
+  if (temporary_.empty()) {
     cannot_write(path_);
   }
 }
@@ -86,8 +142,11 @@ void AtomicFile::finish() {
     return;
   }
   // Without fsync() a crash of the machine could leave an empty file under the new name.
-  if (!temporary_.empty() && ::fsync(file_) != 0 && errno != EINVAL && errno != ENOTSUP) {
+  if (!in_place_ && ::fsync(file_) != 0 && errno != EINVAL && errno != ENOTSUP) {
     cannot_write(path_);
+  }
+  if (!in_place_ && temporary_.empty()) {
+    link_temporary();
   }
   close();
   if (!temporary_.empty() && std::rename(temporary_.c_str(), target_.c_str()) != 0) {

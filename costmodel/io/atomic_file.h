@@ -5,8 +5,10 @@
 
 namespace stepsim {
 
-/// An output file that is written as `path + ".tmp"` and renamed at the end, so that a full disk
-/// leaves the old file intact. "-" is standard output; a device or pipe is written in place.
+/// An output file that takes its name at the end, so that a full disk leaves the old file intact.
+/// Until then it has no name, and a killed program leaves nothing behind; where the file system
+/// knows no such files it has a name of its own in the same folder. Of two writers of one path the
+/// last to finish wins. "-" is standard output; a device or pipe is written in place.
 class AtomicFile {
  public:
   /// The constructor, write() and finish() raise EnvironmentFault.
@@ -21,11 +23,15 @@ class AtomicFile {
   void finish();
 
  private:
+  void open_temporary();
+  /// Gives a file without a name its temporary one.
+  void link_temporary();
   void close();
 
   std::string path_;
   std::string target_;     ///< The file that is replaced; `path` with symbolic links resolved.
-  std::string temporary_;  ///< The name before renaming; empty when the file is written in place.
+  std::string temporary_;  ///< The name before renaming; empty when the file has none.
+  bool in_place_ = false;  ///< A device or pipe.
   int file_ = -1;          ///< The descriptor; -1 for standard output and when closed.
 };
 

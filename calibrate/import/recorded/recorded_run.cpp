@@ -176,7 +176,16 @@ void add_run(const RecordedRun& run,
           "its backward holds the wait for other ranks; record with recorder.watch(ddp), which "
           "tells them apart");
     }
-    observation.step = first + row.repeat * run.plan.steps + row.step;
+    constexpr std::int64_t kMostSteps = 10'000'000;
+    const std::int64_t step = first + std::int64_t{row.repeat} * run.plan.steps + row.step;
+    if (step >= kMostSteps) {
+      fail(fmt::format(
+          "repeat {} of a plan of {} steps; expected fewer than {} steps in all records together",
+          row.repeat,
+          run.plan.steps,
+          kMostSteps));
+    }
+    observation.step = static_cast<int>(step);
     all.steps = std::max(all.steps, observation.step + 1);
     if (row.step < run.record.warmup_steps || row.samples == 0) {
       continue;

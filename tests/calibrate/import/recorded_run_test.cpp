@@ -437,6 +437,18 @@ TEST_CASE("a rank that lost its last step does not spoil the record") {
   CHECK(error_with({killed}) == "no error");
 }
 
+TEST_CASE("a repeat beyond all reason is refused, and does not index anything") {
+  RecordedRun bad = made_run({});
+  for (const int repeat : {20'000'000, 2'147'483'647}) {
+    bad.record.steps[9].repeat = repeat;
+    const std::string error = error_with({bad});
+    CAPTURE(error);
+    CHECK(error.find("step 4, rank 1: repeat " + std::to_string(repeat) + " of a plan of") !=
+          std::string::npos);
+    CHECK(error.find("expected fewer than 10000000 steps") != std::string::npos);
+  }
+}
+
 TEST_CASE("a record that its plan does not explain is refused by step and rank") {
   const RecordedRun good = made_run({});
   RecordedRun bad = good;

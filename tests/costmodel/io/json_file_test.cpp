@@ -3,6 +3,8 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include <doctest/doctest.h>
@@ -11,8 +13,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "costmodel/io/atomic_file.h"
 #include "costmodel/io/json_lines.h"
 #include "tests/costmodel/helpers.h"
 
@@ -26,6 +30,12 @@ namespace {
 
 std::string parse_error(const std::string& text) {
   return error_of([&text] { (void)parse_json(text, "f.json"); });
+}
+
+/// The files in the folder of this one.
+std::ptrdiff_t files_beside(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
 /// No file of more than `bytes` can be written while this lives; the signal that says so is off.
@@ -201,7 +211,46 @@ TEST_CASE("writing replaces a file and leaves no temporary one") {
   const std::string path = written("a.txt", "old");
   write_text_atomically(path, "new");
   CHECK(content(path) == "new");
-  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+  CHECK(files_beside(path) == 1);
+}
+
+TEST_CASE("a file of the user's that is called like a temporary one stays") {
+  const std::string path = written("a.txt", "old");
+  std::ofstream(path + ".tmp") << "mine";
+  write_text_atomically(path, "new");
+  CHECK(content(path) == "new");
+  CHECK(content(path + ".tmp") == "mine");
+}
+
+TEST_CASE("of two writers of one file the last to finish wins, whole") {
+  const std::string path = written("a.txt", "old");
+  AtomicFile first(path);
+  AtomicFile second(path);
+  first.write("first, ");
+  second.write("second, ");
+  first.write("all of it");
+  second.write("all of it");
+  second.finish();
+  CHECK(content(path) == "second, all of it");
+  first.finish();
+  CHECK(content(path) == "first, all of it");
+  CHECK(files_beside(path) == 1);
+}
+
+TEST_CASE("a writer that is killed leaves the old file and nothing else") {
+  const std::string path = written("a.txt", "old");
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    AtomicFile file(path);
+    file.write("half");
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(content(path) == "old");
+  CHECK(files_beside(path) == 1);
 }
 
 TEST_CASE("through a symbolic link the file behind it is replaced") {
@@ -245,7 +294,7 @@ TEST_CASE("when the text does not fit the old file stays and the temporary one g
           }) == "cannot write " + path + ": File too large");
   }
   CHECK(content(path) == "old");
-  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+  CHECK(files_beside(path) == 1);
 }
 
 TEST_CASE("a folder that is missing or in the way is an environment fault") {

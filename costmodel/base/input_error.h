@@ -90,6 +90,8 @@ class EnvironmentFault : public std::runtime_error {
                                        std::string_view name,
                                        std::span<const std::string> known);
 
+/// Tells whether a text is UTF-8.
+[[nodiscard]] bool is_utf8(std::string_view text);
 /// Makes a text safe for one terminal line: control characters become \xNN, and the text is cut at
 /// `limit` bytes.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t limit = 200);

@@ -45,6 +45,11 @@ std::string named_twice(std::vector<std::string> files) {
   return found == files.end() ? "" : *found;
 }
 
+/// Names come from files of others: bytes that are not UTF-8 are replaced.
+std::string json_text_of(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
 OptionParser::OptionParser(std::string command, std::string usage)
@@ -130,7 +135,7 @@ void write_result(const CommonOptions& options,
                   const std::function<std::string()>& csv) {
   print_text(options, text);
   if (!options.json.empty()) {
-    write_text_atomically(options.json, json().dump(1) + "\n");
+    write_text_atomically(options.json, json_text_of(json()) + "\n");
   }
   if (!options.csv.empty()) {
     write_text_atomically(options.csv, csv());

@@ -101,6 +101,9 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
   prediction.summary.optimizer_ms = summary.number("optimizer_ms");
   if (reader.has("steps")) {
     const Json& rows = reader.get("steps");
+    if (!rows.is_array()) {
+      reader.fail("steps", "expected a list");
+    }
     for (std::size_t i = 0; i < rows.size(); ++i) {
       prediction.steps.push_back(
           read_row(JsonReader(rows[i], path, 0, place + ".steps[" + std::to_string(i) + "]")));

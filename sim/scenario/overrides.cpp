@@ -88,6 +88,9 @@ void set_value(TomlValue& target, const Override& setting) {
 }
 
 void apply_override(TomlDocument& document, const std::string& text) {
+  if (!is_utf8(text)) {
+    fail_override(printable(text), "not UTF-8");
+  }
   TomlValue* table = &document.root;
   std::size_t begin = 0;
   if (text.starts_with("policy.")) {

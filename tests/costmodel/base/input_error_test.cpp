@@ -36,6 +36,9 @@ TEST_CASE("control characters of a file do not reach the terminal") {
   CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");
   CHECK(printable("grün") == "grün");
   CHECK(printable("abcdef", 3) == "abc…");
+  CHECK(is_utf8("grün"));
+  CHECK_FALSE(is_utf8("gr\xfcn"));
+  CHECK_FALSE(is_utf8("gr\xc3"));
   const std::string text = InputError({"f\x1b", 1, 2, "a\x1b[2Jb"}, "bad").what();
   CHECK(text.find('\x1b') == std::string::npos);
 }

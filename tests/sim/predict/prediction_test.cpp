@@ -302,6 +302,11 @@ TEST_CASE("a prediction file is read back as it was written") {
   CHECK(read[0].summary.step_time_ms.mean == prediction.summary.step_time_ms.mean);
   CHECK(read[0].steps.size() == prediction.steps.size());
   CHECK(read[0].steps.back().step_ms == prediction.steps.back().step_ms);
+  Json damaged = prediction_json({prediction}, true);
+  damaged["predictions"][0]["steps"] = 5;
+  write_text_atomically(path, damaged.dump());
+  CHECK_THROWS_WITH_AS(
+      (void)read_predictions(path), doctest::Contains("steps: expected a list"), InputError);
 }
 
 TEST_CASE("where the host decides the step, its error makes the interval") {

@@ -388,6 +388,7 @@ TEST_CASE("an error in an override names the command line, not the file") {
       {"ddp", "--set ddp: error: expected key=value, as in ddp.bucket_cap=50 MiB"},
       {"ddp..x=3", "--set ddp..x=3: error: a part of the key is empty; expected key=value"},
       {"=3", "--set =3: error: a part of the key is empty; expected key=value"},
+      {"scenario.name=a\xff", "--set scenario.name=a\\xff: error: not UTF-8"},
   };
   for (const auto& item : overrides) {
     CAPTURE(item.text);

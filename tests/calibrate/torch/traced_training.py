@@ -52,7 +52,7 @@ def write_traces(profiler, plans):
     """Writes the rows of every step to the trace of its plan."""
     rows = [row_of(event) for event in profiler.events() if event.trace_name is not None]
     steps = [row for row in rows if row["name"].startswith("ProfilerStep#")]
-    spans = sorted((row["ts"], row["ts"] + row["dur"]) for row in steps)
+    spans = sorted((row["ts"], row["ts"] + row["dur"]) for row in steps)[:-1]
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for turn, plan in enumerate(plans):
         turns = spans[(turn - WARMUP) % len(plans) :: len(plans)]
@@ -74,12 +74,14 @@ def main(plans, steps):
         activities=[torch.profiler.ProfilerActivity.CPU],
         record_shapes=True,
         schedule=torch.profiler.schedule(
-            wait=WARMUP - 1, warmup=1, active=steps * len(plans), repeat=1
+            # One step more: what gloo still does after the last step ends while it is recorded.
+            wait=WARMUP - 1, warmup=1, active=steps * len(plans) + 1, repeat=1
         ),
         on_trace_ready=lambda done: write_traces(done, plans),
     ) as profiler:
-        for number in range(WARMUP + steps * len(plans)):
-            lengths = turns[number % len(plans)][number // len(plans)]
+        for number in range(WARMUP + steps * len(plans) + 1):
+            turn = turns[number % len(plans)]
+            lengths = turn[min(number // len(plans), len(turn) - 1)]
             tokens = torch.randint(1, 1000, (len(lengths), max(lengths)))
             optimizer.zero_grad()
             output = ddp(tokens)

@@ -18,7 +18,7 @@ void write_imported_profile(const OptionParser& parser,
                             const SampleSet& samples,
                             const std::string& files);
 
-/// The same without writing and printing.
+/// Fits the same profile and returns it; nothing is written or printed.
 [[nodiscard]] FitResult fit_imported(const OptionParser& parser,
                                      const SampleSet& samples,
                                      const std::string& files);

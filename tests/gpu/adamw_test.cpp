@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/cuda/kernels/kernels.h"
+#include "tests/gpu/adamw_problem.h"
 #include "tests/gpu/checks.h"
 
 namespace stepsim::cuda::test {
@@ -12,11 +13,7 @@ void check_update(Dtype dtype, Dtype copy_dtype, std::int64_t count, std::int64_
   CAPTURE(name_of(copy_dtype));
   CAPTURE(count);
   CAPTURE(step);
-  const std::int64_t skew = count == 7 ? 1 : 0;
-  const DeviceArray w(dtype, numbers(count, 1), skew);
-  const DeviceArray m(dtype, numbers(count, 2, 0.1), skew);
-  const DeviceArray v(dtype, numbers(count, 3, 0.01, 0.0101), skew);
-  const DeviceArray g(dtype, numbers(count, 4), skew);
+  const auto [skew, w, m, v, g] = adamw_problem(dtype, count);
   const DeviceArray copy(copy_dtype, count, skew);
   const AdamW options{.learning_rate = 2e-3F};
   adamw_update(

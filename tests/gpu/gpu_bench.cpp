@@ -364,7 +364,7 @@ void add_adamw(Bench& bench, std::int64_t count) {
       });
 }
 
-/// The same update as foreach AdamW makes it, in 8 passes and without a copy.
+/// Adds the update as foreach AdamW makes it, in 8 passes and without a copy.
 void add_foreach_adamw(Bench& bench, std::int64_t count) {
   add(bench,
       "foreach_adamw/" + std::to_string(count),

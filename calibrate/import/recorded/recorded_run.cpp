@@ -10,7 +10,6 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/fit/collectives.h"
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded/recorded_buckets.h"
 #include "calibrate/import/recorded/recorded_cores.h"
@@ -21,7 +20,6 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
-#include "costmodel/network/collective_table.h"
 
 namespace stepsim {
 namespace {
@@ -362,15 +360,6 @@ const char* how_told(bool whole, bool by_processor_time, bool asked) {
              : "backward without waiting: up to the launch of the last bucket";
 }
 
-/// An all-reduce that takes no time, whatever its size.
-CollectiveCost free_all_reduce(int ranks) {
-  constexpr double kMaxBytes = 1e15;
-  CollectiveCost cost;
-  cost.ranks = ranks;
-  cost.knots = {{1, 0}, {kMaxBytes, 0}};
-  return cost;
-}
-
 }  // namespace
 
 RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedForm form) {
@@ -452,59 +441,6 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   }
   add_warnings(costs, costs.warnings);
   return costs;
-}
-
-Profile recorded_profile(const RecordedCosts& costs,
-                         std::span<const RecordedRun> runs,
-                         const Profile* base) {
-  Profile profile;
-  const RunRecord& record = runs.front().record;
-  if (base != nullptr) {
-    profile = *base;
-  } else {
-    profile.device = record.device;
-  }
-  profile.backend = costs.on_gpu ? "cuda" : "cpu";  // That of the passes, whatever the base's is.
-  profile.host_is_device = !costs.on_gpu;
-  profile.recorded = costs.model;
-  profile.cores = costs.cores;
-  profile.new_shapes = costs.new_shapes;
-  profile.noise.step_jitter = costs.noise.step_jitter;
-  profile.noise.drift = costs.noise.drift;
-  profile.noise.step_quantiles = costs.noise.step_quantiles;
-  profile.noise.rank_correlation = costs.noise.rank_correlation;
-  if (costs.whole && costs.ranks > 1) {
-    std::erase_if(profile.collectives, [&](const CollectiveCost& cost) {
-      return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;
-    });
-    profile.collectives.push_back(free_all_reduce(costs.ranks));
-  }
-  if (costs.reduces.empty() && !costs.exposures.empty()) {
-    scale_to_exposure(
-        costs.exposures, runs.front().plan, costs.model.operations_per_byte, profile.collectives);
-  }
-  for (CollectiveFit& fit : fit_collectives(costs.all_reduces)) {
-    const auto known = std::ranges::find_if(profile.collectives, [&](const CollectiveCost& cost) {
-      return cost.kind == fit.cost.kind && cost.ranks == fit.cost.ranks &&
-             cost.nodes == fit.cost.nodes;
-    });
-    if (known == profile.collectives.end()) {
-      profile.collectives.push_back(std::move(fit.cost));
-    } else {
-      const TrainingReduces training = fit_training_reduces(costs.reduces, *known);
-      apply(training, costs.reduces, *known);
-      if (training.transfer > 0) {
-        InterferenceProfile interference;
-        interference.value.transfer = training.transfer;
-        interference.transfer = training.transfer_interval;
-        interference.samples = static_cast<int>(costs.reduces.size());
-        interference.errors.random = training.error;
-        profile.interference = interference;
-      }
-      break;  // One fit uses the samples of all sizes.
-    }
-  }
-  return profile;
 }
 
 }  // namespace stepsim

@@ -57,8 +57,7 @@ std::vector<NextRun> rank_next_runs(const StepTimeFit& fit,
   std::vector<NextRun> runs;
   for (const StepTimeRun& candidate : candidates) {
     auto covariance = fit.posterior.covariance;
-    // Half of a run's noise is common to its rows.
-    const double rows = 1 + 0.5 * (static_cast<double>(candidate.compute.size()) - 1);
+    const double rows = 1 + kCommonToRun * (static_cast<double>(candidate.compute.size()) - 1);
     for (const std::size_t compute : candidate.compute) {
       const StepTimePrediction one = predict_step_time(fit, compute, candidate.placement);
       const double fitted = variance_along(fit.posterior.covariance, one.gradient);

@@ -186,10 +186,8 @@ class StepTimeFitter {
       const double noise = noise_of(fit, vector, row, fit.run_noise);
       const double own =
           row.sd_s ? *row.sd_s / std::sqrt(static_cast<double>(row.repeats)) / row.step_s : 0;
-      // Half of a run's noise is common to all of its rows.
-      constexpr double kCommon = 0.5;
       const double rows_of_run = of_run[text_of(row.placement)];
-      const double independent = 1 / std::sqrt(1 + kCommon * (rows_of_run - 1));
+      const double independent = 1 / std::sqrt(1 + kCommonToRun * (rows_of_run - 1));
       fitted.step_scale = independent / std::hypot(noise, own);
       fitted.compute_scale = independent / std::hypot(fit.compute_noise, own);
     }
@@ -277,9 +275,8 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
         for (const auto& [square, share] : rows) {
           constexpr double kOutlier = 9;  // Squared deviations beyond which a row says no more.
           constexpr double kIndependent = 0.25;  // Rows of a run say less than as many runs.
-          constexpr double kOwn = 0.5;  // Of the noise, the half that a run's rows differ by.
           const double variance =
-              kOwn * (of_compute * of_compute + of_run * of_run * share * share);
+              (1 - kCommonToRun) * (of_compute * of_compute + of_run * of_run * share * share);
           likelihood -= kIndependent * (std::log(variance) + std::min(square / variance, kOutlier));
         }
         if (likelihood > best) {
@@ -428,17 +425,6 @@ StepTimePrediction predict_step_time(const StepTimeFit& fit,
                                fit.compute_noise * fit.compute_noise +
                                fit.run_noise * fit.run_noise * share * share);
   return result;
-}
-
-std::vector<std::string> coefficient_names(const StepTimeFit& fit) {
-  std::vector<std::string> names = mapped(
-      step_time_priors(), [](const StepTimePrior& prior) { return std::string(prior.name); });
-  for (const ComputePoint& point : fit.job.compute) {
-    if (!point.timed) {
-      names.push_back(fmt::format("compute of batch {}", point.batch));
-    }
-  }
-  return names;
 }
 
 std::vector<double> told_of_prior(const StepTimeFit& fit) {

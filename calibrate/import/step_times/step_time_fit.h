@@ -32,8 +32,6 @@ struct StepTimeFit {
   int nodes = 1;
 };
 
-/// The names of the posterior's coefficients, for reports: [coefficient].
-[[nodiscard]] std::vector<std::string> coefficient_names(const StepTimeFit& fit);
 /// How far the table tells a coefficient: the standard deviation over that before any row was seen.
 [[nodiscard]] std::vector<double> told_of_prior(const StepTimeFit& fit);
 
@@ -59,6 +57,9 @@ struct StepTimeFit {
 [[nodiscard]] double compute_of(const StepTimeFit& fit,
                                 std::span<const double> vector,
                                 std::size_t compute);
+
+/// The part of a run's variance that all its rows have in common; they differ by the rest.
+inline constexpr double kCommonToRun = 0.5;
 
 /// A 90 % interval reaches so many standard deviations to either side.
 inline constexpr double kDeviationsOf90 = 1.645;

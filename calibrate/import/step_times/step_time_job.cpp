@@ -142,7 +142,7 @@ StepTimeParts step_time(const StepTimeJob& job,
                         double spread) {
   const int ranks = placement.ranks();
   if (ranks == 1) {
-    return {compute + job.rest_s, job.rest_s, 0};
+    return {compute + job.rest_s, job.rest_s};
   }
   const SeveralRanks several = {std::exp(coefficients.several_ranks), coefficients.per_doubling};
   const double factor = several.at(ranks);
@@ -167,7 +167,6 @@ StepTimeParts step_time(const StepTimeJob& job,
                                             ranks,
                                             placement.nodes());
     busy_until = std::max(now, busy_until) + seconds;
-    parts.communication += seconds;
   }
   const double end = std::max(now, busy_until);
   // A rank of mean work waits for the slowest one, too.

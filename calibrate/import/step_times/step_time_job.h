@@ -56,8 +56,7 @@ struct StepTimeCoefficients {
 /// A predicted step, in seconds, without waiting for data.
 struct StepTimeParts {
   double step = 0;
-  double sync = 0;           ///< Exposed communication, with StepTimeJob::rest_s.
-  double communication = 0;  ///< All collectives together.
+  double sync = 0;  ///< Exposed communication, with StepTimeJob::rest_s.
 };
 
 /// Plays the steady step of a rank with `compute` seconds of work of its own (see ComputePoint):

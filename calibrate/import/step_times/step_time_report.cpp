@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "calibrate/import/step_times/step_time_prior.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 
@@ -17,7 +18,7 @@ namespace {
 /// A coefficient as people say it: its place in the posterior, a name, and its value and bounds in
 /// a unit.
 struct Said {
-  std::size_t place;
+  StepTimePlace place;
   const char* name;
   const char* unit;
   bool logarithm;
@@ -25,19 +26,19 @@ struct Said {
 };
 
 /// In the order of the posterior's vector.
-constexpr std::array<Said, 12> kSaid = {{
-    {0, "compute with several ranks over alone", "x", true, 1},
-    {1, "compute, each doubling of the ranks", "%", false, 100},
-    {2, "forward, of forward and backward", "%", false, 100},
-    {3, "optimizer, of the smallest compute", "%", false, 100},
-    {4, "bus bandwidth inside a node", "GB/s", true, 1e-9},
-    {5, "a ring's step inside a node, as bytes", "kB", true, 1e-3},
-    {6, "bus bandwidth between three nodes", "GB/s", true, 1e-9},
-    {7, "a ring's step between nodes, as bytes", "kB", true, 1e-3},
-    {8, "two nodes over three and more", "x", true, 1},
-    {9, "bandwidth lost, each doubling of the nodes", "%", false, 100},
-    {10, "bandwidth lost, each doubling of ranks a node", "%", false, 100},
-    {11, "compute slower while gradients move", "%", false, 100},
+constexpr std::array<Said, kShared> kSaid = {{
+    {kSeveral, "compute with several ranks over alone", "x", true, 1},
+    {kPerDoubling, "compute, each doubling of the ranks", "%", false, 100},
+    {kForward, "forward, of forward and backward", "%", false, 100},
+    {kOptimizer, "optimizer, of the smallest compute", "%", false, 100},
+    {kIntra, "bus bandwidth inside a node", "GB/s", true, 1e-9},
+    {kIntraHalf, "a ring's step inside a node, as bytes", "kB", true, 1e-3},
+    {kInter, "bus bandwidth between three nodes", "GB/s", true, 1e-9},
+    {kInterHalf, "a ring's step between nodes, as bytes", "kB", true, 1e-3},
+    {kTwoNodes, "two nodes over three and more", "x", true, 1},
+    {kNodes, "bandwidth lost, each doubling of the nodes", "%", false, 100},
+    {kCrowding, "bandwidth lost, each doubling of ranks a node", "%", false, 100},
+    {kInterference, "compute slower while gradients move", "%", false, 100},
 }};
 
 std::string batch_text(const StepTimeFit& fit, std::size_t compute, bool with_length) {
@@ -95,7 +96,7 @@ std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
   Table text({"coefficient", "fitted", "90 % interval", "unit", "told by the rows"});
   const std::vector<double> told = told_of_prior(fit);
   for (const Said& said : kSaid) {
-    if (said.place == 11 && fit.form == StepTimeForm::Plain) {
+    if (said.place == kInterference && fit.form == StepTimeForm::Plain) {
       continue;
     }
     const double mode = fit.posterior.mode[said.place];

@@ -44,7 +44,7 @@ struct PlainResults {
 
 /// The shape of a masked problem whose mask is a tensor.
 [[nodiscard]] SdpaShape biased(SdpaShape shape);
-/// That mask, [sample][1][query][key] with mask_stride() elements a row.
+/// Returns that mask, [sample][1][query][key] with mask_stride() elements a row.
 [[nodiscard]] std::vector<double> mask_of(const PlainAttention& problem);
 /// Sets the gradient of padding's outputs to zero, as a loss leaves it. A mask that is a tensor
 /// hides keys and no queries.

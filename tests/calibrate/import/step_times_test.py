@@ -81,6 +81,9 @@ def test_a_prediction_is_the_fits_own():
         predicted = float(row.split()[2])
         point = json.loads(pathlib.Path(folder, "sweep.json").read_text())["points"][0]
         assert abs(point["step_ms"] / predicted - 1) < 0.002, (row, point["step_ms"])
+        # The draws of links and passes make the interval: without them it is half as wide.
+        for own, end in zip((float(row.split()[3]), float(row.split()[5])), point["interval90"]):
+            assert abs(end / own - 1) < 0.04, (row, point["interval90"])
 
 
 def test_a_table_is_validated():

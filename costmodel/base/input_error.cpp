@@ -114,7 +114,10 @@ InputError::InputError(const std::string& message, Lookup lookup)
     : std::runtime_error(message), lookup_(lookup) {}
 
 InputError::InputError(const SourcePlace& place, const std::string& message, Lookup lookup)
-    : std::runtime_error(placed(place, message)), has_place_(true), lookup_(lookup) {}
+    : std::runtime_error(placed(place, message)),
+      has_place_(true),
+      place_(place),
+      lookup_(lookup) {}
 
 FieldError::FieldError(const std::string& field, const std::string& reason)
     : InputError(field + ": " + reason), field_(field), reason_(reason) {}

@@ -47,10 +47,13 @@ class InputError : public std::runtime_error {
                    fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 
   [[nodiscard]] bool has_place() const { return has_place_; }
+  /// The place; without a file where there is none.
+  [[nodiscard]] const SourcePlace& place() const { return place_; }
   [[nodiscard]] Lookup lookup() const { return lookup_; }
 
  private:
   bool has_place_ = false;
+  SourcePlace place_;
   Lookup lookup_ = Lookup::None;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "costmodel/base/own_folders.h"
+
 namespace stepsim {
 namespace {
 
@@ -15,12 +17,15 @@ bool is_there(const std::filesystem::path& path) {
 
 std::vector<std::string> shipped_places(const std::string& name) {
   std::vector<std::string> places = {name};
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const auto prefix = program.parent_path().parent_path();
-    places.push_back((prefix / "share" / "stepsim" / name).string());
-    places.push_back((prefix.parent_path() / name).string());
+  const std::vector<std::filesystem::path> folders = own_folders();
+  for (const std::filesystem::path& folder : folders) {
+    places.push_back((folder / "share" / "stepsim" / name).string());
+  }
+  for (const std::filesystem::path& folder : folders) {
+    // The checkout, and not any folder of that name.
+    if (is_there(folder / "scenarios" / "profiles") && is_there(folder / "meson.build")) {
+      places.push_back((folder / name).string());
+    }
   }
   return places;
 }
@@ -37,6 +42,14 @@ std::string shipped_path(const std::string& path) {
 
 bool is_profile_name(const std::string& named) {
   return !named.empty() && named != "-" && named.find_first_of("/.") == std::string::npos;
+}
+
+std::string scenario_path(const std::string& named) {
+  if (is_there(named) || !is_profile_name(named)) {
+    return shipped_path(named);
+  }
+  const std::string shipped = shipped_path("scenarios/" + named + ".toml");
+  return is_there(shipped) ? shipped : named;
 }
 
 std::string profile_path(const std::string& named) {

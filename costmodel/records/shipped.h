@@ -6,14 +6,18 @@
 namespace stepsim {
 
 /// Where a shipped file with a name like "scenarios/token_skew.toml" may be, in the order of the
-/// search: here; installed with the program (../share/stepsim beside its folder); in the checkout
-/// whose build folder the program is in.
+/// search: here; installed (share/stepsim beside a folder that the program or the Python extension
+/// is in); in the checkout whose build folder it is in.
 [[nodiscard]] std::vector<std::string> shipped_places(const std::string& name);
 
 /// `path` where it is there; else, of a name below "scenarios", the first of shipped_places() that
 /// is, so that the names of the documentation work in any folder. A name that is neither stays as
 /// it is.
 [[nodiscard]] std::string shipped_path(const std::string& path);
+
+/// The file of a scenario. A name alone ("token_skew") is that of a shipped one unless a file is
+/// called so; else as shipped_path().
+[[nodiscard]] std::string scenario_path(const std::string& named);
 
 /// Whether a profile is named as "h100_8x_published", without a folder and an extension.
 [[nodiscard]] bool is_profile_name(const std::string& named);

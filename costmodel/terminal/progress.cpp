@@ -16,6 +16,9 @@ namespace stepsim {
 
 namespace {
 
+/// The listener of the innermost ProgressScope of this thread.
+thread_local const ProgressListener* current_listener = nullptr;
+
 constexpr double kShortJob = 2;  // A job of fewer seconds needs no line.
 constexpr double kSilent = 1;    // The seconds before the time left can be estimated.
 constexpr double kRefresh = 0.1;
@@ -32,6 +35,14 @@ std::string clock_text(double seconds) {
 
 }  // namespace
 
+ProgressScope::ProgressScope(ProgressListener listener) : listener_(std::move(listener)) {
+  current_listener = &listener_;
+}
+
+ProgressScope::~ProgressScope() {
+  current_listener = nullptr;
+}
+
 Progress::Progress(std::string what)
     : Progress(std::move(what), stderr, screen_of(STDERR_FILENO), steady_seconds) {}
 
@@ -39,7 +50,12 @@ Progress::Progress(std::string what,
                    std::FILE* out,
                    const Screen& screen,
                    std::function<double()> now)
-    : what_(std::move(what)), out_(out), screen_(screen), now_(std::move(now)), start_(now_()) {}
+    : what_(std::move(what)),
+      out_(out),
+      screen_(screen),
+      now_(std::move(now)),
+      start_(now_()),
+      listener_(current_listener) {}
 
 void Progress::at(double share) {
   const double elapsed = now_() - start_;
@@ -47,6 +63,10 @@ void Progress::at(double share) {
 }
 
 void Progress::at(double share, double seconds_left) {
+  if (listener_ != nullptr) {
+    (*listener_)(what_, std::clamp(share, 0.0, 1.0));
+    return;
+  }
   const double elapsed = now_() - start_;
   if (!screen_.redraws || elapsed < kSilent || elapsed - last_ < kRefresh ||
       (!visible_ && elapsed + seconds_left <= kShortJob)) {

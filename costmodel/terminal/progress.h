@@ -9,9 +9,26 @@
 
 namespace stepsim {
 
+/// Is told the name of a job and the share of it that is done, 0 to 1 (1 at its end). It may throw
+/// to end the job.
+using ProgressListener = std::function<void(const std::string& what, double share)>;
+
+/// While it lives, jobs that begin in this thread report to a listener and not to the terminal.
+class ProgressScope {
+ public:
+  explicit ProgressScope(ProgressListener listener);
+  ~ProgressScope();
+  ProgressScope(const ProgressScope&) = delete;
+  ProgressScope& operator=(const ProgressScope&) = delete;
+
+ private:
+  ProgressListener listener_;
+};
+
 /// Shows how far a long job has come, on one line of a terminal's standard error: a bar, percent
 /// and the time left. The line appears after the first second, unless the job will end within two,
-/// and disappears when the job is done. Without a terminal nothing is written.
+/// and disappears when the job is done. Without a terminal nothing is written. A ProgressScope
+/// takes the terminal's place.
 class Progress {
  public:
   /// `what` names the job: "predicting 4 policies".
@@ -44,6 +61,7 @@ class Progress {
   double start_;
   double last_ = 0;  ///< When the line was last written, in seconds.
   bool visible_ = false;
+  const ProgressListener* listener_;  ///< Null: the terminal.
 };
 
 }  // namespace stepsim

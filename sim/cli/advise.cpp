@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/own_folders.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/records/record_files.h"
 #include "costmodel/terminal/progress.h"
@@ -45,13 +46,14 @@ constexpr const char* kAdviseUsage =
     "  stepsim advise run.jsonl\n"
     "  stepsim advise run.rank*.jsonl --price-per-hour 24.50 --html advice.html\n";
 
-/// stepcal beside this program, in the build's folder or on the PATH.
+/// stepcal beside this program or above the Python extension, in the build's folder or on the PATH.
 std::string stepcal_program() {
   std::error_code error;
-  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place : {own / "stepcal", own.parent_path() / "calibrate" / "stepcal"}) {
-    if (fs::is_regular_file(place, error)) {
-      return place.string();
+  for (const fs::path& folder : own_folders()) {
+    for (const char* name : {"stepcal", "bin/stepcal", "calibrate/stepcal"}) {
+      if (fs::is_regular_file(folder / name, error)) {
+        return (folder / name).string();
+      }
     }
   }
   return "stepcal";
@@ -188,8 +190,8 @@ std::string next_steps(const Scenario& scenario,
 
 }  // namespace
 
-int advise_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("advise", kAdviseUsage);
+Answer advise_command(const Request& request) {
+  OptionParser parser("advise", kAdviseUsage, request);
   parser.add({{"records", option_value<std::vector<std::string>>(), "RECORD…: run records"},
               {"out-dir", option_value<std::string>("advice"), "FOLDER: for the files it makes"},
               {"lengths",
@@ -204,8 +206,8 @@ int advise_command(const std::vector<std::string>& arguments) {
               {"quiet,q", option_flag(), "suppress terminal output"}});
   parser.add_html();
   parser.positional("records", -1);
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const std::vector<std::string> paths = parser.list("records");
   if (paths.empty()) {
@@ -215,7 +217,8 @@ int advise_command(const std::vector<std::string>& arguments) {
   if (price && !(*price >= 0 && std::isfinite(*price))) {
     parser.fail("--price-per-hour must be a number, 0 or more");
   }
-  CommonOptions common = parser.output_options();
+  CommonOptions common;
+  common.outputs = parser.outputs();
   const fs::path folder = parser.text("out-dir");
   std::vector<std::string> warnings;
   const std::vector<RecordFile> records = read_record_files(paths, &warnings);
@@ -287,17 +290,14 @@ int advise_command(const std::vector<std::string>& arguments) {
   for (const std::string& warning : warnings) {
     text += "warning: " + warning + "\n";
   }
-  write_result(
-      common, text, [&] { return advice_json(scenario, advice); }, [] { return std::string(); });
-  if (!common.html.empty()) {
-    write_compare_page(common,
-                       page_content("advise", arguments, parser, scenario),
-                       scenario,
-                       profile,
-                       advice.predictions,
-                       answers);
-  }
-  return kDone;
+  Answer answer;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen&) { return text; };
+  answer.json = [=] { return advice_json(scenario, advice); };
+  answer.html = [=, content = page_content("advise", parser, scenario)] {
+    return compare_page(common, content, scenario, profile, advice.predictions, answers);
+  };
+  return answer;
 }
 
 }  // namespace stepsim

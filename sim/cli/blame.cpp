@@ -22,12 +22,12 @@ constexpr const char* kBlameUsage =
 
 }  // namespace
 
-int blame_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("blame", kBlameUsage);
+Answer blame_command(const Request& request) {
+  OptionParser parser("blame", kBlameUsage, request);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
@@ -36,12 +36,12 @@ int blame_command(const std::vector<std::string>& arguments) {
   const Blame result =
       blame(scenario, policy, scenario_profile(scenario), kMaxBlamedRanks, progress.callback());
   progress.done();
-  write_result(
-      common,
-      blame_text(scenario, result, output_screen()),
-      [&] { return blame_json(result); },
-      [&] { return blame_csv(result); });
-  return kDone;
+  Answer answer;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) { return blame_text(scenario, result, screen); };
+  answer.json = [=] { return blame_json(result); };
+  answer.csv = [=] { return blame_csv(result); };
+  return answer;
 }
 
 }  // namespace stepsim

@@ -122,7 +122,7 @@ std::string bytes_text(const std::vector<Bucket>& buckets,
   return text;
 }
 
-int buckets_of_file(const OptionParser& parser) {
+Answer buckets_of_file(const OptionParser& parser) {
   Json result = Json::object();
   std::string text;
   for (const BucketCase& one : read_cases(parser.text("params"))) {
@@ -139,19 +139,17 @@ int buckets_of_file(const OptionParser& parser) {
                         one.parameters.size(),
                         bytes_text(rebuilt, one.parameters));
   }
-  const std::string json = parser.text("json");
-  if (!json.empty()) {
-    write_text_atomically(json, result.dump() + "\n");
-  }
-  if (json != "-" && !parser.has("quiet")) {
-    std::fputs(text.c_str(), stdout);
-  }
-  return kDone;
+  Answer answer;
+  answer.outputs = parser.outputs();
+  answer.text = [=](const Screen&) { return text; };
+  answer.json = [=] { return result; };
+  return answer;
 }
 
 std::string table_text(const std::vector<Bucket>& buckets,
                        const std::vector<BucketParameter>& sizes,
-                       const std::vector<Parameter>& tensors) {
+                       const std::vector<Parameter>& tensors,
+                       const Screen& screen) {
   Table table({"bucket", "bytes", "size", "tensors", "first ready", "last ready"});
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const std::int64_t bytes = bucket_bytes(buckets[b], sizes);
@@ -163,17 +161,17 @@ std::string table_text(const std::vector<Bucket>& buckets,
                tensors[static_cast<std::size_t>(list.front())].name,
                tensors[static_cast<std::size_t>(list.back())].name});
   }
-  return table.text(output_screen());
+  return table.text(screen);
 }
 
 }  // namespace
 
-int buckets_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("buckets", kBucketsUsage);
+Answer buckets_command(const Request& request) {
+  OptionParser parser("buckets", kBucketsUsage, request);
   parser.add_common();
   parser.add({{"params", option_text(), "FILE or -: parameter lists (JSON)"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   if (parser.has("params")) {
     if (parser.has("scenario")) {
@@ -190,24 +188,27 @@ int buckets_command(const std::vector<std::string>& arguments) {
   const DdpBuckets lists = bucket_lists(scenario);
   const auto sizes = bucket_parameters(scenario.model);
   const auto tensors = parameters(scenario.model);
-  print_text(common,
-             fmt::format("{}: {} tensors, {} parameters, cap {}\n\nfirst iteration\n{}\n"
-                         "rebuilt, from the second iteration on\n{}",
-                         scenario.model.name,
-                         tensors.size(),
-                         parameter_count(scenario.model),
-                         format_bytes(scenario.ddp.bucket_cap),
-                         table_text(lists.initial, sizes, tensors),
-                         table_text(lists.rebuilt, sizes, tensors)));
-  if (!common.json.empty()) {
-    const Json result = {{"model", scenario.model.name},
-                         {"initial", lists_json(lists.initial)},
-                         {"initial_bytes", bytes_json(lists.initial, sizes)},
-                         {"rebuilt", lists_json(lists.rebuilt)},
-                         {"rebuilt_bytes", bytes_json(lists.rebuilt, sizes)}};
-    write_text_atomically(common.json, result.dump() + "\n");
-  }
-  if (!common.csv.empty()) {
+  Answer answer;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) {
+    return fmt::format(
+        "{}: {} tensors, {} parameters, cap {}\n\nfirst iteration\n{}\n"
+        "rebuilt, from the second iteration on\n{}",
+        scenario.model.name,
+        tensors.size(),
+        parameter_count(scenario.model),
+        format_bytes(scenario.ddp.bucket_cap),
+        table_text(lists.initial, sizes, tensors, screen),
+        table_text(lists.rebuilt, sizes, tensors, screen));
+  };
+  answer.json = [=]() -> Json {
+    return {{"model", scenario.model.name},
+            {"initial", lists_json(lists.initial)},
+            {"initial_bytes", bytes_json(lists.initial, sizes)},
+            {"rebuilt", lists_json(lists.rebuilt)},
+            {"rebuilt_bytes", bytes_json(lists.rebuilt, sizes)}};
+  };
+  answer.csv = [=] {
     std::string csv = "bucket,bytes,tensors\n";
     for (std::size_t b = 0; b < lists.rebuilt.size(); ++b) {
       csv += fmt::format("{},{},{}\n",
@@ -215,9 +216,9 @@ int buckets_command(const std::vector<std::string>& arguments) {
                          bucket_bytes(lists.rebuilt[b], sizes),
                          lists.rebuilt[b].parameters.size());
     }
-    write_text_atomically(common.csv, csv);
-  }
-  return kDone;
+    return csv;
+  };
+  return answer;
 }
 
 }  // namespace stepsim

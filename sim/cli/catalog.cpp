@@ -23,16 +23,15 @@ namespace {
 
 constexpr const char* kShippedProfiles = "scenarios/profiles";
 
-/// Prints the list as text, or as JSON where asked.
-int print_catalog(const OptionParser& parser, const std::string& text, const Json& json) {
-  const std::string path = parser.text("json");
-  if (!path.empty()) {
-    write_text_atomically(path, json.dump(1) + "\n");
-  }
-  if (path != "-") {
-    print_report(text);
-  }
-  return kDone;
+/// The list as text, or as JSON where asked.
+Answer catalog(const OptionParser& parser,
+               std::function<std::string(const Screen&)> text,
+               const Json& json) {
+  Answer answer;
+  answer.outputs.json = parser.text("json");
+  answer.text = std::move(text);
+  answer.json = [=] { return json; };
+  return answer;
 }
 
 void add_json_option(OptionParser& parser) {
@@ -84,7 +83,7 @@ std::string policy_details(const PolicyKind& kind) {
 
 }  // namespace
 
-int policies_command(const std::vector<std::string>& arguments) {
+Answer policies_command(const Request& request) {
   OptionParser parser(
       "policies",
       "usage: stepsim policies [KIND…] [--all] [--json FILE]\n\n"
@@ -95,13 +94,14 @@ int policies_command(const std::vector<std::string>& arguments) {
       "  stepsim policies\n"
       "  stepsim policies token_budget hf_group_by_length\n"
       "  stepsim policies --all\n"
-      "  stepsim policies --json -\n");
+      "  stepsim policies --json -\n",
+      request);
   parser.add({{"kinds", option_value<std::vector<std::string>>(), "KIND…: of a policy"},
               {"all", option_flag(), "every kind, in detail"}});
   parser.positional("kinds", -1);
   add_json_option(parser);
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const std::vector<std::string> names = parser.list("kinds");
   for (const std::string& name : names) {
@@ -130,19 +130,21 @@ int policies_command(const std::vector<std::string>& arguments) {
         "--all\n",
         list.size());
   }
-  return print_catalog(parser, text, list);
+  return catalog(
+      parser, [=](const Screen&) { return text; }, list);
 }
 
-int models_command(const std::vector<std::string>& arguments) {
+Answer models_command(const Request& request) {
   OptionParser parser("models",
                       "usage: stepsim models [--json FILE]\n\n"
                       "The model presets a scenario can name ([model] preset = …).\n\n"
                       "examples:\n"
                       "  stepsim models\n"
-                      "  stepsim models --json -\n");
+                      "  stepsim models --json -\n",
+                      request);
   add_json_option(parser);
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   Table table(
       {"preset", "layers", "hidden", "heads", "vocab", "parameters", "gradients", "source"});
@@ -166,22 +168,24 @@ int models_command(const std::vector<std::string>& arguments) {
                     {"parameters", count},
                     {"source", preset.source}});
   }
-  return print_catalog(parser, table.text(output_screen()), list);
+  return catalog(
+      parser, [=](const Screen& screen) { return table.text(screen); }, list);
 }
 
-int profiles_command(const std::vector<std::string>& arguments) {
+Answer profiles_command(const Request& request) {
   OptionParser parser("profiles",
                       "usage: stepsim profiles [--dir FOLDER] [--json FILE]\n\n"
                       "The calibrated machines in a folder: without --dir the shipped ones, which\n"
                       "--profile and [cluster] profile also take by name.\n\n"
                       "examples:\n"
                       "  stepsim profiles\n"
-                      "  stepsim profiles --dir my_machines --json -\n");
+                      "  stepsim profiles --dir my_machines --json -\n",
+                      request);
   add_json_option(parser);
   parser.add(
       {{"dir", option_value<std::string>(kShippedProfiles), "FOLDER: where the profiles are"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   Table table({"profile", "device", "backend", "costs", "all-reduce ranks", "file"});
   Json list = Json::array();
@@ -206,7 +210,8 @@ int profiles_command(const std::vector<std::string>& arguments) {
                     {"all_reduce_ranks", ranks},
                     {"provenance", *profile.provenance}});
   }
-  return print_catalog(parser, table.text(output_screen()) + origins, list);
+  return catalog(
+      parser, [=](const Screen& screen) { return table.text(screen) + origins; }, list);
 }
 
 }  // namespace stepsim

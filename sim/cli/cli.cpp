@@ -4,34 +4,58 @@
 #include <cstdio>
 #include <exception>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 
 namespace {
 
-constexpr std::array kCommands = {
-    Command{"advise", "from the records of a training to an answer", advise_command},
-    Command{"run", "predict the step time of one policy", run_command},
-    Command{"compare", "all policies of a scenario side by side", compare_command},
-    Command{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command},
-    Command{"blame", "what the step is spent on, and what would save most", blame_command},
-    Command{"solve", "the value of a key that makes a measured step time", solve_command},
-    Command{"ladder", "the lengths to pad batches to, where new shapes cost", ladder_command},
-    Command{"plan", "write the batches of every step and rank", plan_command},
-    Command{"buckets", "the gradient buckets DDP makes, initial and rebuilt", buckets_command},
-    Command{"figures", "published figures against computed ones", figures_command},
-    Command{"replay", "a recorded program under the simulator's rules", replay_command},
-    Command{"validate", "predicted against measured", validate_command},
-    Command{"trace", "a Chrome trace for Perfetto", trace_command},
-    Command{"lengths", "what the sample lengths look like", lengths_command},
-    Command{"policies", "the batching policies there are", policies_command},
-    Command{"models", "the model presets there are", models_command},
-    Command{"profiles", "the calibrated machines there are", profiles_command},
+/// A command, before its answer is written.
+struct Question {
+  const char* name;
+  const char* summary;
+  Answer (*ask)(const Request& request);
 };
+
+constexpr std::array kQuestions = {
+    Question{"advise", "from the records of a training to an answer", advise_command},
+    Question{"run", "predict the step time of one policy", run_command},
+    Question{"compare", "all policies of a scenario side by side", compare_command},
+    Question{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command},
+    Question{"blame", "what the step is spent on, and what would save most", blame_command},
+    Question{"solve", "the value of a key that makes a measured step time", solve_command},
+    Question{"ladder", "the lengths to pad batches to, where new shapes cost", ladder_command},
+    Question{"plan", "write the batches of every step and rank", plan_command},
+    Question{"buckets", "the gradient buckets DDP makes, initial and rebuilt", buckets_command},
+    Question{"figures", "published figures against computed ones", figures_command},
+    Question{"replay", "a recorded program under the simulator's rules", replay_command},
+    Question{"validate", "predicted against measured", validate_command},
+    Question{"trace", "a Chrome trace for Perfetto", trace_command},
+    Question{"lengths", "what the sample lengths look like", lengths_command},
+    Question{"policies", "the batching policies there are", policies_command},
+    Question{"models", "the model presets there are", models_command},
+    Question{"profiles", "the calibrated machines there are", profiles_command},
+};
+
+/// Asks the question of this number, as a command of the program.
+template <std::size_t number>
+int ask_and_write(const std::vector<std::string>& arguments) {
+  return write_answer(kQuestions[number].ask({arguments}));
+}
+
+template <std::size_t... numbers>
+constexpr auto commands_of(std::index_sequence<numbers...>) {
+  return std::array{
+      Command{kQuestions[numbers].name, kQuestions[numbers].summary, ask_and_write<numbers>}...};
+}
+
+constexpr std::array kCommands = commands_of(std::make_index_sequence<kQuestions.size()>());
 
 const CommandSet kSet = {
     "stepsim",
@@ -64,6 +88,14 @@ void print_error(const InputError& error) {
 }
 
 }  // namespace
+
+Answer ask_stepsim(const std::string& command, const Request& request) {
+  return row_named(kQuestions, &Question::name, "command", command).ask(request);
+}
+
+std::vector<std::string> command_names() {
+  return mapped(kQuestions, [](const Question& question) { return std::string(question.name); });
+}
 
 int run_stepsim(const std::vector<std::string>& arguments) {
   try {

@@ -3,30 +3,35 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/terminal/commands.h"
+#include "sim/cli/answer.h"
 
 namespace stepsim {
 
 /// `stepsim ARGUMENTS`: finds the command, runs it, turns exceptions into messages and statuses.
 [[nodiscard]] int run_stepsim(const std::vector<std::string>& arguments);
 
+/// Asks one command; `command` is one of command_names(). Raises InputError: there is no such
+/// command; else as the command does.
+[[nodiscard]] Answer ask_stepsim(const std::string& command, const Request& request);
+[[nodiscard]] std::vector<std::string> command_names();
+
 // The commands, one file each (catalog.cpp holds policies, models and profiles).
-int run_command(const std::vector<std::string>& arguments);
-int compare_command(const std::vector<std::string>& arguments);
-int sweep_command(const std::vector<std::string>& arguments);
-int advise_command(const std::vector<std::string>& arguments);
-int blame_command(const std::vector<std::string>& arguments);
-int solve_command(const std::vector<std::string>& arguments);
-int ladder_command(const std::vector<std::string>& arguments);
-int plan_command(const std::vector<std::string>& arguments);
-int buckets_command(const std::vector<std::string>& arguments);
-int figures_command(const std::vector<std::string>& arguments);
-int replay_command(const std::vector<std::string>& arguments);
-int validate_command(const std::vector<std::string>& arguments);
-int lengths_command(const std::vector<std::string>& arguments);
-int trace_command(const std::vector<std::string>& arguments);
-int policies_command(const std::vector<std::string>& arguments);
-int models_command(const std::vector<std::string>& arguments);
-int profiles_command(const std::vector<std::string>& arguments);
+[[nodiscard]] Answer run_command(const Request& request);
+[[nodiscard]] Answer compare_command(const Request& request);
+[[nodiscard]] Answer sweep_command(const Request& request);
+[[nodiscard]] Answer advise_command(const Request& request);
+[[nodiscard]] Answer blame_command(const Request& request);
+[[nodiscard]] Answer solve_command(const Request& request);
+[[nodiscard]] Answer ladder_command(const Request& request);
+[[nodiscard]] Answer plan_command(const Request& request);
+[[nodiscard]] Answer buckets_command(const Request& request);
+[[nodiscard]] Answer figures_command(const Request& request);
+[[nodiscard]] Answer replay_command(const Request& request);
+[[nodiscard]] Answer validate_command(const Request& request);
+[[nodiscard]] Answer lengths_command(const Request& request);
+[[nodiscard]] Answer trace_command(const Request& request);
+[[nodiscard]] Answer policies_command(const Request& request);
+[[nodiscard]] Answer models_command(const Request& request);
+[[nodiscard]] Answer profiles_command(const Request& request);
 
 }  // namespace stepsim

@@ -46,12 +46,12 @@ std::vector<ShapeCure> shape_cures(const Scenario& scenario,
 
 }  // namespace
 
-int compare_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("compare", kCompareUsage);
+Answer compare_command(const Request& request) {
+  OptionParser parser("compare", kCompareUsage, request);
   parser.add_common();
   parser.add_html();
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
@@ -69,27 +69,25 @@ int compare_command(const std::vector<std::string>& arguments) {
   if (!cures.empty()) {
     answers["cures"] = cures_json(predictions, cures);
   }
-  const auto json = [&] {
+  const bool all_fit = std::ranges::all_of(
+      predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });
+  Answer answer;
+  answer.status = all_fit ? kDone : kAnswerIsNo;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) {
+    return compare_text(scenario, predictions, planning_seconds, screen) +
+           cures_text(predictions, cures);
+  };
+  answer.json = [=] {
     Json result = prediction_json(predictions, true);
     result.update(answers);
     return result;
   };
-  write_result(common,
-               compare_text(scenario, predictions, planning_seconds, output_screen()) +
-                   cures_text(predictions, cures),
-               json,
-               [&] { return summary_csv(predictions); });
-  if (!common.html.empty()) {
-    write_compare_page(common,
-                       page_content("compare", arguments, parser, scenario),
-                       scenario,
-                       profile,
-                       predictions,
-                       answers);
-  }
-  const bool all_fit = std::ranges::all_of(
-      predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });
-  return all_fit ? kDone : kAnswerIsNo;
+  answer.csv = [=] { return summary_csv(predictions); };
+  answer.html = [=, content = page_content("compare", parser, scenario)] {
+    return compare_page(common, content, scenario, profile, predictions, answers);
+  };
+  return answer;
 }
 
 }  // namespace stepsim

@@ -25,23 +25,24 @@ constexpr const char* kFiguresUsage =
 
 }  // namespace
 
-int figures_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("figures", kFiguresUsage);
+Answer figures_command(const Request& request) {
+  OptionParser parser("figures", kFiguresUsage, request);
   parser.add_common();
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
   const std::vector<FigureCheck> checks = check_figures(scenario);
-  write_result(
-      common,
-      figures_text(scenario, checks, output_screen()),
-      [&] { return figures_json(scenario, checks); },
-      [&] { return figures_csv(checks); });
   const bool unexplained =
       std::ranges::any_of(checks, [](const FigureCheck& check) { return check.unexplained(); });
-  return unexplained ? kAnswerIsNo : kDone;
+  Answer answer;
+  answer.status = unexplained ? kAnswerIsNo : kDone;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) { return figures_text(scenario, checks, screen); };
+  answer.json = [=] { return figures_json(scenario, checks); };
+  answer.csv = [=] { return figures_csv(checks); };
+  return answer;
 }
 
 }  // namespace stepsim

@@ -104,8 +104,8 @@ LadderOptions ladder_options(const OptionParser& parser, const NewShapeCost& sha
 
 }  // namespace
 
-int ladder_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("ladder", kLadderUsage);
+Answer ladder_command(const Request& request) {
+  OptionParser parser("ladder", kLadderUsage, request);
   parser.add_common();
   parser.add(
       {{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
@@ -119,8 +119,8 @@ int ladder_command(const std::vector<std::string>& arguments) {
         option_value<std::string>(""),
         "samples-length|length: what makes a shape another one; as the scenario says, else "
         "samples-length"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
@@ -140,12 +140,15 @@ int ladder_command(const std::vector<std::string>& arguments) {
     studies.push_back(study_ladders(scenario, policy, profile, options));
   }
   progress.done();
-  write_result(
-      common,
-      ladder_text(scenario, options, studies, output_screen()),
-      [&] { return ladder_json(scenario, options, studies); },
-      [&] { return ladder_csv(studies); });
-  return kDone;
+  options.on_progress = nullptr;
+  Answer answer;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) {
+    return ladder_text(scenario, options, studies, screen);
+  };
+  answer.json = [=] { return ladder_json(scenario, options, studies); };
+  answer.csv = [=] { return ladder_csv(studies); };
+  return answer;
 }
 
 }  // namespace stepsim

@@ -112,46 +112,49 @@ Json summary_json(const LengthSummary& s) {
           {"bars", std::move(bars)}};
 }
 
+std::string bars_csv(const LengthSummary& summary) {
+  std::string csv = "low,high,samples,token_share\n";
+  for (const LengthBar& bar : summary.bars) {
+    csv += fmt::format("{},{},{},{}\n", bar.low, bar.high, bar.samples, bar.token_share);
+  }
+  return csv;
+}
+
 }  // namespace
 
-int lengths_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("lengths", kLengthsUsage);
+Answer lengths_command(const Request& request) {
+  OptionParser parser("lengths", kLengthsUsage, request);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: with data of its own"},
               {"file", option_text(), "FILE: lengths, in place of a scenario"},
               {"field", option_value<std::string>("length"), "NAME: field of a .jsonl file"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   if (parser.has("file") == parser.has("scenario")) {
     parser.fail("give a scenario or --file FILE, one of them");
   }
   std::vector<std::int64_t> lengths;
   std::string title;
-  CommonOptions common;
+  Outputs outputs;
   if (parser.has("file")) {
-    common = parser.output_options();
+    outputs = parser.outputs();
     title = parser.text("file");
     lengths = generate_lengths(source_of(title, parser.text("field")), 0);
   } else {
-    common = parser.common();
+    const CommonOptions common = parser.common();
+    outputs = common.outputs;
     const Scenario scenario = load_scenario(common);
     title = "data of scenario " + scenario.name;
     lengths = data_lengths(scenario, find_policy(scenario, parser.text("policy")));
   }
   const LengthSummary summary = summarise_lengths(std::move(lengths));
-  print_text(common, summary_text(title, summary, output_screen()));
-  if (!common.json.empty()) {
-    write_text_atomically(common.json, summary_json(summary).dump(1) + "\n");
-  }
-  if (!common.csv.empty()) {
-    std::string csv = "low,high,samples,token_share\n";
-    for (const LengthBar& bar : summary.bars) {
-      csv += fmt::format("{},{},{},{}\n", bar.low, bar.high, bar.samples, bar.token_share);
-    }
-    write_text_atomically(common.csv, csv);
-  }
-  return kDone;
+  Answer answer;
+  answer.outputs = outputs;
+  answer.text = [=](const Screen& screen) { return summary_text(title, summary, screen); };
+  answer.json = [=] { return summary_json(summary); };
+  answer.csv = [=] { return bars_csv(summary); };
+  return answer;
 }
 
 }  // namespace stepsim

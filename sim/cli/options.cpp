@@ -7,11 +7,9 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/shipped.h"
-#include "costmodel/terminal/commands.h"
 #include "sim/report/html/page.h"
 
 namespace stepsim {
@@ -45,15 +43,10 @@ std::string named_twice(std::vector<std::string> files) {
   return found == files.end() ? "" : *found;
 }
 
-/// Names come from files of others: bytes that are not UTF-8 are replaced.
-std::string json_text_of(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
-OptionParser::OptionParser(std::string command, std::string usage)
-    : CommandParser("stepsim", std::move(command), std::move(usage)) {}
+OptionParser::OptionParser(std::string command, std::string usage, const Request& request)
+    : CommandParser("stepsim", std::move(command), std::move(usage)), request_(request) {}
 
 void OptionParser::add_common() {
   add_shared({{"scenario", option_text(), "SCENARIO: scenario file (TOML)"},
@@ -73,8 +66,8 @@ void OptionParser::add_html() {
   add({{"html", option_text(), "FILE or -: write a page that shows the result"}});
 }
 
-CommonOptions OptionParser::output_options() const {
-  CommonOptions options;
+Outputs OptionParser::outputs() const {
+  Outputs options;
   options.json = text("json");
   options.csv = text("csv");
   options.html = text("html");
@@ -97,15 +90,21 @@ CommonOptions OptionParser::output_options() const {
 }
 
 CommonOptions OptionParser::common() const {
-  CommonOptions options = output_options();
+  CommonOptions options;
+  options.outputs = outputs();
   if (!has("scenario")) {
     fail("no scenario file given");
   }
   const auto named = text("scenario");
-  options.scenario = shipped_path(named);
-  if (const std::string near = nearest_scenario(options.scenario); !near.empty()) {
-    fail(fmt::format(
-        "no scenario file '{}'; did you mean '{}'?", printable(named), printable(near)));
+  options.scenario_text = request_.scenario_text;
+  if (options.scenario_text) {
+    options.scenario = named;
+  } else {
+    options.scenario = scenario_path(named);
+    if (const std::string near = nearest_scenario(options.scenario); !near.empty()) {
+      fail(fmt::format(
+          "no scenario file '{}'; did you mean '{}'?", printable(named), printable(near)));
+    }
   }
   for (const char* name : {"seed", "steps"}) {
     if (has(name)) {
@@ -120,26 +119,9 @@ CommonOptions OptionParser::common() const {
 }
 
 Scenario load_scenario(const CommonOptions& options) {
-  return read_scenario(options.scenario, options.set);
-}
-
-void print_text(const CommonOptions& options, const std::string& text) {
-  if (!options.quiet && options.json != "-" && options.csv != "-" && options.html != "-") {
-    print_report(text);
-  }
-}
-
-void write_result(const CommonOptions& options,
-                  const std::string& text,
-                  const std::function<Json()>& json,
-                  const std::function<std::string()>& csv) {
-  print_text(options, text);
-  if (!options.json.empty()) {
-    write_text_atomically(options.json, json_text_of(json()) + "\n");
-  }
-  if (!options.csv.empty()) {
-    write_text_atomically(options.csv, csv());
-  }
+  return options.scenario_text
+             ? parse_scenario(*options.scenario_text, options.scenario, options.set)
+             : read_scenario(options.scenario, options.set);
 }
 
 }  // namespace stepsim

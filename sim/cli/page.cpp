@@ -11,7 +11,6 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
-#include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 #include "sim/predict/step_picture.h"
 #include "sim/report/html/page.h"
@@ -86,23 +85,14 @@ void add_default_cap(SweepAxis& axis) {
 
 }  // namespace
 
-std::string command_line(const std::string& command, const std::vector<std::string>& arguments) {
-  std::string line = "stepsim " + command;
-  for (const std::string& argument : arguments) {
-    line += " " + shell_word(argument);
-  }
-  return line;
-}
-
 PageContent page_content(const std::string& command,
-                         const std::vector<std::string>& arguments,
                          const OptionParser& parser,
                          const Scenario& scenario) {
   PageContent content;
   content.kind = command;
   content.version = STEPSIM_VERSION;
   content.made = made_at();
-  content.command = command_line(command, arguments);
+  content.command = parser.command_line();
   content.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.is_reference()) {
@@ -173,12 +163,12 @@ Json page_result(const std::vector<Prediction>& predictions) {
   return prediction_json(predictions, rows <= kMaxRows);
 }
 
-void write_compare_page(const CommonOptions& options,
-                        PageContent content,
-                        const Scenario& scenario,
-                        const Profile& profile,
-                        const std::vector<Prediction>& predictions,
-                        const Json& answers) {
+std::string compare_page(const CommonOptions& options,
+                         PageContent content,
+                         const Scenario& scenario,
+                         const Profile& profile,
+                         const std::vector<Prediction>& predictions,
+                         const Json& answers) {
   content.result = page_result(predictions);
   content.result.update(answers);
   content.headline = recommendation_text(scenario, predictions);
@@ -194,7 +184,7 @@ void write_compare_page(const CommonOptions& options,
       add_timeline(options, scenario, prediction, content);
     }
   }
-  write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
+  return page_text(page_data(scenario, profile, std::move(content)));
 }
 
 }  // namespace stepsim

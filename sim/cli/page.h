@@ -9,13 +9,8 @@
 
 namespace stepsim {
 
-/// "stepsim COMMAND ARGUMENTS", as a shell would take it.
-[[nodiscard]] std::string command_line(const std::string& command,
-                                       const std::vector<std::string>& arguments);
-
 /// What the page of any command states. Made now, or at $SOURCE_DATE_EPOCH.
 [[nodiscard]] PageContent page_content(const std::string& command,
-                                       const std::vector<std::string>& arguments,
                                        const OptionParser& parser,
                                        const Scenario& scenario);
 
@@ -51,14 +46,14 @@ void add_blame(const Scenario& scenario,
 /// many that they would make the page slow; its series have most of what they say.
 [[nodiscard]] Json page_result(const std::vector<Prediction>& predictions);
 
-/// Writes the page of `stepsim compare`: each policy's timeline, that of the recommended one at
+/// Returns the page of `stepsim compare`: each policy's timeline, that of the recommended one at
 /// other bucket caps, and what it could save. `answers`: what the result holds beside the
 /// predictions.
-void write_compare_page(const CommonOptions& options,
-                        PageContent content,
-                        const Scenario& scenario,
-                        const Profile& profile,
-                        const std::vector<Prediction>& predictions,
-                        const Json& answers);
+[[nodiscard]] std::string compare_page(const CommonOptions& options,
+                                       PageContent content,
+                                       const Scenario& scenario,
+                                       const Profile& profile,
+                                       const std::vector<Prediction>& predictions,
+                                       const Json& answers);
 
 }  // namespace stepsim

@@ -77,21 +77,21 @@ std::string plan_csv(const std::vector<Plan>& plans) {
 
 }  // namespace
 
-int plan_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("plan", kPlanUsage);
+Answer plan_command(const Request& request) {
+  OptionParser parser("plan", kPlanUsage, request);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
               {"out", option_text(), "FILE or -: the plan (JSONL)"},
               {"out-dir", option_text(), "FOLDER: the plans of all policies"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
-  if (!common.json.empty()) {
+  if (!common.outputs.json.empty()) {
     parser.fail("a plan is JSONL already; use --out FILE");
   }
   const bool all = parser.has("out-dir");
-  if (all == parser.has("out") && common.csv.empty()) {
+  if (all == parser.has("out") && common.outputs.csv.empty()) {
     parser.fail("give either --out FILE or --out-dir FOLDER");
   }
   const Scenario scenario = load_scenario(common);
@@ -126,22 +126,19 @@ int plan_command(const std::vector<std::string>& arguments) {
                   static_cast<double>(scenario.policies.size()));
     }
   }
+  Answer answer;
+  answer.outputs = common.outputs;
   if (!by_tokens.empty()) {
-    print_message(fmt::format(
-        "stepsim: warning: {} planned by padded tokens, since {} is not there yet; plan again when "
-        "it is",
-        fmt::join(by_tokens, ", "),
-        printable(scenario.profile)));
-  }
-  if (!parser.has("out") || parser.text("out") != "-") {
-    print_text(common, varlen_text(varlen_uses, output_screen()));
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, plan_csv(plans));
+    answer.warnings.push_back(
+        fmt::format("{} planned by padded tokens, since {} is not there yet; plan again when "
+                    "it is",
+                    fmt::join(by_tokens, ", "),
+                    printable(scenario.profile)));
   }
   if (parser.has("out")) {
     write_plan(parser.text("out"), plans.front());
   }
+  std::string list;
   if (all) {
     const std::filesystem::path folder = parser.text("out-dir");
     std::error_code error;
@@ -149,15 +146,20 @@ int plan_command(const std::vector<std::string>& arguments) {
     if (error) {
       throw EnvironmentFault("cannot make folder " + folder.string() + ": " + error.message());
     }
-    std::string list;
     for (const Plan& plan : plans) {
       const std::string path = (folder / file_name(plan.policy)).string();
       write_plan(path, plan);
       list += " " + path;
     }
-    print_text(common, fmt::format("wrote{}\nrun them: stepcal live{}\n", list, list));
   }
-  return kDone;
+  if (!parser.has("out") || parser.text("out") != "-") {
+    answer.text = [=](const Screen& screen) {
+      return varlen_text(varlen_uses, screen) +
+             (list.empty() ? "" : fmt::format("wrote{}\nrun them: stepcal live{}\n", list, list));
+    };
+  }
+  answer.csv = [plans = std::move(plans)] { return plan_csv(plans); };
+  return answer;
 }
 
 }  // namespace stepsim

@@ -115,8 +115,8 @@ PipelineReplay replay_pipeline(const CsvTable& table, SendMode sends) {
 
 }  // namespace
 
-int replay_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("replay", kReplayUsage);
+Answer replay_command(const Request& request) {
+  OptionParser parser("replay", kReplayUsage, request);
   parser.positional("program", 1);
   parser.add(
       {{"program", option_text(), "PROGRAM: recorded program (CSV, may be gzip) or its folder"},
@@ -133,37 +133,34 @@ int replay_command(const std::vector<std::string>& arguments) {
        {"json", option_text(), "FILE or -: write the result as JSON"},
        {"csv", option_text(), "FILE or -: one row a rank or step"},
        {"quiet,q", option_flag(), "suppress terminal output"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   if (!parser.has("program")) {
     parser.fail("no program given");
   }
-  const CommonOptions options = parser.output_options();
+  Answer answer;
+  answer.outputs = parser.outputs();
   const CsvTable table(program_file(shipped_path(parser.text("program"))));
   if (table.find("pp_stage")) {
     refuse(parser, kLaunchOptions, "CPU launches");
     const PipelineReplay result = replay_pipeline(table, sends_of(parser));
     const StepColumns columns{parser.has("steps-table"), parser.has("balanced")};
-    write_result(
-        options,
-        replay_text(result, columns, output_screen()),
-        [&] { return replay_json(result); },
-        [&] { return replay_csv(result); });
+    answer.text = [=](const Screen& screen) { return replay_text(result, columns, screen); };
+    answer.json = [=] { return replay_json(result); };
+    answer.csv = [=] { return replay_csv(result); };
   } else if (table.find("gap_us")) {
     refuse(parser, kPipelineOptions, "a pipeline");
     const LaunchReplay result = replay(read_launch_trace(table), {}, launch_options(parser));
-    write_result(
-        options,
-        replay_text(result, output_screen()),
-        [&] { return replay_json(result); },
-        [&] { return replay_csv(result); });
+    answer.text = [=](const Screen& screen) { return replay_text(result, screen); };
+    answer.json = [=] { return replay_json(result); };
+    answer.csv = [=] { return replay_csv(result); };
   } else {
     throw InputError({table.path(), 1, 0, ""},
                      "neither a program of CPU launches (column gap_us) nor of a pipeline (column "
                      "pp_stage)");
   }
-  return kDone;
+  return answer;
 }
 
 }  // namespace stepsim

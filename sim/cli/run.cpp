@@ -28,30 +28,29 @@ constexpr const char* kRunUsage =
     "  stepsim run scenarios/bucket_valley.toml --html page.html\n";
 
 /// Its timeline at other bucket caps, its steps, and what would save most.
-void write_page(const CommonOptions& options,
-                PageContent content,
-                const Scenario& scenario,
-                const BatchingPolicy& policy,
-                const Profile& profile,
-                const Prediction& prediction) {
+std::string run_page(const CommonOptions& options,
+                     PageContent content,
+                     const Scenario& scenario,
+                     const Profile& profile,
+                     const Prediction& prediction) {
   content.result = page_result({prediction});
   content.warnings = note_texts(prediction);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
   add_bucket_cap_sweep(options, scenario, profile, prediction, content);
-  add_blame(scenario, policy, profile, content);
-  write_text_atomically(options.html, page_text(page_data(scenario, profile, std::move(content))));
+  add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
+  return page_text(page_data(scenario, profile, std::move(content)));
 }
 
 }  // namespace
 
-int run_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("run", kRunUsage);
+Answer run_command(const Request& request) {
+  OptionParser parser("run", kRunUsage, request);
   parser.add_common();
   parser.add_html();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
               {"trace", option_text(), "FILE: also write a Chrome trace, as stepsim trace --out"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
@@ -62,24 +61,20 @@ int run_command(const std::vector<std::string>& arguments) {
   options.on_progress = progress.callback();
   const Prediction prediction = predict(scenario, policy, profile, options);
   progress.done();
-  write_result(
-      common,
-      run_text(scenario, prediction, output_screen()),
-      [&] { return prediction_json({prediction}, true); },
-      [&] { return steps_csv({prediction}); });
-  if (!common.html.empty()) {
-    write_page(common,
-               page_content("run", arguments, parser, scenario),
-               scenario,
-               policy,
-               profile,
-               prediction);
-  }
   if (parser.has("trace")) {
     const std::string path = parser.text("trace");
     (void)write_chrome_trace(scenario, policy, profile, {}, path);
   }
-  return prediction.out_of_memory ? kAnswerIsNo : kDone;
+  Answer answer;
+  answer.status = prediction.out_of_memory ? kAnswerIsNo : kDone;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) { return run_text(scenario, prediction, screen); };
+  answer.json = [=] { return prediction_json({prediction}, true); };
+  answer.csv = [=] { return steps_csv({prediction}); };
+  answer.html = [=, content = page_content("run", parser, scenario)] {
+    return run_page(common, content, scenario, profile, prediction);
+  };
+  return answer;
 }
 
 }  // namespace stepsim

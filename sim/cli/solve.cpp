@@ -109,14 +109,14 @@ Duration parse_step_time(const std::string& text) {
 
 }  // namespace
 
-int solve_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("solve", kSolveUsage);
+Answer solve_command(const Request& request) {
+  OptionParser parser("solve", kSolveUsage, request);
   parser.add_common();
   parser.add({{"key", option_text(), "KEY=LOW..HIGH: what to find, and between what"},
               {"step-time", option_text(), "TIME: measured mean step, as \"736.7 ms\""},
               {"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
   if (!parser.has("key") || !parser.has("step-time")) {
@@ -125,15 +125,18 @@ int solve_command(const std::vector<std::string>& arguments) {
   const SolveRange range = parse_solve_range(parser.text("key"));
   const Duration wanted = parse_step_time(parser.text("step-time"));
   Progress progress("solving");
-  const Solution solution = solve(
-      common.scenario, range, wanted, {parser.text("policy"), common.set, progress.callback()});
+  const Solution solution = solve(load_scenario(common),
+                                  range,
+                                  wanted,
+                                  {parser.text("policy"), common.set, progress.callback()});
   progress.done();
-  write_result(
-      common,
-      solution_text(range, wanted, solution),
-      [&] { return solution_json(range, wanted, solution); },
-      [&] { return solution_csv(range, wanted, solution); });
-  return solution.found ? kDone : kAnswerIsNo;
+  Answer answer;
+  answer.status = solution.found ? kDone : kAnswerIsNo;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen&) { return solution_text(range, wanted, solution); };
+  answer.json = [=] { return solution_json(range, wanted, solution); };
+  answer.csv = [=] { return solution_csv(range, wanted, solution); };
+  return answer;
 }
 
 }  // namespace stepsim

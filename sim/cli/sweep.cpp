@@ -38,12 +38,12 @@ constexpr const char* kSweepUsage =
     "      --html page.html\n";
 
 /// The points, and a timeline of each one when one key is swept.
-void write_page(const CommonOptions& common,
-                PageContent content,
-                const Scenario& scenario,
-                const Profile& profile,
-                const std::vector<SweepAxis>& axes,
-                const SweepReport& report) {
+std::string sweep_page(const CommonOptions& common,
+                       PageContent content,
+                       const Scenario& scenario,
+                       const Profile& profile,
+                       const std::vector<SweepAxis>& axes,
+                       const SweepReport& report) {
   content.result = sweep_json(axes, report);
   content.headline = sweep_headline(axes, report);
   content.warnings = sweep_warnings(axes, report);
@@ -51,7 +51,7 @@ void write_page(const CommonOptions& common,
   if (axes.size() == 1) {
     add_sweep(common, scenario, axes.front(), report, content);
   }
-  write_text_atomically(common.html, page_text(page_data(scenario, profile, std::move(content))));
+  return page_text(page_data(scenario, profile, std::move(content)));
 }
 
 /// The options that say what training costs.
@@ -81,8 +81,8 @@ TrainingGoal training_goal(const OptionParser& parser) {
 
 }  // namespace
 
-int sweep_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("sweep", kSweepUsage);
+Answer sweep_command(const Request& request) {
+  OptionParser parser("sweep", kSweepUsage, request);
   parser.add_common();
   parser.add_html();
   parser.add(
@@ -95,8 +95,8 @@ int sweep_command(const std::vector<std::string>& arguments) {
        {"efficiency",
         option_value<double>(80),
         "PERCENT: samples/s a rank, of the best, that a cluster is worth"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   const CommonOptions common = parser.common();
   if (!parser.has("over")) {
@@ -118,20 +118,15 @@ int sweep_command(const std::vector<std::string>& arguments) {
   options.on_progress = progress.callback();
   const SweepReport report = sweep_report(scenario, axes, options, goal);
   progress.done();
-  write_result(
-      common,
-      sweep_text(scenario, axes, report, output_screen()),
-      [&] { return sweep_json(axes, report); },
-      [&] { return sweep_csv(axes, report); });
-  if (!common.html.empty()) {
-    write_page(common,
-               page_content("sweep", arguments, parser, scenario),
-               scenario,
-               profile,
-               axes,
-               report);
-  }
-  return kDone;
+  Answer answer;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) { return sweep_text(scenario, axes, report, screen); };
+  answer.json = [=] { return sweep_json(axes, report); };
+  answer.csv = [=] { return sweep_csv(axes, report); };
+  answer.html = [=, content = page_content("sweep", parser, scenario)] {
+    return sweep_page(common, content, scenario, profile, axes, report);
+  };
+  return answer;
 }
 
 }  // namespace stepsim

@@ -59,22 +59,22 @@ std::string size_text(const TraceFiles& files) {
 
 }  // namespace
 
-int trace_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("trace", kTraceUsage);
+Answer trace_command(const Request& request) {
+  OptionParser parser("trace", kTraceUsage, request);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
               {"out", option_text(), "FILE or -: the trace"},
               {"out-dir", option_text(), "FOLDER: a trace of PyTorch's profiler for each rank"},
               {"ranks", option_text(), "LIST: ranks to show, as 0..3,8"},
               {"parts", option_flag(), "one slice for a part of a step in place of each op"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
   CommonOptions common = parser.common();
   if (!parser.has("out") && !parser.has("out-dir")) {
     parser.fail("give --out FILE or --out-dir FOLDER");
   }
-  if (!common.json.empty() || !common.csv.empty()) {
+  if (!common.outputs.json.empty() || !common.outputs.csv.empty()) {
     throw InputError("stepsim trace: error: a trace has a form of its own; use --out FILE");
   }
   const std::string steps = take_step_list(common);
@@ -89,29 +89,30 @@ int trace_command(const std::vector<std::string>& arguments) {
     choice.ranks = parse_selection(parser.text("ranks"), scenario.ranks, "ranks");
   }
   const Profile profile = scenario_profile(scenario);
+  std::string text;
   if (parser.has("out")) {
     const std::string path = parser.text("out");
     const TraceFiles files = write_chrome_trace(scenario, policy, profile, choice, path);
     if (path != "-") {
-      print_text(common,
-                 fmt::format("wrote {}: {}, {} ranks x {} steps, {}\nopen it at "
-                             "https://ui.perfetto.dev\n",
-                             printable(path),
-                             printable(policy.name()),
-                             files.ranks,
-                             files.steps,
-                             size_text(files)));
+      text += fmt::format(
+          "wrote {}: {}, {} ranks x {} steps, {}\nopen it at "
+          "https://ui.perfetto.dev\n",
+          printable(path),
+          printable(policy.name()),
+          files.ranks,
+          files.steps,
+          size_text(files));
     }
   }
   if (parser.has("out-dir")) {
     const std::string folder = parser.text("out-dir");
     const TraceFiles files = write_profiler_traces(scenario, policy, profile, choice, folder);
-    std::string text = fmt::format("wrote {}: {}, a file for each of {} ranks, {} steps, {}\n",
-                                   printable(folder),
-                                   printable(policy.name()),
-                                   files.ranks,
-                                   files.steps,
-                                   size_text(files));
+    text += fmt::format("wrote {}: {}, a file for each of {} ranks, {} steps, {}\n",
+                        printable(folder),
+                        printable(policy.name()),
+                        files.ranks,
+                        files.steps,
+                        size_text(files));
     if (files.left_out > 0) {
       text += fmt::format("left out: {} pieces of work shorter than half a microsecond\n",
                           files.left_out);
@@ -120,9 +121,11 @@ int trace_command(const std::vector<std::string>& arguments) {
         "next: stepcal import kineto {}/*.json.gz, or HTA: TraceAnalysis(trace_dir=\"{}\")\n",
         shell_word(folder),
         printable(folder));
-    print_text(common, text);
   }
-  return kDone;
+  Answer answer;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen&) { return text; };
+  return answer;
 }
 
 }  // namespace stepsim

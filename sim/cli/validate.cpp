@@ -118,13 +118,12 @@ RunRecord without_steps(RunRecord record) {
 }
 
 ValidationSources sources_of(const OptionParser& parser,
-                             const std::vector<std::string>& arguments,
                              const Scenario& scenario,
                              const Profile& profile,
                              const std::vector<Prediction>& predictions,
                              const std::vector<RecordFile>& files) {
   ValidationSources sources;
-  sources.command = command_line("validate", arguments);
+  sources.command = parser.command_line();
   sources.scenario = scenario;
   sources.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
   sources.profile = profile;
@@ -140,35 +139,12 @@ ValidationSources sources_of(const OptionParser& parser,
   return sources;
 }
 
-void write_outputs(const OptionParser& parser,
-                   const Validation& validation,
-                   const ValidationSources& sources,
-                   double bound) {
-  const CommonOptions common = parser.common();
-  const std::string report = parser.text("report");
-  if (report != "-") {
-    print_text(common, validation_text(validation, sources, bound, output_screen()));
-  }
-  if (!report.empty()) {
-    write_text_atomically(report, validation_markdown(validation, sources, bound));
-  }
-  if (!common.json.empty()) {
-    const Json json = validation_json(validation, sources, bound);
-    write_text_atomically(common.json,
-                          json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  }
-  if (!common.csv.empty()) {
-    write_text_atomically(common.csv, validation_csv(validation));
-  }
-}
-
 /// Each policy's steps, predicted and measured.
-void write_page(const CommonOptions& options,
-                PageContent content,
-                const std::vector<Prediction>& predictions,
-                const Validation& validation,
-                const ValidationSources& sources,
-                double bound) {
+std::string validation_page(PageContent content,
+                            const std::vector<Prediction>& predictions,
+                            const Validation& validation,
+                            const ValidationSources& sources,
+                            double bound) {
   const Scenario& scenario = sources.scenario;
   content.result = validation_json(validation, sources, bound);
   content.headline = verdict(validation, sources, bound);
@@ -179,14 +155,13 @@ void write_page(const CommonOptions& options,
         predictions, [&](const Prediction& one) { return one.policy == policy.policy; });
     content.series.push_back(measured_series_json(*prediction, policy, scenario.warmup_steps));
   }
-  write_text_atomically(options.html,
-                        page_text(page_data(scenario, sources.profile, std::move(content))));
+  return page_text(page_data(scenario, sources.profile, std::move(content)));
 }
 
 }  // namespace
 
-int validate_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("validate", kValidateUsage);
+Answer validate_command(const Request& request) {
+  OptionParser parser("validate", kValidateUsage, request);
   parser.add_common();
   parser.add_html();
   parser.add({{"live", option_texts(), "FILE…: run records"},
@@ -194,18 +169,19 @@ int validate_command(const std::vector<std::string>& arguments) {
               {"predictions", option_text(), "FILE: predictions made before the live run"},
               {"bound", option_value<double>(10.0), "PERCENT: largest error of a mean"},
               {"report", option_text(), "FILE or -: write the comparison as Markdown"}});
-  if (!parser.parse(arguments)) {
-    return kDone;
+  if (!parser.parse()) {
+    return {};
   }
-  const CommonOptions common = parser.common();
+  CommonOptions common = parser.common();
+  common.outputs.markdown = parser.text("report");
   if (!parser.has("live") && !parser.has("step-times")) {
     parser.fail("give --live FILE… (from stepcal live) or --step-times FILE");
   }
   if (parser.has("live") && parser.has("step-times")) {
     parser.fail("--step-times takes the place of --live; give one of them");
   }
-  if (parser.has("report") && parser.text("report") == "-" &&
-      (common.json == "-" || common.csv == "-" || common.html == "-")) {
+  if (common.outputs.markdown == "-" &&
+      (common.outputs.json == "-" || common.outputs.csv == "-" || common.outputs.html == "-")) {
     parser.fail("only one of --report, --html, --json and --csv can go to standard output");
   }
   const double bound = parser.get<double>("bound") / 100;
@@ -229,20 +205,22 @@ int validate_command(const std::vector<std::string>& arguments) {
   const std::vector<Prediction> predictions = predictions_for(parser, scenario, profile);
   Validation validation = validate(
       predictions, reference, records, scenario.warmup_steps, profile.noise.sentinel_seconds);
-  const ValidationSources sources =
-      sources_of(parser, arguments, scenario, profile, predictions, files);
+  const ValidationSources sources = sources_of(parser, scenario, profile, predictions, files);
   std::ranges::move(source_warnings(sources), std::back_inserter(warnings));
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
-  write_outputs(parser, validation, sources, bound);
-  if (!common.html.empty()) {
-    write_page(common,
-               page_content("validate", arguments, parser, scenario),
-               predictions,
-               validation,
-               sources,
-               bound);
-  }
-  return validation.holds(bound) ? kDone : kAnswerIsNo;
+  Answer answer;
+  answer.status = validation.holds(bound) ? kDone : kAnswerIsNo;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) {
+    return validation_text(validation, sources, bound, screen);
+  };
+  answer.json = [=] { return validation_json(validation, sources, bound); };
+  answer.csv = [=] { return validation_csv(validation); };
+  answer.markdown = [=] { return validation_markdown(validation, sources, bound); };
+  answer.html = [=, content = page_content("validate", parser, scenario)] {
+    return validation_page(content, predictions, validation, sources, bound);
+  };
+  return answer;
 }
 
 }  // namespace stepsim

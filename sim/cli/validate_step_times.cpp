@@ -107,8 +107,8 @@ std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
 
 }  // namespace
 
-int validate_step_times(const OptionParser& parser, const CommonOptions& common, double bound) {
-  if (parser.has("predictions") || parser.has("report") || !common.html.empty()) {
+Answer validate_step_times(const OptionParser& parser, const CommonOptions& common, double bound) {
+  if (parser.has("predictions") || parser.has("report") || !common.outputs.html.empty()) {
     parser.fail("--step-times goes with --json, --csv and --bound only");
   }
   const Scenario scenario = load_scenario(common);
@@ -118,21 +118,23 @@ int validate_step_times(const OptionParser& parser, const CommonOptions& common,
   progress.done();
   const double error = mean_error(rows);
   constexpr std::size_t kMostShown = 60;
-  const Screen screen = output_screen();
-  const std::string listed = rows.size() > kMostShown
-                                 ? fmt::format("{} rows; --csv FILE has them all\n", rows.size())
-                                 : rows_text(table, rows, screen);
-  write_result(
-      common,
-      fmt::format("{}\n{}\nmean |error| {:.1f} %, {} the bound of {:g} %\n",
-                  listed,
-                  groups_text(rows, screen),
-                  kPerCent * error,
-                  error <= bound ? "within" : "above",
-                  kPerCent * bound),
-      [&] { return check_json(rows); },
-      [&] { return check_csv(rows); });
-  return error <= bound ? kDone : kAnswerIsNo;
+  Answer answer;
+  answer.status = error <= bound ? kDone : kAnswerIsNo;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) {
+    const std::string listed = rows.size() > kMostShown
+                                   ? fmt::format("{} rows; --csv FILE has them all\n", rows.size())
+                                   : rows_text(table, rows, screen);
+    return fmt::format("{}\n{}\nmean |error| {:.1f} %, {} the bound of {:g} %\n",
+                       listed,
+                       groups_text(rows, screen),
+                       kPerCent * error,
+                       error <= bound ? "within" : "above",
+                       kPerCent * bound);
+  };
+  answer.json = [=] { return check_json(rows); };
+  answer.csv = [=] { return check_csv(rows); };
+  return answer;
 }
 
 }  // namespace stepsim

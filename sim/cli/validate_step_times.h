@@ -6,6 +6,6 @@ namespace stepsim {
 
 /// `stepsim validate SCENARIO --step-times FILE`: predicted against a table of measured steps.
 /// Returns the exit status: kAnswerIsNo where the mean |error| exceeds `bound`, a fraction.
-int validate_step_times(const OptionParser& parser, const CommonOptions& common, double bound);
+Answer validate_step_times(const OptionParser& parser, const CommonOptions& common, double bound);
 
 }  // namespace stepsim

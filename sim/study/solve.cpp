@@ -74,7 +74,7 @@ std::string value_text(const SolveRange& range, double value) {
                             : fmt::format("{:.12g} {}", value, range.unit);
 }
 
-Solution solve(const std::string& scenario_path,
+Solution solve(const Scenario& as_it_stands,
                const SolveRange& range,
                Duration step_time,
                const SolveOptions& options) {
@@ -87,7 +87,7 @@ Solution solve(const std::string& scenario_path,
     }
     std::vector<std::string> overrides = options.overrides;
     overrides.push_back(range.key + "=" + value_text(range, value));
-    const Scenario scenario = read_scenario(scenario_path, overrides);
+    const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
     return predict(scenario, find_policy(scenario, options.policy), scenario_profile(scenario), {})
         .summary.step_time_ms.mean;
   };

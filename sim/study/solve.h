@@ -5,6 +5,7 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/base/units.h"
+#include "sim/scenario/scenario.h"
 
 namespace stepsim {
 
@@ -47,7 +48,7 @@ struct Solution {
 ///
 /// Raises InputError: the scenario refuses a value (the key takes whole numbers, say), or the
 /// profile lacks a cost.
-[[nodiscard]] Solution solve(const std::string& scenario_path,
+[[nodiscard]] Solution solve(const Scenario& as_it_stands,
                              const SolveRange& range,
                              Duration step_time,
                              const SolveOptions& options);

@@ -216,16 +216,17 @@ std::vector<SweepPoint> sweep(const Scenario& scenario,
   const std::thread::id caller = std::this_thread::get_id();
   const auto work = [&]() {
     for (std::size_t i = next++; i < count; i = next++) {
-      if (options.on_progress && std::this_thread::get_id() == caller) {
-        options.on_progress(static_cast<double>(i) / static_cast<double>(count));
-      }
       try {
+        if (options.on_progress && std::this_thread::get_id() == caller) {
+          options.on_progress(static_cast<double>(i) / static_cast<double>(count));
+        }
         points[i] = point_or_reason(scenario, axes, options, i);
       } catch (...) {
         const std::lock_guard lock(failure_mutex);
         if (i < failed_point) {
           failed_point = i;
           failure = std::current_exception();
+          next = count;  // Points before this one are all taken.
         }
       }
     }

@@ -63,7 +63,7 @@ TEST_CASE("the strength of interference is found from the step time") {
   for (const double k : {0.0, 0.1, 0.35, 1.9}) {
     CAPTURE(k);
     const SolveRange range = parse_solve_range("interference.strength=0..2");
-    const Solution solution = solve(path, range, ms(62 + k * 12), {});
+    const Solution solution = solve(read_scenario(path), range, ms(62 + k * 12), {});
     REQUIRE(solution.found);
     CHECK(solution.value == doctest::Approx(k).epsilon(1e-4));
     CHECK(solution.step_ms == doctest::Approx(62 + k * 12).epsilon(1e-5));
@@ -74,15 +74,15 @@ TEST_CASE("the strength of interference is found from the step time") {
 
 TEST_CASE("times with a unit, and step times that fall with the value") {
   const std::string path = write_blocks("12 ms");
-  const Solution forward = solve(path, parse_solve_range("times.forward=0..1000 ms"), ms(75), {});
+  const Solution forward = solve(read_scenario(path), parse_solve_range("times.forward=0..1000 ms"), ms(75), {});
   REQUIRE(forward.found);
   CHECK(forward.value == doctest::Approx(23));
   // The larger the bandwidth of the gradients' copies, the shorter the step.
   const SolveRange copies = parse_solve_range("times.copy_bandwidth=1..100 GB/s");
-  const double slow = solve(path, copies, ms(1), {}).low_ms;
-  const double fast = solve(path, copies, ms(1), {}).high_ms;
+  const double slow = solve(read_scenario(path), copies, ms(1), {}).low_ms;
+  const double fast = solve(read_scenario(path), copies, ms(1), {}).high_ms;
   CHECK(slow > fast);
-  const Solution middle = solve(path, copies, ms((slow + fast) / 2), {});
+  const Solution middle = solve(read_scenario(path), copies, ms((slow + fast) / 2), {});
   REQUIRE(middle.found);
   CHECK(middle.step_ms == doctest::Approx((slow + fast) / 2).epsilon(1e-4));
 }
@@ -91,12 +91,12 @@ TEST_CASE("a time outside the range of predictions has no solution, and both end
   const std::string path = write_blocks("12 ms");
   const SolveRange range = parse_solve_range("interference.strength=0..1");
   for (const double time : {61.9, 74.1}) {
-    const Solution solution = solve(path, range, ms(time), {});
+    const Solution solution = solve(read_scenario(path), range, ms(time), {});
     CHECK_FALSE(solution.found);
     CHECK(solution.low_ms == doctest::Approx(62));
     CHECK(solution.high_ms == doctest::Approx(74));
   }
-  CHECK_FALSE(solve(path, parse_solve_range("host.hook=0..1 ns"), ms(62), {}).found);
+  CHECK_FALSE(solve(read_scenario(path), parse_solve_range("host.hook=0..1 ns"), ms(62), {}).found);
 }
 
 TEST_CASE("ranges that make no sense are refused") {
@@ -112,8 +112,8 @@ TEST_CASE("ranges that make no sense are refused") {
     CHECK_THROWS_AS((void)parse_solve_range(text), InputError);
   }
   const std::string path = write_blocks("12 ms");
-  CHECK_THROWS_AS((void)solve(path, parse_solve_range("ddp.zero_stage=0..3"), ms(62), {}),
+  CHECK_THROWS_AS((void)solve(read_scenario(path), parse_solve_range("ddp.zero_stage=0..3"), ms(62), {}),
                   InputError);
-  CHECK_THROWS_AS((void)solve(path, parse_solve_range("interference.strenth=0..3"), ms(62), {}),
+  CHECK_THROWS_AS((void)solve(read_scenario(path), parse_solve_range("interference.strenth=0..3"), ms(62), {}),
                   InputError);
 }

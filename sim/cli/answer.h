@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/io/json_file.h"
+#include "costmodel/terminal/commands.h"
+#include "costmodel/terminal/screen.h"
+
+namespace stepsim {
+
+/// What a command is asked.
+struct Request {
+  std::vector<std::string> arguments;  ///< The words after the command's name.
+  /// The scenario itself, where it is in no file. The arguments name one nevertheless: for
+  /// messages, and as the place that relative paths inside start from.
+  std::optional<std::string> scenario_text = {};
+};
+
+/// Where the program writes an answer: files, "-" for standard output, or empty.
+struct Outputs {
+  std::string json;
+  std::string csv;
+  std::string html;
+  std::string markdown;
+  bool quiet = false;  ///< True: the text is not printed.
+};
+
+/// What a command found. The program writes it where the options say; the Python package hands it
+/// out. Each form is made when it is asked for; one that is empty does not exist.
+struct Answer {
+  int status = kDone;
+  Outputs outputs;
+  std::vector<std::string> warnings;  ///< For standard error.
+  std::function<std::string(const Screen& screen)> text;
+  std::function<Json()> json;
+  std::function<std::string()> csv;
+  std::function<std::string()> html;  ///< Raises EnvironmentFault in a build without pages.
+  std::function<std::string()> markdown;
+
+  /// Returns the JSON as it stands in a file. Names come from files of others: bytes that are not
+  /// UTF-8 are replaced.
+  [[nodiscard]] std::string json_text() const;
+};
+
+/// Prints and writes the answer as its outputs say, and returns its status.
+int write_answer(const Answer& answer);
+
+}  // namespace stepsim

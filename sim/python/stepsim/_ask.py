@@ -1,0 +1,63 @@
+"""Runs commands of stepsim inside this process, with a progress bar for long ones."""
+
+import sys
+import time
+import warnings
+
+from . import _core
+
+_SILENT_SECONDS = 1.0
+
+
+def _in_notebook():
+    shell = sys.modules.get("IPython")
+    shell = shell.get_ipython() if shell is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class _Bar:
+    """A bar of tqdm that appears after a second; nothing where tqdm is not installed."""
+
+    def __init__(self):
+        self._start = time.monotonic()
+        self._bar = None
+        self._missing = False
+
+    def __call__(self, what, share):
+        if self._missing or (self._bar is None and time.monotonic() - self._start < _SILENT_SECONDS):
+            return
+        if self._bar is None:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # About widgets that a notebook lacks.
+                    from tqdm.auto import tqdm
+                self._bar = tqdm(total=1.0, desc=what, leave=False, bar_format="{desc} {percentage:3.0f}%|{bar}| {remaining} left")
+            except ImportError:
+                self._missing = True
+                return
+        self._bar.n = share
+        self._bar.refresh()
+
+    def close(self):
+        if self._bar is not None:
+            self._bar.close()
+
+
+def ask(command, arguments, scenario_text=None, progress=None):
+    """Returns the _core.Answer of a command.
+
+    Args:
+        progress: True or False; None: where a person looks at the output, a terminal or a
+            notebook. Or a function that is called as progress(what, share), share from 0 to 1.
+    """
+    if progress is None:
+        progress = _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    bar = _Bar() if progress is True else None
+    try:
+        answer = _core.ask(command, arguments, scenario_text, bar or progress or None)
+    finally:
+        if bar is not None:
+            bar.close()
+    for warning in answer.warnings:
+        warnings.warn(warning, stacklevel=3)
+    return answer

@@ -1,0 +1,29 @@
+"""From the records of a training to an answer."""
+
+import os
+
+from . import results
+from ._ask import ask
+from .scenario import _flags
+
+
+def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_per_hour=None,
+           progress=None):
+    """Says what a training's steps are spent on, and the batching policy and bucket size that suit
+    it, from the records of a few dozen of its steps.
+
+    Args:
+        records: The path of a run record, or the paths of all ranks' files.
+        out_dir: A folder that keeps the profile, a scenario to edit and the predictions.
+        lengths: A file with the tokens of each sample of the data set, one a line.
+        base: A profile with all-reduce times.
+        plan: What ran, for records without a model.
+        price_per_hour: Of all ranks together.
+
+    Returns a results.Advice. Raises InputError where the records allow no answer.
+    """
+    paths = [records] if isinstance(records, (str, os.PathLike)) else list(records)
+    options = _flags(out_dir=os.fspath(out_dir), lengths=lengths and os.fspath(lengths),
+                     base=base and os.fspath(base), plan=plan and os.fspath(plan),
+                     price_per_hour=price_per_hour)
+    return results.Advice(ask("advise", [os.fspath(path) for path in paths] + options, None, progress))

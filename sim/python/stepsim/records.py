@@ -1,0 +1,277 @@
+"""The files that stepsim and PyTorch exchange: profiles, plans and run records."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import warnings
+
+from . import _core
+from .errors import InputError, MachineError
+
+
+def _stepcal(arguments):
+    """Runs stepcal and returns what it prints."""
+    program = _program("stepcal")
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    message = done.stderr.strip()
+    if done.returncode == 2:
+        raise InputError(message)
+    if done.returncode != 0:
+        raise MachineError(message or f"{program} ended with status {done.returncode}")
+    if message:
+        warnings.warn(message, stacklevel=3)
+    return done.stdout
+
+
+def _program(name):
+    """The program that was installed or built with this package, else the one on the PATH."""
+    for folder in pathlib.Path(_core.__file__).resolve().parents:
+        for place in (folder / "bin" / name, folder / "calibrate" / name):
+            if place.is_file():
+                return os.fspath(place)
+    return name
+
+
+class _Table:
+    """Rows with columns."""
+
+    def __getitem__(self, column):
+        """Returns a column, a NumPy array [row]."""
+        try:
+            return self.columns[column]
+        except KeyError:
+            raise KeyError(f"no column '{column}'; there are {', '.join(self.columns)}") from None
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def to_pandas(self):
+        """Returns the rows as a pandas.DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.columns)
+
+    def _repr_html_(self):
+        return self.to_pandas()._repr_html_()
+
+
+class RunRecord(_Table):
+    """What a live run measured: a row for each step of each rank.
+
+    Attributes:
+        file: Where it was read from.
+        scenario, policy, backend, device, started_at: As the run named them; may be empty.
+        world_size, repeats, warmup_steps, cores: Numbers; cores is 0 where it is not known.
+        columns: {name: array [row]}: repeat, step, rank, samples, max_length, useful_tokens,
+            padded_tokens, micro_batches, loss, and times in milliseconds.
+    """
+
+    def __init__(self, file, record):
+        self.file = file
+        self._record = record
+        for name in ("scenario", "policy", "world_size", "backend", "device", "started_at",
+                     "warmup_steps", "repeats", "cores"):
+            setattr(self, name, getattr(record, name))
+
+    @classmethod
+    def read(cls, *paths):
+        """Reads one record: a file, or the files of all ranks. Raises InputError."""
+        records, notes = _core.read_records([os.fspath(path) for path in paths])
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        if len(records) != 1:
+            raise InputError(f"these files hold {len(records)} records; read each by itself")
+        return cls(*records[0])
+
+    @functools.cached_property
+    def columns(self):
+        return self._record.columns()
+
+    @property
+    def lengths(self):
+        """[row] The lengths of the samples; empty lists where they were not recorded."""
+        return self._record.lengths()
+
+    @property
+    def buckets(self):
+        """[row] (bytes, launch_ms, end_ms) of each gradient bucket."""
+        return self._record.buckets()
+
+    @property
+    def versions(self):
+        return json.loads(self._record.versions_json())
+
+    @property
+    def training(self):
+        """What trained, as the recorder describes it, or None."""
+        return json.loads(self._record.training_json())
+
+    def write(self, path):
+        """Writes the record. Raises MachineError."""
+        self._record.write(os.fspath(path))
+
+    def __eq__(self, other):
+        return isinstance(other, RunRecord) and self._record == other._record
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"<stepsim.RunRecord {self.policy or '?'}: {self.world_size} ranks, {len(self)} rows>"
+
+
+class Plan(_Table):
+    """The batches of every step and rank: a row for each micro-batch.
+
+    Attributes:
+        scenario, policy, profile: Names. seed, ranks, steps, warmup_steps: Numbers.
+        columns: {name: array [row]}: step, rank, micro_batch, samples, max_length, useful_tokens,
+            padded_tokens, loss_scale.
+    """
+
+    def __init__(self, plan):
+        self._plan = plan
+        for name in ("scenario", "policy", "profile", "seed", "ranks", "steps", "warmup_steps"):
+            setattr(self, name, getattr(plan, name))
+
+    @classmethod
+    def read(cls, path):
+        """Reads a plan file. Raises InputError."""
+        return cls(_core.read_plan(os.fspath(path)))
+
+    @functools.cached_property
+    def columns(self):
+        return self._plan.columns()
+
+    @functools.cached_property
+    def samples(self):
+        """[row] The ids of the samples, in batch order."""
+        return self._plan.samples()
+
+    @functools.cached_property
+    def lengths(self):
+        """[row] The length of each sample, or of its part."""
+        return self._plan.lengths()
+
+    @functools.cached_property
+    def offsets(self):
+        """[row] Where each part starts in its sample; empty: the samples of the row are whole."""
+        return self._plan.offsets()
+
+    @property
+    def buckets(self):
+        """[bucket] Indices of parameters, as DDP rebuilds its buckets."""
+        return self._plan.buckets
+
+    def batches(self, rank):
+        """Returns the batches of a rank, [micro-batch] lists of sample ids."""
+        rows = (self["rank"] == rank).nonzero()[0]
+        return [self.samples[row] for row in rows]
+
+    def to_jsonl(self):
+        """Returns the text of the plan's file."""
+        with tempfile.TemporaryDirectory(prefix="stepsim-") as folder:
+            path = pathlib.Path(folder) / "plan.jsonl"
+            self.write(path)
+            return path.read_text(encoding="utf-8")
+
+    def write(self, path):
+        """Writes the plan's file. Raises MachineError."""
+        self._plan.write(os.fspath(path))
+
+    def __eq__(self, other):
+        return isinstance(other, Plan) and self._plan == other._plan
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"<stepsim.Plan {self.policy}: {self.steps} steps on {self.ranks} ranks>"
+
+
+class Profile:
+    """The calibration of one machine.
+
+    Args:
+        named: The path of a profile, or the name of a shipped one (stepsim.profiles()).
+
+    Attributes:
+        file, name, id, device, backend: Texts; `id` is a check value of the file's content.
+        has_recorded_model: It prices the model that it was recorded from.
+        prices_other_models: It has costs of single ops.
+    """
+
+    def __init__(self, named):
+        self.file = _core.profile_path(os.fspath(named))
+        self._profile = _core.read_profile(self.file)
+        for name in ("name", "id", "device", "backend", "has_recorded_model",
+                     "prices_other_models"):
+            setattr(self, name, getattr(self._profile, name))
+
+    @classmethod
+    def from_run_record(cls, records, out, base=None, plan=None):
+        """Fits a profile to a few dozen recorded steps of one policy, of any model.
+
+        Args:
+            records: The path of a run record, or the paths of all ranks' files.
+            out: Where the profile is written.
+            base: A profile with all-reduce times, for what the record does not have.
+            plan: The plan that ran, for records that do not hold the model.
+        """
+        paths = [records] if isinstance(records, (str, os.PathLike)) else list(records)
+        options = [f for name, file in (("--base", base), ("--plan", plan)) if file
+                   for f in (name, os.fspath(file))]
+        return cls._imported("run-record", [os.fspath(path) for path in paths] + options,
+                             "--profile", out)
+
+    @classmethod
+    def from_step_times(cls, table, out, preset=None, tensors=None, record=None,
+                        gradient_bytes=None):
+        """Fits a profile to a handful of step times (CSV: placement,batch,step_ms), of a model that
+        one of the other arguments names: see `stepcal import step-times --help`."""
+        given = {"--preset": preset, "--tensors": tensors, "--record": record,
+                 "--gradient-bytes": gradient_bytes}
+        options = [word for name, value in given.items() if value is not None
+                   for word in (name, str(value))]
+        return cls._imported("step-times", [os.fspath(table)] + options, "--out", out)
+
+    @classmethod
+    def from_nccl_tests(cls, logs, base, out):
+        """Puts the all-reduce times of nccl-tests' logs in place of those of the profile `base`."""
+        logs = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
+        return cls._imported("nccl-tests", [*map(os.fspath, logs), "--base", os.fspath(base)],
+                             "--profile", out)
+
+    @classmethod
+    def _imported(cls, source, arguments, option, out):
+        report = _stepcal(["import", source, *arguments, option, os.fspath(out)])
+        profile = cls(out)
+        profile.report = report
+        return profile
+
+    #: What the fit said of itself, where this object was made by one.
+    report = ""
+
+    @property
+    def provenance(self):
+        return json.loads(self._profile.provenance_json())
+
+    @property
+    def all_reduce_ranks(self):
+        """The numbers of ranks that its tables of collectives are for."""
+        return self._profile.all_reduce_ranks()
+
+    def to_dict(self):
+        """Returns the content of the file."""
+        return json.loads(pathlib.Path(self.file).read_text(encoding="utf-8"))
+
+    def write(self, path):
+        """Writes the profile. Raises MachineError."""
+        self._profile.write(os.fspath(path))
+
+    def __fspath__(self):
+        return self.file
+
+    def __repr__(self):
+        return f"<stepsim.Profile {self.name}: {self.device}>"

@@ -1,0 +1,395 @@
+"""What the questions return: typed fields, columns, and every form that the programs write."""
+
+import csv
+import dataclasses
+import functools
+import html
+import io
+import json
+import os
+import pathlib
+from typing import Any, Dict, List, Optional, Tuple
+
+Interval = Tuple[float, float]
+
+
+def _column(texts):
+    """One column of a CSV file as an array: whole numbers, real ones (NaN where empty) or texts."""
+    import numpy
+
+    filled = [text for text in texts if text != ""]
+    for kind in (int, float):
+        try:
+            numbers = [kind(text) for text in filled]
+        except ValueError:
+            continue
+        if len(filled) == len(texts):
+            return numpy.array(numbers, dtype="int64" if kind is int else "float64")
+        if filled:
+            return numpy.array([float(text) if text else float("nan") for text in texts])
+    return numpy.array(texts, dtype=str)
+
+
+def write_text(path, text):
+    """Writes a whole file under its final name at once, so that a full disk spoils nothing."""
+    path = pathlib.Path(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class Result:
+    """What a command of stepsim found.
+
+    str(result) is the report that the command prints. In a notebook a result shows its page.
+
+    Attributes:
+        ok: False where the command line's exit status is 1: the answer is no (out of memory, an
+            error beyond the bound, no solution).
+    """
+
+    def __init__(self, answer):
+        self._answer = answer
+        self.ok = answer.status == 0
+
+    @functools.cached_property
+    def data(self) -> Dict[str, Any]:
+        """The JSON of the result, read."""
+        return json.loads(self.to_json())
+
+    @functools.cached_property
+    def columns(self) -> Dict[str, Any]:
+        """The result as a table: the columns of its CSV by name, each a NumPy array [row]."""
+        rows = list(csv.reader(io.StringIO(self.to_csv())))
+        return {name: _column([row[i] for row in rows[1:]]) for i, name in enumerate(rows[0])}
+
+    def __getitem__(self, column):
+        """Returns one of the columns."""
+        try:
+            return self.columns[column]
+        except KeyError:
+            raise KeyError(f"no column '{column}'; there are {', '.join(self.columns)}") from None
+
+    def to_pandas(self):
+        """Returns the columns as a pandas.DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.columns)
+
+    def to_json(self) -> str:
+        """Returns the text that the command writes with --json, byte for byte."""
+        return self._answer.json()
+
+    def to_csv(self) -> str:
+        """Returns the text that the command writes with --csv."""
+        return self._answer.csv()
+
+    def to_html(self) -> str:
+        """Returns the page that the command writes with --html: one file that needs no network.
+
+        Raises:
+            InputError: This kind of result has no page.
+            MachineError: stepsim was built without pages.
+        """
+        return self._answer.html()
+
+    def page(self, path):
+        """Writes the page to a file. Raises as to_html(), and OSError."""
+        write_text(path, self.to_html())
+
+    def report(self, columns: int = 0) -> str:
+        """Returns what the command prints, for a terminal of so many columns (0: any width)."""
+        return self._answer.text(columns)
+
+    def __str__(self):
+        return self.report().rstrip("\n")
+
+    def __repr__(self):
+        return f"<{type(self).__module__}.{type(self).__name__}: {'ok' if self.ok else 'not ok'}>"
+
+    def _repr_html_(self):
+        """The page in a frame, or the report as text where there is no page."""
+        from .errors import MachineError
+
+        if self._answer.has("html"):
+            try:
+                page = html.escape(self.to_html(), quote=True)
+                return (
+                    f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-popups" '
+                    'style="width:100%;height:640px;border:1px solid #ccc"></iframe>'
+                )
+            except MachineError:
+                pass
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _typed(kind, source, **given):
+    """Makes a dataclass of the members of a dict that it has fields for."""
+    fields = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: source[name] for name in fields if name in source}, **given)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """One policy's predicted steps: means over the steady steps. Times are in milliseconds."""
+
+    policy: str
+    step_ms: float  #: Mean step time.
+    interval90_ms: Interval  #: 90 % interval of the mean.
+    step_ms_p50: float
+    step_ms_p95: float
+    step_ms_p99: float
+    step_ms_max: float
+    useful_tokens_per_s: float  #: Of all ranks, without padding.
+    padded_tokens_per_s: float
+    samples_per_s: float
+    useful_tokens_per_step: float
+    padded_tokens_per_step: float
+    padding_ratio: float  #: 1 - useful / padded tokens.
+    rank_token_spread: float  #: Mean of the difference between most and fewest tokens of a rank.
+    data_ms: float
+    forward_ms: float
+    backward_ms: float
+    optimizer_ms: float
+    communication_ms: float  #: Sum of the collectives of a step.
+    exposed_communication_ms: float  #: Idle after the backward, waiting for slower ranks included.
+    exposed_transfer_ms: float  #: Of that: while the collectives themselves run.
+    waiting_for_ranks_ms: float  #: Of that: until the last rank arrives.
+    overlap_fraction: float
+    scaling_efficiency: float
+    peak_memory_mib: float
+    warnings: List[str]
+    out_of_memory: Optional[Dict[str, Any]]  #: The first step and rank that do not fit.
+    training: Optional[Dict[str, Any]]  #: What the policy does to one epoch.
+    _steps: List[Dict[str, Any]] = dataclasses.field(repr=False, compare=False)
+
+    @functools.cached_property
+    def steps(self) -> Dict[str, Any]:
+        """Every step and rank of the run without noise: columns by name, each an array
+        [steps * ranks], by step and then rank."""
+        import numpy
+
+        names = self._steps[0] if self._steps else {}
+        return {name: numpy.array([row[name] for row in self._steps]) for name in names}
+
+    @classmethod
+    def _of(cls, source):
+        summary = source["summary"]
+        step = summary["step_time_ms"]
+        return _typed(
+            cls,
+            summary,
+            policy=source["policy"],
+            step_ms=step["mean"],
+            interval90_ms=tuple(step["interval90"]),
+            step_ms_p50=step["p50"],
+            step_ms_p95=step["p95"],
+            step_ms_p99=step["p99"],
+            step_ms_max=step["max"],
+            warnings=source.get("warnings", []),
+            out_of_memory=source.get("out_of_memory"),
+            training=source.get("training"),
+            _steps=source.get("steps", []),
+        )
+
+
+class Run(Result):
+    """One policy in detail."""
+
+    @functools.cached_property
+    def prediction(self) -> Prediction:
+        return Prediction._of(self.data["predictions"][0])
+
+
+class Comparison(Result):
+    """All policies of a scenario side by side."""
+
+    @functools.cached_property
+    def predictions(self) -> Dict[str, Prediction]:
+        """The predictions by policy, in the order of the scenario."""
+        return {one["policy"]: Prediction._of(one) for one in self.data["predictions"]}
+
+    @property
+    def best(self) -> Optional[str]:
+        """The recommended policy; None where none can be."""
+        return self.data["recommendation"].get("policy")
+
+    @property
+    def gain(self) -> Optional[float]:
+        """What the recommended policy gains over the next one, as a fraction of its tokens/s."""
+        return self.data["recommendation"].get("gain")
+
+    @property
+    def gain_interval90(self) -> Optional[Interval]:
+        interval = self.data["recommendation"].get("gain_interval90")
+        return tuple(interval) if interval else None
+
+    @property
+    def choices(self) -> List[Dict[str, Any]]:
+        """The policies that can be chosen, the fastest first, with how likely each is to be it."""
+        return self.data["recommendation"].get("choices", [])
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepPoint:
+    """One point of a sweep. Times are in milliseconds."""
+
+    values: Dict[str, str]  #: The swept keys and their values.
+    step_ms: float
+    interval90_ms: Interval
+    gain_of_best: float  #: What the best point gains over this one, as a fraction.
+    useful_tokens_per_s: float
+    buckets: int
+    communication_ms: float
+    exposed_communication_ms: float
+    exposed_transfer_ms: float
+    waiting_for_ranks_ms: float
+    overlap_fraction: float
+    peak_memory_mib: float
+    op_source: str
+    collective_source: str
+    out_of_memory: str  #: Empty: it fits.
+    remark: str
+    warnings: List[str]
+
+
+class Sweep(Result):
+    """A scenario at every value of one or more keys."""
+
+    @functools.cached_property
+    def points(self) -> List[SweepPoint]:
+        return [
+            _typed(SweepPoint, one, interval90_ms=tuple(one["interval90"]))
+            for one in self.data["points"]
+        ]
+
+    @property
+    def best(self) -> SweepPoint:
+        return self.points[self.data["best"]]
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        return self.data["headline"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Saving:
+    """What one change to the step would save."""
+
+    change: str
+    step_ms: Optional[float]  #: None: the profile cannot price it.
+    saves_ms: Optional[float]
+    share: Optional[float]  #: Of the step.
+    rank: Optional[int] = None
+
+
+class Blame(Result):
+    """What the step is spent on, and what would save most."""
+
+    @functools.cached_property
+    def savings(self) -> List[Saving]:
+        blank = {"step_ms": None, "saves_ms": None, "share": None}
+        return [_typed(Saving, {**blank, **one}) for one in self.data["changes"]]
+
+    @property
+    def step_ms(self) -> float:
+        return self.data["step_ms"]
+
+
+class Solution(Result):
+    """The value of a key that makes a measured step time."""
+
+    @property
+    def found(self) -> bool:
+        return self.data["found"]
+
+    @property
+    def value(self) -> Optional[str]:
+        """The value as Scenario.set() takes it; None where there is none."""
+        return self.data.get("value")
+
+    @property
+    def step_ms(self) -> Optional[float]:
+        return self.data.get("step_ms")
+
+
+class Ladder(Result):
+    """The lengths to pad batches to, where new shapes cost something."""
+
+    def best(self, policy: Optional[str] = None) -> Dict[str, Any]:
+        """Returns the best padding of a policy, or of the first one."""
+        policies = self.data["policies"]
+        for one in policies:
+            if policy in (None, one["policy"]):
+                return one["rows"][one["best"]]
+        raise KeyError(f"no policy '{policy}'; there are {[one['policy'] for one in policies]}")
+
+
+class Buckets(Result):
+    """The gradient buckets that DDP makes."""
+
+    @property
+    def rebuilt_bytes(self) -> List[int]:
+        """The bytes of each bucket from the second iteration on, in launch order."""
+        return self.data["rebuilt_bytes"]
+
+
+class Lengths(Result):
+    """What the sample lengths look like."""
+
+
+class Figures(Result):
+    """Published figures against computed ones."""
+
+
+class Replay(Result):
+    """A recorded program under the simulator's rules."""
+
+
+class Validation(Result):
+    """Predicted against measured."""
+
+    @property
+    def verdict(self) -> str:
+        return self.data["verdict"]
+
+    def to_markdown(self) -> str:
+        """Returns the text that the command writes with --report."""
+        return self._answer.markdown()
+
+
+class Advice(Result):
+    """From the records of a training to an answer."""
+
+    @property
+    def lines(self) -> List[str]:
+        """The answer in sentences."""
+        return self.data["answer"]
+
+    @property
+    def policy(self) -> Optional[str]:
+        """The recommended batching policy."""
+        return self.data["recommendation"].get("policy")
+
+    @property
+    def bucket_cap(self) -> Dict[str, Any]:
+        """{"own", "best": bytes, "gain": a fraction, "gain_interval90", "certain", "caps"}"""
+        return self.data["bucket_cap"]
+
+
+class Catalog(Result):
+    """A list of what there is: policies, models, profiles."""
+
+    @property
+    def names(self) -> List[str]:
+        return [one.get("kind") or one["name"] for one in self.data]
+
+    def __iter__(self):
+        return iter(self.data)
+
+    def __len__(self):
+        return len(self.data)

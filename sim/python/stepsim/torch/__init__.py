@@ -1,0 +1,1 @@
+"""For PyTorch training loops."""

@@ -43,6 +43,7 @@ SIM = [
     "sim/report/trace",
     "sim/report/html",
     "sim/cli",
+    "sim/python",
     "sim",
 ]
 CALIBRATE = [
@@ -81,6 +82,7 @@ LIBRARIES = {
     "cublas": ("calibrate/cuda/",),
     "cudnn": ("calibrate/cuda/",),
     "nccl": ("calibrate/cuda/",),
+    "pybind11/": ("sim/python/",),
 }
 
 # A noun is a header with its sources. Folders of rows of one kind may hold more.

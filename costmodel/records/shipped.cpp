@@ -13,6 +13,18 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, error);
 }
 
+std::vector<std::string> names_in(const std::string& folder, const char* extension) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(shipped_path(folder), error)) {
+    if (entry.path().extension() == extension) {
+      names.push_back(entry.path().stem().string());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> shipped_places(const std::string& name) {
@@ -64,16 +76,11 @@ std::string profile_path(const std::string& named) {
 }
 
 std::vector<std::string> shipped_profiles() {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(shipped_path("scenarios/profiles"), error)) {
-    if (entry.path().extension() == ".json") {
-      names.push_back(entry.path().stem().string());
-    }
-  }
-  std::ranges::sort(names);
-  return names;
+  return names_in("scenarios/profiles", ".json");
+}
+
+std::vector<std::string> shipped_scenarios() {
+  return names_in("scenarios", ".toml");
 }
 
 }  // namespace stepsim

@@ -26,7 +26,8 @@ namespace stepsim {
 /// not found stays as it is.
 [[nodiscard]] std::string profile_path(const std::string& named);
 
-/// The names of all shipped profiles that can be found, in alphabetical order.
+/// The names of all shipped profiles or scenarios that can be found, in alphabetical order.
 [[nodiscard]] std::vector<std::string> shipped_profiles();
+[[nodiscard]] std::vector<std::string> shipped_scenarios();
 
 }  // namespace stepsim

@@ -16,11 +16,14 @@ namespace stepsim {
 
 namespace {
 
-/// The scenario file with a name near to that of one that is not there; else empty.
+/// The scenario with a name near to that of one that is not there; else empty.
 std::string nearest_scenario(const std::string& path) {
   std::error_code error;
   if (path == "-" || std::filesystem::exists(path, error)) {
     return "";
+  }
+  if (is_profile_name(path)) {
+    return nearest_name(path, shipped_scenarios());
   }
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::vector<std::string> names;

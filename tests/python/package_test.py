@@ -1,0 +1,314 @@
+"""The Python package as a user meets it: imports, errors, forms of results, long jobs, memory.
+
+usage: package_test.py PATH_OF_STEPSIM
+"""
+
+import ast
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+
+import numpy  # noqa: E402
+
+import stepsim  # noqa: E402  (PYTHONPATH has it)
+from stepsim.lengths import checked_lengths  # noqa: E402
+
+OWN = {
+    "scenario": {"name": "own", "steps": 6, "warmup_steps": 1},
+    "cluster": {"ranks": 4, "profile": "cpu_xeon_2core_4ranks"},
+    "model": {"preset": "tiny-classifier"},
+    "data": {"samples": 256, "lengths": {"uniform": [16, 128]}},
+    "policy": [{"name": "plain", "kind": "fixed", "batch_size": 8}],
+}
+
+
+def error_of(function, kind=stepsim.InputError):
+    try:
+        function()
+    except kind as error:
+        return error
+    raise AssertionError("no error")
+
+
+def run_python(code, **keywords):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          timeout=120, **keywords)
+
+
+def test_importing_loads_nothing_large():
+    code = """
+import sys, time
+start = time.perf_counter()
+import stepsim
+print(f"import took {1e3 * (time.perf_counter() - start):.0f} ms")
+large = {"numpy", "pandas", "torch", "tqdm", "IPython"} & set(sys.modules)
+sys.exit(f"loaded {large}" if large else 0)
+"""
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    print(done.stdout.strip())
+
+
+def test_the_first_lines_of_the_readme():
+    code = 'import stepsim; print(stepsim.Scenario("token_skew").compare())'
+    with tempfile.TemporaryDirectory() as folder:  # From any folder.
+        text = run_python(code, cwd=folder).stdout
+    program = subprocess.run([sys.argv[1], "compare", "token_skew"], capture_output=True, text=True,
+                             check=True).stdout
+    timed = "planning on this host"
+    assert text.split(timed)[0] == program.split(timed)[0]
+
+
+def test_an_error_names_file_line_and_column():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "own.toml"
+        path.write_text('[scenario]\nname = "x"\nstep = 3\n', encoding="utf-8")
+        error = error_of(stepsim.Scenario(path).compare)
+    assert (error.file, error.line, error.column) == (str(path), 3, 1), vars(error)
+    assert "did you mean 'steps'" in str(error) and "\nstep = 3\n^" in str(error), error
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.line) == (str(error), 3)
+
+
+def test_an_error_in_a_dict_shows_the_line_it_became():
+    wrong = {**OWN, "cluster": {"ranks": 0}}
+    error = error_of(stepsim.Scenario(wrong).compare)
+    assert "cluster.ranks" in str(error) and "ranks = 0" in str(error), error
+
+
+def test_errors_of_settings_files_and_names():
+    skew = stepsim.Scenario("token_skew")
+    assert "did you mean 'bucket_cap'" in str(error_of(skew.copy().set("ddp.bucket_cp", 1).compare))
+    assert "did you mean 'bucketing'" in str(error_of(lambda: skew.run("bucketin")))
+    assert "did you mean 'token_skew'" in str(error_of(stepsim.Scenario("token_skw").compare))
+    assert "nowhere.json" in str(error_of(lambda: stepsim.Profile("nowhere.json")))
+    assert "nowhere.jsonl" in str(error_of(lambda: stepsim.Plan.read("nowhere.jsonl")))
+    assert "nowhere.jsonl" in str(error_of(lambda: stepsim.RunRecord.read("nowhere.jsonl")))
+    error_of(lambda: skew.set("ddp.bucket_cap", object()), TypeError)
+    error_of(lambda: skew.set("cluster.jitter", float("nan")), ValueError)
+    error_of(lambda: stepsim.Scenario({"cluster": 3}), TypeError)
+
+
+def test_a_fault_of_the_machine_is_an_os_error():
+    plan = stepsim.Scenario(OWN).plan()
+    error = error_of(lambda: plan.write("/nowhere/plan.jsonl"), OSError)
+    assert isinstance(error, stepsim.MachineError) and "/nowhere" in str(error)
+
+
+def test_settings_change_a_copy_alone():
+    one = stepsim.Scenario(OWN)
+    other = one.copy().set("policy.plain.batch_size", 16)
+    assert one.settings == []
+    assert other.run()["samples"].max() == 16 and one.run()["samples"].max() == 8
+
+
+def test_lengths_of_ones_own_data():
+    lengths = numpy.arange(1, 129)
+    scenario = stepsim.Scenario(OWN, lengths=lengths)
+    summary = scenario.lengths().data
+    assert (summary["samples"], summary["shortest"], summary["longest"]) == (128, 1, 128), summary
+    plan = scenario.plan()
+    ids = numpy.concatenate(plan.samples)
+    assert (numpy.concatenate(plan.lengths) == lengths[ids]).all()
+
+
+def test_lengths_in_every_form_become_the_same_array():
+    wanted = numpy.array([3, 1, 2])
+    forms = [[3, 1, 2], (3, 1, 2), wanted, wanted.astype("uint8"), wanted.astype("float32"),
+             wanted[::-1][::-1], range(3, 6)]
+    for form in forms[:-1]:
+        assert (checked_lengths(form) == wanted).all() and checked_lengths(form).dtype == "int64"
+    assert checked_lengths(forms[-1]).tolist() == [3, 4, 5]
+
+
+def test_lengths_that_are_wrong_say_which_and_why():
+    for wrong, words in (
+        ([4, -1], "sample 1 has -1 tokens"),
+        ([4, 0], "sample 1 has 0 tokens"),
+        ([4.0, float("nan")], "sample 1 has nan"),
+        ([4.5], "sample 0 has 4.5"),
+        ([], "no samples"),
+        ([[1, 2], [3, 4]], "one number a sample"),
+        ([[1, 2], [3]], "number a sample"),
+        (["a", "b"], "expected whole numbers"),
+        ("lengths.txt", "a number a sample"),
+        ([1 << 40], "expected 1 to"),
+    ):
+        message = str(error_of(lambda wrong=wrong: checked_lengths(wrong)))
+        assert words in message, (wrong, message)
+
+
+def test_ten_million_lengths():
+    lengths = numpy.random.default_rng(1).integers(1, 4096, 10_000_000)
+    start = time.perf_counter()
+    assert checked_lengths(lengths).size == lengths.size
+    print(f"10 million lengths checked in {1e3 * (time.perf_counter() - start):.0f} ms")
+
+
+def test_results_as_columns_fields_and_frames():
+    result = stepsim.Scenario("token_skew").compare()
+    assert result["policy"].tolist() == list(result.predictions)
+    one = result.predictions["bucketing"]
+    row = result["policy"].tolist().index("bucketing")
+    assert one.step_ms == result["step_ms_mean"][row]
+    assert one.interval90_ms == (result["step_ms_low90"][row], result["step_ms_high90"][row])
+    assert one.steps["step_ms"].shape == (12 * 4,) and one.steps["rank"][:4].tolist() == [0, 1, 2, 3]
+    assert result.best == "bucketing" and result.gain_interval90[0] < result.gain
+    assert "no column 'speed'" in str(error_of(lambda: result["speed"], KeyError))
+    point = stepsim.Scenario(OWN).sweep({"ddp.bucket_cap": ["1 MiB", "2 MiB"]}).points[0]
+    assert point.values == {"ddp.bucket_cap": "1 MiB"} and point.step_ms > 0
+    saving = stepsim.Scenario(OWN).blame().savings[0]
+    assert saving.change == "free_communication" and saving.saves_ms > 0
+
+
+def test_frames_of_pandas():
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise small_runner.Skip("pandas is not installed (Debian: python3-pandas)") from None
+    frame = stepsim.Scenario("token_skew").compare().to_pandas()
+    assert frame.loc[frame.policy == "bucketing", "step_ms_mean"].item() > 0
+    assert stepsim.Scenario(OWN).plan().to_pandas()["step"].max() == 5
+
+
+def test_a_result_shows_its_page_in_a_notebook():
+    result = stepsim.Scenario("token_skew").compare()
+    page = result._repr_html_()
+    assert page.startswith("<iframe srcdoc=") and "sandbox=" in page
+    assert stepsim.Scenario("token_skew").lengths()._repr_html_().startswith("<pre>")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "page.html"
+        result.page(path)
+        assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+        assert os.listdir(folder) == ["page.html"]
+
+
+def test_a_plan_written_and_read_is_the_same():
+    plan = stepsim.Scenario(OWN).plan("plain")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "plan.jsonl"
+        plan.write(path)
+        assert stepsim.Plan.read(path) == plan
+    assert len(plan.batches(3)) == plan.steps == 6 and len(plan) == 24
+    assert all(len(batch) == 8 for batch in plan.batches(0))
+
+
+def test_a_trace():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json.gz"
+        text = stepsim.Scenario(OWN).trace(path, steps="2..3")
+        assert path.stat().st_size > 0 and "4 ranks x 2 steps" in text, text
+
+
+def test_progress_is_told_and_other_threads_run():
+    seen, ticks, done = [], [0], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks[0] += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    scenario = stepsim.Scenario("busy_cluster").set("scenario.steps", 12)
+    scenario.compare(progress=lambda what, share: seen.append((what, share)))
+    done.set()
+    thread.join()
+    assert seen and all(0 <= share <= 1 for _, share in seen), seen[:3]
+    assert "polic" in seen[0][0] and seen[-1][1] > seen[0][1]
+    assert ticks[0] > 50, ticks
+
+
+def test_an_error_in_the_progress_function_reaches_the_caller():
+    def stop(what, share):
+        raise RuntimeError("enough")
+
+    skew = stepsim.Scenario("token_skew")
+    assert str(error_of(lambda: skew.compare(progress=stop), RuntimeError)) == "enough"
+    over = {"ddp.bucket_cap": ["1 MiB", "2 MiB", "4 MiB"]}
+    assert str(error_of(lambda: skew.sweep(over, progress=stop), RuntimeError)) == "enough"
+
+
+def test_ctrl_c_ends_a_long_job_and_leaves_the_package_usable():
+    code = """
+import os, signal, threading, time, stepsim
+over = {"ddp.bucket_cap": [f"{n} KiB" for n in range(1024, 4024)]}
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = time.monotonic()
+try:
+    stepsim.Scenario("busy_cluster").sweep(over)
+except KeyboardInterrupt:
+    print("stopped", stepsim.Scenario("token_skew").compare().best)
+"""
+    start = time.monotonic()
+    done = run_python(code)
+    assert done.stdout.startswith("stopped bucketing"), (done.stdout, done.stderr)
+    assert time.monotonic() - start < 60
+
+
+def test_two_threads_ask_at_once():
+    answers = []
+
+    def ask():
+        answers.append(stepsim.Scenario("token_skew").compare().to_json())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 4 and len(set(answers)) == 1
+
+
+def resident_mib():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def test_a_thousand_scenarios_do_not_grow_the_process():
+    def ask(number):
+        scenario = stepsim.Scenario(OWN).set("scenario.seed", number)
+        scenario.run().prediction.steps["step_ms"].sum()
+        scenario.plan().columns["samples"].sum()
+        error_of(scenario.set("ddp.no_such_key", 1).run)
+
+    for number in range(100):
+        ask(number)
+    before = resident_mib()
+    for number in range(100, 1100):
+        ask(number)
+    grown = resident_mib() - before
+    print(f"1,000 scenarios: resident memory {before:.0f} MiB, {grown:+.1f} MiB")
+    assert grown < 4, grown
+
+
+def test_the_stub_lists_what_the_extension_has():
+    stub = ast.parse((ROOT / "sim/python/stepsim/_core.pyi").read_text(encoding="utf-8"))
+    stated = {}
+    for node in stub.body:
+        if isinstance(node, ast.ClassDef):
+            names = {n.name if isinstance(n, ast.FunctionDef) else n.target.id for n in node.body}
+            stated[node.name] = names - {"__init__"}
+        elif isinstance(node, ast.FunctionDef):
+            stated[node.name] = None
+    found = {}
+    for name, member in vars(stepsim._core).items():
+        if isinstance(member, type):
+            found[name] = {one for one in vars(member) if not one.startswith("_")}
+        elif not name.startswith("__"):
+            found[name] = None
+    assert stated == found, (set(stated) ^ set(found), stated, found)
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -32,6 +32,7 @@ std::vector<std::string> shipped_places(const std::string& name) {
   const std::vector<std::filesystem::path> folders = own_folders();
   for (const std::filesystem::path& folder : folders) {
     places.push_back((folder / "share" / "stepsim" / name).string());
+    places.push_back((folder / "stepsim" / name).string());  // As older meson-python installs.
   }
   for (const std::filesystem::path& folder : folders) {
     // The checkout, and not any folder of that name.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <ranges>
 
 #include "costmodel/base/own_folders.h"
 
@@ -30,7 +31,8 @@ std::vector<std::string> names_in(const std::string& folder, const char* extensi
 std::vector<std::string> shipped_places(const std::string& name) {
   std::vector<std::string> places = {name};
   const std::vector<std::filesystem::path> folders = own_folders();
-  for (const std::filesystem::path& folder : folders) {
+  // The nearest is the programs' folder, or the package, which stand beside "share".
+  for (const std::filesystem::path& folder : folders | std::views::drop(1)) {
     places.push_back((folder / "share" / "stepsim" / name).string());
     places.push_back((folder / "stepsim" / name).string());  // As older meson-python installs.
   }

@@ -7,7 +7,7 @@ import ast
 import os
 import pathlib
 import pickle
-import signal
+import re
 import subprocess
 import sys
 import tempfile
@@ -67,6 +67,15 @@ def test_the_first_lines_of_the_readme():
                              check=True).stdout
     timed = "planning on this host"
     assert text.split(timed)[0] == program.split(timed)[0]
+
+
+def test_the_examples_of_the_readme():
+    text = (ROOT / "sim" / "python" / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 2
+    for block in blocks:
+        done = run_python(block)
+        assert done.returncode == 0 and done.stdout, (block, done.stderr)
 
 
 def test_an_error_names_file_line_and_column():

@@ -24,14 +24,16 @@ class _Bar:
         self._missing = False
 
     def __call__(self, what, share):
-        if self._missing or (self._bar is None and time.monotonic() - self._start < _SILENT_SECONDS):
+        waited = time.monotonic() - self._start
+        if self._missing or (self._bar is None and waited < _SILENT_SECONDS):
             return
         if self._bar is None:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # About widgets that a notebook lacks.
                     from tqdm.auto import tqdm
-                self._bar = tqdm(total=1.0, desc=what, leave=False, bar_format="{desc} {percentage:3.0f}%|{bar}| {remaining} left")
+                form = "{desc} {percentage:3.0f}%|{bar}| {remaining} left"
+                self._bar = tqdm(total=1.0, desc=what, leave=False, bar_format=form)
             except ImportError:
                 self._missing = True
                 return

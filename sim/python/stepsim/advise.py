@@ -8,7 +8,7 @@ from .scenario import _flags
 
 
 def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_per_hour=None,
-           progress=None):
+           progress=None) -> results.Advice:
     """Says what a training's steps are spent on, and the batching policy and bucket size that suit
     it, from the records of a few dozen of its steps.
 
@@ -26,4 +26,5 @@ def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_
     options = _flags(out_dir=os.fspath(out_dir), lengths=lengths and os.fspath(lengths),
                      base=base and os.fspath(base), plan=plan and os.fspath(plan),
                      price_per_hour=price_per_hour)
-    return results.Advice(ask("advise", [os.fspath(path) for path in paths] + options, None, progress))
+    arguments = [os.fspath(path) for path in paths] + options
+    return results.Advice(ask("advise", arguments, None, progress))

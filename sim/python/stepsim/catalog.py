@@ -7,36 +7,37 @@ from ._ask import ask
 from .scenario import _flags
 
 
-def policies(*kinds):
+def policies(*kinds) -> results.Catalog:
     """Lists the kinds of batching policies there are, in detail where kinds are named. Returns a
     results.Catalog of dicts with kind, family, summary, parameters and source."""
     return results.Catalog(ask("policies", list(kinds), progress=False))
 
 
-def models():
+def models() -> results.Catalog:
     """Lists the model presets there are. Returns a results.Catalog."""
     return results.Catalog(ask("models", [], progress=False))
 
 
-def profiles(folder=None):
+def profiles(folder=None) -> results.Catalog:
     """Lists the calibrated machines in a folder, or the shipped ones. Returns a results.Catalog."""
-    return results.Catalog(ask("profiles", _flags(dir=folder and os.fspath(folder)), progress=False))
+    options = _flags(dir=folder and os.fspath(folder))
+    return results.Catalog(ask("profiles", options, progress=False))
 
 
-def lengths_of(path, field=None):
+def lengths_of(path, field=None) -> results.Lengths:
     """Describes the lengths in a file: one a line, .jsonl with a field, a histogram or a plan.
     Returns a results.Lengths."""
     options = _flags(file=os.fspath(path), field=field)
     return results.Lengths(ask("lengths", options, progress=False))
 
 
-def buckets(path):
+def buckets(path) -> results.Buckets:
     """Returns the gradient buckets of lists of parameters in a file, a results.Buckets:
     {"cases": [{"name", "params": [{"bytes", "dtype"}]}]}."""
     return results.Buckets(ask("buckets", _flags(params=os.fspath(path)), progress=False))
 
 
-def replay(program, **options):
+def replay(program, **options) -> results.Replay:
     """Plays a recorded program under the simulator's rules. The options are those of
     `stepsim replay`: no_barrier=True, cpu_scale=0.5. Returns a results.Replay."""
     return results.Replay(ask("replay", [os.fspath(program), *_flags(**options)], progress=False))

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import tempfile
 import warnings
+from typing import Any, Dict, List
 
 from . import _core
 from .errors import InputError, MachineError
@@ -77,7 +78,7 @@ class RunRecord(_Table):
             setattr(self, name, getattr(record, name))
 
     @classmethod
-    def read(cls, *paths):
+    def read(cls, *paths) -> "RunRecord":
         """Reads one record: a file, or the files of all ranks. Raises InputError."""
         records, notes = _core.read_records([os.fspath(path) for path in paths])
         for note in notes:
@@ -119,7 +120,8 @@ class RunRecord(_Table):
     __hash__ = None
 
     def __repr__(self):
-        return f"<stepsim.RunRecord {self.policy or '?'}: {self.world_size} ranks, {len(self)} rows>"
+        policy = self.policy or "?"
+        return f"<stepsim.RunRecord {policy}: {self.world_size} ranks, {len(self)} rows>"
 
 
 class Plan(_Table):
@@ -137,7 +139,7 @@ class Plan(_Table):
             setattr(self, name, getattr(plan, name))
 
     @classmethod
-    def read(cls, path):
+    def read(cls, path) -> "Plan":
         """Reads a plan file. Raises InputError."""
         return cls(_core.read_plan(os.fspath(path)))
 
@@ -165,12 +167,12 @@ class Plan(_Table):
         """[bucket] Indices of parameters, as DDP rebuilds its buckets."""
         return self._plan.buckets
 
-    def batches(self, rank):
+    def batches(self, rank) -> List[List[int]]:
         """Returns the batches of a rank, [micro-batch] lists of sample ids."""
         rows = (self["rank"] == rank).nonzero()[0]
         return [self.samples[row] for row in rows]
 
-    def to_jsonl(self):
+    def to_jsonl(self) -> str:
         """Returns the text of the plan's file."""
         with tempfile.TemporaryDirectory(prefix="stepsim-") as folder:
             path = pathlib.Path(folder) / "plan.jsonl"
@@ -210,7 +212,7 @@ class Profile:
             setattr(self, name, getattr(self._profile, name))
 
     @classmethod
-    def from_run_record(cls, records, out, base=None, plan=None):
+    def from_run_record(cls, records, out, base=None, plan=None) -> "Profile":
         """Fits a profile to a few dozen recorded steps of one policy, of any model.
 
         Args:
@@ -227,7 +229,7 @@ class Profile:
 
     @classmethod
     def from_step_times(cls, table, out, preset=None, tensors=None, record=None,
-                        gradient_bytes=None):
+                        gradient_bytes=None) -> "Profile":
         """Fits a profile to a handful of step times (CSV: placement,batch,step_ms), of a model that
         one of the other arguments names: see `stepcal import step-times --help`."""
         given = {"--preset": preset, "--tensors": tensors, "--record": record,
@@ -237,7 +239,7 @@ class Profile:
         return cls._imported("step-times", [os.fspath(table)] + options, "--out", out)
 
     @classmethod
-    def from_nccl_tests(cls, logs, base, out):
+    def from_nccl_tests(cls, logs, base, out) -> "Profile":
         """Puts the all-reduce times of nccl-tests' logs in place of those of the profile `base`."""
         logs = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
         return cls._imported("nccl-tests", [*map(os.fspath, logs), "--base", os.fspath(base)],
@@ -262,7 +264,7 @@ class Profile:
         """The numbers of ranks that its tables of collectives are for."""
         return self._profile.all_reduce_ranks()
 
-    def to_dict(self):
+    def to_dict(self) -> Dict[str, Any]:
         """Returns the content of the file."""
         return json.loads(pathlib.Path(self.file).read_text(encoding="utf-8"))
 

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import tempfile
+from typing import List
 
 from . import _core, _toml, results
 from ._ask import ask
@@ -67,7 +68,7 @@ class Scenario:
             self.set("data.lengths", lengths)
 
     @classmethod
-    def from_text(cls, text, file="scenario.toml"):
+    def from_text(cls, text, file="scenario.toml") -> "Scenario":
         """Makes a scenario of the text of a file. `file` names it in messages, and relative paths
         inside start from its folder."""
         scenario = cls({})
@@ -75,23 +76,23 @@ class Scenario:
         return scenario
 
     @property
-    def file(self):
+    def file(self) -> str:
         """The file; for a scenario that is in none, what messages call it."""
         return self._file
 
     @property
-    def text(self):
+    def text(self) -> str:
         """The text of the file, without what set() changed."""
         if self._text is not None:
             return self._text
         return pathlib.Path(self._file).read_text(encoding="utf-8")
 
     @property
-    def settings(self):
+    def settings(self) -> List[str]:
         """What set() changed, as --set takes it."""
         return list(self._set)
 
-    def set(self, key, value):
+    def set(self, key, value) -> "Scenario":
         """Changes a key: set("ddp.bucket_cap", "50 MiB"), set("policy.bucketing.batch_size", 16).
 
         A text is read as `--set KEY=TEXT` reads it; numbers, lists and dicts are taken as they are.
@@ -114,7 +115,7 @@ class Scenario:
         self._set.append(_setting("data.samples", len(lengths)))
         return self
 
-    def copy(self):
+    def copy(self) -> "Scenario":
         """Returns a scenario that can be changed without changing this one."""
         other = type(self)({})
         other._file, other._text, other._folder = self._file, self._text, self._folder
@@ -134,16 +135,16 @@ class Scenario:
     def _ask(self, kind, command, options, progress=None):
         return kind(ask(command, self._arguments(options), self._text, progress))
 
-    def run(self, policy=None, progress=None):
+    def run(self, policy=None, progress=None) -> results.Run:
         """Predicts one policy in detail (the first, without a name). Returns a results.Run."""
         return self._ask(results.Run, "run", _flags(policy=policy), progress)
 
-    def compare(self, progress=None):
+    def compare(self, progress=None) -> results.Comparison:
         """Predicts every policy and ranks them. Returns a results.Comparison."""
         return self._ask(results.Comparison, "compare", [], progress)
 
     def sweep(self, over, policy=None, samples=None, tokens=None, gpu_hour=None, efficiency=None,
-              threads=None, progress=None):
+              threads=None, progress=None) -> results.Sweep:
         """Predicts the step at every value of one or more keys.
 
         Args:
@@ -164,11 +165,11 @@ class Scenario:
                           efficiency=efficiency, threads=threads)
         return self._ask(results.Sweep, "sweep", options, progress)
 
-    def blame(self, policy=None, progress=None):
+    def blame(self, policy=None, progress=None) -> results.Blame:
         """Says what the step is spent on and what would save most. Returns a results.Blame."""
         return self._ask(results.Blame, "blame", _flags(policy=policy), progress)
 
-    def solve(self, key, step_time, policy=None, progress=None):
+    def solve(self, key, step_time, policy=None, progress=None) -> results.Solution:
         """Finds the value of a key at which the predicted mean step is the measured one.
 
         Args:
@@ -184,7 +185,7 @@ class Scenario:
         )
 
     def ladder(self, shape_cost=None, policy=None, rungs=None, multiples=None, step=None, key=None,
-               progress=None):
+               progress=None) -> results.Ladder:
         """Finds the lengths to pad batches to, where each new shape costs a rank `shape_cost`
         ("500 ms"; None: what the scenario or its profile says). Returns a results.Ladder."""
         def joined(numbers):
@@ -194,20 +195,20 @@ class Scenario:
                          multiples=joined(multiples), step=step, key=key)
         return self._ask(results.Ladder, "ladder", options, progress)
 
-    def buckets(self):
+    def buckets(self) -> results.Buckets:
         """Returns the gradient buckets that DDP makes, a results.Buckets."""
         return self._ask(results.Buckets, "buckets", [])
 
-    def lengths(self, policy=None):
+    def lengths(self, policy=None) -> results.Lengths:
         """Describes the sample lengths. Returns a results.Lengths."""
         return self._ask(results.Lengths, "lengths", _flags(policy=policy))
 
-    def figures(self):
+    def figures(self) -> results.Figures:
         """Compares the published figures of the scenario with computed ones. Returns a
         results.Figures."""
         return self._ask(results.Figures, "figures", [])
 
-    def plan(self, policy=None):
+    def plan(self, policy=None) -> Plan:
         """Plans the batches of every step and rank by one policy (the first, without a name).
         Returns a Plan."""
         with tempfile.TemporaryDirectory(prefix="stepsim-") as folder:
@@ -215,7 +216,8 @@ class Scenario:
             ask("plan", self._arguments(_flags(policy=policy, out=file)), self._text, False)
             return Plan.read(file)
 
-    def trace(self, path=None, folder=None, policy=None, ranks=None, steps=None, by_part=False):
+    def trace(self, path=None, folder=None, policy=None, ranks=None, steps=None,
+              by_part=False) -> str:
         """Writes the predicted timeline of a policy.
 
         Args:
@@ -231,7 +233,8 @@ class Scenario:
                          parts=by_part)
         return ask("trace", self._arguments(options), self._text, False).text()
 
-    def validate(self, records=None, step_times=None, predictions=None, bound=None, progress=None):
+    def validate(self, records=None, step_times=None, predictions=None, bound=None,
+                 progress=None) -> results.Validation:
         """Compares predicted and measured steps.
 
         Args:

@@ -1,6 +1,7 @@
 """The files that stepsim and PyTorch exchange: profiles, plans and run records."""
 
 import functools
+import html
 import json
 import os
 import pathlib
@@ -73,9 +74,15 @@ class RunRecord(_Table):
     def __init__(self, file, record):
         self.file = file
         self._record = record
-        for name in ("scenario", "policy", "world_size", "backend", "device", "started_at",
-                     "warmup_steps", "repeats", "cores"):
-            setattr(self, name, getattr(record, name))
+        self.scenario = record.scenario
+        self.policy = record.policy
+        self.world_size = record.world_size
+        self.backend = record.backend
+        self.device = record.device
+        self.started_at = record.started_at
+        self.warmup_steps = record.warmup_steps
+        self.repeats = record.repeats
+        self.cores = record.cores
 
     @classmethod
     def read(cls, *paths) -> "RunRecord":
@@ -117,7 +124,7 @@ class RunRecord(_Table):
     def __eq__(self, other):
         return isinstance(other, RunRecord) and self._record == other._record
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self):
         policy = self.policy or "?"
@@ -135,8 +142,13 @@ class Plan(_Table):
 
     def __init__(self, plan):
         self._plan = plan
-        for name in ("scenario", "policy", "profile", "seed", "ranks", "steps", "warmup_steps"):
-            setattr(self, name, getattr(plan, name))
+        self.scenario = plan.scenario
+        self.policy = plan.policy
+        self.profile = plan.profile
+        self.seed = plan.seed
+        self.ranks = plan.ranks
+        self.steps = plan.steps
+        self.warmup_steps = plan.warmup_steps
 
     @classmethod
     def read(cls, path) -> "Plan":
@@ -186,7 +198,7 @@ class Plan(_Table):
     def __eq__(self, other):
         return isinstance(other, Plan) and self._plan == other._plan
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self):
         return f"<stepsim.Plan {self.policy}: {self.steps} steps on {self.ranks} ranks>"
@@ -207,9 +219,12 @@ class Profile:
     def __init__(self, named):
         self.file = _core.profile_path(os.fspath(named))
         self._profile = _core.read_profile(self.file)
-        for name in ("name", "id", "device", "backend", "has_recorded_model",
-                     "prices_other_models"):
-            setattr(self, name, getattr(self._profile, name))
+        self.name = self._profile.name
+        self.id = self._profile.id
+        self.device = self._profile.device
+        self.backend = self._profile.backend
+        self.has_recorded_model = self._profile.has_recorded_model
+        self.prices_other_models = self._profile.prices_other_models
 
     @classmethod
     def from_run_record(cls, records, out, base=None, plan=None) -> "Profile":
@@ -263,6 +278,30 @@ class Profile:
     def all_reduce_ranks(self):
         """The numbers of ranks that its tables of collectives are for."""
         return self._profile.all_reduce_ranks()
+
+    def to_pandas(self):
+        """Returns the costs of single ops as a pandas.DataFrame: what each is, the form of its
+        cost, how many samples it was fitted to, and the error on those that were held out."""
+        import pandas
+
+        rows = []
+        for one in self.to_dict()["ops"]:
+            what = {name: one.get(name) for name in ("op", "pass", "dtype", "n", "k", "form",
+                                                     "samples")}
+            rows.append({**what, "error": (one.get("errors") or {}).get("random")})
+        return pandas.DataFrame(rows)
+
+    def _repr_html_(self):
+        facts = {"device": self.device, "backend": self.backend, "file": self.file,
+                 "all-reduces measured on ranks": self.all_reduce_ranks}
+        facts.update({name: fact for name, fact in self.provenance.items()
+                      if isinstance(fact, (str, int, float))})
+        rows = "".join(
+            f"<tr><td>{html.escape(str(name))}</td><td>{html.escape(str(fact)[:300])}</td></tr>"
+            for name, fact in facts.items()
+        )
+        report = f"<pre>{html.escape(self.report)}</pre>" if self.report else ""
+        return f"<b>{html.escape(self.name)}</b><table>{rows}</table>{report}"
 
     def to_dict(self) -> Dict[str, Any]:
         """Returns the content of the file."""

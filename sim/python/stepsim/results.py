@@ -56,8 +56,8 @@ class Result:
         self.ok = answer.status == 0
 
     @functools.cached_property
-    def data(self) -> Dict[str, Any]:
-        """The JSON of the result, read."""
+    def data(self) -> Any:
+        """The JSON of the result, read: a dict, or a list for a Catalog."""
         return json.loads(self.to_json())
 
     @functools.cached_property
@@ -225,7 +225,7 @@ class Comparison(Result):
     @property
     def gain_interval90(self) -> Optional[Interval]:
         interval = self.data["recommendation"].get("gain_interval90")
-        return tuple(interval) if interval else None
+        return (interval[0], interval[1]) if interval else None
 
     @property
     def choices(self) -> List[Dict[str, Any]]:

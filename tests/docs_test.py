@@ -20,8 +20,8 @@ STEPSIM = os.path.abspath(sys.argv[1])
 FOLDER = tempfile.TemporaryDirectory()
 os.symlink(ROOT / "scenarios", pathlib.Path(FOLDER.name) / "scenarios")
 
-# golden_test.py runs these for every scenario.
-ELSEWHERE = re.compile(r"stepsim compare scenarios/\S+$")
+# golden_test.py runs these.
+ELSEWHERE = re.compile(r"stepsim compare scenarios/\S+$|stepsim ladder scenarios/ladders.toml ")
 
 
 def commands(path):

@@ -63,6 +63,22 @@ def test_it_installs():
     assert not (INSTALLED / "share" / "stepsim" / "scenarios" / "quickstart").exists()
 
 
+def test_the_python_package_finds_what_is_installed():
+    package = next(INSTALLED.rglob("stepsim/_core.*.so"), None)
+    if package is None:
+        raise small_runner.Skip("this build makes no Python package (needs pybind11-dev)")
+    code = """
+import stepsim
+scenario = stepsim.Scenario("token_skew")
+assert scenario.file.endswith("/share/stepsim/scenarios/token_skew.toml"), scenario.file
+print(scenario.compare().best, stepsim.records._program("stepcal"))
+"""
+    python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+    path = {"PYTHONPATH": str(package.parent.parent)}
+    text = run(python, "-c", code, env=path)
+    assert text == f"bucketing {INSTALLED}/bin/stepcal\n", text
+
+
 def test_headers_find_each_other():
     headers = INSTALLED / "include" / "stepsim"
     names = [path.relative_to(headers) for path in headers.rglob("*.h")]

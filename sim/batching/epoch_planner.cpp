@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "costmodel/base/content_id.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/batch_shape.h"
@@ -140,6 +141,23 @@ std::vector<std::int64_t> PlannedEpoch::left_after(std::int64_t steps) const {
     }
   }
   return left;
+}
+
+std::string PlannedEpoch::check_value() const {
+  std::vector<std::int64_t> words = {steps_};
+  for (const Batches& own : epoch_.batches) {
+    words.push_back(std::ssize(own));
+    for (const std::vector<std::int64_t>& ids : own) {
+      words.push_back(std::ssize(ids));
+      words.insert(words.end(), ids.begin(), ids.end());
+    }
+  }
+  for (const Piece& piece : epoch_.pieces) {
+    words.insert(words.end(), {piece.sample, piece.offset, piece.length});
+  }
+  words.insert(words.end(), epoch_.pad_to_lengths.begin(), epoch_.pad_to_lengths.end());
+  return content_id(
+      {reinterpret_cast<const char*>(words.data()), words.size() * sizeof(std::int64_t)});
 }
 
 EpochPlanner::EpochPlanner(BatchingPolicy policy,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "sim/batching/policy.h"
@@ -50,6 +51,8 @@ class PlannedEpoch {
   /// The samples, in ascending order, of which the epoch has something that no rank has visited in
   /// the first `steps` steps.
   [[nodiscard]] std::vector<std::int64_t> left_after(std::int64_t steps) const;
+  /// 16 hexadecimal digits over the batches of all ranks: whoever planned the same has the same.
+  [[nodiscard]] std::string check_value() const;
 
  private:
   [[nodiscard]] const std::vector<std::int64_t>& batch(std::size_t rank, std::int64_t step) const {

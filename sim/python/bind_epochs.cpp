@@ -9,6 +9,7 @@
 #include "costmodel/base/content_id.h"
 #include "costmodel/base/input_error.h"
 #include "sim/batching/epoch_planner.h"
+#include "sim/predict/batch_plan.h"
 #include "sim/predict/step_cost.h"
 #include "sim/python/arrays.h"
 #include "sim/python/bindings.h"
@@ -25,30 +26,46 @@ using LengthArray = py::array_t<std::int64_t, py::array::c_style | py::array::fo
 struct LoaderPlanner {
   std::unique_ptr<const EpochPlanner> planner;
   bool by_time = false;
+  bool by_cost = false;  ///< By time, or by padded tokens where no times are known.
   bool cuts = false;
   std::string policy;
+  std::uint64_t seed = 0;
 };
+
+Scenario scenario_of(const std::string& file,
+                     const std::optional<std::string>& text,
+                     const std::vector<std::string>& set) {
+  return text ? parse_scenario(*text, file, set) : read_scenario(file, set);
+}
 
 std::unique_ptr<LoaderPlanner> loader_planner(const std::string& file,
                                               const std::optional<std::string>& text,
                                               const std::vector<std::string>& set,
                                               const std::string& policy_name,
                                               const LengthArray& lengths,
+                                              int ranks,
                                               bool drop_uneven) {
   std::vector<std::int64_t> tokens(lengths.data(), lengths.data() + lengths.size());
   const py::gil_scoped_release released;
-  const Scenario scenario = text ? parse_scenario(*text, file, set) : read_scenario(file, set);
+  const Scenario scenario = scenario_of(file, text, set);
   const BatchingPolicy& policy = find_policy(scenario, policy_name);
+  if (policy.played() != nullptr) {
+    throw InputError(
+        "policy '{}' plays the batches of a file: stepsim.torch.PlanSampler feeds them to a loader",
+        policy.name());
+  }
   const PlanningCost cost = planning_cost(scenario, policy);
   auto result = std::make_unique<LoaderPlanner>();
   result->by_time = static_cast<bool>(cost.batch);
+  result->by_cost = policy.step_cost_use() != StepCostUse::Never;
   result->cuts = policy.cuts();
   result->policy = policy.name();
+  result->seed = static_cast<std::uint64_t>(scenario.sampler.seed);
   result->planner = std::make_unique<const EpochPlanner>(
       policy,
       std::move(tokens),
       PlannerOptions{scenario.sampler,
-                     scenario.ranks,
+                     ranks,
                      cost.batch,
                      cost.shape_seconds,
                      drop_uneven ? UnevenRanks::Drop : UnevenRanks::Repeat});
@@ -72,6 +89,19 @@ py::dict rank_arrays(const PlannedEpoch& epoch, int rank) {
   return result;
 }
 
+py::array_t<std::int64_t> scenario_lengths(const std::string& file,
+                                           const std::optional<std::string>& text,
+                                           const std::vector<std::string>& set,
+                                           const std::string& policy_name) {
+  std::vector<std::int64_t> lengths;
+  {
+    const py::gil_scoped_release released;
+    const Scenario scenario = scenario_of(file, text, set);
+    lengths = data_lengths(scenario, find_policy(scenario, policy_name));
+  }
+  return to_array(std::move(lengths));
+}
+
 std::string id_of(const LengthArray& lengths) {
   return content_id({reinterpret_cast<const char*>(lengths.data()),
                      static_cast<std::size_t>(lengths.size()) * sizeof(std::int64_t)});
@@ -89,7 +119,8 @@ void bind_epochs(py::module_& core) {
           [](const PlannedEpoch& epoch, std::int64_t steps) {
             return to_array(epoch.left_after(steps));
           },
-          py::arg("steps"));
+          py::arg("steps"))
+      .def("check_value", &PlannedEpoch::check_value, py::call_guard<py::gil_scoped_release>());
   py::class_<LoaderPlanner>(core, "EpochPlanner", "Plans epochs of a data set by a policy.")
       .def(py::init(&loader_planner),
            py::arg("file"),
@@ -97,8 +128,11 @@ void bind_epochs(py::module_& core) {
            py::arg("set"),
            py::arg("policy"),
            py::arg("lengths"),
+           py::arg("ranks"),
            py::arg("drop_uneven"))
       .def_readonly("by_time", &LoaderPlanner::by_time)
+      .def_readonly("by_cost", &LoaderPlanner::by_cost)
+      .def_readonly("seed", &LoaderPlanner::seed)
       .def_readonly("cuts", &LoaderPlanner::cuts)
       .def_readonly("policy", &LoaderPlanner::policy)
       .def(
@@ -107,6 +141,12 @@ void bind_epochs(py::module_& core) {
           py::arg("number"),
           py::call_guard<py::gil_scoped_release>(),
           py::keep_alive<0, 1>());
+  core.def("data_lengths",
+           scenario_lengths,
+           py::arg("file"),
+           py::arg("text"),
+           py::arg("set"),
+           py::arg("policy"));
   core.def("lengths_id", id_of, py::arg("lengths"), "A check value of an array of lengths.");
 }
 

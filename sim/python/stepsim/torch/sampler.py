@@ -1,0 +1,580 @@
+"""A batch sampler that batches by any policy of stepsim."""
+
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+import warnings
+
+import numpy
+
+from .. import _core, _toml
+from ..errors import InputError
+from ..lengths import checked_lengths
+from ..records import Profile
+from ..scenario import Scenario
+from .ahead import Ahead
+from .ranks import checked_rank, current_rank, gathered
+from .steps import RankSteps, StepSampler
+
+_STATE_FORMAT = "stepsim-batch-sampler/1"
+_NAME = "BatchSampler"  # What messages call the scenario that is made for a sampler.
+
+
+def _digest(*parts):
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _number(name, value, least=0):
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise InputError(f"{name}: expected a whole number from {least}, not {value!r}")
+    return value.__index__()
+
+
+def _yes_or_no(name, value):
+    if value not in (True, False):
+        raise InputError(f"{name}: expected True or False, not {value!r}")
+    return bool(value)
+
+
+class _Source:
+    """Where planners come from: a policy of a scenario, and the data.
+
+    Args:
+        file, text, settings: The scenario, as _core takes it.
+        policy: The policy's name.
+        lengths: [sample]
+        drop_uneven: Ranks with more batches than others leave their last out.
+        says: What the check value of the policy is made of.
+        is_made: The scenario was made here: messages name no line of it.
+    """
+
+    def __init__(self, file, text, settings, policy, lengths, drop_uneven, says, is_made):
+        self.file, self.text, self.settings, self.policy = file, text, settings, policy
+        self.lengths, self.drop_uneven, self.is_made = lengths, drop_uneven, is_made
+        self.policy_id = _digest(says, drop_uneven)
+        self.lengths_id = _core.lengths_id(lengths)
+        self._whole = {}  # {ranks: planner of all samples}
+
+    def __getstate__(self):
+        return {**self.__dict__, "_whole": {}}
+
+    def planner(self, ids, ranks):
+        """Returns a _core.EpochPlanner over the samples `ids`, None: over all."""
+        if ids is None and ranks in self._whole:
+            return self._whole[ranks]
+        lengths = self.lengths if ids is None else self.lengths[ids]
+        try:
+            planner = _core.EpochPlanner(self.file, self.text, self.settings, self.policy, lengths,
+                                         ranks, self.drop_uneven)
+        except InputError as error:
+            if not self.is_made:
+                raise
+            message = re.sub(rf"^{_NAME}(:\d+:\d+)?: error: ", "", str(error).split("\n")[0])
+            raise InputError(message) from None
+        if ids is None:
+            self._whole = {ranks: planner}
+        return planner
+
+
+class _Part:
+    """A plan of an epoch, or of what is left of one.
+
+    Attributes:
+        planned: A _core.PlannedEpoch; None: nothing is left.
+        ids: [index in the plan] samples; None: the plan is over all samples.
+    """
+
+    def __init__(self, planned, ids):
+        self.planned, self.ids = planned, ids
+
+    @property
+    def steps(self):
+        return 0 if self.planned is None else self.planned.steps
+
+    def check_value(self):
+        return "" if self.planned is None else self.planned.check_value()
+
+    def left_after(self, steps):
+        """Returns [sample] the ids of which something was not visited in the first steps."""
+        if self.planned is None:
+            return numpy.zeros(0, dtype=numpy.int64)
+        left = self.planned.left_after(steps)
+        return left if self.ids is None else numpy.unique(self.ids[left])
+
+
+class _Epoch:
+    """An epoch as one rank goes through it.
+
+    Attributes:
+        part: The _Part that the rank is in.
+        steps: Its RankSteps.
+        before: The steps of the epoch that other parts had.
+        first: The step where this one begins.
+        note: What a person must know of it, or None.
+    """
+
+    def __init__(self, part, steps, before, first, note):
+        self.part, self.steps, self.before, self.first, self.note = part, steps, before, first, note
+
+
+def _no_steps():
+    nothing = numpy.zeros(0, dtype=numpy.int64)
+    return RankSteps(numpy.zeros(1, dtype=numpy.int64), nothing, None, nothing, nothing, nothing,
+                     numpy.zeros(0))
+
+
+def _rank_steps(source, part, rank, cuts):
+    if part.planned is None:
+        return _no_steps()
+    arrays = part.planned.rank(rank)
+    samples = arrays["samples"] if part.ids is None else part.ids[arrays["samples"]]
+    return RankSteps(
+        arrays["offsets"],
+        samples,
+        arrays["starts"] if cuts else None,
+        arrays["lengths"] if cuts else source.lengths[samples],
+        arrays["padded_lengths"],
+        arrays["useful_tokens"],
+        arrays["loss_scales"],
+    )
+
+
+def _part(source, ids, ranks, number):
+    """Plans epoch `number` over the samples `ids`; None: over all."""
+    if ids is None:
+        return _Part(source.planner(None, ranks).epoch(number), None)
+    if len(ids) == 0:
+        return _Part(None, ids)
+    if len(ids) < ranks:  # Some are repeated, so that each rank has one.
+        ids = numpy.resize(ids, ranks)
+    return _Part(source.planner(ids, ranks).epoch(number), ids)
+
+
+def _rest(source, ids, ranks, number):
+    """The same of what is left of an epoch: (part, a text where samples are left out)."""
+    try:
+        return _part(source, ids, ranks, number), None
+    except InputError as error:
+        return _Part(None, ids), (
+            f"; the policy makes no step of them ({error}), so that the epoch ends here and they "
+            "are left out"
+        )
+
+
+def _planned(source, number, segments, rank, ranks):
+    """Returns the _Epoch of one rank.
+
+    Args:
+        segments: [(ranks, steps, check value)] What was done of it. The last one may go on.
+    """
+    cuts = source.planner(None, ranks).cuts
+    part, before = None, 0
+    ids, note = None, None
+    for place, (size, steps, check) in enumerate(segments):
+        part = _part(source, ids, size, number) if place == 0 else _rest(source, ids, size, number)[0]
+        if part.check_value() != check or steps > part.steps:
+            raise InputError(
+                f"state: epoch {number} on {size} ranks is not planned as it was when the state "
+                "was written: the profile, the scenario or the version of stepsim has changed"
+            )
+        if place + 1 == len(segments) and size == ranks:
+            return _Epoch(part, _rank_steps(source, part, rank, cuts), before, steps, None)
+        ids = part.left_after(steps)
+        before += steps
+    if not segments:
+        part = _part(source, None, ranks, number)
+    else:
+        part, left_out = _rest(source, ids, ranks, number)
+        note = _resize_note(number, segments, ids, len(source.lengths), part, ranks, left_out, cuts)
+    return _Epoch(part, _rank_steps(source, part, rank, cuts), before, 0, note)
+
+
+def _resize_note(number, segments, ids, samples, part, ranks, left_out, cuts):
+    done = sum(steps for _, steps, _ in segments)
+    if len(ids) == 0:
+        return None
+    text = (
+        f"epoch {number} goes on with {ranks} in place of {segments[-1][0]} ranks after {done} "
+        f"steps: the {len(ids)} of {samples} samples that no rank has visited are batched anew"
+    )
+    if left_out:
+        return text + left_out
+    text += (
+        f", {part.steps} more steps. The policy leaves out or repeats at the end of them what it "
+        "would at the end of an epoch. Batches and their order are not those of the interrupted "
+        "run, and a step holds the samples of another number of ranks, which may ask for another "
+        "learning rate"
+    )
+    if cuts:
+        text += "; samples of which a part was visited are visited as a whole"
+    if len(ids) < ranks:
+        text += "; there are fewer samples than ranks, so some are visited once more"
+    return text
+
+
+class BatchSampler(StepSampler):
+    """A batch_sampler for DataLoader which batches by any policy of `stepsim policies`, for each
+    rank of a DDP training.
+
+        sampler = BatchSampler(lengths, "token_budget", max_tokens=4096)
+        loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=pad, num_workers=4)
+        for epoch in range(sampler.epoch, epochs):
+            sampler.set_epoch(epoch)
+            for batch, step in sampler.steps(loader):
+                loss = mean_loss(ddp(batch)) * step.loss_scale
+                ...
+
+    All ranks plan alike, without a word between them, and have the same number of steps. Epochs are
+    planned in a thread: the first one from construction on, the next one while an epoch runs.
+
+    Args:
+        lengths: The tokens of each sample [sample], from 1: list, array, tensor, dataset column.
+        policy: A kind of policy, "token_budget", with its parameters as keyword arguments; or a
+            dict as a [[policy]] table of a scenario (scenarios/README.md).
+        profile: The calibration of this machine, a stepsim.Profile, path or shipped name, for
+            policies that plan by time.
+        model: What is trained, where the profile does not say it: the name of a preset
+            (stepsim.models()) or a dict as the [model] table.
+        rank, world_size: None: those of torch.distributed where it is initialised, else RANK and
+            WORLD_SIZE of the environment, else 0 and 1.
+        seed, shuffle, drop_last: As DistributedSampler's.
+        uneven: Where the policy forms unequal numbers of batches: "repeat", ranks with fewer start
+            theirs again, or "drop", the others leave their last ones out.
+        weighting: What the average over ranks shall be the mean over: "sample", "token", or "none":
+            a mean of the ranks' means, in which samples of a small batch weigh more. With the
+            others multiply each rank's mean loss by its step's loss_scale, which is
+            ranks * own / all, of samples or useful tokens in the step: DDP averages gradients, so
+            that the sum of loss_scale * mean over ranks, over the number of ranks, is the mean of
+            all.
+        parameters: Of the policy, and the other keys of its table (pad_to_multiple_of, attention).
+
+    A policy that cuts samples (`packed_bfd_split`, …) hands out Piece(sample, start, length) in
+    place of ids; the dataset's __getitem__ must take one and return those tokens.
+
+    Attributes:
+        rank, world_size, epoch: Numbers. policy: The policy's name. seed: A number.
+        plans_by: "time" (calibrated costs), "tokens" (padded ones, in place of unknown costs), or
+            None: the policy does not weigh batches.
+        cuts: Whether Piece objects are handed out.
+        wait_seconds: What the process has waited for plans so far, in seconds.
+        check_value: A short text over lengths, policy, seed, world_size and version.
+
+    Raises InputError: lengths are no whole numbers from 1, the policy or a parameter is unknown or
+    wrong, the rank is not one of world_size, the profile has no costs for the model.
+    """
+
+    def __init__(self, lengths, policy, *, profile=None, model=None, rank=None, world_size=None,
+                 seed=0, shuffle=True, drop_last=False, uneven="repeat", weighting=None,
+                 **parameters):
+        lengths = checked_lengths(lengths)
+        table = _policy_table(policy, weighting, parameters)
+        sampler = {
+            "kind": "distributed",
+            "shuffle": _yes_or_no("shuffle", shuffle),
+            "seed": _number("seed", seed),
+            "drop_last": _yes_or_no("drop_last", drop_last),
+        }
+        if profile is not None and not isinstance(profile, Profile):
+            profile = Profile(profile)
+        model = _model_table(model, profile)
+        document = {
+            "scenario": {"name": _NAME, "steps": 1},
+            "cluster": {"ranks": 1},
+            "model": model,
+            "data": {"samples": 1, "lengths": {"constant": 1}, "sampler": sampler},
+            "policy": [table],
+        }
+        if profile is not None:
+            document["cluster"]["profile"] = os.path.abspath(profile.file)
+        try:
+            text = _toml.document_text(document)
+            says = [_toml.value_text(sampler), _toml.value_text(table), _toml.value_text(model),
+                    None if profile is None else profile.id]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"policy '{table['name']}': {error}") from None
+        drop_uneven = _drops(uneven)
+        source = _Source(_NAME, text, [], table["name"], lengths, drop_uneven, says, True)
+        self._begin(source, rank, world_size)
+
+    @classmethod
+    def from_scenario(cls, scenario, policy, lengths=None, *, rank=None, world_size=None,
+                      uneven="repeat"):
+        """Makes a sampler of a policy of a scenario, with its sampler, model and profile.
+
+        Args:
+            scenario: A stepsim.Scenario, or what its constructor takes.
+            policy: The policy's name in it.
+            lengths: The tokens of each sample; None: the scenario's own.
+            rank, world_size, uneven: As the constructor's; the scenario's number of ranks does
+                not count.
+        """
+        if not isinstance(scenario, Scenario):
+            scenario = Scenario(scenario)
+        file, text, settings = scenario.file, scenario._text, scenario.settings
+        if lengths is None:
+            lengths = _core.data_lengths(file, text, settings, policy)
+        sampler = cls.__new__(cls)
+        source = _Source(file, text, settings, policy, checked_lengths(lengths), _drops(uneven),
+                         [scenario.text, settings, policy], False)
+        sampler._begin(source, rank, world_size)
+        return sampler
+
+    def _begin(self, source, rank, world_size):
+        super().__init__()
+        self._is_given = rank is not None and world_size is not None
+        self.rank, self.world_size = checked_rank(rank, world_size)
+        self._source = source
+        planner = source.planner(None, self.world_size)
+        self.policy, self.seed, self.cuts = planner.policy, planner.seed, planner.cuts
+        self.plans_by = "time" if planner.by_time else "tokens" if planner.by_cost else None
+        self.wait_seconds = 0.0
+        self._segments = []  # What other numbers of ranks did of the epoch.
+        self._loaded = []  # The segments of a state that the epoch goes on from.
+        self._turn, self._process = threading.Lock(), os.getpid()
+        self._ahead = {}  # {epoch: Ahead}
+        self._current = None  # The _Epoch that is at hand.
+        self._plan(self._epoch)
+
+    def __getstate__(self):
+        # Threads and planners stay behind. An iteration that runs is not part of a copy.
+        return {**self.__dict__, "_turn": None, "_ahead": {}, "_current": None, "_run": None}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._turn, self._process = threading.Lock(), os.getpid()
+
+    def __repr__(self):
+        return (f"<stepsim BatchSampler {self.policy}: {len(self._source.lengths)} samples, rank "
+                f"{self.rank} of {self.world_size}, epoch {self._epoch}>")
+
+    # ---- planning -------------------------------------------------------------------------------
+
+    def _notice_fork(self):
+        """A forked process has none of the threads, and a lock that one of them may have held."""
+        if self._process != os.getpid():
+            self._turn, self._process, self._ahead = threading.Lock(), os.getpid(), {}
+
+    def _plan(self, epoch):
+        """Begins to plan an epoch, unless that has begun."""
+        self._notice_fork()
+        if epoch not in self._ahead:
+            source, rank, ranks = self._source, self.rank, self.world_size
+            segments = self._loaded if epoch == self._epoch else []
+            self._ahead[epoch] = Ahead(
+                lambda: _planned(source, epoch, segments, rank, ranks), self._turn
+            )
+
+    def _at_hand(self):
+        """Returns the _Epoch of the current epoch, and waits until it is planned."""
+        if self._current is None:
+            self._plan(self._epoch)
+            begun = time.perf_counter()
+            ahead = self._ahead[self._epoch]
+            waits = not ahead.is_done
+            try:
+                self._current = ahead.get()
+            finally:
+                if waits:
+                    self.wait_seconds += time.perf_counter() - begun
+                del self._ahead[self._epoch]
+        return self._current
+
+    def _steps(self):
+        return self._at_hand().steps
+
+    def _before(self):
+        return sum(steps for _, steps, _ in self._segments)
+
+    def _enter(self):
+        self._segments, self._loaded, self._current = [], [], None
+        self._ahead = {epoch: job for epoch, job in self._ahead.items() if epoch == self._epoch}
+        self._plan(self._epoch)
+
+    def _check_process(self):
+        now = current_rank()
+        if not self._is_given and now != (self.rank, self.world_size):
+            raise InputError(
+                f"this sampler was made for rank {self.rank} of {self.world_size}, but this "
+                f"process is rank {now[0]} of {now[1]}: make it after init_process_group(), or "
+                "pass rank= and world_size="
+            )
+
+    def __iter__(self):
+        batches = super().__iter__()
+        self._ahead = {epoch: job for epoch, job in self._ahead.items() if epoch > self._epoch}
+        self._plan(self._epoch + 1)
+        return batches
+
+    # ---- state ----------------------------------------------------------------------------------
+
+    def state_dict(self, steps=None):
+        """Returns where the loop stands, a dict of texts and numbers, the same on all ranks: one
+        rank may save it for all.
+
+        Args:
+            steps: The batches that the loop has used since it began to iterate, for loops that do
+                not go through steps(): batch_idx + 1 of a loop that enumerates the loader.
+
+        Raises InputError: the loop iterates over the loader by itself, and `steps` is not given. A
+        DataLoader with workers draws batches ahead, so that the number drawn is not the number
+        used.
+        """
+        done = self._done(steps)
+        segments = [list(segment) for segment in self._segments]
+        if done > 0:
+            segments.append([self.world_size, done, self._at_hand().part.check_value()])
+        return {
+            "format": _STATE_FORMAT,
+            "stepsim": _core.__version__,
+            "lengths": self._source.lengths_id,
+            "policy": self._source.policy_id,
+            "seed": self.seed,
+            "epoch": self._epoch,
+            "segments": segments,
+        }
+
+    def load_state_dict(self, state):
+        """Goes on where a state was taken: the next iteration hands out what the epoch has left.
+
+        On another number of ranks the samples that no rank has visited are batched anew over these
+        ranks, and a warning says what that changes. Raises InputError: the state is of other
+        lengths, another policy or seed, or its epoch is no longer planned as it was.
+        """
+        epoch, segments = self._checked_state(state)
+        ranks = self.world_size
+        self._notice_fork()
+        with self._turn:
+            current = _planned(self._source, epoch, segments, self.rank, ranks)
+        goes_on = bool(segments) and segments[-1][0] == ranks
+        self._epoch, self._first, self._run = epoch, current.first, None
+        self._segments = segments[:-1] if goes_on else segments
+        self._loaded = segments
+        self._current = current
+        self._ahead = {}
+        if current.note:
+            warnings.warn(current.note, stacklevel=2)
+
+    def _checked_state(self, state):
+        if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
+            raise InputError("state: this is no state of a stepsim BatchSampler")
+        own = {"lengths": self._source.lengths_id, "policy": self._source.policy_id,
+               "seed": self.seed}
+        names = {"lengths": "other lengths of samples", "seed": "another seed",
+                 "policy": "another policy, or another parameter, sampler, model or profile"}
+        try:
+            wrong = [names[key] for key, value in own.items() if state[key] != value]
+            epoch = _number("state: epoch", state["epoch"])
+            segments = [(_number("state: ranks", size, 1), _number("state: steps", steps, 1),
+                         str(check)) for size, steps, check in state["segments"]]
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"state: it is damaged ({error!r})") from None
+        if wrong:
+            raise InputError("state: it was taken with " + ", ".join(wrong))
+        return epoch, segments
+
+    # ---- checks ---------------------------------------------------------------------------------
+
+    @property
+    def check_value(self):
+        return _digest(self._source.lengths_id, self._source.policy_id, self.seed, self.world_size,
+                       _core.__version__)
+
+    def verify(self, group=None):
+        """Compares the ranks over torch.distributed; every rank has to call it. Constructing and
+        iterating never communicate.
+
+        Raises InputError on all ranks, naming the rank that differs and in what: lengths, policy,
+        seed, world size, version, or the planned batches.
+        """
+        facts = {"rank": self.rank, "world size": self.world_size,
+                 "stepsim version": _core.__version__,
+                 "number of samples": len(self._source.lengths),
+                 "lengths": self._source.lengths_id, "policy": self._source.policy_id,
+                 "seed": self.seed, "epoch": self._epoch}
+        try:
+            facts["planned batches"] = self._at_hand().part.check_value()
+        except InputError as error:  # All ranks have to hear of it.
+            facts["error"] = str(error)
+        _compare(gathered(facts, group))
+
+
+def _compare(ranks):
+    """Raises InputError where ranks disagree. `ranks`: [rank] facts."""
+    for number, facts in enumerate(ranks):
+        if "error" in facts:
+            raise InputError(f"rank {number} cannot plan: {facts['error']}")
+        if facts["world size"] != len(ranks):
+            raise InputError(
+                f"rank {number} plans for {facts['world size']} ranks, but {len(ranks)} are here"
+            )
+        if facts["rank"] != number:
+            raise InputError(f"rank {number} takes the batches of rank {facts['rank']}")
+    for name, value in ranks[0].items():
+        values = [facts[name] for facts in ranks]
+        if name == "rank" or values.count(value) == len(values):
+            continue
+        usual = max(values, key=values.count)
+        others = [str(number) for number, own in enumerate(values) if own != usual]
+        held = ", ".join(sorted({str(own) for own in values if own != usual}))
+        raise InputError(
+            f"rank {', '.join(others)} has another {name} ({held}) than rank "
+            f"{values.index(usual)} ({usual}): all ranks must be given the same"
+        )
+
+
+def _drops(uneven):
+    if uneven not in ("repeat", "drop"):
+        raise InputError(f"uneven: expected \"repeat\" or \"drop\", not {uneven!r}")
+    return uneven == "drop"
+
+
+def _policy_table(policy, weighting, parameters):
+    """Returns the [[policy]] table."""
+    if isinstance(policy, dict):
+        table = dict(policy)
+        if "kind" not in table:
+            raise InputError('policy: a dict needs its "kind"')
+    elif isinstance(policy, str):
+        table = {"kind": policy}
+    else:
+        raise InputError(
+            "policy: expected the name of a kind or a dict as a [[policy]] table, not a "
+            f"{type(policy).__name__}; from_scenario() takes policies of a scenario"
+        )
+    for name, value in parameters.items():
+        if value is not None:
+            table[name] = value
+    if weighting is not None:
+        table["weighting"] = weighting
+    if table["kind"] == "plan":
+        raise InputError(
+            "policy 'plan' plays the batches of a file: stepsim.torch.PlanSampler does that"
+        )
+    if "lengths" in table:
+        raise InputError("policy: lengths are the sampler's first argument")
+    table.setdefault("name", table["kind"])
+    return table
+
+
+def _model_table(model, profile):
+    """Returns the [model] table."""
+    if model is None and profile is not None and not profile.has_recorded_model:
+        raise InputError(
+            f"profile {profile.name} prices any model: say which with model= (stepsim.models())"
+        )
+    if model is None:
+        # Without costs nothing looks at the model.
+        return {"kind": "recorded"} if profile is not None else {
+            "kind": "blocks", "layers": 1, "block_elements": 1}
+    if isinstance(model, dict):
+        return dict(model)
+    if isinstance(model, str):
+        return {"preset": model}
+    raise InputError(
+        f"model: expected a preset's name or a dict as [model], not a {type(model).__name__}"
+    )

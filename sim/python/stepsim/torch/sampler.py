@@ -131,11 +131,15 @@ def _rank_steps(source, part, rank, cuts):
         return _no_steps()
     arrays = part.planned.rank(rank)
     samples = arrays["samples"] if part.ids is None else part.ids[arrays["samples"]]
+    starts, lengths = arrays["starts"], arrays["lengths"]
+    if len(starts) == 0:  # All samples are whole.
+        starts = numpy.zeros_like(samples) if cuts else None
+        lengths = source.lengths[samples]
     return RankSteps(
         arrays["offsets"],
         samples,
-        arrays["starts"] if cuts else None,
-        arrays["lengths"] if cuts else source.lengths[samples],
+        starts,
+        lengths,
         arrays["padded_lengths"],
         arrays["useful_tokens"],
         arrays["loss_scales"],

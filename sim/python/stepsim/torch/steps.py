@@ -3,8 +3,6 @@
 import collections
 import warnings
 
-import numpy
-
 from ..errors import InputError
 
 try:
@@ -76,10 +74,11 @@ class RankSteps:
     def step(self, step, number, epoch):
         """Returns the Step; `number` is what it is called."""
         begin, end = self._range(step)
-        return Step(number, epoch, float(self.loss_scales[step]),
-                    max(int(self._padded_lengths[step]), int(self._lengths[begin:end].max())),
-                    int(self._useful_tokens[step]), self.batch(step),
-                    self._lengths[begin:end].tolist())
+        lengths = self._lengths[begin:end].tolist()
+        is_planned = self._offsets[step] < self._offsets[step + 1]
+        padded = int(self._padded_lengths[step]) if is_planned else lengths[0]
+        return Step(number, epoch, float(self.loss_scales[step]), padded,
+                    int(self._useful_tokens[step]), self.batch(step), lengths)
 
 
 class _Run:

@@ -12,6 +12,8 @@ import json
 import os
 import pathlib
 import pickle
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -549,14 +551,55 @@ def test_wrong_ranks_are_refused():
     assert "whole number" in raised(sampler, "0", 2)
 
 
+def on_ranks(program, folder, ranks):
+    """Runs a Python program on ranks with gloo. Returns [rank] what each printed."""
+    torch_data()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], cwd=folder, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks),
+                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                              "PYTHONPATH": str(pathlib.Path(stepsim.__file__).parents[1]),
+                              "OMP_NUM_THREADS": "1"})
+        for rank in range(ranks)
+    ]
+    texts = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * ranks, texts
+    return texts
+
+
+def examples():
+    """The Python blocks of the README of stepsim.torch."""
+    readme = (TESTS.parent / "sim/python/stepsim/torch/README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+
+
+def test_the_training_of_the_readme_runs_and_resumes():
+    with tempfile.TemporaryDirectory() as folder:
+        whole = on_ranks(examples()[1], folder, 2)[0]
+        assert re.findall(r"epoch (\d): (\d+) steps", whole)[0][0] == "0", whole
+        assert len(re.findall("epoch", whole)) == 3, whole
+        # The last checkpoint was made inside the last epoch.
+        again = on_ranks(examples()[1], folder, 2)[0]
+    steps = [int(text) for text in re.findall(r": (\d+) steps", whole)]
+    assert re.findall(r"epoch (\d): (\d+) steps", again) == [("2", str(steps[2] % 10))], again
+
+
+def test_all_python_of_the_readme_can_be_parsed():
+    for number, text in enumerate(examples()):
+        compile(text, f"example {number}", "exec")
+
+
 VERIFY = """
-import datetime, os, sys
+import os
 import numpy, torch.distributed as dist
 import stepsim
 from stepsim.torch import BatchSampler
 rank = int(os.environ["RANK"])
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=3,
-                        timeout=datetime.timedelta(seconds=30))
+dist.init_process_group("gloo")
 lengths = numpy.arange(1, 301)
 def told(**options):
     own = BatchSampler(options.pop("lengths", lengths), "token_budget",
@@ -583,15 +626,7 @@ dist.barrier()
 
 
 def test_verify_names_the_rank_that_differs_on_all_ranks():
-    torch_data()
-    with tempfile.TemporaryDirectory() as folder:
-        processes = [
-            subprocess.Popen([sys.executable, "-c", VERIFY, folder + "/store"],
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             env={**os.environ, "RANK": str(rank), "OMP_NUM_THREADS": "1"})
-            for rank in range(3)
-        ]
-        texts = [process.communicate(timeout=60)[0] for process in processes]
+    texts = on_ranks(VERIFY, ".", 3)
     lines = texts[0].strip().splitlines()
     assert texts[1] == texts[2] == texts[0], texts
     assert lines[0] == "agreed", lines

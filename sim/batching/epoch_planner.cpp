@@ -72,6 +72,11 @@ std::vector<std::int64_t> PlannedEpoch::batches_by_rank() const {
 
 RankEpoch PlannedEpoch::rank(int rank) const {
   RankEpoch result;
+  std::size_t samples = 0;
+  for (std::int64_t step = 0; step < steps_; ++step) {
+    samples += batch(at(rank), step).size();
+  }
+  result.samples.reserve(samples);
   result.offsets.push_back(0);
   const auto units = [&](std::size_t of_rank, std::int64_t step) {
     const std::vector<std::int64_t>& ids = batch(of_rank, step);

@@ -271,8 +271,8 @@ def planning_text(found):
         "",
         f"{found['at']}. `batch_sampler.py planning`: lengths of 1 to 512 tokens, 2 ranks; medians "
         f"of {PLANNING_ROUNDS} epochs, by turns. C++ alone: `plan_epochs`, the planner and the "
-        "list of rank 0's batches. Through Python: `set_epoch()` and `len()`, thread and arrays "
-        "included. Spread: half of what lies between the quartiles.",
+        "list of rank 0's batches, made and freed. Through Python: `set_epoch()` and `len()`, with "
+        "thread and arrays, and the epoch before freed. Spread: half of what lies between the quartiles.",
         "",
         *results.table(["policy", "steps", "C++ alone", "through Python", "ratio", "spread, C++",
                         "spread, Python"], rows),

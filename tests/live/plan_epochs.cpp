@@ -3,7 +3,8 @@
 ///     plan_epochs SCENARIO POLICY LENGTHS RANKS
 ///
 /// LENGTHS: a file of 64-bit integers, one a sample. Reads numbers of epochs from standard input
-/// and answers each with a line of seconds: to plan it and to list the batches of rank 0.
+/// and answers each with a line of seconds, to plan it, to list the batches of rank 0 and to free
+/// both, and of steps.
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -42,10 +43,13 @@ void answer(const std::string& file,
   int number = 0;
   while (std::cin >> number) {
     const auto begin = std::chrono::steady_clock::now();
-    const PlannedEpoch epoch = planner.epoch(number);
-    const RankEpoch own = epoch.rank(0);
+    std::size_t steps = 0;
+    {
+      const PlannedEpoch epoch = planner.epoch(number);
+      steps = epoch.rank(0).offsets.size() - 1;
+    }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    std::cout << took.count() << ' ' << own.offsets.size() - 1 << std::endl;
+    std::cout << took.count() << ' ' << steps << std::endl;
   }
 }
 

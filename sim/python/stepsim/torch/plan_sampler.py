@@ -55,7 +55,7 @@ class PlanSampler(StepSampler):
             starts = _joined([every_start[row] or [0] * len(self.plan.samples[row]) for row in rows])
         counts = [0] + [len(row) for row in samples]
         self._of_rank = RankSteps(
-            numpy.cumsum(counts), _joined(samples), starts, _joined(lengths),
+            numpy.cumsum(counts), _joined(samples), starts, _joined(lengths), None,
             self.plan["max_length"][rows], self.plan["useful_tokens"][rows],
             self.plan["loss_scale"][rows],
         )

@@ -120,30 +120,23 @@ class _Epoch:
         self.part, self.steps, self.before, self.first, self.note = part, steps, before, first, note
 
 
-def _no_steps():
+def _no_steps(whole):
     nothing = numpy.zeros(0, dtype=numpy.int64)
-    return RankSteps(numpy.zeros(1, dtype=numpy.int64), nothing, None, nothing, nothing, nothing,
+    return RankSteps(numpy.zeros(1, dtype=numpy.int64), nothing, None, None, whole, nothing, nothing,
                      numpy.zeros(0))
 
 
 def _rank_steps(source, part, rank, cuts):
     if part.planned is None:
-        return _no_steps()
+        return _no_steps(source.lengths)
     arrays = part.planned.rank(rank)
     samples = arrays["samples"] if part.ids is None else part.ids[arrays["samples"]]
     starts, lengths = arrays["starts"], arrays["lengths"]
     if len(starts) == 0:  # All samples are whole.
         starts = numpy.zeros_like(samples) if cuts else None
-        lengths = source.lengths[samples]
-    return RankSteps(
-        arrays["offsets"],
-        samples,
-        starts,
-        lengths,
-        arrays["padded_lengths"],
-        arrays["useful_tokens"],
-        arrays["loss_scales"],
-    )
+        lengths = source.lengths[samples] if cuts else None
+    return RankSteps(arrays["offsets"], samples, starts, lengths, source.lengths,
+                     arrays["padded_lengths"], arrays["useful_tokens"], arrays["loss_scales"])
 
 
 def _part(source, ids, ranks, number):

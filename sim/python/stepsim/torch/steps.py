@@ -40,27 +40,39 @@ class RankSteps:
 
     Args:
         offsets: [step + 1] Where a batch begins in `samples`.
-        samples, lengths: [of all batches] Ids, and the tokens of each.
-        starts: [of all batches] Where each part begins in its sample; None: samples are whole.
+        samples: [of all batches] Ids.
+        starts, lengths: [of all batches] Where each part begins in its sample, and its tokens;
+            None: samples are whole.
+        whole: [sample] The tokens of each sample of the data set.
         padded_lengths, useful_tokens, loss_scales: [step]
     """
 
-    def __init__(self, offsets, samples, starts, lengths, padded_lengths, useful_tokens,
+    def __init__(self, offsets, samples, starts, lengths, whole, padded_lengths, useful_tokens,
                  loss_scales):
-        self._offsets, self._samples, self._starts = offsets, samples, starts
-        self._lengths = lengths
+        self._offsets, self._samples = offsets, samples
+        self._starts, self._lengths, self._whole = starts, lengths, whole
         self._padded_lengths, self._useful_tokens = padded_lengths, useful_tokens
         self.loss_scales = loss_scales
-        # A rank without a batch in a step repeats its shortest sample: collate functions fail on
-        # empty lists, and a rank that leaves a step out would hang the others.
-        self._filler = int(lengths.argmin()) if len(lengths) else None
+        self._filler = None
 
     def __len__(self):
         return len(self._offsets) - 1
 
+    def _lengths_of(self, begin, end):
+        if self._lengths is None:
+            return self._whole[self._samples[begin:end]]
+        return self._lengths[begin:end]
+
     def _range(self, step):
+        """Returns (begin, end) of a batch. A rank without a batch in a step repeats its shortest
+        sample: collate functions fail on empty lists, and a rank that left a step out would hang
+        the others."""
         begin, end = int(self._offsets[step]), int(self._offsets[step + 1])
-        return (begin, end) if begin < end else (self._filler, self._filler + 1)
+        if begin < end:
+            return begin, end
+        if self._filler is None:
+            self._filler = int(self._lengths_of(0, len(self._samples)).argmin())
+        return self._filler, self._filler + 1
 
     def batch(self, step):
         """Returns a list of ids, or of Piece objects."""
@@ -73,8 +85,7 @@ class RankSteps:
 
     def step(self, step, number, epoch):
         """Returns the Step; `number` is what it is called."""
-        begin, end = self._range(step)
-        lengths = self._lengths[begin:end].tolist()
+        lengths = self._lengths_of(*self._range(step)).tolist()
         is_planned = self._offsets[step] < self._offsets[step + 1]
         padded = int(self._padded_lengths[step]) if is_planned else lengths[0]
         return Step(number, epoch, float(self.loss_scales[step]), padded,

@@ -4,9 +4,10 @@
     PYTHONPATH=build/sim/python /usr/bin/python3 tests/live/batch_sampler.py --build build
 
 Parts, each of which can be named to run it alone: `kinds`, an epoch by every kind of policy;
-`kills`, 200 trainings killed at random steps; `planning`, a million lengths through Python and in C++
-alone, and what a loop waits for plans; `throughput`, useful tokens/s of four ways to batch, predicted
-before they are measured. Results are kept in --work; `report` writes tests/live/BATCH_SAMPLER.md.
+`kills`, 200 trainings killed at random steps; `planning`, a million lengths through Python and in
+C++ alone, and what a loop waits for plans; `throughput`, useful tokens/s of four ways to batch,
+predicted before they are measured, one more round each time. Results are kept in --work; `report`
+writes tests/live/BATCH_SAMPLER.md.
 """
 
 import argparse
@@ -225,8 +226,8 @@ def kinds_text(found):
     return [
         "## An epoch by every kind of policy",
         "",
-        f"{found['at']}. `batch_sampler.py kinds`: {len(rows)} policies of {len(kinds_seen)} kinds, "
-        "400 samples, DDP with a backward in every step. Every rank did the number of steps that "
+        f"{found['at']}. `batch_sampler.py kinds`: {len(rows)} policies of {len(kinds_seen)} "
+        "kinds, 400 samples, DDP with a backward in every step. Every rank did the number of steps that "
         f"len() said, and no rank ended before the other, in {len(rows) - len(wrong)} of "
         f"{len(rows)}; every batch held the tokens that its Step says.",
         *[f"Unequal: {row['kind']} {row['parameters']}: {row['steps']}" for row in wrong],
@@ -263,8 +264,9 @@ def planning_text(found):
     rows = []
     for row in found["rows"]:
         python, cpp = map(statistics.median, (row["python_s"], row["cpp_s"]))
-        rows.append([row["kind"], f"{row['steps']}", f"{cpp * 1e3:.0f} ms", f"{python * 1e3:.0f} ms",
-                     f"{python / cpp:.3f}", f"{100 * spread(row['cpp_s']):.1f} %",
+        rows.append([row["kind"], f"{row['steps']}", f"{cpp * 1e3:.0f} ms",
+                     f"{python * 1e3:.0f} ms", f"{python / cpp:.3f}",
+                     f"{100 * spread(row['cpp_s']):.1f} %",
                      f"{100 * spread(row['python_s']):.1f} %"])
     lines = [
         "## Planning a million lengths",
@@ -342,8 +344,8 @@ def throughput_text(found):
 
 def report(work, _options):
     lines = ["# BatchSampler in real trainings", "",
-             "Written by `tests/live/batch_sampler.py`, 2 ranks over gloo on one machine, which other "
-             "work shared.", "", f"Machine: {results.machine()}.", ""]
+             "Written by `tests/live/batch_sampler.py`, 2 ranks over gloo on one machine, which "
+             "other work shared.", "", f"Machine: {results.machine()}.", ""]
     for name, text in (("kinds", kinds_text), ("kills", kills_text), ("planning", planning_text)):
         found = load(work, name)
         lines += text(found) if found else []

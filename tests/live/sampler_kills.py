@@ -171,8 +171,8 @@ def check(runs, kind, parameters):
     """`runs`: [(ranks, {step: [rank] names})] in order, without what was undone."""
     sizes = {size for size, _ in runs}
     epoch = [
-        list(BatchSampler(LENGTHS, kind, weighting="sample", seed=5, rank=rank, world_size=runs[0][0],
-                          **parameters))
+        list(BatchSampler(LENGTHS, kind, weighting="sample", seed=5, rank=rank,
+                          world_size=runs[0][0], **parameters))
         for rank in range(runs[0][0])
     ]
     if len(sizes) == 1:
@@ -227,7 +227,8 @@ def trial(draw):
                 size = draw.choice([ranks for ranks in (1, 2, 3, 4) if ranks != size])
         check([run for run in runs if run[1]], kind, parameters)
     except AssertionError as error:
-        raise AssertionError(f"{kind} {parameters}, {workers} workers, {folder}: {error}") from error
+        what = f"{kind} {parameters}, {workers} workers, {folder}"
+        raise AssertionError(f"{what}: {error}") from error
     shutil.rmtree(folder)
     return kills, len({size for size, steps in runs if steps}) > 1
 

@@ -263,6 +263,9 @@ def test_a_plan_is_resumed_where_it_stopped():
 
 def test_a_plan_of_other_ranks_is_refused():
     plan = scenario_of("fixed", {"batch_size": 4}, 2, 3).plan()
+    assert PlanSampler(plan, 1).world_size == 2
+    assert "which of the plan's 2 ranks" in raised(PlanSampler, plan)
+    assert "rank 2 of 2" in raised(PlanSampler, plan, 2)
     assert "for 2 ranks, but there are 3" in raised(PlanSampler, plan, 0, 3)
 
 
@@ -542,7 +545,7 @@ def test_a_sampler_of_another_process_is_refused():
     assert "this process is rank 1 of 2" in raised(iter, own)
 
 
-@with_environment(RANK="one")
+@with_environment(RANK="one", WORLD_SIZE="2")
 def test_wrong_ranks_are_refused():
     assert "RANK is 'one'" in raised(BatchSampler, LENGTHS, "fixed", batch_size=4)
     assert "rank 2 of 2" in raised(sampler, 2, 2)

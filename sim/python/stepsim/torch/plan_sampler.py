@@ -1,11 +1,13 @@
 """A batch sampler that plays a plan."""
 
+from typing import Any, Dict, Optional
+
 import numpy
 
 from .. import _core
 from ..errors import InputError
 from ..records import Plan
-from .ranks import checked_rank, current_rank
+from .ranks import check_process, checked_rank, known_rank
 from .steps import RankSteps, StepSampler
 
 _STATE_FORMAT = "stepsim-plan-sampler/1"
@@ -23,7 +25,7 @@ class PlanSampler(StepSampler):
 
     Args:
         plan: A stepsim.Plan, or the path of its file.
-        rank, world_size: As BatchSampler's.
+        rank, world_size: As BatchSampler's; where nothing says the number of ranks, the plan does.
 
     Attributes:
         plan: The stepsim.Plan. rank, world_size, epoch: Numbers. cuts: Whether samples are cut.
@@ -34,12 +36,12 @@ class PlanSampler(StepSampler):
     def __init__(self, plan, rank=None, world_size=None):
         super().__init__()
         self.plan = plan if isinstance(plan, Plan) else Plan.read(plan)
-        self.rank, self.world_size = checked_rank(rank, world_size)
         self._is_given = rank is not None and world_size is not None
-        if current_rank() == (0, 1) and world_size is None:
-            # Nothing says how many ranks there are, so those of the plan.
-            self.rank, self.world_size = checked_rank(rank or 0, self.plan.ranks)
-            self._is_given = rank is not None
+        if world_size is None and known_rank() is None:
+            if rank is None and self.plan.ranks > 1:
+                raise InputError(f"rank: which of the plan's {self.plan.ranks} ranks is this?")
+            rank, world_size = rank or 0, self.plan.ranks
+        self.rank, self.world_size = checked_rank(rank, world_size)
         if self.world_size != self.plan.ranks:
             raise InputError(
                 f"the plan is for {self.plan.ranks} ranks, but there are {self.world_size}"
@@ -52,7 +54,9 @@ class PlanSampler(StepSampler):
         lengths = [self.plan.lengths[row] for row in rows]
         starts = None
         if self.cuts:  # A row without offsets has whole samples.
-            starts = _joined([every_start[row] or [0] * len(self.plan.samples[row]) for row in rows])
+            starts = _joined(
+                [every_start[row] or [0] * len(self.plan.samples[row]) for row in rows]
+            )
         counts = [0] + [len(row) for row in samples]
         self._of_rank = RankSteps(
             numpy.cumsum(counts), _joined(samples), starts, _joined(lengths), None,
@@ -67,16 +71,16 @@ class PlanSampler(StepSampler):
         return 0
 
     @property
-    def check_value(self):
+    def check_value(self) -> str:
         """A short text over the batches of all ranks."""
         return _core.lengths_id(_joined([*self.plan.samples, *self.plan.lengths]))
 
-    def state_dict(self, steps=None):
+    def state_dict(self, steps: Optional[int] = None) -> Dict[str, Any]:
         """Returns where the loop stands, as BatchSampler.state_dict()."""
         return {"format": _STATE_FORMAT, "plan": self.check_value, "epoch": self._epoch,
                 "steps": self._done(steps)}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on where a state was taken. Raises InputError: it is of another plan."""
         if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
             raise InputError("state: this is no state of a stepsim PlanSampler")
@@ -89,12 +93,8 @@ class PlanSampler(StepSampler):
         self._epoch, self._first, self._run = epoch, steps, None
 
     def _check_process(self):
-        now = current_rank()
-        if not self._is_given and now not in ((self.rank, self.world_size), (0, 1)):
-            raise InputError(
-                f"this sampler was made for rank {self.rank} of {self.world_size}, but this "
-                f"process is rank {now[0]} of {now[1]}: make it after init_process_group()"
-            )
+        if not self._is_given:
+            check_process(self.rank, self.world_size)
 
 
 def _joined(rows):

@@ -20,10 +20,8 @@ def _whole(name, value):
     return value.__index__()
 
 
-def _from_environment(name, default):
-    text = os.environ.get(name)
-    if text is None:
-        return default
+def _from_environment(name):
+    text = os.environ[name]
     try:
         return int(text)
     except ValueError:
@@ -32,26 +30,44 @@ def _from_environment(name, default):
         ) from None
 
 
-def current_rank():
-    """Returns (rank, ranks): of torch.distributed where it is initialised, else RANK and
-    WORLD_SIZE of the environment, else (0, 1). Raises InputError: these are no numbers."""
+def known_rank():
+    """Returns (rank, ranks) of torch.distributed where it is initialised, else RANK and WORLD_SIZE
+    of the environment, else None. Raises InputError: these are no numbers."""
     dist = _torch_distributed()
     if dist is not None:
         return dist.get_rank(), dist.get_world_size()
-    return _from_environment("RANK", 0), _from_environment("WORLD_SIZE", 1)
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return _from_environment("RANK"), _from_environment("WORLD_SIZE")
+    return None
 
 
 def checked_rank(rank, world_size):
-    """Returns (rank, ranks), taking what is None from current_rank(). Raises InputError: the rank
-    is not below the number of ranks."""
-    own_rank, own_size = current_rank() if rank is None or world_size is None else (rank, world_size)
-    rank = _whole("rank", own_rank if rank is None else rank)
-    world_size = _whole("world_size", own_size if world_size is None else world_size)
+    """Returns (rank, ranks), taking what is None from known_rank(), else 0 and 1. Raises InputError:
+    the rank is not below the number of ranks."""
+    if rank is None or world_size is None:
+        own_rank, own_size = known_rank() or (0, 1)
+        rank = own_rank if rank is None else rank
+        world_size = own_size if world_size is None else world_size
+    rank, world_size = _whole("rank", rank), _whole("world_size", world_size)
     if world_size < 1:
         raise InputError(f"world_size: {world_size} ranks; expected at least 1")
     if not 0 <= rank < world_size:
-        raise InputError(f"rank {rank} of {world_size} ranks: ranks count from 0 to {world_size - 1}")
+        raise InputError(
+            f"rank {rank} of {world_size} ranks: ranks count from 0 to {world_size - 1}"
+        )
     return rank, world_size
+
+
+def check_process(rank, world_size):
+    """Raises InputError where this process is known to be another one of them: a sampler that was
+    made before init_process_group() would hand the same samples to all ranks."""
+    known = known_rank()
+    if known not in (None, (rank, world_size)):
+        raise InputError(
+            f"this sampler was made for rank {rank} of {world_size}, but this process is rank "
+            f"{known[0]} of {known[1]}: make it after init_process_group(), or pass rank= and "
+            "world_size="
+        )
 
 
 def gathered(item, group=None):

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 import warnings
+from typing import Any, Dict, Optional
 
 import numpy
 
@@ -16,7 +17,7 @@ from ..lengths import checked_lengths
 from ..records import Profile
 from ..scenario import Scenario
 from .ahead import Ahead
-from .ranks import checked_rank, current_rank, gathered
+from .ranks import check_process, checked_rank, gathered
 from .steps import RankSteps, StepSampler
 
 _STATE_FORMAT = "stepsim-batch-sampler/1"
@@ -122,8 +123,8 @@ class _Epoch:
 
 def _no_steps(whole):
     nothing = numpy.zeros(0, dtype=numpy.int64)
-    return RankSteps(numpy.zeros(1, dtype=numpy.int64), nothing, None, None, whole, nothing, nothing,
-                     numpy.zeros(0))
+    return RankSteps(numpy.zeros(1, dtype=numpy.int64), nothing, None, None, whole, nothing,
+                     nothing, numpy.zeros(0))
 
 
 def _rank_steps(source, part, rank, cuts):
@@ -171,7 +172,10 @@ def _planned(source, number, segments, rank, ranks):
     part, before = None, 0
     ids, note = None, None
     for place, (size, steps, check) in enumerate(segments):
-        part = _part(source, ids, size, number) if place == 0 else _rest(source, ids, size, number)[0]
+        if place == 0:
+            part = _part(source, None, size, number)
+        else:
+            part, _ = _rest(source, ids, size, number)
         if part.check_value() != check or steps > part.steps:
             raise InputError(
                 f"state: epoch {number} on {size} ranks is not planned as it was when the state "
@@ -298,7 +302,7 @@ class BatchSampler(StepSampler):
 
     @classmethod
     def from_scenario(cls, scenario, policy, lengths=None, *, rank=None, world_size=None,
-                      uneven="repeat"):
+                      uneven="repeat") -> "BatchSampler":
         """Makes a sampler of a policy of a scenario, with its sampler, model and profile.
 
         Args:
@@ -391,13 +395,8 @@ class BatchSampler(StepSampler):
         self._plan(self._epoch)
 
     def _check_process(self):
-        now = current_rank()
-        if not self._is_given and now != (self.rank, self.world_size):
-            raise InputError(
-                f"this sampler was made for rank {self.rank} of {self.world_size}, but this "
-                f"process is rank {now[0]} of {now[1]}: make it after init_process_group(), or "
-                "pass rank= and world_size="
-            )
+        if not self._is_given:
+            check_process(self.rank, self.world_size)
 
     def __iter__(self):
         batches = super().__iter__()
@@ -407,7 +406,7 @@ class BatchSampler(StepSampler):
 
     # ---- state ----------------------------------------------------------------------------------
 
-    def state_dict(self, steps=None):
+    def state_dict(self, steps: Optional[int] = None) -> Dict[str, Any]:
         """Returns where the loop stands, a dict of texts and numbers, the same on all ranks: one
         rank may save it for all.
 
@@ -433,7 +432,7 @@ class BatchSampler(StepSampler):
             "segments": segments,
         }
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on where a state was taken: the next iteration hands out what the epoch has left.
 
         On another number of ranks the samples that no rank has visited are batched anew over these
@@ -477,11 +476,11 @@ class BatchSampler(StepSampler):
     # ---- checks ---------------------------------------------------------------------------------
 
     @property
-    def check_value(self):
+    def check_value(self) -> str:
         return _digest(self._source.lengths_id, self._source.policy_id, self.seed, self.world_size,
                        _core.__version__)
 
-    def verify(self, group=None):
+    def verify(self, group=None) -> None:
         """Compares the ranks over torch.distributed; every rank has to call it. Constructing and
         iterating never communicate.
 

@@ -2,6 +2,9 @@
 
 import collections
 import warnings
+from typing import Any, Iterator, List, Tuple
+
+import numpy
 
 from ..errors import InputError
 
@@ -11,8 +14,8 @@ except ImportError:  # Without PyTorch the batches can still be looked at.
     Sampler = object
 
 Piece = collections.namedtuple("Piece", "sample start length")
-Piece.__doc__ = """A part of a sample, which a policy that cuts samples hands to the dataset in place
-of an id: the tokens start to start + length of the sample.
+Piece.__doc__ = """A part of a sample, which a policy that cuts samples hands to the dataset in
+place of an id: the tokens start to start + length of the sample.
 
 The dataset's __getitem__ takes it (and __getitems__, where there is one, a list of them):
 
@@ -119,7 +122,7 @@ class StepSampler(Sampler):
         self._run = None  # The last iteration since the epoch was set.
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """The epoch that the next iteration goes through."""
         return self._epoch
 
@@ -128,7 +131,7 @@ class StepSampler(Sampler):
         """The sampler itself: Lightning calls set_epoch() of a batch sampler's sampler."""
         return self
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration goes through, from 0, as DistributedSampler's does.
 
         Called with the epoch of a state that was just loaded it keeps the place in it.
@@ -156,12 +159,12 @@ class StepSampler(Sampler):
     def _place(self):
         return self._before() + self._first
 
-    def __len__(self):
+    def __len__(self) -> int:
         """The batches that the next iteration hands out, the same on every rank: those of the
         epoch, or what a loaded state left of them."""
         return len(self._steps()) - self._first
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[List[Any]]:
         self._check_process()
         steps = self._steps()
         if self._run is not None and self._run.handed_out > 0:
@@ -174,11 +177,11 @@ class StepSampler(Sampler):
         return iter(self._run)
 
     @property
-    def loss_scales(self):
+    def loss_scales(self) -> numpy.ndarray:
         """[step] The factor on this rank's mean loss in each batch of len(self)."""
         return self._steps().loss_scales[self._first :]
 
-    def steps(self, loader):
+    def steps(self, loader) -> Iterator[Tuple[Any, Step]]:
         """Iterates over a DataLoader that has this batch sampler: yields (batch, Step).
 
         The sampler then knows how far the loop is, which it does not by itself: a loader with

@@ -227,8 +227,8 @@ def kinds_text(found):
         "## An epoch by every kind of policy",
         "",
         f"{found['at']}. `batch_sampler.py kinds`: {len(rows)} policies of {len(kinds_seen)} "
-        "kinds, 400 samples, DDP with a backward in every step. Every rank did the number of steps that "
-        f"len() said, and no rank ended before the other, in {len(rows) - len(wrong)} of "
+        "kinds, 400 samples, DDP with a backward in every step. Every rank did the number of steps "
+        f"that len() said, and no rank ended before the other, in {len(rows) - len(wrong)} of "
         f"{len(rows)}; every batch held the tokens that its Step says.",
         *[f"Unequal: {row['kind']} {row['parameters']}: {row['steps']}" for row in wrong],
         "",
@@ -274,7 +274,8 @@ def planning_text(found):
         f"{found['at']}. `batch_sampler.py planning`: lengths of 1 to 512 tokens, 2 ranks; medians "
         f"of {PLANNING_ROUNDS} epochs, by turns. C++ alone: `plan_epochs`, the planner and the "
         "list of rank 0's batches, made and freed. Through Python: `set_epoch()` and `len()`, with "
-        "thread and arrays, and the epoch before freed. Spread: half of what lies between the quartiles.",
+        "thread and arrays, and the epoch before freed. Spread: half of what lies between the "
+        "quartiles.",
         "",
         *results.table(["policy", "steps", "C++ alone", "through Python", "ratio", "spread, C++",
                         "spread, Python"], rows),
@@ -295,6 +296,11 @@ def planning_text(found):
     return [*lines, *results.table(head, rows), ""]
 
 
+def pass_rates(found, name):
+    """[pass] Useful tokens/s."""
+    return [one[name]["useful_tokens"] / one[name]["seconds"] for one in found["passes"]]
+
+
 def throughput_text(found):
     lines = [
         "## Useful tokens/s, predicted and measured",
@@ -304,7 +310,8 @@ def throughput_text(found):
         f"{RECORDED_STEPS} steps of `bucketed`, makes a profile of them, predicts, and then trains "
         f"all four by turns in blocks of {BLOCK} steps of one process, an epoch a pass, {PASSES} "
         "passes after one that is not counted. `planner` plans by the recorded profile. Passes "
-        "differ by: standard deviation of a pass.",
+        "differ by: standard deviation of a pass. Over the default: the ratio to DataLoader's "
+        "default of the same pass, which other work slows as much, with its standard deviation.",
         "",
     ]
     for number, one in enumerate(found):
@@ -317,10 +324,12 @@ def throughput_text(found):
         ]
         rows = []
         measured = {}
+        default = pass_rates(one, one["predictions"][0]["name"])
         for row in one["predictions"]:
-            rates = [single[row["name"]]["useful_tokens"] / single[row["name"]]["seconds"]
-                     for single in one["passes"]]
+            rates = pass_rates(one, row["name"])
             rate = statistics.fmean(rates)
+            ratios = [own / other for own, other in zip(rates, default)]
+            predicted_ratio = row["tokens_per_s"] / one["predictions"][0]["tokens_per_s"]
             measured[row["name"]] = rate
             low, high = row["interval90"]
             rows.append([
@@ -329,9 +338,12 @@ def throughput_text(found):
                 results.signed(row["tokens_per_s"] / rate - 1),
                 "yes" if low <= rate <= high else "no",
                 f"{100 * statistics.stdev(rates) / rate:.1f} %",
+                f"{predicted_ratio:.2f}",
+                f"{statistics.fmean(ratios):.2f} ± {statistics.stdev(ratios):.2f}",
             ])
-        lines += results.table(["batches by", "plans by", "steps", "predicted", "90 % interval",
-                                "measured", "error", "in it", "passes differ by"], rows)
+        head = ["batches by", "plans by", "steps", "predicted", "90 % interval", "measured",
+                "error", "in it", "passes differ by", "over the default, predicted", "measured"]
+        lines += results.table(head, rows)
         by_prediction = sorted(one["predictions"], key=lambda row: -row["tokens_per_s"])
         lines += [
             "",

@@ -4,7 +4,8 @@
     RANK=0 WORLD_SIZE=2 … sampler_ranks.py PART SPEC.json
 
 PART: `kinds`, an epoch by every kind of policy; `waits`, epochs of a million lengths; `record`,
-some steps of one policy for a profile; `live`, several policies by turns. Rank 0 writes SPEC's `out`.
+some steps of one policy for a profile; `live`, several policies by turns. Rank 0 writes SPEC's
+`out`.
 """
 
 import itertools

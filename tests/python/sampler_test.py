@@ -439,6 +439,43 @@ def test_steps_counts_what_the_loop_used_and_not_what_workers_drew():
         assert numbers == list(range(7, len(expected))), workers
 
 
+def test_workers_that_stay_draw_the_next_epoch():
+    own = sampler()
+    stays = loader(own, num_workers=1, persistent_workers=True)
+    for epoch in range(2):
+        own.set_epoch(epoch)
+        batches = [batch for batch, _ in own.steps(stays)]
+        again = sampler()
+        again.set_epoch(epoch)
+        assert batches == list(again), epoch
+
+
+class LooksAhead:
+    """A loader around a loader that holds the next batch already, as Accelerate's do."""
+
+    def __init__(self, inner):
+        self.inner, self.batch_sampler = inner, inner.batch_sampler
+
+    def __iter__(self):
+        held = None
+        for batch in self.inner:
+            if held is not None:
+                yield held
+            held = batch
+        yield held
+
+
+def test_steps_counts_behind_a_loader_that_looks_ahead():
+    own = sampler()
+    expected = list(own)
+    own.set_epoch(0)
+    for batch, step in own.steps(LooksAhead(loader(own, num_workers=1))):
+        assert batch == step.samples == expected[step.number]
+        if step.number == 4:
+            break
+    assert own.state_dict()["segments"][0][1] == 5
+
+
 def test_a_place_that_nobody_knows_is_refused():
     own = sampler()
     for _ in loader(own, num_workers=2):
@@ -677,6 +714,16 @@ def test_lengths_may_be_held_in_anything():
         pass
     for lengths in held:
         assert list(sampler(lengths=lengths)) == expected, type(lengths)
+
+
+def test_lengths_that_change_later_do_not_change_the_plan():
+    held = LENGTHS.copy()
+    own = sampler(lengths=held)
+    held[:] = 1
+    own.set_epoch(1)
+    again = sampler()
+    again.set_epoch(1)
+    assert list(own) == list(again)
 
 
 class Column(collections.abc.Sequence):

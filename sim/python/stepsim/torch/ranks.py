@@ -42,8 +42,8 @@ def known_rank():
 
 
 def checked_rank(rank, world_size):
-    """Returns (rank, ranks), taking what is None from known_rank(), else 0 and 1. Raises InputError:
-    the rank is not below the number of ranks."""
+    """Returns (rank, ranks), taking what is None from known_rank(), else 0 and 1. Raises
+    InputError: the rank is not below the number of ranks."""
     if rank is None or world_size is None:
         own_rank, own_size = known_rank() or (0, 1)
         rank = own_rank if rank is None else rank

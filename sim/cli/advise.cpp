@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/own_folders.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/records/record_files.h"
@@ -121,14 +122,21 @@ bool keeps_edited(const fs::path& scenario, const std::string& made) {
   return edited;
 }
 
+/// The scenario at another bucket cap.
+Scenario with_cap(const CommonOptions& common, Bytes cap) {
+  std::vector<std::string> set = common.set;
+  set.push_back(fmt::format("ddp.bucket_cap={} B", cap.value()));
+  return read_scenario(common.scenario, set);
+}
+
 CapAdvice cap_advice(const CommonOptions& common,
                      const Scenario& scenario,
                      const Profile& profile,
-                     const Prediction& now) {
+                     const std::string& policy) {
   CapAdvice advice;
   advice.own = advice.best = scenario.ddp.bucket_cap;
   SweepOptions options;
-  options.policy = now.policy;
+  options.policy = policy;
   options.overrides = common.set;
   double shortest = 0;
   for (const CapPoint& point : bucket_cap_sweep(scenario, profile, options)) {
@@ -147,23 +155,51 @@ CapAdvice cap_advice(const CommonOptions& common,
     }
   }
   if (advice.best != advice.own) {
-    std::vector<std::string> set = common.set;
-    set.push_back(fmt::format("ddp.bucket_cap={} B", advice.best.value()));
-    const Scenario other = read_scenario(common.scenario, set);
     PredictOptions paired;
     paired.paired_draws = true;
     const auto predicted = [&](const Scenario& one) {
-      return predict(one, find_policy(one, now.policy), profile, paired);
+      return predict(one, find_policy(one, policy), profile, paired);
     };
-    advice.gain = paired_gain(predicted(other), predicted(scenario));
+    advice.gain = paired_gain(predicted(with_cap(common, advice.best)), predicted(scenario));
   }
   return advice;
 }
 
-/// What to do with the answer, as commands that can be pasted. `can_plan`: the scenario knows the
-/// data set's samples by number.
+/// What runs now, and what differs from it: the best bucket cap with the same batches, the best
+/// policy, and that policy with its best bucket cap.
+std::vector<AdviceOption> options_of(const CommonOptions& common,
+                                     const Scenario& scenario,
+                                     const Profile& profile,
+                                     const Prediction& now,
+                                     const Prediction& best,
+                                     const CapAdvice& caps_of_best) {
+  const Bytes own = scenario.ddp.bucket_cap;
+  std::vector<AdviceOption> options = {{"now", own, now, {}}};
+  const auto at_cap = [&](const Prediction& policy, Bytes cap) {
+    const Scenario other = with_cap(common, cap);
+    return predict(other, find_policy(other, policy.policy), profile, {});
+  };
+  const bool is_best = now.policy == best.policy;
+  const CapAdvice caps = is_best ? caps_of_best : cap_advice(common, scenario, profile, now.policy);
+  if (caps.best != own) {
+    options.push_back({"other bucket cap", caps.best, at_cap(now, caps.best), caps.gain});
+  }
+  if (!is_best) {
+    options.push_back({"other batches", own, best, unpaired_gain(best, now)});
+    if (caps_of_best.best != own) {
+      Prediction both = at_cap(best, caps_of_best.best);
+      const Gain gain = unpaired_gain(both, now);
+      options.push_back({"both", caps_of_best.best, std::move(both), gain});
+    }
+  }
+  return options;
+}
+
+/// What to do with the answer, as commands that can be pasted. `records`: as this command was given
+/// them. `can_plan`: the scenario knows the data set's samples by number.
 std::string next_steps(const Scenario& scenario,
                        const Advice& advice,
+                       const std::vector<std::string>& records,
                        const fs::path& folder,
                        bool can_plan) {
   const Prediction* best = recommended(scenario, advice.predictions);
@@ -173,8 +209,9 @@ std::string next_steps(const Scenario& scenario,
     return fmt::format(
         "next: stepsim compare {}   (the table behind the answer)\n"
         "to train with a policy's batches: write the tokens of each sample of the data set, one a "
-        "line, to lengths.txt\nand repeat this command with --lengths lengths.txt --out-dir {}\n",
+        "line, to lengths.txt\nand say stepsim advise {} --lengths lengths.txt --out-dir {}\n",
         file,
+        fmt::join(mapped(records, shell_word), " "),
         shell_word(folder.string() + "_planned"));
   }
   return fmt::format(
@@ -269,8 +306,11 @@ Answer advise_command(const Request& request) {
   advice.samples =
       parser.has("lengths") ? advice.predictions.front().training->samples : starter.samples;
   const Prediction* best = recommended(scenario, advice.predictions);
-  advice.caps =
-      cap_advice(common, scenario, profile, best != nullptr ? *best : advice.predictions.front());
+  const Prediction& now =
+      *std::ranges::find(advice.predictions, advice.recorded, &Prediction::policy);
+  const Prediction& chosen = best != nullptr ? *best : now;
+  advice.caps = cap_advice(common, scenario, profile, chosen.policy);
+  advice.options = options_of(common, scenario, profile, now, chosen, advice.caps);
   advice.blame = blame(scenario, find_policy(scenario, advice.recorded), profile);
   Json predictions = prediction_json(advice.predictions, true);
   const Json answers = {
@@ -278,9 +318,9 @@ Answer advise_command(const Request& request) {
   predictions.update(answers);
   write_text_atomically((folder / "prediction.json").string(), predictions.dump(1) + "\n");
 
-  std::string text = fmt::format("{}\n", fmt::join(advice_lines(scenario, advice), "\n"));
-  text += "\n" +
-          next_steps(scenario, advice, folder, scenario.lengths.kind == LengthSource::Kind::File);
+  const std::string lines = fmt::format("{}\n\n", fmt::join(advice_lines(scenario, advice), "\n"));
+  const bool can_plan = scenario.lengths.kind == LengthSource::Kind::File;
+  std::string text = next_steps(scenario, advice, paths, folder, can_plan);
   text += fmt::format(
       "kept: {}/scenario.toml, profile.json, profile.txt (how well it fits), {}, prediction.json\n",
       folder.string(),
@@ -292,10 +332,14 @@ Answer advise_command(const Request& request) {
   }
   Answer answer;
   answer.outputs = common.outputs;
-  answer.text = [=](const Screen&) { return text; };
+  answer.text = [=](const Screen& screen) {
+    return lines + advice_table(advice, screen) + "\n" + text;
+  };
   answer.json = [=] { return advice_json(scenario, advice); };
   answer.html = [=, content = page_content("advise", parser, scenario)] {
-    return compare_page(common, content, scenario, profile, advice.predictions, answers);
+    Json shown = answers;
+    shown["options"] = advice_options_json(advice);
+    return compare_page(common, content, scenario, profile, advice.predictions, shown);
   };
   return answer;
 }

@@ -8,6 +8,7 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/terminal/table.h"
 #include "sim/report/blame_report.h"
 #include "sim/report/json.h"
 #include "sim/report/number_text.h"
@@ -194,7 +195,75 @@ std::string epoch_line(const Scenario& scenario, const Advice& advice) {
   return text;
 }
 
+const char* verdict_of(const AdviceOption& option) {
+  if (option.change == "now") {
+    return "now";
+  }
+  if (option.gain.is_certain()) {
+    return "faster";
+  }
+  const bool is_slower = option.gain.gain <= -kSmallestGain && option.gain.interval.second < 0;
+  return is_slower ? "slower" : "too close to tell";
+}
+
 }  // namespace
+
+std::string advice_table(const Advice& advice, const Screen& screen) {
+  Table table({"train with",
+               "step ms",
+               "90 % interval",
+               "loading",
+               "forward",
+               "backward",
+               "waiting",
+               "optimizer",
+               "useful tokens/s",
+               "gain",
+               "90 % interval of it",
+               "verdict"});
+  for (const AdviceOption& option : advice.options) {
+    const PredictionSummary& summary = option.prediction.summary;
+    const bool is_now = option.change == "now";
+    table.add({fmt::format("{}, {}", option.prediction.policy, format_bytes(option.cap)),
+               step_ms_text(summary.step_time_ms.mean),
+               fmt::format("{} to {}",
+                           step_ms_text(summary.step_time_ms.low90),
+                           step_ms_text(summary.step_time_ms.high90)),
+               step_ms_text(summary.data_ms),
+               step_ms_text(summary.forward_ms),
+               step_ms_text(summary.backward_ms),
+               step_ms_text(summary.exposed_communication_ms),
+               step_ms_text(summary.optimizer_ms),
+               fmt::format("{:.0f}", summary.useful_tokens_per_s()),
+               is_now ? "" : signed_percent(option.gain.gain),
+               is_now ? ""
+                      : fmt::format("{} to {}",
+                                    signed_percent(option.gain.interval.first),
+                                    signed_percent(option.gain.interval.second)),
+               verdict_of(option)});
+  }
+  return table.text(screen);
+}
+
+Json advice_options_json(const Advice& advice) {
+  return mapped(advice.options, [](const AdviceOption& option) -> Json {
+    const PredictionSummary& summary = option.prediction.summary;
+    return {{"change", option.change},
+            {"policy", option.prediction.policy},
+            {"bucket_cap", option.cap.value()},
+            {"step_ms", summary.step_time_ms.mean},
+            {"interval90_ms", {summary.step_time_ms.low90, summary.step_time_ms.high90}},
+            {"data_ms", summary.data_ms},
+            {"forward_ms", summary.forward_ms},
+            {"backward_ms", summary.backward_ms},
+            {"exposed_communication_ms", summary.exposed_communication_ms},
+            {"optimizer_ms", summary.optimizer_ms},
+            {"useful_tokens_per_s", summary.useful_tokens_per_s()},
+            {"gain", option.gain.gain},
+            {"gain_interval90", {option.gain.interval.first, option.gain.interval.second}},
+            {"verdict", verdict_of(option)}};
+  });
+}
 
 EpochTime epoch_time(const Scenario& scenario, const Prediction& prediction, std::int64_t samples) {
   EpochTime time;
@@ -222,6 +291,7 @@ std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& ad
 Json advice_json(const Scenario& scenario, const Advice& advice) {
   Json json = {{"format", "stepsim-advice/1"},
                {"answer", advice_lines(scenario, advice)},
+               {"options", advice_options_json(advice)},
                {"recommendation", recommendation_json(recommend(scenario, advice.predictions))},
                {"predictions", prediction_json(advice.predictions, false)},
                {"blame", blame_json(advice.blame)}};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/io/json_file.h"
+#include "costmodel/terminal/screen.h"
 #include "sim/predict/prediction.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/blame.h"
@@ -28,11 +29,20 @@ struct CapAdvice {
   Gain gain;                  ///< Of the best over the own.
 };
 
+/// One way to train: as now, or with another bucket cap, other batches, or both.
+struct AdviceOption {
+  std::string change;  ///< "now", "other bucket cap", "other batches" or "both".
+  Bytes cap;
+  Prediction prediction;  ///< With the policy's name.
+  Gain gain;              ///< Over now.
+};
+
 /// What `stepsim advise` found out about a training.
 struct Advice {
   std::vector<Prediction> predictions;   ///< [policy]
   std::string recorded;                  ///< The policy that runs now; the first where unknown.
   CapAdvice caps;                        ///< Of the best policy.
+  std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.
   Blame blame;                           ///< Of the recorded policy.
   std::int64_t samples = 0;              ///< Of the whole data set.
   std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
@@ -53,8 +63,16 @@ struct EpochTime {
 /// size, what the policy changes, an epoch.
 [[nodiscard]] std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& advice);
 
-/// {"format": "stepsim-advice/1", "answer", "predictions", "recommendation", "sweep", "blame",
-/// "epochs"}.
+/// The table of the options: where the step goes, and what each gains over what runs now.
+[[nodiscard]] std::string advice_table(const Advice& advice, const Screen& screen);
+
+/// The options as JSON, [{"change", "policy", "bucket_cap", "step_ms", "interval90_ms", "data_ms",
+/// "forward_ms", "backward_ms", "exposed_communication_ms", "optimizer_ms", "useful_tokens_per_s",
+/// "gain", "gain_interval90", "verdict": "now", "faster", "slower" or "too close to tell"}].
+[[nodiscard]] Json advice_options_json(const Advice& advice);
+
+/// {"format": "stepsim-advice/1", "answer", "options", "predictions", "recommendation", "sweep",
+/// "blame", "epochs"}.
 [[nodiscard]] Json advice_json(const Scenario& scenario, const Advice& advice);
 
 }  // namespace stepsim

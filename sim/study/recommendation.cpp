@@ -1,6 +1,7 @@
 #include "sim/study/recommendation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,15 +36,27 @@ double first_share(const std::vector<std::vector<double>>& speeds, std::size_t p
   return share;
 }
 
-std::pair<double, double> gain_interval(const std::vector<double>& first,
-                                        const std::vector<double>& second) {
+std::vector<double> gains_of(const std::vector<double>& first, const std::vector<double>& second) {
   std::vector<double> gains;
   for (const double a : first) {
     for (const double b : second) {
       gains.push_back(a / b - 1);
     }
   }
-  return {quantile(gains, 0.05), quantile(gains, 0.95)};
+  return gains;
+}
+
+Gain gain_of(const Prediction& first, const Prediction& second, std::vector<double> drawn) {
+  Gain result;
+  result.gain = first.summary.useful_tokens_per_s() / second.summary.useful_tokens_per_s() - 1;
+  result.interval = {result.gain, result.gain};
+  result.faster_share = result.gain > 0 ? 1 : 0;
+  if (!drawn.empty()) {
+    result.interval = {quantile(drawn, 0.05), quantile(drawn, 0.95)};
+    std::ranges::sort(drawn);
+    result.faster_share = 1 - share_below(drawn, 0);
+  }
+  return result;
 }
 
 /// Returns a name for use in a sentence: quoted when it holds a comma.
@@ -83,24 +96,17 @@ bool Gain::is_certain() const {
 }
 
 Gain paired_gain(const Prediction& first, const Prediction& second) {
-  const PredictionSummary& a = first.summary;
-  const PredictionSummary& b = second.summary;
-  Gain result;
-  result.gain = a.useful_tokens_per_s() / b.useful_tokens_per_s() - 1;
-  result.interval = {result.gain, result.gain};
-  result.faster_share = result.gain > 0 ? 1 : 0;
+  const double work = first.summary.useful_tokens_per_step / second.summary.useful_tokens_per_step;
   const std::size_t draws = std::min(first.paired_step_ms.size(), second.paired_step_ms.size());
   std::vector<double> gains;
   for (std::size_t i = 0; i < draws; ++i) {
-    const double work = a.useful_tokens_per_step / b.useful_tokens_per_step;
     gains.push_back(work * second.paired_step_ms[i] / first.paired_step_ms[i] - 1);
   }
-  if (!gains.empty()) {
-    result.interval = {quantile(gains, 0.05), quantile(gains, 0.95)};
-    std::ranges::sort(gains);
-    result.faster_share = 1 - share_below(gains, 0);
-  }
-  return result;
+  return gain_of(first, second, std::move(gains));
+}
+
+Gain unpaired_gain(const Prediction& first, const Prediction& second) {
+  return gain_of(first, second, gains_of(drawn_speeds(first), drawn_speeds(second)));
 }
 
 bool is_reference(const Scenario& scenario, const std::string& policy) {
@@ -141,7 +147,8 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
     for (std::size_t i = 0; i < speeds.size(); ++i) {
       result.choices[i].first_share = first_share(speeds, i);
     }
-    result.gain_interval = gain_interval(speeds[0], speeds[1]);
+    const std::vector<double> gains = gains_of(speeds[0], speeds[1]);
+    result.gain_interval = {quantile(gains, 0.05), quantile(gains, 0.95)};
   }
   return result;
 }

@@ -31,10 +31,10 @@ struct Recommendation {
   bool drawn = false;  ///< True: there are draws, so that the shares and the interval hold.
 };
 
-/// What one prediction gains over another of the same policy, such as one at another bucket size.
+/// What one prediction gains over another.
 struct Gain {
   double gain = 0;  ///< Useful tokens/s of the first over the second, less 1.
-  /// Holds 90 % of the paired draws (Prediction::paired_step_ms); the gain itself without draws.
+  /// Holds 90 % of the draws; the gain itself without draws.
   std::pair<double, double> interval;
   double faster_share = 0;  ///< The share of the draws in which the first is faster; ties half.
   /// The first is faster by kSmallestGain at least, and in nine of ten draws.
@@ -48,8 +48,12 @@ inline constexpr double kSmallestGain = 0.01;
 /// Returns "97 %", or "more than 99 %" where the number of draws cannot tell it from 100 %.
 [[nodiscard]] std::string likelihood_text(double share);
 
-/// Pairs the draws: what the profile has wrong is wrong in both predictions by the same factors.
+/// Pairs the draws (Prediction::paired_step_ms): what the profile has wrong is wrong in both
+/// predictions by the same factors, as for one policy at two bucket sizes.
 [[nodiscard]] Gain paired_gain(const Prediction& first, const Prediction& second);
+
+/// Takes all errors of the two but the machine's drift to be independent, as for two policies.
+[[nodiscard]] Gain unpaired_gain(const Prediction& first, const Prediction& second);
 
 /// True for a policy on data of its own, unless the scenario says otherwise. It is a reference case
 /// that does other work, and so cannot be chosen.

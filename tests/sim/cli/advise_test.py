@@ -115,6 +115,27 @@ def test_records_alone_give_an_answer_in_five_lines(folder):
 
 
 @in_folder_of_ranks
+def test_one_table_has_the_step_now_and_what_would_change_it(folder):
+    done = cli_test.run("advise", *RANKS, "--json", "a.json", "--html", "a.html")
+    result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    now, *others = result["options"]
+    assert (now["change"], now["policy"], now["bucket_cap"]) == ("now", "fixed", 25 << 20), now
+    parts = ("data_ms", "forward_ms", "backward_ms", "exposed_communication_ms", "optimizer_ms")
+    assert abs(sum(now[part] for part in parts) / now["step_ms"] - 1) < 0.01, now
+    batches = next(one for one in others if one["change"] == "other batches")
+    assert batches["policy"] == result["recommendation"]["policy"], batches
+    assert batches["verdict"] == "faster" and batches["bucket_cap"] == 25 << 20, batches
+    for one in others:
+        low, high = one["gain_interval90"]
+        gain = one["useful_tokens_per_s"] / now["useful_tokens_per_s"] - 1
+        assert low <= one["gain"] <= high and abs(one["gain"] - gain) < 1e-9, one
+    table = done.stdout.split("\n\n")[1].splitlines()
+    assert table[0].startswith("train with") and len(table) == 1 + len(result["options"]), table
+    assert table[1].startswith("fixed, 25 MiB ") and table[1].endswith(" now"), table
+    assert '"verdict":"now"' in (folder / "a.html").read_text(encoding="utf-8")
+
+
+@in_folder_of_ranks
 def test_its_files_serve_the_other_commands(folder):
     cli_test.run("advise", *RANKS, "--quiet")
     toml = (folder / "advice/scenario.toml").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ function drawHead(page) {
 const titles = {
   run: "What does a step take?",
   compare: "Which batching policy is fastest?",
+  advise: "What would make this training faster?",
   sweep: "Which setting is fastest?",
   validate: "Does the prediction hold?",
 };

@@ -25,7 +25,8 @@ function startPage() {
   addPatterns();
   drawHead(page);
   drawValidation(page);
-  if (page.kind === "compare") {
+  drawAdvice(page);
+  if (page.kind === "compare" || page.kind === "advise") {
     drawPolicies(page);
   }
   if (page.selection) {

@@ -1,0 +1,32 @@
+// Draws the table of `stepsim advise`: what runs now, and what another bucket cap, other batches or
+// both would change.
+
+function drawAdvice(page) {
+  const {options} = page.data.result;
+  if (page.kind !== "advise" || !options) {
+    return;
+  }
+  const card = section(page, "advice", "What would be faster",
+    "Means of a step in ms and where they go; the gain is in useful tokens a second over what runs " +
+    "now, with its 90 % interval.");
+  const now = (row) => row.verdict === "now";
+  const part = (name, member) => ({name, value: (row) => ms(row[member])});
+  const columns = [
+    {name: "train with", text: true,
+      value: (row) => `${shortName(row.policy)}, ${bytes(row.bucket_cap)}`},
+    {name: "step", value: (row) => ms(row.step_ms)},
+    {name: "90 % interval", value: (row) => interval(row.interval90_ms)},
+    part("loading", "data_ms"),
+    part("forward", "forward_ms"),
+    part("backward", "backward_ms"),
+    part("waiting", "exposed_communication_ms"),
+    part("optimizer", "optimizer_ms"),
+    {name: "useful tokens/s", value: (row) => count(row.useful_tokens_per_s)},
+    {name: "gain", value: (row) => (now(row) ? "" : signedPercent(row.gain))},
+    {name: "90 % interval of it",
+      value: (row) => (now(row) ? "" : row.gain_interval90.map(signedPercent).join(" to "))},
+    {name: "verdict", text: true, value: (row) => row.verdict},
+  ];
+  card.append(el("div", {class: "scroll", tabindex: "0", role: "region",
+    "aria-label": "What would be faster"}, tableBody(columns, options)));
+}

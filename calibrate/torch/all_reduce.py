@@ -39,9 +39,9 @@ def parse_arguments():
 class Device:
     """Where the data are, and how to time all-reduces there."""
 
-    def __init__(self, backend):
+    def __init__(self, backend, index=None):
         self.cuda = backend == "nccl"
-        self.index = int(os.environ.get("LOCAL_RANK", 0))
+        self.index = int(os.environ.get("LOCAL_RANK", 0)) if index is None else index
         if self.cuda:
             torch.cuda.set_device(self.index)
         self.name = torch.cuda.get_device_name() if self.cuda else "CPU"
@@ -72,13 +72,18 @@ def spans(device, data, count):
     return [device.seconds(begin, end) for begin, end in zip(marks, marks[1:])]
 
 
+def from_rank_0(number, device):
+    """Returns the whole number that rank 0 gives."""
+    number = torch.tensor([number], device=device.tensors_on)
+    dist.broadcast(number, 0)
+    return int(number)
+
+
 def iterations(device, data, arguments):
     """Returns how many iterations fit the time limit, at least 3. Rank 0 decides for all ranks."""
     each = statistics.median(spans(device, data, WARMUP))
     wanted = int(arguments.seconds / max(each, 1e-7))
-    count = torch.tensor([max(3, min(wanted, arguments.max_iterations))], device=data.device)
-    dist.broadcast(count, 0)
-    return int(count)
+    return from_rank_0(max(3, min(wanted, arguments.max_iterations)), device)
 
 
 def mean_over_ranks(values, device):
@@ -125,11 +130,13 @@ class Table:
         ]
 
 
-def head(arguments, places):
-    """Returns the lines that all_reduce_perf prints above its rows; bus ids are made up. `places`
-    holds (host, process id, device index, device name) of each rank."""
+def head(backend, device):
+    """Returns the lines that all_reduce_perf prints above its rows; bus ids are made up."""
+    places = [None] * dist.get_world_size()
+    place = (socket.gethostname(), os.getpid(), device.index, device.name)
+    dist.all_gather_object(places, place)
     lines = [
-        f"# torch.distributed.all_reduce, torch {torch.__version__}, backend {arguments.backend}",
+        f"# torch.distributed.all_reduce, torch {torch.__version__}, backend {backend}",
         "# Collective test starting: all_reduce_perf",
     ]
     lines += [
@@ -150,17 +157,57 @@ def head(arguments, places):
 def sweep(arguments):
     """Measures all sizes and returns the table as text. All ranks of the default process group call
     it. `arguments` has the members of parse_arguments()."""
-    ranks = dist.get_world_size()
     device = Device(arguments.backend)
-    places = [None] * ranks
-    place = (socket.gethostname(), os.getpid(), device.index, device.name)
-    dist.all_gather_object(places, place)
-    table = Table(ranks)
+    lines = head(arguments.backend, device)
+    table = Table(dist.get_world_size())
     size = arguments.min_bytes
     while size <= arguments.max_bytes:
         table.add(size, *measure(device, size, arguments))
         size *= 2
-    return "\n".join(head(arguments, places) + table.rows + table.foot()) + "\n"
+    return "\n".join(lines + table.rows + table.foot()) + "\n"
+
+
+def quick_sweep(backend, data, seconds, index=None):
+    """Measures sizes from 64 KiB up to that of `data` in about `seconds`, inside a training, and
+    returns the table as text. All ranks of the default process group call it.
+
+    Every round takes each size once, so that all see the machine in the same state. The first round
+    warms up and checks the sums; it ends at the size by which a third of the time is gone.
+
+    Args:
+        data: A float32 tensor on the device that the ranks reduce on; it is overwritten.
+        seconds: At least two rounds more are measured, whatever they take.
+        index: That of the CUDA device; None: of LOCAL_RANK.
+    """
+    most_rounds = 100
+    device = Device(backend, index)
+    lines = head(backend, device)
+    sizes, wrong, size = [], [], 64 * 1024
+    start = time.perf_counter()
+    while size <= data.numel() * BYTES:
+        part = data[: size // BYTES].fill_(1.0)
+        dist.all_reduce(part)
+        wrong.append(int((part != dist.get_world_size()).sum()))
+        sizes.append(size)
+        if from_rank_0(int(time.perf_counter() - start > seconds / 3), device):
+            break
+        size *= 2
+    data.zero_()
+    taken = {size: [] for size in sizes}
+    left, rounds = 2, 0
+    start = time.perf_counter()
+    while left:
+        for size in sizes:
+            taken[size] += spans(device, data[: size // BYTES], 1)
+        left, rounds = left - 1, rounds + 1
+        if rounds == 1:
+            fitting = int(seconds * 2 / 3 / (time.perf_counter() - start))
+            left = from_rank_0(max(2, min(fitting, most_rounds)), device) - 1
+    table = Table(dist.get_world_size())
+    for size, of_size in zip(sizes, wrong):
+        times = [statistics.median(taken[size]), statistics.fmean(taken[size])]
+        table.add(size, *mean_over_ranks(times, device), of_size)
+    return "\n".join(lines + table.rows + table.foot()) + "\n"
 
 
 def main():

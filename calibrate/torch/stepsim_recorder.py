@@ -19,6 +19,7 @@ import atexit
 import collections
 import contextlib
 import functools
+import io
 import json
 import math
 import os
@@ -51,7 +52,8 @@ def _harmless(method):
             return method(self, *args, **kwargs)
         except Exception as error:  # pylint: disable=broad-except
             self.recording = False
-            _say(f"no further steps are recorded: {type(error).__name__}: {error}")
+            self.error = f"{type(error).__name__}: {error}"
+            _say(f"no further steps are recorded: {self.error}")
             return None
 
     return guarded
@@ -201,7 +203,8 @@ class Recorder:
     """Writes PATH.rankN.jsonl on rank N: one line a step, as soon as its times are known.
 
     Args:
-        path: The file's path without suffix; its folder must exist.
+        path: The file's path without suffix; its folder must exist. None: the lines stay in
+            memory until end() returns them, and close() merges nothing.
         policy: The name of the batching policy, as in the scenario.
         scenario: The name of the scenario, if there is one.
         warmup_steps: How many steps at the beginning readers should leave out of means.
@@ -216,6 +219,10 @@ class Recorder:
             costs one more pass over each bucket. Give False to call watch() with your own hook.
         notes: More members for the header of the record.
         on_row: Called with each row as it is written.
+
+    Attributes:
+        recording: False after end(), close() or an error.
+        error: What ended the recording too early, or None.
     """
 
     def __init__(
@@ -233,7 +240,8 @@ class Recorder:
         on_row=None,
     ):
         self.recording = True
-        self._path = os.fspath(path)
+        self.error = None
+        self._path = None if path is None else os.fspath(path)
         self._header = {"scenario": scenario, "policy": policy, "warmup_steps": warmup_steps}
         self._header.update(notes or {})
         self._on_row = on_row or (lambda row: None)
@@ -351,6 +359,13 @@ class Recorder:
                 raise  # Without the caller's hook the training would change.
             _say(f"buckets are not recorded: {error}")
 
+    def end(self):
+        """Writes what is pending and ends the recording. Unlike close() it merges nothing and needs
+        no other rank. Returns the lines of a recorder without path, as bytes."""
+        atexit.unregister(self._finish)
+        self._finish()
+        return self._file.getvalue() if isinstance(self._file, io.BytesIO) else None
+
     def close(self):
         """Writes what is pending. All ranks must call it: rank 0 then merges their files."""
         if self._closed:
@@ -358,6 +373,8 @@ class Recorder:
         self._closed = True
         complete = self.recording and self._file is not None
         self._finish()
+        if self._path is None:
+            return
         try:
             states = [complete]
             if _distributed() and dist.get_world_size() > 1:
@@ -422,7 +439,10 @@ class Recorder:
         header["cores"] = os.cpu_count() or 0 if one_host and not on_gpu else 0
         header["host"] = platform.node()
         self._header = header
-        self._file = open(f"{self._path}.rank{self._rank}.jsonl", "wb", buffering=0)
+        if self._path is None:
+            self._file = io.BytesIO()
+        else:
+            self._file = open(f"{self._path}.rank{self._rank}.jsonl", "wb", buffering=0)
 
     def _write_header(self):
         """Writes the first line when the first step has ended, since its forward tells autocast."""
@@ -448,7 +468,8 @@ class Recorder:
             while self._pending:
                 self._clock.wait(self._pending[0].end)
                 self._write_oldest()
-            self._file.close()
+            if self._path is not None:
+                self._file.close()
         self.recording = False
 
     @_harmless

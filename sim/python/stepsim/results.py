@@ -10,6 +10,8 @@ import os
 import pathlib
 from typing import Any, Dict, List, Optional, Tuple
 
+from .errors import InputError
+
 Interval = Tuple[float, float]
 
 
@@ -362,8 +364,71 @@ class Validation(Result):
         return self._answer.markdown()
 
 
+class WrittenAnswer:
+    """Stands in for _core.Answer where another process wrote the answer to files.
+
+    Args:
+        json_text, report: As the command writes and prints them.
+        page: As the command writes it; None: there is none.
+    """
+
+    status = 0
+
+    def __init__(self, json_text, report, page=None):
+        self._json, self._report, self._page = json_text, report, page
+
+    def has(self, kind):
+        return kind in ("json", "text") or (kind == "html" and self._page is not None)
+
+    def json(self):
+        return self._json
+
+    def text(self, _columns=0):
+        return self._report
+
+    def html(self):
+        if self._page is None:
+            raise InputError("this answer has no page")
+        return self._page
+
+    def csv(self):
+        raise InputError("this answer has no table of columns")
+
+
+@dataclasses.dataclass(frozen=True)
+class AdviceOption:
+    """One way to train. Times are in milliseconds."""
+
+    change: str  #: "now", "other bucket cap", "other batches" or "both".
+    policy: str
+    bucket_cap: int  #: In bytes.
+    step_ms: float
+    interval90_ms: Interval
+    data_ms: float
+    forward_ms: float
+    backward_ms: float
+    exposed_communication_ms: float  #: Idle after the backward, waiting for slower ranks included.
+    optimizer_ms: float
+    useful_tokens_per_s: float
+    gain: float  #: Of useful tokens/s over what runs now, as a fraction.
+    gain_interval90: Interval
+    verdict: str  #: "now", "faster", "slower" or "too close to tell".
+
+
 class Advice(Result):
     """From the records of a training to an answer."""
+
+    @functools.cached_property
+    def options(self) -> List[AdviceOption]:
+        """The table of the answer: what runs now first, then what differs from it."""
+        return [
+            _typed(
+                AdviceOption,
+                {**one, "interval90_ms": tuple(one["interval90_ms"]),
+                 "gain_interval90": tuple(one["gain_interval90"])},
+            )
+            for one in self.data["options"]
+        ]
 
     @property
     def lines(self) -> List[str]:

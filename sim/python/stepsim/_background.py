@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import sys
+import warnings
 
 from . import advise
 from .errors import InputError, MachineError
@@ -32,6 +33,8 @@ def _make(folder):
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     out = pathlib.Path(request["out_dir"])
     out.mkdir(parents=True, exist_ok=True)
+    for name in ("advice.html", "advice.json", "advice.txt"):  # Of a run before.
+        (out / name).unlink(missing_ok=True)
     record = out / "run.jsonl"
     _merge([folder / name for name in request["rank_files"]], record)
     base = request["base"]
@@ -53,6 +56,7 @@ def _make(folder):
 def main():
     folder = pathlib.Path(sys.argv[1])
     os.nice(19)
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
         _make(folder)
     except (InputError, MachineError, ValueError, KeyError, OSError) as error:

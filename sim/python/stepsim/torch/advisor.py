@@ -138,7 +138,7 @@ class Advisor:
         self._model = model
         self._rank, self._world_size, self._store = 0, 1, None
         self._thread = self._process = self._folder = None
-        self._undelivered = False
+        self._undelivered = self._stopped = False
         self._recorder = Recorder(
             None,
             policy=policy,
@@ -164,7 +164,7 @@ class Advisor:
                 raise PermissionError(f"cannot write to {self._out_dir}")
 
     def _fail(self, reason):
-        if self.error is None:
+        if self.error is None and not self._stopped:
             self.error = reason
             _say(f"no advice: {reason}")
 
@@ -262,24 +262,27 @@ class Advisor:
             data = torch.zeros(size // all_reduce.BYTES, device=gradients[0].device)
         except Exception as error:  # pylint: disable=broad-except
             _say(f"all-reduces are not measured: {type(error).__name__}: {error}")
-        meeting = Meeting(self._store, self._rank, self._world_size, _PATIENCE_S)
-        if not meeting.come(willing=data is not None):
-            _say("all-reduces are not measured: not all ranks take part")
+        try:
+            meeting = Meeting(self._store, self._rank, self._world_size, _PATIENCE_S)
+            if not meeting.come(willing=data is not None):
+                raise RuntimeError("not all ranks take part")
+            index = data.device.index if data.is_cuda else None
+            return all_reduce.quick_sweep(backend, data, self._sweep_seconds, index)
+        except Exception as error:  # pylint: disable=broad-except
+            _say(f"all-reduces are not measured: {error}")
             return None
-        index = data.device.index if data.is_cuda else None
-        return all_reduce.quick_sweep(backend, data, self._sweep_seconds, index)
 
     @_harmless
     def _make(self, lines, error, table):
         """In a thread of rank 0: gathers the ranks' lines and runs the background process."""
-        told = self._gathered(lines, error)
-        self._folder = tempfile.mkdtemp(prefix="stepsim-advice-")
         atexit.register(self._stop)
         try:
+            told = self._gathered(lines, error)
+            self._folder = tempfile.mkdtemp(prefix="stepsim-advice-")
             files = self._write(told, table)
             self._run(dict(self._request, rank_files=files))
         finally:
-            self._stop()
+            self._clean()
             atexit.unregister(self._stop)
 
     def _gathered(self, lines, error):
@@ -288,6 +291,8 @@ class Advisor:
             return [(lines, error)]
         deadline = time.monotonic() + _PATIENCE_S
         while self._store.add("told", 0) < self._world_size and time.monotonic() < deadline:
+            if self._stopped:
+                break
             time.sleep(_POLL_S)
         if self._store.add("told", 0) < self._world_size:
             raise TimeoutError(f"not all {self._world_size} ranks have told what they recorded")
@@ -326,6 +331,8 @@ class Advisor:
             stderr=subprocess.PIPE,
             text=True,
         )
+        if self._stopped:
+            self._process.kill()
         said = self._process.communicate()[1].strip()
         if self._process.returncode != 0:
             raise RuntimeError(said or f"the process ended with status {self._process.returncode}")
@@ -340,14 +347,19 @@ class Advisor:
         )
         self._undelivered = self._on_advice is not None
         if self._report:
-            _say(f"{page} has this as a page\n\n{self.advice}\n{said}")
+            also = f"; the same as a page: {page}" if page.exists() else ""
+            _say(f"the advice is ready{also}\n\n{self.advice}\n{said}".rstrip())
 
     def _stop(self):
-        """Ends the background process and removes its files."""
+        """Ends the background process, and waits for the thread that waits for it."""
+        self._stopped = True
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._thread.join(_PATIENCE_S)
+
+    def _clean(self):
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     @_harmless
     def _wait(self, timeout):
@@ -355,10 +367,8 @@ class Advisor:
             return
         self._thread.join(timeout)
         if self._thread.is_alive():
-            self.error = f"it took more than {timeout:g} s"
-            _say(f"no advice: {self.error}; what was recorded is in {self._out_dir}/run.jsonl")
+            self._fail(f"it took more than {timeout:g} s; {self._out_dir} keeps what was recorded")
             self._stop()
-            self._thread.join()
         self._thread = None
 
     @_harmless

@@ -171,42 +171,46 @@ def quick_sweep(backend, data, seconds, index=None):
     """Measures sizes from 64 KiB up to that of `data` in about `seconds`, inside a training, and
     returns the table as text. All ranks of the default process group call it.
 
-    Every round takes each size once, so that all see the machine in the same state. The first round
-    warms up and checks the sums; it ends at the size by which a third of the time is gone.
+    Every round takes each size, small ones several times, so that all see the machine in the same
+    state. The first round takes each once, warms up and checks the sums; it ends at the size by
+    which a quarter of the time is gone.
 
     Args:
         data: A float32 tensor on the device that the ranks reduce on; it is overwritten.
         seconds: At least two rounds more are measured, whatever they take.
         index: That of the CUDA device; None: of LOCAL_RANK.
     """
-    most_rounds = 100
+    most_rounds, most_repeats = 100, 20
     device = Device(backend, index)
     lines = head(backend, device)
-    sizes, wrong, size = [], [], 64 * 1024
+    sizes = [64 * 1024]
+    while 2 * sizes[-1] < data.numel() * BYTES:
+        sizes.append(2 * sizes[-1])
+    sizes.append(data.numel() * BYTES)
+    taken, wrong = {}, {}
     start = time.perf_counter()
-    while size <= data.numel() * BYTES:
+    for size in sizes:
         part = data[: size // BYTES].fill_(1.0)
-        dist.all_reduce(part)
-        wrong.append(int((part != dist.get_world_size()).sum()))
-        sizes.append(size)
-        if from_rank_0(int(time.perf_counter() - start > seconds / 3), device):
+        taken[size] = spans(device, part, 1)
+        wrong[size] = int((part != dist.get_world_size()).sum())
+        if from_rank_0(int(time.perf_counter() - start > seconds / 4), device):
             break
-        size *= 2
     data.zero_()
-    taken = {size: [] for size in sizes}
-    left, rounds = 2, 0
-    start = time.perf_counter()
-    while left:
-        for size in sizes:
-            taken[size] += spans(device, data[: size // BYTES], 1)
-        left, rounds = left - 1, rounds + 1
-        if rounds == 1:
-            fitting = int(seconds * 2 / 3 / (time.perf_counter() - start))
-            left = from_rank_0(max(2, min(fitting, most_rounds)), device) - 1
+    share = sum(sum(times) for times in taken.values()) / len(taken)  # Of a size in a round.
+    repeats = {
+        size: from_rank_0(max(1, min(most_repeats, int(share / times[0]))), device)
+        for size, times in taken.items()
+    }
+    each = sum(repeats[size] * times[0] for size, times in taken.items())
+    rounds = from_rank_0(max(2, min(most_rounds, int(seconds * 3 / 4 / each))), device)
+    taken = {size: [] for size in taken}
+    for _ in range(rounds):
+        for size, times in taken.items():
+            times += spans(device, data[: size // BYTES], repeats[size])
     table = Table(dist.get_world_size())
-    for size, of_size in zip(sizes, wrong):
-        times = [statistics.median(taken[size]), statistics.fmean(taken[size])]
-        table.add(size, *mean_over_ranks(times, device), of_size)
+    for size, times in taken.items():
+        means = mean_over_ranks([statistics.median(times), statistics.fmean(times)], device)
+        table.add(size, *means, wrong[size])
     return "\n".join(lines + table.rows + table.foot()) + "\n"
 
 

@@ -144,7 +144,8 @@ def advised(folder, steps):
             if one["change"] == "other bucket cap":
                 cap.fill_(one["bucket_cap"])
         told = {"at": utc(), "steps": count, "seconds": time.perf_counter() - start,
-                "options": options, "caps": advisor.advice.bucket_cap["caps"]}
+                "options": options, "policy": advisor.advice.policy,
+                "caps": advisor.advice.bucket_cap["caps"]}
         (folder / "predicted.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
     advisor.close()
     dist.broadcast(cap, 0)
@@ -242,7 +243,7 @@ def report(folder, load):
         f"leaves behind, a step with {OWN_CAP_MIB} MiB took {ms['after']:.1f} ms, so that it loses "
         f"{-100 * hook:+.1f} % ({-100 * hook_high:+.1f} to {-100 * hook_low:+.1f} %).",
         "",
-        "Predicted steps by bucket size, ms: "
+        f"Predicted steps of {predicted['policy']} by bucket size, ms: "
         + ", ".join(
             f"{one['bucket_cap'] / 2**20:g} MiB {one['step_time_ms']:.1f}"
             for one in predicted["caps"]

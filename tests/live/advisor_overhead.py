@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import sys
 import tempfile
@@ -71,15 +72,17 @@ class Arm:
             )
 
     def steps(self, batch, count):
-        """Returns the seconds of so many steps."""
-        start = time.perf_counter()
+        """Returns the seconds of each step, from the end of the one before, and the processor seconds
+        of this rank in all of them."""
+        marks, start = [time.perf_counter()], time.process_time()
         for _ in range(count):
             with self.advisor.step(lengths=LENGTHS):
                 self.optimizer.zero_grad()
                 loss = self.ddp(batch).square().mean()
                 self.advisor.backward(loss)
                 self.optimizer.step()
-        return time.perf_counter() - start
+            marks.append(time.perf_counter())
+        return [end - begin for begin, end in zip(marks, marks[1:])], time.process_time() - start
 
 
 def rank_main(options):
@@ -96,10 +99,12 @@ def rank_main(options):
     def batch_of(rows):
         return torch.randn(rows, options.width)
 
-    arms["without"].steps(batch_of(64), 4)
-    row_s = (arms["without"].steps(batch_of(512), 8) - arms["without"].steps(batch_of(64), 8)) / 8 / 448
-    fixed_s = arms["without"].steps(batch_of(64), 8) / 8 - 64 * row_s
-    rows = torch.tensor([max(1, int((options.step_ms / 1e3 - fixed_s) / row_s))])
+    def step_s(count):
+        return statistics.median(arms["without"].steps(batch_of(count), 12)[0])
+
+    few = step_s(64)
+    row_s = (step_s(512) - few) / (512 - 64)
+    rows = torch.tensor([max(1, 64 + int((options.step_ms / 1e3 - few) / row_s))])
     dist.broadcast(rows, 0)
     batch = batch_of(int(rows))
     for arm in arms.values():
@@ -114,7 +119,7 @@ def rank_main(options):
     for cycle in range(options.cycles):
         shift = cycle % len(names)
         for name in names[shift:] + names[:shift]:
-            taken[name].append(arms[name].steps(batch, BLOCK) / BLOCK)
+            taken[name].append(arms[name].steps(batch, BLOCK))
     assert arms["recording"].advisor._recorder.recording
     if dist.get_rank() == 0:
         gradients = sum(4 * one.numel() for one in arms["without"].ddp.parameters())
@@ -145,14 +150,35 @@ def main():
     taken = told["taken"]
     plain = taken.pop("without")
     print(f"{told['gradient_bytes'] / 1e6:.1f} MB of gradients, {options.cycles} blocks of {BLOCK} "
-          f"steps for each arm; without: median {1e3 * statistics.median(plain):.2f} ms a step")
-    print("| arm | median of the blocks' ratios to `without` | quartiles | standard error |")
-    print("| --- | --- | --- | --- |")
-    for name, seconds in taken.items():
-        ratios = [100 * (one / other - 1) for one, other in zip(seconds, plain)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        error = 1.253 * (high - low) / 1.349 / len(ratios) ** 0.5  # Of a median, by the quartiles.
-        print(f"| {name} | {middle:+.2f} % | {low:+.2f} to {high:+.2f} % | {error:.2f} % |")
+          f"steps for each arm; without: median {1e3 * median_step(plain):.2f} ms a step")
+    print("| arm | median step, to `without` | 90 % of resampled blocks | quartiles of the blocks | "
+          "processor time |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, blocks in taken.items():
+        low, high = resampled(blocks, plain)
+        ratios = [100 * (sum(a[0]) / sum(b[0]) - 1) for a, b in zip(blocks, plain)]
+        first, _, third = statistics.quantiles(ratios, n=4)
+        middle = 100 * (median_step(blocks) / median_step(plain) - 1)
+        cpu = 100 * (sum(one[1] for one in blocks) / sum(one[1] for one in plain) - 1)
+        print(f"| {name} | {middle:+.2f} % | {low:+.2f} to {high:+.2f} % | "
+              f"{first:+.2f} to {third:+.2f} % | {cpu:+.2f} % |")
+
+
+def median_step(blocks):
+    return statistics.median(step for steps, _ in blocks for step in steps)
+
+
+def resampled(blocks, plain, draws=400):
+    """Returns the 5 % and 95 % quantiles of the ratio of the medians, less 1, in percent."""
+    draw = random.Random(1)
+    pairs = list(zip(blocks, plain))
+    ratios = []
+    for _ in range(draws):
+        some = draw.choices(pairs, k=len(pairs))
+        ratio = median_step([a for a, _ in some]) / median_step([b for _, b in some])
+        ratios.append(100 * (ratio - 1))
+    ratios.sort()
+    return ratios[draws // 20], ratios[-draws // 20]
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class Advisor:
         lengths=None,
         base=None,
         price_per_hour=None,
-        all_reduce_seconds=3.0,
+        all_reduce_seconds=5.0,
         bucket_times=True,
         hook=None,
         state=None,
@@ -258,7 +258,7 @@ class Advisor:
             backend = dist.get_backend()
             gradients = [one for one in self._model.parameters() if one.requires_grad]
             size = sum(one.numel() * one.element_size() for one in gradients)
-            size = min(1 << (max(size, 1 << 20) - 1).bit_length(), _MOST_SWEPT_BYTES)
+            size = max(1 << 20, min(size, _MOST_SWEPT_BYTES))
             data = torch.zeros(size // all_reduce.BYTES, device=gradients[0].device)
         except Exception as error:  # pylint: disable=broad-except
             _say(f"all-reduces are not measured: {type(error).__name__}: {error}")

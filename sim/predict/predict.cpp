@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/memory.h"
 #include "sim/predict/error_draws.h"
@@ -210,6 +212,21 @@ CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDra
   return factors;
 }
 
+/// One factor an octave of bytes. The error of a recorded model's all-reduces is that of single
+/// sizes, which does not cancel between two bucket caps as a common one does. Empty for other
+/// models.
+std::vector<double> drawn_sizes(const PricedRun& run, ErrorDraws& errors) {
+  constexpr int kOctaves = 41;  // Up to 1 TiB.
+  const double error = run.model().collective_error();
+  std::vector<double> factors;
+  if (error > 0 && prices_recorded_model(run.scenario(), run.profile())) {
+    for (int octave = 0; octave < kOctaves; ++octave) {
+      factors.push_back(errors.factor(fmt::format("collectives of 2^{} bytes", octave), error));
+    }
+  }
+  return factors;
+}
+
 /// Keeps generators apart: the golden ratio, by which no two seeds come close.
 constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;
 
@@ -223,7 +240,8 @@ void add_paired_draws(const PricedRun& run, int runs, Prediction& prediction) {
   ErrorDraws errors(run.scenario().seed, runs);
   for (int i = 1; i <= runs; ++i, errors.next()) {
     NoiseDraws noise(run.scenario().seed + kApart * static_cast<std::uint64_t>(i));
-    const CostFactors factors = drawn_factors(run, draws, errors);
+    CostFactors factors = drawn_factors(run, draws, errors);
+    factors.collective_sizes = drawn_sizes(run, errors);
     std::vector<double> steps;
     play_steady_steps(run, factors, 1.0, noise, [&](const StepTimeline& timeline) {
       steps.push_back(to_ms(step_time(timeline)));

@@ -50,6 +50,18 @@ Bound bound_of(const Op& op) {
 
 }  // namespace
 
+double CostFactors::of_collective(double bytes) const {
+  if (collective_sizes.empty() || bytes < 1) {
+    return collective;
+  }
+  const auto last = static_cast<double>(collective_sizes.size() - 1);
+  const double octave = std::min(std::log2(bytes), last);
+  const double below = std::floor(octave);
+  const double share = octave - below;
+  return collective * std::pow(collective_sizes[static_cast<std::size_t>(below)], 1 - share) *
+         std::pow(collective_sizes[static_cast<std::size_t>(std::ceil(octave))], share);
+}
+
 StepLowering::StepLowering(const Scenario& scenario,
                            const CostModel& costs,
                            double empty_block_seconds)

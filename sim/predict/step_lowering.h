@@ -46,9 +46,13 @@ struct ExtrapolationNote {
 struct CostFactors {
   std::vector<double> group;                 ///< [group]; empty: all are 1.
   double collective = 1;                     ///< Applies to all collectives.
+  std::vector<double> collective_sizes;      ///< [octave] And to those of 2^octave bytes; or none.
   double host = 1;                           ///< Applies to all that the host thread spends.
   double new_shapes = 1;                     ///< Applies to what new shapes cost; 0: all are known.
   std::optional<Interference> interference;  ///< Replaces the scenario's interference.
+
+  /// The factor on a collective of so many bytes; between octaves those of the two are mixed.
+  [[nodiscard]] double of_collective(double bytes) const;
 };
 
 /// What holds up the first op of a pass: its launch takes longer, and its work.

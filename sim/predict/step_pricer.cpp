@@ -77,9 +77,9 @@ DdpPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
     kernel.work = bounded_duration(to_seconds(kernel.work) * parts);
     return kernel;
   };
-  const double slowness = common * factors.collective;
-  prices.transfer = [this, slowness](CollectiveKind kind, double bytes, bool whole_world) {
-    return bounded_duration(slowness * collective_seconds(kind, bytes, whole_world));
+  prices.transfer = [this, factors, common](CollectiveKind kind, double bytes, bool whole_world) {
+    return bounded_duration(common * factors.of_collective(bytes) *
+                            collective_seconds(kind, bytes, whole_world));
   };
   if (scenario().interference.multiprocessors > 0) {
     // A ring with as many channels as the scenario allows, too wide to halve its threads.

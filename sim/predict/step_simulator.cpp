@@ -104,10 +104,11 @@ StepTimeline StepSimulator::play_plain() {
     }
   }
   double total = 0;
-  for (const double seconds : plain.all_reduce) {
+  for (std::size_t i = 0; i < plain.all_reduce.size(); ++i) {
     const double scatter = noise_ != nullptr ? noise_->from(run_.all_reduce_spread_) : 1.0;
     const double free = run_.differs_by(Change::FreeCommunication) ? 0.0 : 1.0;
-    const double taken = free * seconds * common_ * factors_.collective * scatter;
+    const double error = factors_.of_collective(plain.schedule.collectives[i].bytes);
+    const double taken = free * plain.all_reduce[i] * common_ * error * scatter;
     total += taken;
     input.all_reduce.push_back(bounded_duration(taken));
   }

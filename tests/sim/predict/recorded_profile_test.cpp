@@ -1,5 +1,6 @@
 // Steps priced by a profile of recorded passes.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -8,7 +9,9 @@
 #include "costmodel/model/model_presets.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/step_cost.h"
+#include "sim/predict/step_lowering.h"
 #include "sim/report/notes.h"
+#include "sim/study/recommendation.h"
 #include "tests/sim/predict/plan_of.h"
 #include "tests/test_data.h"
 
@@ -137,6 +140,40 @@ TEST_CASE("errors of the passes widen the interval, those of all sizes together"
   const double half = 1.645 * 0.0373 * kPasses;
   CHECK(step.low90 == Approx(kBeside + kPasses - half).epsilon(0.02));
   CHECK(step.high90 == Approx(kBeside + kPasses + half).epsilon(0.02));
+}
+
+TEST_CASE("an error of single sizes is mixed between octaves") {
+  CostFactors factors;
+  factors.collective = 2;
+  CHECK(factors.of_collective(1e6) == 2);
+  factors.collective_sizes = {1, 4, 1};
+  CHECK(factors.of_collective(1) == Approx(2));
+  CHECK(factors.of_collective(2) == Approx(8));
+  CHECK(factors.of_collective(std::sqrt(8.0)) == Approx(4));
+  CHECK(factors.of_collective(1e9) == Approx(2));
+}
+
+TEST_CASE("errors of single all-reduce sizes do not cancel between two bucket caps") {
+  const auto width = [](double error) {
+    Profile profile = recorded_profile();
+    profile.recorded->model = model_preset("distilbert");
+    // In proportion to the bytes, so that an error of all sizes alike would hardly change a ratio.
+    constexpr double kMost = 1 << 28;
+    profile.collectives.front().knots = {{1024, 1024e-8}, {kMost, kMost * 1e-8}};
+    profile.collectives.front().errors.random = error;
+    PredictOptions paired;
+    paired.paired_draws = true;
+    const auto at = [&](const char* cap) {
+      const Scenario scenario = two_ranks({"model.preset=\"distilbert\"",
+                                           "scenario.steps=4",
+                                           std::string("ddp.bucket_cap=") + cap});
+      return predict(scenario, find_policy(scenario, "uniform"), profile, paired);
+    };
+    const Gain gain = paired_gain(at("2 MiB"), at("50 MiB"));
+    return gain.interval.second - gain.interval.first;
+  };
+  CHECK(width(0) < 1e-6);
+  CHECK(width(0.1) > 0.02);
 }
 
 TEST_CASE("quantiles of the profile's steps are the jitter, unless the scenario states its own") {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Lets stepsim.torch.Advisor recommend a bucket size to a real training over a slowed link, and then
-measures what that gains.
+"""Lets stepsim.torch.Advisor recommend a bucket size to a real training over a slowed link, and
+then measures what that gains.
 
     sudo PYTHONPATH=build/sim/python /usr/bin/python3 tests/live/advisor.py [OPTIONS]
 
-Two ranks over gloo, each in a network namespace that sends at most so much that all-reduces would take
-60 % of a step without overlap. In one process a rank: a training with bucket_cap_mb=25 and the Advisor
-goes on until the advice is there, which is written down; then fresh models of the same start train with
-25 MiB and with the recommended size by turns in blocks of 4 steps, without an Advisor. Prints a report.
+Two ranks over gloo, each in a network namespace that sends at most so much that all-reduces would
+take 60 % of a step without overlap. In one process a rank: a training with bucket_cap_mb=25 and the
+Advisor goes on until the advice is there, which is written down; then fresh models of the same
+start train with 25 MiB and with the recommended size by turns in blocks of 4 steps, without an
+Advisor. Prints a report.
 """
 
 import argparse
@@ -215,8 +216,8 @@ def report(folder, load):
     inside = cap["gain_interval90"][0] <= gain <= cap["gain_interval90"][1]
     model = ", ".join(f"{name} {value}" for name, value in MODEL.items())
     lines = [
-        f"Machine: {platform.platform()}, {os.cpu_count()} cores; {utc()[:10]}. Model: TokenClassifier "
-        f"of tests/live/models.py ({model}), batches of {BATCH} samples of {LENGTHS[0]} to "
+        f"Machine: {platform.platform()}, {os.cpu_count()} cores; {utc()[:10]}. Model: "
+        f"TokenClassifier of tests/live/models.py ({model}), batches of {BATCH} samples of {LENGTHS[0]} to "
         f"{LENGTHS[1]} tokens,",
         f"{calm['gradient_bytes'] / 1e6:.1f} MB of gradients; {1e3 * calm['step_s']:.0f} ms a step "
         f"without communication, links of {rate:.0f} Mbit/s, by which all-reduces would take "
@@ -239,8 +240,8 @@ def report(folder, load):
         f"{100 * gain:+.1f} % | {100 * low:+.1f} to {100 * high:+.1f} % |",
         "",
         f"Verdict of the advice: {cap['verdict']}. The measured gain is "
-        f"{'inside' if inside else 'outside'} the predicted interval. With the hook that the Advisor "
-        f"leaves behind, a step with {OWN_CAP_MIB} MiB took {ms['after']:.1f} ms, so that it loses "
+        f"{'inside' if inside else 'outside'} the predicted interval. With the hook that the "
+        f"Advisor leaves behind, a step with {OWN_CAP_MIB} MiB took {ms['after']:.1f} ms, so that it loses "
         f"{-100 * hook:+.1f} % ({-100 * hook_high:+.1f} to {-100 * hook_low:+.1f} %).",
         "",
         f"Predicted steps of {predicted['policy']} by bucket size, ms: "

@@ -5,8 +5,8 @@ by turns in blocks of 4 steps.
     PYTHONPATH=build/sim/python /usr/bin/python3 tests/live/advisor_overhead.py [OPTIONS]
 
 Each arm has a DistributedDataParallel of its own around the same model: without anything (twice, so
-that the second shows what chance does), while steps are recorded, and after the recording has ended;
-the latter two with and without the communication hook that records bucket times.
+that the second shows what chance does), while steps are recorded, and after the recording has
+ended; the latter two with and without the communication hook that records bucket times.
 """
 
 import argparse
@@ -72,8 +72,8 @@ class Arm:
             )
 
     def steps(self, batch, count):
-        """Returns the seconds of each step, from the end of the one before, and the processor seconds
-        of this rank in all of them."""
+        """Returns the seconds of each step, from the end of the one before, and the processor
+        seconds of this rank in all of them."""
         marks, start = [time.perf_counter()], time.process_time()
         for _ in range(count):
             with self.advisor.step(lengths=LENGTHS):
@@ -151,7 +151,7 @@ def main():
     plain = taken.pop("without")
     print(f"{told['gradient_bytes'] / 1e6:.1f} MB of gradients, {options.cycles} blocks of {BLOCK} "
           f"steps for each arm; without: median {1e3 * median_step(plain):.2f} ms a step")
-    print("| arm | median step, to `without` | 90 % of resampled blocks | quartiles of the blocks | "
+    print("| arm | median step, to `without` | 90 % of resampled blocks | quartiles of blocks | "
           "processor time |")
     print("| --- | --- | --- | --- | --- |")
     for name, blocks in taken.items():

@@ -56,8 +56,8 @@ def _shared_store(number):
 
 
 class Advisor:
-    """Records some dozens of steps, predicts other batching policies and bucket sizes from them, and
-    prints which of them would make this training faster. It changes nothing by itself.
+    """Records some dozens of steps, predicts other batching policies and bucket sizes from them,
+    and prints which of them would make this training faster. It changes nothing by itself.
 
         advisor = Advisor(ddp, optimizer, loader)                   # on all ranks
         for batch in loader:

@@ -369,10 +369,10 @@ def test_accumulated_gradients_are_advised_on():
 
 def test_a_missing_torch_is_named():
     check_package()
-    code = "import sys; sys.modules['torch'] = None; import stepsim, stepsim.torch"
+    code = "import sys; sys.modules['torch'] = None; import stepsim.torch; stepsim.torch.Advisor"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True,
                           text=True, check=False)
-    assert done.stderr.splitlines()[-1].startswith("ImportError: stepsim.torch needs PyTorch")
+    assert done.stderr.splitlines()[-1].startswith("ImportError: the Advisor needs PyTorch")
 
 
 if __name__ == "__main__":

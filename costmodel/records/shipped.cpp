@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <ranges>
 
 #include "costmodel/base/own_folders.h"
 
@@ -32,9 +31,9 @@ std::vector<std::string> shipped_places(const std::string& name) {
   std::vector<std::string> places = {name};
   const std::vector<std::filesystem::path> folders = own_folders();
   // The nearest is the programs' folder, or the package, which stand beside "share".
-  for (const std::filesystem::path& folder : folders | std::views::drop(1)) {
-    places.push_back((folder / "share" / "stepsim" / name).string());
-    places.push_back((folder / "stepsim" / name).string());  // As older meson-python installs.
+  for (std::size_t i = 1; i < folders.size(); ++i) {
+    places.push_back((folders[i] / "share" / "stepsim" / name).string());
+    places.push_back((folders[i] / "stepsim" / name).string());  // As older meson-python installs.
   }
   for (const std::filesystem::path& folder : folders) {
     // The checkout, and not any folder of that name.

@@ -121,7 +121,8 @@ class Result:
                 page = html.escape(self.to_html(), quote=True)
                 return (
                     f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-popups" '
-                    'style="width:100%;height:640px;border:1px solid #ccc"></iframe>'
+                    'style="width:100%;height:640px;box-sizing:border-box;border:1px solid #ccc">'
+                    "</iframe>"
                 )
             except MachineError:
                 pass

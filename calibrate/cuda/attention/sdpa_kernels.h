@@ -22,8 +22,8 @@ void element_offsets(const Stream& stream,
 
 /// Writes a mask that is added to scores, [sample][1][query][key] with mask_stride(length) elements
 /// a row: 0 where the query sees the key, else -65 504 (F16's lowest number, with which e^x is 0).
-/// The number is not -infinity, so that a query of padding that sees no key does no harm. `visible` has
-/// lengths.
+/// The number is not -infinity, so that a query of padding that sees no key does no harm. `visible`
+/// has lengths.
 ///
 /// Sources: transformers, src/transformers/masking_utils.py, which makes one mask of lengths,
 /// causality and window for a padded batch; PyTorch,

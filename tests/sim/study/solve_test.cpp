@@ -74,7 +74,8 @@ TEST_CASE("the strength of interference is found from the step time") {
 
 TEST_CASE("times with a unit, and step times that fall with the value") {
   const std::string path = write_blocks("12 ms");
-  const Solution forward = solve(read_scenario(path), parse_solve_range("times.forward=0..1000 ms"), ms(75), {});
+  const Solution forward =
+      solve(read_scenario(path), parse_solve_range("times.forward=0..1000 ms"), ms(75), {});
   REQUIRE(forward.found);
   CHECK(forward.value == doctest::Approx(23));
   // The larger the bandwidth of the gradients' copies, the shorter the step.
@@ -112,8 +113,10 @@ TEST_CASE("ranges that make no sense are refused") {
     CHECK_THROWS_AS((void)parse_solve_range(text), InputError);
   }
   const std::string path = write_blocks("12 ms");
-  CHECK_THROWS_AS((void)solve(read_scenario(path), parse_solve_range("ddp.zero_stage=0..3"), ms(62), {}),
-                  InputError);
-  CHECK_THROWS_AS((void)solve(read_scenario(path), parse_solve_range("interference.strenth=0..3"), ms(62), {}),
-                  InputError);
+  CHECK_THROWS_AS(
+      (void)solve(read_scenario(path), parse_solve_range("ddp.zero_stage=0..3"), ms(62), {}),
+      InputError);
+  CHECK_THROWS_AS(
+      (void)solve(read_scenario(path), parse_solve_range("interference.strenth=0..3"), ms(62), {}),
+      InputError);
 }

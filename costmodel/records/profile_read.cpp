@@ -202,7 +202,7 @@ std::string profile_text(const std::string& path) {
     return read_text(path);
   } catch (const InputError& error) {
     throw InputError(
-        is_profile_name(path) ? unknown_name("profile", path, shipped_profiles()) : error.what(),
+        is_name_alone(path) ? unknown_name("profile", path, shipped_profiles()) : error.what(),
         Lookup::Profiles);
   }
 }

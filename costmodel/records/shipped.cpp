@@ -54,12 +54,12 @@ std::string shipped_path(const std::string& path) {
   return found == places.end() ? path : *found;
 }
 
-bool is_profile_name(const std::string& named) {
+bool is_name_alone(const std::string& named) {
   return !named.empty() && named != "-" && named.find_first_of("/.") == std::string::npos;
 }
 
 std::string scenario_path(const std::string& named) {
-  if (is_there(named) || !is_profile_name(named)) {
+  if (is_there(named) || !is_name_alone(named)) {
     return shipped_path(named);
   }
   const std::string shipped = shipped_path("scenarios/" + named + ".toml");
@@ -70,7 +70,7 @@ std::string profile_path(const std::string& named) {
   if (is_there(named)) {
     return named;
   }
-  if (!is_profile_name(named)) {
+  if (!is_name_alone(named)) {
     return shipped_path(named);
   }
   const std::string shipped = shipped_path("scenarios/profiles/" + named + ".json");

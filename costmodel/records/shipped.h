@@ -19,8 +19,9 @@ namespace stepsim {
 /// called so; else as shipped_path().
 [[nodiscard]] std::string scenario_path(const std::string& named);
 
-/// Whether a profile is named as "h100_8x_published", without a folder and an extension.
-[[nodiscard]] bool is_profile_name(const std::string& named);
+/// Whether a profile or scenario is named as "h100_8x_published", without a folder and an
+/// extension.
+[[nodiscard]] bool is_name_alone(const std::string& named);
 
 /// The file of a profile. A name alone is that of a shipped one unless a file is called so. What is
 /// not found stays as it is.

@@ -22,7 +22,7 @@ std::string nearest_scenario(const std::string& path) {
   if (path == "-" || std::filesystem::exists(path, error)) {
     return "";
   }
-  if (is_profile_name(path)) {
+  if (is_name_alone(path)) {
     return nearest_name(path, shipped_scenarios());
   }
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();

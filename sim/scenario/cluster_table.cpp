@@ -35,7 +35,7 @@ void read_profile_name(const TomlReader& table, Scenario& scenario) {
   scenario.profile = resolved_path(table, "profile");
   std::error_code error;
   const std::string named = table.text("profile");
-  if (is_profile_name(named) && !std::filesystem::exists(scenario.profile, error)) {
+  if (is_name_alone(named) && !std::filesystem::exists(scenario.profile, error)) {
     scenario.profile = named;
   }
 }

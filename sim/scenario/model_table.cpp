@@ -95,7 +95,7 @@ TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
     }
   }
   if (std::error_code error;
-      !is_profile_name(scenario.profile) && !std::filesystem::exists(scenario.profile, error)) {
+      !is_name_alone(scenario.profile) && !std::filesystem::exists(scenario.profile, error)) {
     scenario.model_is_unknown = true;
     TransformerConfig unknown = family_defaults(ModelFamily::Blocks);
     unknown.layers = unknown.block_elements = 1;

@@ -35,17 +35,6 @@ void check_lengths(std::span<const std::int64_t> lengths, int ranks) {
   }
 }
 
-/// The length that a batch of the epoch with this longest sample is padded to.
-std::int64_t padded_length_of(const BatchingPolicy& policy,
-                              const EpochPlan& epoch,
-                              std::int64_t longest) {
-  if (policy.is_varlen()) {
-    return longest;
-  }
-  return epoch.pad_to_lengths.empty() ? policy.padded_length(longest)
-                                      : padded_to_rung(longest, epoch.pad_to_lengths);
-}
-
 }  // namespace
 
 PlannedEpoch::PlannedEpoch(const BatchingPolicy& policy,
@@ -105,7 +94,8 @@ RankEpoch PlannedEpoch::rank(int rank) const {
     }
     result.offsets.push_back(std::ssize(result.samples));
     result.useful_tokens.push_back(tokens);
-    result.padded_lengths.push_back(padded_length_of(*policy_, epoch_, longest));
+    result.padded_lengths.push_back(policy_->is_varlen() ? longest
+                                                         : policy_->padded_length(longest, epoch_));
     double all = 0;
     for (std::size_t other = 0; weighted && other < ranks; ++other) {
       all += units(other, step);

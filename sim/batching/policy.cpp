@@ -87,6 +87,11 @@ std::int64_t BatchingPolicy::padded_length(std::int64_t longest) const {
                                       : padded_to_rung(longest, spec_.pad_to_lengths);
 }
 
+std::int64_t BatchingPolicy::padded_length(std::int64_t longest, const EpochPlan& epoch) const {
+  return epoch.pad_to_lengths.empty() ? padded_length(longest)
+                                      : padded_to_rung(longest, epoch.pad_to_lengths);
+}
+
 BatchingPolicy BatchingPolicy::with_padding(std::int64_t pad_to_multiple_of,
                                             std::vector<std::int64_t> pad_to_lengths) const {
   BatchingPolicy other = *this;

@@ -78,21 +78,14 @@ void check_length(const Scenario& scenario, std::int64_t length) {
   }
 }
 
-/// The length that a batch of this epoch with this longest sample is padded to.
-std::int64_t padded_length_of(const BatchingPolicy& policy,
-                              const EpochPlan& epoch,
-                              std::int64_t longest) {
-  return epoch.pad_to_lengths.empty() ? policy.padded_length(longest)
-                                      : padded_to_rung(longest, epoch.pad_to_lengths);
-}
-
-/// Returns MicroBatch::padded_length of such a batch, which is 0 where it is not padded.
+/// Returns MicroBatch::padded_length of a batch of this epoch with this longest sample, which is 0
+/// where it is not padded.
 std::int64_t padding_of(const Scenario& scenario,
                         const BatchingPolicy& policy,
                         const EpochPlan& epoch,
                         std::int64_t longest) {
   const std::int64_t padded =
-      policy.is_varlen() ? longest : padded_length_of(policy, epoch, longest);
+      policy.is_varlen() ? longest : policy.padded_length(longest, epoch);
   check_length(scenario, padded);
   return padded > longest ? padded : 0;
 }
@@ -286,7 +279,7 @@ TrainingEffects first_epoch_effects(const Scenario& scenario,
         planned.first_epoch,
         policy_input(scenario, planned),
         [&](std::int64_t longest) {
-          return padded_length_of(policy, planned.first_epoch, longest);
+          return policy.padded_length(longest, planned.first_epoch);
         },
         policy.token_budget());
   });

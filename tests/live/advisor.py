@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT / "tests" / "live")]
 
 import campaign  # noqa: E402
 import network  # noqa: E402
+import plain  # noqa: E402
 import ranks  # noqa: E402
 
 # 45 MB of gradients, most of them in blocks that compute equally long.
@@ -41,22 +42,6 @@ LIMIT_S = 570
 
 
 # ---- one rank -------------------------------------------------------------------------------
-
-
-class Plain:
-    """What a training calls that has no advisor."""
-
-    def step(self, lengths):
-        return self
-
-    def backward(self, loss):
-        loss.backward()
-
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
-        pass
 
 
 class Training:
@@ -74,7 +59,7 @@ class Training:
                 self.model, bucket_cap_mb=cap_mib
             )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-5)
-        self.advisor = Plain()
+        self.advisor = plain.Plain()
 
     def step(self, draw):
         import torch

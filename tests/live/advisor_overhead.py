@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "live")]
 
 import network  # noqa: E402
+import plain  # noqa: E402
 import ranks  # noqa: E402
 
 BLOCK = 4
@@ -39,22 +40,6 @@ ARMS = {
 # ---- one rank -------------------------------------------------------------------------------
 
 
-class Plain:
-    """What a training calls that has no advisor."""
-
-    def step(self, lengths):
-        return self
-
-    def backward(self, loss):
-        loss.backward()
-
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
-        pass
-
-
 class Arm:
     def __init__(self, options, folder, width, layers):
         import torch
@@ -64,7 +49,7 @@ class Arm:
         model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
         self.ddp = torch.nn.parallel.DistributedDataParallel(model)
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=1e-9)
-        self.advisor = Plain()
+        self.advisor = plain.Plain()
         if options is not None:
             self.advisor = Advisor(
                 self.ddp, self.optimizer, out_dir=folder, report=False, all_reduce_seconds=0.1,

@@ -47,19 +47,6 @@ constexpr const char* kAdviseUsage =
     "  stepsim advise run.jsonl\n"
     "  stepsim advise run.rank*.jsonl --price-per-hour 24.50 --html advice.html\n";
 
-/// stepcal beside this program or above the Python extension, in the build's folder or on the PATH.
-std::string stepcal_program() {
-  std::error_code error;
-  for (const fs::path& folder : own_folders()) {
-    for (const char* name : {"stepcal", "bin/stepcal", "calibrate/stepcal"}) {
-      if (fs::is_regular_file(folder / name, error)) {
-        return (folder / name).string();
-      }
-    }
-  }
-  return "stepcal";
-}
-
 /// Runs a command and returns what it prints. Raises InputError with that when the command refuses
 /// its input, EnvironmentFault when it cannot run.
 std::string output_of(const std::string& command) {
@@ -270,7 +257,7 @@ Answer advise_command(const Request& request) {
   }
   make_folder(folder);
   const std::string profile_path = (folder / "profile.json").string();
-  std::string command = stepcal_program() + " import run-record";
+  std::string command = own_program("stepcal") + " import run-record";
   for (const std::string& path : paths) {
     command += " " + shell_word(path);
   }

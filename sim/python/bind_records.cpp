@@ -154,6 +154,11 @@ void bind_profile(py::module_& core) {
 }  // namespace
 
 void bind_records(py::module_& core) {
+  core.def("write_text",
+           write_text_atomically,
+           py::arg("path"),
+           py::arg("text"),
+           "Writes a whole file at once, so that a full disk spoils nothing.");
   bind_run_record(core);
   bind_plan(core);
   bind_profile(core);

@@ -71,7 +71,7 @@ def test_the_python_package_finds_what_is_installed():
 import stepsim
 scenario = stepsim.Scenario("token_skew")
 assert scenario.file.endswith("/share/stepsim/scenarios/token_skew.toml"), scenario.file
-print(scenario.compare().best, stepsim.records._program("stepcal"))
+print(scenario.compare().best, stepsim._core.own_program("stepcal"))
 """
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
     path = {"PYTHONPATH": str(package.parent.parent)}

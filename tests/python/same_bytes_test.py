@@ -137,7 +137,7 @@ def test_step_times_validated_and_imported():
                                                   preset="bert-base")
         assert profile.has_recorded_model and "ms" in profile.report, profile.report
         done = cli_test.subprocess.run(
-            [stepsim.records._program("stepcal"), "import", "step-times", here / "steps.csv",
+            [stepsim._core.own_program("stepcal"), "import", "step-times", here / "steps.csv",
              "--preset", "bert-base", "--out", here / "job.json", "--scenario", job],
             capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

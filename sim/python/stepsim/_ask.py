@@ -1,5 +1,6 @@
 """Runs commands of stepsim inside this process, with a progress bar for long ones."""
 
+import os
 import sys
 import time
 import warnings
@@ -43,6 +44,20 @@ class _Bar:
     def close(self):
         if self._bar is not None:
             self._bar.close()
+
+
+def flags(**options):
+    """Turns keyword arguments into options: max_x=3 into --max-x 3; None and False are left out."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append("--" + name.replace("_", "-"))
+        if isinstance(value, (list, tuple)):
+            words += [os.fspath(item) for item in value]
+        elif value is not True:
+            words.append(str(value))
+    return words
 
 
 def ask(command, arguments, scenario_text=None, progress=None):

@@ -13,10 +13,9 @@ import shutil
 import sys
 import warnings
 
-from . import advise
+from . import _core, advise
 from .errors import InputError, MachineError
 from .records import Profile
-from .results import write_text
 
 
 def _merge(paths, out):
@@ -49,8 +48,8 @@ def _make(folder):
         answer.page(out / "advice.html")
     except MachineError as error:
         print(f"no page: {error}", file=sys.stderr)
-    write_text(out / "advice.json", answer.to_json())
-    write_text(out / "advice.txt", answer.report())
+    _core.write_text(os.fspath(out / "advice.json"), answer.to_json())
+    _core.write_text(os.fspath(out / "advice.txt"), answer.report())
 
 
 def main():

@@ -3,8 +3,7 @@
 import os
 
 from . import results
-from ._ask import ask
-from .scenario import _flags
+from ._ask import ask, flags
 
 
 def policies(*kinds) -> results.Catalog:
@@ -20,24 +19,24 @@ def models() -> results.Catalog:
 
 def profiles(folder=None) -> results.Catalog:
     """Lists the calibrated machines in a folder, or the shipped ones. Returns a results.Catalog."""
-    options = _flags(dir=folder and os.fspath(folder))
+    options = flags(dir=folder and os.fspath(folder))
     return results.Catalog(ask("profiles", options, progress=False))
 
 
 def lengths_of(path, field=None) -> results.Lengths:
     """Describes the lengths in a file: one a line, .jsonl with a field, a histogram or a plan.
     Returns a results.Lengths."""
-    options = _flags(file=os.fspath(path), field=field)
+    options = flags(file=os.fspath(path), field=field)
     return results.Lengths(ask("lengths", options, progress=False))
 
 
 def buckets(path) -> results.Buckets:
     """Returns the gradient buckets of lists of parameters in a file, a results.Buckets:
     {"cases": [{"name", "params": [{"bytes", "dtype"}]}]}."""
-    return results.Buckets(ask("buckets", _flags(params=os.fspath(path)), progress=False))
+    return results.Buckets(ask("buckets", flags(params=os.fspath(path)), progress=False))
 
 
 def replay(program, **options) -> results.Replay:
     """Plays a recorded program under the simulator's rules. The options are those of
     `stepsim replay`: no_barrier=True, cpu_scale=0.5. Returns a results.Replay."""
-    return results.Replay(ask("replay", [os.fspath(program), *_flags(**options)], progress=False))
+    return results.Replay(ask("replay", [os.fspath(program), *flags(**options)], progress=False))

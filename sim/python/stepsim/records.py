@@ -12,11 +12,12 @@ from typing import Any, Dict, List
 
 from . import _core
 from .errors import InputError, MachineError
+from .table import Table
 
 
 def _stepcal(arguments):
     """Runs stepcal and returns what it prints."""
-    program = _program("stepcal")
+    program = _core.own_program("stepcal")
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     message = done.stderr.strip()
     if done.returncode == 2:
@@ -28,39 +29,17 @@ def _stepcal(arguments):
     return done.stdout
 
 
-def _program(name):
-    """The program that was installed or built with this package, else the one on the PATH."""
-    for folder in pathlib.Path(_core.__file__).resolve().parents:
-        for place in (folder / "bin" / name, folder / "calibrate" / name):
-            if place.is_file():
-                return os.fspath(place)
-    return name
-
-
-class _Table:
-    """Rows with columns."""
-
-    def __getitem__(self, column):
-        """Returns a column, a NumPy array [row]."""
-        try:
-            return self.columns[column]
-        except KeyError:
-            raise KeyError(f"no column '{column}'; there are {', '.join(self.columns)}") from None
+class _Rows(Table):
+    """A file of rows."""
 
     def __len__(self):
         return len(next(iter(self.columns.values())))
-
-    def to_pandas(self):
-        """Returns the rows as a pandas.DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self.columns)
 
     def _repr_html_(self):
         return self.to_pandas()._repr_html_()
 
 
-class RunRecord(_Table):
+class RunRecord(_Rows):
     """What a live run measured: a row for each step of each rank.
 
     Attributes:
@@ -131,7 +110,7 @@ class RunRecord(_Table):
         return f"<stepsim.RunRecord {policy}: {self.world_size} ranks, {len(self)} rows>"
 
 
-class Plan(_Table):
+class Plan(_Rows):
     """The batches of every step and rank: a row for each micro-batch.
 
     Attributes:

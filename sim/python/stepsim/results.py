@@ -7,8 +7,10 @@ import html
 import io
 import json
 import os
-import pathlib
 from typing import Any, Dict, List, Optional, Tuple
+
+from . import _core
+from .table import Table
 
 from .errors import InputError
 
@@ -32,18 +34,7 @@ def _column(texts):
     return numpy.array(texts, dtype=str)
 
 
-def write_text(path, text):
-    """Writes a whole file under its final name at once, so that a full disk spoils nothing."""
-    path = pathlib.Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-class Result:
+class Result(Table):
     """What a command of stepsim found.
 
     str(result) is the report that the command prints. In a notebook a result shows its page.
@@ -68,19 +59,6 @@ class Result:
         rows = list(csv.reader(io.StringIO(self.to_csv())))
         return {name: _column([row[i] for row in rows[1:]]) for i, name in enumerate(rows[0])}
 
-    def __getitem__(self, column):
-        """Returns one of the columns."""
-        try:
-            return self.columns[column]
-        except KeyError:
-            raise KeyError(f"no column '{column}'; there are {', '.join(self.columns)}") from None
-
-    def to_pandas(self):
-        """Returns the columns as a pandas.DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self.columns)
-
     def to_json(self) -> str:
         """Returns the text that the command writes with --json, byte for byte."""
         return self._answer.json()
@@ -99,8 +77,8 @@ class Result:
         return self._answer.html()
 
     def page(self, path):
-        """Writes the page to a file. Raises as to_html(), and OSError."""
-        write_text(path, self.to_html())
+        """Writes the page to a file. Raises as to_html(), and MachineError."""
+        _core.write_text(os.fspath(path), self.to_html())
 
     def report(self, columns: int = 0) -> str:
         """Returns what the command prints, for a terminal of so many columns (0: any width)."""

@@ -6,7 +6,7 @@ import tempfile
 from typing import List
 
 from . import _core, _toml, results
-from ._ask import ask
+from ._ask import ask, flags
 from .records import Plan, RunRecord
 
 
@@ -14,20 +14,6 @@ def _setting(key, value):
     if not isinstance(key, str):
         raise TypeError(f"a key is a text such as 'ddp.bucket_cap', not {key!r}")
     return f"{key}={value if isinstance(value, str) else _toml.value_text(value)}"
-
-
-def _flags(**options):
-    """Turns keyword arguments into options: max_x=3 into --max-x 3; None and False are left out."""
-    words = []
-    for name, value in options.items():
-        if value is None or value is False:
-            continue
-        words.append("--" + name.replace("_", "-"))
-        if isinstance(value, (list, tuple)):
-            words += [os.fspath(item) for item in value]
-        elif value is not True:
-            words.append(str(value))
-    return words
 
 
 def _values_text(values):
@@ -137,7 +123,7 @@ class Scenario:
 
     def run(self, policy=None, progress=None) -> results.Run:
         """Predicts one policy in detail (the first, without a name). Returns a results.Run."""
-        return self._ask(results.Run, "run", _flags(policy=policy), progress)
+        return self._ask(results.Run, "run", flags(policy=policy), progress)
 
     def compare(self, progress=None) -> results.Comparison:
         """Predicts every policy and ranks them. Returns a results.Comparison."""
@@ -161,13 +147,13 @@ class Scenario:
         options = []
         for key, values in over.items():
             options += ["--over", f"{key}={_values_text(values)}"]
-        options += _flags(policy=policy, samples=samples, tokens=tokens, gpu_hour=gpu_hour,
+        options += flags(policy=policy, samples=samples, tokens=tokens, gpu_hour=gpu_hour,
                           efficiency=efficiency, threads=threads)
         return self._ask(results.Sweep, "sweep", options, progress)
 
     def blame(self, policy=None, progress=None) -> results.Blame:
         """Says what the step is spent on and what would save most. Returns a results.Blame."""
-        return self._ask(results.Blame, "blame", _flags(policy=policy), progress)
+        return self._ask(results.Blame, "blame", flags(policy=policy), progress)
 
     def solve(self, key, step_time, policy=None, progress=None) -> results.Solution:
         """Finds the value of a key at which the predicted mean step is the measured one.
@@ -181,7 +167,7 @@ class Scenario:
         if not isinstance(step_time, str):
             step_time = f"{step_time} ms"
         return self._ask(
-            results.Solution, "solve", _flags(key=key, step_time=step_time, policy=policy), progress
+            results.Solution, "solve", flags(key=key, step_time=step_time, policy=policy), progress
         )
 
     def ladder(self, shape_cost=None, policy=None, rungs=None, multiples=None, step=None, key=None,
@@ -191,7 +177,7 @@ class Scenario:
         def joined(numbers):
             return numbers if numbers is None or isinstance(numbers, str) else _values_text(numbers)
 
-        options = _flags(shape_cost=shape_cost, policy=policy, rungs=joined(rungs),
+        options = flags(shape_cost=shape_cost, policy=policy, rungs=joined(rungs),
                          multiples=joined(multiples), step=step, key=key)
         return self._ask(results.Ladder, "ladder", options, progress)
 
@@ -201,7 +187,7 @@ class Scenario:
 
     def lengths(self, policy=None) -> results.Lengths:
         """Describes the sample lengths. Returns a results.Lengths."""
-        return self._ask(results.Lengths, "lengths", _flags(policy=policy))
+        return self._ask(results.Lengths, "lengths", flags(policy=policy))
 
     def figures(self) -> results.Figures:
         """Compares the published figures of the scenario with computed ones. Returns a
@@ -213,7 +199,7 @@ class Scenario:
         Returns a Plan."""
         with tempfile.TemporaryDirectory(prefix="stepsim-") as folder:
             file = os.path.join(folder, "plan.jsonl")
-            ask("plan", self._arguments(_flags(policy=policy, out=file)), self._text, False)
+            ask("plan", self._arguments(flags(policy=policy, out=file)), self._text, False)
             return Plan.read(file)
 
     def trace(self, path=None, folder=None, policy=None, ranks=None, steps=None,
@@ -228,7 +214,7 @@ class Scenario:
 
         Returns what the command prints, as a text.
         """
-        options = _flags(policy=policy, out=path and os.fspath(path),
+        options = flags(policy=policy, out=path and os.fspath(path),
                          out_dir=folder and os.fspath(folder), ranks=ranks, steps=steps,
                          parts=by_part)
         return ask("trace", self._arguments(options), self._text, False).text()
@@ -250,6 +236,6 @@ class Scenario:
         files = records and [
             one.file if isinstance(one, RunRecord) else os.fspath(one) for one in records
         ]
-        options = _flags(predictions=predictions and os.fspath(predictions), bound=bound,
+        options = flags(predictions=predictions and os.fspath(predictions), bound=bound,
                          step_times=step_times and os.fspath(step_times), live=files or None)
         return self._ask(results.Validation, "validate", options, progress)

@@ -98,34 +98,47 @@ double range(const std::vector<double>& values) {
 }  // namespace
 
 void StepTimeTally::add(const StepTimeline& timeline) {
-  ranks_.resize(timeline.ranks.size());
+  sums_.ranks.resize(timeline.ranks.size());
   std::vector<double> rank_ms;
   SimTime backward_end{};
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+  for (std::size_t r = 0; r < sums_.ranks.size(); ++r) {
     const RankTimes times = rank_times(timeline.ranks[r]);
     for (const auto time : kTimes) {
-      ranks_[r].*time += times.*time;
+      sums_.ranks[r].*time += times.*time;
     }
     rank_ms.push_back(times.step_ms);
     backward_end = std::max(backward_end, timeline.ranks[r].compute_end);
   }
-  step_ms_.push_back(to_ms(step_time(timeline)));
-  std_over_ranks_ += population_std(rank_ms);
+  sums_.step_ms.push_back(to_ms(step_time(timeline)));
+  sums_.std_over_ranks += population_std(rank_ms);
   for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
-    communication_ms_ += to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
+    sums_.communication_ms += to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
     const SimTime until = std::min(timeline.reduce_end[b], backward_end);
-    hidden_ms_ += std::max(0.0, to_ms(until - timeline.reduce_start[b]));
+    sums_.hidden_ms += std::max(0.0, to_ms(until - timeline.reduce_start[b]));
   }
 }
 
-void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const {
-  const auto steps = static_cast<double>(step_ms_.size());
-  RankTimes all;
-  ranks.resize(ranks_.size());
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+void StepTimeTally::add(const StepSums& sums) {
+  sums_.step_ms.insert(sums_.step_ms.end(), sums.step_ms.begin(), sums.step_ms.end());
+  sums_.ranks.resize(sums.ranks.size());
+  for (std::size_t r = 0; r < sums.ranks.size(); ++r) {
     for (const auto time : kTimes) {
-      ranks[r].*time = ranks_[r].*time / steps;
-      all.*time += ranks[r].*time / static_cast<double>(ranks_.size());
+      sums_.ranks[r].*time += sums.ranks[r].*time;
+    }
+  }
+  sums_.std_over_ranks += sums.std_over_ranks;
+  sums_.communication_ms += sums.communication_ms;
+  sums_.hidden_ms += sums.hidden_ms;
+}
+
+void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const {
+  const auto steps = static_cast<double>(sums_.step_ms.size());
+  RankTimes all;
+  ranks.resize(sums_.ranks.size());
+  for (std::size_t r = 0; r < sums_.ranks.size(); ++r) {
+    for (const auto time : kTimes) {
+      ranks[r].*time = sums_.ranks[r].*time / steps;
+      all.*time += ranks[r].*time / static_cast<double>(sums_.ranks.size());
     }
   }
   summary.data_ms = all.data_ms;
@@ -134,9 +147,9 @@ void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& 
   summary.exposed_communication_ms = all.exposed_ms;
   summary.waiting_for_ranks_ms = all.waiting_ms;
   summary.optimizer_ms = all.optimizer_ms;
-  summary.step_time_std_over_ranks = std_over_ranks_ / steps;
-  summary.communication_ms = communication_ms_ / steps;
-  summary.overlap_fraction = communication_ms_ > 0 ? hidden_ms_ / communication_ms_ : 0;
+  summary.step_time_std_over_ranks = sums_.std_over_ranks / steps;
+  summary.communication_ms = sums_.communication_ms / steps;
+  summary.overlap_fraction = sums_.communication_ms > 0 ? sums_.hidden_ms / sums_.communication_ms : 0;
 }
 
 void summarise_work(std::span<const RankStepResult> rows,

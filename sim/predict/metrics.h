@@ -39,21 +39,27 @@ class GlobalSteps {
 [[nodiscard]] std::map<int, double> step_times(std::span<const RankStepResult> rows,
                                                int first_step);
 
+/// Sums over steady steps, of one run or of many.
+struct StepSums {
+  std::vector<double> step_ms;   ///< [step] not a sum.
+  std::vector<RankTimes> ranks;  ///< [rank]
+  double std_over_ranks = 0;     ///< Milliseconds.
+  double communication_ms = 0;
+  double hidden_ms = 0;  ///< Communication before the last backward ends.
+};
+
 /// Adds up the times of steady steps, of one run or of many, into the means of a prediction.
 class StepTimeTally {
  public:
   void add(const StepTimeline& timeline);
+  void add(const StepSums& sums);
   /// Returns the time of every step added, in order.
-  [[nodiscard]] const std::vector<double>& step_ms() const { return step_ms_; }
+  [[nodiscard]] const std::vector<double>& step_ms() const { return sums_.step_ms; }
   /// Sets the times of `ranks` and all times of `summary` but those of StepTimeSummary.
   void set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const;
 
  private:
-  std::vector<double> step_ms_;
-  std::vector<RankTimes> ranks_;  ///< [rank] sums over the steps
-  double std_over_ranks_ = 0;
-  double communication_ms_ = 0;
-  double hidden_ms_ = 0;  ///< Communication before the last backward ends.
+  StepSums sums_;
 };
 
 /// Sets the samples, tokens and memory of `summary` and the tokens of `ranks` from the rows of the

@@ -122,9 +122,9 @@ PricedRun::PricedRun(const Scenario& scenario,
   const double cores = scenario_.cores.value_or(profile_.cores);
   cores_ = cores < scenario_.placement.fullest() ? cores : 0;
   const bool own_jitter = scenario_.jitter > 0 || !scenario_.noise.step_quantiles.empty();
-  jitter_ = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
-  jitter_quantiles_ = own_jitter ? scenario_.noise.step_quantiles : profile_.noise.step_quantiles;
-  jitter_correlation_ =
+  jitter_.sd = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
+  jitter_.quantiles = own_jitter ? scenario_.noise.step_quantiles : profile_.noise.step_quantiles;
+  jitter_.correlation =
       scenario_.noise.rank_correlation.value_or(own_jitter ? 0 : profile_.noise.rank_correlation);
 }
 

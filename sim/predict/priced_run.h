@@ -12,6 +12,7 @@
 #include "sim/engine/engine.h"
 #include "sim/predict/batch_plan.h"
 #include "sim/predict/counterfactual.h"
+#include "sim/predict/draws/jitter.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_pricer.h"
 #include "sim/scenario/scenario.h"
@@ -58,21 +59,37 @@ class PricedRun {
   /// nothing else than it knows; see schedule_of().
   [[nodiscard]] bool plain() const { return !plain_steps_.empty(); }
 
- private:
-  friend class StepSimulator;
-
   /// One step in the form that the recurrence plays.
   struct PlainStep {
     StepSchedule schedule;
     std::vector<double> all_reduce;  ///< [bucket] seconds.
   };
-
+  /// The first step and all others; empty unless the run is plain().
+  [[nodiscard]] const std::vector<PlainStep>& plain_steps() const { return plain_steps_; }
+  /// The prices of a micro-batch, numbered as in the plan.
+  [[nodiscard]] const PricedBatch& priced_batch(std::size_t number) const {
+    return *batches_[number];
+  }
+  /// How much more or less work a micro-batch is than was priced.
+  [[nodiscard]] double batch_factor(std::size_t number) const { return batch_factor_[number]; }
+  /// How much slower a rank is than others.
   [[nodiscard]] double rank_factor(int rank) const {
     return rank_factor_[static_cast<std::size_t>(rank)];
   }
+  /// Cores that the ranks of a node share; 0: no limit.
+  [[nodiscard]] double cores() const { return cores_; }
+  [[nodiscard]] const Jitter& jitter() const { return jitter_; }
+  /// Quantiles of a single all-reduce over its mean.
+  [[nodiscard]] const std::vector<double>& all_reduce_spread() const { return all_reduce_spread_; }
+  /// Whether the host thread computes.
+  [[nodiscard]] bool host_is_device() const { return host_.is_device; }
   [[nodiscard]] bool differs_by(Change change) const {
     return counterfactual_ && counterfactual_->change == change;
   }
+
+ private:
+  friend class StepSimulator;
+
   [[nodiscard]] EngineRules engine_rules(const CostFactors& factors) const;
   [[nodiscard]] IterationSequence iterations() const;
   /// Describes what all ranks have in common in a step, without their work, and advances
@@ -93,18 +110,16 @@ class PricedRun {
   std::unique_ptr<StepPricer> model_;
   DdpModel ddp_model_;
   DdpHost host_;
-  std::vector<PlainStep> plain_steps_;       ///< The first step and all others; empty: not plain.
+  std::vector<PlainStep> plain_steps_;
   std::vector<std::int64_t> owned_;          ///< [rank] elements of the optimizer's state.
   std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
-  std::vector<double> batch_factor_;         ///< [as batches_] more or less work than was priced.
-  std::vector<double> rank_factor_;          ///< [rank] slow ranks
+  std::vector<double> batch_factor_;         ///< [as batches_]
+  std::vector<double> rank_factor_;          ///< [rank]
   std::vector<ShapeCost> shape_costs_;
   std::vector<ShapeStall> shape_stalls_;  ///< [as batches_]
-  double cores_ = 0;                      ///< Cores that the ranks of a node share; 0: no limit.
-  double jitter_ = 0;
-  std::vector<double> jitter_quantiles_;   ///< Empty: a normal distribution of width `jitter_`.
-  double jitter_correlation_ = 0;          ///< Correlation between the ranks of a step.
-  std::vector<double> all_reduce_spread_;  ///< Quantiles of a single all-reduce over its mean.
+  double cores_ = 0;
+  Jitter jitter_;
+  std::vector<double> all_reduce_spread_;
 };
 
 }  // namespace stepsim

@@ -198,7 +198,7 @@ const PricedBatch& StepLowering::price(const BatchShape& batch) {
 }
 
 double StepLowering::seconds_of(const PricedBatch& batch, std::int32_t work) const {
-  return at(work) < model_work_ ? batch.seconds[at(work)] : work_[at(work)].seconds;
+  return is_of_model(work) ? batch.seconds[at(work)] : work_[at(work)].seconds;
 }
 
 double StepLowering::compute_seconds(const PricedBatch& batch) const {

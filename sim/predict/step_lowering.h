@@ -128,6 +128,19 @@ class StepLowering {
                                   const CostFactors& factors,
                                   double compute_factor);
 
+  /// Whether a piece of work is the model's; else it is DDP's own.
+  [[nodiscard]] bool is_of_model(std::int32_t work) const {
+    return static_cast<std::size_t>(work) < model_work_;
+  }
+  /// The error group of a piece of work.
+  [[nodiscard]] std::size_t group_of(std::int32_t work) const {
+    return work_[static_cast<std::size_t>(work)].group.value_or(0);
+  }
+  [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
+  [[nodiscard]] std::size_t collate_group() const { return collate_group_; }
+  /// What a launch takes on the host.
+  [[nodiscard]] double launch_seconds() const { return launch_seconds_; }
+
   [[nodiscard]] std::size_t ops_per_micro_batch() const { return ops_.size(); }
   [[nodiscard]] const std::vector<ErrorGroup>& groups() const { return groups_; }
   /// Costs outside the measured range, the worst factor of each op class.
@@ -155,7 +168,6 @@ class StepLowering {
   [[nodiscard]] double priced(const Op& op, const BatchShape& batch, std::size_t& group);
   void price_ddp(Work& work);
   [[nodiscard]] PricedBatch price_ops(const BatchShape& batch, bool with_ddp);
-  [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
   /// The host is busy for so long with every kernel.
   [[nodiscard]] Duration launch(const CostFactors& factors) const;
   [[nodiscard]] Kernel kernel(std::int32_t work,

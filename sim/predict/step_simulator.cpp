@@ -31,8 +31,8 @@ StepSimulator::StepSimulator(
 }
 
 StepTimeline StepSimulator::next(bool record_spans) {
-  if (noise_ != nullptr && run_.jitter_correlation_ > 0) {
-    common_score_ = noise_->normal();
+  if (noise_ != nullptr) {
+    common_score_ = run_.jitter_.common_score(*noise_);
   }
   if (run_.cores_ > 0) {
     share_cores();
@@ -44,16 +44,6 @@ StepTimeline StepSimulator::next(bool record_spans) {
   }
   ++step_;
   return timeline;
-}
-
-double StepSimulator::draw_jitter() {
-  const auto& quantiles = run_.jitter_quantiles_;
-  const double common = run_.jitter_correlation_;
-  if (common == 0) {
-    return quantiles.empty() ? noise_->factor(run_.jitter_) : noise_->from(quantiles);
-  }
-  const double score = std::sqrt(common) * common_score_ + std::sqrt(1 - common) * noise_->normal();
-  return quantiles.empty() ? std::exp(run_.jitter_ * score) : at_score(quantiles, score);
 }
 
 void StepSimulator::share_cores() {
@@ -85,7 +75,7 @@ double StepSimulator::slowness_of(int rank) {
 
 double StepSimulator::draw_slowness(int rank) {
   const double slowness = common_ * run_.rank_factor(rank) * lasting_speed_[at(rank)];
-  return noise_ != nullptr ? slowness * draw_jitter() : slowness;
+  return noise_ != nullptr ? slowness * run_.jitter_.factor(*noise_, common_score_) : slowness;
 }
 
 StepTimeline StepSimulator::play_plain() {

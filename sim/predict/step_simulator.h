@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sim/predict/loader.h"
-#include "sim/predict/noise.h"
+#include "sim/predict/draws/noise.h"
 #include "sim/predict/priced_run.h"
 
 namespace stepsim {
@@ -33,7 +33,6 @@ class StepSimulator {
   [[nodiscard]] MicroBatchWork micro_batch(int rank, int number, double slowness);
   /// Draws the slowness of one rank in this step.
   [[nodiscard]] double draw_slowness(int rank);
-  [[nodiscard]] double draw_jitter();
   /// The slowness of one rank in this step: drawn now, or by share_cores().
   [[nodiscard]] double slowness_of(int rank);
   /// Draws the slowness of all ranks in this step, and computes what sharing cores adds to it.

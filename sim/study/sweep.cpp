@@ -128,6 +128,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   PredictOptions predict_options;
   predict_options.noise_runs = options.noise_runs;
   predict_options.paired_draws = true;
+  predict_options.threads = 1;  // The points have the threads.
   if (options.picture_of_step) {
     predict_options.timeline_of_step = std::min(*options.picture_of_step, scenario.steps - 1);
   }

@@ -1,5 +1,5 @@
 // What the draws behind an interval promise.
-#include "sim/predict/error_draws.h"
+#include "sim/predict/draws/error_draws.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
-#include "sim/predict/error_draws.h"
+#include "sim/predict/draws/error_draws.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "costmodel/base/mapped.h"
-#include "sim/predict/noise.h"
+#include "sim/predict/draws/noise.h"
 
 namespace stepsim {
 namespace {

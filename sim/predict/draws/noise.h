@@ -4,9 +4,11 @@
 #include <random>
 #include <vector>
 
+#include <boost/random/normal_distribution.hpp>
+
 namespace stepsim {
 
-/// Noise drawn by our own code: the distributions of <random> differ between libraries.
+/// Noise. The distributions of <random> differ between libraries; Boost's do not.
 class NoiseDraws {
  public:
   explicit NoiseDraws(std::uint64_t seed) : generator_(seed) {}
@@ -22,6 +24,7 @@ class NoiseDraws {
 
  private:
   std::mt19937_64 generator_;
+  boost::random::normal_distribution<double> normal_;
 };
 
 /// The value of evenly spaced quantiles where a standard normal stands at `score`; 1 when there are

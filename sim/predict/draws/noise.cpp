@@ -1,4 +1,4 @@
-#include "sim/predict/noise.h"
+#include "sim/predict/draws/noise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,10 +21,7 @@ double NoiseDraws::uniform() {
 }
 
 double NoiseDraws::normal() {
-  // Box-Muller; u in (0, 1].
-  const double u = (static_cast<double>(generator_() >> 11) + 1.0) * 0x1p-53;
-  const double v = uniform();
-  return std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v);
+  return normal_(generator_);
 }
 
 double NoiseDraws::factor(double sd) {

@@ -1,0 +1,460 @@
+#include "sim/predict/draws/draw_player.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/compute/shared_cores.h"
+#include "sim/engine/time_limit.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMs = 1e3;
+/// Kinds of batches whose times are kept: those of a step with few shapes.
+constexpr std::size_t kKnownKinds = 256;
+/// Keep generators apart: the golden ratio, by which no two seeds come close.
+constexpr std::uint64_t kOfDraw = 0x9E3779B97F4A7C15;
+constexpr std::uint64_t kOfLinks = 0xD1B54A32D192ED03;
+
+double later(double a, double b) {
+  return a > b ? a : b;
+}
+
+}  // namespace
+
+DrawPlayer::DrawPlayer(const PricedRun& run,
+                       const FoldedSteps& first,
+                       const FoldedSteps& others,
+                       int number,
+                       std::span<const Draw> draws)
+    : run_(run),
+      first_(first),
+      others_(others),
+      ranks_(at(run.scenario().ranks)),
+      draws_(draws.size()),
+      lanes_(draws.size() * draws.front().size()),
+      group_(run.model().groups().size(), Lanes(lanes_, 1.0)),
+      collate_(lanes_, 1.0),
+      launch_(lanes_),
+      common_(lanes_),
+      stall_(lanes_),
+      drawn_(draws),
+      host_(ranks_ * lanes_),
+      device_(ranks_ * lanes_),
+      start_(ranks_ * draws_),
+      slowness_(ranks_ * lanes_),
+      core_factor_(run.cores() > 0 ? ranks_ * lanes_ : 0, 1.0),
+      load_(lanes_),
+      critical_(lanes_),
+      work_(lanes_),
+      before_(draws_),
+      backward_end_(draws_),
+      step_start_(lanes_),
+      total_(lanes_),
+      longest_ms_(draws_) {
+  for (std::size_t d = 0; d < draws_; ++d) {
+    for (std::size_t r = 0; r < draws[d].size(); ++r) {
+      const std::size_t lane = r * draws_ + d;
+      const DrawnCosts& costs = draws[d][r];
+      const std::vector<double>& group = costs.factors.group;
+      for (std::size_t g = 0; g < group.size(); ++g) {
+        group_[g][lane] = group[g];
+      }
+      collate_[lane] = group.empty() ? 1 : group[run.model().collate_group()];
+      launch_[lane] = run.model().launch_seconds() * costs.factors.host;
+      common_[lane] = costs.common;
+      stall_[lane] = costs.common * costs.factors.new_shapes;
+    }
+    const std::uint64_t seed = run.scenario().seed + kOfDraw * (at(number) + d + 1);
+    noise_.emplace_back(seed);
+    link_noise_.emplace_back(seed ^ kOfLinks);
+  }
+  sums_.ranks.resize(ranks_);
+}
+
+std::vector<double> DrawPlayer::mean_ms(std::size_t run) const {
+  const auto steps = static_cast<double>(run_.plan().steps - run_.scenario().warmup_steps);
+  return mapped(std::span(total_).subspan(run * draws_, draws_),
+                [&](double seconds) { return kMs * seconds / steps; });
+}
+
+const double* DrawPlayer::model_times(const FoldedSteps& folded, std::uint32_t kind) {
+  if (known_steps_ != &folded || known_.size() >= kKnownKinds) {
+    known_.clear();
+    known_steps_ = &folded;
+  }
+  const auto [place, is_new] = known_.try_emplace(kind);
+  Lanes& times = place->second;
+  if (is_new) {
+    times.resize(folded.model_suffixes() * lanes_);
+    const double* row = folded.row(kind);
+    for (std::size_t s = 0; s < folded.model_suffixes(); ++s) {
+      if (!folded.critical(s, kind)) {
+        continue;
+      }
+      double* time = &times[s * lanes_];
+      for (const FoldedSteps::Term& term : folded.suffixes()[s].model) {
+        const double seconds = row[term.column];
+        const double* factor = group_[term.group].data();
+        for (std::size_t l = 0; l < lanes_; ++l) {
+          time[l] += seconds * factor[l];
+        }
+      }
+    }
+  }
+  return times.data();
+}
+
+DrawPlayer::Lanes DrawPlayer::ddp_times(const FoldedSteps& folded) const {
+  Lanes times(folded.suffixes().size() * lanes_);
+  for (std::size_t s = 0; s < folded.suffixes().size(); ++s) {
+    for (const FoldedSteps::FixedTerm& term : folded.suffixes()[s].ddp) {
+      for (std::size_t l = 0; l < lanes_; ++l) {
+        times[s * lanes_ + l] += term.seconds * group_[term.group][l];
+      }
+    }
+  }
+  return times;
+}
+
+void DrawPlayer::play(const std::function<void(int step)>& on_step) {
+  const auto transfers = [&](const FoldedSteps& folded) {
+    const bool free = run_.differs_by(Change::FreeCommunication);
+    Lanes seconds;
+    for (std::size_t b = 0; b < folded.step().all_reduce.size(); ++b) {
+      const double bytes = folded.step().schedule.collectives[b].bytes;
+      for (std::size_t l = 0; l < lanes_; ++l) {
+        const CostFactors& factors = drawn_[l % draws_][l / draws_].factors;
+        seconds.push_back(
+            free ? 0 : folded.step().all_reduce[b] * common_[l] * factors.of_collective(bytes));
+      }
+    }
+    return seconds;
+  };
+  const int steps = run_.plan().steps;
+  const Lanes first_ddp = ddp_times(first_);
+  play_step(0, first_, first_ddp, transfers(first_));
+  const Lanes ddp = ddp_times(others_);
+  const Lanes transfer = transfers(others_);
+  for (int step = 1; step < steps; ++step) {
+    on_step(step);
+    play_step(step, others_, ddp, transfer);
+  }
+}
+
+void DrawPlayer::draw_slowness() {
+  const Jitter& jitter = run_.jitter();
+  for (std::size_t d = 0; d < draws_; ++d) {
+    NoiseDraws& noise = noise_[d];
+    const double common_score = jitter.common_score(noise);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      const double factor =
+          run_.rank_factor(static_cast<int>(r)) * jitter.factor(noise, common_score);
+      for (std::size_t l = d; l < lanes_; l += draws_) {
+        slowness_[r * lanes_ + l] = common_[l] * factor;
+      }
+    }
+  }
+}
+
+void DrawPlayer::share_cores(int step) {
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    std::size_t rank = 0;
+    for (const int on_node : run_.scenario().placement.node_ranks()) {
+      std::vector<double> seconds;
+      for (std::size_t r = rank; r < rank + at(on_node); ++r) {
+        const std::size_t batch = at(step) * ranks_ + r;
+        seconds.push_back(slowness_[r * lanes_ + l] * run_.batch_factor(batch) *
+                          run_.model().compute_seconds(run_.priced_batch(batch)));
+      }
+      for (const double factor : shared_core_factors(seconds, run_.cores())) {
+        core_factor_[rank++ * lanes_ + l] = factor;
+      }
+    }
+  }
+}
+
+void DrawPlayer::play_step(int step,
+                           const FoldedSteps& folded,
+                           const Lanes& ddp,
+                           const Lanes& transfer) {
+  const bool steady = step >= run_.scenario().warmup_steps;
+  const std::size_t buckets = folded.copy_out().size();
+  draw_slowness();
+  if (!core_factor_.empty()) {
+    share_cores(step);
+  }
+  launched_.assign(buckets * lanes_, 0.0);
+  std::ranges::fill(backward_end_, 0.0);
+  std::copy(
+      device_.begin(), device_.begin() + static_cast<std::ptrdiff_t>(lanes_), step_start_.begin());
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    compute(step, r, folded, ddp);
+  }
+  reduce(folded, transfer, steady);
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    finish(step, r, folded, ddp);
+  }
+  end_step(steady);
+}
+
+void DrawPlayer::compute(int step, std::size_t rank, const FoldedSteps& folded, const Lanes& ddp) {
+  const std::size_t batch = at(step) * ranks_ + rank;
+  const std::uint32_t kind = folded.kind_of(batch);
+  const double* model = model_times(folded, kind);
+  double* host = &host_[rank * lanes_];
+  double* device = &device_[rank * lanes_];
+  const double* slowness = &slowness_[rank * lanes_];
+  const bool steady = step >= run_.scenario().warmup_steps;
+  const double factor = run_.batch_factor(batch);
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    load_[l] = factor;
+  }
+  if (!core_factor_.empty()) {
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      load_[l] *= core_factor_[rank * lanes_ + l];
+    }
+  }
+  if (run_.host_is_device()) {
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      host[l] = later(host[l], device[l]);
+    }
+  }
+  double* start = &start_[rank * draws_];
+  std::copy(device, device + draws_, start);
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    step_start_[l] = later(step_start_[l], device[l]);
+  }
+  const double collate =
+      run_.differs_by(Change::NoData) ? 0 : folded.row(kind)[FoldedSteps::kCollateColumn];
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    host[l] += collate * slowness[l] * collate_[l];
+    device[l] = later(device[l], host[l]);
+  }
+  const auto pass = [&](const std::vector<FoldedSteps::FoldedSpan>& spans) {
+    for (const FoldedSteps::FoldedSpan& span : spans) {
+      if (span.held_up == FoldedSteps::HeldUp::No) {
+        advance(folded, span, kind, model, ddp.data(), slowness, host, device);
+      } else {
+        advance_held_up(span, batch, model, slowness, host, device);
+      }
+    }
+  };
+  const auto part = [&](double RankTimes::*time, const double* from) {
+    if (steady) {
+      add_times(rank, time, from, device);
+    }
+    std::copy(device, device + draws_, before_.begin());
+  };
+  part(&RankTimes::data_ms, start);
+  pass(folded.forward());
+  part(&RankTimes::forward_ms, before_.data());
+  const std::size_t buckets = folded.copy_out().size();
+  for (std::size_t b = 0; b < buckets; ++b) {
+    pass(folded.backward()[b]);
+    double* launched = &launched_[b * lanes_];
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      launched[l] = later(launched[l], later(host[l], device[l]));
+    }
+  }
+  pass(folded.backward()[buckets]);
+  part(&RankTimes::backward_ms, before_.data());
+  for (std::size_t d = 0; d < draws_; ++d) {
+    backward_end_[d] = later(backward_end_[d], device[d]);
+  }
+}
+
+void DrawPlayer::advance(const FoldedSteps& folded,
+                         const FoldedSteps::FoldedSpan& span,
+                         std::uint32_t kind,
+                         const double* model,
+                         const double* ddp,
+                         const double* slowness,
+                         double* host,
+                         double* device) {
+  const std::size_t lanes = lanes_;
+  if (span.suffixes == 0) {
+    for (std::size_t l = 0; l < lanes; ++l) {
+      device[l] = later(device[l], host[l]);
+    }
+    return;
+  }
+  const double* launch = launch_.data();
+  const double* load = load_.data();
+  double* critical = critical_.data();
+  double* work = work_.data();
+  for (std::size_t s = 0; s < span.suffixes; ++s) {
+    const std::size_t number = span.first_suffix + s;
+    if (!folded.critical(number, kind)) {
+      continue;
+    }
+    const double launched = folded.suffixes()[number].launched;
+    const double* of_ddp = ddp + number * lanes;
+    const double* of_model = number < folded.model_suffixes() ? model + number * lanes : nullptr;
+    double* time = s == 0 ? work : critical;
+    if (of_model != nullptr) {
+      for (std::size_t l = 0; l < lanes; ++l) {
+        time[l] = slowness[l] * (load[l] * of_model[l] + of_ddp[l]);
+      }
+    } else {
+      for (std::size_t l = 0; l < lanes; ++l) {
+        time[l] = slowness[l] * of_ddp[l];
+      }
+    }
+    if (s == 0) {
+      for (std::size_t l = 0; l < lanes; ++l) {
+        device[l] = later(device[l], host[l] + launched * launch[l]) + work[l];
+      }
+    } else {
+      for (std::size_t l = 0; l < lanes; ++l) {
+        device[l] = later(device[l], host[l] + launched * launch[l] + critical[l]);
+      }
+    }
+  }
+  for (std::size_t l = 0; l < lanes; ++l) {
+    host[l] += span.launches * launch[l];
+  }
+}
+
+void DrawPlayer::advance_held_up(const FoldedSteps::FoldedSpan& span,
+                                 std::size_t batch,
+                                 const double* model,
+                                 const double* slowness,
+                                 double* host,
+                                 double* device) {
+  const bool warmed_up = run_.scenario().new_shapes.warm_up;
+  const ShapeStall none;
+  const ShapeStall& stall = warmed_up ? none : run_.shape_stalls()[batch];
+  const bool forward = span.held_up == FoldedSteps::HeldUp::ByForward;
+  double on_host = forward ? stall.forward_host : stall.backward_host;
+  double on_device = forward ? stall.forward_device : stall.backward_device;
+  if (run_.host_is_device()) {  // It has one clock.
+    on_device += on_host;
+    on_host = 0;
+  }
+  const double* of_model = model + span.first_suffix * lanes_;
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    const double work = slowness[l] * load_[l] * of_model[l] + on_device * stall_[l];
+    host[l] += launch_[l] + on_host * stall_[l];
+    device[l] = later(device[l], host[l]) + work;
+  }
+}
+
+void DrawPlayer::reduce(const FoldedSteps& folded, const Lanes& transfer, bool steady) {
+  const std::size_t buckets = folded.copy_out().size();
+  reduce_start_.resize(buckets * lanes_);
+  reduce_end_.resize(buckets * lanes_);
+  for (std::size_t b = 0; b < buckets; ++b) {
+    for (std::size_t d = 0; d < draws_; ++d) {
+      const double spread = link_noise_[d].from(run_.all_reduce_spread());
+      for (std::size_t l = d; l < lanes_; l += draws_) {
+        const std::size_t i = b * lanes_ + l;
+        const double free = b > 0 ? reduce_end_[i - lanes_] : 0;
+        reduce_start_[i] = later(launched_[i], free);
+        reduce_end_[i] = reduce_start_[i] + transfer[i] * spread;
+      }
+      if (steady) {
+        const double start = reduce_start_[b * lanes_ + d];
+        const double end = reduce_end_[b * lanes_ + d];
+        sums_.communication_ms += kMs * (end - start);
+        sums_.hidden_ms += kMs * std::max(0.0, std::min(end, backward_end_[d]) - start);
+      }
+    }
+  }
+}
+
+void DrawPlayer::finish(int step, std::size_t rank, const FoldedSteps& folded, const Lanes& ddp) {
+  const bool steady = step >= run_.scenario().warmup_steps;
+  const std::uint32_t kind = folded.kind_of(at(step) * ranks_ + rank);
+  const std::size_t buckets = folded.copy_out().size();
+  double* host = &host_[rank * lanes_];
+  double* device = &device_[rank * lanes_];
+  const double* slowness = &slowness_[rank * lanes_];
+  RankTimes& sum = sums_.ranks[rank];
+  // Where nothing is copied, a run of which no times are kept only waits for the last all-reduce.
+  const bool copies = !folded.copies_nothing();
+  for (std::size_t b = 0; b < buckets; ++b) {
+    const double* start = &reduce_start_[b * lanes_];
+    const double* end = &reduce_end_[b * lanes_];
+    if (steady) {
+      for (std::size_t d = 0; d < draws_; ++d) {
+        // All buckets before this one are reduced: what keeps its all-reduce is a rank's arrival.
+        sum.waiting_ms += kMs * later(start[d] - device[d], 0);
+        sum.exposed_ms += kMs * (later(device[d], end[d]) - device[d]);
+      }
+    }
+    const std::size_t lanes = copies || b + 1 == buckets ? lanes_ : draws_;
+    for (std::size_t l = 0; l < lanes; ++l) {
+      device[l] = later(device[l], end[l]);
+    }
+    if (run_.host_is_device()) {
+      std::copy(device, device + lanes, host);
+    }
+    if (copies) {
+      std::copy(device, device + draws_, before_.begin());
+      advance(folded, folded.copy_out()[b], kind, nullptr, ddp.data(), slowness, host, device);
+      if (steady) {
+        for (std::size_t d = 0; d < draws_; ++d) {
+          sum.optimizer_ms += kMs * (device[d] - before_[d]);
+        }
+      }
+    }
+  }
+  std::copy(device, device + draws_, before_.begin());
+  advance(folded, folded.optimizer(), kind, nullptr, ddp.data(), slowness, host, device);
+  if (run_.host_is_device()) {
+    std::copy(device, device + lanes_, host);
+  }
+  if (steady) {
+    add_times(rank, &RankTimes::optimizer_ms, before_.data(), device);
+    add_times(rank, &RankTimes::step_ms, &start_[rank * draws_], device);
+  }
+}
+
+void DrawPlayer::add_times(std::size_t rank,
+                           double RankTimes::*time,
+                           const double* from,
+                           const double* to) {
+  double seconds = 0;
+  for (std::size_t d = 0; d < draws_; ++d) {
+    seconds += to[d] - from[d];
+  }
+  sums_.ranks[rank].*time += kMs * seconds;
+}
+
+void DrawPlayer::end_step(bool steady) {
+  Lanes end(device_.begin(), device_.begin() + static_cast<std::ptrdiff_t>(lanes_));
+  for (std::size_t r = 1; r < ranks_; ++r) {
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      end[l] = later(end[l], device_[r * lanes_ + l]);
+    }
+  }
+  const double latest = *std::ranges::max_element(end);
+  (void)bounded_duration(latest);
+  if (!steady) {
+    return;
+  }
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    total_[l] += end[l] - step_start_[l];
+  }
+  const auto count = static_cast<double>(ranks_);
+  for (std::size_t d = 0; d < draws_; ++d) {
+    const double step_ms = kMs * (end[d] - step_start_[d]);
+    sums_.step_ms.push_back(step_ms);
+    longest_ms_[d] = std::max(longest_ms_[d], step_ms);
+    double mean = 0;
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      mean += (device_[r * lanes_ + d] - start_[r * draws_ + d]) / count;
+    }
+    double squares = 0;
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      const double off = device_[r * lanes_ + d] - start_[r * draws_ + d] - mean;
+      squares += off * off;
+    }
+    sums_.std_over_ranks += kMs * std::sqrt(squares / count);
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "sim/predict/draws/error_draws.h"
+#include "sim/predict/priced_run.h"
+
+namespace stepsim {
+
+/// What other fits to a recorded model's steps make of a run's passes: factors, [draw].
+struct PassDraws {
+  std::vector<double> forward;
+  std::vector<double> backward;
+};
+
+/// Nothing where the run's passes are not those of a recorded model.
+[[nodiscard]] PassDraws pass_draws(const PricedRun& run);
+
+/// One draw of all errors that two policies or settings share.
+[[nodiscard]] CostFactors drawn_factors(const PricedRun& run,
+                                        const PassDraws& draws,
+                                        ErrorDraws& errors);
+
+/// One factor an octave of bytes. The error of a recorded model's all-reduces is that of single
+/// sizes, which does not cancel between two bucket caps as a common one does. Empty for other
+/// models.
+[[nodiscard]] std::vector<double> drawn_sizes(const PricedRun& run, ErrorDraws& errors);
+
+}  // namespace stepsim

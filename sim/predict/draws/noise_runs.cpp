@@ -1,0 +1,106 @@
+#include "sim/predict/draws/noise_runs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodel/base/quantile.h"
+#include "sim/predict/draws/drawn_factors.h"
+#include "sim/predict/draws/played_draws.h"
+#include "sim/predict/step_cost.h"
+
+namespace stepsim {
+namespace {
+
+/// The strength of an interference that nobody stated: published steps under DDP ask for 0 to 1.
+constexpr double kUnknownInterference = 0.5;
+
+/// The standard deviation of what all prices have in common as an error, as those of other models
+/// that no run has confirmed.
+double common_error(const PricedRun& run) {
+  const bool own = run.scenario().times || prices_recorded_model(run.scenario(), run.profile());
+  return own ? 0 : run.profile().noise.other_models;
+}
+
+/// How much longer a step takes, as a fraction, for each unit of interference strength: a
+/// collective and the compute that it overlaps slow each other by the strength.
+double interference_effect(const PredictionSummary& summary, double step_ms) {
+  return summary.communication_ms * summary.overlap_fraction / step_ms;
+}
+
+/// What the step takes more or less where the interference was not measured, drawn, as a factor:
+/// its stated strength is off, or where nobody says anything, it is half-normal.
+double drawn_interference_factor(const PricedRun& run, double effect, ErrorDraws& errors) {
+  const Scenario& scenario = run.scenario();
+  const bool measured = run.profile().interference && !scenario.interference_given;
+  if (scenario.ranks == 1 || run.profile().host_is_device || measured) {
+    return 1;
+  }
+  if (!scenario.interference_given) {
+    return 1 + kUnknownInterference * std::abs(errors.normal("interference")) * effect;
+  }
+  const double strength = std::max(scenario.interference.compute, scenario.interference.transfer);
+  return scenario.interference.active()
+             ? 1 + std::max(-strength,
+                            scenario.interference_error * errors.normal("interference")) *
+                       effect
+             : 1;
+}
+
+/// Noise runs that a program of the engine affords, where each step costs about a microsecond per
+/// op; and that the steps of very many ranks afford.
+int affordable_runs(const PricedRun& run, int wanted) {
+  constexpr double kMaxOps = 1e7;
+  constexpr double kMaxRankSteps = 1.5e8;
+  const auto batches = static_cast<double>(run.plan().micro_batches.size());
+  const double ops = batches * static_cast<double>(run.model().ops_per_micro_batch());
+  const double runs = run.plain() ? kMaxRankSteps / batches : kMaxOps / std::max(ops, 1.0);
+  const int least = std::min(wanted, 20);
+  return static_cast<int>(
+      std::clamp(runs, static_cast<double>(least), static_cast<double>(wanted)));
+}
+
+}  // namespace
+
+void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Prediction& prediction) {
+  const int count = affordable_runs(run, options.runs);
+  const PassDraws passes = pass_draws(run);
+  ErrorDraws errors(run.scenario().seed, count);
+  const double common_sd = common_error(run);
+  const double effect =
+      interference_effect(prediction.summary, prediction.summary.step_time_ms.mean);
+  std::vector<Draw> draws;
+  std::vector<double> drifts;
+  std::vector<double> further;  // What is drawn on top of a run's mean.
+  for (int i = 0; i < count; ++i, errors.next()) {
+    CostFactors factors = drawn_factors(run, passes, errors);
+    drifts.push_back(errors.factor("drift", run.profile().noise.drift));
+    further.push_back(errors.factor("prices", common_sd) *
+                      drawn_interference_factor(run, effect, errors));
+    Draw& draw = draws.emplace_back(Draw{{}, {factors, drifts.back()}});
+    if (options.paired) {
+      factors.collective_sizes = drawn_sizes(run, errors);
+      draw.push_back({std::move(factors), 1});
+    }
+  }
+  const PlayedDraws played = play_draws(run, draws, options.threads, options.on_progress);
+  std::vector<double> means;
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    const double drawn_ms = played.mean_ms[1][i];
+    prediction.draws.push_back({drawn_ms, drifts[i]});
+    means.push_back(drawn_ms * further[i]);
+  }
+  if (options.paired) {
+    prediction.paired_step_ms = played.mean_ms[2];
+  }
+  const std::vector<double>& all = played.jitter.step_ms();
+  prediction.summary.step_time_ms = {mean(all),
+                                     quantile(all, 0.5),
+                                     quantile(all, 0.95),
+                                     quantile(all, 0.99),
+                                     mean(played.longest_ms),
+                                     quantile(means, 0.05),
+                                     quantile(means, 0.95)};
+  played.jitter.set_means(prediction.ranks, prediction.summary);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "costmodel/base/progress_callback.h"
+#include "sim/predict/prediction.h"
+#include "sim/predict/priced_run.h"
+
+namespace stepsim {
+
+struct NoiseRunOptions {
+  int runs = 100;       ///< Fewer are made where that would take too long, but 20 at least.
+  bool paired = false;  ///< Fills in Prediction::paired_step_ms.
+  int threads = 0;      ///< 0: one a core.
+  ProgressCallback on_progress = {};
+};
+
+/// Plays each draw under jitter alone, which the step statistics and all means are of, and under
+/// jitter, fit errors, drift and a common error, whose means give the 90 % interval. Sets all times
+/// of the prediction, which has those of the run without noise.
+/// Raises InputError: the simulated clock passes kTimeLimit.
+void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Prediction& prediction);
+
+}  // namespace stepsim

@@ -1,0 +1,142 @@
+#include "sim/predict/draws/played_draws.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <span>
+#include <thread>
+
+#include "costmodel/base/index.h"
+#include "costmodel/base/parallel.h"
+#include "sim/predict/step_simulator.h"
+
+namespace stepsim {
+namespace {
+
+/// Draws that are played at once, whatever the number of threads.
+constexpr std::size_t kTogether = 10;
+
+constexpr std::uint64_t kSeedOfDraw = 0x9E3779B97F4A7C15;
+
+FactorRange around(FactorRange range, double factor) {
+  return {std::min(range.least, factor), std::max(range.most, factor)};
+}
+
+/// Between which factors the draws and the jitter of a run lie.
+DrawnRanges ranges_of(const PricedRun& run, const std::vector<Draw>& draws) {
+  DrawnRanges ranges;
+  ranges.groups.resize(run.model().groups().size());
+  FactorRange common;
+  for (const Draw& draw : draws) {
+    for (const DrawnCosts& costs : draw) {
+      common = around(common, costs.common);
+      ranges.host = around(ranges.host, costs.factors.host);
+      for (std::size_t g = 0; g < costs.factors.group.size(); ++g) {
+        ranges.groups[g] = around(ranges.groups[g], costs.factors.group[g]);
+      }
+    }
+  }
+  FactorRange ranks;
+  for (int r = 0; r < run.scenario().ranks; ++r) {
+    ranks = around(ranks, run.rank_factor(r));
+  }
+  ranges.slowness = {common.least * ranks.least * run.jitter().least(),
+                     common.most * ranks.most * run.jitter().most()};
+  for (std::size_t i = 0; i < run.plan().micro_batches.size(); ++i) {
+    ranges.load = around(ranges.load, run.batch_factor(i));
+  }
+  if (run.cores() > 0) {
+    ranges.load.most *= std::max(1.0, run.scenario().placement.fullest() / run.cores());
+  }
+  return ranges;
+}
+
+PlayedDraws play_lanes(const PricedRun& run,
+                       const std::vector<Draw>& draws,
+                       int threads,
+                       const ProgressCallback& on_progress) {
+  const DrawnRanges ranges = ranges_of(run, draws);
+  const std::size_t of_first = at(run.scenario().ranks);
+  const std::size_t batches = run.plan().micro_batches.size();
+  const FoldedSteps first(run, run.plain_steps().front(), 0, of_first, ranges);
+  const FoldedSteps others(run, run.plain_steps().back(), of_first, batches, ranges);
+  const std::size_t parts = (draws.size() + kTogether - 1) / kTogether;
+  std::vector<std::unique_ptr<DrawPlayer>> players(parts);
+  const std::size_t lanes = draws.size() * draws.front().size();
+  constexpr std::size_t kWorthThreads = 200'000;  // Steps of a rank: some milliseconds.
+  const int wanted = batches * lanes < kWorthThreads ? 1 : threads;
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<std::size_t> done{0};
+  const auto share = [&](double of_part) {
+    return (static_cast<double>(done) + of_part) / static_cast<double>(parts);
+  };
+  parallel_for(parts, wanted, [&](std::size_t part) {
+    const std::size_t number = part * kTogether;
+    const std::size_t count = std::min(kTogether, draws.size() - number);
+    auto player = std::make_unique<DrawPlayer>(
+        run, first, others, static_cast<int>(number), std::span(draws).subspan(number, count));
+    player->play([&](int step) {
+      if (on_progress && std::this_thread::get_id() == caller) {
+        on_progress(share(static_cast<double>(step) / run.plan().steps));
+      }
+    });
+    players[part] = std::move(player);
+    ++done;
+  });
+  PlayedDraws played;
+  played.mean_ms.resize(draws.front().size());
+  for (const auto& player : players) {
+    played.jitter.add(player->sums());
+    played.longest_ms.insert(
+        played.longest_ms.end(), player->longest_ms().begin(), player->longest_ms().end());
+    for (std::size_t r = 0; r < played.mean_ms.size(); ++r) {
+      const std::vector<double> means = player->mean_ms(r);
+      played.mean_ms[r].insert(played.mean_ms[r].end(), means.begin(), means.end());
+    }
+  }
+  return played;
+}
+
+PlayedDraws play_engine(const PricedRun& run,
+                        const std::vector<Draw>& draws,
+                        const ProgressCallback& on_progress) {
+  PlayedDraws played;
+  played.mean_ms.resize(draws.front().size());
+  for (std::size_t d = 0; d < draws.size(); ++d) {
+    for (std::size_t r = 0; r < draws[d].size(); ++r) {
+      NoiseDraws noise(run.scenario().seed + kSeedOfDraw * (d + 1));
+      StepSimulator simulator(run, draws[d][r].factors, draws[d][r].common, &noise);
+      std::vector<double> steps;
+      for (int step = 0; step < run.plan().steps; ++step) {
+        const StepTimeline timeline = simulator.next();
+        if (step < run.scenario().warmup_steps) {
+          continue;
+        }
+        steps.push_back(to_ms(step_time(timeline)));
+        if (r == 0) {
+          played.jitter.add(timeline);
+        }
+      }
+      played.mean_ms[r].push_back(mean(steps));
+      if (r == 0) {
+        played.longest_ms.push_back(*std::ranges::max_element(steps));
+      }
+    }
+    if (on_progress) {
+      on_progress(static_cast<double>(d + 1) / static_cast<double>(draws.size()));
+    }
+  }
+  return played;
+}
+
+}  // namespace
+
+PlayedDraws play_draws(const PricedRun& run,
+                       const std::vector<Draw>& draws,
+                       int threads,
+                       const ProgressCallback& on_progress) {
+  return run.plain() ? play_lanes(run, draws, threads, on_progress)
+                     : play_engine(run, draws, on_progress);
+}
+
+}  // namespace stepsim

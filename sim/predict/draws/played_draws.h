@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "costmodel/base/progress_callback.h"
+#include "sim/predict/draws/draw_player.h"
+
+namespace stepsim {
+
+/// What runs with noise came to.
+struct PlayedDraws {
+  StepTimeTally jitter;                      ///< All steady steps of the first run of each draw.
+  std::vector<double> longest_ms;            ///< [draw] Of the first run: its longest steady step.
+  std::vector<std::vector<double>> mean_ms;  ///< [run][draw] Mean steady step.
+};
+
+/// Plays the runs of each draw. The jitter of a draw has a generator of its own, so that it does
+/// not depend on how many numbers another draw took. `threads`: 0 is one a core, where that is
+/// worth it; the result does not depend on it.
+/// Raises InputError: the simulated clock passes kTimeLimit.
+[[nodiscard]] PlayedDraws play_draws(const PricedRun& run,
+                                     const std::vector<Draw>& draws,
+                                     int threads,
+                                     const ProgressCallback& on_progress);
+
+}  // namespace stepsim

@@ -73,7 +73,7 @@ CALIBRATE = [
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {
-    "boost/": ("costmodel/terminal/command_parser.cpp",),
+    "boost/": ("costmodel/terminal/command_parser.cpp", "sim/predict/draws/noise"),
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/cpu/", "calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
     "toml++/": ("sim/scenario/",),

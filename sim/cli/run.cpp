@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include <fmt/core.h>
@@ -59,20 +60,24 @@ Answer run_command(const Request& request) {
   Progress progress("predicting " + policy.name());
   PredictOptions options;
   options.on_progress = progress.callback();
-  const Prediction prediction = predict(scenario, policy, profile, options);
+  // Shared: with the rows of very many ranks a copy for each form of the answer fills the memory.
+  const auto predictions = std::make_shared<std::vector<Prediction>>();
+  predictions->push_back(predict(scenario, policy, profile, options));
   progress.done();
   if (parser.has("trace")) {
     const std::string path = parser.text("trace");
     (void)write_chrome_trace(scenario, policy, profile, {}, path);
   }
   Answer answer;
-  answer.status = prediction.out_of_memory ? kAnswerIsNo : kDone;
+  answer.status = predictions->front().out_of_memory ? kAnswerIsNo : kDone;
   answer.outputs = common.outputs;
-  answer.text = [=](const Screen& screen) { return run_text(scenario, prediction, screen); };
-  answer.json = [=] { return prediction_json({prediction}, true); };
-  answer.csv = [=] { return steps_csv({prediction}); };
+  answer.text = [=](const Screen& screen) {
+    return run_text(scenario, predictions->front(), screen);
+  };
+  answer.json = [=] { return prediction_json(*predictions, true); };
+  answer.csv = [=] { return steps_csv(*predictions); };
   answer.html = [=, content = page_content("run", parser, scenario)] {
-    return run_page(common, content, scenario, profile, prediction);
+    return run_page(common, content, scenario, profile, predictions->front());
   };
   return answer;
 }

@@ -26,19 +26,21 @@ std::vector<std::vector<int>> indices(const std::vector<Bucket>& buckets) {
 
 /// Fills in samples and lengths, and offsets where one of them is a part of a sample.
 void fill(MicroBatch& batch, const std::vector<Piece>& pieces, const PolicyInput& data) {
+  const std::size_t count = pieces.size();
+  batch.samples.reserve(count);
+  batch.lengths.reserve(count);
   bool whole = true;
   for (const Piece& piece : pieces) {
     const auto sample = static_cast<std::size_t>(piece.sample);
     batch.samples.push_back(piece.sample);
     batch.lengths.push_back(piece.length);
-    batch.offsets.push_back(piece.offset);
     whole = whole && piece.length == data.lengths[sample];
     if (!data.targets.empty()) {
       batch.targets.push_back(data.targets[sample]);
     }
   }
-  if (whole) {
-    batch.offsets.clear();
+  if (!whole) {
+    batch.offsets = mapped(pieces, &Piece::offset);
   }
 }
 
@@ -84,8 +86,7 @@ std::int64_t padding_of(const Scenario& scenario,
                         const BatchingPolicy& policy,
                         const EpochPlan& epoch,
                         std::int64_t longest) {
-  const std::int64_t padded =
-      policy.is_varlen() ? longest : policy.padded_length(longest, epoch);
+  const std::int64_t padded = policy.is_varlen() ? longest : policy.padded_length(longest, epoch);
   check_length(scenario, padded);
   return padded > longest ? padded : 0;
 }
@@ -206,11 +207,15 @@ void add_batches(const Scenario& scenario,
     }
   };
   const int micro_batches = scenario.ddp.accumulation_steps;
-  const auto batches = plan_steps(policy, input, scenario.steps * micro_batches, fit);
+  auto batches = plan_steps(policy, input, scenario.steps * micro_batches, fit);
   planned.buckets = bucket_lists(scenario);
   planned.plan = empty_plan(scenario, policy, planned.buckets);
+  planned.plan.micro_batches.reserve(batches.size() * static_cast<std::size_t>(scenario.ranks));
   for (auto step = batches.begin(); step != batches.end(); step += micro_batches) {
     add_step(scenario, policy, input, {step, step + micro_batches}, planned);
+    for (auto done = step; done != step + micro_batches; ++done) {
+      *done = {};  // Of very many ranks it takes as much memory as the plan.
+    }
   }
 }
 
@@ -278,9 +283,7 @@ TrainingEffects first_epoch_effects(const Scenario& scenario,
     return training_effects(
         planned.first_epoch,
         policy_input(scenario, planned),
-        [&](std::int64_t longest) {
-          return policy.padded_length(longest, planned.first_epoch);
-        },
+        [&](std::int64_t longest) { return policy.padded_length(longest, planned.first_epoch); },
         policy.token_budget());
   });
 }

@@ -60,6 +60,7 @@ StepTimeTally run_without_noise(const PricedRun& run,
   const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
   const Bytes capacity = run.profile().memory_capacity;
   StepTimeTally tally;
+  prediction.steps.reserve(run.plan().micro_batches.size() / micro_batches);
   std::size_t index = 0;
   for (int step = 0; step < run.plan().steps; ++step) {
     const bool kept = options.keep_timelines || options.timeline_of_step == step;

@@ -95,10 +95,9 @@ StepTimeline StepSimulator::play_plain() {
   }
   double total = 0;
   for (std::size_t i = 0; i < plain.all_reduce.size(); ++i) {
-    const double scatter = noise_ != nullptr ? noise_->from(run_.all_reduce_spread_) : 1.0;
     const double free = run_.differs_by(Change::FreeCommunication) ? 0.0 : 1.0;
     const double error = factors_.of_collective(plain.schedule.collectives[i].bytes);
-    const double taken = free * plain.all_reduce[i] * common_ * error * scatter;
+    const double taken = free * plain.all_reduce[i] * common_ * error;
     total += taken;
     input.all_reduce.push_back(bounded_duration(taken));
   }

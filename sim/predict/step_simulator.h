@@ -9,8 +9,8 @@
 
 namespace stepsim {
 
-/// Plays the steps of a run one after another, with noise or without. Steps of plain runs are
-/// played by the recurrence, all others by the engine.
+/// Plays the steps of a run one after another. Steps of plain runs are played by the recurrence,
+/// without noise: a DrawPlayer has that. All others are played by the engine.
 class StepSimulator {
  public:
   /// `factors`: errors of the costs; `common`: a factor on all of them; `noise`: null for none.

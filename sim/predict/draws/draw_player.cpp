@@ -52,7 +52,8 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
       before_(draws_),
       backward_end_(draws_),
       step_start_(lanes_),
-      total_(lanes_),
+      step_ms_(lanes_),
+      total_ms_(lanes_),
       longest_ms_(draws_) {
   for (std::size_t d = 0; d < draws_; ++d) {
     for (std::size_t r = 0; r < draws[d].size(); ++r) {
@@ -76,8 +77,8 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
 
 std::vector<double> DrawPlayer::mean_ms(std::size_t run) const {
   const auto steps = static_cast<double>(run_.plan().steps - run_.scenario().warmup_steps);
-  return mapped(std::span(total_).subspan(run * draws_, draws_),
-                [&](double seconds) { return kMs * seconds / steps; });
+  return mapped(std::span(total_ms_).subspan(run * draws_, draws_),
+                [&](double ms) { return ms / steps; });
 }
 
 const double* DrawPlayer::model_times(const FoldedSteps& folded, std::uint32_t kind) {
@@ -437,13 +438,14 @@ void DrawPlayer::end_step(bool steady) {
     return;
   }
   for (std::size_t l = 0; l < lanes_; ++l) {
-    total_[l] += end[l] - step_start_[l];
+    // In whole nanoseconds: equal steps are equal wherever the clock stands.
+    step_ms_[l] = std::round(1e9 * (end[l] - step_start_[l])) / 1e6;
+    total_ms_[l] += step_ms_[l];
   }
   const auto count = static_cast<double>(ranks_);
   for (std::size_t d = 0; d < draws_; ++d) {
-    const double step_ms = kMs * (end[d] - step_start_[d]);
-    sums_.step_ms.push_back(step_ms);
-    longest_ms_[d] = std::max(longest_ms_[d], step_ms);
+    sums_.step_ms.push_back(step_ms_[d]);
+    longest_ms_[d] = std::max(longest_ms_[d], step_ms_[d]);
     double mean = 0;
     for (std::size_t r = 0; r < ranks_; ++r) {
       mean += (device_[r * lanes_ + d] - start_[r * draws_ + d]) / count;

@@ -101,7 +101,8 @@ class DrawPlayer {
   Lanes reduce_end_;
   Lanes backward_end_;                        ///< [draw] Of the last rank.
   Lanes step_start_;                          ///< [lane] When the last rank started.
-  Lanes total_;                               ///< [lane] Sum of the steady steps.
+  Lanes step_ms_;                             ///< [lane] The last step.
+  Lanes total_ms_;                            ///< [lane] Sum of the steady steps.
   const FoldedSteps* known_steps_ = nullptr;  ///< Whose kinds are known.
   std::unordered_map<std::uint32_t, Lanes> known_;
   StepSums sums_;

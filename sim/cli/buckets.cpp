@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
@@ -164,6 +165,14 @@ std::string table_text(const std::vector<Bucket>& buckets,
   return table.text(screen);
 }
 
+/// "cap 25 MiB", or "caps 1 MiB, 25 MiB".
+std::string caps_text(const DdpOptions& ddp) {
+  if (ddp.bucket_caps.empty()) {
+    return "cap " + format_bytes(ddp.bucket_cap);
+  }
+  return fmt::format("caps {}", fmt::join(mapped(ddp.bucket_caps, format_bytes), ", "));
+}
+
 }  // namespace
 
 Answer buckets_command(const Request& request) {
@@ -192,12 +201,12 @@ Answer buckets_command(const Request& request) {
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return fmt::format(
-        "{}: {} tensors, {} parameters, cap {}\n\nfirst iteration\n{}\n"
+        "{}: {} tensors, {} parameters, {}\n\nfirst iteration\n{}\n"
         "rebuilt, from the second iteration on\n{}",
         scenario.model.name,
         tensors.size(),
         parameter_count(scenario.model),
-        format_bytes(scenario.ddp.bucket_cap),
+        caps_text(scenario.ddp),
         table_text(lists.initial, sizes, tensors, screen),
         table_text(lists.rebuilt, sizes, tensors, screen));
   };

@@ -25,8 +25,9 @@ struct DdpOptions {
   Bytes bucket_cap{kDefaultBucketCapBytes};
   /// The limit of the first bucket. With torch "newest" a stated bucket_cap is its default.
   Bytes first_bucket_cap{kDefaultFirstBucketBytes};
-  std::vector<Bytes> bucket_caps;  ///< A limit for each bucket in turn; empty: none.
-  bool last_bucket_cap = false;    ///< The small bucket comes last.
+  /// A limit for each bucket in turn; empty: none. Both caps above are then the largest of them.
+  std::vector<Bytes> bucket_caps;
+  bool last_bucket_cap = false;  ///< The small bucket comes last.
   BucketRule bucket_rule = BucketRule::PyTorch;
   bool overlap = true;        ///< false: nothing is launched before the backward's end.
   std::string torch = "2.4";  ///< The version whose rules of the limits hold.

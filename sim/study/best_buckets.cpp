@@ -30,6 +30,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::size_t kPricedCaps = 16;
+constexpr double kSameStep = 1e-9;  ///< Relative: sums of equal times may differ by rounding.
 
 Scenario under_ddp(Scenario scenario, const DdpOptions& ddp) {
   scenario.ddp = ddp;
@@ -358,6 +359,13 @@ double mean_ms(const BucketChoice& choice) {
   return choice.prediction.summary.step_time_ms.mean;
 }
 
+/// Orders ends by the number of buckets: of equally fast lists, the one with fewest comes first.
+struct FewerBuckets {
+  bool operator()(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b) const {
+    return std::pair(a.size(), a) < std::pair(b.size(), b);
+  }
+};
+
 /// The fastest over all steps without noise, the first of equals. Those that have no price are left
 /// out: an all-reduce is too far beyond what was measured.
 BucketChoice fastest(const BucketSearch& search,
@@ -367,7 +375,8 @@ BucketChoice fastest(const BucketSearch& search,
   for (BucketChoice& choice : choices) {
     try {
       choice.prediction = search.priced(choice.ddp, 0);
-      best = best == nullptr || mean_ms(choice) < mean_ms(*best) ? &choice : best;
+      const bool faster = best == nullptr || mean_ms(choice) < mean_ms(*best) * (1 - kSameStep);
+      best = faster ? &choice : best;
     } catch (const InputError&) {
       // See above; DDP's default, which comes first, was priced before.
     }
@@ -429,11 +438,12 @@ BestBuckets best_buckets(const Scenario& scenario,
   const std::vector<CapList> caps = search.lists_of_caps();
   best.cap_lists = caps.size();
   std::vector<BucketChoice> of_caps = {best.standard};
-  std::set<std::vector<std::size_t>> ends;
-  for (const std::size_t one : best_caps(search, caps, scales)) {
-    const std::string mib = mib_text(caps[one].caps);
+  std::set<std::vector<std::size_t>, FewerBuckets> ends;
+  const std::set<std::size_t> chosen = best_caps(search, caps, scales);
+  for (auto one = chosen.rbegin(); one != chosen.rend(); ++one) {  // Of equals, the largest cap.
+    const std::string mib = mib_text(caps[*one].caps);
     of_caps.push_back({{mib}, one_cap(scenario.ddp, parse_bytes(mib + " MiB")), 0, {}});
-    ends.insert(search.ends_of(caps[one].buckets));
+    ends.insert(search.ends_of(caps[*one].buckets));
   }
   best.priced_caps = of_caps.size() - 1;
 

@@ -296,12 +296,13 @@ Json gain_json(const Gain& gain) {
 
 Json choice_json(const BucketChoice& choice) {
   const PredictionSummary& s = choice.prediction.summary;
-  const std::vector<Bytes> caps = choice.ddp.bucket_caps.empty()
-                                      ? std::vector<Bytes>{choice.ddp.bucket_cap}
-                                      : choice.ddp.bucket_caps;
+  const DdpOptions& ddp = choice.ddp;
+  const std::vector<Bytes> limits = ddp.bucket_caps.empty()
+                                        ? std::vector<Bytes>{ddp.first_bucket_cap, ddp.bucket_cap}
+                                        : ddp.bucket_caps;
   return {{"python", python_argument(choice)},
           {"toml", toml_lines(choice)},
-          {"bucket_caps_bytes", mapped(caps, &Bytes::value)},
+          {"limits_bytes", mapped(limits, &Bytes::value)},
           {"buckets", choice.buckets},
           {"step_ms", s.step_time_ms.mean},
           {"step_interval90_ms", {s.step_time_ms.low90, s.step_time_ms.high90}},

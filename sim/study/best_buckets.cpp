@@ -405,6 +405,11 @@ void finish(const BucketSearch& search,
   choice.buckets = simpler.buckets;
 }
 
+/// Whether the newest DDP has been left its default, whose first bucket a stated cap would change.
+bool has_default_first(const BucketChoice& choice) {
+  return choice.ddp.torch == "newest" && choice.ddp.first_bucket_cap != choice.ddp.bucket_cap;
+}
+
 std::string joined(const BucketChoice& choice, const char* before, const char* behind) {
   return fmt::format(
       "[{}]",
@@ -478,23 +483,28 @@ BestBuckets best_buckets(const Scenario& scenario,
 }
 
 std::string python_argument(const BucketChoice& choice) {
-  return choice.ddp.bucket_caps.empty() ? "bucket_cap_mb=" + choice.mib.front()
-                                        : "bucket_cap_mb_list=" + joined(choice, "", "");
+  if (!choice.ddp.bucket_caps.empty()) {
+    return "bucket_cap_mb_list=" + joined(choice, "", "");
+  }
+  return "bucket_cap_mb=" + (has_default_first(choice) ? "None" : choice.mib.front());
 }
 
 std::string toml_lines(const BucketChoice& choice) {
-  if (choice.ddp.bucket_caps.empty()) {
-    return fmt::format("bucket_cap = \"{} MiB\"\n", choice.mib.front());
+  if (!choice.ddp.bucket_caps.empty()) {
+    return "torch = \"newest\"\nbucket_caps = " + joined(choice, "\"", " MiB\"") + "\n";
   }
-  return "torch = \"newest\"\nbucket_caps = " + joined(choice, "\"", " MiB\"") + "\n";
+  return fmt::format("bucket_cap = \"{} MiB\"\n{}",
+                     choice.mib.front(),
+                     has_default_first(choice) ? "first_bucket_cap = \"1 MiB\"\n" : "");
 }
 
 std::string set_options(const BucketChoice& choice) {
-  if (choice.ddp.bucket_caps.empty()) {
-    return "--set " + shell_word("ddp.bucket_cap=" + choice.mib.front() + " MiB");
+  if (!choice.ddp.bucket_caps.empty()) {
+    return "--set ddp.torch=newest --set " +
+           shell_word("ddp.bucket_caps=" + joined(choice, "\"", " MiB\""));
   }
-  return "--set ddp.torch=newest --set " +
-         shell_word("ddp.bucket_caps=" + joined(choice, "\"", " MiB\""));
+  return "--set " + shell_word("ddp.bucket_cap=" + choice.mib.front() + " MiB") +
+         (has_default_first(choice) ? " --set 'ddp.first_bucket_cap=1 MiB'" : "");
 }
 
 }  // namespace stepsim

@@ -64,6 +64,7 @@ struct BestBuckets {
                                        const ProgressCallback& on_progress = {});
 
 /// "bucket_cap_mb=50", "bucket_cap_mb_list=[1, 60, 45.5]": arguments of DistributedDataParallel.
+/// The newest one's default is "bucket_cap_mb=None": a stated cap is that of the first bucket, too.
 [[nodiscard]] std::string python_argument(const BucketChoice& choice);
 /// The same as lines of [ddp]: "torch = …", "bucket_caps = […]".
 [[nodiscard]] std::string toml_lines(const BucketChoice& choice);

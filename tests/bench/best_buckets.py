@@ -79,12 +79,16 @@ def best(stepsim, folder, preset, batch, length, more, ranks):
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
+def cap_text(choice):
+    return f"{choice['limits_bytes'][-1] / 2**20:.6g} MiB"
+
+
 def row(preset, ranks, found):
     default, cap, limits = found["default"], found["best_cap"], found["best_list"]
     gains = [f"{100 * found[name]['gain']:+.1f} %" for name in (
         "best_cap_over_default", "best_list_over_default", "best_list_over_best_cap")]
-    number = len(limits["bucket_caps_bytes"])
-    return [preset, ranks, f"{default['step_ms']:.2f}", cap["python"].split("=")[1] + " MiB",
+    number = len(limits["limits_bytes"])
+    return [preset, ranks, f"{default['step_ms']:.2f}", cap_text(cap),
             f"{cap['step_ms']:.2f}", gains[0], f"{number} → {limits['buckets']}",
             f"{limits['step_ms']:.2f}", gains[1], gains[2]]
 
@@ -92,7 +96,7 @@ def row(preset, ranks, found):
 def main():
     stepsim = os.path.abspath(sys.argv[1])
     shapes = ", ".join(f"{preset} {batch} x {length}" for preset, batch, length, _ in MODELS)
-    print(HEAD.format(shapes=f"samples a rank and their tokens: {shapes}"))
+    print(HEAD.format(shapes=shapes))
     with tempfile.TemporaryDirectory() as folder:
         for model in MODELS:
             for ranks in RANKS:

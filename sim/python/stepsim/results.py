@@ -325,7 +325,7 @@ class BestBuckets(Result):
     @property
     def best_cap(self) -> Dict[str, Any]:
         """The best single cap: "python" (arguments of DistributedDataParallel), "toml",
-        "bucket_caps_bytes", "buckets", "step_ms", …"""
+        "limits_bytes", "buckets", "step_ms", …"""
         return self.data["best_cap"]
 
     @property

@@ -232,6 +232,7 @@ def test_the_best_buckets_are_what_the_commands_predict_for_them():
         if options is None:
             keys = [line.split(" = ", 1) for line in choice["toml"].splitlines()]
             options = [word for key, value in keys for word in ("--set", f"ddp.{key}={value}")]
+        assert choice["limits_bytes"][0] > 0, choice
         one = json.loads(run("run", valley, *options, "--json", "-").stdout)["predictions"][0]
         assert one["summary"]["step_time_ms"]["mean"] == choice["step_ms"], (name, options)
         lists = json.loads(run("buckets", valley, *options, "--json", "-").stdout)

@@ -182,6 +182,12 @@ TEST_CASE("bucket sizes are written as Python and shells take them") {
   CHECK(python_argument(choice) == "bucket_cap_mb=25");
   CHECK(toml_lines(choice) == "bucket_cap = \"25 MiB\"\n");
   CHECK(set_options(choice) == "--set 'ddp.bucket_cap=25 MiB'");
+  choice.ddp.torch = "newest";  // Which has a first bucket of 1 MiB while nobody states a cap.
+  CHECK(python_argument(choice) == "bucket_cap_mb=None");
+  CHECK(toml_lines(choice) == "bucket_cap = \"25 MiB\"\nfirst_bucket_cap = \"1 MiB\"\n");
+  CHECK(set_options(choice) == "--set 'ddp.bucket_cap=25 MiB' --set 'ddp.first_bucket_cap=1 MiB'");
+  choice.ddp.first_bucket_cap = choice.ddp.bucket_cap;
+  CHECK(python_argument(choice) == "bucket_cap_mb=25");
   choice.mib = {"1", "60.5"};
   choice.ddp.bucket_caps = {Bytes(1), Bytes(2)};
   CHECK(python_argument(choice) == "bucket_cap_mb_list=[1, 60.5]");

@@ -164,6 +164,20 @@ void check_combinations(const TomlReader& table, const DdpOptions& ddp) {
   if (!ddp.join_steps.empty() && ddp.zero_stage > 1) {
     table.fail("join", "works with zero_stage 0 or 1 only");
   }
+  if (ddp.optimize_ddp != OptimizeDdp::Eager) {
+    if (ddp.torch == "1.8" || ddp.torch == "1.13") {
+      table.fail("optimize_ddp", "torch.compile needs torch = \"2.4\" or \"newest\"");
+    }
+    if (ddp.bucket_rule != BucketRule::PyTorch || ddp.zero_stage == 3) {
+      table.fail("optimize_ddp",
+                 "needs DDP's reducer: bucket_rule = \"pytorch\", zero_stage 0 to 2");
+    }
+  }
+  if (ddp.optimize_ddp == OptimizeDdp::DdpOptimizer &&
+      ddp.bucket_cap.value() < kDefaultFirstBucketBytes) {
+    table.fail("optimize_ddp",
+               "DDPOptimizer fails with a bucket_cap below 1 MiB, the limit of its first graph");
+  }
   if (ddp.batched_grad_copy && ddp.torch != "newest") {
     table.fail("batched_grad_copy", "needs torch = \"newest\"");
   }
@@ -193,6 +207,13 @@ std::vector<Key> ddp_keys() {
              "`\"pytorch\"`, or a hand-written loop in reverse order of registration: "
              "`\"before_cap\"` (a tensor that would exceed `bucket_cap` opens the next bucket), "
              "`\"per_parameter\"`, `\"single\"`"),
+      choice("optimize_ddp",
+             ddp(&D::optimize_ddp),
+             {"eager", "ddp_optimizer", "no_optimization"},
+             "what `torch.compile` makes of the model inside DDP: `\"eager\"`: it is not compiled; "
+             "`\"ddp_optimizer\"` (torch.compile's default, 2.0 and later): graphs of "
+             "`bucket_cap`, the first of 1 MiB, whose gradients become ready together; "
+             "`\"no_optimization\"`: one graph. Kernels are those of `model.kernels`"),
       flag("overlap", ddp(&D::overlap), "false: nothing is launched before the backward's end"),
       choice("torch",
              ddp(&D::torch),

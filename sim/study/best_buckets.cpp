@@ -77,6 +77,11 @@ void check_caps_matter(const Scenario& scenario, const Profile& profile) {
   if (scenario.ddp.bucket_rule != BucketRule::PyTorch) {
     fail("ddp.bucket_rule is not \"pytorch\"");
   }
+  if (scenario.ddp.optimize_ddp == OptimizeDdp::DdpOptimizer) {
+    throw InputError(
+        "the graphs of DDPOptimizer change with ddp.bucket_cap, and with them when gradients are "
+        "ready; sweep ddp.bucket_cap instead");
+  }
   if (scenario.ddp.zero_stage == 3) {
     fail("ddp.zero_stage = 3 gathers and scatters by layer");
   }

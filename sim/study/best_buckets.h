@@ -55,8 +55,8 @@ struct BestBuckets {
 /// Args:
 ///     noise_runs: PredictOptions::noise_runs of the three predictions that are returned.
 /// Raises InputError: the buckets have no effect (one rank, another bucket rule, ZeRO-3, passes
-///     that hold the all-reduces), gradients are sparse or of several dtypes, or the scenario
-///     cannot be priced.
+///     that hold the all-reduces) or change when gradients are ready (DDPOptimizer), gradients are
+///     sparse or of several dtypes, or the scenario cannot be priced.
 [[nodiscard]] BestBuckets best_buckets(const Scenario& scenario,
                                        const BatchingPolicy& policy,
                                        const Profile& profile,

@@ -194,6 +194,19 @@ TEST_CASE("values of a wrong type or unit are shown with a caret") {
        "\"25 MiB\"\ntorch = \"newest\"\nbucket_caps = []",
        "s.toml:19:15: error: ddp.bucket_caps: expected at least one size\nbucket_caps = []\n"
        "              ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\ntorch = \"1.13\"\noptimize_ddp = \"ddp_optimizer\"",
+       "s.toml:19:16: error: ddp.optimize_ddp: torch.compile needs torch = \"2.4\" or \"newest\"\n"
+       "optimize_ddp = \"ddp_optimizer\"\n               ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\nzero_stage = 3\noptimize_ddp = \"no_optimization\"",
+       "s.toml:19:16: error: ddp.optimize_ddp: needs DDP's reducer: bucket_rule = \"pytorch\", "
+       "zero_stage 0 to 2\noptimize_ddp = \"no_optimization\"\n               ^"},
+      {"\"25 MiB\"",
+       "\"512 KiB\"\noptimize_ddp = \"ddp_optimizer\"",
+       "s.toml:18:16: error: ddp.optimize_ddp: DDPOptimizer fails with a bucket_cap below 1 MiB, "
+       "the "
+       "limit of its first graph\noptimize_ddp = \"ddp_optimizer\"\n               ^"},
       {"ranks = 4",
        "ranks = \"4\"",
        "s.toml:9:9: error: cluster.ranks: expected an integer, got a string\nranks = \"4\"\n"

@@ -173,6 +173,7 @@ TEST_CASE("what bucket sizes cannot change is refused with the reason") {
   const std::string none = "bucket sizes have no effect: ";
   CHECK(refusal("bucket_rule = \"single\"") == none + "ddp.bucket_rule is not \"pytorch\"");
   CHECK(refusal("zero_stage = 3") == none + "ddp.zero_stage = 3 gathers and scatters by layer");
+  CHECK(refusal("optimize_ddp = \"ddp_optimizer\"").ends_with("sweep ddp.bucket_cap instead"));
   CHECK(refusal("", "ranks = 4", "ranks = 1") == none + "there is one rank");
 }
 

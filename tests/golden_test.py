@@ -80,6 +80,10 @@ def test_the_buckets_of_the_valley_model():
     check("bucket_valley_buckets", "buckets", "scenarios/bucket_valley.toml")
 
 
+def test_the_best_buckets_of_the_valley_model():
+    check("bucket_valley_best", "buckets", "scenarios/bucket_valley.toml", "--best")
+
+
 def test_one_policy_in_detail():
     check("sst2_distilbert_run", "run", "scenarios/sst2_distilbert.toml", "--policy", "fixed")
 

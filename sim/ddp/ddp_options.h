@@ -20,14 +20,23 @@ enum class BucketRule {
   Single         ///< One bucket holds all tensors.
 };
 
+/// What torch.compile makes of the module inside DDP.
+enum class OptimizeDdp {
+  Eager,          ///< It is not compiled.
+  DdpOptimizer,   ///< Graphs split by bucket sizes, the default of torch.compile.
+  NoOptimization  ///< One graph.
+};
+
 /// [ddp]: what PyTorch's DistributedDataParallel is told. The fields are named as the keys.
 struct DdpOptions {
   Bytes bucket_cap{kDefaultBucketCapBytes};
   /// The limit of the first bucket. With torch "newest" a stated bucket_cap is its default.
   Bytes first_bucket_cap{kDefaultFirstBucketBytes};
-  std::vector<Bytes> bucket_caps;  ///< A limit for each bucket in turn; empty: none.
-  bool last_bucket_cap = false;    ///< The small bucket comes last.
+  /// A limit for each bucket in turn; empty: none. Both caps above are then the largest of them.
+  std::vector<Bytes> bucket_caps;
+  bool last_bucket_cap = false;  ///< The small bucket comes last.
   BucketRule bucket_rule = BucketRule::PyTorch;
+  OptimizeDdp optimize_ddp = OptimizeDdp::Eager;
   bool overlap = true;        ///< false: nothing is launched before the backward's end.
   std::string torch = "2.4";  ///< The version whose rules of the limits hold.
   bool gradient_as_bucket_view = false;
@@ -35,6 +44,8 @@ struct DdpOptions {
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool broadcast_buffers = true;
+  /// One _foreach_copy_ a bucket before its launch and, without a hook, one division of it.
+  /// Source: Reducer::flush_deferred_copies in c10d/reducer.cpp, PyTorch 2.12 or later.
   bool batched_grad_copy = false;
   bool optimizer_in_backward = false;
   std::vector<int> unused_parameters;  ///< Parameters without a gradient, ascending.

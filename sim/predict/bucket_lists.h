@@ -6,6 +6,12 @@
 namespace stepsim {
 
 /// The gradient buckets of a scenario's model.
+///
+/// With ddp.bucket_caps both lists are filled to its limits, the initial one in order of
+/// registration; the largest limit is the cap.
+/// Source: _BucketCapacityConfig in torch/nn/parallel/distributed.py, Reducer::rebuild_buckets and
+/// compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, PyTorch 2.12 or
+/// later, read in public copies. The Python reducer, which takes no such list, is not simulated.
 [[nodiscard]] DdpBuckets bucket_lists(const Scenario& scenario);
 
 }  // namespace stepsim

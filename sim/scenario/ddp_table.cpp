@@ -14,24 +14,39 @@ namespace {
 
 constexpr int kMaxAccumulation = 100'000;
 
+/// PyTorch's bucket_cap_mb_list. The largest limit is then DDP's bucket_cap, and that of its first
+/// bucket as well, whatever was stated: its memory and what reads the cap go by it.
 void read_bucket_caps(const TomlReader& table, Scenario& scenario) {
-  if (scenario.ddp.torch != "newest") {
-    table.fail("bucket_caps", "a limit for each bucket needs torch = \"newest\"");
+  DdpOptions& ddp = scenario.ddp;
+  if (ddp.torch != "newest") {
+    table.fail("bucket_caps",
+               "a limit for each bucket (bucket_cap_mb_list of PyTorch 2.11) needs torch = "
+               "\"newest\"");
+  }
+  if (ddp.bucket_rule != BucketRule::PyTorch) {
+    table.fail("bucket_caps", "a limit for each bucket needs bucket_rule = \"pytorch\"");
   }
   for (const TomlValue& item : table.list("bucket_caps")) {
     const TomlReader limit(table.document(), item, "ddp.bucket_caps");
-    if (item.kind != TomlValue::Kind::Text) {
-      limit.fail(fmt::format("expected a list of sizes as \"1 MiB\", got {}", describe(item)));
+    const bool bytes = item.kind == TomlValue::Kind::Integer;
+    if (!bytes && item.kind != TomlValue::Kind::Text) {
+      limit.fail(
+          fmt::format("expected a list of sizes as \"1 MiB\", or of bytes as integers, got {}",
+                      describe(item)));
     }
     try {
-      scenario.ddp.bucket_caps.push_back(parse_bytes(item.text));
+      ddp.bucket_caps.push_back(parse_bytes(bytes ? std::to_string(item.integer) : item.text));
     } catch (const InputError& error) {
       limit.fail(error);
     }
+    if (ddp.bucket_caps.back().value() < 1) {
+      limit.fail("a size of 0 bytes; expected at least 1");
+    }
   }
-  if (scenario.ddp.bucket_caps.empty()) {
+  if (ddp.bucket_caps.empty()) {
     table.fail("bucket_caps", "expected at least one size");
   }
+  ddp.bucket_cap = ddp.first_bucket_cap = *std::ranges::max_element(ddp.bucket_caps);
 }
 
 /// An option that the hook does not take is a mistake.
@@ -149,6 +164,20 @@ void check_combinations(const TomlReader& table, const DdpOptions& ddp) {
   if (!ddp.join_steps.empty() && ddp.zero_stage > 1) {
     table.fail("join", "works with zero_stage 0 or 1 only");
   }
+  if (ddp.optimize_ddp != OptimizeDdp::Eager) {
+    if (ddp.torch == "1.8" || ddp.torch == "1.13") {
+      table.fail("optimize_ddp", "torch.compile needs torch = \"2.4\" or \"newest\"");
+    }
+    if (ddp.bucket_rule != BucketRule::PyTorch || ddp.zero_stage == 3) {
+      table.fail("optimize_ddp",
+                 "needs DDP's reducer: bucket_rule = \"pytorch\", zero_stage 0 to 2");
+    }
+  }
+  if (ddp.optimize_ddp == OptimizeDdp::DdpOptimizer &&
+      ddp.bucket_cap.value() < kDefaultFirstBucketBytes) {
+    table.fail("optimize_ddp",
+               "DDPOptimizer fails with a bucket_cap below 1 MiB, the limit of its first graph");
+  }
   if (ddp.batched_grad_copy && ddp.torch != "newest") {
     table.fail("batched_grad_copy", "needs torch = \"newest\"");
   }
@@ -162,10 +191,13 @@ std::vector<Key> ddp_keys() {
   return {
       size("bucket_cap", ddp(&D::bucket_cap), "size at which a gradient bucket is full"),
       size("first_bucket_cap", ddp(&D::first_bucket_cap), "the same for the first bucket"),
-      described("bucket_caps",
-                "with `torch = \"newest\"`: a limit for each bucket in turn, `[\"1 MiB\", \"25 "
-                "MiB\"]`, the last one repeats",
-                "none"),
+      described(
+          "bucket_caps",
+          "PyTorch's `bucket_cap_mb_list`, with `torch = \"newest\"`: a limit for each bucket in "
+          "turn, `[\"1 MiB\", \"25 MiB\"]`, the last one repeats; in the first iteration, too, "
+          "where it goes by the order of registration. It replaces `bucket_cap` and "
+          "`first_bucket_cap` by its largest limit",
+          "none"),
       flag("last_bucket_cap",
            ddp(&D::last_bucket_cap),
            "the small bucket of `first_bucket_cap` comes last (`DDP_SET_LAST_BUCKET_CAP=1`)"),
@@ -175,6 +207,13 @@ std::vector<Key> ddp_keys() {
              "`\"pytorch\"`, or a hand-written loop in reverse order of registration: "
              "`\"before_cap\"` (a tensor that would exceed `bucket_cap` opens the next bucket), "
              "`\"per_parameter\"`, `\"single\"`"),
+      choice("optimize_ddp",
+             ddp(&D::optimize_ddp),
+             {"eager", "ddp_optimizer", "no_optimization"},
+             "what `torch.compile` makes of the model inside DDP: `\"eager\"`: it is not compiled; "
+             "`\"ddp_optimizer\"` (torch.compile's default, 2.0 and later): graphs of "
+             "`bucket_cap`, the first of 1 MiB, whose gradients become ready together; "
+             "`\"no_optimization\"`: one graph. Kernels are those of `model.kernels`"),
       flag("overlap", ddp(&D::overlap), "false: nothing is launched before the backward's end"),
       choice("torch",
              ddp(&D::torch),

@@ -208,6 +208,12 @@ std::vector<SweepPoint> sweep(const Scenario& scenario,
       throw InputError("a sweep of more than 10000 points; use fewer values");
     }
   }
+  for (const SweepAxis& axis : axes) {
+    const bool one_cap = axis.key == "ddp.bucket_cap" || axis.key == "ddp.first_bucket_cap";
+    if (one_cap && !scenario.ddp.bucket_caps.empty()) {
+      throw InputError("{} has no effect beside ddp.bucket_caps; take the list out", axis.key);
+    }
+  }
   std::vector<SweepPoint> points(count);
   std::atomic<std::size_t> next{0};
   std::mutex failure_mutex;

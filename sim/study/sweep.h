@@ -50,6 +50,8 @@ struct SweepOptions {
 
 /// Predicts every combination of the axes' values; the last axis varies fastest. Overrides and
 /// values are applied to the text of the scenario.
+/// Raises InputError: an axis is one cap and the scenario lists several; a point cannot be priced
+/// and SweepOptions::skips_unpriced is false.
 [[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
                                             const SweepOptions& options);

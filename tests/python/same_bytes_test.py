@@ -74,6 +74,12 @@ def test_every_scenario_s_buckets_lengths_and_plans():
             assert scenario.plan().to_jsonl() == plan, path
 
 
+def test_the_best_buckets():
+    path = next(path for path in SCENARIOS if path.stem == "bucket_valley")
+    scenario, options = scenario_of(path)
+    same(scenario.best_buckets(), "buckets", path, "--best", *options)
+
+
 def test_every_figure():
     for path in FIGURES:
         same(stepsim.Scenario(path).figures(), "figures", path)

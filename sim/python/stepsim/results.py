@@ -319,6 +319,21 @@ class Buckets(Result):
         return self.data["rebuilt_bytes"]
 
 
+class BestBuckets(Result):
+    """DDP's default of 25 MiB, the best single cap and the best list of limits."""
+
+    @property
+    def best_cap(self) -> Dict[str, Any]:
+        """The best single cap: "python" (arguments of DistributedDataParallel), "toml",
+        "limits_bytes", "buckets", "step_ms", …"""
+        return self.data["best_cap"]
+
+    @property
+    def best_list(self) -> Dict[str, Any]:
+        """The best list of limits, with the members of best_cap."""
+        return self.data["best_list"]
+
+
 class Lengths(Result):
     """What the sample lengths look like."""
 

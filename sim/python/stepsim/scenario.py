@@ -185,6 +185,12 @@ class Scenario:
         """Returns the gradient buckets that DDP makes, a results.Buckets."""
         return self._ask(results.Buckets, "buckets", [])
 
+    def best_buckets(self, policy=None, progress=None) -> results.BestBuckets:
+        """Finds the best bucket cap and the best list of limits for one policy (the first, without
+        a name). Returns a results.BestBuckets."""
+        options = flags(best=True, policy=policy)
+        return self._ask(results.BestBuckets, "buckets", options, progress)
+
     def lengths(self, policy=None) -> results.Lengths:
         """Describes the sample lengths. Returns a results.Lengths."""
         return self._ask(results.Lengths, "lengths", flags(policy=policy))

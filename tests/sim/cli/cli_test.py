@@ -222,6 +222,30 @@ def test_resnet18_buckets_are_those_logged_on_real_gpus():
     assert [ours[n]["rebuilt_bytes"] for n in names] == [[2052000, 28852224, 15853824]]
 
 
+def test_the_best_buckets_are_what_the_commands_predict_for_them():
+    valley = str(ROOT / "scenarios" / "bucket_valley.toml")
+    best = json.loads(run("buckets", valley, "--best", "--json", "-").stdout)
+    assert best["format"] == "stepsim-best-buckets/1" and best["by_recurrence"] is True
+    assert best["default"]["python"] == "bucket_cap_mb=25"
+    for name, options in (("default", []), ("best_cap", None), ("best_list", None)):
+        choice = best[name]
+        if options is None:
+            keys = [line.split(" = ", 1) for line in choice["toml"].splitlines()]
+            options = [word for key, value in keys for word in ("--set", f"ddp.{key}={value}")]
+        assert choice["limits_bytes"][0] > 0, choice
+        one = json.loads(run("run", valley, *options, "--json", "-").stdout)["predictions"][0]
+        assert one["summary"]["step_time_ms"]["mean"] == choice["step_ms"], (name, options)
+        lists = json.loads(run("buckets", valley, *options, "--json", "-").stdout)
+        assert len(lists["rebuilt"]) == choice["buckets"], name
+    steps = [best[name]["step_ms"] for name in ("default", "best_cap", "best_list")]
+    assert steps == sorted(steps, reverse=True), steps
+    rows = list(csv.DictReader(io.StringIO(run("buckets", valley, "--best", "--csv", "-").stdout)))
+    assert [row["bucket_size"] for row in rows] == ["default", "best_cap", "best_list"]
+    assert "needs a scenario" in run("buckets", "--params", "-", "--best", status=2).stderr
+    one_rank = run("buckets", valley, "--best", "--set", "cluster.ranks=1", "--set", "cluster.ranks_per_node=1", status=2)
+    assert "bucket sizes have no effect: there is one rank" in one_rank.stderr
+
+
 def test_bad_parameter_lists_are_refused_with_their_place():
     for text, message in (
         ('{"cases": [{"name": "x", "params": []}]}', "cases[0].params"),

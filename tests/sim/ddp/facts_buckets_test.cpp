@@ -196,6 +196,23 @@ TEST_CASE("an explicit cap leaves the first limit at 1 MiB, or sets it in the ne
         Lists{{4, 3, 2}, {1}, {0}});
 }
 
+TEST_CASE("a list of caps limits the buckets of the first iteration, too, from its other end") {
+  // The constructor fills in order of registration: [0], [1 2], and the last limit repeats: [3 4],
+  // [5 6], [7]. Its list is turned around, so that what the first limit closed is launched last.
+  // The rebuild fills in ready order: what the first limit closes is launched first.
+  const auto parameters = dense({10, 10, 10, 10, 10, 10, 10, 10});
+  const Sizes caps = {5, 15};
+  CHECK(lists(initial_buckets(parameters, true, caps)) == Lists{{7}, {5, 6}, {3, 4}, {1, 2}, {0}});
+  CHECK(lists(rebuilt_buckets(parameters, reversed(8), caps, false)) ==
+        Lists{{7}, {6, 5}, {4, 3}, {2, 1}, {0}});
+  const Scenario listed = scenario("torch = \"newest\"\nbucket_caps = [\"1 KiB\", \"8 KiB\"]");
+  const DdpBuckets made = bucket_lists(listed);
+  CHECK(made.initial.back().limit == 1024);
+  CHECK(made.rebuilt.front().limit == 1024);
+  CHECK(made.rebuilt.back().limit == 8192);
+  CHECK(made.initial.size() > 1);
+}
+
 TEST_CASE("DDP_SET_LAST_BUCKET_CAP puts the small bucket last") {
   // Filled from the end of the ready order 5, 4, 3, 2, 1, 0: [0 1] reaches 1000, [2 3 4] 2000, and
   // 5 is left; then the list of buckets is turned around.

@@ -166,6 +166,7 @@ std::vector<KeyChange> block_changes() {
       {"ddp.bucket_caps", "[\"1 MiB\", \"8 MiB\"]", newest},
       {"ddp.last_bucket_cap", "true", newest},
       {"ddp.bucket_rule", "single"},
+      {"ddp.optimize_ddp", "no_optimization", {"ddp.bucket_cap=8 MiB"}},
       {"ddp.overlap", "false"},
       {"ddp.torch", "newest", {"ddp.bucket_cap=12 MiB"}},
       {"ddp.gradient_as_bucket_view", "true", {"times.copy_bandwidth=10 GB/s"}},

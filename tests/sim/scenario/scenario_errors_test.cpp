@@ -172,6 +172,41 @@ TEST_CASE("values of a wrong type or unit are shown with a caret") {
        "s.toml:19:25: error: ddp.bucket_caps: 25 without a unit counts bytes; did you mean \"25 "
        "MiB\"? Write \"25 B\" if it is bytes\nbucket_caps = [\"1 MiB\", \"25\"]\n"
        "                        ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\nbucket_caps = [\"1 MiB\"]",
+       "s.toml:18:15: error: ddp.bucket_caps: a limit for each bucket (bucket_cap_mb_list of "
+       "PyTorch 2.11) needs torch = \"newest\"\nbucket_caps = [\"1 MiB\"]\n"
+       "              ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\ntorch = \"newest\"\nbucket_rule = \"single\"\nbucket_caps = [\"1 MiB\"]",
+       "s.toml:20:15: error: ddp.bucket_caps: a limit for each bucket needs bucket_rule = "
+       "\"pytorch\"\nbucket_caps = [\"1 MiB\"]\n              ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\ntorch = \"newest\"\nbucket_caps = [\"1 MiB\", 2.5]",
+       "s.toml:19:25: error: ddp.bucket_caps: expected a list of sizes as \"1 MiB\", or of bytes "
+       "as "
+       "integers, got a real number\nbucket_caps = [\"1 MiB\", 2.5]\n                        ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\ntorch = \"newest\"\nbucket_caps = [\"0 B\"]",
+       "s.toml:19:16: error: ddp.bucket_caps: a size of 0 bytes; expected at least 1\n"
+       "bucket_caps = [\"0 B\"]\n               ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\ntorch = \"newest\"\nbucket_caps = []",
+       "s.toml:19:15: error: ddp.bucket_caps: expected at least one size\nbucket_caps = []\n"
+       "              ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\ntorch = \"1.13\"\noptimize_ddp = \"ddp_optimizer\"",
+       "s.toml:19:16: error: ddp.optimize_ddp: torch.compile needs torch = \"2.4\" or \"newest\"\n"
+       "optimize_ddp = \"ddp_optimizer\"\n               ^"},
+      {"\"25 MiB\"",
+       "\"25 MiB\"\nzero_stage = 3\noptimize_ddp = \"no_optimization\"",
+       "s.toml:19:16: error: ddp.optimize_ddp: needs DDP's reducer: bucket_rule = \"pytorch\", "
+       "zero_stage 0 to 2\noptimize_ddp = \"no_optimization\"\n               ^"},
+      {"\"25 MiB\"",
+       "\"512 KiB\"\noptimize_ddp = \"ddp_optimizer\"",
+       "s.toml:18:16: error: ddp.optimize_ddp: DDPOptimizer fails with a bucket_cap below 1 MiB, "
+       "the "
+       "limit of its first graph\noptimize_ddp = \"ddp_optimizer\"\n               ^"},
       {"ranks = 4",
        "ranks = \"4\"",
        "s.toml:9:9: error: cluster.ranks: expected an integer, got a string\nranks = \"4\"\n"

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/predict/predict.h"
 #include "tests/sim/scenario/scenario_text.h"
 #include "tests/test_data.h"
 
@@ -148,6 +149,18 @@ TEST_CASE("only the newest torch lets the first bucket follow a cap that the use
   CHECK(changed(cap, "torch = \"newest\"").ddp.first_bucket_cap == Bytes(1 << 20));
   CHECK(changed(cap, cap + "\ntorch = \"newest\"\nfirst_bucket_cap = 4096").ddp.first_bucket_cap ==
         Bytes(4096));
+}
+
+TEST_CASE("a list of caps is the cap of its largest entry, whatever else is stated") {
+  const std::string cap = "bucket_cap = \"25 MiB\"";
+  const std::string list = "\ntorch = \"newest\"\nbucket_caps = [\"4 MiB\", 73400320, \"1 MiB\"]";
+  for (const std::string& stated : {cap + list, cap + "\nfirst_bucket_cap = 4096" + list}) {
+    const DdpOptions ddp = changed(cap, stated).ddp;
+    CHECK(ddp.bucket_caps == std::vector<Bytes>{Bytes(4 << 20), Bytes(70 << 20), Bytes(1 << 20)});
+    CHECK(ddp.bucket_cap == Bytes(70 << 20));
+    CHECK(ddp.first_bucket_cap == Bytes(70 << 20));
+    CHECK(memory_options(changed(cap, stated)).working_bucket == Bytes(70 << 20));
+  }
 }
 
 TEST_CASE("plain SGD keeps no state unless the scenario says so") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
 
@@ -55,4 +56,18 @@ TEST_CASE("an axis that makes no sense is refused with the reason") {
         "--over a=1..25MiB:x2: error: 1 without a unit counts bytes; did you mean \"1 MiB\"? Write "
         "\"1 B\" if it is bytes");
   CHECK(message("a=1MB..2MB:x2").find("unknown unit 'MB'") != std::string::npos);
+}
+
+TEST_CASE("one cap is not swept beside a list of caps, which would hide it") {
+  const Scenario listed =
+      parse_scenario(test::replaced(test::kScenarioText,
+                                    "\"25 MiB\"",
+                                    "\"25 MiB\"\ntorch = \"newest\"\nbucket_caps = [\"1 MiB\"]"),
+                     "s.toml",
+                     {});
+  for (const std::string key : {"ddp.bucket_cap", "ddp.first_bucket_cap"}) {
+    CHECK_THROWS_WITH_AS((void)sweep(listed, {parse_sweep_axis(key + "=1MiB..4MiB:x2")}, {}),
+                         (key + " has no effect beside ddp.bucket_caps; take the list out").c_str(),
+                         InputError);
+  }
 }

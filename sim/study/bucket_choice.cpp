@@ -1,0 +1,52 @@
+#include "sim/study/bucket_choice.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/shell_word.h"
+
+namespace stepsim {
+
+namespace {
+
+/// Whether the newest DDP has been left its default, whose first bucket a stated cap would change.
+bool has_default_first(const BucketChoice& choice) {
+  return choice.ddp.torch == "newest" && choice.ddp.first_bucket_cap != choice.ddp.bucket_cap;
+}
+
+std::string joined(const BucketChoice& choice, const char* before, const char* behind) {
+  return fmt::format(
+      "[{}]",
+      fmt::join(mapped(choice.mib, [&](const std::string& mib) { return before + mib + behind; }),
+                ", "));
+}
+
+}  // namespace
+
+std::string python_argument(const BucketChoice& choice) {
+  if (!choice.ddp.bucket_caps.empty()) {
+    return "bucket_cap_mb_list=" + joined(choice, "", "");
+  }
+  return "bucket_cap_mb=" + (has_default_first(choice) ? "None" : choice.mib.front());
+}
+
+std::string toml_lines(const BucketChoice& choice) {
+  if (!choice.ddp.bucket_caps.empty()) {
+    return "torch = \"newest\"\nbucket_caps = " + joined(choice, "\"", " MiB\"") + "\n";
+  }
+  return fmt::format("bucket_cap = \"{} MiB\"\n{}",
+                     choice.mib.front(),
+                     has_default_first(choice) ? "first_bucket_cap = \"1 MiB\"\n" : "");
+}
+
+std::string set_options(const BucketChoice& choice) {
+  if (!choice.ddp.bucket_caps.empty()) {
+    return "--set ddp.torch=newest --set " +
+           shell_word("ddp.bucket_caps=" + joined(choice, "\"", " MiB\""));
+  }
+  return "--set " + shell_word("ddp.bucket_cap=" + choice.mib.front() + " MiB") +
+         (has_default_first(choice) ? " --set 'ddp.first_bucket_cap=1 MiB'" : "");
+}
+
+}  // namespace stepsim

@@ -28,6 +28,7 @@ constexpr std::array kQuestions = {
     Question{"run", "predict the step time of one policy", run_command},
     Question{"compare", "all policies of a scenario side by side", compare_command},
     Question{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command},
+    Question{"merge", "the answer of a study whose shards were computed apart", merge_command},
     Question{"blame", "what the step is spent on, and what would save most", blame_command},
     Question{"solve", "the value of a key that makes a measured step time", solve_command},
     Question{"ladder", "the lengths to pad batches to, where new shapes cost", ladder_command},

@@ -19,6 +19,7 @@ namespace stepsim {
 [[nodiscard]] Answer run_command(const Request& request);
 [[nodiscard]] Answer compare_command(const Request& request);
 [[nodiscard]] Answer sweep_command(const Request& request);
+[[nodiscard]] Answer merge_command(const Request& request);
 [[nodiscard]] Answer advise_command(const Request& request);
 [[nodiscard]] Answer blame_command(const Request& request);
 [[nodiscard]] Answer solve_command(const Request& request);

@@ -45,6 +45,7 @@ SIM = [
     "sim/report/html",
     "sim/cli",
     "sim/cli/points",
+    "sim/mpi",
     "sim/python",
     "sim",
 ]
@@ -84,6 +85,7 @@ LIBRARIES = {
     "cublas": ("calibrate/cuda/",),
     "cudnn": ("calibrate/cuda/",),
     "nccl": ("calibrate/cuda/",),
+    "mpi.h": ("sim/mpi/",),
     "pybind11/": ("sim/python/",),
 }
 

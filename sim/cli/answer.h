@@ -32,6 +32,9 @@ struct Outputs {
   std::string html;
   std::string markdown;
   bool quiet = false;  ///< True: the text is not printed.
+  /// True: the text is laid out as for a file, even where standard output seems to be a terminal:
+  /// mpirun gives its processes one, whatever its own output is.
+  bool as_file = false;
 };
 
 /// What a command found. The program writes it where the options say; the Python package hands it

@@ -75,7 +75,7 @@ void add_point_options(OptionParser& parser) {
                "FILE: keep each finished point there; a killed command goes on where it stopped"},
               {"shard",
                option_text(),
-               "K/N or auto: only part K of N of the points, into the file of --resume, for "
+               "SHARD: K/N, part K of N of the points, or auto; into the file of --resume, for "
                "stepsim merge"}});
 }
 

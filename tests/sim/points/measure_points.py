@@ -2,7 +2,7 @@
 
 usage: measure_points.py PATH_OF_STEPSIM [--nodes NUMBER] [--cores NUMBER]
 
-Prints each figure with the command that it comes from. Each time is the shortest of five runs. The
+Prints each figure with the command that it comes from. Each time is the shortest of three runs. The
 load of the machine is printed, too: above 0.5 somebody else is computing, and the figures are worse
 than they would be.
 """
@@ -19,7 +19,7 @@ STEPSIM = os.path.abspath(sys.argv[1])
 NODES = int(sys.argv[sys.argv.index("--nodes") + 1]) if "--nodes" in sys.argv else 64
 CORES = int(sys.argv[sys.argv.index("--cores") + 1]) if "--cores" in sys.argv else 64
 SCENARIOS = pathlib.Path(__file__).resolve().parents[3] / "scenarios"
-RUNS = 5
+RUNS = 3
 
 
 def study(last):
@@ -29,8 +29,7 @@ def study(last):
 
 
 # Points that cost little, so that messages count.
-SMALL = [*study(1423), "--set", "cluster.ranks=2", "--set", "scenario.warmup_steps=1", "--set",
-         "scenario.steps=2", "--set", "data.samples=64"]
+SMALL = [*study(1423), "--set", "scenario.warmup_steps=1", "--set", "scenario.steps=2"]
 
 
 def seconds(command):

@@ -37,12 +37,15 @@ SIM = [
     "sim/ddp/hooks",
     "sim/scenario",
     "sim/predict",
+    "sim/points",
     "sim/study",
     "sim/replay",
     "sim/report",
     "sim/report/trace",
     "sim/report/html",
     "sim/cli",
+    "sim/cli/points",
+    "sim/mpi",
     "sim/python",
     "sim",
 ]
@@ -82,6 +85,7 @@ LIBRARIES = {
     "cublas": ("calibrate/cuda/",),
     "cudnn": ("calibrate/cuda/",),
     "nccl": ("calibrate/cuda/",),
+    "mpi.h": ("sim/mpi/",),
     "pybind11/": ("sim/python/",),
 }
 

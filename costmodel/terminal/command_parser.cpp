@@ -55,6 +55,7 @@ struct CommandParser::Boost {
   po::options_description shared;
   po::positional_options_description positional;
   po::variables_map values;
+  std::vector<po::option> given;  ///< In the order of the arguments.
 };
 
 CommandParser::CommandParser(std::string program, std::string command, std::string usage)
@@ -129,12 +130,13 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
   try {
     // Abbreviated options are refused: they would change their meaning when options are added.
     const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(arguments)
-                  .options(all)
-                  .positional(boost_->positional)
-                  .style(style)
-                  .run(),
-              boost_->values);
+    const po::parsed_options parsed = po::command_line_parser(arguments)
+                                          .options(all)
+                                          .positional(boost_->positional)
+                                          .style(style)
+                                          .run();
+    po::store(parsed, boost_->values);
+    boost_->given = parsed.options;
   } catch (const po::unknown_option& error) {
     const std::vector<std::string> known =
         mapped(all.options(), [](const auto& option) { return "--" + option->long_name(); });
@@ -147,6 +149,18 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
     return false;
   }
   return true;
+}
+
+std::vector<std::string> CommandParser::arguments_without(
+    const std::vector<std::string>& names) const {
+  std::vector<std::string> arguments;
+  for (const po::option& option : boost_->given) {
+    if (std::ranges::find(names, option.string_key) == names.end()) {
+      arguments.insert(
+          arguments.end(), option.original_tokens.begin(), option.original_tokens.end());
+    }
+  }
+  return arguments;
 }
 
 void CommandParser::fail(const std::string& message) const {

@@ -73,6 +73,9 @@ class CommandParser {
   [[noreturn]] void fail(const std::string& message) const;
   /// Returns "PROGRAM COMMAND ARGUMENTS", quoted for a shell.
   [[nodiscard]] const std::string& command_line() const { return command_line_; }
+  /// Returns the arguments without these options and their values; all others as they were given.
+  [[nodiscard]] std::vector<std::string> arguments_without(
+      const std::vector<std::string>& names) const;
   /// Returns "PROGRAM COMMAND --help".
   [[nodiscard]] std::string help_command() const { return name_ + " --help"; }
 

@@ -105,8 +105,8 @@ Screen output_screen() {
   return screen_of(STDOUT_FILENO);
 }
 
-void print_report(const std::string& text) {
-  std::fputs(shown(text, output_screen()).c_str(), stdout);
+void print_report(const std::string& text, const Screen& screen) {
+  std::fputs(shown(text, screen).c_str(), stdout);
 }
 
 }  // namespace stepsim

@@ -40,7 +40,7 @@ void print_message(const std::string& message);
 /// Returns the screen behind standard output.
 [[nodiscard]] Screen output_screen();
 
-/// Writes a report to standard output as shown() lays it out.
-void print_report(const std::string& text);
+/// Writes a report to standard output as shown() lays it out for the screen.
+void print_report(const std::string& text, const Screen& screen = output_screen());
 
 }  // namespace stepsim

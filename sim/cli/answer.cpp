@@ -16,7 +16,11 @@ int write_answer(const Answer& answer) {
   const bool to_screen =
       outputs.json != "-" && outputs.csv != "-" && outputs.html != "-" && outputs.markdown != "-";
   if (answer.text && !outputs.quiet && to_screen) {
-    print_report(answer.text(output_screen()));
+    Screen screen = output_screen();
+    if (outputs.as_file) {
+      screen = {0, false, screen.utf8, false};
+    }
+    print_report(answer.text(screen), screen);
   }
   if (!outputs.markdown.empty()) {
     write_text_atomically(outputs.markdown, answer.markdown());

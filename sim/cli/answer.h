@@ -8,6 +8,8 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/commands.h"
 #include "costmodel/terminal/screen.h"
+#include "sim/points/peers.h"
+#include "sim/points/point_store.h"
 
 namespace stepsim {
 
@@ -17,6 +19,10 @@ struct Request {
   /// The scenario itself, where it is in no file. The arguments name one nevertheless: for
   /// messages, and as the place that relative paths inside start from.
   std::optional<std::string> scenario_text = {};
+  /// Processes that compute the points of a study together; null: there are none.
+  Peers* peers = nullptr;
+  /// The files that together hold all points of a study; empty: they are computed.
+  std::vector<PointFile> parts = {};
 };
 
 /// Where the program writes an answer: files, "-" for standard output, or empty.
@@ -26,6 +32,9 @@ struct Outputs {
   std::string html;
   std::string markdown;
   bool quiet = false;  ///< True: the text is not printed.
+  /// True: the text is laid out as for a file, even where standard output seems to be a terminal:
+  /// mpirun gives its processes one, whatever its own output is.
+  bool as_file = false;
 };
 
 /// What a command found. The program writes it where the options say; the Python package hands it

@@ -1,5 +1,6 @@
 #include "sim/cli/cli.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -11,6 +12,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/row_named.h"
+#include "sim/points/point_runner.h"
 
 namespace stepsim {
 
@@ -21,13 +23,15 @@ struct Question {
   const char* name;
   const char* summary;
   Answer (*ask)(const Request& request);
+  bool has_points = false;  ///< True: several processes can compute its points together.
 };
 
 constexpr std::array kQuestions = {
     Question{"advise", "from the records of a training to an answer", advise_command},
     Question{"run", "predict the step time of one policy", run_command},
-    Question{"compare", "all policies of a scenario side by side", compare_command},
-    Question{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command},
+    Question{"compare", "all policies of a scenario side by side", compare_command, true},
+    Question{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command, true},
+    Question{"merge", "the answer of a study whose shards were computed apart", merge_command},
     Question{"blame", "what the step is spent on, and what would save most", blame_command},
     Question{"solve", "the value of a key that makes a measured step time", solve_command},
     Question{"ladder", "the lengths to pad batches to, where new shapes cost", ladder_command},
@@ -80,6 +84,67 @@ std::string_view command_for(Lookup lookup) {
   return "";
 }
 
+/// The command whose points several processes would compute together; null: it is another one, or
+/// each process is to compute a shard of its own.
+const Question* question_with_points(const std::vector<std::string>& arguments) {
+  const auto asks_for_shard = [](const std::string& argument) {
+    return argument.starts_with("--shard");
+  };
+  for (const Question& question : kQuestions) {
+    if (question.has_points && !arguments.empty() && arguments.front() == question.name &&
+        std::ranges::none_of(arguments, asks_for_shard)) {
+      return &question;
+    }
+  }
+  return nullptr;
+}
+
+/// Lets the peers go when the command is over, however it ends.
+class Dismissal {
+ public:
+  explicit Dismissal(Peers& peers) : peers_(peers) {}
+  ~Dismissal() { dismiss_peers(peers_); }
+  Dismissal(const Dismissal&) = delete;
+  Dismissal& operator=(const Dismissal&) = delete;
+
+ private:
+  Peers& peers_;
+};
+
+/// Asks and writes on process 0, with the help of the others. These say nothing: process 0 tells
+/// what is wrong, and its status is the command's, as mpirun returns the first that is not 0.
+int ask_together(const Question& question,
+                 Peers& peers,
+                 const std::vector<std::string>& arguments) {
+  Request request;
+  request.arguments = {arguments.begin() + 1, arguments.end()};
+  request.peers = &peers;
+  if (peers.own() == 0) {
+    const Dismissal dismissal(peers);
+    Answer answer = question.ask(request);
+    answer.outputs.as_file = true;
+    return write_answer(answer);
+  }
+  try {
+    (void)question.ask(request);
+    wait_until_dismissed(peers, "");
+  } catch (const PointsComputed&) {
+    return kDone;
+  } catch (const std::exception& error) {
+    wait_until_dismissed(peers, error.what());
+  }
+  return kDone;
+}
+
+int run_command_line(const std::vector<std::string>& arguments, JoinPeers join_peers) {
+  if (const Question* const question = question_with_points(arguments)) {
+    if (const std::unique_ptr<Peers> peers = join_peers()) {
+      return ask_together(*question, *peers, arguments);
+    }
+  }
+  return run_commands(kSet, arguments);
+}
+
 void print_error(const InputError& error) {
   print_message(std::string(error.has_place() ? "" : "stepsim: error: ") + error.what());
   if (const std::string_view command = command_for(error.lookup()); !command.empty()) {
@@ -97,9 +162,9 @@ std::vector<std::string> command_names() {
   return mapped(kQuestions, [](const Question& question) { return std::string(question.name); });
 }
 
-int run_stepsim(const std::vector<std::string>& arguments) {
+int run_stepsim(const std::vector<std::string>& arguments, JoinPeers join_peers) {
   try {
-    const int status = run_commands(kSet, arguments);
+    const int status = run_command_line(arguments, join_peers);
     if (std::fflush(stdout) != 0) {
       print_message("stepsim: error: cannot write to standard output");
       return kEnvironmentFault;

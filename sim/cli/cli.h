@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,8 +8,12 @@
 
 namespace stepsim {
 
+/// Finds the processes that compute the points of a study together with this one, or null: see
+/// join_peers().
+using JoinPeers = std::unique_ptr<Peers> (*)();
+
 /// `stepsim ARGUMENTS`: finds the command, runs it, turns exceptions into messages and statuses.
-[[nodiscard]] int run_stepsim(const std::vector<std::string>& arguments);
+[[nodiscard]] int run_stepsim(const std::vector<std::string>& arguments, JoinPeers join_peers);
 
 /// Asks one command; `command` is one of command_names(). Raises InputError: there is no such
 /// command; else as the command does.
@@ -19,6 +24,7 @@ namespace stepsim {
 [[nodiscard]] Answer run_command(const Request& request);
 [[nodiscard]] Answer compare_command(const Request& request);
 [[nodiscard]] Answer sweep_command(const Request& request);
+[[nodiscard]] Answer merge_command(const Request& request);
 [[nodiscard]] Answer advise_command(const Request& request);
 [[nodiscard]] Answer blame_command(const Request& request);
 [[nodiscard]] Answer solve_command(const Request& request);

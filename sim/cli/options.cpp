@@ -58,11 +58,15 @@ void OptionParser::add_common() {
                "KEY=VALUE: any key of the scenario, e.g. ddp.bucket_cap=\"50 MiB\"; may repeat"},
               {"seed", option_text(), "NUMBER: scenario.seed"},
               {"steps", option_text(), "NUMBER: scenario.steps"},
-              {"profile", option_text(), "PROFILE: in place of the scenario's"},
-              {"json", option_text(), "FILE or -: write the result as JSON"},
+              {"profile", option_text(), "PROFILE: in place of the scenario's"}});
+  add_outputs();
+  positional("scenario", 1);
+}
+
+void OptionParser::add_outputs() {
+  add_shared({{"json", option_text(), "FILE or -: write the result as JSON"},
               {"csv", option_text(), "FILE or -: write the result as CSV"},
               {"quiet,q", option_flag(), "suppress terminal output"}});
-  positional("scenario", 1);
 }
 
 void OptionParser::add_html() {
@@ -90,6 +94,10 @@ Outputs OptionParser::outputs() const {
     require_page();
   }
   return options;
+}
+
+std::vector<std::string> OptionParser::question() const {
+  return arguments_without({"json", "csv", "html", "quiet", "threads", "resume", "shard"});
 }
 
 CommonOptions OptionParser::common() const {

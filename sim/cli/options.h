@@ -28,11 +28,16 @@ class OptionParser : public CommandParser {
 
   /// --set, --seed, --steps, --profile, --json, --csv, --quiet, and the scenario as first argument.
   void add_common();
+  /// --json, --csv and --quiet
+  void add_outputs();
   /// --html
   void add_html();
   /// --json, --csv, --html and --quiet alone. Raises InputError: two go to standard output;
   /// EnvironmentFault: a page is asked for and this build has none.
   [[nodiscard]] Outputs outputs() const;
+  /// What the command asks, whatever it writes and however points are computed.
+  [[nodiscard]] std::vector<std::string> question() const;
+  [[nodiscard]] const Request& request() const { return request_; }
   /// Raises InputError when the scenario is missing.
   [[nodiscard]] CommonOptions common() const;
 

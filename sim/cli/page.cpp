@@ -11,6 +11,7 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 #include "sim/predict/step_picture.h"
 #include "sim/report/html/page.h"
@@ -92,7 +93,10 @@ PageContent page_content(const std::string& command,
   content.kind = command;
   content.version = STEPSIM_VERSION;
   content.made = made_at();
-  content.command = parser.command_line();
+  content.command = "stepsim " + command;
+  for (const std::string& word : parser.arguments_without({"threads", "resume", "shard"})) {
+    content.command += " " + shell_word(word);
+  }
   content.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.is_reference()) {

@@ -325,12 +325,21 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                      close_points(axes, report));
 }
 
+std::vector<std::string> sweep_reference(const std::vector<SweepAxis>& axes) {
+  return sweeps_only_caps(axes)
+             ? std::vector{fmt::format("{}={}", kBucketCap, kDefaultBucketCapBytes)}
+             : std::vector<std::string>();
+}
+
 SweepReport sweep_report(const Scenario& scenario,
                          const std::vector<SweepAxis>& axes,
                          const SweepOptions& options,
+                         PointRunner& runner,
                          const TrainingGoal& goal) {
   SweepReport report;
-  for (SweepPoint& point : sweep(scenario, axes, options)) {
+  ReferencedSweep swept =
+      sweep_with_reference(scenario, axes, sweep_reference(axes), options, runner);
+  for (SweepPoint& point : swept.points) {
     report.rows.push_back({std::move(point), {}, ""});
   }
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
@@ -348,13 +357,7 @@ SweepReport sweep_report(const Scenario& scenario,
     row.remark = remark_of(row, best, caps);
   }
   report.reference_name = caps ? "DDP's default of 25 MiB" : "the scenario as it stands";
-  SweepOptions one = options;
-  one.on_progress = {};
-  std::vector<SweepAxis> reference_axes;
-  if (caps) {
-    reference_axes.push_back({kBucketCap, {std::to_string(kDefaultBucketCapBytes)}, {"25 MiB"}});
-  }
-  report.reference = sweep(scenario, reference_axes, one).front();
+  report.reference = std::move(swept.reference);
   report.gain = paired_gain(best.prediction, report.reference.prediction);
   const bool chosen = !fits(report.reference) || report.gain.is_certain();
   std::string& of_best = report.rows[report.best].remark;

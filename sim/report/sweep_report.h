@@ -24,9 +24,14 @@ struct SweepReport {
   std::vector<TrainingCost> training;
 };
 
+/// What the reference differs by from the scenario as it stands: "key=value" texts.
+[[nodiscard]] std::vector<std::string> sweep_reference(const std::vector<SweepAxis>& axes);
+
+/// Predicts all points with the runner. Raises what sweep_with_reference() does.
 [[nodiscard]] SweepReport sweep_report(const Scenario& scenario,
                                        const std::vector<SweepAxis>& axes,
                                        const SweepOptions& options,
+                                       PointRunner& runner,
                                        const TrainingGoal& goal = {});
 
 /// Whether to change anything, in a sentence or two: the best point and what the reference costs

@@ -1,15 +1,14 @@
 #include "sim/study/sweep.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_number.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/records/profile.h"
@@ -17,6 +16,7 @@
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "sim/study/price_source.h"
+#include "sim/study/sweep_members.h"
 
 namespace stepsim {
 
@@ -111,18 +111,11 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 SweepPoint predict_point(const Scenario& as_it_stands,
-                         const std::vector<SweepAxis>& axes,
                          const SweepOptions& options,
-                         std::size_t number) {
+                         const std::vector<std::string>& values) {
   SweepPoint point;
   std::vector<std::string> overrides = options.overrides;
-  point.labels.resize(axes.size());
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    const std::size_t value = number % axes[i].values.size();
-    number /= axes[i].values.size();
-    point.labels[i] = axes[i].labels[value];
-    overrides.push_back(axes[i].key + "=" + axes[i].values[value]);
-  }
+  overrides.insert(overrides.end(), values.begin(), values.end());
   const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
   const Profile profile = scenario_profile(scenario);
   PredictOptions predict_options;
@@ -156,11 +149,10 @@ SweepPoint predict_point(const Scenario& as_it_stands,
 }
 
 SweepPoint point_or_reason(const Scenario& scenario,
-                           const std::vector<SweepAxis>& axes,
                            const SweepOptions& options,
-                           std::size_t number) {
+                           const std::vector<std::string>& values) {
   try {
-    return predict_point(scenario, axes, options, number);
+    return predict_point(scenario, options, values);
   } catch (const InputError& error) {
     if (!options.skips_unpriced) {
       throw;
@@ -169,6 +161,73 @@ SweepPoint point_or_reason(const Scenario& scenario,
     point.not_priced = error.what();
     return point;
   }
+}
+
+/// A point of the axes, by number.
+struct AxisValues {
+  std::vector<std::string> labels;  ///< [axis]
+  std::vector<std::string> set;     ///< "key=value", the last axis first.
+};
+
+AxisValues axis_values(const std::vector<SweepAxis>& axes, std::size_t number) {
+  AxisValues point;
+  point.labels.resize(axes.size());
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const std::size_t value = number % axes[i].values.size();
+    number /= axes[i].values.size();
+    point.labels[i] = axes[i].labels[value];
+    point.set.push_back(axes[i].key + "=" + axes[i].values[value]);
+  }
+  return point;
+}
+
+std::vector<AxisValues> all_values(const Scenario& scenario, const std::vector<SweepAxis>& axes) {
+  for (const SweepAxis& axis : axes) {
+    const bool one_cap = axis.key == "ddp.bucket_cap" || axis.key == "ddp.first_bucket_cap";
+    if (one_cap && !scenario.ddp.bucket_caps.empty()) {
+      throw InputError("{} has no effect beside ddp.bucket_caps; take the list out", axis.key);
+    }
+  }
+  std::size_t count = 1;
+  for (const SweepAxis& axis : axes) {
+    count *= axis.values.size();
+    if (count > kMaxValues) {
+      throw InputError("a sweep of more than 10000 points; use fewer values");
+    }
+  }
+  std::vector<AxisValues> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    all.push_back(axis_values(axes, i));
+  }
+  return all;
+}
+
+/// What evaluates one point from its text.
+std::function<SweepPoint(const std::string&)> sweep_work(const Scenario& scenario,
+                                                         const SweepOptions& options) {
+  return [&](const std::string& text) {
+    std::vector<std::string> values;
+    read_exact(parse_json(text, "point of a sweep")["set"], values);
+    return point_or_reason(scenario, options, values);
+  };
+}
+
+/// A point's text: all that differs between the points of one runner.
+std::string sweep_text_of(const SweepOptions& options, const std::vector<std::string>& set) {
+  return fmt::format("{{\"policy\":{},\"noise_runs\":{},\"set\":{}}}",
+                     exact_text(options.policy),
+                     options.noise_runs,
+                     exact_text(set));
+}
+
+/// The points of the axes, and last the reference.
+std::vector<std::string> sweep_texts(const std::vector<AxisValues>& values,
+                                     const std::vector<std::string>& reference,
+                                     const SweepOptions& options) {
+  std::vector<std::string> texts =
+      mapped(values, [&](const AxisValues& one) { return sweep_text_of(options, one.set); });
+  texts.push_back(sweep_text_of(options, reference));
+  return texts;
 }
 
 }  // namespace
@@ -201,57 +260,43 @@ SweepAxis parse_sweep_axis(const std::string& text) {
 std::vector<SweepPoint> sweep(const Scenario& scenario,
                               const std::vector<SweepAxis>& axes,
                               const SweepOptions& options) {
-  std::size_t count = 1;
-  for (const SweepAxis& axis : axes) {
-    count *= axis.values.size();
-    if (count > kMaxValues) {
-      throw InputError("a sweep of more than 10000 points; use fewer values");
-    }
-  }
-  for (const SweepAxis& axis : axes) {
-    const bool one_cap = axis.key == "ddp.bucket_cap" || axis.key == "ddp.first_bucket_cap";
-    if (one_cap && !scenario.ddp.bucket_caps.empty()) {
-      throw InputError("{} has no effect beside ddp.bucket_caps; take the list out", axis.key);
-    }
-  }
-  std::vector<SweepPoint> points(count);
-  std::atomic<std::size_t> next{0};
-  std::mutex failure_mutex;
-  // Only the first failing point's error is kept, so that the message does not depend on threads.
-  std::size_t failed_point = count;
-  std::exception_ptr failure;
-  const std::thread::id caller = std::this_thread::get_id();
-  const auto work = [&]() {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        if (options.on_progress && std::this_thread::get_id() == caller) {
-          options.on_progress(static_cast<double>(i) / static_cast<double>(count));
-        }
-        points[i] = point_or_reason(scenario, axes, options, i);
-      } catch (...) {
-        const std::lock_guard lock(failure_mutex);
-        if (i < failed_point) {
-          failed_point = i;
-          failure = std::current_exception();
-          next = count;  // Points before this one are all taken.
-        }
-      }
-    }
-  };
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  const auto wanted = options.threads > 0 ? static_cast<unsigned>(options.threads) : cores;
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < wanted && i < count; ++i) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  if (failure != nullptr) {
-    std::rethrow_exception(failure);
+  const std::vector<AxisValues> values = all_values(scenario, axes);
+  PointRunner runner({options.threads});
+  std::vector<SweepPoint> points = runner.evaluate(
+      mapped(values, [&](const AxisValues& one) { return sweep_text_of(options, one.set); }),
+      sweep_work(scenario, options),
+      options.on_progress);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    points[i].labels = values[i].labels;
   }
   return points;
+}
+
+ReferencedSweep sweep_with_reference(const Scenario& scenario,
+                                     const std::vector<SweepAxis>& axes,
+                                     const std::vector<std::string>& reference,
+                                     const SweepOptions& options,
+                                     PointRunner& runner) {
+  const std::vector<AxisValues> values = all_values(scenario, axes);
+  ReferencedSweep swept;
+  swept.points = runner.evaluate(
+      sweep_texts(values, reference, options), sweep_work(scenario, options), options.on_progress);
+  swept.reference = std::move(swept.points.back());
+  swept.points.pop_back();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    swept.points[i].labels = values[i].labels;
+  }
+  return swept;
+}
+
+std::size_t keep_sweep(const Scenario& scenario,
+                       const std::vector<SweepAxis>& axes,
+                       const std::vector<std::string>& reference,
+                       const SweepOptions& options,
+                       PointRunner& runner) {
+  return runner.keep(sweep_texts(all_values(scenario, axes), reference, options),
+                     sweep_work(scenario, options),
+                     options.on_progress);
 }
 
 }  // namespace stepsim

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "costmodel/base/progress_callback.h"
+#include "sim/points/point_runner.h"
 #include "sim/predict/prediction.h"
 #include "sim/predict/step_picture.h"
 #include "sim/scenario/scenario.h"
@@ -55,5 +56,27 @@ struct SweepOptions {
 [[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
                                             const SweepOptions& options);
+
+/// A sweep with one more point.
+struct ReferencedSweep {
+  std::vector<SweepPoint> points;
+  SweepPoint reference;
+};
+
+/// Predicts the same with a runner, in place of options.threads, and `reference` beside:
+/// "key=value" texts. Raises what sweep() and PointRunner::evaluate() do.
+[[nodiscard]] ReferencedSweep sweep_with_reference(const Scenario& scenario,
+                                                   const std::vector<SweepAxis>& axes,
+                                                   const std::vector<std::string>& reference,
+                                                   const SweepOptions& options,
+                                                   PointRunner& runner);
+
+/// Predicts the part of these points that is in the runner's shard, and keeps them in its store.
+/// Returns how many there are.
+std::size_t keep_sweep(const Scenario& scenario,
+                       const std::vector<SweepAxis>& axes,
+                       const std::vector<std::string>& reference,
+                       const SweepOptions& options,
+                       PointRunner& runner);
 
 }  // namespace stepsim

@@ -1,23 +1,22 @@
 #include <algorithm>
-#include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
-#include "sim/predict/predict.h"
-#include "sim/predict/priced_run.h"
+#include "sim/cli/points/point_options.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
 #include "sim/report/shape_report.h"
 #include "sim/report/text.h"
+#include "sim/study/comparison.h"
 #include "sim/study/recommendation.h"
-#include "sim/study/shape_cure.h"
 
 namespace stepsim {
 
@@ -31,40 +30,37 @@ constexpr const char* kCompareUsage =
     "  stepsim compare scenarios/token_skew.toml --profile my_box.json --json prediction.json\n"
     "  stepsim compare scenarios/token_skew.toml --html page.html\n";
 
-/// [prediction] What would save time on new shapes; empty where these cost nothing.
-std::vector<ShapeCure> shape_cures(const Scenario& scenario,
-                                   const Profile& profile,
-                                   const std::vector<Prediction>& predictions) {
-  std::vector<ShapeCure> cures;
-  for (std::size_t i = 0; i < predictions.size(); ++i) {
-    if (predictions[i].shapes) {
-      cures.push_back(cheapest_cure(scenario, scenario.policies[i], profile, predictions[i]));
-    }
-  }
-  return cures;
-}
-
 }  // namespace
 
 Answer compare_command(const Request& request) {
   OptionParser parser("compare", kCompareUsage, request);
   parser.add_common();
   parser.add_html();
+  add_point_options(parser);
   if (!parser.parse()) {
     return {};
   }
   const CommonOptions common = parser.common();
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
-  std::vector<double> planning_seconds;
+  PointRunner runner = point_runner(parser, "compare", scenario);
   Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
-  PredictOptions options;
-  options.on_progress = progress.callback();
-  options.training_effects = true;
-  options.on_planned = [&](double seconds) { planning_seconds.push_back(seconds); };
-  const std::vector<Prediction> predictions = predict_policies(scenario, profile, options);
-  const std::vector<ShapeCure> cures = shape_cures(scenario, profile, predictions);
+  if (!runner.shard().is_all()) {
+    const std::size_t kept = keep_compared(scenario, profile, runner, progress.callback());
+    progress.done();
+    return shard_answer(runner, kept, common.outputs);
+  }
+  const std::vector<ComparedPolicy> compared =
+      compare_policies(scenario, profile, runner, progress.callback());
   progress.done();
+  const std::vector<Prediction> predictions = mapped(compared, &ComparedPolicy::prediction);
+  const std::vector<double> planning_seconds = mapped(compared, &ComparedPolicy::planning_seconds);
+  std::vector<ShapeCure> cures;  // [prediction], or empty where new shapes cost nothing.
+  for (const ComparedPolicy& one : compared) {
+    if (one.cure) {
+      cures.push_back(*one.cure);
+    }
+  }
   Json answers = {{"recommendation", recommendation_json(recommend(scenario, predictions))}};
   if (!cures.empty()) {
     answers["cures"] = cures_json(predictions, cures);

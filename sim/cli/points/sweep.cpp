@@ -11,6 +11,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
+#include "sim/cli/points/point_options.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/html/page.h"
@@ -88,13 +89,13 @@ Answer sweep_command(const Request& request) {
   parser.add(
       {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to vary; may repeat"},
        {"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-       {"threads", option_value<int>(0), "NUMBER: threads; 0 is one a core"},
        {"samples", option_value<double>(), "NUMBER: to train on; says hours and GPU-hours"},
        {"tokens", option_value<double>(), "NUMBER: useful tokens to train on, instead"},
        {"gpu-hour", option_value<double>(), "PRICE: of a rank for an hour; says what it costs"},
        {"efficiency",
         option_value<double>(80),
         "PERCENT: samples/s a rank, of the best, that a cluster is worth"}});
+  add_point_options(parser);
   if (!parser.parse()) {
     return {};
   }
@@ -109,14 +110,16 @@ Answer sweep_command(const Request& request) {
   options.policy = parser.text("policy");
   options.overrides = common.set;
   options.noise_runs = PredictOptions().noise_runs;
-  options.threads = parser.get<int>("threads");
-  if (options.threads < 0) {
-    parser.fail("--threads must be 0 or more");
-  }
   const TrainingGoal goal = training_goal(parser);
+  PointRunner runner = point_runner(parser, "sweep", scenario);
   Progress progress("sweeping");
   options.on_progress = progress.callback();
-  const SweepReport report = sweep_report(scenario, axes, options, goal);
+  if (!runner.shard().is_all()) {
+    const std::size_t kept = keep_sweep(scenario, axes, sweep_reference(axes), options, runner);
+    progress.done();
+    return shard_answer(runner, kept, common.outputs);
+  }
+  const SweepReport report = sweep_report(scenario, axes, options, runner, goal);
   progress.done();
   Answer answer;
   answer.outputs = common.outputs;

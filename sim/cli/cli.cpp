@@ -31,6 +31,7 @@ constexpr std::array kQuestions = {
     Question{"run", "predict the step time of one policy", run_command},
     Question{"compare", "all policies of a scenario side by side", compare_command, true},
     Question{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command, true},
+    Question{"tune", "the best setting of a whole space, with a proof", tune_command, true},
     Question{"merge", "the answer of a study whose shards were computed apart", merge_command},
     Question{"blame", "what the step is spent on, and what would save most", blame_command},
     Question{"solve", "the value of a key that makes a measured step time", solve_command},

@@ -24,6 +24,7 @@ using JoinPeers = std::unique_ptr<Peers> (*)();
 [[nodiscard]] Answer run_command(const Request& request);
 [[nodiscard]] Answer compare_command(const Request& request);
 [[nodiscard]] Answer sweep_command(const Request& request);
+[[nodiscard]] Answer tune_command(const Request& request);
 [[nodiscard]] Answer merge_command(const Request& request);
 [[nodiscard]] Answer advise_command(const Request& request);
 [[nodiscard]] Answer blame_command(const Request& request);

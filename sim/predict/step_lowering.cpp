@@ -205,6 +205,21 @@ double StepLowering::compute_seconds(const PricedBatch& batch) const {
   return sum_of(ops_, [&](const LoweredOp& op) { return seconds_of(batch, op.work); });
 }
 
+std::pair<double, double> StepLowering::model_seconds(const PricedBatch& batch) const {
+  std::pair<double, double> seconds;
+  for (const LoweredOp& op : ops_) {
+    if (op.label >= 0) {
+      (op.forward ? seconds.first : seconds.second) += seconds_of(batch, op.work);
+    }
+  }
+  return seconds;
+}
+
+std::size_t StepLowering::model_ops() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(ops_, [](const LoweredOp& op) { return op.label >= 0; }));
+}
+
 std::vector<double> StepLowering::seconds_by_group(const PricedBatch& batch) const {
   std::vector<double> seconds(groups_.size());
   for (const LoweredOp& op : ops_) {

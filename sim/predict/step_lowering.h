@@ -137,6 +137,10 @@ class StepLowering {
     return work_[static_cast<std::size_t>(work)].group.value_or(0);
   }
   [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
+  /// Forward and backward of the model alone, one op after another, in seconds.
+  [[nodiscard]] std::pair<double, double> model_seconds(const PricedBatch& batch) const;
+  /// The ops of the model in a micro-batch.
+  [[nodiscard]] std::size_t model_ops() const;
   [[nodiscard]] std::size_t collate_group() const { return collate_group_; }
   /// What a launch takes on the host.
   [[nodiscard]] double launch_seconds() const { return launch_seconds_; }

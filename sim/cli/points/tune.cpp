@@ -1,0 +1,176 @@
+#include "sim/study/tune/tune.h"
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_number.h"
+#include "costmodel/records/plan_file.h"
+#include "costmodel/terminal/progress.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/options.h"
+#include "sim/cli/points/point_options.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/predict/step_cost.h"
+#include "sim/report/tune/tune_report.h"
+
+namespace stepsim {
+
+namespace {
+
+constexpr const char* kTuneUsage =
+    "usage: stepsim tune SCENARIO [--over KEY=VALUES]… [options]\n\n"
+    "Searches batching policies, their sizes, bucket caps, accumulation, ZeRO and checkpointing "
+    "for\n"
+    "the most useful tokens per second, and says how good the answer is: nothing else in the "
+    "space\n"
+    "is faster by more than the certificate. Few points are priced in full; bounds exclude the "
+    "others.\n\n"
+    "Without --over the space is made of the scenario's policies with half to twice their sizes,\n"
+    "padding to multiples of 1, 8 and 64, and keys of [ddp] that leave the result of training as "
+    "it\n"
+    "is. With --over it is what you list, with values as in stepsim sweep;\n"
+    "policy=a,b chooses policies. Unless you limit samples or tokens, a step holds as many "
+    "samples\n"
+    "as those of the scenario's policies, or a quarter less or more.\n\n"
+    "examples:\n"
+    "  stepsim tune scenarios/token_skew.toml\n"
+    "  stepsim tune scenarios/busy_cluster.toml --max-order-change 10 --keep-all-samples\n"
+    "  stepsim tune scenarios/token_skew.toml --over ddp.bucket_cap=1MiB..64MiB:x2 \\\n"
+    "      --over policy.token_budget.max_tokens=768..2048:+64 --tokens 3000..6000\n"
+    "  stepsim tune scenarios/token_skew.toml --verify 3 --out-dir tuned\n";
+
+/// "3000..6000" of an option.
+std::optional<std::pair<double, double>> range_option(const OptionParser& parser,
+                                                      const std::string& name) {
+  if (!parser.has(name)) {
+    return std::nullopt;
+  }
+  const std::string text = parser.text(name);
+  const std::size_t dots = text.find("..");
+  if (dots != std::string::npos) {
+    const auto low = parse_number<double>(text.substr(0, dots));
+    const auto high = parse_number<double>(text.substr(dots + 2));
+    if (low && high && *low >= 0 && *low <= *high) {
+      return std::pair(*low, *high);
+    }
+  }
+  parser.fail(fmt::format("--{}: expected LOW..HIGH, as 3000..6000", name));
+}
+
+/// A percentage that is not negative, as a fraction.
+double percent_option(const OptionParser& parser, const std::string& name) {
+  constexpr double kPercent = 100;
+  const double value = parser.get<double>(name);
+  if (!(value >= 0 && value <= kPercent)) {
+    parser.fail(fmt::format("--{}: from 0 to 100", name));
+  }
+  return value / kPercent;
+}
+
+/// The plans of the first finalists, and how they were predicted. Returns what was written.
+std::string write_verification(const Scenario& scenario,
+                               const CommonOptions& common,
+                               const TuneSpace& space,
+                               const TuneResult& result,
+                               std::size_t count,
+                               const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw EnvironmentFault("cannot make {}: {}", printable(folder), error.message());
+  }
+  std::string text = "\nfor live runs, predicted before them:\n";
+  for (std::size_t i = 0; i < std::min(count, result.finalists.size()); ++i) {
+    const TunedPoint& point = result.finalists[i];
+    std::vector<std::string> set = common.set;
+    const std::vector<std::string> own = space.settings(point.choice);
+    set.insert(set.end(), own.begin(), own.end());
+    const Scenario tuned = parse_scenario(scenario.text, scenario.path, set);
+    const BatchingPolicy& policy = find_policy(tuned, space.policies()[point.choice.policy].name);
+    Plan plan = plan_policy(tuned, policy, planning_cost(tuned, policy)).plan;
+    plan.policy = fmt::format("{} {}", i + 1, plan.policy);
+    const std::string path = fmt::format("{}/{}.plan.jsonl", folder, i + 1);
+    write_plan(path, plan);
+    text += fmt::format("  {}  {:.3f} ms\n", path, point.drawn.step_ms);
+  }
+  return text;
+}
+
+}  // namespace
+
+Answer tune_command(const Request& request) {
+  OptionParser parser("tune", kTuneUsage, request);
+  parser.add_common();
+  parser.add(
+      {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to search; may repeat"},
+       {"samples", option_text(), "LOW..HIGH: samples of a step, over all ranks"},
+       {"tokens", option_text(), "LOW..HIGH: useful tokens of a step, over all ranks"},
+       {"max-order-change",
+        option_value<double>(),
+        "PERCENT: of an epoch, mean distance from the sampler's order at most"},
+       {"keep-all-samples", option_flag(), "only settings that lose no sample of an epoch"},
+       {"within", option_value<double>(1), "PERCENT: the search may miss at most"},
+       {"most-priced", option_value<int>(0), "NUMBER: points to price at most; 0: no limit"},
+       {"exhaustive", option_flag(), "price every point, as a grid search does"},
+       {"verify", option_value<int>(0), "NUMBER: finalists to write plans of"},
+       {"out-dir", option_text(), "FOLDER: for those plans"}});
+  add_point_options(parser);
+  if (!parser.parse()) {
+    return {};
+  }
+  const CommonOptions common = parser.common();
+  if (parser.has("shard")) {
+    parser.fail(
+        "--shard: a search depends on its own results, so its points cannot be computed "
+        "apart; use mpirun, or --resume");
+  }
+  const int verify = parser.get<int>("verify");
+  if (verify < 0 || (verify > 0) != parser.has("out-dir")) {
+    parser.fail("--verify NUMBER goes with --out-dir FOLDER");
+  }
+  TuneOptions options;
+  options.overrides = common.set;
+  options.limits.samples = range_option(parser, "samples");
+  options.limits.tokens = range_option(parser, "tokens");
+  if (parser.has("max-order-change")) {
+    options.limits.displacement = percent_option(parser, "max-order-change");
+  }
+  options.limits.keeps_samples = parser.has("keep-all-samples");
+  options.within = percent_option(parser, "within");
+  const int most = parser.get<int>("most-priced");
+  if (most < 0) {
+    parser.fail("--most-priced must be 0 or more");
+  }
+  options.most_priced = static_cast<std::size_t>(most);
+  options.exhaustive = parser.has("exhaustive");
+  options.threads = parser.get<int>("threads");
+  const Scenario scenario = load_scenario(common);
+  const std::vector<SweepAxis> over =
+      parser.has("over") ? mapped(parser.list("over"), parse_sweep_axis) : std::vector<SweepAxis>();
+  const TuneSpace space(scenario, over);
+  PointRunner runner = point_runner(parser, "tune", scenario);
+  Progress progress(fmt::format("searching {} points", space.size()));
+  options.on_progress = progress.callback();
+  const auto result = std::make_shared<TuneResult>(tune(scenario, space, options, runner));
+  progress.done();
+  std::string written;
+  if (verify > 0) {
+    written = write_verification(
+        scenario, common, space, *result, static_cast<std::size_t>(verify), parser.text("out-dir"));
+  }
+  Answer answer;
+  answer.outputs = common.outputs;
+  answer.text = [=](const Screen& screen) {
+    return tune_text(scenario, space, *result, screen) + written;
+  };
+  answer.json = [=] { return tune_json(scenario, space, *result); };
+  answer.csv = [=] { return tune_csv(space, *result); };
+  return answer;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,254 @@
+#include "sim/report/tune/tune_report.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/terminal/table.h"
+#include "sim/report/csv.h"
+#include "sim/report/number_text.h"
+#include "sim/study/recommendation.h"
+
+namespace stepsim {
+namespace {
+
+std::string share_text(std::size_t count, std::size_t of) {
+  return fmt::format(
+      "{:>9} ({:.1f} %)",
+      count,
+      100.0 * static_cast<double>(count) / static_cast<double>(std::max<std::size_t>(of, 1)));
+}
+
+const std::string& tuned_policy(const TuneSpace& space, const TunedPoint& point) {
+  return space.policies()[point.choice.policy].name;
+}
+
+/// "policy bucketing: batch_size 12, bucket_cap 8 MiB"
+std::string named(const TuneSpace& space, const TunedPoint& point) {
+  const std::string text = space.text(point.choice);
+  return tuned_policy(space, point) + (text.empty() ? "" : ": " + text);
+}
+
+/// The best of the scenario's own policies; null where none can run.
+const TuneReference* best_reference(const TuneResult& result) {
+  const TuneReference* best = nullptr;
+  for (const TuneReference& one : result.references) {
+    const bool runs = one.price.refused.empty() && !one.price.out_of_memory;
+    if (runs &&
+        (best == nullptr || one.price.useful_tokens_per_s() > best->price.useful_tokens_per_s())) {
+      best = &one;
+    }
+  }
+  return best;
+}
+
+std::string certificate_text(const TuneResult& result) {
+  if (result.open > 0) {
+    return fmt::format(
+        "The search was ended: {} of {} points are open, and could be up to {:.1f} % faster.",
+        result.open,
+        result.points,
+        100 * result.open_gain);
+  }
+  return result.bounded == 0
+             ? std::string("Every point that can run was priced: this is the fastest of them.")
+             : fmt::format(
+                   "Certificate: nothing else in this space is more than {:.2f} % faster, by "
+                   "bounds "
+                   "on steps without noise.",
+                   100 * result.certificate);
+}
+
+std::string count_lines(const TuneResult& result) {
+  std::string text = fmt::format("{:>9} points\n", result.points);
+  const auto line = [&](std::size_t count, const std::string& what) {
+    if (count > 0) {
+      text += share_text(count, result.points) + " " + what + "\n";
+    }
+  };
+  line(result.refused, "refused: " + printable(result.first_refusal));
+  line(result.out_of_memory, "out of memory");
+  line(result.outside_limits, "outside the limits");
+  line(result.bounded, "cannot be faster, by their bounds");
+  line(result.priced, "priced in full");
+  line(result.open, "open");
+  return text;
+}
+
+Json tune_price_json(const TunePrice& price) {
+  Json json = {{"step_ms", price.step_ms},
+               {"useful_tokens_per_step", price.useful_tokens},
+               {"useful_tokens_per_s", price.useful_tokens_per_s()},
+               {"peak_memory_mib", price.memory_mib}};
+  if (price.high90_ms > price.low90_ms) {
+    json["interval90_ms"] = {price.low90_ms, price.high90_ms};
+  }
+  return json;
+}
+
+Json tuned_json(const TuneSpace& space, const TunedPoint& point) {
+  return {{"policy", tuned_policy(space, point)},
+          {"set", space.settings(point.choice)},
+          {"without_noise", tune_price_json(point.price)},
+          {"bound_useful_tokens_per_s", point.bound_tokens_per_s},
+          {"samples_per_step", point.samples},
+          {"order_change", point.displacement}};
+}
+
+}  // namespace
+
+std::string tune_headline(const TuneSpace& space, const TuneResult& result) {
+  const TunedPoint& best = result.finalists.front();
+  std::string text = fmt::format("Use {}: {:.0f} useful tokens/s, {:.3f} ms a step",
+                                 printable(named(space, best)),
+                                 best.drawn.useful_tokens_per_s(),
+                                 best.drawn.step_ms);
+  if (const TuneReference* own = best_reference(result)) {
+    const double gain = best.drawn.useful_tokens_per_s() / own->price.useful_tokens_per_s() - 1;
+    text += fmt::format(
+        "; {} over {} as the scenario has it", signed_percent(gain), printable(own->policy));
+  }
+  return text + ".";
+}
+
+std::string tune_text(const Scenario& scenario,
+                      const TuneSpace& space,
+                      const TuneResult& result,
+                      const Screen& screen) {
+  std::string text = fmt::format("{}: {} ranks; {} policies, {} keys for all of them\n\n",
+                                 printable(scenario.name),
+                                 scenario.ranks,
+                                 space.policies().size(),
+                                 space.shared().size());
+  text += count_lines(result) + "\n";
+  Table table({"",
+               "step ms",
+               "90 % interval",
+               "useful tokens/s",
+               "the best is faster by, 90 %",
+               "memory MiB",
+               "order change",
+               "remark",
+               "setting"});
+  for (std::size_t i = 0; i < result.finalists.size(); ++i) {
+    const TunedPoint& point = result.finalists[i];
+    const bool best = i == 0;
+    table.add({fmt::format("{}", i + 1),
+               fmt::format("{:.3f}", point.drawn.step_ms),
+               interval(point.drawn.low90_ms, point.drawn.high90_ms),
+               fmt::format("{:.0f}", point.drawn.useful_tokens_per_s()),
+               best ? ""
+                    : fmt::format("{:+.1f} to {:+.1f} %",
+                                  100 * point.gain_interval.first,
+                                  100 * point.gain_interval.second),
+               fmt::format("{:.1f}", point.drawn.memory_mib),
+               fmt::format("{:.1f} %", 100 * point.displacement),
+               best              ? "fastest"
+               : point.too_close ? "too close to tell"
+                                 : "slower",
+               printable(named(space, point))});
+  }
+  text += table.text(screen);
+  if (result.alike > 0) {
+    text += fmt::format("{} more come to the same as one of these\n", result.alike);
+  }
+  text += "\n" + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
+  text += fmt::format(
+      "Regret: in 95 of 100 draws of the profile's errors no finalist is more than {:.1f} % "
+      "faster than it.\n",
+      100 * result.regret95);
+  if (result.front.size() > 1) {
+    Table front({"", "useful tokens/s", "memory MiB", "order change", "setting"});
+    for (std::size_t i = 0; i < result.front.size(); ++i) {
+      const TunedPoint& point = result.front[i];
+      front.add({fmt::format("{}", i + 1),
+                 fmt::format("{:.0f}", point.price.useful_tokens_per_s()),
+                 fmt::format("{:.1f}", point.price.memory_mib),
+                 fmt::format("{:.1f} %", 100 * point.displacement),
+                 printable(named(space, point))});
+    }
+    text +=
+        "\nof those priced, none is faster with as little memory and change of order (without "
+        "noise)\n\n" +
+        front.text(screen);
+  }
+  std::string command = "stepsim run " + shell_word(scenario.path) + " --policy " +
+                        shell_word(tuned_policy(space, result.finalists.front()));
+  for (const std::string& set : space.settings(result.finalists.front().choice)) {
+    command += " --set " + shell_word(set);
+  }
+  return text + "\nthe best one in detail:\n  " + command + "\n";
+}
+
+Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResult& result) {
+  Json json = {{"format", "stepsim-tune/1"},
+               {"scenario", scenario.name},
+               {"points", result.points},
+               {"refused", result.refused},
+               {"out_of_memory", result.out_of_memory},
+               {"outside_limits", result.outside_limits},
+               {"bounded", result.bounded},
+               {"priced", result.priced},
+               {"open", result.open},
+               {"certificate", result.certificate},
+               {"open_gain", result.open_gain},
+               {"regret95", result.regret95},
+               {"headline", tune_headline(space, result)}};
+  Json axes = Json::array();
+  for (const TuneAxis& axis : space.shared()) {
+    axes.push_back({{"key", axis.axis.key}, {"values", axis.axis.values}});
+  }
+  for (const TuneSpace::Policy& policy : space.policies()) {
+    for (const SweepAxis& axis : policy.axes) {
+      axes.push_back({{"key", axis.key}, {"values", axis.values}});
+    }
+  }
+  json["space"] = {{"policies", mapped(space.policies(), &TuneSpace::Policy::name)},
+                   {"axes", axes}};
+  json["references"] = Json::array();
+  for (const TuneReference& own : result.references) {
+    Json one = tune_price_json(own.price);
+    one["policy"] = own.policy;
+    json["references"].push_back(one);
+  }
+  json["finalists"] = Json::array();
+  for (const TunedPoint& point : result.finalists) {
+    Json one = tuned_json(space, point);
+    one["with_noise"] = tune_price_json(point.drawn);
+    one["best_is_faster_share"] = point.best_is_faster;
+    one["best_gain_interval90"] = {point.gain_interval.first, point.gain_interval.second};
+    one["too_close_to_tell"] = point.too_close;
+    json["finalists"].push_back(one);
+  }
+  json["front"] =
+      mapped(result.front, [&](const TunedPoint& point) { return tuned_json(space, point); });
+  return json;
+}
+
+std::string tune_csv(const TuneSpace& space, const TuneResult& result) {
+  std::string text =
+      "list,number,policy,setting,step_ms,useful_tokens_per_s,peak_memory_mib,order_change\n";
+  const auto add = [&](const char* list, const std::vector<TunedPoint>& points, bool noise) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const TunePrice& price = noise ? points[i].drawn : points[i].price;
+      text += fmt::format(
+          "{},{},{},{},{},{},{},{}\n",
+          list,
+          i + 1,
+          csv_field(tuned_policy(space, points[i])),
+          csv_field(fmt::format("{}", fmt::join(space.settings(points[i].choice), "; "))),
+          price.step_ms,
+          price.useful_tokens_per_s(),
+          price.memory_mib,
+          points[i].displacement);
+    }
+  };
+  add("finalist", result.finalists, true);
+  add("front", result.front, false);
+  return text;
+}
+
+}  // namespace stepsim

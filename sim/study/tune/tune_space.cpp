@@ -1,0 +1,275 @@
+#include "sim/study/tune/tune_space.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/model/transformer.h"
+#include "sim/predict/bucket_lists.h"
+
+namespace stepsim {
+namespace {
+
+/// Parameters of policies that say how much a batch holds.
+constexpr std::array kSizes = {"batch_size",
+                               "max_tokens",
+                               "token_budget",
+                               "max_sentences",
+                               "max_duration",
+                               "batch_bins",
+                               "max_batch_size",
+                               "bucket_size",
+                               "global_batch",
+                               "num_tokens_local",
+                               "effective_batch_size",
+                               "capacity",
+                               "rows"};
+
+bool is_only_reducing(const std::string& key) {
+  static const std::set<std::string> keys = {"ddp.bucket_cap",
+                                             "ddp.first_bucket_cap",
+                                             "ddp.bucket_caps",
+                                             "ddp.bucket_cap_mb_list",
+                                             "ddp.last_bucket_cap",
+                                             "ddp.communication_hook"};
+  return keys.count(key) > 0;
+}
+
+/// The values once each, the first of them first.
+SweepAxis axis_of(const std::string& key, const std::vector<std::string>& values) {
+  SweepAxis axis{key, {}, {}};
+  for (const std::string& value : values) {
+    if (std::ranges::find(axis.values, value) == axis.values.end()) {
+      axis.values.push_back(value);
+      axis.labels.push_back(value);
+    }
+  }
+  return axis;
+}
+
+/// Half to twice the size that the scenario has, its own first.
+std::vector<std::string> sizes_around(double own) {
+  std::vector<std::string> values;
+  for (const double factor : {1.0, 0.5, 0.625, 0.75, 0.875, 1.125, 1.25, 1.5, 1.75, 2.0}) {
+    const double size = std::max(1.0, std::round(own * factor));
+    values.push_back(fmt::format("{:.0f}", size));
+  }
+  return values;
+}
+
+std::vector<std::string> caps_of(const Scenario& scenario) {
+  constexpr double kMib = 0x1p20;
+  double gradients = 0;
+  for (const BucketParameter& parameter : bucket_parameters(scenario.model)) {
+    gradients += static_cast<double>(parameter.bytes);
+  }
+  std::vector<std::string> values = {fmt::format("{} B", scenario.ddp.bucket_cap.value()),
+                                     "25 MiB"};
+  for (double mib = 1; mib <= 2048; mib *= 2) {
+    values.push_back(fmt::format("{} MiB", mib));
+    if (mib * kMib > gradients) {
+      break;  // A single bucket.
+    }
+  }
+  values.front() = format_bytes(scenario.ddp.bucket_cap);
+  return values;
+}
+
+std::size_t combinations(const std::vector<SweepAxis>& axes) {
+  std::size_t count = 1;
+  for (const SweepAxis& axis : axes) {
+    if (count > TuneSpace::kMostPoints) {
+      return count;
+    }
+    count *= axis.values.size();
+  }
+  return count;
+}
+
+}  // namespace
+
+TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& over) {
+  for (const BatchingPolicy& policy : scenario.policies) {
+    if (!policy.is_reference()) {
+      policies_.push_back({policy.name(), {}});
+    }
+  }
+  bool any_key = false;
+  std::set<std::string> seen;
+  for (const SweepAxis& axis : over) {
+    if (!seen.insert(axis.key).second) {
+      throw InputError("--over {}: the key is given twice", printable(axis.key));
+    }
+    if (axis.key == "policy") {
+      policies_ = mapped(axis.values, [&](const std::string& name) {
+        return Policy{find_policy(scenario, name).name(), {}};
+      });
+    }
+  }
+  for (const SweepAxis& axis : over) {
+    const std::string prefix = "policy.";
+    if (axis.key == "policy") {
+      continue;
+    }
+    any_key = true;
+    if (axis.key == "model.checkpointing" || axis.key == "scenario.steps") {
+      throw InputError("--over {}: {}",
+                       axis.key,
+                       axis.key == "scenario.steps"
+                           ? "all points take the same steps"
+                           : "what recomputing takes is not priced, so that it would seem free");
+    }
+    if (!axis.key.starts_with(prefix)) {
+      shared_.push_back({axis, is_only_reducing(axis.key)});
+      continue;
+    }
+    const auto owner = std::ranges::find_if(policies_, [&](const Policy& policy) {
+      return axis.key.starts_with(prefix + policy.name + ".");
+    });
+    if (owner == policies_.end()) {
+      throw InputError("--over {}: no policy that is searched has this name; they are {}",
+                       printable(axis.key),
+                       fmt::join(mapped(policies_, &Policy::name), ", "));
+    }
+    owner->axes.push_back(axis);
+  }
+  if (policies_.empty()) {
+    throw InputError("there is no policy to tune: all are reference cases");
+  }
+  first_is_own_ = !any_key;
+  if (first_is_own_) {
+    add_default_axes(scenario);
+  }
+  const std::size_t points = size();
+  if (points > kMostPoints) {
+    throw InputError(
+        "the space has more than {} points; give fewer values, or fewer keys, with --over",
+        kMostPoints);
+  }
+}
+
+void TuneSpace::add_default_axes(const Scenario& scenario) {
+  const auto own_first = [](bool own) {
+    return own ? std::vector<std::string>{"true", "false"}
+               : std::vector<std::string>{"false", "true"};
+  };
+  const auto share = [&](SweepAxis axis) {
+    const bool reduces = is_only_reducing(axis.key);
+    shared_.push_back({std::move(axis), reduces});
+  };
+  const DdpOptions& ddp = scenario.ddp;
+  share(axis_of("ddp.accumulation_steps", {std::to_string(ddp.accumulation_steps), "1", "2", "4"}));
+  if (scenario.ranks > 1) {
+    share(axis_of("ddp.zero_stage", {std::to_string(ddp.zero_stage), "0", "1"}));
+    share(axis_of("ddp.gradient_as_bucket_view", own_first(ddp.gradient_as_bucket_view)));
+    if (ddp.bucket_rule == BucketRule::PyTorch && ddp.bucket_caps.empty()) {
+      share(axis_of("ddp.bucket_cap", caps_of(scenario)));
+    }
+  }
+  for (Policy& own : policies_) {
+    const BatchingPolicy& policy = find_policy(scenario, own.name);
+    for (const PolicyParameter& parameter : policy.kind().parameters) {
+      const bool is_size = std::ranges::find(kSizes, parameter.name) != kSizes.end();
+      const bool number = parameter.type == PolicyParameter::Type::Integer ||
+                          parameter.type == PolicyParameter::Type::Number;
+      if (is_size && number && policy.parameters().has(parameter.name)) {
+        own.axes.push_back(axis_of(fmt::format("policy.{}.{}", own.name, parameter.name),
+                                   sizes_around(policy.parameters().number(parameter.name))));
+      }
+    }
+    if (!policy.is_varlen() && policy.pad_to_lengths().empty() && !policy.chooses_padding() &&
+        policy.played() == nullptr) {
+      own.axes.push_back(axis_of(fmt::format("policy.{}.pad_to_multiple_of", own.name),
+                                 {std::to_string(policy.pad_to_multiple_of()), "1", "8", "64"}));
+    }
+  }
+}
+
+std::size_t TuneSpace::shared_size() const {
+  return combinations(mapped(shared_, &TuneAxis::axis));
+}
+
+std::size_t TuneSpace::size() const {
+  std::size_t count = 0;
+  for (const Policy& policy : policies_) {
+    const std::size_t own = combinations(policy.axes);
+    if (own > kMostPoints || shared_size() > kMostPoints) {
+      return kMostPoints + 1;
+    }
+    count += own * shared_size();
+  }
+  return count;
+}
+
+TuneChoice TuneSpace::choice(std::size_t number) const {
+  TuneChoice choice;
+  std::size_t points = combinations(policies_.front().axes) * shared_size();
+  while (number >= points) {
+    number -= points;
+    points = combinations(policies_[++choice.policy].axes) * shared_size();
+  }
+  const auto take = [&](const SweepAxis& axis) {
+    const std::size_t value = number % axis.values.size();
+    number /= axis.values.size();
+    return value;
+  };
+  choice.shared.resize(shared_.size());
+  for (std::size_t i = shared_.size(); i-- > 0;) {
+    choice.shared[i] = take(shared_[i].axis);
+  }
+  const std::vector<SweepAxis>& own = policies_[choice.policy].axes;
+  choice.own.resize(own.size());
+  for (std::size_t i = own.size(); i-- > 0;) {
+    choice.own[i] = take(own[i]);
+  }
+  return choice;
+}
+
+std::vector<std::string> TuneSpace::shared_settings(const TuneChoice& choice) const {
+  std::vector<std::string> settings;
+  for (std::size_t i = 0; i < shared_.size(); ++i) {
+    const SweepAxis& axis = shared_[i].axis;
+    settings.push_back(axis.key + "=" + axis.values[choice.shared[i]]);
+  }
+  return settings;
+}
+
+std::vector<std::string> TuneSpace::settings(const TuneChoice& choice, bool reduces) const {
+  std::vector<std::string> settings;
+  const std::vector<SweepAxis>& own = policies_[choice.policy].axes;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    settings.push_back(own[i].key + "=" + own[i].values[choice.own[i]]);
+  }
+  for (std::size_t i = 0; i < shared_.size(); ++i) {
+    const SweepAxis& axis = shared_[i].axis;
+    if (reduces || !shared_[i].only_reduces) {
+      settings.push_back(axis.key + "=" + axis.values[choice.shared[i]]);
+    }
+  }
+  return settings;
+}
+
+std::string TuneSpace::text(const TuneChoice& choice) const {
+  std::vector<std::string> parts;
+  const auto add = [&](const SweepAxis& axis, std::size_t value) {
+    if (axis.values.size() > 1 && (value > 0 || !first_is_own_)) {
+      parts.push_back(axis.key.substr(axis.key.rfind('.') + 1) + " " + axis.labels[value]);
+    }
+  };
+  const std::vector<SweepAxis>& own = policies_[choice.policy].axes;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    add(own[i], choice.own[i]);
+  }
+  for (std::size_t i = 0; i < shared_.size(); ++i) {
+    add(shared_[i].axis, choice.shared[i]);
+  }
+  return parts.empty() && first_is_own_ ? "as it stands"
+                                        : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace stepsim

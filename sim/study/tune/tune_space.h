@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "sim/scenario/scenario.h"
+#include "sim/study/sweep.h"
+
+namespace stepsim {
+
+/// One key of a tuning space.
+struct TuneAxis {
+  SweepAxis axis;
+  /// Whether it only changes how gradients are reduced: batches and computing stay as they are.
+  bool only_reduces = false;
+};
+
+/// One point: a policy, and a value for each of its axes and of those that all policies share.
+struct TuneChoice {
+  std::size_t policy = 0;           ///< In TuneSpace::policies().
+  std::vector<std::size_t> own;     ///< [axis of the policy]
+  std::vector<std::size_t> shared;  ///< [shared axis]
+};
+
+/// The settings that `stepsim tune` searches: all combinations of the axes' values, policy by
+/// policy. A key of one policy multiplies that policy's points alone.
+class TuneSpace {
+ public:
+  struct Policy {
+    std::string name;
+    std::vector<SweepAxis> axes;
+  };
+
+  /// `over`: keys with values as `--over` has them; "policy=a,b" chooses policies, else all that
+  /// are no reference cases. Without any, the space is made of the sizes of the
+  /// policies and of keys of DDP that leave the result of training as it is.
+  /// Raises InputError: a key is given twice, belongs to no policy or cannot be tuned; there are
+  /// more than kMostPoints, which the message says with their number.
+  TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& over);
+
+  [[nodiscard]] const std::vector<Policy>& policies() const { return policies_; }
+  [[nodiscard]] const std::vector<TuneAxis>& shared() const { return shared_; }
+  [[nodiscard]] std::size_t size() const;
+  /// The number of combinations of the shared axes.
+  [[nodiscard]] std::size_t shared_size() const;
+  /// Points are numbered policy by policy; the last shared axis varies fastest. The scenario's own
+  /// values come first where it lists them first.
+  [[nodiscard]] TuneChoice choice(std::size_t number) const;
+  /// The settings of a choice as `--set` takes them; `reduces`: with those axes that only reduce.
+  [[nodiscard]] std::vector<std::string> settings(const TuneChoice& choice,
+                                                  bool reduces = true) const;
+  /// The shared axes of a choice alone, as `--set` takes them.
+  [[nodiscard]] std::vector<std::string> shared_settings(const TuneChoice& choice) const;
+  /// The same settings as a reader sees them, "bucket_cap 25 MiB"; of the default axes those that
+  /// differ from the scenario.
+  [[nodiscard]] std::string text(const TuneChoice& choice) const;
+
+  static constexpr std::size_t kMostPoints = 2'000'000;
+
+ private:
+  void add_default_axes(const Scenario& scenario);
+
+  std::vector<Policy> policies_;
+  std::vector<TuneAxis> shared_;
+  bool first_is_own_ = false;  ///< The first value of each axis is the scenario's.
+};
+
+}  // namespace stepsim

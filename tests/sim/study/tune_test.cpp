@@ -1,0 +1,229 @@
+// The search for the best setting: against pricing everything.
+#include "sim/study/tune/tune.h"
+
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "costmodel/base/input_error.h"
+#include "tests/source_root.h"
+
+using namespace stepsim;
+
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+Scenario tuned_scenario(const std::string& name, const Overrides& overrides) {
+  return read_scenario(test::source_root() + "/scenarios/" + name + ".toml", overrides);
+}
+
+std::vector<SweepAxis> tuned_axes(const Overrides& texts) {
+  std::vector<SweepAxis> axes;
+  for (const std::string& text : texts) {
+    axes.push_back(parse_sweep_axis(text));
+  }
+  return axes;
+}
+
+TuneResult tuned(const Scenario& scenario,
+                 const Overrides& overrides,
+                 const TuneSpace& space,
+                 TuneOptions options) {
+  options.overrides = overrides;
+  PointRunner runner;
+  return tune(scenario, space, options, runner);
+}
+
+double best_speed(const TuneResult& result) {
+  return result.finalists.front().price.useful_tokens_per_s();
+}
+
+/// A scenario, its settings, and a space over them, all drawn.
+struct RandomSpace {
+  std::string scenario;
+  Overrides overrides;
+  Overrides over;
+};
+
+class RandomSpaces {
+ public:
+  explicit RandomSpaces(std::uint32_t seed) : generator_(seed) {}
+
+  RandomSpace next() {
+    RandomSpace space;
+    const bool engine = below(4) == 0;
+    space.scenario = engine ? "busy_cluster" : "batching_libraries";
+    const int ranks = 1 + below(4);
+    space.overrides = {fmt::format("cluster.ranks={}", ranks),
+                       fmt::format("scenario.steps={}", 4 + below(5)),
+                       fmt::format("scenario.warmup_steps={}", below(3)),
+                       fmt::format("scenario.seed={}", below(1000)),
+                       fmt::format("cluster.skew={}", 0.1 * below(6)),
+                       fmt::format("ddp.set_to_none={}", below(2) == 0),
+                       fmt::format("host.launch={} us", below(20))};
+    if (engine) {
+      space.overrides.push_back(ranks > 1
+                                    ? fmt::format("cluster.slow_ranks=[{{rank={},factor={}}}]",
+                                                  below(ranks),
+                                                  1 + 0.1 * below(5))
+                                    : "cluster.slow_ranks=[]");
+      space.over = {"policy=fixed,token_budget",
+                    fmt::format("policy.fixed.batch_size={},{}", 1 + below(4), 5 + below(4)),
+                    fmt::format("policy.token_budget.max_tokens={},{}", 3000 + below(900), 8192)};
+    } else {
+      space.overrides.push_back(fmt::format("ddp.static_graph={}", below(5) == 0));
+      space.over = {"policy=PyTorch,fairseq --max-tokens",
+                    fmt::format("policy.PyTorch.batch_size={},{}", 1 + below(8), 10 + below(30)),
+                    fmt::format("policy.PyTorch.pad_to_multiple_of=1,{}", 2 + below(60))};
+    }
+    space.over.push_back(fmt::format(
+        "ddp.bucket_cap={} MiB,{} MiB,{} MiB", 1 + below(4), 5 + below(20), 30 + below(400)));
+    if (below(2) == 0) {
+      space.over.push_back("ddp.accumulation_steps=1,2");
+    }
+    if (ranks > 1 && below(2) == 0) {
+      space.over.push_back("ddp.communication_hook=none,bf16,power_sgd");
+    } else if (ranks > 1 && below(2) == 0) {
+      space.over.push_back("ddp.zero_stage=0,1,2");
+    }
+    if (below(2) == 0) {
+      space.over.push_back("ddp.gradient_as_bucket_view=false,true");
+    }
+    return space;
+  }
+
+ private:
+  int below(int end) { return std::uniform_int_distribution<int>(0, end - 1)(generator_); }
+
+  std::mt19937 generator_;
+};
+
+}  // namespace
+
+TEST_CASE("tune: on random small spaces the certificate never lies") {
+  RandomSpaces spaces(20);
+  int searched = 0;
+  std::size_t points = 0;
+  std::size_t priced = 0;
+  for (int i = 0; i < 200; ++i) {
+    const RandomSpace drawn = spaces.next();
+    CAPTURE(fmt::format("{}", fmt::join(drawn.overrides, "; ")));
+    CAPTURE(fmt::format("{}", fmt::join(drawn.over, "; ")));
+    const Scenario scenario = tuned_scenario(drawn.scenario, drawn.overrides);
+    const TuneSpace space(scenario, tuned_axes(drawn.over));
+    TuneOptions options;
+    options.limits.samples = {0, 1e9};
+    const TuneResult found = tuned(scenario, drawn.overrides, space, options);
+    options.exhaustive = true;
+    const TuneResult all = tuned(scenario, drawn.overrides, space, options);
+    CHECK(found.certificate <= options.within);
+    CHECK(found.open == 0);
+    CHECK(best_speed(all) <= best_speed(found) * (1 + found.certificate) * (1 + 1e-9));
+    CHECK(all.priced + all.refused + all.out_of_memory + all.outside_limits == all.points);
+    CHECK(found.priced + found.refused + found.out_of_memory + found.outside_limits +
+              found.bounded ==
+          found.points);
+    for (const TunedPoint& point : all.finalists) {
+      CHECK(point.price.useful_tokens_per_s() <= point.bound_tokens_per_s * (1 + 1e-9));
+    }
+    for (const TunedPoint& point : all.front) {
+      CHECK(point.price.useful_tokens_per_s() <= point.bound_tokens_per_s * (1 + 1e-9));
+    }
+    ++searched;
+    points += all.priced;
+    priced += found.priced;
+  }
+  CHECK(searched == 200);
+  CHECK(priced < points / 2);
+}
+
+TEST_CASE("tune: a planted optimum is found") {
+  // One bucket of 21.6 MiB on a slow network: all but one setting of each key costs time.
+  const Overrides overrides = {"scenario.steps=6"};
+  const Scenario scenario = tuned_scenario("token_skew", overrides);
+  const TuneSpace space(scenario,
+                        tuned_axes({"policy=bucketing,variable_fixed",
+                                    "policy.bucketing.pad_to_multiple_of=512,1,256",
+                                    "cluster.skew=2,0.5,0,1",
+                                    "ddp.bucket_cap=1 MiB,25 MiB",
+                                    "ddp.gradient_as_bucket_view=false,true"}));
+  CHECK(space.size() == 3 * 16 + 16);
+  TuneOptions options;
+  options.within = 0;
+  const TuneResult result = tuned(scenario, overrides, space, options);
+  const std::vector<std::string> best = space.settings(result.finalists.front().choice);
+  const std::set<std::string> set(best.begin(), best.end());
+  CHECK(space.policies()[result.finalists.front().choice.policy].name == "bucketing");
+  CHECK(set.count("policy.bucketing.pad_to_multiple_of=1") == 1);
+  CHECK(set.count("cluster.skew=0") == 1);
+  CHECK(set.count("ddp.gradient_as_bucket_view=true") == 1);
+  CHECK(result.certificate == 0);
+  CHECK(result.priced < space.size() / 4);
+}
+
+TEST_CASE("tune: limits leave out what does not meet them, and say so") {
+  const Scenario scenario = tuned_scenario("token_skew", {});
+  const TuneSpace space(scenario, tuned_axes({"policy.variable_fixed.batch_size=2..16:+2"}));
+  TuneOptions options;
+  options.limits.samples = {32, 40};  // 8 or 10 a rank.
+  TuneResult result = tuned(scenario, {}, space, options);
+  for (const TunedPoint& point : result.finalists) {
+    CHECK(point.samples >= 32);
+    CHECK(point.samples <= 40);
+  }
+  CHECK(result.outside_limits > 0);
+  options.limits.displacement = 0.05;  // Sorted batches are far from the sampler's order.
+  result = tuned(scenario, {}, space, options);
+  for (const TunedPoint& point : result.front) {
+    CHECK(point.displacement <= 0.05);
+    CHECK(space.policies()[point.choice.policy].name == "variable_fixed");
+  }
+  options.limits.samples = {1e6, 2e6};
+  CHECK_THROWS_AS((void)tuned(scenario, {}, space, options), InputError);
+}
+
+TEST_CASE("tune: a search that is ended says what is open") {
+  const Scenario scenario = tuned_scenario("bucket_valley", {});
+  const TuneSpace space(scenario, {});
+  TuneOptions options;
+  options.most_priced = 4;
+  options.within = 0;
+  const TuneResult result = tuned(scenario, {}, space, options);
+  CHECK(result.priced <= 4);
+  CHECK(result.open > 0);
+  CHECK(result.open_gain > 0);
+}
+
+TEST_CASE("tune: spaces that cannot be searched are refused before anything is priced") {
+  const Scenario scenario = tuned_scenario("token_skew", {});
+  const auto refuses = [&](const Overrides& over) {
+    CHECK_THROWS_AS((void)TuneSpace(scenario, tuned_axes(over)), InputError);
+  };
+  refuses({"ddp.bucket_cap=1MiB,2MiB", "ddp.bucket_cap=4MiB"});
+  refuses({"policy.nobody.batch_size=1,2"});
+  refuses({"policy=nobody"});
+  refuses({"model.checkpointing=false,true"});
+  refuses({"scenario.steps=10,20"});
+  refuses({"scenario.seed=1..10000:+1", "data.samples=3000..4000:+1"});
+}
+
+TEST_CASE("tune: points are numbered through, and each is another setting") {
+  const Scenario scenario = tuned_scenario("token_skew", {});
+  const TuneSpace space(scenario,
+                        tuned_axes({"policy.bucketing.batch_size=4,8,16",
+                                    "ddp.bucket_cap=1MiB,25MiB",
+                                    "ddp.zero_stage=0,1"}));
+  CHECK(space.size() == (1 + 1 + 3) * 4);
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < space.size(); ++i) {
+    const TuneChoice choice = space.choice(i);
+    seen.insert(fmt::format(
+        "{} {}", space.policies()[choice.policy].name, fmt::join(space.settings(choice), " ")));
+  }
+  CHECK(seen.size() == space.size());
+}

@@ -72,6 +72,10 @@ for scenario in sorted((ROOT / "scenarios" / "figures").glob("*.toml")):
     globals()[f"test_figures_{scenario.stem}"] = figures_test(scenario)
 
 
+def test_the_best_setting():
+    check("token_skew_tune", "tune", "scenarios/token_skew.toml")
+
+
 def test_the_valley():
     check("bucket_valley_sweep", "sweep", "scenarios/bucket_valley.toml", *SWEEP)
 

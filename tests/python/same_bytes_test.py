@@ -94,6 +94,15 @@ def test_every_scenario_swept():
         same(scenario.sweep(over), "sweep", path, "--over", "ddp.bucket_cap=1 MiB,25 MiB", *options)
 
 
+def test_a_tuning():
+    over = {"policy": ["bucketing", "token_budget"], "ddp.zero_stage": [0, 1]}
+    result = stepsim.Scenario("token_skew").tune(over, samples=(16, 64), within=0.5)
+    same(result, "tune", "token_skew", "--over", "policy=bucketing,token_budget", "--over",
+         "ddp.zero_stage=0,1", "--samples", "16..64", "--within", "0.5")
+    assert result.best.policy == result.data["finalists"][0]["policy"]
+    assert result.certificate <= 0.005 and result.headline in str(result)
+
+
 def test_a_sweep_that_says_what_training_costs():
     path = ROOT / "scenarios" / "two_nodes.toml"
     result = stepsim.Scenario(path).sweep(

@@ -258,6 +258,43 @@ class Sweep(Result):
 
 
 @dataclasses.dataclass(frozen=True)
+class Setting:
+    """One finalist of a search. Times are in milliseconds."""
+
+    policy: str
+    set: List[str]  #: "key=value", as Scenario.set() takes them one by one.
+    step_ms: float
+    useful_tokens_per_s: float
+    peak_memory_mib: float
+    order_change: float  #: Mean distance from the sampler's order, as a share of the epoch.
+    too_close_to_tell: bool  #: Nobody could tell it from the best one.
+
+
+class Tuning(Result):
+    """The best setting of a space, and how much better another one could be."""
+
+    @functools.cached_property
+    def finalists(self) -> List[Setting]:
+        return [
+            _typed(Setting, {**one["with_noise"], **one}) for one in self.data["finalists"]
+        ]
+
+    @property
+    def best(self) -> Setting:
+        return self.finalists[0]
+
+    @property
+    def certificate(self) -> float:
+        """Nothing else in the space is faster by more, as a fraction; see also `data["open"]`."""
+        return self.data["certificate"]
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        return self.data["headline"]
+
+
+@dataclasses.dataclass(frozen=True)
 class Saving:
     """What one change to the step would save."""
 

@@ -151,6 +151,34 @@ class Scenario:
                           efficiency=efficiency, threads=threads)
         return self._ask(results.Sweep, "sweep", options, progress)
 
+    def tune(self, over=None, samples=None, tokens=None, max_order_change=None,
+             keep_all_samples=False, within=None, most_priced=None, threads=None,
+             progress=None) -> results.Tuning:
+        """Searches for the setting with the most useful tokens per second.
+
+        Args:
+            over: {key: values} as for sweep(), and {"policy": [names]}; None: the scenario's
+                policies around their sizes, and keys of DDP that leave the training as it is.
+            samples, tokens: (least, most) of a step, over all ranks.
+            max_order_change: Percent of an epoch, mean distance from the sampler's order.
+            keep_all_samples: Whether settings that lose samples of an epoch are left out.
+            within: Percent that the search may miss at most (1).
+            most_priced: Points to price at most.
+            threads: None: one a core.
+
+        Returns a results.Tuning.
+        """
+        def span(ends):
+            return None if ends is None else f"{ends[0]}..{ends[1]}"
+        options = []
+        for key, values in (over or {}).items():
+            options += ["--over", f"{key}={_values_text(values)}"]
+        options += flags(samples=span(samples), tokens=span(tokens),
+                         max_order_change=max_order_change, within=within,
+                         most_priced=most_priced, threads=threads)
+        options += ["--keep-all-samples"] if keep_all_samples else []
+        return self._ask(results.Tuning, "tune", options, progress)
+
     def blame(self, policy=None, progress=None) -> results.Blame:
         """Says what the step is spent on and what would save most. Returns a results.Blame."""
         return self._ask(results.Blame, "blame", flags(policy=policy), progress)

@@ -135,9 +135,10 @@ WorkBound work_bound(const Scenario& scenario,
       bound.compute_s = 0;
       bound.before_reduce_s = 0;
     }
-    if (!run.host_is_device()) {
-      bound.host_s = run.model().launch_seconds() * static_cast<double>(run.model().model_ops()) *
-                     static_cast<double>(micro) * (steps - 1) / steps;
+    // Before the steady steps the host may have run ahead of the device, which shortens them.
+    if (!run.host_is_device() && first == 0) {
+      bound.host_s =
+          run.model().launch_seconds() * static_cast<double>(run.model().model_ops() * micro);
     }
     const TrainingEffects effects = first_epoch_effects(run.scenario(), policy, run.planned());
     bound.displacement = effects.displacement;

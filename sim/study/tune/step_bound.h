@@ -25,8 +25,8 @@ struct WorkBound {
   double samples = 0;
   double compute_s = 0;        ///< o + f + b of the slowest rank.
   double before_reduce_s = 0;  ///< o + f of the slowest rank.
-  double host_s = 0;           ///< The launches of a step: the host can do no more.
-  double displacement = 0;     ///< TrainingEffects::displacement.
+  double host_s = 0;  ///< The launches of a step, where nothing is left out before the steady ones.
+  double displacement = 0;  ///< TrainingEffects::displacement.
   std::int64_t lost_samples = 0;
   std::vector<BatchShape> largest;  ///< Shapes of the plan that need most memory, each once.
 };

@@ -310,10 +310,12 @@ TuneResult tune(const Scenario& scenario,
   TuneResult result;
   result.points = space.size();
   // First, so that other processes begin to serve before process 0 computes the bounds.
-  const std::vector<TunePrice> own = runner.evaluate(
-      mapped(space.policies(),
-             [](const TuneSpace::Policy& policy) { return tune_text_of(policy.name, {}, true); }),
-      compute);
+  const std::vector<TunePrice> own =
+      runner.evaluate(mapped(space.policies(),
+                             [&](const TuneSpace::Policy& policy) {
+                               return tune_text_of(policy.name, {}, options.draws);
+                             }),
+                      compute);
   for (std::size_t i = 0; i < own.size(); ++i) {
     result.references.push_back({space.policies()[i].name, own[i]});
   }
@@ -398,13 +400,14 @@ TuneResult tune(const Scenario& scenario,
       result.finalists.push_back(point);
     }
   }
-  const std::vector<TunePrice> drawn = runner.evaluate(
-      mapped(result.finalists,
-             [&](const TunedPoint& point) {
-               return tune_text_of(
-                   space.policies()[point.choice.policy].name, space.settings(point.choice), true);
-             }),
-      compute);
+  const std::vector<TunePrice> drawn =
+      runner.evaluate(mapped(result.finalists,
+                             [&](const TunedPoint& point) {
+                               return tune_text_of(space.policies()[point.choice.policy].name,
+                                                   space.settings(point.choice),
+                                                   options.draws);
+                             }),
+                      compute);
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     result.finalists[i].drawn = drawn[i];
     compare_with_best(drawn.front(), result.finalists[i]);

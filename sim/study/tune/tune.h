@@ -43,6 +43,7 @@ struct TuneOptions {
   std::vector<std::string> overrides;  ///< As --set has them, below those of the space.
   double within = 0.01;         ///< The search ends when nothing can be faster by more than this.
   std::size_t most_priced = 0;  ///< Points priced in full at most; 0: no limit.
+  bool draws = true;            ///< False: nothing is drawn with noise.
   bool exhaustive = false;      ///< Prices all points that the limits and the memory leave.
   int threads = 0;              ///< Of the bounds; 0: one a core.
   ProgressCallback on_progress = {};

@@ -11,8 +11,8 @@ namespace stepsim {
 /// from there. Empty where the system does not tell.
 [[nodiscard]] std::vector<std::filesystem::path> own_folders();
 
-/// Returns the file of a program that was installed or built with this code ("stepcal"); where there
-/// is none its name, for the search on the PATH.
+/// Returns the file of a program that was installed or built with this code ("stepcal"); where
+/// there is none its name, for the search on the PATH.
 [[nodiscard]] std::string own_program(const std::string& name);
 
 }  // namespace stepsim

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -12,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/parallel.h"
 #include "costmodel/base/parse_number.h"
 #include "sim/points/point_pool.h"
 
@@ -173,41 +173,19 @@ PointRunner::PointRunner(PointSources sources) : sources_(std::move(sources)) {
 void PointRunner::for_each(std::size_t count,
                            const ProgressCallback& on_progress,
                            const std::function<void(std::size_t)>& work) const {
-  std::atomic<std::size_t> next{0};
-  std::mutex failure_mutex;
-  // Only the first failing point's error is kept, so that the message does not depend on threads.
-  std::size_t failed_point = count;
-  std::exception_ptr failure;
   const std::thread::id caller = std::this_thread::get_id();
-  const auto take_next = [&]() {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        if (on_progress && std::this_thread::get_id() == caller) {
-          on_progress(static_cast<double>(i) / static_cast<double>(count));
-        }
-        work(i);
-      } catch (...) {
-        const std::lock_guard lock(failure_mutex);
-        if (i < failed_point) {
-          failed_point = i;
-          failure = std::current_exception();
-          next = count;  // Points before this one are all taken.
-        }
-      }
+  std::atomic<std::size_t> done{0};
+  const auto tell = [&] {
+    if (on_progress && std::this_thread::get_id() == caller) {
+      on_progress(static_cast<double>(done) / static_cast<double>(count));
     }
   };
-  const auto wanted = static_cast<std::size_t>(threads_wanted(sources_));
-  std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < wanted && i < count; ++i) {
-    threads.emplace_back(take_next);
-  }
-  take_next();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  if (failure != nullptr) {
-    std::rethrow_exception(failure);
-  }
+  parallel_for(count, threads_wanted(sources_), [&](std::size_t i) {
+    tell();
+    work(i);
+    ++done;
+    tell();
+  });
 }
 
 void PointRunner::take(const std::string& point, const std::string& result) {

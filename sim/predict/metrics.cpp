@@ -149,7 +149,8 @@ void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& 
   summary.optimizer_ms = all.optimizer_ms;
   summary.step_time_std_over_ranks = sums_.std_over_ranks / steps;
   summary.communication_ms = sums_.communication_ms / steps;
-  summary.overlap_fraction = sums_.communication_ms > 0 ? sums_.hidden_ms / sums_.communication_ms : 0;
+  summary.overlap_fraction =
+      sums_.communication_ms > 0 ? sums_.hidden_ms / sums_.communication_ms : 0;
 }
 
 void summarise_work(std::span<const RankStepResult> rows,

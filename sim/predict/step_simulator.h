@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "sim/predict/loader.h"
 #include "sim/predict/draws/noise.h"
+#include "sim/predict/loader.h"
 #include "sim/predict/priced_run.h"
 
 namespace stepsim {

@@ -106,7 +106,7 @@ def test_errors_have_colour_on_the_terminal_of_standard_error():
 
 def long_sweep(folder):
     """A sweep of some seconds on any machine."""
-    over = "ddp.bucket_cap=1MiB..150MiB:+1MiB"
+    over = "ddp.bucket_cap=1MiB..1500MiB:+1MiB"
     return (STEPSIM, "sweep", "scenarios/bucket_valley.toml", "--over", over, "--threads", "1", "--csv", os.path.join(folder, "sweep.csv"), "--quiet")
 
 

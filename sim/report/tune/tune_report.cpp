@@ -72,6 +72,7 @@ std::string count_lines(const TuneResult& result) {
   line(result.refused, "refused: " + printable(result.first_refusal));
   line(result.out_of_memory, "out of memory");
   line(result.outside_limits, "outside the limits");
+  line(result.same_buckets, "make the same buckets as another");
   line(result.bounded, "cannot be faster, by their bounds");
   line(result.priced, "priced in full");
   line(result.open, "open");
@@ -192,6 +193,7 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
                {"refused", result.refused},
                {"out_of_memory", result.out_of_memory},
                {"outside_limits", result.outside_limits},
+               {"same_buckets", result.same_buckets},
                {"bounded", result.bounded},
                {"priced", result.priced},
                {"open", result.open},

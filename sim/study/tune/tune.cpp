@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <string_view>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -14,6 +16,7 @@
 #include "costmodel/base/parallel.h"
 #include "costmodel/base/quantile.h"
 #include "costmodel/model/memory.h"
+#include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/study/recommendation.h"
@@ -75,9 +78,24 @@ TunePrice price_of(const Scenario& as_it_stands,
 struct SharedSettings {
   std::string refused;
   ReduceBound reduce;
+  std::string buckets;  ///< All that the keys which only reduce decide, as a text.
   std::optional<Scenario> scenario;
   std::map<AttentionKind, PeakMemory> memory;
 };
+
+/// The buckets, and of stages that keep one of them in memory its size.
+std::string buckets_text(const Scenario& scenario) {
+  const DdpBuckets lists = bucket_lists(scenario);
+  std::string text;
+  for (const std::vector<Bucket>* list : {&lists.initial, &lists.rebuilt}) {
+    for (const Bucket& bucket : *list) {
+      text += fmt::format("{};", fmt::join(bucket.parameters, ","));
+    }
+    text += "|";
+  }
+  return text +
+         (scenario.ddp.zero_stage > 1 ? std::to_string(scenario.ddp.bucket_cap.value()) : "");
+}
 
 /// A point before it is priced.
 struct Candidate {
@@ -102,6 +120,7 @@ class SearchBounds {
       try {
         settings.scenario = scenario_of(space.shared_settings(space.choice(i)));
         settings.reduce = reduce_bound(*settings.scenario, scenario_profile(*settings.scenario));
+        settings.buckets = buckets_text(*settings.scenario);
       } catch (const InputError& error) {
         settings.refused = error.what();
       }
@@ -125,6 +144,9 @@ class SearchBounds {
   [[nodiscard]] const std::string& refused(std::size_t point) const {
     const std::string& by_work = work(point).refused;
     return by_work.empty() ? shared_[point % shared_.size()].refused : by_work;
+  }
+  [[nodiscard]] const std::string& buckets(std::size_t point) const {
+    return shared_[point % shared_.size()].buckets;
   }
   [[nodiscard]] double least_seconds(std::size_t point) const {
     return least_step_s(work(point), shared_[point % shared_.size()].reduce);
@@ -206,14 +228,17 @@ TuneLimits completed_limits(TuneLimits limits, const Scenario& scenario, const T
   return limits;
 }
 
-/// The candidates in the order in which they are priced; what is left out is counted.
+/// The candidates in the order in which they are priced; what is left out is counted. Points with
+/// the same buckets are priced once, unless all are to be.
 std::vector<Candidate> find_candidates(const Scenario& scenario,
                                        const TuneSpace& space,
                                        const TuneLimits& limits,
+                                       bool exhaustive,
                                        SearchBounds& bounds,
                                        TuneResult& result) {
   const Bytes capacity = scenario_profile(scenario).memory_capacity;
   std::vector<Candidate> candidates;
+  std::set<std::pair<std::size_t, std::string_view>> seen;
   for (std::size_t i = 0; i < result.points; ++i) {
     if (const std::string& why = bounds.refused(i); !why.empty()) {
       result.first_refusal = result.refused == 0 ? why : result.first_refusal;
@@ -228,6 +253,10 @@ std::vector<Candidate> find_candidates(const Scenario& scenario,
     const std::string& policy = space.policies()[space.choice(i).policy].name;
     if (bounds.exceeds(i, find_policy(scenario, policy).attention(), capacity)) {
       ++result.out_of_memory;
+      continue;
+    }
+    if (!seen.emplace(bounds.work_of(i), bounds.buckets(i)).second && !exhaustive) {
+      ++result.same_buckets;
       continue;
     }
     const double least = bounds.least_seconds(i);
@@ -322,7 +351,7 @@ TuneResult tune(const Scenario& scenario,
   SearchBounds bounds(scenario, space, options);
   const TuneLimits limits = completed_limits(options.limits, scenario, space);
   const std::vector<Candidate> candidates =
-      find_candidates(scenario, space, limits, bounds, result);
+      find_candidates(scenario, space, limits, options.exhaustive, bounds, result);
   std::vector<TunedPoint> priced;
   double best = 0;
   std::size_t next = 0;

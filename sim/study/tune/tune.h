@@ -77,7 +77,8 @@ struct TuneResult {
   std::string first_refusal;
   std::size_t out_of_memory = 0;  ///< By the formulas, before anything is priced.
   std::size_t outside_limits = 0;
-  std::size_t priced = 0;   ///< In full.
+  std::size_t same_buckets = 0;  ///< Another point has the same buckets, and is the same.
+  std::size_t priced = 0;        ///< In full.
   std::size_t bounded = 0;  ///< They cannot be faster than the best by more than `certificate`.
   std::size_t open = 0;     ///< Neither priced nor bounded: the search was ended before.
   double certificate = 0;   ///< Nothing else in the space is faster than the best by more.

@@ -128,9 +128,10 @@ TEST_CASE("tune: on random small spaces the certificate never lies") {
     CHECK(found.certificate <= options.within);
     CHECK(found.open == 0);
     CHECK(best_speed(all) <= best_speed(found) * (1 + found.certificate) * (1 + 1e-9));
-    CHECK(all.priced + all.refused + all.out_of_memory + all.outside_limits == all.points);
+    CHECK(all.priced + all.refused + all.out_of_memory + all.outside_limits + all.same_buckets ==
+          all.points);
     CHECK(found.priced + found.refused + found.out_of_memory + found.outside_limits +
-              found.bounded ==
+              found.same_buckets + found.bounded ==
           found.points);
     for (const TunedPoint& point : all.finalists) {
       CHECK(point.price.useful_tokens_per_s() <= point.bound_tokens_per_s * (1 + 1e-9));

@@ -172,6 +172,11 @@ struct StepOps {
   std::vector<Op> backward;
 };
 
+/// Returns the layer that an op belongs to, by the name of the op: what stands before its first dot
+/// ("layer3" of "layer3.qkv"), or the whole name in a Blocks model, where each block is a layer.
+/// Empty: it belongs to none, such as the embedding and the loss.
+[[nodiscard]] std::string_view layer_of(const Op& op, ModelFamily family);
+
 /// Returns an op over `elements` that does not depend on the batch: ZeroGradient, GradientCopyIn,
 /// GradientCopyOut or Optimizer.
 [[nodiscard]] Op elements_op(OpClass op_class, std::int64_t elements, Dtype dtype);
@@ -181,6 +186,12 @@ struct StepOps {
 [[nodiscard]] std::vector<Parameter> parameters(const TransformerConfig& config);
 [[nodiscard]] std::int64_t parameter_count(const TransformerConfig& config);
 [[nodiscard]] StepOps step_ops(const TransformerConfig& config);
+/// Returns the ops of a step that checkpoints each layer's activations: all forward ops of a layer
+/// run once more, as ops of the forward pass, right before the layer's backward. This is
+/// torch.utils.checkpoint(use_reentrant=True) around each layer. Without re-entrance the newest
+/// PyTorch stops the recomputation at the last tensor that the backward needs, which saves the last
+/// Gemm of the layer; that saving is not modelled.
+[[nodiscard]] StepOps checkpointed_step_ops(const TransformerConfig& config);
 
 /// Returns parameter indices in the order in which `step_ops(config).backward` completes their
 /// gradients.

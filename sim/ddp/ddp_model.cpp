@@ -9,17 +9,17 @@ namespace {
 /// Numbers the units of fully sharded training by the layers that the names of ops begin with.
 class Units {
  public:
-  Units(bool blocks, DdpModel& model) : blocks_(blocks), model_(model) {
+  Units(ModelFamily family, DdpModel& model) : family_(family), model_(model) {
     model_.units.emplace_back();
   }
 
   int of(const Op& op) {
-    const auto dot = op.name.find('.');
-    if (dot == std::string::npos && !blocks_) {
+    const std::string_view layer = layer_of(op, family_);
+    if (layer.empty()) {
       return 0;
     }
     const auto [unit, is_new] =
-        unit_of_layer_.emplace(op.name.substr(0, dot), static_cast<int>(model_.units.size()));
+        unit_of_layer_.emplace(layer, static_cast<int>(model_.units.size()));
     if (is_new) {
       model_.units.emplace_back();
     }
@@ -27,7 +27,7 @@ class Units {
   }
 
  private:
-  bool blocks_;
+  ModelFamily family_;
   DdpModel& model_;
   std::map<std::string, int> unit_of_layer_;
 };
@@ -53,7 +53,9 @@ std::int64_t DdpModel::total_bytes() const {
       });
 }
 
-DdpModel ddp_model(const TransformerConfig& config, const std::vector<std::int64_t>& buffer_bytes) {
+DdpModel ddp_model(const TransformerConfig& config,
+                   const StepOps& ops,
+                   const std::vector<std::int64_t>& buffer_bytes) {
   DdpModel model;
   model.parameters = bucket_parameters(config);
   for (const Parameter& parameter : parameters(config)) {
@@ -61,8 +63,7 @@ DdpModel ddp_model(const TransformerConfig& config, const std::vector<std::int64
   }
   model.element_bytes = element_size(config.parameter_dtype);
   model.buffer_bytes = buffer_bytes;
-  Units units(config.family == ModelFamily::Blocks, model);
-  const StepOps ops = step_ops(config);
+  Units units(config.family, model);
   for (const Op& op : ops.forward) {
     model.forward_unit.push_back(units.of(op));
     model.labels.push_back(op.name);
@@ -73,7 +74,7 @@ DdpModel ddp_model(const TransformerConfig& config, const std::vector<std::int64
     of_unit.insert(of_unit.end(), op.completes.begin(), op.completes.end());
     model.completes.push_back(op.completes);
     model.backward_unit.push_back(unit);
-    model.labels.push_back(op.name + " backward");
+    model.labels.push_back(op.name + (op.pass == Pass::Forward ? " recomputed" : " backward"));
   }
   return model;
 }

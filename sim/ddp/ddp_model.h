@@ -26,10 +26,12 @@ struct DdpModel {
   [[nodiscard]] std::int64_t total_bytes() const;
 };
 
-/// Describes a configuration as DDP sees it. The labels are the names of the forward ops, then
-/// those of the backward ops. Fully sharded training has one unit a layer; all other parameters
+/// Describes a configuration as DDP sees it. `ops`: those of its step, with or without layers that
+/// are computed again in the backward. The labels are the names of the forward ops, then those of
+/// the backward ops. Fully sharded training has one unit a layer; all other parameters
 /// belong to the root unit.
 [[nodiscard]] DdpModel ddp_model(const TransformerConfig& config,
+                                 const StepOps& ops,
                                  const std::vector<std::int64_t>& buffer_bytes);
 
 }  // namespace stepsim

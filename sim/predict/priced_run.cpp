@@ -104,8 +104,9 @@ PricedRun::PricedRun(const Scenario& scenario,
           collective_pricer(profile_, scenario_.topology, pricer_limits(scenario_)))),
       model_(std::make_unique<StepPricer>(
           scenario_, *costs_, *pricer_, empty_block_seconds(scenario_, profile_))),
-      ddp_model_(with_compiled_graphs(stepsim::ddp_model(scenario_.model, scenario_.buffer_bytes),
-                                      scenario_.ddp)),
+      ddp_model_(with_compiled_graphs(
+          stepsim::ddp_model(scenario_.model, step_ops(scenario_), scenario_.buffer_bytes),
+          scenario_.ddp)),
       host_{costs_->host_is_device(), scenario_.gloo, scenario_.host.step_sync} {
   owned_ = owned_elements(ddp_model_, scenario_.ddp.zero_stage, scenario_.ranks);
   find_plain_steps();

@@ -50,6 +50,11 @@ Bound bound_of(const Op& op) {
 
 }  // namespace
 
+StepOps step_ops(const Scenario& scenario) {
+  return scenario.activation_checkpointing ? checkpointed_step_ops(scenario.model)
+                                           : step_ops(scenario.model);
+}
+
 double CostFactors::of_collective(double bytes) const {
   if (collective_sizes.empty() || bytes < 1) {
     return collective;
@@ -69,7 +74,7 @@ StepLowering::StepLowering(const Scenario& scenario,
       costs_(costs),
       empty_block_seconds_(empty_block_seconds),
       launch_seconds_(launch_of(scenario, costs)) {
-  const StepOps ops = step_ops(scenario.model);
+  const StepOps ops = step_ops(scenario);
   std::vector<Op> kinds;
   add_model_ops(ops.forward, true, kinds);
   const std::size_t forward_ops = ops_.size();

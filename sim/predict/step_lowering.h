@@ -71,6 +71,9 @@ struct RankFactors {
   PassStall backward = {};
 };
 
+/// Returns the ops of a scenario's step, with the layers that it computes again in the backward.
+[[nodiscard]] StepOps step_ops(const Scenario& scenario);
+
 /// A micro-batch as work on the device: the ops of the model in launch order with their prices, and
 /// what DDP itself adds to them. Everything that knows what a step costs takes it from here: the
 /// recurrence folds this work, the programs of the engine launch it, planners sum it.

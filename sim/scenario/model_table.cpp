@@ -212,7 +212,10 @@ std::vector<Key> model_keys() {
                 "what `stepcal` runs on a GPU for the ops of the plan: `torch_eager`, as PyTorch "
                 "without `torch.compile`, or `fused`, the fewest kernels",
                 "`torch_eager`"),
-      described("checkpointing", "recompute activations in the backward pass", "false"),
+      described("checkpointing",
+                "keep each layer's input alone and compute its forward once more in the backward: "
+                "less memory, longer steps",
+                "false"),
       described("parameters",
                 "what `[[published]]` figures call the size of the model, as 70_000_000_000; "
                 "nothing else reads it",

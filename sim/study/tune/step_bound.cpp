@@ -7,9 +7,11 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/model/transformer.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/batching/training_effects.h"
+#include "sim/ddp/ddp_model.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/priced_run.h"
 
@@ -149,31 +151,86 @@ WorkBound work_bound(const Scenario& scenario,
   return bound;
 }
 
+namespace {
+
+/// Prices collectives of all ranks of a scenario.
+class CollectiveSeconds {
+ public:
+  CollectiveSeconds(const Scenario& scenario, const Profile& profile)
+      : scenario_(scenario), pricer_(collective_pricer(profile, scenario.topology, {1e9, 1e9})) {}
+
+  [[nodiscard]] double of(CollectiveKind kind, double bytes) const {
+    return pricer_
+        .price(kind,
+               Bytes(static_cast<std::int64_t>(std::floor(bytes))),
+               scenario_.ranks,
+               scenario_.placement.nodes())
+        .cost.seconds;
+  }
+
+ private:
+  const Scenario& scenario_;
+  CollectivePricer pricer_;
+};
+
+/// ZeRO-3: each micro-batch gathers all units in its forward, and all but the root again in its
+/// backward, whose gradients are scattered in the last one.
+ReduceBound fully_sharded_bound(const Scenario& scenario, const CollectiveSeconds& seconds) {
+  ReduceBound bound;
+  const DdpModel model = ddp_model(scenario.model, step_ops(scenario.model), {});
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    if (model.units[unit].empty()) {
+      continue;
+    }
+    const auto bytes = static_cast<double>(sum_of(model.units[unit], [&](const int parameter) {
+      return model.parameters[at(parameter)].bytes;
+    }));
+    const int gathers = (unit == 0 ? 1 : 2) * scenario.ddp.accumulation_steps;
+    bound.gather_s += gathers * seconds.of(CollectiveKind::AllGather, bytes);
+    bound.total_s += seconds.of(CollectiveKind::ReduceScatter, bytes);
+  }
+  return bound;
+}
+
+}  // namespace
+
 ReduceBound reduce_bound(const Scenario& scenario, const Profile& profile) {
   ReduceBound bound;
   const DdpOptions& ddp = scenario.ddp;
   const bool whole =
       ddp.hook == CommunicationHook::None || ddp.hook == CommunicationHook::AllReduce;
   const bool half = ddp.hook == CommunicationHook::Fp16 || ddp.hook == CommunicationHook::Bf16;
-  if (scenario.ranks == 1 || !(whole || half) || ddp.zero_stage > 1 || scenario.gloo ||
-      ddp.mixed_param_dtype || ddp.mixed_reduce_dtype || scenario.model.sparse_embeddings ||
-      !ddp.unused_parameters.empty()) {
+  if (scenario.ranks == 1 || !(whole || half) || ddp.mixed_param_dtype || ddp.mixed_reduce_dtype ||
+      scenario.model.sparse_embeddings || !ddp.unused_parameters.empty()) {
     return bound;
   }
-  constexpr double kHalf = 2;  // Bytes of an element in 16 bits.
-  const auto parameters = bucket_parameters(scenario.model);
-  const auto element = static_cast<double>(element_size(scenario.model.parameter_dtype));
-  const double share = half ? std::min(1.0, kHalf / element) : 1;
-  const CollectivePricer pricer = collective_pricer(profile, scenario.topology, {1e9, 1e9});
-  for (const Bucket& bucket : bucket_lists(scenario).rebuilt) {
-    const double bytes = share * static_cast<double>(bucket_bytes(bucket, parameters));
-    bound.last_s = pricer
-                       .price(CollectiveKind::AllReduce,
-                              Bytes(static_cast<std::int64_t>(std::floor(bytes))),
-                              scenario.ranks,
-                              scenario.placement.nodes())
-                       .cost.seconds;
-    bound.total_s += bound.last_s;
+  const CollectiveSeconds seconds(scenario, profile);
+  if (ddp.zero_stage == 3) {
+    bound = fully_sharded_bound(scenario, seconds);
+  } else {
+    constexpr double kHalf = 2;  // Bytes of an element in 16 bits.
+    const auto parameters = bucket_parameters(scenario.model);
+    const auto element = static_cast<double>(element_size(scenario.model.parameter_dtype));
+    const double share = half ? std::min(1.0, kHalf / element) : 1;
+    const CollectiveKind kind =
+        ddp.zero_stage == 2 ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+    for (const Bucket& bucket : bucket_lists(scenario).rebuilt) {
+      const auto bytes = static_cast<double>(bucket_bytes(bucket, parameters));
+      bound.last_s = seconds.of(kind, share * bytes);
+      bound.total_s += bound.last_s;
+      bound.after_s += ddp.zero_stage == 2 ? seconds.of(CollectiveKind::AllGather, bytes) : 0;
+    }
+    if (ddp.zero_stage == 1 && !ddp.zero_broadcast_by_rank) {
+      for (const BucketParameter& parameter : parameters) {
+        bound.after_s +=
+            seconds.of(CollectiveKind::Broadcast, static_cast<double>(parameter.bytes));
+      }
+    }
+  }
+  if (scenario.gloo) {  // Two workers at once, which share the links.
+    bound.gather_s /= 2;
+    bound.total_s /= 2;
+    bound.after_s /= 2;
   }
   return bound;
 }
@@ -182,8 +239,10 @@ double least_step_s(const WorkBound& work, const ReduceBound& reduce) {
   if (work.compute_s == 0) {
     return work.host_s;
   }
-  return std::max(
-      {work.compute_s + reduce.last_s, work.before_reduce_s + reduce.total_s, work.host_s});
+  const double until_reduced = std::max({work.compute_s + reduce.last_s,
+                                         work.before_reduce_s + reduce.total_s,
+                                         reduce.gather_s + reduce.total_s});
+  return std::max(until_reduced + reduce.after_s, work.host_s);
 }
 
 }  // namespace stepsim

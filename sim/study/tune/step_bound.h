@@ -17,6 +17,7 @@ namespace stepsim {
 /// after R(n) and o, so
 ///   R(n+1) - R(n) >= max_r (o + f + b) + the last all-reduce,
 ///   R(n+1) - R(n) >= max_r (o + f) + the sum of all all-reduces,
+///   R(n+1) - R(n) >= the sum of all collectives, since a rank has one stream for them,
 /// where with accumulation f holds all that is computed before the last backward. In the first
 /// steady step only the rank that starts last counts, which is one of them: the smallest.
 struct WorkBound {
@@ -36,10 +37,12 @@ struct WorkBound {
                                    const BatchingPolicy& policy,
                                    const Profile& profile);
 
-/// What the all-reduces of a setting take at least; both 0 where that is not known.
+/// What the collectives of a step take at least, in seconds; all 0 where that is not known.
 struct ReduceBound {
-  double total_s = 0;  ///< Of a step.
-  double last_s = 0;   ///< Of the last bucket.
+  double gather_s = 0;  ///< Fully sharded training: the parameters, during forward and backward.
+  double total_s = 0;   ///< All that is reduced in the last backward.
+  double last_s = 0;    ///< The last bucket, which is reduced after the whole backward.
+  double after_s = 0;   ///< What follows the optimizer, such as the broadcasts of ZeRO-1.
 };
 
 [[nodiscard]] ReduceBound reduce_bound(const Scenario& scenario, const Profile& profile);

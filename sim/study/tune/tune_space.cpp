@@ -11,6 +11,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/transformer.h"
 #include "sim/predict/bucket_lists.h"
+#include "sim/predict/scenario_profile.h"
 
 namespace stepsim {
 namespace {
@@ -117,12 +118,8 @@ TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& ove
       continue;
     }
     any_key = true;
-    if (axis.key == "model.checkpointing" || axis.key == "scenario.steps") {
-      throw InputError("--over {}: {}",
-                       axis.key,
-                       axis.key == "scenario.steps"
-                           ? "all points take the same steps"
-                           : "what recomputing takes is not priced, so that it would seem free");
+    if (axis.key == "scenario.steps") {
+      throw InputError("--over {}: all points take the same steps", axis.key);
     }
     if (!axis.key.starts_with(prefix)) {
       shared_.push_back({axis, is_only_reducing(axis.key)});
@@ -163,6 +160,9 @@ void TuneSpace::add_default_axes(const Scenario& scenario) {
     shared_.push_back({std::move(axis), reduces});
   };
   const DdpOptions& ddp = scenario.ddp;
+  if (scenario_profile(scenario).memory_capacity.value() > 0) {
+    share(axis_of("model.checkpointing", own_first(scenario.activation_checkpointing)));
+  }
   share(axis_of("ddp.accumulation_steps", {std::to_string(ddp.accumulation_steps), "1", "2", "4"}));
   if (scenario.ranks > 1) {
     share(axis_of("ddp.zero_stage", {std::to_string(ddp.zero_stage), "0", "1"}));

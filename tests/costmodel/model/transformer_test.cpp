@@ -136,6 +136,37 @@ TEST_CASE("a tied head has no parameter and the embedding completes it last") {
   CHECK(ready_order(untied).front() == static_cast<int>(parameters(untied).size()) - 1);
 }
 
+TEST_CASE("a checkpointed layer computes its forward again right before its backward") {
+  for (const std::string name : {"tiny-classifier", "bert-base", "llama3-8b"}) {
+    CAPTURE(name);
+    TransformerConfig config = shortened(name);
+    config.layers = 2;
+    const StepOps plain = step_ops(config);
+    const StepOps ops = checkpointed_step_ops(config);
+    CHECK(ops.forward == plain.forward);
+    std::vector<Op> backward;
+    std::vector<Op> again;
+    for (const Op& op : ops.backward) {
+      (op.pass == Pass::Forward ? again : backward).push_back(op);
+    }
+    CHECK(backward == plain.backward);
+    std::vector<Op> layers;
+    for (const std::string_view layer : {"layer1", "layer0"}) {
+      std::ranges::copy_if(plain.forward, std::back_inserter(layers), [&](const Op& op) {
+        return layer_of(op, config.family) == layer;
+      });
+      // What follows the last op that is computed again is the layer's own backward.
+      const auto last = std::ranges::find(ops.backward, layers.back());
+      REQUIRE(last != ops.backward.end());
+      CHECK(layer_of(*(last + 1), config.family) == layer);
+      const auto first = std::ranges::find_if(
+          ops.backward, [&](const Op& op) { return layer_of(op, config.family) == layer; });
+      CHECK(first->pass == Pass::Forward);
+    }
+    CHECK(again == layers);
+  }
+}
+
 TEST_CASE("the tiny classifier's step is the list in the documentation") {
   const auto ops = step_ops(shortened("tiny-classifier"));
   CHECK(names_of(ops.forward) == std::vector<std::string>{"embedding",

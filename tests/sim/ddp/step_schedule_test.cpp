@@ -114,7 +114,7 @@ TEST_CASE("a program that holds anything else is no plain step") {
 
 TEST_CASE("buckets launch after the op that the reducer's definition says") {
   const TransformerConfig config = model_preset("gpt2-small");
-  const DdpModel model = ddp_model(config, {});
+  const DdpModel model = ddp_model(config, step_ops(config), {});
   std::vector<int> ready;
   for (const std::vector<int>& completed : model.completes) {
     ready.insert(ready.end(), completed.begin(), completed.end());

@@ -66,6 +66,16 @@ TEST_CASE("run: an all-reduce of 4 MB at 4 GB/s hides behind 2 ms of backward bu
   CHECK(step_ms({kEngine}) == doctest::Approx(36));
 }
 
+TEST_CASE("run: checkpointing runs each layer's forward once more, before its backward") {
+  const std::string checkpointing = "model.checkpointing=true";
+  CHECK(step_ms({checkpointing}) == doctest::Approx(10 + 10 + 20 + 1 + 5));
+  CHECK(step_ms({checkpointing, kEngine}) == doctest::Approx(46));
+  CHECK(step_ms({checkpointing, "ddp.accumulation_steps=2"}) == doctest::Approx(2 * 40 + 1 + 5));
+  // Fully sharded, the parameters of a block are gathered before it computes again.
+  CHECK(step_ms({checkpointing, "ddp.zero_stage=3"}) - step_ms({"ddp.zero_stage=3"}) ==
+        doctest::Approx(10));
+}
+
 TEST_CASE("run: the profile's interference holds unless the scenario states its own") {
   const auto predicted = [](const std::vector<std::string>& overrides) {
     const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);

@@ -90,7 +90,13 @@ class RandomSpaces {
     if (ranks > 1 && below(2) == 0) {
       space.over.push_back("ddp.communication_hook=none,bf16,power_sgd");
     } else if (ranks > 1 && below(2) == 0) {
-      space.over.push_back("ddp.zero_stage=0,1,2");
+      space.over.push_back("ddp.zero_stage=0,1,2,3");
+    }
+    if (below(4) == 0) {
+      space.over.push_back("model.checkpointing=true,false");
+    }
+    if (below(4) == 0) {
+      space.overrides.push_back("cluster.communicator=gloo");
     }
     if (below(2) == 0) {
       space.over.push_back("ddp.gradient_as_bucket_view=false,true");
@@ -212,7 +218,6 @@ TEST_CASE("tune: spaces that cannot be searched are refused before anything is p
   refuses({"ddp.bucket_cap=1MiB,2MiB", "ddp.bucket_cap=4MiB"});
   refuses({"policy.nobody.batch_size=1,2"});
   refuses({"policy=nobody"});
-  refuses({"model.checkpointing=false,true"});
   refuses({"scenario.steps=10,20"});
   refuses({"scenario.seed=1..10000:+1", "data.samples=3000..4000:+1"});
 }

@@ -116,7 +116,8 @@ class BatchingPolicy {
   /// Raises InputError: `longest` is in no bucket, and batches are padded to boundaries of buckets;
   /// or it is longer than all pad_to_lengths().
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;
-  /// The same in an epoch, for which the policy may have chosen lengths by the data.
+  /// The length that a batch of this epoch is padded to; a policy may have chosen the lengths for
+  /// the epoch by its data.
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest, const EpochPlan& epoch) const;
   /// Returns a policy that forms the same batches and pads them in another way. Raises InputError
   /// as the constructor.

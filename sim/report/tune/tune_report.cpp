@@ -32,19 +32,6 @@ std::string named(const TuneSpace& space, const TunedPoint& point) {
   return tuned_policy(space, point) + (text.empty() ? "" : ": " + text);
 }
 
-/// The best of the scenario's own policies; null where none can run.
-const TuneReference* best_reference(const TuneResult& result) {
-  const TuneReference* best = nullptr;
-  for (const TuneReference& one : result.references) {
-    const bool runs = one.price.refused.empty() && !one.price.out_of_memory;
-    if (runs &&
-        (best == nullptr || one.price.useful_tokens_per_s() > best->price.useful_tokens_per_s())) {
-      best = &one;
-    }
-  }
-  return best;
-}
-
 std::string certificate_text(const TuneResult& result) {
   if (result.open > 0) {
     return fmt::format(

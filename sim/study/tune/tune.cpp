@@ -202,8 +202,8 @@ void price_front(std::vector<Candidate> candidates,
   const auto is_beaten = [&](const Candidate& candidate) {
     return std::ranges::any_of(prices.points(), [&](const TunedPoint& point) {
       return point.price.useful_tokens_per_s() * (1 + options.within) >= candidate.bound &&
-             point.price.memory_mib <= candidate.memory_mib &&
-             point.displacement <= candidate.displacement;
+             point.price.memory_mib <= candidate.memory_mib * (1 + options.within) &&
+             point.displacement <= candidate.displacement + options.within;
     });
   };
   std::size_t left = options.most_front;
@@ -258,6 +258,18 @@ std::vector<TunedPoint> find_finalists(const std::vector<TunedPoint>& sorted, st
 }
 
 }  // namespace
+
+const TuneReference* best_reference(const TuneResult& result) {
+  const TuneReference* best = nullptr;
+  for (const TuneReference& one : result.references) {
+    const bool runs = one.price.refused.empty() && !one.price.out_of_memory;
+    if (runs &&
+        (best == nullptr || one.price.useful_tokens_per_s() > best->price.useful_tokens_per_s())) {
+      best = &one;
+    }
+  }
+  return best;
+}
 
 TuneResult tune(const Scenario& scenario,
                 const TuneSpace& space,

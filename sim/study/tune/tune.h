@@ -74,8 +74,9 @@ struct TuneResult : LeftOut {
   double certificate = 0;   ///< Nothing else in the space is faster than the best by more.
   double open_gain = 0;     ///< What an open point could gain at most.
   std::vector<TunedPoint> finalists;  ///< The best first.
-  /// No point of the space is faster than one of these by more than TuneOptions::within, needs no
-  /// more memory and changes the order no more; but for `front_open` points that were not priced.
+  /// Whatever point of the space one takes, one of these is as good up to TuneOptions::within, in
+  /// speed and in memory as a share of it and in order as a share of an epoch; but for `front_open`
+  /// points that were not priced.
   std::vector<TunedPoint> front;
   std::size_t front_priced = 0;  ///< Of those priced: for the front alone.
   std::size_t front_open = 0;
@@ -85,6 +86,9 @@ struct TuneResult : LeftOut {
   double regret95 = 0;
   std::size_t alike = 0;  ///< Points that come to the same as a finalist, and are left out.
 };
+
+/// Returns the best of the scenario's own policies; null where none can run.
+[[nodiscard]] const TuneReference* best_reference(const TuneResult& result);
 
 /// Searches the space best first. Points are priced in the order of their bounds, sixteen at a
 /// time, until the next bound is not more than `within` above the fastest found. What remains

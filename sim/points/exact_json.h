@@ -33,6 +33,14 @@ namespace stepsim {
 template <typename T, typename Of>
 concept Is = std::same_as<std::remove_const_t<T>, Of>;
 
+/// Makes members() of a plain struct from the list of all its members, in their order. A structured
+/// binding must name every member, so that one that is added and not listed does not compile.
+#define STEPSIM_MEMBERS(Type, ...)     \
+  auto members(Is<Type> auto& value) { \
+    auto& [__VA_ARGS__] = value;       \
+    return std::tie(__VA_ARGS__);      \
+  }
+
 /// Formats bytes as a JSON string; those that are no UTF-8 as {"hex": "…"}.
 [[nodiscard]] std::string exact_string(const std::string& value);
 /// Raises InputError: the value was not made by exact_string().

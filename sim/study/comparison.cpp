@@ -1,24 +1,14 @@
 #include "sim/study/comparison.h"
 
-#include <tuple>
-
 #include "costmodel/base/mapped.h"
 #include "sim/points/prediction_members.h"
 #include "sim/predict/predict.h"
 
 namespace stepsim {
 
-/// For exact_json.h.
-auto members(Is<ShapeCure> auto& value) {
-  auto& [key, now_ms, cured_ms] = value;
-  return std::tie(key, now_ms, cured_ms);
-}
+STEPSIM_MEMBERS(ShapeCure, key, now_ms, cured_ms)
 
-/// For exact_json.h.
-auto members(Is<ComparedPolicy> auto& value) {
-  auto& [prediction, planning_seconds, cure] = value;
-  return std::tie(prediction, planning_seconds, cure);
-}
+STEPSIM_MEMBERS(ComparedPolicy, prediction, planning_seconds, cure)
 
 namespace {
 

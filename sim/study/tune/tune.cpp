@@ -18,11 +18,7 @@
 
 namespace stepsim {
 
-/// For exact_json.h.
-auto members(Is<TunePrice> auto& value) {
-  auto& [refused, out_of_memory, step_ms, low90, high90, tokens, memory, paired] = value;
-  return std::tie(refused, out_of_memory, step_ms, low90, high90, tokens, memory, paired);
-}
+STEPSIM_MEMBERS(TunePrice, refused, out_of_memory, step_ms, low90, high90, tokens, memory, paired)
 
 namespace {
 

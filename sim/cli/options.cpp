@@ -96,6 +96,10 @@ Outputs OptionParser::outputs() const {
   return options;
 }
 
+bool OptionParser::shows_steps() const {
+  return request_.wants_all_forms || has("json") || has("csv") || has("html");
+}
+
 std::vector<std::string> OptionParser::question() const {
   return arguments_without({"json", "csv", "html", "quiet", "threads", "resume", "shard"});
 }

@@ -17,6 +17,9 @@ struct PredictOptions {
   int noise_runs = 100;           ///< Runs with the profile's noise and errors drawn; 0: none.
   bool paired_draws = false;      ///< Fills in Prediction::paired_step_ms, where there is noise.
   bool training_effects = false;  ///< Fills in Prediction::training.
+  /// Keeps Prediction::steps, which takes much memory for many steps and ranks. They are always
+  /// kept where new shapes cost something.
+  bool keep_rows = true;
   bool keep_timelines = false;
   std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
   bool engine = false;  ///< The engine plays the run without noise, even where the recurrence can.

@@ -21,14 +21,16 @@ struct ComparedPolicy {
 };
 
 /// [policy] Predicts all policies of the scenario, in its order, with what they do to training.
+/// `keep_rows`: see PredictOptions.
 /// Raises what predict(), cheapest_cure() and PointRunner::evaluate() do.
 [[nodiscard]] std::vector<ComparedPolicy> compare_policies(const Scenario& scenario,
                                                            const Profile& profile,
+                                                           bool keep_rows,
                                                            PointRunner& runner,
                                                            const ProgressCallback& on_progress);
 
-/// Predicts those policies that are in the runner's shard, and keeps them in its store. Returns how
-/// many there are.
+/// Predicts those policies that are in the runner's shard, and keeps them in its store with their
+/// rows. Returns how many there are.
 std::size_t keep_compared(const Scenario& scenario,
                           const Profile& profile,
                           PointRunner& runner,

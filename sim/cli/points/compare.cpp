@@ -9,6 +9,7 @@
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
@@ -50,8 +51,10 @@ Answer compare_command(const Request& request) {
     progress.done();
     return shard_answer(runner, kept, common.outputs);
   }
+  // Points that are kept may be asked for another form of the answer.
+  const bool keep_rows = parser.shows_steps() || parser.has("resume");
   const std::vector<ComparedPolicy> compared =
-      compare_policies(scenario, profile, runner, progress.callback());
+      compare_policies(scenario, profile, keep_rows, runner, progress.callback());
   progress.done();
   const std::vector<Prediction> predictions = mapped(compared, &ComparedPolicy::prediction);
   const std::vector<double> planning_seconds = mapped(compared, &ComparedPolicy::planning_seconds);

@@ -51,7 +51,7 @@ double drawn_interference_factor(const PricedRun& run, double effect, ErrorDraws
 int affordable_runs(const PricedRun& run, int wanted) {
   constexpr double kMaxOps = 1e7;
   constexpr double kMaxRankSteps = 1.5e8;
-  const auto batches = static_cast<double>(run.plan().micro_batches.size());
+  const auto batches = static_cast<double>(run.batches());
   const double ops = batches * static_cast<double>(run.model().ops_per_micro_batch());
   const double runs = run.plain() ? kMaxRankSteps / batches : kMaxOps / std::max(ops, 1.0);
   const int least = std::min(wanted, 20);

@@ -117,13 +117,13 @@ WorkBound work_bound(const Scenario& scenario,
     }
     std::set<BatchShape> shapes;
     const std::size_t per_step = at(scenario.ranks) * micro;
-    for (std::size_t i = 0; i < run.plan().micro_batches.size(); ++i) {
-      const MicroBatch& batch = run.plan().micro_batches[i];
-      const BatchShape shape = batch.shape();
+    for (std::size_t i = 0; i < run.batches(); ++i) {
+      const RunBatch& batch = run.batch(i);
+      const BatchShape& shape = batch.shape;
       shapes.insert(shape);
       if (i >= at(first) * per_step) {
         bound.useful_tokens += static_cast<double>(shape.useful_tokens) / steps;
-        bound.samples += static_cast<double>(batch.samples.size()) / steps;
+        bound.samples += static_cast<double>(batch.samples) / steps;
       }
     }
     constexpr std::size_t kShapes = 16;

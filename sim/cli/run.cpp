@@ -62,7 +62,7 @@ Answer run_command(const Request& request) {
   Progress progress("predicting " + policy.name());
   PredictOptions options;
   options.on_progress = progress.callback();
-  options.keep_rows = parser.shows_steps();
+  options.rows = parser.rows();
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto predictions = std::make_shared<std::vector<Prediction>>();
   predictions->push_back(predict(scenario, policy, profile, options));

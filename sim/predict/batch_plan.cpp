@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "sim/batching/loss_scale.h"
 #include "sim/batching/step_batches.h"
 #include "sim/predict/bucket_lists.h"
+#include "sim/predict/memory_need.h"
 #include "sim/predict/played_plan.h"
 
 namespace stepsim {
@@ -238,6 +240,7 @@ PlannedData plan_steps(const Scenario& scenario,
                        const BatchingPolicy& policy,
                        const PlanningCost& cost,
                        const TakeMicroBatch& take) {
+  check_memory(scenario, policy, {});
   PlannedData planned;
   planned.buckets = bucket_lists(scenario);
   if (const PlayedBatches* played = policy.played()) {
@@ -250,6 +253,7 @@ PlannedData plan_steps(const Scenario& scenario,
     return planned;
   }
   planned.lengths = data_lengths(scenario, policy);
+  check_memory(scenario, policy, {}, std::ssize(planned.lengths));
   const std::vector<std::int64_t> drawn =
       policy.is_varlen() ? planned.lengths : std::vector<std::int64_t>();
   named(policy,
@@ -264,8 +268,10 @@ PlannedData plan_steps(const Scenario& scenario,
 PlannedPolicy plan_policy(const Scenario& scenario,
                           const BatchingPolicy& policy,
                           const PlanningCost& cost) {
+  check_memory(scenario, policy, {KeptRows::Samples});
   PlannedPolicy planned;
   std::vector<MicroBatch>& batches = planned.plan.micro_batches;
+  batches.reserve(at(scenario.steps) * at(scenario.ranks) * at(scenario.ddp.accumulation_steps));
   static_cast<PlannedData&>(planned) = plan_steps(
       scenario, policy, cost, [&](MicroBatch batch) { batches.push_back(std::move(batch)); });
   Plan header = empty_plan(scenario, policy, planned.buckets);

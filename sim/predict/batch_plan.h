@@ -48,8 +48,8 @@ using TakeMicroBatch = std::function<void(MicroBatch)>;
 ///     cost: What the policy plans by, see planning_cost().
 ///     take: Is told all micro-batches, which are not kept.
 /// Raises:
-///     InputError: lengths are missing, there are more ranks than samples, or the policy cannot
-///     plan this data.
+///     InputError: see check_memory(); lengths are missing, there are more ranks than samples, or
+///     the policy cannot plan this data.
 [[nodiscard]] PlannedData plan_steps(const Scenario& scenario,
                                      const BatchingPolicy& policy,
                                      const PlanningCost& cost,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <span>
 #include <utility>
@@ -53,6 +54,8 @@ class StepTimeTally {
  public:
   void add(const StepTimeline& timeline);
   void add(const StepSums& sums);
+  /// Makes room for the times of so many steps, so that adding them moves none.
+  void reserve(std::size_t steps) { sums_.step_ms.reserve(steps); }
   /// Returns the time of every step added, in order.
   [[nodiscard]] const std::vector<double>& step_ms() const { return sums_.step_ms; }
   /// Sets the times of `ranks` and all times of `summary` but those of StepTimeSummary.

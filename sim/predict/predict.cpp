@@ -58,7 +58,7 @@ StepTimeTally run_without_noise(const PricedRun& run,
   StepSimulator simulator(run, {}, 1, nullptr, options.engine);
   const Scenario& scenario = run.scenario();
   const PeakMemory memory(scenario.model, memory_options(scenario));
-  const bool keep_rows = options.keep_rows || !run.shape_costs().empty();
+  const bool keep_rows = options.rows != KeptRows::None || !run.shape_costs().empty();
   StepTimeTally times;
   WorkTally work(scenario.steps - scenario.warmup_steps);
   prediction.steps.reserve(keep_rows ? at(scenario.steps) * at(scenario.ranks) : 0);
@@ -138,6 +138,7 @@ Prediction predict(const Scenario& scenario,
                    const BatchingPolicy& policy,
                    const Profile& profile,
                    const PredictOptions& options) {
+  check_memory(scenario, policy, {options.rows, options.noise_runs, options.training_effects});
   const PricedRun run(scenario, policy, profile, options.counterfactual);
   Prediction prediction;
   prediction.scenario = scenario.name;

@@ -162,7 +162,7 @@ Blame blame(const Scenario& scenario,
   result.policy = policy.name();
   result.profile = profile.name;
   PredictOptions with_noise;
-  with_noise.keep_rows = false;
+  with_noise.rows = KeptRows::None;
   result.mean_step_ms = predict(scenario, policy, profile, with_noise).summary.step_time_ms.mean;
   const Prediction prediction = predict(scenario, policy, profile, options);
   result.step_ms = prediction.summary.step_time_ms.mean;
@@ -194,7 +194,7 @@ Blame blame(const Scenario& scenario,
   if (!run.shape_costs().empty()) {
     changes.push_back(Change::NoNewShapes);
   }
-  options.keep_rows = false;
+  options.rows = KeptRows::None;
   const std::vector<int> ranks = suspects(result.last, most_ranks);
   const auto add_saving = [&](Change change, int rank) {
     Saving saving{change, rank, result.step_ms, 0, ""};

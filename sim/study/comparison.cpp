@@ -30,13 +30,13 @@ std::vector<std::string> policy_names(const Scenario& scenario) {
 /// What predicts one policy, by its name.
 std::function<ComparedPolicy(const std::string&)> compare_work(const Scenario& scenario,
                                                                const Profile& profile,
-                                                               bool keep_rows) {
-  return [&, keep_rows](const std::string& name) {
+                                                               KeptRows rows) {
+  return [&, rows](const std::string& name) {
     const BatchingPolicy& policy = find_policy(scenario, name);
     ComparedPolicy compared;
     PredictOptions options;
     options.training_effects = true;
-    options.keep_rows = keep_rows;
+    options.rows = rows;
     options.on_planned = [&](double seconds) { compared.planning_seconds = seconds; };
     compared.prediction = predict(scenario, policy, profile, options);
     if (compared.prediction.shapes) {
@@ -50,18 +50,19 @@ std::function<ComparedPolicy(const std::string&)> compare_work(const Scenario& s
 
 std::vector<ComparedPolicy> compare_policies(const Scenario& scenario,
                                              const Profile& profile,
-                                             bool keep_rows,
+                                             KeptRows rows,
                                              PointRunner& runner,
                                              const ProgressCallback& on_progress) {
   return runner.evaluate(
-      policy_names(scenario), compare_work(scenario, profile, keep_rows), on_progress);
+      policy_names(scenario), compare_work(scenario, profile, rows), on_progress);
 }
 
 std::size_t keep_compared(const Scenario& scenario,
                           const Profile& profile,
                           PointRunner& runner,
                           const ProgressCallback& on_progress) {
-  return runner.keep(policy_names(scenario), compare_work(scenario, profile, true), on_progress);
+  return runner.keep(
+      policy_names(scenario), compare_work(scenario, profile, KeptRows::Rows), on_progress);
 }
 
 }  // namespace stepsim

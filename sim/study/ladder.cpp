@@ -334,7 +334,7 @@ class PolicyEpoch {
     PaddedEpoch row = shapes_.padded(padding);
     PredictOptions without_noise;
     without_noise.noise_runs = 0;
-    without_noise.keep_rows = false;
+    without_noise.rows = KeptRows::None;
     const Prediction prediction = predict(scenario_,
                                           policy_.with_padding(padding.multiple_of, padding.rungs),
                                           profile_,

@@ -52,9 +52,9 @@ Answer compare_command(const Request& request) {
     return shard_answer(runner, kept, common.outputs);
   }
   // Points that are kept may be asked for another form of the answer.
-  const bool keep_rows = parser.shows_steps() || parser.has("resume");
+  const KeptRows rows = parser.has("resume") ? KeptRows::Rows : parser.rows();
   const std::vector<ComparedPolicy> compared =
-      compare_policies(scenario, profile, keep_rows, runner, progress.callback());
+      compare_policies(scenario, profile, rows, runner, progress.callback());
   progress.done();
   const std::vector<Prediction> predictions = mapped(compared, &ComparedPolicy::prediction);
   const std::vector<double> planning_seconds = mapped(compared, &ComparedPolicy::planning_seconds);

@@ -73,6 +73,7 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
     link_noise_.emplace_back(seed ^ kOfLinks);
   }
   sums_.ranks.resize(ranks_);
+  sums_.step_ms.reserve(at(run.scenario().steps - run.scenario().warmup_steps) * draws_);
 }
 
 std::vector<double> DrawPlayer::mean_ms(std::size_t run) const {

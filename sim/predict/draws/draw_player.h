@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/predict/draws/folded_steps.h"
@@ -37,7 +38,7 @@ class DrawPlayer {
   void play(const std::function<void(int step)>& on_step);
 
   /// Of the first run of each draw: the sums over the steady steps of all draws.
-  [[nodiscard]] const StepSums& sums() const { return sums_; }
+  [[nodiscard]] StepSums take_sums() { return std::move(sums_); }
   /// Of the first run of each draw: the longest steady step. [draw]
   [[nodiscard]] const std::vector<double>& longest_ms() const { return longest_ms_; }
   /// The mean steady step of one run of each draw: [draw].

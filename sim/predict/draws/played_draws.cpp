@@ -86,7 +86,7 @@ PlayedDraws play_lanes(const PricedRun& run,
         on_progress(share(static_cast<double>(step) / run.scenario().steps));
       }
     });
-    played_parts[part].sums = player.sums();
+    played_parts[part].sums = player.take_sums();
     played_parts[part].longest_ms = player.longest_ms();
     for (std::size_t r = 0; r < draws.front().size(); ++r) {
       played_parts[part].mean_ms.push_back(player.mean_ms(r));
@@ -98,6 +98,7 @@ PlayedDraws play_lanes(const PricedRun& run,
   const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
+  played.jitter.reserve(at(run.scenario().steps - run.scenario().warmup_steps) * draws.size());
   for (PlayedPart& part : played_parts) {
     played.jitter.add(part.sums);
     append(played.longest_ms, part.longest_ms);

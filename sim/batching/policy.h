@@ -118,7 +118,8 @@ class BatchingPolicy {
   /// Raises InputError: `longest` is in no bucket, and batches are padded to boundaries of buckets;
   /// or it is longer than all pad_to_lengths().
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest) const;
-  /// The same in an epoch, for which the policy may have chosen lengths by the data.
+  /// The length that a batch of this epoch is padded to; a policy may have chosen the lengths for
+  /// the epoch by its data.
   [[nodiscard]] std::int64_t padded_length(std::int64_t longest, const EpochPlan& epoch) const;
   /// Returns a policy that forms the same batches and pads them in another way. Raises InputError
   /// as the constructor.
@@ -126,7 +127,7 @@ class BatchingPolicy {
                                             std::vector<std::int64_t> pad_to_lengths) const;
 
   /// Raises InputError: the kind cannot plan this, or it would cut samples with second lengths.
-  /// Raises std::logic_error: it plays a file, which plan_policy() does.
+  /// Raises std::logic_error: it plays a file, which plan_steps() does.
   [[nodiscard]] EpochPlan epoch(const PolicyInput& input) const;
 
  private:

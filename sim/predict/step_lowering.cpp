@@ -220,6 +220,18 @@ std::pair<double, double> StepLowering::model_seconds(const PricedBatch& batch) 
   return seconds;
 }
 
+std::vector<double> StepLowering::backward_ends(const PricedBatch& batch) const {
+  std::vector<double> ends;
+  double seconds = 0;
+  for (const LoweredOp& op : ops_) {
+    if (op.label >= 0 && !op.forward) {
+      seconds += seconds_of(batch, op.work);
+      ends.push_back(seconds);
+    }
+  }
+  return ends;
+}
+
 std::size_t StepLowering::model_ops() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(ops_, [](const LoweredOp& op) { return op.label >= 0; }));

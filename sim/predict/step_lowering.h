@@ -142,6 +142,9 @@ class StepLowering {
   [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
   /// Forward and backward of the model alone, one op after another, in seconds.
   [[nodiscard]] std::pair<double, double> model_seconds(const PricedBatch& batch) const;
+  /// [op of the backward] Seconds from the beginning of the backward to the end of the op, without
+  /// anything of DDP's.
+  [[nodiscard]] std::vector<double> backward_ends(const PricedBatch& batch) const;
   /// The ops of the model in a micro-batch.
   [[nodiscard]] std::size_t model_ops() const;
   [[nodiscard]] std::size_t collate_group() const { return collate_group_; }

@@ -7,6 +7,7 @@
 #include "sim/scenario/key_table.h"
 #include "sim/scenario/overrides.h"
 #include "sim/scenario/tables.h"
+#include "sim/scenario/toml_text.h"
 
 namespace stepsim {
 
@@ -36,6 +37,15 @@ Scenario parse_scenario(const std::string& text,
   read_policies(root, scenario);
   read_published(root, scenario);
   return scenario;
+}
+
+std::string scenario_text(const std::string& text,
+                          const std::string& path,
+                          std::span<const std::string> overrides) {
+  TomlDocument document = parse_toml(text, path);
+  apply_overrides(document, overrides);
+  make_paths_absolute(document);
+  return toml_text(document.root);
 }
 
 Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario) {

@@ -146,6 +146,12 @@ inline constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;
 [[nodiscard]] Scenario read_scenario(const std::string& path,
                                      std::span<const std::string> overrides = {});
 
+/// Returns the text of a scenario with the overrides in it, which can stand in any folder: its files
+/// have absolute paths. Raises InputError as parse_scenario().
+[[nodiscard]] std::string scenario_text(const std::string& text,
+                                        const std::string& path,
+                                        std::span<const std::string> overrides);
+
 /// Parses the text of a scenario; `path` names it in messages and anchors relative paths.
 [[nodiscard]] Scenario parse_scenario(const std::string& text,
                                       const std::string& path,

@@ -21,9 +21,9 @@ struct BucketChoice {
 /// "bucket_cap_mb=50", "bucket_cap_mb_list=[1, 60, 45.5]": arguments of DistributedDataParallel.
 /// The newest one's default is "bucket_cap_mb=None": a stated cap is that of the first bucket, too.
 [[nodiscard]] std::string python_argument(const BucketChoice& choice);
-/// The same as lines of [ddp]: "torch = …", "bucket_caps = […]".
+/// Returns the choice as lines of [ddp] in a scenario: "torch = …", "bucket_caps = […]".
 [[nodiscard]] std::string toml_lines(const BucketChoice& choice);
-/// The same as options of a command, quoted for a shell: "--set …".
+/// Returns the choice as options of a command, quoted for a shell: "--set …".
 [[nodiscard]] std::string set_options(const BucketChoice& choice);
 
 }  // namespace stepsim

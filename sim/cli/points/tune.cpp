@@ -6,16 +6,22 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_number.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/records/plan_file.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/cli/points/point_options.h"
 #include "sim/predict/batch_plan.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
+#include "sim/report/json.h"
 #include "sim/report/tune/tune_report.h"
 
 namespace stepsim {
@@ -72,33 +78,74 @@ double percent_option(const OptionParser& parser, const std::string& name) {
   return value / kPercent;
 }
 
-/// The plans of the first finalists, and how they were predicted. Returns what was written.
-std::string write_verification(const Scenario& scenario,
-                               const CommonOptions& common,
+/// Writes what a live run of settings needs: of each the scenario with the setting in it, its plan,
+/// and its prediction.
+class Verification {
+ public:
+  Verification(const Scenario& scenario, const CommonOptions& common, std::string folder)
+      : scenario_(scenario), common_(common), folder_(std::move(folder)) {
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    if (error) {
+      throw EnvironmentFault("cannot make {}: {}", printable(folder_), error.message());
+    }
+  }
+
+  /// `name`: of the files. The policy in them is called "NAME POLICY".
+  void add(const std::string& name, const std::string& policy, std::vector<std::string> set) {
+    set.insert(set.begin(), common_.set.begin(), common_.set.end());
+    set.push_back(fmt::format("policy.{}.name={} {}", policy, name, policy));
+    const std::string text = scenario_text(scenario_.text, scenario_.path, set);
+    const std::string path = fmt::format("{}/{}.toml", folder_, name);
+    write_text_atomically(path, "# " + policy + ", as stepsim tune set it.\n" + text);
+    const Scenario tuned = parse_scenario(text, path, {});
+    const BatchingPolicy& of_name = find_policy(tuned, name + " " + policy);
+    write_plan(fmt::format("{}/{}.plan.jsonl", folder_, name),
+               plan_policy(tuned, of_name, planning_cost(tuned, of_name)).plan);
+    const Prediction prediction = predict(tuned, of_name, scenario_profile(tuned), {});
+    write_text_atomically(fmt::format("{}/{}.prediction.json", folder_, name),
+                          prediction_json({prediction}, true).dump(2) + "\n");
+    rows_ += fmt::format("  {}/{}.toml  {:.3f} ms  {:.0f} useful tokens/s\n",
+                         folder_,
+                         name,
+                         prediction.summary.step_time_ms.mean,
+                         prediction.summary.useful_tokens_per_s());
+    names_ += (names_.empty() ? "" : " ") + name;
+  }
+
+  [[nodiscard]] std::string text() const {
+    const std::string folder = shell_word(folder_);
+    return fmt::format(
+        "\nfor live runs, predicted before them:\n{0}next:\n"
+        "  stepcal live {1}/*.plan.jsonl --repeat 30 --out-dir {1}/live\n"
+        "  for i in {2}; do stepsim validate {1}/$i.toml --predictions {1}/$i.prediction.json "
+        "--live {1}/live/$i.plan.jsonl; done\n",
+        rows_,
+        folder,
+        names_);
+  }
+
+ private:
+  const Scenario& scenario_;
+  const CommonOptions& common_;
+  std::string folder_;
+  std::string rows_;
+  std::string names_;
+};
+
+/// The first finalists, and the best policy as the scenario has it.
+std::string write_verification(Verification files,
                                const TuneSpace& space,
                                const TuneResult& result,
-                               std::size_t count,
-                               const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw EnvironmentFault("cannot make {}: {}", printable(folder), error.message());
-  }
-  std::string text = "\nfor live runs, predicted before them:\n";
+                               std::size_t count) {
   for (std::size_t i = 0; i < std::min(count, result.finalists.size()); ++i) {
-    const TunedPoint& point = result.finalists[i];
-    std::vector<std::string> set = common.set;
-    const std::vector<std::string> own = space.settings(point.choice);
-    set.insert(set.end(), own.begin(), own.end());
-    const Scenario tuned = parse_scenario(scenario.text, scenario.path, set);
-    const BatchingPolicy& policy = find_policy(tuned, space.policies()[point.choice.policy].name);
-    Plan plan = plan_policy(tuned, policy, planning_cost(tuned, policy)).plan;
-    plan.policy = fmt::format("{} {}", i + 1, plan.policy);
-    const std::string path = fmt::format("{}/{}.plan.jsonl", folder, i + 1);
-    write_plan(path, plan);
-    text += fmt::format("  {}  {:.3f} ms\n", path, point.drawn.step_ms);
+    const TuneChoice& choice = result.finalists[i].choice;
+    files.add(std::to_string(i + 1), space.policies()[choice.policy].name, space.settings(choice));
   }
-  return text;
+  if (const TuneReference* own = best_reference(result)) {
+    files.add("own", own->policy, {});
+  }
+  return files.text();
 }
 
 }  // namespace
@@ -117,8 +164,10 @@ Answer tune_command(const Request& request) {
        {"within", option_value<double>(1), "PERCENT: the search may miss at most"},
        {"most-priced", option_value<int>(0), "NUMBER: points to price at most; 0: no limit"},
        {"exhaustive", option_flag(), "price every point, as a grid search does"},
-       {"verify", option_value<int>(0), "NUMBER: finalists to write plans of"},
-       {"out-dir", option_text(), "FOLDER: for those plans"}});
+       {"verify",
+        option_value<int>(0),
+        "NUMBER: finalists to write scenarios, plans and predictions of"},
+       {"out-dir", option_text(), "FOLDER: for those files"}});
   add_point_options(parser);
   if (!parser.parse()) {
     return {};
@@ -161,7 +210,7 @@ Answer tune_command(const Request& request) {
   std::string written;
   if (verify > 0) {
     written = write_verification(
-        scenario, common, space, *result, static_cast<std::size_t>(verify), parser.text("out-dir"));
+        Verification(scenario, common, parser.text("out-dir")), space, *result, at(verify));
   }
   Answer answer;
   answer.outputs = common.outputs;

@@ -14,8 +14,7 @@ namespace {
 constexpr double kMs = 1e3;
 /// Kinds of batches whose times are kept: those of a step with few shapes.
 constexpr std::size_t kKnownKinds = 256;
-/// Keep generators apart: the golden ratio, by which no two seeds come close.
-constexpr std::uint64_t kOfDraw = 0x9E3779B97F4A7C15;
+/// Keeps the generator of the links apart from that of the ranks.
 constexpr std::uint64_t kOfLinks = 0xD1B54A32D192ED03;
 
 double later(double a, double b) {
@@ -68,7 +67,7 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
       common_[lane] = costs.common;
       stall_[lane] = costs.common * costs.factors.new_shapes;
     }
-    const std::uint64_t seed = run.scenario().seed + kOfDraw * (at(number) + d + 1);
+    const std::uint64_t seed = seed_of_draw(run.scenario().seed, at(number) + d);
     noise_.emplace_back(seed);
     link_noise_.emplace_back(seed ^ kOfLinks);
   }

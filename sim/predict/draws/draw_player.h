@@ -37,11 +37,11 @@ class DrawPlayer {
   /// Plays all steps. Raises InputError: the simulated clock passes kTimeLimit.
   void play(const std::function<void(int step)>& on_step);
 
-  /// Of the first run of each draw: the sums over the steady steps of all draws.
+  /// Hands out the sums over the steady steps of the first run of each draw, over all draws.
   [[nodiscard]] StepSums take_sums() { return std::move(sums_); }
-  /// Of the first run of each draw: the longest steady step. [draw]
+  /// Returns the longest steady step in the first run of each draw: [draw].
   [[nodiscard]] const std::vector<double>& longest_ms() const { return longest_ms_; }
-  /// The mean steady step of one run of each draw: [draw].
+  /// Returns the mean steady step of one run of each draw: [draw].
   [[nodiscard]] std::vector<double> mean_ms(std::size_t run) const;
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -26,6 +27,12 @@ class NoiseDraws {
   std::mt19937_64 generator_;
   boost::random::normal_distribution<double> normal_;
 };
+
+/// Returns the seed of a draw's noise: the golden ratio keeps the seeds far apart.
+[[nodiscard]] constexpr std::uint64_t seed_of_draw(std::uint64_t seed, std::size_t draw) {
+  constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
+  return seed + kGoldenRatio * (draw + 1);
+}
 
 /// The value of evenly spaced quantiles where a standard normal stands at `score`; 1 when there are
 /// none.

@@ -15,8 +15,6 @@ namespace {
 /// Draws that are played at once, whatever the number of threads.
 constexpr std::size_t kTogether = 10;
 
-constexpr std::uint64_t kSeedOfDraw = 0x9E3779B97F4A7C15;
-
 FactorRange around(FactorRange range, double factor) {
   return {std::min(range.least, factor), std::max(range.most, factor)};
 }
@@ -117,7 +115,7 @@ PlayedDraws play_engine(const PricedRun& run,
   played.mean_ms.resize(draws.front().size());
   for (std::size_t d = 0; d < draws.size(); ++d) {
     for (std::size_t r = 0; r < draws[d].size(); ++r) {
-      NoiseDraws noise(run.scenario().seed + kSeedOfDraw * (d + 1));
+      NoiseDraws noise(seed_of_draw(run.scenario().seed, d));
       StepSimulator simulator(run, draws[d][r].factors, draws[d][r].common, &noise);
       std::vector<double> steps;
       for (int step = 0; step < run.scenario().steps; ++step) {

@@ -10,7 +10,7 @@ namespace stepsim {
 /// What runs with noise came to.
 struct PlayedDraws {
   StepTimeTally jitter;                      ///< All steady steps of the first run of each draw.
-  std::vector<double> longest_ms;            ///< [draw] Of the first run: its longest steady step.
+  std::vector<double> longest_ms;            ///< [draw] The longest steady step of its first run.
   std::vector<std::vector<double>> mean_ms;  ///< [run][draw] Mean steady step.
 };
 

@@ -32,19 +32,6 @@ std::string named(const TuneSpace& space, const TunedPoint& point) {
   return tuned_policy(space, point) + (text.empty() ? "" : ": " + text);
 }
 
-/// The best of the scenario's own policies; null where none can run.
-const TuneReference* best_reference(const TuneResult& result) {
-  const TuneReference* best = nullptr;
-  for (const TuneReference& one : result.references) {
-    const bool runs = one.price.refused.empty() && !one.price.out_of_memory;
-    if (runs &&
-        (best == nullptr || one.price.useful_tokens_per_s() > best->price.useful_tokens_per_s())) {
-      best = &one;
-    }
-  }
-  return best;
-}
-
 std::string certificate_text(const TuneResult& result) {
   if (result.open > 0) {
     return fmt::format(
@@ -73,9 +60,42 @@ std::string count_lines(const TuneResult& result) {
   line(result.out_of_memory, "out of memory");
   line(result.outside_limits, "outside the limits");
   line(result.same_buckets, "make the same buckets as another");
-  line(result.bounded, "cannot be faster, by their bounds");
-  line(result.priced, "priced in full");
+  line(result.bounded,
+       "cannot be faster, by their bounds" +
+           (result.close > 0 ? fmt::format("; {} of them could be nearly as fast", result.close)
+                             : std::string()));
+  line(result.priced,
+       "priced in full" + (result.front_priced > 0
+                               ? fmt::format(", {} of them for the front", result.front_priced)
+                               : std::string()));
   line(result.open, "open");
+  return text;
+}
+
+/// The front as a table, its fastest points where it is long.
+std::string front_text(const TuneSpace& space, const TuneResult& result, const Screen& screen) {
+  constexpr std::size_t kShown = 12;
+  if (result.front.size() < 2) {
+    return "";
+  }
+  Table table({"", "useful tokens/s", "memory MiB", "order change", "setting"});
+  for (std::size_t i = 0; i < std::min(kShown, result.front.size()); ++i) {
+    const TunedPoint& point = result.front[i];
+    table.add({fmt::format("{}", i + 1),
+               fmt::format("{:.0f}", point.price.useful_tokens_per_s()),
+               fmt::format("{:.1f}", point.price.memory_mib),
+               fmt::format("{:.1f} %", 100 * point.displacement),
+               printable(named(space, point))});
+  }
+  std::string text =
+      "\nless memory or less change of order, and the fastest that has it (without noise)\n\n" +
+      table.text(screen);
+  if (result.front.size() > kShown) {
+    text += fmt::format("{} more: --csv, --json\n", result.front.size() - kShown);
+  }
+  if (result.front_open > 0) {
+    text += fmt::format("{} points that were not priced could belong here\n", result.front_open);
+  }
   return text;
 }
 
@@ -163,21 +183,7 @@ std::string tune_text(const Scenario& scenario,
       "Regret: in 95 of 100 draws of the profile's errors no finalist is more than {:.1f} % "
       "faster than it.\n",
       100 * result.regret95);
-  if (result.front.size() > 1) {
-    Table front({"", "useful tokens/s", "memory MiB", "order change", "setting"});
-    for (std::size_t i = 0; i < result.front.size(); ++i) {
-      const TunedPoint& point = result.front[i];
-      front.add({fmt::format("{}", i + 1),
-                 fmt::format("{:.0f}", point.price.useful_tokens_per_s()),
-                 fmt::format("{:.1f}", point.price.memory_mib),
-                 fmt::format("{:.1f} %", 100 * point.displacement),
-                 printable(named(space, point))});
-    }
-    text +=
-        "\nof those priced, none is faster with as little memory and change of order (without "
-        "noise)\n\n" +
-        front.text(screen);
-  }
+  text += front_text(space, result, screen);
   std::string command = "stepsim run " + shell_word(scenario.path) + " --policy " +
                         shell_word(tuned_policy(space, result.finalists.front()));
   for (const std::string& set : space.settings(result.finalists.front().choice)) {
@@ -195,7 +201,10 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
                {"outside_limits", result.outside_limits},
                {"same_buckets", result.same_buckets},
                {"bounded", result.bounded},
+               {"bounded_close", result.close},
                {"priced", result.priced},
+               {"priced_for_front", result.front_priced},
+               {"front_open", result.front_open},
                {"open", result.open},
                {"certificate", result.certificate},
                {"open_gain", result.open_gain},

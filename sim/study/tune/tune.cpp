@@ -1,11 +1,9 @@
 #include "sim/study/tune/tune.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <functional>
 #include <map>
 #include <set>
-#include <string_view>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -13,10 +11,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/parallel.h"
 #include "costmodel/base/quantile.h"
-#include "costmodel/model/memory.h"
-#include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/study/recommendation.h"
@@ -33,8 +28,7 @@ namespace {
 
 constexpr std::size_t kRound = 16;  // Points priced at a time, whatever the threads.
 constexpr std::size_t kFinalists = 8;
-constexpr double kFinal = 0.03;     // Finalists are at most so much slower than the best.
-constexpr double kOwnSlack = 1.25;  // On the samples of the scenario's own policies.
+constexpr double kFinal = 0.03;  // Finalists are at most so much slower than the best.
 
 std::string tune_text_of(const std::string& policy,
                          const std::vector<std::string>& set,
@@ -75,201 +69,6 @@ TunePrice price_of(const Scenario& as_it_stands,
   return price;
 }
 
-/// One combination of the shared axes.
-struct SharedSettings {
-  std::string refused;
-  ReduceBound reduce;
-  std::string buckets;  ///< All that the keys which only reduce decide, as a text.
-  std::optional<Scenario> scenario;
-  std::map<AttentionKind, PeakMemory> memory;
-};
-
-/// The buckets, and of stages that keep one of them in memory its size.
-std::string buckets_text(const Scenario& scenario) {
-  const DdpBuckets lists = bucket_lists(scenario);
-  std::string text;
-  for (const std::vector<Bucket>* list : {&lists.initial, &lists.rebuilt}) {
-    for (const Bucket& bucket : *list) {
-      text += fmt::format("{};", fmt::join(bucket.parameters, ","));
-    }
-    text += "|";
-  }
-  return text +
-         (scenario.ddp.zero_stage > 1 ? std::to_string(scenario.ddp.bucket_cap.value()) : "");
-}
-
-/// A point before it is priced.
-struct Candidate {
-  std::size_t number = 0;
-  std::size_t work = 0;  ///< In SearchBounds::works.
-  double bound = 0;      ///< Useful tokens/s.
-};
-
-/// The bounds of all points, from those of their parts: points that differ in their buckets alone
-/// have the same work, and all policies reduce the same gradients.
-class SearchBounds {
- public:
-  SearchBounds(const Scenario& scenario, const TuneSpace& space, const TuneOptions& options)
-      : space_(space), shared_(space.shared_size()) {
-    find_works();
-    const auto scenario_of = [&](std::vector<std::string> set) {
-      set.insert(set.begin(), options.overrides.begin(), options.overrides.end());
-      return parse_scenario(scenario.text, scenario.path, set);
-    };
-    parallel_for(shared_.size(), options.threads, [&](std::size_t i) {
-      SharedSettings& settings = shared_[i];
-      try {
-        settings.scenario = scenario_of(space.shared_settings(space.choice(i)));
-        settings.reduce = reduce_bound(*settings.scenario, scenario_profile(*settings.scenario));
-        settings.buckets = buckets_text(*settings.scenario);
-      } catch (const InputError& error) {
-        settings.refused = error.what();
-      }
-    });
-    works_.resize(work_points_.size());
-    parallel_for(works_.size(), options.threads, [&](std::size_t i) {
-      const TuneChoice choice = space.choice(work_points_[i]);
-      try {
-        const Scenario of_work = scenario_of(space.settings(choice, false));
-        works_[i] = work_bound(of_work,
-                               find_policy(of_work, space.policies()[choice.policy].name),
-                               scenario_profile(of_work));
-      } catch (const InputError& error) {
-        works_[i].refused = error.what();
-      }
-    });
-  }
-
-  [[nodiscard]] const WorkBound& work(std::size_t point) const { return works_[work_of(point)]; }
-  [[nodiscard]] std::size_t work_of(std::size_t point) const { return work_of_[point]; }
-  [[nodiscard]] const std::string& refused(std::size_t point) const {
-    const std::string& by_work = work(point).refused;
-    return by_work.empty() ? shared_[point % shared_.size()].refused : by_work;
-  }
-  [[nodiscard]] const std::string& buckets(std::size_t point) const {
-    return shared_[point % shared_.size()].buckets;
-  }
-  [[nodiscard]] double least_seconds(std::size_t point) const {
-    return least_step_s(work(point), shared_[point % shared_.size()].reduce);
-  }
-  /// Whether some batch of the plan needs more memory than the device has.
-  [[nodiscard]] bool exceeds(std::size_t point, AttentionKind attention, Bytes capacity) {
-    if (capacity.value() == 0) {
-      return false;
-    }
-    SharedSettings& settings = shared_[point % shared_.size()];
-    auto known = settings.memory.find(attention);
-    if (known == settings.memory.end()) {
-      TransformerConfig model = settings.scenario->model;
-      model.attention = attention;
-      known =
-          settings.memory.emplace(attention, PeakMemory(model, memory_options(*settings.scenario)))
-              .first;
-    }
-    return std::ranges::any_of(work(point).largest, [&](const BatchShape& shape) {
-      return known->second.at(shape).total() > capacity;
-    });
-  }
-
- private:
-  void find_works() {
-    std::map<std::tuple<std::size_t, std::vector<std::size_t>, std::vector<std::size_t>>,
-             std::size_t>
-        known;
-    for (std::size_t i = 0; i < space_.size(); ++i) {
-      TuneChoice choice = space_.choice(i);
-      for (std::size_t axis = 0; axis < choice.shared.size(); ++axis) {
-        choice.shared[axis] = space_.shared()[axis].only_reduces ? 0 : choice.shared[axis];
-      }
-      const auto [place, is_new] =
-          known.emplace(std::tuple(choice.policy, choice.own, choice.shared), work_points_.size());
-      if (is_new) {
-        work_points_.push_back(i);
-      }
-      work_of_.push_back(place->second);
-    }
-  }
-
-  const TuneSpace& space_;
-  std::vector<SharedSettings> shared_;    ///< [combination of the shared axes]
-  std::vector<std::size_t> work_points_;  ///< [work] a point that has it.
-  std::vector<std::size_t> work_of_;      ///< [point]
-  std::vector<WorkBound> works_;          ///< [work]
-};
-
-bool is_within(const std::optional<std::pair<double, double>>& range, double value) {
-  constexpr double kSlack = 1e-9;
-  return !range || (value >= range->first * (1 - kSlack) && value <= range->second * (1 + kSlack));
-}
-
-bool meets(const TuneLimits& limits, const WorkBound& work) {
-  return is_within(limits.samples, work.samples) && is_within(limits.tokens, work.useful_tokens) &&
-         !(limits.displacement && work.displacement > *limits.displacement) &&
-         !(limits.keeps_samples && work.lost_samples > 0);
-}
-
-/// The limits, with a range of samples where they say nothing of how much a step holds.
-TuneLimits completed_limits(TuneLimits limits, const Scenario& scenario, const TuneSpace& space) {
-  if (limits.samples || limits.tokens) {
-    return limits;
-  }
-  double least = std::numeric_limits<double>::max();
-  double most = 0;
-  for (const TuneSpace::Policy& policy : space.policies()) {
-    const WorkBound own =
-        work_bound(scenario, find_policy(scenario, policy.name), scenario_profile(scenario));
-    if (own.refused.empty()) {
-      least = std::min(least, own.samples);
-      most = std::max(most, own.samples);
-    }
-  }
-  if (most > 0) {
-    limits.samples = {least / kOwnSlack, most * kOwnSlack};
-  }
-  return limits;
-}
-
-/// The candidates in the order in which they are priced; what is left out is counted. Points with
-/// the same buckets are priced once, unless all are to be.
-std::vector<Candidate> find_candidates(const Scenario& scenario,
-                                       const TuneSpace& space,
-                                       const TuneLimits& limits,
-                                       bool exhaustive,
-                                       SearchBounds& bounds,
-                                       TuneResult& result) {
-  const Bytes capacity = scenario_profile(scenario).memory_capacity;
-  std::vector<Candidate> candidates;
-  std::set<std::pair<std::size_t, std::string_view>> seen;
-  for (std::size_t i = 0; i < result.points; ++i) {
-    if (const std::string& why = bounds.refused(i); !why.empty()) {
-      result.first_refusal = result.refused == 0 ? why : result.first_refusal;
-      ++result.refused;
-      continue;
-    }
-    const WorkBound& work = bounds.work(i);
-    if (!meets(limits, work)) {
-      ++result.outside_limits;
-      continue;
-    }
-    const std::string& policy = space.policies()[space.choice(i).policy].name;
-    if (bounds.exceeds(i, find_policy(scenario, policy).attention(), capacity)) {
-      ++result.out_of_memory;
-      continue;
-    }
-    if (!seen.emplace(bounds.work_of(i), bounds.buckets(i)).second && !exhaustive) {
-      ++result.same_buckets;
-      continue;
-    }
-    const double least = bounds.least_seconds(i);
-    candidates.push_back(
-        {i,
-         bounds.work_of(i),
-         least > 0 ? work.useful_tokens / least : std::numeric_limits<double>::max()});
-  }
-  std::ranges::stable_sort(candidates, std::greater(), &Candidate::bound);
-  return candidates;
-}
-
 bool is_faster(const TunedPoint& a, const TunedPoint& b) {
   const double first = a.price.useful_tokens_per_s();
   const double second = b.price.useful_tokens_per_s();
@@ -277,6 +76,7 @@ bool is_faster(const TunedPoint& a, const TunedPoint& b) {
 }
 
 /// The points that no other one beats in speed, memory and distance from the sampler's order.
+/// `sorted`: the fastest first.
 std::vector<TunedPoint> pareto_front(const std::vector<TunedPoint>& sorted) {
   std::vector<TunedPoint> front;
   for (const TunedPoint& point : sorted) {
@@ -328,7 +128,149 @@ double regret95(const std::vector<TunedPoint>& finalists) {
   return regrets.empty() ? 0 : quantile(regrets, 0.95);
 }
 
+/// Prices points of a space, and keeps them.
+class PointPrices {
+ public:
+  PointPrices(const TuneSpace& space,
+              PointRunner& runner,
+              std::function<TunePrice(const std::string&)> compute)
+      : space_(space), runner_(runner), compute_(std::move(compute)) {}
+
+  /// Prices without noise; points that cannot run are counted in `result`.
+  void add(const std::vector<Candidate>& candidates, TuneResult& result) {
+    const std::vector<TunePrice> prices =
+        runner_.evaluate(mapped(candidates,
+                                [&](const Candidate& candidate) {
+                                  return text_of(space_.choice(candidate.number), false);
+                                }),
+                         compute_);
+    for (std::size_t i = 0; i < prices.size(); ++i) {
+      const TunePrice& price = prices[i];
+      tried_.insert(candidates[i].number);
+      if (!price.refused.empty() || price.out_of_memory) {
+        result.first_refusal = result.first_refusal.empty() ? price.refused : result.first_refusal;
+        ++(price.out_of_memory ? result.out_of_memory : result.refused);
+        continue;
+      }
+      points_.push_back({candidates[i].number,
+                         space_.choice(candidates[i].number),
+                         candidates[i].bound,
+                         candidates[i].displacement,
+                         candidates[i].samples,
+                         price,
+                         {},
+                         0,
+                         {},
+                         false});
+      best_ = std::max(best_, price.useful_tokens_per_s());
+    }
+  }
+
+  /// Draws the finalists with noise, and compares each with the first.
+  void draw(std::vector<TunedPoint>& finalists, bool noise) {
+    const std::vector<TunePrice> drawn = runner_.evaluate(
+        mapped(finalists, [&](const TunedPoint& point) { return text_of(point.choice, noise); }),
+        compute_);
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      finalists[i].drawn = drawn[i];
+      compare_with_best(drawn.front(), finalists[i]);
+    }
+  }
+
+  [[nodiscard]] const std::vector<TunedPoint>& points() const { return points_; }
+  [[nodiscard]] double best() const { return best_; }  ///< Useful tokens/s.
+  [[nodiscard]] bool tried(std::size_t number) const { return tried_.count(number) > 0; }
+
+ private:
+  [[nodiscard]] std::string text_of(const TuneChoice& choice, bool noise) const {
+    return tune_text_of(space_.policies()[choice.policy].name, space_.settings(choice), noise);
+  }
+
+  const TuneSpace& space_;
+  PointRunner& runner_;
+  std::function<TunePrice(const std::string&)> compute_;
+  std::vector<TunedPoint> points_;
+  std::set<std::size_t> tried_;  ///< Numbers of all points that were to be priced.
+  double best_ = 0;
+};
+
+/// Prices what could be on the front: what no priced point beats even if it is as fast as its
+/// bound. `candidates`: those that are not priced, by their bounds.
+void price_front(std::vector<Candidate> candidates,
+                 const TuneOptions& options,
+                 PointPrices& prices,
+                 TuneResult& result) {
+  const auto is_beaten = [&](const Candidate& candidate) {
+    return std::ranges::any_of(prices.points(), [&](const TunedPoint& point) {
+      return point.price.useful_tokens_per_s() * (1 + options.within) >= candidate.bound &&
+             point.price.memory_mib <= candidate.memory_mib * (1 + options.within) &&
+             point.displacement <= candidate.displacement + options.within;
+    });
+  };
+  std::size_t left = options.most_front;
+  if (options.most_priced > 0) {
+    left = std::min(left, options.most_priced - std::min(options.most_priced, result.priced));
+  }
+  // Points of the same memory and order differ in speed alone: one of them at a time, so that the
+  // whole front is seen before any part of it is searched closely.
+  std::map<std::pair<double, double>, std::size_t> priced;
+  const auto priced_alike = [&](const Candidate& candidate) -> std::size_t& {
+    return priced[{candidate.memory_mib, candidate.displacement}];
+  };
+  for (;;) {
+    std::erase_if(candidates, is_beaten);
+    std::ranges::stable_sort(candidates, std::less(), priced_alike);
+    std::vector<Candidate> round;
+    for (const Candidate& candidate : candidates) {
+      if (round.size() < std::min(kRound, left) &&
+          priced_alike(candidate) == priced_alike(candidates.front())) {
+        round.push_back(candidate);
+        ++priced_alike(candidate);
+      }
+    }
+    if (round.empty()) {
+      break;
+    }
+    prices.add(round, result);
+    std::erase_if(candidates, [&](const Candidate& one) { return prices.tried(one.number); });
+    result.front_priced += round.size();
+    left -= round.size();
+  }
+  result.front_open = candidates.size();
+}
+
+/// The fastest points, each way of coming to the same once.
+std::vector<TunedPoint> find_finalists(const std::vector<TunedPoint>& sorted, std::size_t& alike) {
+  std::vector<TunedPoint> finalists;
+  const double best = sorted.front().price.useful_tokens_per_s();
+  for (const TunedPoint& point : sorted) {
+    if (finalists.size() == kFinalists || point.price.useful_tokens_per_s() < best * (1 - kFinal)) {
+      break;
+    }
+    const bool known = std::ranges::any_of(finalists, [&](const TunedPoint& other) {
+      return other.price == point.price && other.choice.policy == point.choice.policy;
+    });
+    alike += known ? 1 : 0;
+    if (!known) {
+      finalists.push_back(point);
+    }
+  }
+  return finalists;
+}
+
 }  // namespace
+
+const TuneReference* best_reference(const TuneResult& result) {
+  const TuneReference* best = nullptr;
+  for (const TuneReference& one : result.references) {
+    const bool runs = one.price.refused.empty() && !one.price.out_of_memory;
+    if (runs &&
+        (best == nullptr || one.price.useful_tokens_per_s() > best->price.useful_tokens_per_s())) {
+      best = &one;
+    }
+  }
+  return best;
+}
 
 TuneResult tune(const Scenario& scenario,
                 const TuneSpace& space,
@@ -349,53 +291,30 @@ TuneResult tune(const Scenario& scenario,
   for (std::size_t i = 0; i < own.size(); ++i) {
     result.references.push_back({space.policies()[i].name, own[i]});
   }
-  SearchBounds bounds(scenario, space, options);
-  const TuneLimits limits = completed_limits(options.limits, scenario, space);
   const std::vector<Candidate> candidates =
-      find_candidates(scenario, space, limits, options.exhaustive, bounds, result);
-  std::vector<TunedPoint> priced;
-  double best = 0;
+      find_candidates(scenario,
+                      space,
+                      {options.limits, options.overrides, options.exhaustive, options.threads},
+                      result);
+  PointPrices prices(space, runner, compute);
+  const auto limit = [&](double slack) { return prices.best() * (1 + slack); };
   std::size_t next = 0;
   const auto is_done = [&] {
-    return !options.exhaustive && candidates[next].bound <= best * (1 + options.within);
+    return !options.exhaustive && candidates[next].bound <= limit(options.within);
   };
   while (next < candidates.size() && !is_done() &&
          (options.most_priced == 0 || next < options.most_priced)) {
     std::size_t end = std::min(candidates.size(), next + kRound);
     end = options.most_priced > 0 ? std::min(end, options.most_priced) : end;
-    std::vector<std::string> texts;
-    for (std::size_t i = next; i < end; ++i) {
-      const TuneChoice choice = space.choice(candidates[i].number);
-      texts.push_back(
-          tune_text_of(space.policies()[choice.policy].name, space.settings(choice), false));
-    }
-    const std::vector<TunePrice> prices = runner.evaluate(texts, compute);
-    for (std::size_t i = next; i < end; ++i) {
-      const TunePrice& price = prices[i - next];
-      if (!price.refused.empty() || price.out_of_memory) {
-        result.first_refusal = result.first_refusal.empty() ? price.refused : result.first_refusal;
-        ++(price.out_of_memory ? result.out_of_memory : result.refused);
-        continue;
-      }
-      const WorkBound& work = bounds.work(candidates[i].number);
-      priced.push_back({candidates[i].number,
-                        space.choice(candidates[i].number),
-                        candidates[i].bound,
-                        work.displacement,
-                        work.samples,
-                        price,
-                        {},
-                        0,
-                        {},
-                        false});
-      best = std::max(best, price.useful_tokens_per_s());
-    }
+    prices.add({candidates.begin() + static_cast<std::ptrdiff_t>(next),
+                candidates.begin() + static_cast<std::ptrdiff_t>(end)},
+               result);
     next = end;
     if (options.on_progress) {
       options.on_progress(static_cast<double>(next) / static_cast<double>(candidates.size()));
     }
   }
-  if (priced.empty()) {
+  if (prices.points().empty()) {
     throw InputError(
         "no setting of this space can run: of {} points {} are refused{}, {} exceed the memory and "
         "{} are outside the limits",
@@ -405,43 +324,28 @@ TuneResult tune(const Scenario& scenario,
         result.out_of_memory,
         result.outside_limits);
   }
-  result.priced = priced.size();
-  const double next_bound = next < candidates.size() ? candidates[next].bound : 0;
   const bool ended = next < candidates.size() && !is_done();
-  for (std::size_t i = next; i < candidates.size(); ++i) {
-    ++(candidates[i].bound <= best * (1 + options.within) ? result.bounded : result.open);
-  }
-  result.open_gain = ended ? next_bound / best - 1 : 0;
-  result.certificate =
-      ended ? options.within : std::max(0.0, next_bound > 0 ? next_bound / best - 1 : 0);
-  std::ranges::sort(priced, is_faster);
-  result.front = pareto_front(priced);
-  for (const TunedPoint& point : priced) {
-    if (result.finalists.size() == kFinalists ||
-        point.price.useful_tokens_per_s() < best * (1 - kFinal)) {
-      break;
-    }
-    // Settings that come to the same, as two bucket caps that make the same buckets, stand once.
-    const bool known = std::ranges::any_of(result.finalists, [&](const TunedPoint& other) {
-      return other.price == point.price && other.choice.policy == point.choice.policy;
-    });
-    result.alike += known ? 1 : 0;
-    if (!known) {
-      result.finalists.push_back(point);
+  const double next_bound = next < candidates.size() ? candidates[next].bound : 0;
+  result.priced = next;
+  price_front({candidates.begin() + static_cast<std::ptrdiff_t>(next), candidates.end()},
+              options,
+              prices,
+              result);
+  for (const Candidate& candidate : candidates) {
+    if (!prices.tried(candidate.number)) {
+      const bool is_open = candidate.bound > limit(options.within);
+      ++(is_open ? result.open : result.bounded);
+      result.close += !is_open && candidate.bound > limit(-kFinal) ? 1 : 0;
     }
   }
-  const std::vector<TunePrice> drawn =
-      runner.evaluate(mapped(result.finalists,
-                             [&](const TunedPoint& point) {
-                               return tune_text_of(space.policies()[point.choice.policy].name,
-                                                   space.settings(point.choice),
-                                                   options.draws);
-                             }),
-                      compute);
-  for (std::size_t i = 0; i < drawn.size(); ++i) {
-    result.finalists[i].drawn = drawn[i];
-    compare_with_best(drawn.front(), result.finalists[i]);
-  }
+  result.open_gain = ended ? next_bound / prices.best() - 1 : 0;
+  result.certificate = ended ? options.within : std::max(0.0, next_bound / prices.best() - 1);
+  std::vector<TunedPoint> sorted = prices.points();
+  std::ranges::sort(sorted, is_faster);
+  result.priced = sorted.size();
+  result.front = pareto_front(sorted);
+  result.finalists = find_finalists(sorted, result.alike);
+  prices.draw(result.finalists, options.draws);
   result.regret95 = regret95(result.finalists);
   return result;
 }

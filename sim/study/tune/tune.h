@@ -8,7 +8,7 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "sim/points/point_runner.h"
-#include "sim/study/tune/step_bound.h"
+#include "sim/study/tune/candidates.h"
 #include "sim/study/tune/tune_space.h"
 
 namespace stepsim {
@@ -30,22 +30,15 @@ struct TunePrice {
   bool operator==(const TunePrice&) const = default;
 };
 
-/// What a user asks of a setting.
-struct TuneLimits {
-  std::optional<std::pair<double, double>> samples;  ///< Per step, over all ranks: least and most.
-  std::optional<std::pair<double, double>> tokens;   ///< Useful ones, the same.
-  std::optional<double> displacement;                ///< TrainingEffects::displacement, at most.
-  bool keeps_samples = false;                        ///< No sample of an epoch is lost.
-};
-
 struct TuneOptions {
   TuneLimits limits;
   std::vector<std::string> overrides;  ///< As --set has them, below those of the space.
-  double within = 0.01;         ///< The search ends when nothing can be faster by more than this.
-  std::size_t most_priced = 0;  ///< Points priced in full at most; 0: no limit.
-  bool draws = true;            ///< False: nothing is drawn with noise.
-  bool exhaustive = false;      ///< Prices all points that the limits and the memory leave.
-  int threads = 0;              ///< Of the bounds; 0: one a core.
+  double within = 0.01;          ///< The search ends when nothing can be faster by more than this.
+  std::size_t most_priced = 0;   ///< Points priced in full at most; 0: no limit.
+  std::size_t most_front = 256;  ///< Of them, for the front alone.
+  bool draws = true;             ///< False: nothing is drawn with noise.
+  bool exhaustive = false;       ///< Prices all points that the limits and the memory leave.
+  int threads = 0;               ///< Of the bounds; 0: one a core.
   ProgressCallback on_progress = {};
 };
 
@@ -57,9 +50,9 @@ struct TunedPoint {
   double displacement = 0;        ///< TrainingEffects::displacement.
   double samples = 0;             ///< Per step, over all ranks.
   TunePrice price;                ///< Without noise.
-  TunePrice drawn;                ///< Of the finalists: with noise.
-  /// Of the finalists: the share of the draws in which the best is faster, and the 90 % interval of
-  /// its gain over this one.
+  TunePrice drawn;                ///< With noise, for finalists alone.
+  /// The share of the draws in which the best is faster, and the 90 % interval of its gain over
+  /// this one; for finalists alone.
   double best_is_faster = 0;
   std::pair<double, double> gain_interval;
   bool too_close = false;  ///< Nobody could tell it from the best.
@@ -71,21 +64,22 @@ struct TuneReference {
   TunePrice price;
 };
 
-struct TuneResult {
+/// What a search found. Each point of the space is left out for a reason, priced, bounded or open.
+struct TuneResult : LeftOut {
   std::size_t points = 0;
-  std::size_t refused = 0;  ///< The scenario or the profile does not allow them.
-  std::string first_refusal;
-  std::size_t out_of_memory = 0;  ///< By the formulas, before anything is priced.
-  std::size_t outside_limits = 0;
-  std::size_t same_buckets = 0;  ///< Another point has the same buckets, and is the same.
-  std::size_t priced = 0;        ///< In full.
+  std::size_t priced = 0;   ///< In full.
   std::size_t bounded = 0;  ///< They cannot be faster than the best by more than `certificate`.
+  std::size_t close = 0;    ///< Of those bounded: their bounds are within the finalists' range.
   std::size_t open = 0;     ///< Neither priced nor bounded: the search was ended before.
   double certificate = 0;   ///< Nothing else in the space is faster than the best by more.
   double open_gain = 0;     ///< What an open point could gain at most.
   std::vector<TunedPoint> finalists;  ///< The best first.
-  std::vector<TunedPoint>
-      front;  ///< Of those priced: no other is better in speed, memory and order.
+  /// Whatever point of the space one takes, one of these is as good up to TuneOptions::within, in
+  /// speed and in memory as a share of it and in order as a share of an epoch; but for `front_open`
+  /// points that were not priced.
+  std::vector<TunedPoint> front;
+  std::size_t front_priced = 0;  ///< Of those priced: for the front alone.
+  std::size_t front_open = 0;
   std::vector<TuneReference> references;
   /// How much faster than the best the fastest finalist of a draw is: in the draw that is the 95th
   /// of a hundred.
@@ -93,14 +87,15 @@ struct TuneResult {
   std::size_t alike = 0;  ///< Points that come to the same as a finalist, and are left out.
 };
 
-/// Searches the space best first. Each point has a bound: its useful tokens over least_step_s().
-/// Points are priced in the order of their bounds, sixteen at a time, until the next bound is not
-/// more than `within` above the fastest found. What remains cannot be faster than that, which is
-/// the certificate. It holds for steps without noise; the finalists are then drawn with noise,
-/// under the same errors.
+/// Returns the best of the scenario's own policies; null where none can run.
+[[nodiscard]] const TuneReference* best_reference(const TuneResult& result);
+
+/// Searches the space best first. Points are priced in the order of their bounds, sixteen at a
+/// time, until the next bound is not more than `within` above the fastest found. What remains
+/// cannot be faster than that, which is the certificate. Then those are priced which could be on
+/// the front. The certificate holds for steps without noise; the finalists are then drawn with
+/// noise, under the same errors.
 ///
-/// Where the limits say nothing of samples and tokens, the samples of a step must lie within a
-/// quarter of those that the scenario's own policies have: else more accumulation always wins.
 /// Raises InputError: no point is left that could run.
 [[nodiscard]] TuneResult tune(const Scenario& scenario,
                               const TuneSpace& space,

@@ -52,8 +52,8 @@ class TuneSpace {
                                                   bool reduces = true) const;
   /// The shared axes of a choice alone, as `--set` takes them.
   [[nodiscard]] std::vector<std::string> shared_settings(const TuneChoice& choice) const;
-  /// The same settings as a reader sees them, "bucket_cap 25 MiB"; of the default axes those that
-  /// differ from the scenario.
+  /// Returns the settings of a choice as a reader sees them, "bucket_cap 25 MiB"; where the space is
+  /// the default one, only those that differ from the scenario.
   [[nodiscard]] std::string text(const TuneChoice& choice) const;
 
   static constexpr std::size_t kMostPoints = 2'000'000;

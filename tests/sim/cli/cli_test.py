@@ -398,6 +398,28 @@ def test_solve_prints_the_line_to_write_or_says_no():
     ).stderr
 
 
+def test_tune_writes_scenarios_plans_and_predictions_that_stand_alone():
+    with tempfile.TemporaryDirectory() as folder:
+        over = ["policy.token_budget.max_tokens=768,1024", "ddp.gradient_as_bucket_view=false,true"]
+        over = [word for axis in over for word in ("--over", axis)]
+        done = run("tune", PAIR, *over, "--verify", "2", "--out-dir", folder, "--json", "-")
+        found = json.loads(done.stdout)
+        for name in ("1", "2", "own"):
+            scenario = f"{folder}/{name}.toml"
+            predicted = json.loads(pathlib.Path(f"{folder}/{name}.prediction.json").read_text(encoding="utf-8"))
+            policy = predicted["predictions"][0]["policy"]
+            assert policy.startswith(name + " "), policy
+            again = json.loads(run("run", scenario, "--policy", policy, "--json", "-").stdout)
+            assert again["predictions"][0]["summary"] == predicted["predictions"][0]["summary"], name
+            run("plan", scenario, "--policy", policy, "--out", f"{folder}/again.jsonl")
+            again = pathlib.Path(f"{folder}/again.jsonl").read_text(encoding="utf-8")
+            assert again == pathlib.Path(f"{folder}/{name}.plan.jsonl").read_text(encoding="utf-8"), name
+            if name != "own":
+                best = found["finalists"][int(name) - 1]["with_noise"]["step_ms"]
+                assert predicted["predictions"][0]["summary"]["step_time_ms"]["mean"] == best, name
+    assert "--out-dir" in run("tune", PAIR, "--verify", "1", status=2).stderr
+
+
 def test_ladder_prints_a_line_that_makes_the_plan_pad_so():
     wanted = ["--policy", "bucketing", "--shape-cost", "20 ms"]
     text = run("ladder", SKEW, *wanted).stdout

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/scenario/scenario.h"
+#include "sim/study/tune/tune_space.h"
+
+namespace stepsim {
+
+/// What a user asks of a setting.
+struct TuneLimits {
+  std::optional<std::pair<double, double>> samples;  ///< Per step, over all ranks: least and most.
+  std::optional<std::pair<double, double>> tokens;   ///< Useful ones, the same.
+  std::optional<double> displacement;                ///< TrainingEffects::displacement, at most.
+  bool keeps_samples = false;                        ///< No sample of an epoch is lost.
+};
+
+/// A point that may be priced, with what is known of it before.
+struct Candidate {
+  std::size_t number = 0;   ///< In the space.
+  double bound = 0;         ///< Useful tokens/s: it cannot be faster.
+  double memory_mib = 0;    ///< Peak, by the formulas.
+  double displacement = 0;  ///< TrainingEffects::displacement.
+  double samples = 0;       ///< Per step, over all ranks.
+};
+
+/// Points that are not priced, by the reason.
+struct LeftOut {
+  std::size_t refused = 0;  ///< The scenario or the profile does not allow them.
+  std::string first_refusal;
+  std::size_t out_of_memory = 0;  ///< By the formulas, before anything is priced.
+  std::size_t outside_limits = 0;
+  std::size_t same_buckets = 0;  ///< Another point has the same buckets, and is the same.
+};
+
+struct CandidateOptions {
+  TuneLimits limits;
+  std::vector<std::string> overrides;  ///< As --set has them, below those of the space.
+  bool keeps_same_buckets = false;     ///< Points with the same buckets stay apart.
+  int threads = 0;                     ///< 0: one a core.
+};
+
+/// Returns the points of a space that may be priced, those with the highest bound first, and counts
+/// all others. A bound is the useful tokens of a step over least_step_s().
+///
+/// Where the limits say nothing of samples and tokens, the samples of a step must lie within a
+/// quarter of those that the scenario's own policies have: else more accumulation always wins.
+[[nodiscard]] std::vector<Candidate> find_candidates(const Scenario& scenario,
+                                                     const TuneSpace& space,
+                                                     const CandidateOptions& options,
+                                                     LeftOut& left_out);
+
+}  // namespace stepsim

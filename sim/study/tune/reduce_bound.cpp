@@ -1,0 +1,188 @@
+#include "sim/study/tune/reduce_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/model/bucket_assignment.h"
+#include "costmodel/model/transformer.h"
+#include "costmodel/records/profile_cost_model.h"
+#include "sim/ddp/compiled_graphs.h"
+#include "sim/ddp/ddp_model.h"
+#include "sim/predict/bucket_lists.h"
+#include "sim/predict/step_cost.h"
+#include "sim/predict/step_lowering.h"
+
+namespace stepsim {
+namespace {
+
+/// The share of a gradient's bytes that is sent; none where that is more than a factor.
+std::optional<double> sent_share(const Scenario& scenario) {
+  switch (scenario.ddp.hook) {
+    case CommunicationHook::None:
+    case CommunicationHook::AllReduce:
+      return 1.0;
+    case CommunicationHook::Fp16:
+    case CommunicationHook::Bf16: {
+      constexpr double kHalf = 2;  // Bytes of an element in 16 bits.
+      return std::min(1.0,
+                      kHalf / static_cast<double>(element_size(scenario.model.parameter_dtype)));
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Prices the collectives and copies of one setting.
+class ReducePrices {
+ public:
+  ReducePrices(const Scenario& scenario, const Profile& profile)
+      : scenario_(scenario),
+        pricer_(collective_pricer(profile, scenario.topology, {1e9, 1e9})),
+        costs_(cost_model(scenario, profile)) {}
+
+  [[nodiscard]] double collective(CollectiveKind kind, double bytes) const {
+    return pricer_
+        .price(kind,
+               Bytes(static_cast<std::int64_t>(std::floor(bytes))),
+               scenario_.ranks,
+               scenario_.placement.nodes())
+        .cost.seconds;
+  }
+  [[nodiscard]] double copy_out(std::int64_t elements) const {
+    return costs_
+        ->op(elements_op(OpClass::GradientCopyOut, elements, scenario_.model.parameter_dtype), {})
+        .seconds;
+  }
+  [[nodiscard]] double launch() const {
+    return scenario_.host.launch ? to_seconds(*scenario_.host.launch) : costs_->launch_seconds();
+  }
+
+ private:
+  const Scenario& scenario_;
+  CollectivePricer pricer_;
+  std::unique_ptr<CostModel> costs_;
+};
+
+/// How much slower than others the fastest and the slowest rank are.
+std::pair<double, double> rank_factors(const Scenario& scenario) {
+  std::vector<double> factors(at(scenario.ranks), 1);
+  for (const SlowRank& slow : scenario.slow_ranks) {
+    factors[at(slow.rank)] *= slow.factor;
+  }
+  const auto [fastest, slowest] = std::ranges::minmax(factors);
+  return {fastest, slowest};
+}
+
+/// ZeRO-3: each micro-batch gathers all units in its forward, and all but the root again in its
+/// backward, whose gradients are scattered in the last one.
+ReduceBound fully_sharded_bound(const Scenario& scenario,
+                                const DdpModel& model,
+                                const ReducePrices& prices) {
+  ReduceBound bound;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    if (model.units[unit].empty()) {
+      continue;
+    }
+    const auto bytes = static_cast<double>(sum_of(model.units[unit], [&](const int parameter) {
+      return model.parameters[at(parameter)].bytes;
+    }));
+    const int gathers = (unit == 0 ? 1 : 2) * scenario.ddp.accumulation_steps;
+    bound.gather_s += gathers * prices.collective(CollectiveKind::AllGather, bytes);
+    bound.buckets.push_back({0, prices.collective(CollectiveKind::ReduceScatter, bytes)});
+  }
+  return bound;
+}
+
+/// The buckets of DDP with the ops that complete them, and the prices of their reduction.
+std::vector<ReduceBound::Bucket> reduced_buckets(const std::vector<Bucket>& list,
+                                                 const DdpModel& model,
+                                                 double share,
+                                                 CollectiveKind kind,
+                                                 const ReducePrices& prices) {
+  std::vector<std::size_t> op_of(model.parameters.size(), 0);
+  for (std::size_t op = 0; op < model.completes.size(); ++op) {
+    for (const int parameter : model.completes[op]) {
+      op_of[at(parameter)] = op;
+    }
+  }
+  std::size_t last = 0;
+  return mapped(list, [&](const Bucket& bucket) {
+    for (const int parameter : bucket.parameters) {
+      last = std::max(last, op_of[at(parameter)]);
+    }
+    const auto bytes = static_cast<double>(bucket_bytes(bucket, model.parameters));
+    return ReduceBound::Bucket{last, prices.collective(kind, share * bytes)};
+  });
+}
+
+double total_seconds(const std::vector<ReduceBound::Bucket>& buckets) {
+  return sum_of(buckets, [](const ReduceBound::Bucket& bucket) { return bucket.seconds; });
+}
+
+/// Copies from the buckets to the gradients: what follows the last all-reduce at least, and what a
+/// step takes for all of them at most.
+void add_copies(const Scenario& scenario,
+                const DdpModel& model,
+                const std::vector<Bucket>& list,
+                const ReducePrices& prices,
+                ReduceBound& bound) {
+  const DdpOptions& ddp = scenario.ddp;
+  if (ddp.gradient_as_bucket_view || ddp.optimizer_in_backward || ddp.zero_stage >= 2) {
+    return;
+  }
+  const auto [fastest, slowest] = rank_factors(scenario);
+  for (const Bucket& bucket : list) {
+    const double seconds = sum_of(bucket.parameters, [&](const int parameter) {
+      return prices.copy_out(model.elements(parameter));
+    });
+    bound.copy_out_s = fastest * seconds;
+    bound.warmup_s +=
+        slowest * seconds + prices.launch() * static_cast<double>(bucket.parameters.size());
+  }
+}
+
+}  // namespace
+
+ReduceBound reduce_bound(const Scenario& scenario, const Profile& profile) {
+  const DdpOptions& ddp = scenario.ddp;
+  const std::optional<double> share = sent_share(scenario);
+  ReduceBound bound;
+  if (!share || ddp.mixed_param_dtype || ddp.mixed_reduce_dtype ||
+      scenario.model.sparse_embeddings || !ddp.unused_parameters.empty()) {
+    return bound;
+  }
+  const ReducePrices prices(scenario, profile);
+  const DdpModel model =
+      with_compiled_graphs(ddp_model(scenario.model, step_ops(scenario), {}), ddp);
+  if (ddp.zero_stage == 3) {
+    bound = fully_sharded_bound(scenario, model, prices);
+  } else {
+    const CollectiveKind kind =
+        ddp.zero_stage == 2 ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+    const DdpBuckets lists = bucket_lists(scenario);
+    bound.buckets = reduced_buckets(lists.rebuilt, model, *share, kind, prices);
+    bound.warmup_s =
+        std::max(total_seconds(bound.buckets),
+                 total_seconds(reduced_buckets(lists.initial, model, *share, kind, prices)));
+    add_copies(scenario, model, lists.rebuilt, prices, bound);
+    if (ddp.zero_stage == 2) {
+      for (const Bucket& bucket : lists.rebuilt) {
+        bound.after_s += prices.collective(
+            CollectiveKind::AllGather, static_cast<double>(bucket_bytes(bucket, model.parameters)));
+      }
+    } else if (ddp.zero_stage == 1 && !ddp.zero_broadcast_by_rank) {
+      for (const BucketParameter& parameter : model.parameters) {
+        bound.after_s +=
+            prices.collective(CollectiveKind::Broadcast, static_cast<double>(parameter.bytes));
+      }
+    }
+  }
+  bound.known = true;
+  bound.streams = scenario.gloo ? 2 : 1;
+  return bound;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,245 @@
+#include "sim/study/tune/work_bound.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "costmodel/base/index.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "sim/batching/training_effects.h"
+#include "sim/predict/priced_run.h"
+
+namespace stepsim {
+namespace {
+
+/// Whether every step ends with a collective that all ranks wait for.
+bool all_ranks_wait(const Scenario& scenario) {
+  const CommunicationHook hook = scenario.ddp.hook;
+  return hook != CommunicationHook::PostLocalSgd && hook != CommunicationHook::Noop &&
+         scenario.ddp.join_steps.empty();
+}
+
+/// The seconds of the passes of a micro-batch and of what DDP adds to them, where that does not
+/// depend on the buckets.
+class PassSeconds {
+ public:
+  explicit PassSeconds(const PricedRun& run) : run_(run) {
+    const Scenario& scenario = run.scenario();
+    const DdpOptions& ddp = scenario.ddp;
+    const std::size_t ops = run.ddp_model().completes.size();
+    copied_.resize(ops);
+    accumulated_.resize(ops);
+    const bool known = ddp.hook == CommunicationHook::None && ddp.zero_stage < 3 &&
+                       ddp.unused_parameters.empty() && !ddp.mixed_param_dtype &&
+                       !ddp.mixed_reduce_dtype && !scenario.model.sparse_embeddings;
+    if (!known) {
+      return;
+    }
+    if (!ddp.set_to_none) {
+      zeroed_ = elements(OpClass::ZeroGradient, run.ddp_model().total_elements());
+    }
+    if (ddp.zero_stage == 0 && !ddp.optimizer_in_backward) {
+      optimizer_ = elements(OpClass::Optimizer, run.ddp_model().total_elements());
+    }
+    const DdpPrices prices = run.model().ddp_prices({}, 1);
+    double copied = 0;
+    double accumulated = 0;
+    for (std::size_t op = 0; op < ops; ++op) {
+      for (const int parameter : run.ddp_model().completes[op]) {
+        // One copy a bucket takes less than one a gradient, so that it depends on the buckets.
+        if (!ddp.batched_grad_copy) {
+          copied += elements(OpClass::GradientCopyIn, run.ddp_model().elements(parameter));
+        }
+        const double bytes = static_cast<double>(run.ddp_model().parameters[at(parameter)].bytes);
+        accumulated += to_seconds(prices.memory(3 * bytes, 1).work);
+      }
+      copied_[op] = copied;
+      accumulated_[op] = accumulated;
+    }
+  }
+
+  /// Of micro-batch `number` of a step.
+  [[nodiscard]] double forward(std::size_t batch, std::size_t number) const {
+    return run_.model().model_seconds(run_.priced_batch(batch)).first * run_.batch_factor(batch) +
+           (number == 0 ? zeroed_ : 0);
+  }
+  /// The whole backward of a micro-batch whose gradients are not reduced.
+  [[nodiscard]] double backward(std::size_t batch, std::size_t number) {
+    return model_ends(batch).back() * run_.batch_factor(batch) +
+           (number > 0 ? accumulated_.back() : 0);
+  }
+  /// Seconds from the beginning of the last backward of a step to the end of an op.
+  [[nodiscard]] double end_of(std::size_t op, std::size_t batch, std::size_t number) {
+    return model_ends(batch)[op] * run_.batch_factor(batch) + copied_[op] +
+           (number > 0 ? accumulated_[op] : 0);
+  }
+  [[nodiscard]] std::size_t ops() const { return copied_.size(); }
+  [[nodiscard]] double optimizer() const { return optimizer_; }
+  /// Kernels of a micro-batch at most: of the model, and three for a gradient.
+  [[nodiscard]] std::size_t kernels() const {
+    return run_.model().model_ops() + 3 * run_.ddp_model().parameters.size() + 2;
+  }
+
+ private:
+  [[nodiscard]] double elements(OpClass op_class, std::int64_t count) const {
+    return to_seconds(run_.model().ddp_kernel(op_class, count, {}, 1).work);
+  }
+  /// [op of the backward] Without DDP's own work.
+  [[nodiscard]] const std::vector<double>& model_ends(std::size_t batch) {
+    const PricedBatch* priced = &run_.priced_batch(batch);
+    const auto [known, is_new] = ends_.emplace(priced, std::vector<double>());
+    if (is_new) {
+      known->second = run_.model().backward_ends(*priced);
+    }
+    return known->second;
+  }
+
+  const PricedRun& run_;
+  double zeroed_ = 0;
+  double optimizer_ = 0;
+  std::vector<double> copied_;       ///< [op] gradients copied to buckets until its end.
+  std::vector<double> accumulated_;  ///< [op] gradients added to those of earlier micro-batches.
+  std::map<const PricedBatch*, std::vector<double>> ends_;  ///< [batch] as model_ends().
+};
+
+/// Adds up the steady steps of a run.
+class StepBounds {
+ public:
+  explicit StepBounds(const PricedRun& run)
+      : run_(run),
+        seconds_(run),
+        micro_(at(run.scenario().ddp.accumulation_steps)),
+        steady_(run.scenario().steps - run.scenario().warmup_steps) {}
+
+  void add_to(WorkBound& bound) {
+    const Scenario& scenario = run_.scenario();
+    const int first = scenario.warmup_steps;
+    for (int step = first; step < scenario.steps; ++step) {
+      add_step(step, step == first, bound.ready_s);
+    }
+    double slowest_optimizer = 0;
+    for (int rank = 0; rank < scenario.ranks; ++rank) {
+      slowest_optimizer =
+          std::max(slowest_optimizer, seconds_.optimizer() * run_.rank_factor(rank));
+    }
+    for (double& ready : bound.ready_s) {
+      ready = (ready + slowest_optimizer) / steady_;
+    }
+    if (run_.plain() && !run_.host_is_device() && !scenario.ddp.batched_grad_copy) {
+      add_host(bound);
+    }
+    constexpr double kHalfNanosecond = 0.5e-9;
+    bound.rounding_s = kHalfNanosecond * static_cast<double>(micro_ * seconds_.kernels());
+  }
+
+ private:
+  /// The slowest rank of a step counts, by each op of its last backward. In the first steady step
+  /// only the rank that begins it last does, which is one of them, and no optimizer comes before.
+  void add_step(int step, bool is_first, std::vector<double>& sum) {
+    std::vector<double> slowest(seconds_.ops());
+    for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
+      const std::size_t first = (at(step) * at(run_.scenario().ranks) + at(rank)) * micro_;
+      const std::size_t last = micro_ - 1;
+      const double slowness = run_.rank_factor(rank);
+      double before = is_first ? 0 : seconds_.optimizer();
+      for (std::size_t m = 0; m < micro_; ++m) {
+        before += seconds_.forward(first + m, m);
+        before += m < last ? seconds_.backward(first + m, m) : 0;
+      }
+      for (std::size_t op = 0; op < slowest.size(); ++op) {
+        const double ready = slowness * (before + seconds_.end_of(op, first + last, last));
+        slowest[op] = rank == 0  ? ready
+                      : is_first ? std::min(slowest[op], ready)
+                                 : std::max(slowest[op], ready);
+      }
+    }
+    sum.resize(slowest.size());
+    for (std::size_t op = 0; op < slowest.size(); ++op) {
+      sum[op] += slowest[op];
+    }
+  }
+
+  /// The device cannot end before the slowest host has launched all steps, and cannot have begun
+  /// the steady ones later than if all that came before had been done one after another.
+  void add_host(WorkBound& bound) {
+    const Scenario& scenario = run_.scenario();
+    const StepSchedule& schedule = run_.plain_steps().back().schedule;
+    const std::size_t launched =
+        schedule.forward.size() + schedule.optimizer.size() +
+        sum_of(schedule.backward, [](const auto& work) { return work.size(); });
+    const double launch = run_.model().launch_seconds();
+    std::vector<double> hosts(at(scenario.ranks), 0);
+    double warmup = 0;
+    for (int step = 0; step < scenario.steps; ++step) {
+      double longest = 0;
+      for (int rank = 0; rank < scenario.ranks; ++rank) {
+        const std::size_t batch = at(step) * at(scenario.ranks) + at(rank);
+        const double slowness = run_.rank_factor(rank);
+        const double collate = slowness * run_.priced_batch(batch).collate;
+        const double device = seconds_.forward(batch, 0) +
+                              seconds_.end_of(seconds_.ops() - 1, batch, 0) + seconds_.optimizer();
+        hosts[at(rank)] += collate + launch * static_cast<double>(launched);
+        longest = std::max(
+            longest,
+            collate + launch * static_cast<double>(seconds_.kernels()) + slowness * device);
+      }
+      warmup += step < scenario.warmup_steps ? longest : 0;
+    }
+    bound.host_s = *std::ranges::max_element(hosts) / steady_;
+    bound.warmup_s = warmup / steady_;
+    bound.warmup_share = scenario.warmup_steps / steady_;
+  }
+
+  const PricedRun& run_;
+  PassSeconds seconds_;
+  std::size_t micro_;
+  double steady_;
+};
+
+/// The samples and tokens of the steady steps, and the shapes that need most memory.
+void add_batches(const PricedRun& run, WorkBound& bound) {
+  const Scenario& scenario = run.scenario();
+  const double steps = scenario.steps - scenario.warmup_steps;
+  const std::size_t per_step = at(scenario.ranks) * at(scenario.ddp.accumulation_steps);
+  std::set<BatchShape> shapes;
+  for (std::size_t i = 0; i < run.batches(); ++i) {
+    const RunBatch& batch = run.batch(i);
+    const BatchShape& shape = batch.shape;
+    shapes.insert(shape);
+    if (i >= at(scenario.warmup_steps) * per_step) {
+      bound.useful_tokens += static_cast<double>(shape.useful_tokens) / steps;
+      bound.samples += static_cast<double>(batch.samples) / steps;
+    }
+  }
+  constexpr std::size_t kShapes = 16;
+  bound.largest.assign(shapes.begin(), shapes.end());
+  std::ranges::sort(bound.largest, std::greater(), [](const BatchShape& shape) {
+    return static_cast<double>(shape.padded_tokens()) *
+           static_cast<double>(shape.max_length + 4096);
+  });
+  bound.largest.resize(std::min(bound.largest.size(), kShapes));
+}
+
+}  // namespace
+
+WorkBound work_bound(const Scenario& scenario,
+                     const BatchingPolicy& policy,
+                     const Profile& profile) {
+  WorkBound bound;
+  try {
+    const PricedRun run(scenario, policy, profile);
+    if (all_ranks_wait(scenario)) {
+      StepBounds(run).add_to(bound);
+    }
+    add_batches(run, bound);
+    const TrainingEffects effects = first_epoch_effects(run.scenario(), policy, run.planned());
+    bound.displacement = effects.displacement;
+    bound.lost_samples = effects.lost_samples;
+  } catch (const InputError& error) {
+    bound.refused = error.what();
+  }
+  return bound;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,61 @@
+// Scenarios written anew: every value survives, and files are found from anywhere.
+#include "sim/scenario/toml_text.h"
+
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/io/json_file.h"
+#include "sim/scenario/scenario.h"
+#include "tests/source_root.h"
+
+using namespace stepsim;
+
+namespace {
+
+/// Whether two trees hold the same values under the same keys, wherever these stand.
+bool same_values(const TomlValue& a, const TomlValue& b) {
+  if (a.kind != b.kind || a.key != b.key || a.boolean != b.boolean || a.integer != b.integer ||
+      a.real != b.real || a.text != b.text || a.children.size() != b.children.size()) {
+    return false;
+  }
+  for (std::size_t i = 0; i < a.children.size(); ++i) {
+    const TomlValue* other =
+        a.kind == TomlValue::Kind::Table ? b.find(a.children[i].key) : &b.children[i];
+    if (other == nullptr || !same_values(a.children[i], *other)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("toml: every shipped scenario keeps its values when it is written anew") {
+  int scenarios = 0;
+  for (const auto& file : std::filesystem::directory_iterator(test::source_root() + "/scenarios")) {
+    if (file.path().extension() != ".toml") {
+      continue;
+    }
+    CAPTURE(file.path().string());
+    TomlDocument document = parse_toml(read_text(file.path().string()), file.path().string());
+    CHECK(same_values(document.root, parse_toml(toml_text(document.root), "new.toml").root));
+    make_paths_absolute(document);
+    CHECK_NOTHROW((void)parse_scenario(toml_text(document.root), "/elsewhere/new.toml"));
+    ++scenarios;
+  }
+  CHECK(scenarios > 10);
+}
+
+TEST_CASE("toml: texts, numbers and keys of every kind are written so that they are read again") {
+  const std::string text =
+      "top = \"of all\"\n"
+      "[a]\n"
+      "\"key with spaces\" = \"quote \\\" backslash \\\\ tab \\t line \\n \\u00e9\"\n"
+      "whole = 3.0\nsmall = 1e-9\nlarge = 9223372036854775807\nyes = true\n"
+      "lists = [[1, 2], [], [{ x = 1 }, { y = \"\" }]]\n"
+      "[[b]]\nname = \"first\"\n[[b]]\nname = \"second\"\n";
+  const TomlDocument document = parse_toml(text, "a.toml");
+  CHECK(same_values(document.root, parse_toml(toml_text(document.root), "b.toml").root));
+}

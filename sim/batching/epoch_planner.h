@@ -11,7 +11,7 @@ namespace stepsim {
 
 /// What ranks with fewer batches than others do at the end of an epoch.
 enum class UnevenRanks {
-  Repeat,  ///< They start their own batches again, as plan_steps() does: no sample is lost.
+  Repeat,  ///< They start their own batches again, as StepBatches does: no sample is lost.
   Drop     ///< The others leave their last batches out: no sample is repeated for this.
 };
 

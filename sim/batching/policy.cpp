@@ -72,6 +72,10 @@ std::optional<double> BatchingPolicy::token_budget() const {
   return kind_->token_budget ? kind_->token_budget(spec_.parameters) : std::nullopt;
 }
 
+std::optional<double> BatchingPolicy::batch_size() const {
+  return spec_.parameters.maybe_number("batch_size");
+}
+
 std::optional<SortWindow> BatchingPolicy::sort_window(std::int64_t samples) const {
   if (kind_->sort_window == nullptr) {
     return std::nullopt;

@@ -110,6 +110,8 @@ class BatchingPolicy {
   [[nodiscard]] bool chooses_padding() const;
   /// The most tokens that its parameters allow in a batch; nothing where they set no such limit.
   [[nodiscard]] std::optional<double> token_budget() const;
+  /// The samples of a batch, where a parameter says so.
+  [[nodiscard]] std::optional<double> batch_size() const;
   /// The window of a data set of this many samples, where the kind sorts by windows.
   [[nodiscard]] std::optional<SortWindow> sort_window(std::int64_t samples) const;
   /// The length that a batch with this longest sample is padded to.
@@ -125,7 +127,7 @@ class BatchingPolicy {
                                             std::vector<std::int64_t> pad_to_lengths) const;
 
   /// Raises InputError: the kind cannot plan this, or it would cut samples with second lengths.
-  /// Raises std::logic_error: it plays a file, which plan_policy() does.
+  /// Raises std::logic_error: it plays a file, which plan_steps() does.
   [[nodiscard]] EpochPlan epoch(const PolicyInput& input) const;
 
  private:

@@ -58,6 +58,9 @@ std::vector<RankOrder> rank_orders(const SamplerSpec& spec,
   }
 
   std::vector<RankOrder> result(stride, RankOrder{{}, random});
+  for (RankOrder& rank : result) {
+    rank.samples.reserve((order.size() + stride - 1) / stride);
+  }
   for (std::size_t i = 0; i < order.size(); ++i) {
     result[i % stride].samples.push_back(order[i]);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 
@@ -72,6 +73,9 @@ void add_uses(const EpochPlan& epoch,
               std::optional<double> token_budget,
               TrainingEffects& effects) {
   std::vector<Piece> uses;
+  uses.reserve(sum_of(epoch.batches, [](const Batches& batches) {
+    return sum_of(batches, [](const auto& batch) { return batch.size(); });
+  }));
   std::set<std::pair<std::size_t, std::int64_t>> shapes;
   for (const Batches& batches : epoch.batches) {
     for (const auto& batch : batches) {

@@ -19,6 +19,8 @@ struct Request {
   /// The scenario itself, where it is in no file. The arguments name one nevertheless: for
   /// messages, and as the place that relative paths inside start from.
   std::optional<std::string> scenario_text = {};
+  /// Whether every form of the answer may be asked for, and not only those that the arguments name.
+  bool wants_all_forms = false;
   /// Processes that compute the points of a study together; null: there are none.
   Peers* peers = nullptr;
   /// The files that together hold all points of a study; empty: they are computed.

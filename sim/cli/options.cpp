@@ -9,6 +9,8 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/memory_limit.h"
+#include "costmodel/base/parse_units.h"
 #include "costmodel/records/shipped.h"
 #include "sim/report/html/page.h"
 
@@ -58,7 +60,10 @@ void OptionParser::add_common() {
                "KEY=VALUE: any key of the scenario, e.g. ddp.bucket_cap=\"50 MiB\"; may repeat"},
               {"seed", option_text(), "NUMBER: scenario.seed"},
               {"steps", option_text(), "NUMBER: scenario.steps"},
-              {"profile", option_text(), "PROFILE: in place of the scenario's"}});
+              {"profile", option_text(), "PROFILE: in place of the scenario's"},
+              {"memory-limit",
+               option_text(),
+               "SIZE: refuse what is estimated to need more; without it, more than is free"}});
   add_outputs();
   positional("scenario", 1);
 }
@@ -96,8 +101,16 @@ Outputs OptionParser::outputs() const {
   return options;
 }
 
+KeptRows OptionParser::rows() const {
+  if (has("json")) {
+    return KeptRows::AsJson;
+  }
+  return request_.wants_all_forms || has("csv") || has("html") ? KeptRows::Rows : KeptRows::None;
+}
+
 std::vector<std::string> OptionParser::question() const {
-  return arguments_without({"json", "csv", "html", "quiet", "threads", "resume", "shard"});
+  return arguments_without(
+      {"json", "csv", "html", "quiet", "threads", "resume", "shard", "memory-limit"});
 }
 
 CommonOptions OptionParser::common() const {
@@ -126,6 +139,13 @@ CommonOptions OptionParser::common() const {
     options.set.push_back("cluster.profile=" + profile_path(text("profile")));
   }
   std::ranges::copy(list("set"), std::back_inserter(options.set));
+  if (has("memory-limit")) {
+    try {
+      set_memory_limit(parse_bytes(text("memory-limit")));
+    } catch (const InputError& error) {
+      fail(fmt::format("--memory-limit: {}", error.what()));
+    }
+  }
   return options;
 }
 

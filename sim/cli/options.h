@@ -6,6 +6,7 @@
 
 #include "costmodel/terminal/command_parser.h"
 #include "sim/cli/answer.h"
+#include "sim/predict/memory_need.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -35,6 +36,8 @@ class OptionParser : public CommandParser {
   /// --json, --csv, --html and --quiet alone. Raises InputError: two go to standard output;
   /// EnvironmentFault: a page is asked for and this build has none.
   [[nodiscard]] Outputs outputs() const;
+  /// What the forms that the answer may be asked for need of single steps: the text needs nothing.
+  [[nodiscard]] KeptRows rows() const;
   /// What the command asks, whatever it writes and however points are computed.
   [[nodiscard]] std::vector<std::string> question() const;
   [[nodiscard]] const Request& request() const { return request_; }

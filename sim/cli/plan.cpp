@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/memory_limit.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/commands.h"
 #include "costmodel/terminal/progress.h"
@@ -120,6 +121,7 @@ Answer plan_command(const Request& request) {
     add_plan(find_policy(scenario, parser.text("policy")));
   } else {
     Progress progress("planning");
+    const MemoryShares shares(scenario.policies.size());  // All plans are there in the end.
     for (const BatchingPolicy& policy : scenario.policies) {
       add_plan(policy);
       progress.at(static_cast<double>(plans.size()) /

@@ -1,5 +1,6 @@
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -33,8 +34,9 @@ std::string run_page(const CommonOptions& options,
                      PageContent content,
                      const Scenario& scenario,
                      const Profile& profile,
-                     const Prediction& prediction) {
-  content.result = page_result({prediction});
+                     const std::vector<Prediction>& predictions) {
+  const Prediction& prediction = predictions.front();
+  content.result = page_result(predictions);
   content.warnings = note_texts(prediction);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
   add_bucket_cap_sweep(options, scenario, profile, prediction, content);
@@ -60,7 +62,8 @@ Answer run_command(const Request& request) {
   Progress progress("predicting " + policy.name());
   PredictOptions options;
   options.on_progress = progress.callback();
-  // Shared: with the rows of very many ranks a copy for each form of the answer fills the memory.
+  options.rows = parser.rows();
+  // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto predictions = std::make_shared<std::vector<Prediction>>();
   predictions->push_back(predict(scenario, policy, profile, options));
   progress.done();
@@ -77,7 +80,7 @@ Answer run_command(const Request& request) {
   answer.json = [=] { return prediction_json(*predictions, true); };
   answer.csv = [=] { return steps_csv(*predictions); };
   answer.html = [=, content = page_content("run", parser, scenario)] {
-    return run_page(common, content, scenario, profile, predictions->front());
+    return run_page(common, content, scenario, profile, *predictions);
   };
   return answer;
 }

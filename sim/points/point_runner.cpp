@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
+#include "costmodel/base/memory_limit.h"
 #include "costmodel/base/parallel.h"
 #include "costmodel/base/parse_number.h"
 #include "sim/points/point_pool.h"
@@ -59,6 +61,7 @@ int threads_wanted(const PointSources& sources) {
 
 /// Computes points for process 0 until that has no more.
 [[noreturn]] void compute_for_leader(Peers& peers, int threads, const PointAnswer& answer) {
+  const MemoryShares shares(at(threads));
   PointPool pool(threads, answer);
   for (int i = 0; i < threads; ++i) {
     peers.send(0, std::string(1, kFree));
@@ -180,6 +183,7 @@ void PointRunner::for_each(std::size_t count,
       on_progress(static_cast<double>(done) / static_cast<double>(count));
     }
   };
+  const MemoryShares shares(std::min(count, at(threads_wanted(sources_))));
   parallel_for(count, threads_wanted(sources_), [&](std::size_t i) {
     tell();
     work(i);
@@ -218,6 +222,7 @@ void PointRunner::compute(const std::vector<std::string>& points,
       [this](const std::string& point, const std::string& result) { take(point, result); };
   Round round(*sources_.peers, free_peers_, missing, taker);
   {
+    const MemoryShares shares(at(threads_wanted(sources_)));
     PointPool pool(threads_wanted(sources_), answer);
     round.run(pool, on_progress);
   }

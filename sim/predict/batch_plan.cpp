@@ -5,12 +5,15 @@
 #include <iterator>
 #include <numeric>
 #include <span>
+#include <utility>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/batching/loss_scale.h"
-#include "sim/batching/plan_steps.h"
+#include "sim/batching/step_batches.h"
 #include "sim/predict/bucket_lists.h"
+#include "sim/predict/memory_need.h"
 #include "sim/predict/played_plan.h"
 
 namespace stepsim {
@@ -91,16 +94,15 @@ std::int64_t padding_of(const Scenario& scenario,
   return padded > longest ? padded : 0;
 }
 
-/// Appends one optimizer step to the plan: `batches` [micro-batch][rank]. A rank that has run out
-/// of inputs inside join() gets an empty batch.
-void add_step(const Scenario& scenario,
-              const BatchingPolicy& policy,
-              const PolicyInput& data,
-              std::span<const RankBatches> batches,
-              PlannedPolicy& planned) {
-  Plan& plan = planned.plan;
-  const int step = static_cast<int>(plan.micro_batches.size()) /
-                   (scenario.ranks * scenario.ddp.accumulation_steps);
+/// Makes the micro-batches of one optimizer step from `batches` [micro-batch][rank]. A rank that
+/// has run out of inputs inside join() gets an empty batch.
+void make_step(const Scenario& scenario,
+               const BatchingPolicy& policy,
+               const PolicyInput& data,
+               const EpochPlan& first_epoch,
+               int step,
+               std::span<const RankBatches> batches,
+               const TakeMicroBatch& take) {
   const auto joined = [&](std::size_t rank) {
     return !scenario.ddp.join_steps.empty() && step >= scenario.ddp.join_steps[rank];
   };
@@ -118,8 +120,7 @@ void add_step(const Scenario& scenario,
       }
       shapes.push_back(batch_shape(batch.lengths));
       batch.sequences = sequences_of(policy, batch.lengths);
-      batch.padded_length =
-          padding_of(scenario, policy, planned.first_epoch, batch.shape().max_length);
+      batch.padded_length = padding_of(scenario, policy, first_epoch, batch.shape().max_length);
       made[rank].push_back(std::move(batch));
     }
     const auto scales = loss_scales(policy.weighting(), shapes);
@@ -128,7 +129,7 @@ void add_step(const Scenario& scenario,
     }
   }
   for (std::vector<MicroBatch>& of_rank : made) {
-    std::move(of_rank.begin(), of_rank.end(), std::back_inserter(plan.micro_batches));
+    std::ranges::for_each(of_rank, [&](MicroBatch& batch) { take(std::move(batch)); });
   }
 }
 
@@ -160,20 +161,21 @@ void check_rungs(const BatchingPolicy& policy, const std::vector<std::int64_t>& 
 /// The lengths as they run: a varlen call cuts them, unless the policy does.
 std::vector<std::int64_t> run_lengths(const Scenario& scenario,
                                       const BatchingPolicy& policy,
-                                      const std::vector<std::int64_t>& lengths) {
+                                      std::vector<std::int64_t> lengths) {
   if (policy.cuts()) {
     return lengths;
   }
-  std::vector<std::int64_t> cut =
-      policy.is_varlen() ? cut_lengths(lengths, policy.varlen()) : lengths;
-  for (const std::int64_t length : cut) {
+  if (policy.is_varlen()) {
+    lengths = cut_lengths(lengths, policy.varlen());
+  }
+  for (const std::int64_t length : lengths) {
     check_length(scenario, length);
   }
-  check_rungs(policy, cut);
-  return cut;
+  check_rungs(policy, lengths);
+  return lengths;
 }
 
-PolicyInput policy_input(const Scenario& scenario, const PlannedPolicy& planned) {
+PolicyInput policy_input(const Scenario& scenario, const PlannedData& planned) {
   PolicyInput input;
   input.lengths = planned.lengths;
   input.targets = planned.targets;
@@ -182,13 +184,14 @@ PolicyInput policy_input(const Scenario& scenario, const PlannedPolicy& planned)
   return input;
 }
 
-/// Fills in the first epoch and the plan, from lengths and targets. `drawn`: the lengths before a
-/// varlen call cuts them.
-void add_batches(const Scenario& scenario,
-                 const BatchingPolicy& policy,
-                 const PlanningCost& cost,
-                 const std::vector<std::int64_t>& drawn,
-                 PlannedPolicy& planned) {
+/// Plans the steps and fills in the first epoch, from lengths and targets. `drawn`: with varlen
+/// attention the lengths before its call cuts them.
+void make_steps(const Scenario& scenario,
+                const BatchingPolicy& policy,
+                const PlanningCost& cost,
+                const std::vector<std::int64_t>& drawn,
+                const TakeMicroBatch& take,
+                PlannedData& planned) {
   PolicyInput input = policy_input(scenario, planned);
   input.step_cost = cost.batch;
   input.shape_seconds = cost.shape_seconds;
@@ -202,21 +205,16 @@ void add_batches(const Scenario& scenario,
     }
     if (std::exchange(first, false)) {
       planned.planning_seconds = std::chrono::duration<double>(end - start).count();
-      planned.first_epoch = epoch;
       planned.varlen = use;
     }
   };
-  const int micro_batches = scenario.ddp.accumulation_steps;
-  auto batches = plan_steps(policy, input, scenario.steps * micro_batches, fit);
-  planned.buckets = bucket_lists(scenario);
-  planned.plan = empty_plan(scenario, policy, planned.buckets);
-  planned.plan.micro_batches.reserve(batches.size() * static_cast<std::size_t>(scenario.ranks));
-  for (auto step = batches.begin(); step != batches.end(); step += micro_batches) {
-    add_step(scenario, policy, input, {step, step + micro_batches}, planned);
-    for (auto done = step; done != step + micro_batches; ++done) {
-      *done = {};  // Of very many ranks it takes as much memory as the plan.
-    }
+  StepBatches batches(policy, input, fit);
+  for (int step = 0; step < scenario.steps; ++step) {
+    std::vector<RankBatches> of_step(at(scenario.ddp.accumulation_steps));
+    std::ranges::generate(of_step, [&] { return batches.next(); });
+    make_step(scenario, policy, input, batches.first_epoch(), step, of_step, take);
   }
+  planned.first_epoch = std::move(batches).take_first_epoch();
 }
 
 /// Calls `form`; a message of the policy itself gets the policy's name.
@@ -238,33 +236,53 @@ std::vector<std::int64_t> data_lengths(const Scenario& scenario, const BatchingP
   return generate_lengths(policy.lengths().value_or(scenario.lengths), scenario.samples);
 }
 
-PlannedPolicy plan_policy(const Scenario& scenario,
-                          const BatchingPolicy& policy,
-                          const PlanningCost& cost) {
-  PlannedPolicy planned;
+PlannedData plan_steps(const Scenario& scenario,
+                       const BatchingPolicy& policy,
+                       const PlanningCost& cost,
+                       const TakeMicroBatch& take) {
+  check_memory(scenario, policy, {});
+  PlannedData planned;
+  planned.buckets = bucket_lists(scenario);
   if (const PlayedBatches* played = policy.played()) {
-    planned.buckets = bucket_lists(scenario);
-    planned.plan = empty_plan(scenario, policy, planned.buckets);
     named(policy, [&] {
-      play(scenario, *played, planned);
-      for (const MicroBatch& batch : planned.plan.micro_batches) {
+      play(scenario, *played, planned, [&](MicroBatch batch) {
         check_length(scenario, batch.shape().max_length);
-      }
+        take(std::move(batch));
+      });
     });
     return planned;
   }
-  const std::vector<std::int64_t> drawn = data_lengths(scenario, policy);
-  planned.lengths = named(policy, [&] { return run_lengths(scenario, policy, drawn); });
+  planned.lengths = data_lengths(scenario, policy);
+  check_memory(scenario, policy, {}, std::ssize(planned.lengths));
+  const std::vector<std::int64_t> drawn =
+      policy.is_varlen() ? planned.lengths : std::vector<std::int64_t>();
+  named(policy,
+        [&] { planned.lengths = run_lengths(scenario, policy, std::move(planned.lengths)); });
   if (scenario.targets) {
     planned.targets = generate_targets(*scenario.targets, planned.lengths, scenario.samples == 0);
   }
-  named(policy, [&] { add_batches(scenario, policy, cost, drawn, planned); });
+  named(policy, [&] { make_steps(scenario, policy, cost, drawn, take, planned); });
+  return planned;
+}
+
+PlannedPolicy plan_policy(const Scenario& scenario,
+                          const BatchingPolicy& policy,
+                          const PlanningCost& cost) {
+  check_memory(scenario, policy, {KeptRows::Samples});
+  PlannedPolicy planned;
+  std::vector<MicroBatch>& batches = planned.plan.micro_batches;
+  batches.reserve(at(scenario.steps) * at(scenario.ranks) * at(scenario.ddp.accumulation_steps));
+  static_cast<PlannedData&>(planned) = plan_steps(
+      scenario, policy, cost, [&](MicroBatch batch) { batches.push_back(std::move(batch)); });
+  Plan header = empty_plan(scenario, policy, planned.buckets);
+  header.micro_batches = std::move(batches);
+  planned.plan = std::move(header);
   return planned;
 }
 
 BatchShape epoch_shape(const Scenario& scenario,
                        const BatchingPolicy& policy,
-                       const PlannedPolicy& planned,
+                       const PlannedData& planned,
                        std::span<const std::int64_t> batch) {
   MicroBatch one;
   one.lengths = mapped(planned.first_epoch.pieces_of(batch, planned.lengths), &Piece::length);
@@ -275,7 +293,7 @@ BatchShape epoch_shape(const Scenario& scenario,
 
 TrainingEffects first_epoch_effects(const Scenario& scenario,
                                     const BatchingPolicy& policy,
-                                    const PlannedPolicy& planned) {
+                                    const PlannedData& planned) {
   if (const PlayedBatches* played = policy.played()) {
     return played_effects(*played, planned.first_epoch, policy_input(scenario, planned));
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,9 +15,8 @@
 
 namespace stepsim {
 
-/// What a policy makes of a scenario's data.
-struct PlannedPolicy {
-  Plan plan;                          ///< The batches of every step and rank.
+/// What a policy makes of a scenario's data, apart from the batches of the steps.
+struct PlannedData {
   DdpBuckets buckets;                 ///< The buckets that the plan names, for its steps.
   std::vector<std::int64_t> lengths;  ///< [sample] The lengths as they run, cut by a varlen call.
   std::vector<std::int64_t> targets;  ///< [sample] The second lengths; empty: there are none.
@@ -33,13 +33,29 @@ struct PlanningCost {
   double shape_seconds = 0;  ///< What a rank pays when it first meets a shape; 0: nothing is known.
 };
 
+/// The same with the batches of every step and rank, as `stepsim plan` writes them. Of many steps
+/// they take much memory.
+struct PlannedPolicy : PlannedData {
+  Plan plan;
+};
+
+/// Is told the micro-batches of a plan: by step, then rank, then micro-batch.
+using TakeMicroBatch = std::function<void(MicroBatch)>;
+
 /// Plans the steps of a scenario.
 ///
 /// Args:
 ///     cost: What the policy plans by, see planning_cost().
+///     take: Is told all micro-batches, which are not kept.
 /// Raises:
-///     InputError: lengths are missing, there are more ranks than samples, or the policy cannot
-///     plan this data.
+///     InputError: see check_memory(); lengths are missing, there are more ranks than samples, or
+///     the policy cannot plan this data.
+[[nodiscard]] PlannedData plan_steps(const Scenario& scenario,
+                                     const BatchingPolicy& policy,
+                                     const PlanningCost& cost,
+                                     const TakeMicroBatch& take);
+
+/// The same, and keeps the micro-batches.
 [[nodiscard]] PlannedPolicy plan_policy(const Scenario& scenario,
                                         const BatchingPolicy& policy,
                                         const PlanningCost& cost);
@@ -47,14 +63,14 @@ struct PlanningCost {
 /// The shape of a batch of the first epoch. `batch`: its ids in PlannedPolicy::first_epoch.
 [[nodiscard]] BatchShape epoch_shape(const Scenario& scenario,
                                      const BatchingPolicy& policy,
-                                     const PlannedPolicy& planned,
+                                     const PlannedData& planned,
                                      std::span<const std::int64_t> batch);
 
 /// What the policy does to training in the first epoch.
 /// Raises InputError: a batch of the epoch is in no bucket that it could be padded to.
 [[nodiscard]] TrainingEffects first_epoch_effects(const Scenario& scenario,
                                                   const BatchingPolicy& policy,
-                                                  const PlannedPolicy& planned);
+                                                  const PlannedData& planned);
 
 /// The lengths of the data set that this policy sees: its own, else the scenario's.
 [[nodiscard]] std::vector<std::int64_t> data_lengths(const Scenario& scenario,

@@ -83,13 +83,6 @@ constexpr std::array kTimes = {&RankTimes::data_ms,
                                &RankTimes::optimizer_ms,
                                &RankTimes::step_ms};
 
-/// The rows of one step, one a rank.
-struct StepGroup {
-  std::vector<double> useful;
-  std::vector<double> padded;
-  std::vector<double> memory;
-};
-
 double range(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   return *high - *low;
@@ -153,45 +146,46 @@ void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& 
       sums_.communication_ms > 0 ? sums_.hidden_ms / sums_.communication_ms : 0;
 }
 
-void summarise_work(std::span<const RankStepResult> rows,
-                    int warmup_steps,
-                    std::vector<RankMeans>& ranks,
-                    PredictionSummary& summary) {
-  std::map<int, StepGroup> steps;
-  double samples = 0;
-  for (const RankStepResult& row : rows) {
-    summary.peak_memory_mib = std::max(summary.peak_memory_mib, row.peak_memory_mib);
-    if (row.step < warmup_steps) {
-      continue;
-    }
-    StepGroup& step = steps[row.step];
-    step.useful.push_back(static_cast<double>(row.useful_tokens));
-    step.padded.push_back(static_cast<double>(row.padded_tokens));
-    step.memory.push_back(row.peak_memory_mib);
-    samples += static_cast<double>(row.samples);
-    const auto rank = static_cast<std::size_t>(row.rank);
-    ranks.resize(std::max(ranks.size(), rank + 1));
-    ranks[rank].useful_tokens += step.useful.back();
-    ranks[rank].padded_tokens += step.padded.back();
+void WorkTally::add(std::span<const RankStepResult> step, bool steady) {
+  peak_memory_mib_ =
+      std::max(peak_memory_mib_, max_of(step, &RankStepResult::peak_memory_mib, 0.0));
+  if (!steady) {
+    return;
   }
-  const auto count = static_cast<double>(steps.size());
-  for (const auto& [number, step] : steps) {
-    summary.rank_token_spread += range(step.useful) / count;
-    summary.padded_tokens_std_over_ranks += population_std(step.padded) / count;
-    summary.peak_memory_std_over_ranks += population_std(step.memory) / count;
+  std::vector<double> useful;
+  std::vector<double> padded;
+  std::vector<double> memory;
+  sums_.resize(step.size());
+  for (std::size_t rank = 0; rank < step.size(); ++rank) {
+    const RankStepResult& row = step[rank];
+    useful.push_back(static_cast<double>(row.useful_tokens));
+    padded.push_back(static_cast<double>(row.padded_tokens));
+    memory.push_back(row.peak_memory_mib);
+    samples_ += static_cast<double>(row.samples);
+    sums_[rank].useful_tokens += useful.back();
+    sums_[rank].padded_tokens += padded.back();
   }
-  for (RankMeans& rank : ranks) {
+  token_spread_ += range(useful) / steady_steps_;
+  padded_tokens_std_ += population_std(padded) / steady_steps_;
+  memory_std_ += population_std(memory) / steady_steps_;
+}
+
+void WorkTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const {
+  ranks.resize(sums_.size());
+  for (std::size_t rank = 0; rank < sums_.size(); ++rank) {
     // The sums are whole numbers, so that the totals are exact before they are divided.
-    summary.useful_tokens_per_step += rank.useful_tokens;
-    summary.padded_tokens_per_step += rank.padded_tokens;
-    rank.useful_tokens /= count;
-    rank.padded_tokens /= count;
+    summary.useful_tokens_per_step += sums_[rank].useful_tokens;
+    summary.padded_tokens_per_step += sums_[rank].padded_tokens;
+    ranks[rank].useful_tokens = sums_[rank].useful_tokens / steady_steps_;
+    ranks[rank].padded_tokens = sums_[rank].padded_tokens / steady_steps_;
   }
-  if (count > 0) {
-    summary.samples_per_step = samples / count;
-    summary.useful_tokens_per_step /= count;
-    summary.padded_tokens_per_step /= count;
-  }
+  summary.samples_per_step = samples_ / steady_steps_;
+  summary.useful_tokens_per_step /= steady_steps_;
+  summary.padded_tokens_per_step /= steady_steps_;
+  summary.rank_token_spread = token_spread_;
+  summary.padded_tokens_std_over_ranks = padded_tokens_std_;
+  summary.peak_memory_std_over_ranks = memory_std_;
+  summary.peak_memory_mib = peak_memory_mib_;
 }
 
 }  // namespace stepsim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <span>
 #include <utility>
@@ -53,6 +54,8 @@ class StepTimeTally {
  public:
   void add(const StepTimeline& timeline);
   void add(const StepSums& sums);
+  /// Makes room for the times of so many steps, so that adding them moves none.
+  void reserve(std::size_t steps) { sums_.step_ms.reserve(steps); }
   /// Returns the time of every step added, in order.
   [[nodiscard]] const std::vector<double>& step_ms() const { return sums_.step_ms; }
   /// Sets the times of `ranks` and all times of `summary` but those of StepTimeSummary.
@@ -62,11 +65,25 @@ class StepTimeTally {
   StepSums sums_;
 };
 
-/// Sets the samples, tokens and memory of `summary` and the tokens of `ranks` from the rows of the
-/// steady steps; the peak of the memory is that of all steps.
-void summarise_work(std::span<const RankStepResult> rows,
-                    int warmup_steps,
-                    std::vector<RankMeans>& ranks,
-                    PredictionSummary& summary);
+/// Adds up the samples, tokens and memory of steps into the means of a prediction.
+class WorkTally {
+ public:
+  explicit WorkTally(int steady_steps) : steady_steps_(steady_steps) {}
+
+  /// The rows of one step, one a rank. A step that is not steady counts for the peak of the memory
+  /// alone.
+  void add(std::span<const RankStepResult> step, bool steady);
+  /// Sets the samples, tokens and memory of `summary` and the tokens of `ranks`.
+  void set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const;
+
+ private:
+  double steady_steps_;
+  double samples_ = 0;
+  double peak_memory_mib_ = 0;
+  double token_spread_ = 0;
+  double padded_tokens_std_ = 0;
+  double memory_std_ = 0;
+  std::vector<RankMeans> sums_;  ///< [rank]
+};
 
 }  // namespace stepsim

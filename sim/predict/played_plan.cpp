@@ -86,7 +86,10 @@ std::int64_t played_shapes(const PlayedBatches& played) {
 
 }  // namespace
 
-void play(const Scenario& scenario, const PlayedBatches& played, PlannedPolicy& planned) {
+void play(const Scenario& scenario,
+          const PlayedBatches& played,
+          PlannedData& planned,
+          const TakeMicroBatch& take) {
   check_played(scenario, played);
   planned.lengths = played.lengths;
   planned.targets = scenario.targets ? played.targets : std::vector<std::int64_t>();
@@ -95,11 +98,12 @@ void play(const Scenario& scenario, const PlayedBatches& played, PlannedPolicy& 
   for (int step = 0; step < scenario.steps; ++step) {
     const std::size_t first = at(step % played.steps) * of_step;
     for (std::size_t i = first; i < first + of_step; ++i) {
-      MicroBatch& batch = planned.plan.micro_batches.emplace_back(played.batches[i]);
+      MicroBatch batch = played.batches[i];
       batch.step = step;
       if (!scenario.targets) {
         batch.targets.clear();
       }
+      take(std::move(batch));
     }
   }
 }

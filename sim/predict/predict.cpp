@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
 #include "costmodel/model/memory.h"
@@ -18,74 +19,77 @@ namespace stepsim {
 
 namespace {
 
-/// One rank's row: its micro-batches together.
-RankStepResult row_of(const PricedRun& run,
-                      std::span<const MicroBatch> batches,
-                      const RankTimeline& times) {
+/// One rank's row of one step: its micro-batches together.
+RankStepResult row_of(
+    const PricedRun& run, const PeakMemory& memory, int step, int rank, const RankTimeline& times) {
   RankStepResult row;
   static_cast<RankTimes&>(row) = rank_times(times);
-  row.step = batches.front().step;
-  row.rank = batches.front().rank;
-  for (const MicroBatch& batch : batches) {
-    const BatchShape shape = batch.shape();
-    row.samples += static_cast<std::int64_t>(batch.samples.size());
+  row.step = step;
+  row.rank = rank;
+  const std::size_t micro_batches = at(run.scenario().ddp.accumulation_steps);
+  const std::size_t first = (at(step) * at(run.scenario().ranks) + at(rank)) * micro_batches;
+  Bytes peak;
+  for (std::size_t i = first; i < first + micro_batches; ++i) {
+    const auto& [shape, samples, prices] = run.batch(i);
+    row.samples += samples;
     row.max_length = std::max(row.max_length, shape.max_length);
     row.useful_tokens += shape.useful_tokens;
     row.padded_tokens += run.model().input_tokens(shape);
+    peak = std::max(peak, memory.at(shape).total());
   }
+  row.peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
   row.start_ms = to_ms(times.start.time_since_epoch());
   return row;
 }
 
-/// Peak memory of one rank's micro-batches, and the first step and rank that do not fit.
-void add_memory(const PeakMemory& memory,
-                Bytes capacity,
-                std::span<const MicroBatch> batches,
-                RankStepResult& row,
-                Prediction& prediction) {
-  const auto total = [&](const MicroBatch& batch) { return memory.at(batch.shape()).total(); };
-  const Bytes peak = max_of(batches, total, Bytes());
-  row.peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
+/// Notes the first row that does not fit.
+void note_out_of_memory(const RankStepResult& row, Bytes capacity, Prediction& prediction) {
+  const Bytes peak(static_cast<std::int64_t>(row.peak_memory_mib * 0x1p20));  // Exact.
   if (capacity.value() > 0 && peak > capacity && !prediction.out_of_memory) {
     prediction.out_of_memory = OutOfMemory{row.step, row.rank, peak, capacity, std::nullopt};
   }
 }
 
-/// The run without noise: its rows, its timelines, and the times of its steady steps.
+/// The run without noise: its rows, the means of its work, its timelines, and the times of its
+/// steady steps.
 StepTimeTally run_without_noise(const PricedRun& run,
                                 const PredictOptions& options,
                                 Prediction& prediction) {
   StepSimulator simulator(run, {}, 1, nullptr, options.engine);
-  const auto micro_batches = static_cast<std::size_t>(run.scenario().ddp.accumulation_steps);
-  const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
-  const Bytes capacity = run.profile().memory_capacity;
-  StepTimeTally tally;
-  prediction.steps.reserve(run.plan().micro_batches.size() / micro_batches);
-  std::size_t index = 0;
-  for (int step = 0; step < run.plan().steps; ++step) {
+  const Scenario& scenario = run.scenario();
+  const PeakMemory memory(scenario.model, memory_options(scenario));
+  const bool keep_rows = options.rows != KeptRows::None || !run.shape_costs().empty();
+  StepTimeTally times;
+  WorkTally work(scenario.steps - scenario.warmup_steps);
+  prediction.steps.reserve(keep_rows ? at(scenario.steps) * at(scenario.ranks) : 0);
+  for (int step = 0; step < scenario.steps; ++step) {
     const bool kept = options.keep_timelines || options.timeline_of_step == step;
+    const bool steady = step >= scenario.warmup_steps;
     StepTimeline timeline = simulator.next(kept);
-    for (const RankTimeline& rank : timeline.ranks) {
-      const std::span<const MicroBatch> batches(&run.plan().micro_batches[index], micro_batches);
-      index += micro_batches;
-      RankStepResult row = row_of(run, batches, rank);
-      add_memory(memory, capacity, batches, row, prediction);
-      prediction.steps.push_back(row);
+    std::vector<RankStepResult> rows;
+    for (int rank = 0; rank < scenario.ranks; ++rank) {
+      rows.push_back(row_of(run, memory, step, rank, timeline.ranks[at(rank)]));
+      note_out_of_memory(rows.back(), run.profile().memory_capacity, prediction);
     }
-    if (step >= run.scenario().warmup_steps) {
-      tally.add(timeline);
+    work.add(rows, steady);
+    if (keep_rows) {
+      prediction.steps.insert(prediction.steps.end(), rows.begin(), rows.end());
+    }
+    if (steady) {
+      times.add(timeline);
     }
     if (kept) {
       prediction.timelines.push_back(std::move(timeline));
     }
     if (options.on_progress && options.noise_runs == 0) {
-      options.on_progress((step + 1.0) / run.plan().steps);
+      options.on_progress((step + 1.0) / scenario.steps);
     }
   }
   if (options.keep_timelines) {
     prediction.op_labels = run.ddp_model().labels;
   }
-  return tally;
+  work.set_means(prediction.ranks, prediction.summary);
+  return times;
 }
 
 /// The token budget that the device's memory allows at the longest length of the plan.
@@ -94,10 +98,10 @@ void add_token_budget(const PricedRun& run, Prediction& prediction) {
   if (capacity.value() == 0) {
     return;
   }
-  std::int64_t longest = 0;
-  for (const MicroBatch& batch : run.plan().micro_batches) {
-    longest = std::max(longest, batch.shape().max_length);
-  }
+  const std::int64_t longest = max_of(
+      run.different_batches(),
+      [](const RunBatch& batch) { return batch.shape.max_length; },
+      std::int64_t{0});
   const Scenario& scenario = run.scenario();
   prediction.token_budget = TokenBudget{
       largest_token_budget(scenario.model, memory_options(scenario), capacity, longest), longest};
@@ -134,6 +138,7 @@ Prediction predict(const Scenario& scenario,
                    const BatchingPolicy& policy,
                    const Profile& profile,
                    const PredictOptions& options) {
+  check_memory(scenario, policy, {options.rows, options.noise_runs, options.training_effects});
   const PricedRun run(scenario, policy, profile, options.counterfactual);
   Prediction prediction;
   prediction.scenario = scenario.name;
@@ -148,7 +153,6 @@ Prediction predict(const Scenario& scenario,
   prediction.profile = profile.name;
   prediction.profile_id = profile.id.text;
   const StepTimeTally times = run_without_noise(run, options, prediction);
-  summarise_work(prediction.steps, scenario.warmup_steps, prediction.ranks, prediction.summary);
   times.set_means(prediction.ranks, prediction.summary);
   prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());
   if (options.noise_runs > 0) {

@@ -7,6 +7,7 @@
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/records/profile.h"
+#include "sim/predict/memory_need.h"
 #include "sim/predict/prediction.h"
 #include "sim/predict/priced_run.h"
 #include "sim/scenario/scenario.h"
@@ -17,6 +18,9 @@ struct PredictOptions {
   int noise_runs = 100;           ///< Runs with the profile's noise and errors drawn; 0: none.
   bool paired_draws = false;      ///< Fills in Prediction::paired_step_ms, where there is noise.
   bool training_effects = false;  ///< Fills in Prediction::training.
+  /// Whether Prediction::steps are kept, which take much memory for many steps and ranks. They
+  /// always are where new shapes cost something.
+  KeptRows rows = KeptRows::Rows;
   bool keep_timelines = false;
   std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
   bool engine = false;  ///< The engine plays the run without noise, even where the recurrence can.
@@ -32,7 +36,7 @@ struct PredictOptions {
 /// The summary is over steps warmup_steps.., with the step-to-step noise of the profile; the
 /// interval adds the held-out errors of its costs (one factor per class, drawn), the intervals of
 /// its interference, its drift and, for prices of other models, what these have in common.
-/// Raises InputError: a cost that the profile lacks or refuses.
+/// Raises InputError: a cost that the profile lacks or refuses; see check_memory().
 [[nodiscard]] Prediction predict(const Scenario& scenario,
                                  const BatchingPolicy& policy,
                                  const Profile& profile,

@@ -113,7 +113,7 @@ struct Prediction {
   std::string profile_id;  ///< See ProfileId.
   PredictionSummary summary;
   std::vector<RankMeans> ranks;       ///< [rank] over the steps of the summary.
-  std::vector<RankStepResult> steps;  ///< Without noise, by step then rank.
+  std::vector<RankStepResult> steps;  ///< Without noise, by step then rank; where they are kept.
   std::vector<MeanDraw> draws;        ///< None without noise runs.
   /// [draw] Mean step under the profile's errors and jitter, without drift; when asked for. The
   /// same draw of two predictions has the same errors, so that their ratio is a paired one.

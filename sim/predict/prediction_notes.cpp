@@ -13,9 +13,8 @@ namespace {
 void add_varlen_notes(const PricedRun& run, std::vector<Note>& notes) {
   const bool known = prices_empty_blocks(run.profile());
   const bool given = run.scenario().varlen.empty_block_seconds.has_value();
-  const auto& batches = run.plan().micro_batches;
   const bool any = std::ranges::any_of(
-      batches, [&](const MicroBatch& batch) { return run.shape_of(batch).empty_blocks > 0; });
+      run.different_batches(), [](const RunBatch& batch) { return batch.shape.empty_blocks > 0; });
   if (any && !known && !given) {
     notes.emplace_back(EmptyBlocksFree{});
   }

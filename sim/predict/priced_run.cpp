@@ -1,6 +1,8 @@
 #include "sim/predict/priced_run.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "costmodel/base/index.h"
@@ -98,7 +100,7 @@ PricedRun::PricedRun(const Scenario& scenario,
       profile_(profile),
       counterfactual_(counterfactual),
       policy_(policy),
-      planned_(plan_policy(scenario_, policy, planning_cost(scenario_, policy, profile_))),
+      planned_(plan()),
       costs_(cost_model(scenario_, profile_)),
       pricer_(std::make_unique<CollectivePricer>(
           collective_pricer(profile_, scenario_.topology, pricer_limits(scenario_)))),
@@ -110,8 +112,8 @@ PricedRun::PricedRun(const Scenario& scenario,
       host_{costs_->host_is_device(), scenario_.gloo, scenario_.host.step_sync} {
   owned_ = owned_elements(ddp_model_, scenario_.ddp.zero_stage, scenario_.ranks);
   find_plain_steps();
-  for (const MicroBatch& batch : planned_.plan.micro_batches) {
-    batches_.push_back(&model_->price(shape_of(batch)));
+  for (RunBatch& batch : different_) {
+    batch.prices = &model_->price(batch.shape);
   }
   add_skew();
   balance();
@@ -131,10 +133,29 @@ PricedRun::PricedRun(const Scenario& scenario,
       scenario_.noise.rank_correlation.value_or(own_jitter ? 0 : profile_.noise.rank_correlation);
 }
 
+PlannedData PricedRun::plan() {
+  std::map<std::pair<BatchShape, std::int64_t>, std::uint32_t> known;
+  batches_.reserve(at(scenario_.steps) * at(scenario_.ranks) *
+                   at(scenario_.ddp.accumulation_steps));
+  return plan_steps(scenario_,
+                    policy_,
+                    planning_cost(scenario_, policy_, profile_),
+                    [&](const MicroBatch& batch) {
+                      const RunBatch one{shape_of(batch), std::ssize(batch.samples)};
+                      const auto [place, is_new] = known.try_emplace(
+                          {one.shape, one.samples}, static_cast<std::uint32_t>(different_.size()));
+                      if (is_new) {
+                        different_.push_back(one);
+                      }
+                      batches_.push_back(place->second);
+                    });
+}
+
 double PricedRun::kernel_seconds() const {
   const auto count = static_cast<double>(batches_.size());
-  return sum_of(batches_,
-                [&](const PricedBatch* batch) { return model_->compute_seconds(*batch) / count; });
+  return sum_of(batches_, [&](const std::uint32_t number) {
+    return model_->compute_seconds(*different_[number].prices) / count;
+  });
 }
 
 EngineRules PricedRun::engine_rules(const CostFactors& factors) const {
@@ -167,8 +188,7 @@ DdpStep PricedRun::step_without_work(int number, IterationSequence& iterations) 
     const std::size_t per_step = at(scenario_.ranks) * at(ddp.accumulation_steps);
     const std::size_t first = at(std::min(number, scenario_.steps - 1)) * per_step;
     for (std::size_t i = first; i < first + per_step; ++i) {
-      const BatchShape shape = planned_.plan.micro_batches[i].shape();
-      rows += static_cast<double>(model_->input_tokens(shape));
+      rows += static_cast<double>(model_->input_tokens(batch(i).shape));
     }
     constexpr double kIndexBytes = 8;
     step.sparse_bytes = rows * (static_cast<double>(scenario_.model.hidden *
@@ -204,8 +224,7 @@ void PricedRun::find_plain_steps() {
     step.ranks.front().owned_elements = owned_.front();
     for (Iteration& iteration : step.iterations) {
       iteration.rebuilds = false;  // The recurrence leaves the rebuild's two small broadcasts out.
-      step.ranks.front().micro_batches.push_back(
-          model_->numbered(planned_.plan.micro_batches.front().shape()));
+      step.ranks.front().micro_batches.push_back(model_->numbered(batch(0).shape));
     }
     const auto schedule = schedule_of(
         ddp_program(ddp_model_, planned_.buckets, scenario_.ddp, host_, prices, step), host_);
@@ -228,11 +247,15 @@ void PricedRun::find_plain_steps() {
   model_->price_ddp_work(OpClass::GradientCopyOut);
 }
 
+/// Without what only varlen attention depends on, more batches are alike.
 BatchShape PricedRun::shape_of(const MicroBatch& batch) const {
-  BatchShape shape = batch.shape(scenario_.model.window);
-  if (is_varlen(scenario_)) {
-    shape.empty_blocks = empty_blocks(batch.attended(), scenario_.varlen);
+  if (!is_varlen(scenario_)) {
+    BatchShape shape = batch.shape();
+    shape.sum_squares = 0;
+    return shape;
   }
+  BatchShape shape = batch.shape(scenario_.model.window);
+  shape.empty_blocks = empty_blocks(batch.attended(), scenario_.varlen);
   return shape;
 }
 
@@ -283,9 +306,8 @@ void PricedRun::add_shape_stalls() {
   if (shape_costs_.empty()) {
     return;
   }
-  const std::vector<BatchShape> shapes =
-      mapped(planned_.plan.micro_batches,
-             [&](const MicroBatch& batch) { return cached_shape(shape_of(batch)); });
+  const std::vector<BatchShape> shapes = mapped(
+      batches_, [&](std::uint32_t number) { return cached_shape(different_[number].shape); });
   shape_stalls_ = stepsim::shape_stalls(
       shape_costs_, shapes, scenario_.ranks, scenario_.ddp.accumulation_steps);
   for (std::size_t i = 0; i < shape_stalls_.size(); ++i) {
@@ -305,12 +327,12 @@ void PricedRun::balance() {
     std::vector<double> times(at(scenario_.ranks), 0.0);
     std::vector<double> of_active;  // A rank that is out of inputs has no load to balance.
     for (std::size_t r = 0; r < times.size(); ++r) {
-      if (planned_.plan.micro_batches[first + r * micro].samples.empty()) {
+      if (batch(first + r * micro).samples == 0) {
         continue;
       }
       for (std::size_t m = 0; m < micro; ++m) {
-        const std::size_t batch = first + r * micro + m;
-        times[r] += batch_factor_[batch] * model_->compute_seconds(*batches_[batch]);
+        const std::size_t number = first + r * micro + m;
+        times[r] += batch_factor_[number] * model_->compute_seconds(priced_batch(number));
       }
       of_active.push_back(times[r]);
     }

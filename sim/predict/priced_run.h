@@ -19,6 +19,13 @@
 
 namespace stepsim {
 
+/// What a run knows of a micro-batch. Many are alike.
+struct RunBatch {
+  BatchShape shape;          ///< What it is priced by.
+  std::int64_t samples = 0;  ///< The shape counts the rows that they are packed into.
+  const PricedBatch* prices = nullptr;
+};
+
 /// One policy of a scenario, planned and priced: all that stays the same from one noise draw to the
 /// next.
 class PricedRun {
@@ -33,12 +40,17 @@ class PricedRun {
 
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
   [[nodiscard]] const Profile& profile() const { return profile_; }
-  [[nodiscard]] const PlannedPolicy& planned() const { return planned_; }
-  [[nodiscard]] const Plan& plan() const { return planned_.plan; }
+  [[nodiscard]] const PlannedData& planned() const { return planned_; }
   [[nodiscard]] StepPricer& model() const { return *model_; }
   [[nodiscard]] const DdpModel& ddp_model() const { return ddp_model_; }
-  /// The shape that a batch of the plan is priced by.
-  [[nodiscard]] BatchShape shape_of(const MicroBatch& batch) const;
+  /// The micro-batches of all steps and ranks.
+  [[nodiscard]] std::size_t batches() const { return batches_.size(); }
+  /// One of them, numbered by step, then rank, then micro-batch.
+  [[nodiscard]] const RunBatch& batch(std::size_t number) const {
+    return different_[batches_[number]];
+  }
+  /// Each of them once, where several are alike.
+  [[nodiscard]] const std::vector<RunBatch>& different_batches() const { return different_; }
   /// Whether the profile's interference holds, since the scenario states none.
   [[nodiscard]] bool takes_measured_interference() const {
     return profile_.interference && !scenario_.interference_given &&
@@ -46,7 +58,7 @@ class PricedRun {
   }
   /// What builds something for a new shape: the scenario's mechanisms, else the profile's.
   [[nodiscard]] const std::vector<ShapeCost>& shape_costs() const { return shape_costs_; }
-  /// [as the plan's micro-batches] Empty where new shapes cost nothing.
+  /// [as batch()] Empty where new shapes cost nothing.
   [[nodiscard]] const std::vector<ShapeStall>& shape_stalls() const { return shape_stalls_; }
   /// The shape that caches know a batch by: of varlen attention its tokens alone.
   [[nodiscard]] BatchShape cached_shape(const BatchShape& batch) const;
@@ -66,9 +78,8 @@ class PricedRun {
   };
   /// The first step and all others; empty unless the run is plain().
   [[nodiscard]] const std::vector<PlainStep>& plain_steps() const { return plain_steps_; }
-  /// The prices of a micro-batch, numbered as in the plan.
   [[nodiscard]] const PricedBatch& priced_batch(std::size_t number) const {
-    return *batches_[number];
+    return *batch(number).prices;
   }
   /// How much more or less work a micro-batch is than was priced.
   [[nodiscard]] double batch_factor(std::size_t number) const { return batch_factor_[number]; }
@@ -90,6 +101,9 @@ class PricedRun {
  private:
   friend class StepSimulator;
 
+  /// Plans the steps and keeps what the run needs of their batches, without prices.
+  [[nodiscard]] PlannedData plan();
+  [[nodiscard]] BatchShape shape_of(const MicroBatch& batch) const;
   [[nodiscard]] EngineRules engine_rules(const CostFactors& factors) const;
   [[nodiscard]] IterationSequence iterations() const;
   /// Describes what all ranks have in common in a step, without their work, and advances
@@ -104,17 +118,18 @@ class PricedRun {
   Profile profile_;
   std::optional<Counterfactual> counterfactual_;
   BatchingPolicy policy_;
-  PlannedPolicy planned_;
+  std::vector<RunBatch> different_;
+  std::vector<std::uint32_t> batches_;  ///< Which of the different ones each micro-batch is.
+  PlannedData planned_;
   std::unique_ptr<CostModel> costs_;
   std::unique_ptr<CollectivePricer> pricer_;
   std::unique_ptr<StepPricer> model_;
   DdpModel ddp_model_;
   DdpHost host_;
   std::vector<PlainStep> plain_steps_;
-  std::vector<std::int64_t> owned_;          ///< [rank] elements of the optimizer's state.
-  std::vector<const PricedBatch*> batches_;  ///< By step, rank, micro-batch, as the plan.
-  std::vector<double> batch_factor_;         ///< [as batches_]
-  std::vector<double> rank_factor_;          ///< [rank]
+  std::vector<std::int64_t> owned_;   ///< [rank] elements of the optimizer's state.
+  std::vector<double> batch_factor_;  ///< [as batches_]
+  std::vector<double> rank_factor_;   ///< [rank]
   std::vector<ShapeCost> shape_costs_;
   std::vector<ShapeStall> shape_stalls_;  ///< [as batches_]
   double cores_ = 0;

@@ -51,7 +51,7 @@ std::vector<double> warm_steps(const PricedRun& run) {
   factors.new_shapes = 0;
   StepSimulator simulator(run, factors);
   std::vector<double> steps;
-  for (int step = 0; step < run.plan().steps; ++step) {
+  for (int step = 0; step < run.scenario().steps; ++step) {
     steps.push_back(to_ms(step_time(simulator.next())));
   }
   return steps;
@@ -59,14 +59,15 @@ std::vector<double> warm_steps(const PricedRun& run) {
 
 /// [step] Shapes that some rank has met by its end.
 std::vector<std::int64_t> distinct_by_step(const PricedRun& run) {
-  std::vector<std::int64_t> distinct(at(run.plan().steps), 0);
+  std::vector<std::int64_t> distinct(at(run.scenario().steps), 0);
+  const std::size_t per_step = run.batches() / distinct.size();
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
-  for (const MicroBatch& batch : run.plan().micro_batches) {
-    const BatchShape shape = run.cached_shape(run.shape_of(batch));
+  for (std::size_t i = 0; i < run.batches(); ++i) {
+    const BatchShape shape = run.cached_shape(run.batch(i).shape);
     if (shape.samples > 0) {
       seen.emplace(shape.samples, shape.max_length);
     }
-    distinct[at(batch.step)] = static_cast<std::int64_t>(seen.size());
+    distinct[i / per_step] = static_cast<std::int64_t>(seen.size());
   }
   return distinct;
 }

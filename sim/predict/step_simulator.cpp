@@ -57,7 +57,7 @@ void StepSimulator::share_cores() {
   for (std::size_t i = 0; i < ranks * micro; ++i) {
     const std::size_t batch = at(step_) * ranks * micro + i;
     seconds[i / micro] += drawn_[i / micro] * run_.batch_factor_[batch] *
-                          run_.model_->compute_seconds(*run_.batches_[batch]);
+                          run_.model_->compute_seconds(run_.priced_batch(batch));
   }
   std::size_t first = 0;
   for (const int on_node : run_.scenario_.placement.node_ranks()) {
@@ -88,7 +88,7 @@ StepTimeline StepSimulator::play_plain() {
     const std::size_t batch = at(step_) * at(run_.scenario_.ranks) + at(rank);
     const RankFactors factors = factors_of(batch, rank, slowness_of(rank));
     input.ranks.push_back(
-        run_.model_->fold(*run_.batches_[batch], plain.schedule, factors_, factors));
+        run_.model_->fold(run_.priced_batch(batch), plain.schedule, factors_, factors));
     if (run_.differs_by(Change::NoData)) {
       input.ranks.back().data = Duration::zero();
     }
@@ -142,9 +142,9 @@ MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness)
   const int micro_batches = scenario.ddp.accumulation_steps;
   const std::size_t batch =
       (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(number);
-  const BatchShape shape = run_.shape_of(run_.plan().micro_batches[batch]);
-  MicroBatchWork work = run_.model_->micro_batch(
-      *run_.batches_[batch], shape, factors_, factors_of(batch, rank, slowness));
+  const auto& [shape, samples, prices] = run_.batch(batch);
+  MicroBatchWork work =
+      run_.model_->micro_batch(*prices, shape, factors_, factors_of(batch, rank, slowness));
   work.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
   add_op_jitter(work.forward);
   add_op_jitter(work.backward);

@@ -39,7 +39,7 @@ Answer ask(const std::string& command,
            std::optional<std::string> scenario_text,
            const py::object& progress) {
   const ProgressListener listener = listener_of(progress);
-  const Request request{std::move(arguments), std::move(scenario_text)};
+  const Request request{std::move(arguments), std::move(scenario_text), true};
   const py::gil_scoped_release released;
   const ProgressScope scope(listener);
   return ask_stepsim(command, request);

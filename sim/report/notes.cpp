@@ -177,7 +177,7 @@ std::vector<std::string> note_texts(const Prediction& prediction) {
   return mapped(prediction.notes, note_text);
 }
 
-std::vector<std::string> note_texts(const std::vector<Prediction>& predictions) {
+std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
   std::vector<std::string> seen;
   const auto add = [&seen](const std::string& line) {
     if (std::ranges::find(seen, line) == seen.end()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,6 @@ namespace stepsim {
 [[nodiscard]] std::vector<std::string> note_texts(const Prediction& prediction);
 
 /// The notes of all predictions, each once; out of memory with the policy's name.
-[[nodiscard]] std::vector<std::string> note_texts(const std::vector<Prediction>& predictions);
+[[nodiscard]] std::vector<std::string> note_texts(std::span<const Prediction> predictions);
 
 }  // namespace stepsim

@@ -47,7 +47,7 @@ std::vector<std::string> row_of(const Prediction& prediction, const ShapePayback
 
 }  // namespace
 
-std::string shape_text(const std::vector<Prediction>& predictions, const Screen& screen) {
+std::string shape_text(std::span<const Prediction> predictions, const Screen& screen) {
   const std::vector<ShapePayback> paybacks = shape_paybacks(predictions);
   if (paybacks.empty()) {
     return "";

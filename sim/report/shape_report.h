@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 namespace stepsim {
 
 /// What new shapes cost each policy, and when it has paid for them; empty where they cost nothing.
-[[nodiscard]] std::string shape_text(const std::vector<Prediction>& predictions,
+[[nodiscard]] std::string shape_text(std::span<const Prediction> predictions,
                                      const Screen& screen = {});
 
 /// One line a policy: the cheapest way to spend less on new shapes. `cures`: [prediction]; empty:

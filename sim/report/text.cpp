@@ -37,7 +37,7 @@ Interval90 speed_interval(const PredictionSummary& summary) {
   return {at(step.high90), at(step.mean), at(step.low90)};
 }
 
-std::string warnings_text(const std::vector<Prediction>& predictions) {
+std::string warnings_text(std::span<const Prediction> predictions) {
   std::string text;
   for (const std::string& note : note_texts(predictions)) {
     text += "warning: " + note + "\n";
@@ -246,8 +246,8 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   text += "\n";
 
   text += ranks_table(prediction).text(screen);
-  return text + shape_text({prediction}, screen) + varlen_section({&prediction}, screen) +
-         warnings_text({prediction});
+  return text + shape_text({&prediction, 1}, screen) + varlen_section({&prediction}, screen) +
+         warnings_text({&prediction, 1});
 }
 
 std::string compare_text(const Scenario& scenario,

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/predict/predict.h"
@@ -64,17 +65,16 @@ std::vector<BucketBlame> mean_of(const std::vector<std::vector<BucketBlame>>& st
 
 /// Forward and backward by class of op, over all ranks of the steady steps.
 std::vector<OpBlame> mean_ops(const PricedRun& run) {
-  const Plan& plan = run.plan();
+  const Scenario& scenario = run.scenario();
+  const std::size_t per_step = run.batches() / at(scenario.steps);
   std::vector<double> seconds;
-  for (const MicroBatch& batch : plan.micro_batches) {
-    if (batch.step >= plan.warmup_steps) {
-      const std::vector<double> one =
-          run.model().seconds_by_group(run.model().price(run.shape_of(batch)));
-      seconds.resize(one.size());
-      std::transform(one.begin(), one.end(), seconds.begin(), seconds.begin(), std::plus<>());
-    }
+  for (std::size_t i = at(scenario.warmup_steps) * per_step; i < run.batches(); ++i) {
+    const std::vector<double> one = run.model().seconds_by_group(run.priced_batch(i));
+    seconds.resize(one.size());
+    std::transform(one.begin(), one.end(), seconds.begin(), seconds.begin(), std::plus<>());
   }
-  const double rank_steps = static_cast<double>(plan.steps - plan.warmup_steps) * plan.ranks;
+  const double rank_steps =
+      static_cast<double>(scenario.steps - scenario.warmup_steps) * scenario.ranks;
   std::vector<OpBlame> ops;
   for (std::size_t group = 0; group < seconds.size(); ++group) {
     if (seconds[group] > 0) {
@@ -161,7 +161,9 @@ Blame blame(const Scenario& scenario,
   result.scenario = scenario.name;
   result.policy = policy.name();
   result.profile = profile.name;
-  result.mean_step_ms = predict(scenario, policy, profile, {}).summary.step_time_ms.mean;
+  PredictOptions with_noise;
+  with_noise.rows = KeptRows::None;
+  result.mean_step_ms = predict(scenario, policy, profile, with_noise).summary.step_time_ms.mean;
   const Prediction prediction = predict(scenario, policy, profile, options);
   result.step_ms = prediction.summary.step_time_ms.mean;
 
@@ -192,6 +194,7 @@ Blame blame(const Scenario& scenario,
   if (!run.shape_costs().empty()) {
     changes.push_back(Change::NoNewShapes);
   }
+  options.rows = KeptRows::None;
   const std::vector<int> ranks = suspects(result.last, most_ranks);
   const auto add_saving = [&](Change change, int rank) {
     Saving saving{change, rank, result.step_ms, 0, ""};

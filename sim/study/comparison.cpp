@@ -19,12 +19,14 @@ std::vector<std::string> policy_names(const Scenario& scenario) {
 
 /// What predicts one policy, by its name.
 std::function<ComparedPolicy(const std::string&)> compare_work(const Scenario& scenario,
-                                                               const Profile& profile) {
-  return [&](const std::string& name) {
+                                                               const Profile& profile,
+                                                               KeptRows rows) {
+  return [&, rows](const std::string& name) {
     const BatchingPolicy& policy = find_policy(scenario, name);
     ComparedPolicy compared;
     PredictOptions options;
     options.training_effects = true;
+    options.rows = rows;
     options.on_planned = [&](double seconds) { compared.planning_seconds = seconds; };
     compared.prediction = predict(scenario, policy, profile, options);
     if (compared.prediction.shapes) {
@@ -38,16 +40,19 @@ std::function<ComparedPolicy(const std::string&)> compare_work(const Scenario& s
 
 std::vector<ComparedPolicy> compare_policies(const Scenario& scenario,
                                              const Profile& profile,
+                                             KeptRows rows,
                                              PointRunner& runner,
                                              const ProgressCallback& on_progress) {
-  return runner.evaluate(policy_names(scenario), compare_work(scenario, profile), on_progress);
+  return runner.evaluate(
+      policy_names(scenario), compare_work(scenario, profile, rows), on_progress);
 }
 
 std::size_t keep_compared(const Scenario& scenario,
                           const Profile& profile,
                           PointRunner& runner,
                           const ProgressCallback& on_progress) {
-  return runner.keep(policy_names(scenario), compare_work(scenario, profile), on_progress);
+  return runner.keep(
+      policy_names(scenario), compare_work(scenario, profile, KeptRows::Rows), on_progress);
 }
 
 }  // namespace stepsim

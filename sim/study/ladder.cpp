@@ -57,7 +57,7 @@ std::string why_unpadded(const BatchingPolicy& policy) {
 }
 
 FormedEpoch formed_epoch(const BatchingPolicy& unpadded,
-                         const PlannedPolicy& planned,
+                         const PlannedData& planned,
                          int micro_batches) {
   const EpochPlan& epoch = planned.first_epoch;
   std::size_t fewest = epoch.batches.front().size();
@@ -206,7 +206,10 @@ class PolicyEpoch {
         policy_(policy.with_padding(1, {})),
         own_(padding_of(policy)),
         profile_(profile),
-        planned_(plan_policy(scenario, policy_, planning_cost(scenario, policy_, profile))),
+        planned_(plan_steps(scenario,
+                            policy_,
+                            planning_cost(scenario, policy_, profile),
+                            [](const MicroBatch&) {})),
         formed_(formed_epoch(policy_, planned_, scenario.ddp.accumulation_steps)),
         price_(price_of(step_cost(with_attention_of(policy, scenario), profile))),
         shapes_(formed_, scenario.ddp.accumulation_steps, price_, options) {
@@ -331,6 +334,7 @@ class PolicyEpoch {
     PaddedEpoch row = shapes_.padded(padding);
     PredictOptions without_noise;
     without_noise.noise_runs = 0;
+    without_noise.rows = KeptRows::None;
     const Prediction prediction = predict(scenario_,
                                           policy_.with_padding(padding.multiple_of, padding.rungs),
                                           profile_,
@@ -347,7 +351,7 @@ class PolicyEpoch {
   BatchingPolicy policy_;  ///< Without padding of its own.
   Padding own_;
   const Profile& profile_;
-  PlannedPolicy planned_;
+  PlannedData planned_;
   FormedEpoch formed_;
   BatchPrice price_;
   EpochPlayer shapes_;

@@ -47,7 +47,7 @@ std::optional<int> steps_until(const std::vector<double>& rate, const std::vecto
 
 }  // namespace
 
-std::vector<ShapePayback> shape_paybacks(const std::vector<Prediction>& predictions) {
+std::vector<ShapePayback> shape_paybacks(std::span<const Prediction> predictions) {
   const bool all = std::ranges::all_of(
       predictions, [](const Prediction& prediction) { return prediction.shapes.has_value(); });
   if (predictions.empty() || !all) {

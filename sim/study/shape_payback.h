@@ -1,7 +1,7 @@
 #pragma once
 
 #include <optional>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "sim/predict/prediction.h"
@@ -18,6 +18,6 @@ struct ShapePayback {
 
 /// Compares all policies with the one that loses least time to new shapes. Returns one for each
 /// prediction; empty where none has new shapes that cost something.
-[[nodiscard]] std::vector<ShapePayback> shape_paybacks(const std::vector<Prediction>& predictions);
+[[nodiscard]] std::vector<ShapePayback> shape_paybacks(std::span<const Prediction> predictions);
 
 }  // namespace stepsim

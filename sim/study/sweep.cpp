@@ -122,6 +122,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   predict_options.noise_runs = options.noise_runs;
   predict_options.paired_draws = true;
   predict_options.threads = 1;  // The points have the threads.
+  predict_options.rows = options.picture_of_step ? KeptRows::Rows : KeptRows::None;
   if (options.picture_of_step) {
     predict_options.timeline_of_step = std::min(*options.picture_of_step, scenario.steps - 1);
   }
@@ -144,6 +145,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   if (const auto step = predict_options.timeline_of_step) {
     point.picture = step_picture(scenario, point.prediction, *step);
     point.prediction.timelines.clear();
+    point.prediction.steps = std::vector<RankStepResult>();
   }
   return point;
 }

@@ -48,14 +48,14 @@ Batches fill_padded(std::span<const std::int64_t> samples,
     const auto rows = static_cast<std::int64_t>(current.size()) + 1;
     longest = std::max(longest, length);
     if (!current.empty() && (longest * rows > max_tokens || rows > max_batch_size.value_or(rows))) {
-      batches.push_back(std::move(current));
+      batches.push_back(current);
       current.clear();
       longest = length;
     }
     current.push_back(sample);
   }
   if (!current.empty()) {
-    batches.push_back(std::move(current));
+    batches.push_back(current);
   }
   return batches;
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/batching/algorithms/samples.h"
@@ -13,6 +14,17 @@ namespace stepsim {
 
 /// [rank] The sampler's shares of the data set.
 [[nodiscard]] std::vector<RankOrder> rank_shares(const PolicyInput& input);
+
+/// [rank] What `form` makes of each rank's share, which it takes by value: so that it is gone
+/// before the next rank's batches are made. Of very many samples the shares fill the memory.
+template <typename Form>
+[[nodiscard]] EpochBatches form_shares(const PolicyInput& input, Form form) {
+  EpochBatches result;
+  for (RankOrder& share : rank_shares(input)) {
+    result.push_back(form(std::move(share)));
+  }
+  return result;
+}
 
 /// Cuts `samples` in their order into batches of `batch_size`. The last one may be smaller, unless
 /// drop_last leaves it out.

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +12,7 @@
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
@@ -50,10 +54,15 @@ Answer compare_command(const Request& request) {
     progress.done();
     return shard_answer(runner, kept, common.outputs);
   }
-  const std::vector<ComparedPolicy> compared =
-      compare_policies(scenario, profile, runner, progress.callback());
+  // Points that are kept may be asked for another form of the answer.
+  const KeptRows rows = parser.has("resume") ? KeptRows::Rows : parser.rows();
+  std::vector<ComparedPolicy> compared =
+      compare_policies(scenario, profile, rows, runner, progress.callback());
   progress.done();
-  const std::vector<Prediction> predictions = mapped(compared, &ComparedPolicy::prediction);
+  // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
+  const auto shared = std::make_shared<const std::vector<Prediction>>(
+      mapped(compared, [](ComparedPolicy& one) { return std::move(one.prediction); }));
+  const std::vector<Prediction>& predictions = *shared;
   const std::vector<double> planning_seconds = mapped(compared, &ComparedPolicy::planning_seconds);
   std::vector<ShapeCure> cures;  // [prediction], or empty where new shapes cost nothing.
   for (const ComparedPolicy& one : compared) {
@@ -71,17 +80,16 @@ Answer compare_command(const Request& request) {
   answer.status = all_fit ? kDone : kAnswerIsNo;
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
-    return compare_text(scenario, predictions, planning_seconds, screen) +
-           cures_text(predictions, cures);
+    return compare_text(scenario, *shared, planning_seconds, screen) + cures_text(*shared, cures);
   };
   answer.json = [=] {
-    Json result = prediction_json(predictions, true);
+    Json result = prediction_json(*shared, true);
     result.update(answers);
     return result;
   };
-  answer.csv = [=] { return summary_csv(predictions); };
+  answer.csv = [=] { return summary_csv(*shared); };
   answer.html = [=, content = page_content("compare", parser, scenario)] {
-    return compare_page(common, content, scenario, profile, predictions, answers);
+    return compare_page(common, content, scenario, profile, *shared, answers);
   };
   return answer;
 }

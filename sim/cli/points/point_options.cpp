@@ -10,6 +10,7 @@
 #include "costmodel/base/shell_word.h"
 #include "costmodel/io/gzip_file.h"
 #include "costmodel/model/transformer_json.h"
+#include "sim/predict/scenario_profile.h"
 
 namespace stepsim {
 

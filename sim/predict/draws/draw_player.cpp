@@ -72,10 +72,11 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
     link_noise_.emplace_back(seed ^ kOfLinks);
   }
   sums_.ranks.resize(ranks_);
+  sums_.step_ms.reserve(at(run.scenario().steps - run.scenario().warmup_steps) * draws_);
 }
 
 std::vector<double> DrawPlayer::mean_ms(std::size_t run) const {
-  const auto steps = static_cast<double>(run_.plan().steps - run_.scenario().warmup_steps);
+  const auto steps = static_cast<double>(run_.scenario().steps - run_.scenario().warmup_steps);
   return mapped(std::span(total_ms_).subspan(run * draws_, draws_),
                 [&](double ms) { return ms / steps; });
 }
@@ -133,7 +134,7 @@ void DrawPlayer::play(const std::function<void(int step)>& on_step) {
     }
     return seconds;
   };
-  const int steps = run_.plan().steps;
+  const int steps = run_.scenario().steps;
   const Lanes first_ddp = ddp_times(first_);
   play_step(0, first_, first_ddp, transfers(first_));
   const Lanes ddp = ddp_times(others_);

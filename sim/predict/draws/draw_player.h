@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/predict/draws/folded_steps.h"
@@ -36,8 +37,8 @@ class DrawPlayer {
   /// Plays all steps. Raises InputError: the simulated clock passes kTimeLimit.
   void play(const std::function<void(int step)>& on_step);
 
-  /// Returns the sums over the steady steps of the first run of each draw, over all draws.
-  [[nodiscard]] const StepSums& sums() const { return sums_; }
+  /// Hands out the sums over the steady steps of the first run of each draw, over all draws.
+  [[nodiscard]] StepSums take_sums() { return std::move(sums_); }
   /// Returns the longest steady step in the first run of each draw: [draw].
   [[nodiscard]] const std::vector<double>& longest_ms() const { return longest_ms_; }
   /// Returns the mean steady step of one run of each draw: [draw].

@@ -56,8 +56,10 @@ PassDraws pass_draws(const PricedRun& run) {
   if (!prices_recorded_model(run.scenario(), run.profile())) {
     return {};
   }
-  const std::vector<BatchShape> shapes = mapped(
-      run.plan().micro_batches, [&](const MicroBatch& batch) { return run.shape_of(batch); });
+  std::vector<BatchShape> shapes;
+  for (std::size_t i = 0; i < run.batches(); ++i) {
+    shapes.push_back(run.batch(i).shape);
+  }
   const RecordedModel recorded = at_ranks(*run.profile().recorded, run.scenario().ranks);
   const bool varlen = recorded.model.attention == AttentionKind::Varlen;
   return {draw_ratios(recorded.forward, shapes, varlen),

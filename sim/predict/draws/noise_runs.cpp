@@ -46,20 +46,29 @@ double drawn_interference_factor(const PricedRun& run, double effect, ErrorDraws
              : 1;
 }
 
-/// Noise runs that a program of the engine affords, where each step costs about a microsecond per
-/// op; and that the steps of very many ranks afford.
-int affordable_runs(const PricedRun& run, int wanted) {
-  constexpr double kMaxOps = 1e7;
-  constexpr double kMaxRankSteps = 1.5e8;
-  const auto batches = static_cast<double>(run.plan().micro_batches.size());
-  const double ops = batches * static_cast<double>(run.model().ops_per_micro_batch());
-  const double runs = run.plain() ? kMaxRankSteps / batches : kMaxOps / std::max(ops, 1.0);
+/// At least 20 runs are made, unless fewer are wanted.
+int between(double runs, int wanted) {
   const int least = std::min(wanted, 20);
   return static_cast<int>(
       std::clamp(runs, static_cast<double>(least), static_cast<double>(wanted)));
 }
 
+/// Noise runs that a program of the engine affords, where each step costs about a microsecond per
+/// op; and that the steps of very many ranks afford.
+int affordable_runs(const PricedRun& run, int wanted) {
+  constexpr double kMaxOps = 1e7;
+  const auto batches = static_cast<double>(run.batches());
+  const double ops = batches * static_cast<double>(run.model().ops_per_micro_batch());
+  return run.plain() ? affordable_plain_runs(batches, wanted)
+                     : between(kMaxOps / std::max(ops, 1.0), wanted);
+}
+
 }  // namespace
+
+int affordable_plain_runs(double batches, int wanted) {
+  constexpr double kMaxRankSteps = 1.5e8;
+  return between(kMaxRankSteps / batches, wanted);
+}
 
 void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Prediction& prediction) {
   const int count = affordable_runs(run, options.runs);

@@ -19,4 +19,7 @@ struct NoiseRunOptions {
 /// Raises InputError: the simulated clock passes kTimeLimit.
 void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Prediction& prediction);
 
+/// How many of the wanted runs are made where the recurrence plays that many micro-batches in each.
+[[nodiscard]] int affordable_plain_runs(double batches, int wanted);
+
 }  // namespace stepsim

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <span>
 #include <thread>
 
@@ -40,7 +39,7 @@ DrawnRanges ranges_of(const PricedRun& run, const std::vector<Draw>& draws) {
   }
   ranges.slowness = {common.least * ranks.least * run.jitter().least(),
                      common.most * ranks.most * run.jitter().most()};
-  for (std::size_t i = 0; i < run.plan().micro_batches.size(); ++i) {
+  for (std::size_t i = 0; i < run.batches(); ++i) {
     ranges.load = around(ranges.load, run.batch_factor(i));
   }
   if (run.cores() > 0) {
@@ -49,17 +48,24 @@ DrawnRanges ranges_of(const PricedRun& run, const std::vector<Draw>& draws) {
   return ranges;
 }
 
+/// What is left of draws that were played at once.
+struct PlayedPart {
+  StepSums sums;
+  std::vector<double> longest_ms;
+  std::vector<std::vector<double>> mean_ms;  ///< [run][draw]
+};
+
 PlayedDraws play_lanes(const PricedRun& run,
                        const std::vector<Draw>& draws,
                        int threads,
                        const ProgressCallback& on_progress) {
   const DrawnRanges ranges = ranges_of(run, draws);
   const std::size_t of_first = at(run.scenario().ranks);
-  const std::size_t batches = run.plan().micro_batches.size();
+  const std::size_t batches = run.batches();
   const FoldedSteps first(run, run.plain_steps().front(), 0, of_first, ranges);
   const FoldedSteps others(run, run.plain_steps().back(), of_first, batches, ranges);
   const std::size_t parts = (draws.size() + kTogether - 1) / kTogether;
-  std::vector<std::unique_ptr<DrawPlayer>> players(parts);
+  std::vector<PlayedPart> played_parts(parts);
   const std::size_t lanes = draws.size() * draws.front().size();
   constexpr std::size_t kWorthThreads = 200'000;  // Steps of a rank: some milliseconds.
   const int wanted = batches * lanes < kWorthThreads ? 1 : threads;
@@ -71,26 +77,33 @@ PlayedDraws play_lanes(const PricedRun& run,
   parallel_for(parts, wanted, [&](std::size_t part) {
     const std::size_t number = part * kTogether;
     const std::size_t count = std::min(kTogether, draws.size() - number);
-    auto player = std::make_unique<DrawPlayer>(
+    DrawPlayer player(
         run, first, others, static_cast<int>(number), std::span(draws).subspan(number, count));
-    player->play([&](int step) {
+    player.play([&](int step) {
       if (on_progress && std::this_thread::get_id() == caller) {
-        on_progress(share(static_cast<double>(step) / run.plan().steps));
+        on_progress(share(static_cast<double>(step) / run.scenario().steps));
       }
     });
-    players[part] = std::move(player);
+    played_parts[part].sums = player.take_sums();
+    played_parts[part].longest_ms = player.longest_ms();
+    for (std::size_t r = 0; r < draws.front().size(); ++r) {
+      played_parts[part].mean_ms.push_back(player.mean_ms(r));
+    }
     ++done;
   });
   PlayedDraws played;
   played.mean_ms.resize(draws.front().size());
-  for (const auto& player : players) {
-    played.jitter.add(player->sums());
-    played.longest_ms.insert(
-        played.longest_ms.end(), player->longest_ms().begin(), player->longest_ms().end());
+  const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  played.jitter.reserve(at(run.scenario().steps - run.scenario().warmup_steps) * draws.size());
+  for (PlayedPart& part : played_parts) {
+    played.jitter.add(part.sums);
+    append(played.longest_ms, part.longest_ms);
     for (std::size_t r = 0; r < played.mean_ms.size(); ++r) {
-      const std::vector<double> means = player->mean_ms(r);
-      played.mean_ms[r].insert(played.mean_ms[r].end(), means.begin(), means.end());
+      append(played.mean_ms[r], part.mean_ms[r]);
     }
+    part = {};
   }
   return played;
 }
@@ -105,7 +118,7 @@ PlayedDraws play_engine(const PricedRun& run,
       NoiseDraws noise(seed_of_draw(run.scenario().seed, d));
       StepSimulator simulator(run, draws[d][r].factors, draws[d][r].common, &noise);
       std::vector<double> steps;
-      for (int step = 0; step < run.plan().steps; ++step) {
+      for (int step = 0; step < run.scenario().steps; ++step) {
         const StepTimeline timeline = simulator.next();
         if (step < run.scenario().warmup_steps) {
           continue;

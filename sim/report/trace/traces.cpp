@@ -90,8 +90,8 @@ class TracePlayer {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const std::size_t first = (static_cast<std::size_t>(step) * ranks + rank) * micro;
       Bytes peak;
-      for (const MicroBatch& batch : std::span(run_.plan().micro_batches).subspan(first, micro)) {
-        const BatchShape shape = batch.shape();
+      for (std::size_t i = first; i < first + micro; ++i) {
+        const BatchShape& shape = run_.batch(i).shape;
         batches[rank].useful_tokens += shape.useful_tokens;
         batches[rank].padded_tokens += run_.model().input_tokens(shape);
         peak = std::max(peak, memory_.at(shape).total());

@@ -12,6 +12,7 @@
 #include "sim/ddp/compiled_graphs.h"
 #include "sim/ddp/ddp_model.h"
 #include "sim/predict/bucket_lists.h"
+#include "sim/predict/step_cost.h"
 #include "sim/predict/step_lowering.h"
 
 namespace stepsim {

@@ -49,6 +49,7 @@ TunePrice price_of(const Scenario& as_it_stands,
     options.threads = 1;
     options.noise_runs = point["noise"].get<bool>() ? options.noise_runs : 0;
     options.paired_draws = true;
+    options.rows = KeptRows::None;
     const Prediction prediction = predict(
         scenario, find_policy(scenario, point["policy"].get<std::string>()), profile, options);
     price.out_of_memory = prediction.out_of_memory.has_value();

@@ -9,6 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_units.h"
 #include "costmodel/model/transformer.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/scenario_profile.h"

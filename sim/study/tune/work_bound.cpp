@@ -203,13 +203,13 @@ void add_batches(const PricedRun& run, WorkBound& bound) {
   const double steps = scenario.steps - scenario.warmup_steps;
   const std::size_t per_step = at(scenario.ranks) * at(scenario.ddp.accumulation_steps);
   std::set<BatchShape> shapes;
-  for (std::size_t i = 0; i < run.plan().micro_batches.size(); ++i) {
-    const MicroBatch& batch = run.plan().micro_batches[i];
-    const BatchShape shape = batch.shape();
+  for (std::size_t i = 0; i < run.batches(); ++i) {
+    const RunBatch& batch = run.batch(i);
+    const BatchShape& shape = batch.shape;
     shapes.insert(shape);
     if (i >= at(scenario.warmup_steps) * per_step) {
       bound.useful_tokens += static_cast<double>(shape.useful_tokens) / steps;
-      bound.samples += static_cast<double>(batch.samples.size()) / steps;
+      bound.samples += static_cast<double>(batch.samples) / steps;
     }
   }
   constexpr std::size_t kShapes = 16;

@@ -7,10 +7,10 @@
 
 #include "costmodel/model/batch_shape.h"
 #include "sim/batching/lengths.h"
-#include "sim/batching/plan_steps.h"
 #include "sim/batching/policies/policy_table.h"
 #include "tests/sim/batching/fixture_case.h"
 #include "tests/sim/batching/plan_hash.h"
+#include "tests/sim/batching/steps_of.h"
 
 namespace stepsim::test {
 namespace {
@@ -64,7 +64,7 @@ Lab run_lab(const FixtureCase& data) {
   const BatchingPolicy policy = make_policy(lab_policy(data));
   lab.epoch = policy.epoch(input).batches;
   lab.executed.resize(lab.epoch.size());
-  for (const auto& step : plan_steps(policy, input, data.parameters.at("steps"))) {
+  for (const auto& step : steps_of(policy, input, data.parameters.at("steps"))) {
     for (std::size_t rank = 0; rank < step.size(); ++rank) {
       auto& batch = lab.executed[rank].emplace_back();
       for (const Piece& piece : step[rank]) {

@@ -2,10 +2,10 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/plan_steps.h"
 #include "sim/batching/policies/policy_table.h"
 #include "sim/batching/training_effects.h"
 #include "tests/sim/batching/plan_hash.h"
+#include "tests/sim/batching/steps_of.h"
 
 using namespace stepsim;
 using namespace stepsim::test;
@@ -196,7 +196,7 @@ TEST_CASE("a plan of whole samples has no pieces, and pieces have a hash of thei
   CHECK(plan_hash(pieces.batches, others) != plan_hash(pieces.batches, pieces.pieces));
 }
 
-TEST_CASE("plan_steps of a policy that cuts gives pieces, and starts them again") {
+TEST_CASE("the steps of a policy that cuts are pieces, and start again") {
   PolicySpec spec;
   spec.kind = "packed_wrapped";
   spec.parameters = capacity(4);
@@ -205,9 +205,9 @@ TEST_CASE("plan_steps of a policy that cuts gives pieces, and starts them again"
   const Lengths lengths = {6};
   input.lengths = lengths;
   const Pieces expected = {{{{0, 0, 4}}}, {{{0, 4, 2}}}, {{{0, 0, 4}}}};
-  CHECK(plan_steps(make_policy(spec), input, 3) == expected);
+  CHECK(steps_of(make_policy(spec), input, 3) == expected);
   const Lengths few = {2};
   input.lengths = few;
   spec.kind = "packed_best_fit_crop";
-  CHECK_THROWS_AS((void)plan_steps(make_policy(spec), input, 1), InputError);
+  CHECK_THROWS_AS((void)steps_of(make_policy(spec), input, 1), InputError);
 }

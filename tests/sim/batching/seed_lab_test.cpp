@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/model/batch_shape.h"
-#include "sim/batching/plan_steps.h"
 #include "sim/batching/policies/policy_table.h"
 #include "tests/sim/batching/fixtures.h"
 #include "tests/sim/batching/plan_hash.h"
+#include "tests/sim/batching/steps_of.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -82,7 +82,7 @@ LabRun run_lab(const LabCase& lab) {
   const auto policy = make_policy(lab.policy);
   run.epoch = policy.epoch(input).batches;
   run.executed.resize(static_cast<std::size_t>(lab.ranks));
-  for (const auto& step : plan_steps(policy, input, lab.steps)) {
+  for (const auto& step : steps_of(policy, input, lab.steps)) {
     for (std::size_t rank = 0; rank < step.size(); ++rank) {
       auto& batch = run.executed[rank].emplace_back();
       for (const Piece& piece : step[rank]) {

@@ -50,7 +50,11 @@ TEST_CASE("padding is a ratio of means and throughput is over the mean step time
                                             row(2, 1, 60, 100)};
   PredictionSummary summary;
   std::vector<RankMeans> ranks;
-  summarise_work(rows, 1, ranks, summary);
+  WorkTally work(2);
+  for (std::size_t step = 0; step < 3; ++step) {
+    work.add(std::span(rows).subspan(step * 2, 2), step > 0);
+  }
+  work.set_means(ranks, summary);
   summary.step_time_ms.mean = 12;
   CHECK(summary.useful_tokens_per_step == doctest::Approx(150));
   CHECK(summary.padded_tokens_per_step == doctest::Approx(200));

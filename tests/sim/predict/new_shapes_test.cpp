@@ -182,14 +182,14 @@ TEST_CASE("a policy has paid for its shapes when it has trained as many tokens a
   const Prediction costly = made({50, 10, 10, 10, 10, 10}, 20, 10);
   const Prediction hopeless = made({50, 10, 10, 10, 10, 10}, 9, 10);
   const Prediction later = made({90, 10, 10, 10, 10, 10}, 20, 10);
-  const auto paybacks = shape_paybacks({plain, costly, hopeless, later});
+  const auto paybacks = shape_paybacks(std::vector{plain, costly, hopeless, later});
   CHECK(paybacks[0].is_reference);
   CHECK(paybacks[1].steps == 4);
   CHECK_FALSE(paybacks[2].steps);
   CHECK(paybacks[2].slower_warm);
   CHECK_FALSE(paybacks[3].steps);
   CHECK_FALSE(paybacks[3].slower_warm);
-  CHECK(shape_paybacks({}).empty());
+  CHECK(shape_paybacks(std::vector<Prediction>()).empty());
 }
 
 TEST_CASE("bad input about new shapes is refused where it stands") {

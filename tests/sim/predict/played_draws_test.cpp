@@ -34,7 +34,7 @@ DrawnCosts random_costs(const PricedRun& run, std::mt19937& generator) {
 double mean_step(const PricedRun& run, const DrawnCosts& costs) {
   StepSimulator simulator(run, costs.factors, costs.common);
   std::vector<double> steps;
-  for (int step = 0; step < run.plan().steps; ++step) {
+  for (int step = 0; step < run.scenario().steps; ++step) {
     const double ms = to_ms(step_time(simulator.next()));
     if (step >= run.scenario().warmup_steps) {
       steps.push_back(ms);

@@ -319,7 +319,7 @@ TEST_CASE("where the host decides the step, its error makes the interval") {
       "[data]\nsamples = 64\nlengths = { constant = 8 }\n"
       "[[policy]]\nname = \"fixed\"\nkind = \"fixed\"\nbatch_size = 4\n";
   const auto spread = [&](const std::string& error) {
-    const Scenario scenario = parse_scenario(replaced(text, "ERROR", error), "s.toml");
+    const Scenario scenario = parse_scenario(test::replaced(text, "ERROR", error), "s.toml");
     const auto step = predict(scenario, scenario.policies.front(), {}, {}).summary.step_time_ms;
     return (step.high90 - step.low90) / (2 * 1.645 * step.mean);
   };

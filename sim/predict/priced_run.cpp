@@ -10,20 +10,12 @@
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/ddp/compiled_graphs.h"
 #include "sim/predict/metrics.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
 
 namespace stepsim {
 
 namespace {
-
-PricerLimits pricer_limits(const Scenario& scenario) {
-  PricerLimits limits;
-  if (scenario.all_reduce_table) {
-    // What the user typed in has few sizes; beyond them it is flagged, not refused.
-    limits.max_size_factor = 1e9;
-  }
-  return limits;
-}
 
 /// With the interference that the profile measured, unless the scenario states its own.
 Scenario with_interference_of(const Profile& profile, Scenario scenario) {
@@ -102,8 +94,7 @@ PricedRun::PricedRun(const Scenario& scenario,
       policy_(policy),
       planned_(plan()),
       costs_(cost_model(scenario_, profile_)),
-      pricer_(std::make_unique<CollectivePricer>(
-          collective_pricer(profile_, scenario_.topology, pricer_limits(scenario_)))),
+      pricer_(std::make_unique<CollectivePricer>(scenario_pricer(scenario_, profile_))),
       model_(std::make_unique<StepPricer>(
           scenario_, *costs_, *pricer_, empty_block_seconds(scenario_, profile_))),
       ddp_model_(with_compiled_graphs(

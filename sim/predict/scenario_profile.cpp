@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/records/profile_cost_model.h"
 
 namespace stepsim {
 
@@ -28,6 +29,15 @@ Profile scenario_profile(const Scenario& scenario) {
     replace_table(profile, *scenario.all_reduce_table);
   }
   return profile;
+}
+
+CollectivePricer scenario_pricer(const Scenario& scenario, const Profile& profile) {
+  PricerLimits limits;
+  if (scenario.all_reduce_table) {
+    // What the user typed in has few sizes; beyond them it is flagged, not refused.
+    limits.max_size_factor = 1e9;
+  }
+  return collective_pricer(profile, scenario.topology, limits);
 }
 
 }  // namespace stepsim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile.h"
 #include "sim/scenario/scenario.h"
 
@@ -9,5 +10,8 @@ namespace stepsim {
 /// costs but those of collectives; an inline table of all-reduces replaces the profile's.
 /// Raises InputError: the scenario names no profile and gives no times, or the file is not usable.
 [[nodiscard]] Profile scenario_profile(const Scenario& scenario);
+
+/// What prices the collectives of a scenario, from its profile or the links that it states.
+[[nodiscard]] CollectivePricer scenario_pricer(const Scenario& scenario, const Profile& profile);
 
 }  // namespace stepsim

@@ -15,6 +15,7 @@
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/study/price_source.h"
 #include "sim/study/sweep_members.h"
 
@@ -134,7 +135,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   const auto parameters = bucket_parameters(scenario.model);
   const DdpBuckets lists = bucket_lists(scenario);
   point.buckets = lists.rebuilt.size();
-  const CollectivePricer pricer = collective_pricer(profile, scenario.topology, {1e9, 1e9});
+  const CollectivePricer pricer = scenario_pricer(scenario, profile);
   point.last_bucket_ms = pricer
                              .price(CollectiveKind::AllReduce,
                                     Bytes(bucket_bytes(lists.rebuilt.back(), parameters)),

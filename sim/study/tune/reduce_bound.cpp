@@ -12,6 +12,7 @@
 #include "sim/ddp/compiled_graphs.h"
 #include "sim/ddp/ddp_model.h"
 #include "sim/predict/bucket_lists.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
 #include "sim/predict/step_lowering.h"
 
@@ -40,7 +41,7 @@ class ReducePrices {
  public:
   ReducePrices(const Scenario& scenario, const Profile& profile)
       : scenario_(scenario),
-        pricer_(collective_pricer(profile, scenario.topology, {1e9, 1e9})),
+        pricer_(scenario_pricer(scenario, profile)),
         costs_(cost_model(scenario, profile)) {}
 
   [[nodiscard]] double collective(CollectiveKind kind, double bytes) const {

@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "tests/sim/scenario/scenario_text.h"
+#include "tests/source_root.h"
 
 using namespace stepsim;
 
@@ -70,4 +73,28 @@ TEST_CASE("one cap is not swept beside a list of caps, which would hide it") {
                          (key + " has no effect beside ddp.bucket_caps; take the list out").c_str(),
                          InputError);
   }
+}
+
+TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {
+  // More ranks than the profile measured: the stated links price all collectives.
+  const std::vector<std::string> links = {
+      "cluster.ranks=64",
+      "data.samples=10000",
+      "cluster.topology={algorithm=\"ring\",intra_latency=\"5 us\",intra_bandwidth=\"100 GB/s\"}"};
+  const Scenario scenario =
+      read_scenario(test::source_root() + "/scenarios/batching_libraries.toml", links);
+  const Profile profile = scenario_profile(scenario);
+  PredictOptions options;
+  options.noise_runs = 0;
+  options.timeline_of_step = scenario.steps - 1;
+  const Prediction prediction =
+      predict(scenario, find_policy(scenario, "fairseq"), profile, options);
+  const StepTimeline& step = prediction.timelines.front();
+  const double last_ms = to_ms(step.reduce_end.back() - step.reduce_start.back());
+  SweepOptions sweep_options;
+  sweep_options.policy = "fairseq";
+  sweep_options.overrides = links;
+  const std::vector<SweepPoint> points =
+      sweep(scenario, {parse_sweep_axis("ddp.bucket_cap=25 MiB")}, sweep_options);
+  CHECK(points.front().last_bucket_ms == doctest::Approx(last_ms).epsilon(1e-6));
 }

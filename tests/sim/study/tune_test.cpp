@@ -60,7 +60,7 @@ class RandomSpaces {
     RandomSpace space;
     const bool engine = below(16) == 0;
     space.scenario = engine ? "busy_cluster" : "batching_libraries";
-    const int ranks = std::vector{1, 4, 8}[static_cast<std::size_t>(below(3))];
+    const int ranks = std::vector{1, 4, 8, 64}[static_cast<std::size_t>(below(engine ? 3 : 4))];
     space.overrides = {fmt::format("cluster.ranks={}", ranks),
                        fmt::format("scenario.steps={}", 4 + below(5)),
                        fmt::format("scenario.warmup_steps={}", below(3)),
@@ -68,6 +68,13 @@ class RandomSpaces {
                        fmt::format("cluster.skew={}", 0.1 * below(6)),
                        fmt::format("ddp.set_to_none={}", below(2) == 0),
                        fmt::format("host.launch={} us", below(20))};
+    if (ranks == 64) {  // More than the profile measured: the links price all collectives.
+      space.overrides.push_back(
+          fmt::format("cluster.topology={{algorithm=\"ring\",intra_latency=\"{} us\","
+                      "intra_bandwidth=\"{} GB/s\"}}",
+                      1 + below(20),
+                      10 + below(200)));
+    }
     if (engine) {
       space.overrides.push_back(ranks > 1
                                     ? fmt::format("cluster.slow_ranks=[{{rank={},factor={}}}]",

@@ -6,9 +6,11 @@ Skips with a reason where python3-selenium, chromium or chromium-driver is absen
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
+import shlex
 import sys
 import tempfile
 import time
@@ -77,7 +79,8 @@ def validated():
 
 
 def pages():
-    return run_page(), compare_page(), valley_page(), sweep_page(), training_page(), validated()
+    return (run_page(), compare_page(), valley_page(), sweep_page(), training_page(), tune_page(),
+            validated())
 
 
 def run_page():
@@ -99,6 +102,10 @@ def training_page():
         "cluster.placement=4,8,2x8,8+4", "--samples", "1e9", "--gpu-hour", "2.5", "--set",
         "scenario.steps=6",
     )  # fmt: skip
+
+
+def tune_page():
+    return made("tune", "tune", SKEW)
 
 
 def sweep_page():
@@ -329,6 +336,66 @@ def test_the_valley_follows_the_slider_and_the_slider_the_valley():
              {clientX: box.left + 12, clientY: box.top + 20, bubbles: true}));"""
     )
     assert chrome.find_element(By.ID, "timeline-selection").get_attribute("value") == "0"
+
+
+def test_figures_of_a_search_equal_the_json():
+    page = tune_page()
+    chrome = opened(page)
+    result = page["result"]
+    finalists = table(chrome, "The fastest settings as a table")
+    assert [row["setting"] for row in finalists] == [one["setting"] for one in result["finalists"]]
+    for row, one in zip(finalists, result["finalists"]):
+        assert row["step ms"] == f"{one['with_noise']['step_ms']:.3f}", row
+        assert row["order change"] == f"{100 * one['order_change']:.1f} %", row
+    front = table(chrome, "The front as a table")
+    assert [row["setting"] for row in front] == [one["setting"] for one in result["front"]]
+    words = chrome.find_element(By.CSS_SELECTOR, "#space svg").get_attribute("aria-label")
+    counts = [int(word.replace(",", "")) for word in re.findall(r"(?:^|; )([\d,]+), ", words)]
+    assert sum(counts) == result["points"], (words, result["points"])
+    assert {row["policy"] for row in table(chrome, "The tokens as a table")} == {
+        "bucketing", "tuned " + result["finalists"][0]["policy"]}
+
+
+def test_the_front_has_a_point_for_each_setting_and_shows_what_is_clicked():
+    page = tune_page()
+    chrome = opened(page)
+    front, priced = page["result"]["front"], page["result"]["priced"]
+    dots = chrome.find_elements(By.CSS_SELECTOR, "#front .front-point:not(.kept-point)")
+    assert len(dots) == len(front) >= 3
+    assert len(dots) + len(chrome.find_elements(By.CSS_SELECTOR, ".priced-point")) == priced
+    click = """const dot = document.querySelectorAll("#front .front-point")[arguments[0]]
+        .getBoundingClientRect();
+      const at = {clientX: dot.left + dot.width / 2, clientY: dot.top + dot.height / 2};
+      const catcher = document.querySelector("#front .catch");
+      for (const name of ["pointermove", "click"]) {
+        catcher.dispatchEvent(new PointerEvent(name, Object.assign({bubbles: true}, at)));
+      }
+      return document.getElementById("tip").textContent;"""
+    for measure in (0, 1):
+        select = chrome.find_element(By.CSS_SELECTOR, "#front select")
+        chrome.execute_script("arguments[0].selectedIndex = arguments[1];"
+                              "arguments[0].dispatchEvent(new Event('change'))", select, measure)
+        for i, point in enumerate(front):
+            tip = chrome.execute_script(click, i)
+            speed = f"{point['without_noise']['useful_tokens_per_s']:,.0f}"
+            kept = chrome.find_element(By.CSS_SELECTOR, "#front .kept").text
+            assert speed in tip and speed in kept, (i, tip, kept, point)
+    command = chrome.find_element(By.CSS_SELECTOR, "#front .kept code").text
+    assert all(setting in command.replace("'", "") for setting in front[-1]["set"]), command
+
+
+def test_the_command_of_a_point_on_the_front_gives_its_figures():
+    page = tune_page()
+    opened(page)
+    code = browser().find_element(By.CSS_SELECTOR, "#front .kept code").text
+    words = shlex.split(code)
+    assert words[:2] == ["stepsim", "run"], words
+    file = os.path.join(FOLDER.name, "point.json")
+    cli_test.run(*words[1:], "--json", file, "--quiet")
+    summary = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"][0]["summary"]
+    with_noise = page["result"]["finalists"][0]["with_noise"]
+    assert math.isclose(summary["step_time_ms"]["mean"], with_noise["step_ms"], rel_tol=1e-9), (
+        summary["step_time_ms"], with_noise)
 
 
 def test_the_keyboard_reads_bars_and_zooms():

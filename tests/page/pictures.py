@@ -24,12 +24,14 @@ PICTURES = ROOT / "sim" / "report" / "html" / "pictures"
 MOST_BYTES = 200_000
 
 SWEEP = ["sweep", "scenarios/bucket_valley.toml", "--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
+TUNE = ["tune", "scenarios/token_skew.toml"]
 COMPARE = ["compare", "scenarios/batching/squad.toml", "--steps", "104"]
 # {name: (command, first and last element of the picture, place of the slider)}
 SHOTS = {
     "timeline": (SWEEP, ".head", "#timeline .timeline", 10),
     "valley": (SWEEP, "#valley", "#valley", 8),
     "policies": (COMPARE, "#policies", "#policies", None),
+    "front": (TUNE, "#front", "#front", None),
     "steps": (COMPARE, "#series", "#series", None),
 }
 

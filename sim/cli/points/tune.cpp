@@ -16,12 +16,15 @@
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
 #include "sim/predict/batch_plan.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
+#include "sim/report/html/page.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
 #include "sim/report/tune/tune_report.h"
 
 namespace stepsim {
@@ -48,7 +51,8 @@ constexpr const char* kTuneUsage =
     "  stepsim tune scenarios/busy_cluster.toml --max-order-change 10 --keep-all-samples\n"
     "  stepsim tune scenarios/token_skew.toml --over ddp.bucket_cap=1MiB..64MiB:x2 \\\n"
     "      --over policy.token_budget.max_tokens=768..2048:+64 --tokens 3000..6000\n"
-    "  stepsim tune scenarios/token_skew.toml --verify 3 --out-dir tuned\n";
+    "  stepsim tune scenarios/token_skew.toml --verify 3 --out-dir tuned\n"
+    "  stepsim tune scenarios/token_skew.toml --html page.html\n";
 
 /// "3000..6000" of an option.
 std::optional<std::pair<double, double>> range_option(const OptionParser& parser,
@@ -133,6 +137,55 @@ class Verification {
   std::string names_;
 };
 
+/// The scenario with settings in it.
+Scenario with_settings(const Scenario& scenario, const std::vector<std::string>& set) {
+  return parse_scenario(scenario.text, scenario.path, set);
+}
+
+/// What a page shows of a policy beside the search: its timeline, its steps, and where it is in the
+/// picture of the front. Returns its prediction.
+Prediction add_step(const CommonOptions& common,
+                    const Scenario& scenario,
+                    const std::string& policy,
+                    PageContent& content) {
+  PredictOptions options;
+  options.training_effects = true;
+  const Prediction prediction =
+      predict(scenario, find_policy(scenario, policy), scenario_profile(scenario), options);
+  content.series.push_back(series_json(prediction, scenario.warmup_steps));
+  add_timeline(common, scenario, prediction, content);
+  return prediction;
+}
+
+/// The search, and a step of its best setting beside one of the best policy as it stands.
+std::string tune_page(CommonOptions common,
+                      PageContent content,
+                      const Scenario& scenario,
+                      const TuneSpace& space,
+                      const TuneResult& result) {
+  content.result = tune_page_json(scenario, space, result);
+  content.headline = tune_headline(space, result);
+  std::vector<Prediction> shown;
+  const TuneReference* own = best_reference(result);
+  if (own != nullptr) {
+    shown.push_back(add_step(common, scenario, own->policy, content));
+    content.result["own"] = tune_own_json(shown.back(), scenario.warmup_steps);
+  }
+  const TuneChoice& best = result.finalists.front().choice;
+  const std::string& policy = space.policies()[best.policy].name;
+  for (const std::string& set : space.settings(best)) {
+    common.set.push_back(set);
+  }
+  content.recommended = "tuned " + policy;
+  common.set.push_back(fmt::format("policy.{}.name={}", policy, content.recommended));
+  const Scenario tuned = with_settings(scenario, common.set);
+  shown.push_back(add_step(common, tuned, content.recommended, content));
+  const Profile profile = scenario_profile(tuned);
+  add_blame(tuned, find_policy(tuned, content.recommended), profile, content);
+  content.warnings = note_texts(shown);
+  return page_text(page_data(scenario, profile, std::move(content)));
+}
+
 /// The first finalists, and the best policy as the scenario has it.
 std::string write_verification(Verification files,
                                const TuneSpace& space,
@@ -153,6 +206,7 @@ std::string write_verification(Verification files,
 Answer tune_command(const Request& request) {
   OptionParser parser("tune", kTuneUsage, request);
   parser.add_common();
+  parser.add_html();
   parser.add(
       {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to search; may repeat"},
        {"samples", option_text(), "LOW..HIGH: samples of a step, over all ranks"},
@@ -219,6 +273,9 @@ Answer tune_command(const Request& request) {
   };
   answer.json = [=] { return tune_json(scenario, space, *result); };
   answer.csv = [=] { return tune_csv(space, *result); };
+  answer.html = [=, content = page_content("tune", parser, scenario)] {
+    return tune_page(common, content, scenario, space, *result);
+  };
   return answer;
 }
 

@@ -1,6 +1,8 @@
 #include "sim/report/tune/tune_report.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -8,6 +10,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/terminal/table.h"
+#include "sim/predict/metrics.h"
 #include "sim/report/csv.h"
 #include "sim/report/number_text.h"
 #include "sim/study/recommendation.h"
@@ -49,26 +52,35 @@ std::string certificate_text(const TuneResult& result) {
                    100 * result.certificate);
 }
 
-std::string count_lines(const TuneResult& result) {
-  std::string text = fmt::format("{:>9} points\n", result.points);
-  const auto line = [&](std::size_t count, const std::string& what) {
+/// What became of the points: how many, and the words for it.
+std::vector<std::pair<std::size_t, std::string>> count_rows(const TuneResult& result) {
+  std::vector<std::pair<std::size_t, std::string>> rows;
+  const auto add = [&](std::size_t count, const std::string& what) {
     if (count > 0) {
-      text += share_text(count, result.points) + " " + what + "\n";
+      rows.emplace_back(count, what);
     }
   };
-  line(result.refused, "refused: " + printable(result.first_refusal));
-  line(result.out_of_memory, "out of memory");
-  line(result.outside_limits, "outside the limits");
-  line(result.same_buckets, "make the same buckets as another");
-  line(result.bounded,
-       "cannot be faster, by their bounds" +
-           (result.close > 0 ? fmt::format("; {} of them could be nearly as fast", result.close)
-                             : std::string()));
-  line(result.priced,
-       "priced in full" + (result.front_priced > 0
-                               ? fmt::format(", {} of them for the front", result.front_priced)
-                               : std::string()));
-  line(result.open, "open");
+  add(result.refused, "refused: " + printable(result.first_refusal));
+  add(result.out_of_memory, "out of memory");
+  add(result.outside_limits, "outside the limits");
+  add(result.same_buckets, "make the same buckets as another");
+  add(result.bounded,
+      "cannot be faster, by their bounds" +
+          (result.close > 0 ? fmt::format("; {} of them could be nearly as fast", result.close)
+                            : std::string()));
+  add(result.priced,
+      "priced in full" + (result.front_priced > 0
+                              ? fmt::format(", {} of them for the front", result.front_priced)
+                              : std::string()));
+  add(result.open, "open");
+  return rows;
+}
+
+std::string count_lines(const TuneResult& result) {
+  std::string text = fmt::format("{:>9} points\n", result.points);
+  for (const auto& [count, what] : count_rows(result)) {
+    text += share_text(count, result.points) + " " + what + "\n";
+  }
   return text;
 }
 
@@ -112,6 +124,7 @@ Json tune_price_json(const TunePrice& price) {
 
 Json tuned_json(const TuneSpace& space, const TunedPoint& point) {
   return {{"policy", tuned_policy(space, point)},
+          {"setting", named(space, point)},
           {"set", space.settings(point.choice)},
           {"without_noise", tune_price_json(point.price)},
           {"bound_useful_tokens_per_s", point.bound_tokens_per_s},
@@ -186,7 +199,9 @@ std::string tune_text(const Scenario& scenario,
   text += front_text(space, result, screen);
   std::string command = "stepsim run " + shell_word(scenario.path) + " --policy " +
                         shell_word(tuned_policy(space, result.finalists.front()));
-  for (const std::string& set : space.settings(result.finalists.front().choice)) {
+  std::vector<std::string> settings = result.overrides;
+  std::ranges::copy(space.settings(result.finalists.front().choice), std::back_inserter(settings));
+  for (const std::string& set : settings) {
     command += " --set " + shell_word(set);
   }
   return text + "\nthe best one in detail:\n  " + command + "\n";
@@ -195,6 +210,7 @@ std::string tune_text(const Scenario& scenario,
 Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResult& result) {
   Json json = {{"format", "stepsim-tune/1"},
                {"scenario", scenario.name},
+               {"set", result.overrides},
                {"points", result.points},
                {"refused", result.refused},
                {"out_of_memory", result.out_of_memory},
@@ -239,6 +255,35 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
   json["front"] =
       mapped(result.front, [&](const TunedPoint& point) { return tuned_json(space, point); });
   return json;
+}
+
+Json tune_page_json(const Scenario& scenario, const TuneSpace& space, const TuneResult& result) {
+  constexpr std::size_t kMaxPoints = 1000;
+  Json json = tune_json(scenario, space, result);
+  json["certificate_words"] = certificate_text(result);
+  json["counts"] = mapped(count_rows(result), [](const auto& row) {
+    return Json::array({row.first, row.second});
+  });
+  // Evenly spaced, since the fastest of many points are all alike.
+  const std::size_t pitch = (result.all.size() + kMaxPoints - 1) / kMaxPoints;
+  json["points_priced"] = Json::array();
+  for (std::size_t i = 0; i < result.all.size(); i += pitch) {
+    json["points_priced"].push_back(tuned_json(space, result.all[i]));
+  }
+  return json;
+}
+
+Json tune_own_json(const Prediction& prediction, int warmup_steps) {
+  TunePrice price;
+  const std::map<int, double> times = step_times(prediction.steps, warmup_steps);
+  price.step_ms = mean(mapped(times, [](const auto& step) { return step.second; }));
+  price.useful_tokens = prediction.summary.useful_tokens_per_step;
+  price.memory_mib = prediction.summary.peak_memory_mib;
+  return {{"policy", prediction.policy},
+          {"setting", prediction.policy + " as it is now"},
+          {"without_noise", tune_price_json(price)},
+          {"samples_per_step", prediction.summary.samples_per_step},
+          {"order_change", prediction.training ? Json(prediction.training->displacement) : Json()}};
 }
 
 std::string tune_csv(const TuneSpace& space, const TuneResult& result) {

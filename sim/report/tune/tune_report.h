@@ -4,6 +4,7 @@
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
+#include "sim/predict/prediction.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/tune/tune.h"
 
@@ -20,6 +21,14 @@ namespace stepsim {
 [[nodiscard]] Json tune_json(const Scenario& scenario,
                              const TuneSpace& space,
                              const TuneResult& result);
+/// Returns tune_json() with what the page draws besides: "counts": [[points, what became of them],
+/// …], "certificate_words", and "points_priced": those of all priced points that it has room for.
+[[nodiscard]] Json tune_page_json(const Scenario& scenario,
+                                  const TuneSpace& space,
+                                  const TuneResult& result);
+/// A policy of the scenario as it stands, like a point of tune_json(). `prediction`: with its steps
+/// and its effects on training.
+[[nodiscard]] Json tune_own_json(const Prediction& prediction, int warmup_steps);
 /// One row a finalist or point of the front.
 [[nodiscard]] std::string tune_csv(const TuneSpace& space, const TuneResult& result);
 

@@ -24,7 +24,8 @@ namespace {
 
 constexpr std::size_t kRound = 16;  // Points priced at a time, whatever the threads.
 constexpr std::size_t kFinalists = 8;
-constexpr double kFinal = 0.03;  // Finalists are at most so much slower than the best.
+constexpr std::size_t kLeastFinalists = 3;
+constexpr double kFinal = 0.03;  // Finalists beyond these are at most so much slower than the best.
 
 std::string tune_text_of(const std::string& policy,
                          const std::vector<std::string>& set,
@@ -240,7 +241,8 @@ std::vector<TunedPoint> find_finalists(const std::vector<TunedPoint>& sorted, st
   std::vector<TunedPoint> finalists;
   const double best = sorted.front().price.useful_tokens_per_s();
   for (const TunedPoint& point : sorted) {
-    if (finalists.size() == kFinalists || point.price.useful_tokens_per_s() < best * (1 - kFinal)) {
+    const bool slower = point.price.useful_tokens_per_s() < best * (1 - kFinal);
+    if (finalists.size() == kFinalists || (slower && finalists.size() >= kLeastFinalists)) {
       break;
     }
     const bool known = std::ranges::any_of(finalists, [&](const TunedPoint& other) {
@@ -276,6 +278,7 @@ TuneResult tune(const Scenario& scenario,
     return price_of(scenario, options.overrides, text);
   };
   TuneResult result;
+  result.overrides = options.overrides;
   result.points = space.size();
   // First, so that other processes begin to serve before process 0 computes the bounds.
   const std::vector<TunePrice> own =
@@ -336,11 +339,11 @@ TuneResult tune(const Scenario& scenario,
   }
   result.open_gain = ended ? next_bound / prices.best() - 1 : 0;
   result.certificate = ended ? options.within : std::max(0.0, next_bound / prices.best() - 1);
-  std::vector<TunedPoint> sorted = prices.points();
-  std::ranges::sort(sorted, is_faster);
-  result.priced = sorted.size();
-  result.front = pareto_front(sorted);
-  result.finalists = find_finalists(sorted, result.alike);
+  result.all = prices.points();
+  std::ranges::sort(result.all, is_faster);
+  result.priced = result.all.size();
+  result.front = pareto_front(result.all);
+  result.finalists = find_finalists(result.all, result.alike);
   prices.draw(result.finalists, options.draws);
   result.regret95 = regret95(result.finalists);
   return result;

@@ -66,6 +66,7 @@ struct TuneReference {
 
 /// What a search found. Each point of the space is left out for a reason, priced, bounded or open.
 struct TuneResult : LeftOut {
+  std::vector<std::string> overrides;  ///< TuneOptions::overrides, which all points have.
   std::size_t points = 0;
   std::size_t priced = 0;   ///< In full.
   std::size_t bounded = 0;  ///< They cannot be faster than the best by more than `certificate`.
@@ -73,7 +74,9 @@ struct TuneResult : LeftOut {
   std::size_t open = 0;     ///< Neither priced nor bounded: the search was ended before.
   double certificate = 0;   ///< Nothing else in the space is faster than the best by more.
   double open_gain = 0;     ///< What an open point could gain at most.
-  std::vector<TunedPoint> finalists;  ///< The best first.
+  /// The best first: those that are nearly as fast, or the first three.
+  std::vector<TunedPoint> finalists;
+  std::vector<TunedPoint> all;  ///< All that were priced and can run, the fastest first.
   /// Whatever point of the space one takes, one of these is as good up to TuneOptions::within, in
   /// speed and in memory as a share of it and in order as a share of an epoch; but for `front_open`
   /// points that were not priced.

@@ -18,6 +18,7 @@ const titles = {
   compare: "Which batching policy is fastest?",
   advise: "What would make this training faster?",
   sweep: "Which setting is fastest?",
+  tune: "What should this training run with?",
   validate: "Does the prediction hold?",
 };
 
@@ -63,6 +64,9 @@ function headFigures(page) {
       ["gap", percent(result.reference.gap)],
       ["overlap there", percent(best.overlap_fraction, 0)]];
   }
+  if (page.kind === "tune") {
+    return tuneFigures(result);
+  }
   if (page.kind === "validate") {
     const worst = d3.max(result.policies, (row) => Math.abs(row.error.mean));
     return [["largest error of a mean", percent(worst)], ["bound", percent(result.bound)],
@@ -83,6 +87,21 @@ function headFigures(page) {
     ["padding", percent(first.s.padding_ratio)],
     ["exposed communication", ms(first.s.exposed_transfer_ms)],
     ["waiting for slower ranks", ms(first.s.waiting_for_ranks_ms)]];
+}
+
+function tuneFigures(result) {
+  const [best] = result.finalists;
+  const price = best.with_noise;
+  const own = result.own && result.references.find((one) => one.policy === result.own.policy);
+  return [["fastest", shortName(best.policy, 28)],
+    ["useful tokens/s", count(price.useful_tokens_per_s)],
+    ...(own ? [[`over ${shortName(own.policy, 20)} as it is`,
+      signedPercent(price.useful_tokens_per_s / own.useful_tokens_per_s - 1)]] : []),
+    ["step time", ms(price.step_ms)],
+    ...(price.interval90_ms ? [["90 % interval", interval(price.interval90_ms)]] : []),
+    ["priced of " + count(result.points), count(result.priced)],
+    result.open > 0 ? ["open points could gain", percent(result.open_gain)]
+      : ["nothing is faster by more than", percent(result.certificate, 2)]];
 }
 
 /** Returns the recommended policy's gain over the policy that the step pictures compare it with. */

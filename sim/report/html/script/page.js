@@ -26,6 +26,9 @@ function startPage() {
   drawHead(page);
   drawValidation(page);
   drawAdvice(page);
+  drawFinalists(page);
+  drawFront(page);
+  drawSpace(page);
   if (page.kind === "compare" || page.kind === "advise") {
     drawPolicies(page);
   }

@@ -12,6 +12,7 @@
 #include "costmodel/terminal/table.h"
 #include "sim/predict/metrics.h"
 #include "sim/report/csv.h"
+#include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/study/recommendation.h"
 
@@ -111,6 +112,16 @@ std::string front_text(const TuneSpace& space, const TuneResult& result, const S
   return text;
 }
 
+/// What the finalists' predictions warn of, each once.
+std::vector<std::string> tune_warnings(const TuneSpace& space, const TuneResult& result) {
+  return note_texts(mapped(result.finalists, [&](const TunedPoint& point) {
+    Prediction prediction;
+    prediction.policy = named(space, point);
+    prediction.notes = point.drawn.notes;
+    return prediction;
+  }));
+}
+
 Json tune_price_json(const TunePrice& price) {
   Json json = {{"step_ms", price.step_ms},
                {"useful_tokens_per_step", price.useful_tokens},
@@ -197,6 +208,11 @@ std::string tune_text(const Scenario& scenario,
       "faster than it.\n",
       100 * result.regret95);
   text += front_text(space, result, screen);
+  const std::vector<std::string> warnings = tune_warnings(space, result);
+  text += warnings.empty() ? "" : "\n";
+  for (const std::string& warning : warnings) {
+    text += "warning: " + warning + "\n";
+  }
   std::string command = "stepsim run " + shell_word(scenario.path) + " --policy " +
                         shell_word(tuned_policy(space, result.finalists.front()));
   std::vector<std::string> settings = result.overrides;
@@ -225,7 +241,8 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
                {"certificate", result.certificate},
                {"open_gain", result.open_gain},
                {"regret95", result.regret95},
-               {"headline", tune_headline(space, result)}};
+               {"headline", tune_headline(space, result)},
+               {"warnings", tune_warnings(space, result)}};
   Json axes = Json::array();
   for (const TuneAxis& axis : space.shared()) {
     axes.push_back({{"key", axis.axis.key}, {"values", axis.axis.values}});

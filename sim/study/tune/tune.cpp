@@ -12,13 +12,15 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
+#include "sim/points/prediction_members.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/study/recommendation.h"
 
 namespace stepsim {
 
-STEPSIM_MEMBERS(TunePrice, refused, out_of_memory, step_ms, low90, high90, tokens, memory, paired)
+STEPSIM_MEMBERS(
+    TunePrice, refused, out_of_memory, step_ms, low90, high90, tokens, memory, paired, notes)
 
 namespace {
 
@@ -60,6 +62,7 @@ TunePrice price_of(const Scenario& as_it_stands,
     price.useful_tokens = prediction.summary.useful_tokens_per_step;
     price.memory_mib = prediction.summary.peak_memory_mib;
     price.paired_step_ms = prediction.paired_step_ms;
+    price.notes = prediction.notes;
   } catch (const InputError& error) {
     price.refused = error.what();
   }
@@ -245,9 +248,13 @@ std::vector<TunedPoint> find_finalists(const std::vector<TunedPoint>& sorted, st
     if (finalists.size() == kFinalists || (slower && finalists.size() >= kLeastFinalists)) {
       break;
     }
-    const bool known = std::ranges::any_of(finalists, [&](const TunedPoint& other) {
-      return other.price == point.price && other.choice.policy == point.choice.policy;
-    });
+    const auto same_as = [&](const TunedPoint& other) {
+      return other.choice.policy == point.choice.policy &&
+             other.price.step_ms == point.price.step_ms &&
+             other.price.useful_tokens == point.price.useful_tokens &&
+             other.price.memory_mib == point.price.memory_mib;
+    };
+    const bool known = std::ranges::any_of(finalists, same_as);
     alike += known ? 1 : 0;
     if (!known) {
       finalists.push_back(point);

@@ -8,6 +8,7 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "sim/points/point_runner.h"
+#include "sim/predict/prediction.h"
 #include "sim/study/tune/candidates.h"
 #include "sim/study/tune/tune_space.h"
 
@@ -23,11 +24,11 @@ struct TunePrice {
   double useful_tokens = 0;
   double memory_mib = 0;               ///< Peak.
   std::vector<double> paired_step_ms;  ///< [draw] Prediction::paired_step_ms; empty: no noise.
+  std::vector<Note> notes;             ///< Prediction::notes
 
   [[nodiscard]] double useful_tokens_per_s() const {
     return step_ms > 0 ? 1e3 * useful_tokens / step_ms : 0;
   }
-  bool operator==(const TunePrice&) const = default;
 };
 
 struct TuneOptions {

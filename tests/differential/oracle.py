@@ -31,7 +31,15 @@ def number(text):
     return float(digits) * UNITS[unit]
 
 
+# Set when a time lay halfway between two nanoseconds, where the last bit of a sum decides: an answer
+# is then good to a few nanoseconds only.
+halfway = False
+
+
 def whole(nanoseconds):
+    global halfway
+    share = nanoseconds - math.floor(nanoseconds)
+    halfway = halfway or abs(share - 0.5) < 1e-6 + 1e-13 * nanoseconds
     return math.floor(nanoseconds + 0.5)
 
 
@@ -232,8 +240,8 @@ def doublings(count):
     return rounds
 
 
-def over_links(topology, ranks, per_node, size):
-    """Nanoseconds of an all-reduce of `size` bytes by closed forms over links."""
+def over_links(topology, ranks, per_node, size, broadcast=False):
+    """Nanoseconds of an all-reduce or a broadcast of `size` bytes by closed forms over links."""
     if ranks == 1:
         return 0
     n, g, m = ranks, per_node, ranks // per_node
@@ -243,27 +251,37 @@ def over_links(topology, ranks, per_node, size):
         node = number(topology["node_bandwidth"]) / 1e9
         share = node / g
 
+    # How often a ring is gone around, and how often a rank sends the message.
+    rounds, sent = (1, 1) if broadcast else (2, 2 * (n - 1) / n)
+
     def ring(count, bytes_, latency, bandwidth):
         return 2 * (count - 1) * latency + 2 * (count - 1) / count * bytes_ / bandwidth if count > 1 else 0
 
     def flat():
         if m == 1:
-            return ring(n, size, a_in, b_in)
-        crossing = 2 * (m - 1)
+            return rounds * (n - 1) * a_in + sent * size / b_in
+        crossing = rounds * (m - 1)
         slowest = min(b_in, node) if g > 1 else node
-        return (2 * (n - 1) - crossing) * a_in + crossing * a_out + 2 * (n - 1) / n * size / slowest
+        return (rounds * (n - 1) - crossing) * a_in + crossing * a_out + sent * size / slowest
 
     def two_level():
         inside = 2 * ((g - 1) * a_in + (g - 1) / g * size / b_in) if g > 1 else 0
         return inside + (ring(m, size / g, a_out, share) if m > 1 else 0)
 
-    def tree():  # One node; two ranks exchange the message once, more send it up and down.
-        return 2 * doublings(n) * a_in + (1 if n == 2 else 2) * size / b_in
+    def tree():
+        """A chain inside the nodes and two binary trees between them, up and down; where the
+        message goes from one to one other, each sends it once."""
+        if m == 1 and n == 2:
+            return rounds * a_in + size / b_in
+        latency = (g - 1) * a_in + (doublings(m) * a_out if m > 1 else 0)
+        inside = rounds * size / b_in if g > 1 else 0
+        network = (1 if m == 2 else rounds) * size / node if m > 1 else 0
+        return rounds * latency + max(inside, network)
 
     algorithm = topology["algorithm"]
-    if algorithm == "ring":
-        return ring(n, size, a_in, b_in)
-    if algorithm == "flat_ring":
+    if algorithm == "auto":  # What is possible; a broadcast has no rings inside and between nodes.
+        return min([flat(), tree()] + [two_level()] * (not broadcast))
+    if algorithm in ("ring", "flat_ring") or broadcast and algorithm != "tree":
         return flat()
     if algorithm == "hierarchical":
         return two_level()
@@ -276,19 +294,22 @@ def over_links(topology, ranks, per_node, size):
     raise ValueError(algorithm)
 
 
-def all_reduce(tables, profile, size):
+def collective(tables, profile, size, broadcast=False):
+    """Nanoseconds of an all-reduce, or of a broadcast, which nobody measured: its price is that of
+    the measured all-reduce by the bytes that a ring sends."""
     cluster = tables["cluster"]
     ranks = cluster["ranks"]
     if ranks == 1:
         return 0
+    share = ranks / (2 * (ranks - 1)) if broadcast else 1
     if "all_reduce" in cluster:
         sizes = [number(one) for one in cluster["all_reduce"]["sizes"]]
         times = [number(one) for one in cluster["all_reduce"]["times"]]
-        return table(list(zip(sizes, times)), size, 1 / 2, 3)
+        return share * table(list(zip(sizes, times)), size, 1 / 2, 3)
     if profile and profile.get("collectives"):
         knots = profile["collectives"][0]["knots_s"]
-        return 1e9 * table(knots, size, 1 / 2, 3)
-    return over_links(cluster["topology"], ranks, cluster.get("ranks_per_node", ranks), size)
+        return share * 1e9 * table(knots, size, 1 / 2, 3)
+    return over_links(cluster["topology"], ranks, cluster.get("ranks_per_node", ranks), size, broadcast)
 
 
 # ---- Batches.
@@ -395,6 +416,9 @@ class Oracle:
                            math.prod(one["factor"] for one in slow if one["rank"] == rank))
                       for rank in range(count)]
         self.skew = [1 + tables["cluster"].get("skew", 0) * rank / max(count - 1, 1) for rank in range(count)]
+        self.rebuilds = (self.ddp.get("bucket_rule", "pytorch") == "pytorch"
+                         and not self.ddp.get("find_unused_parameters", False))
+        self.recorded = False  # Whether a backward has recorded the order of the gradients.
         self.synchronised = 0  # Backwards that reduced gradients.
 
     def backward(self, rank, skew, batch, buckets, later):
@@ -425,9 +449,24 @@ class Oracle:
         for b, bucket in enumerate(buckets):
             size = sum(self.model.bytes[tensor] for tensor in bucket)
             begin = max([own[b] for own in launches] + [free])
-            free = begin + whole(all_reduce(self.tables, self.profile, size))
+            free = begin + whole(collective(self.tables, self.profile, size))
             ends.append((begin, free))
         return ends
+
+    def rebuild(self, rows):
+        """Rank 0 tells the others the new buckets in two broadcasts, and every host waits for each.
+        Returns (start, end) of both."""
+        reductions = []
+        for count in (len(self.model.elements) + 1, len(self.rebuilt)):
+            begin = max(rank.ready() for rank in self.ranks)
+            end = begin + whole(collective(self.tables, self.profile, 4 * count, True))
+            for rank, row in zip(self.ranks, rows):
+                row["waiting"] += max(begin - rank.device, 0)
+                row["exposed"] += max(end - rank.device, 0)
+                rank.await_end(end)
+                rank.host = rank.device
+            reductions.append((begin, end))
+        return reductions
 
     def step(self, step):
         """Plays one step. Returns the rows of its ranks, and (start, end) of each all-reduce."""
@@ -435,7 +474,8 @@ class Oracle:
         for rank, epoch in zip(self.ranks, self.epochs):
             batches = [epoch[(step * self.micro + m) % len(epoch)] for m in range(self.micro)]
             rows.append({
-                "batches": batches, "start": rank.device, "exposed": 0, "waiting": 0, "copies": 0,
+                "batches": batches, "start": rank.device, "data": 0, "forward": 0, "backward": 0,
+                "exposed": 0, "waiting": 0, "optimizer": 0,
                 "samples": sum(batch.samples for batch in batches),
                 "max_length": max(batch.length for batch in batches),
                 "useful_tokens": sum(batch.useful for batch in batches),
@@ -445,19 +485,28 @@ class Oracle:
             if m == self.micro - 1 or not self.ddp.get("no_sync", True):
                 buckets = self.initial if self.synchronised == 0 else self.rebuilt
                 self.synchronised += 1
+            for rank, row in zip(self.ranks, rows):
+                batch, before = row["batches"][m], rank.device
+                rank.build(self.costs.collate(batch))
+                row["data"] += rank.device - before
+                if m == 0 and not self.ddp.get("set_to_none", True):
+                    before = rank.device
+                    rank.run(self.costs.zero(sum(self.model.elements)))
+                    row["forward"] += rank.device - before
+            if self.rebuilds and self.recorded and self.micro > 1:  # Left out of plain steps.
+                reductions += self.rebuild(rows)
+                self.rebuilds = False
+            self.recorded = self.recorded or buckets is not None
             launches = []
             for rank, row, skew in zip(self.ranks, rows, self.skew):
-                batch = row["batches"][m]
-                rank.build(self.costs.collate(batch))
-                if m == 0:
-                    row["data_end"] = rank.device
-                    if not self.ddp.get("set_to_none", True):
-                        rank.run(self.costs.zero(sum(self.model.elements)))
+                batch, before = row["batches"][m], rank.device
                 for work in self.model.forward:
                     rank.run(skew * self.costs.op("forward", work, batch))
-                row["forward_end"] = rank.device
+                forward_end = rank.device
+                row["forward"] += forward_end - before
                 launches.append(self.backward(rank, skew, batch, buckets, m > 0))
                 row["backward_end"] = rank.device
+                row["backward"] += rank.device - forward_end
             if buckets is None:
                 continue
             ends = self.all_reduces(buckets, launches)
@@ -471,15 +520,12 @@ class Oracle:
                     if not self.ddp.get("gradient_as_bucket_view", False):
                         for tensor in bucket:
                             rank.run(self.costs.copy_out(self.model.elements[tensor]))
-                    row["copies"] += rank.device - before
+                    row["optimizer"] += rank.device - before
         for rank, row in zip(self.ranks, rows):
             before = rank.device
             rank.run(self.costs.optimizer(sum(self.model.elements)))
-            row["optimizer"] = row["copies"] + rank.device - before
+            row["optimizer"] += rank.device - before
             row["step"] = rank.device - row["start"]
-            row["data"] = row["data_end"] - row["start"]
-            row["forward"] = row["forward_end"] - row["data_end"]
-            row["backward"] = row["backward_end"] - row["forward_end"]
         return rows, reductions
 
 
@@ -491,6 +537,8 @@ def predict(tables, files=None, profile=None):
         files: {name: text} of the files that it names.
         profile: The profile, as its JSON reads; None: the scenario has times of its own.
     """
+    global halfway
+    halfway = False
     oracle = Oracle(tables, files or {}, profile)
     steps, warmup = tables["scenario"]["steps"], tables["scenario"].get("warmup_steps", 0)
     rows, step_ns, exposed, waiting, communication, hidden, useful, padded = [], [], 0, 0, 0, 0, 0, 0

@@ -77,11 +77,11 @@ def random_network(rng, cluster, total_bytes, profile):
     if kind == "scenario" and ranks == 1:
         kind = "links"  # One rank has no all-reduce to state.
     if kind == "links":
-        algorithm = rng.choice(["ring", "flat_ring", "tree", "recursive_doubling", "rabenseifner", "hierarchical"])
+        algorithm = rng.choice(["ring", "flat_ring", "tree", "recursive_doubling", "rabenseifner", "hierarchical", "auto"])
         links = {"algorithm": algorithm, "intra_latency": time_text(rng, 0.1, 30),
                  "intra_bandwidth": f"{log_uniform(rng, 0.1, 400):.3f} GB/s"}
         divisors = [g for g in range(1, ranks) if ranks % g == 0]
-        if algorithm in ("flat_ring", "hierarchical") and divisors and rng.random() < 0.5:
+        if algorithm in ("flat_ring", "hierarchical", "tree", "auto") and divisors and rng.random() < 0.5:
             cluster["ranks_per_node"] = rng.choice(divisors)
             links |= {"inter_latency": time_text(rng, 0.1, 50),
                       "node_bandwidth": f"{log_uniform(rng, 0.1, 400):.3f} GB/s"}
@@ -103,12 +103,16 @@ def random_network(rng, cluster, total_bytes, profile):
                                    "errors": {"random": 0.05}}]
 
 
-def random_ddp(rng, total_bytes):
+def random_ddp(rng, tensor_bytes):
     ddp = {}
+    total_bytes = sum(tensor_bytes)
     if rng.random() < 0.8:
         ddp["bucket_cap"] = size_text(rng, max(total_bytes / 40, 4), 2 * total_bytes + 8)
     if rng.random() < 0.6:
         ddp["first_bucket_cap"] = size_text(rng, max(total_bytes / 100, 4), total_bytes + 8)
+    for key in ("bucket_cap", "first_bucket_cap"):
+        if rng.random() < 0.2:  # A limit that a bucket reaches to the byte.
+            ddp[key] = f"{sum(tensor_bytes[-rng.randint(1, len(tensor_bytes)):])} B"
     if rng.random() < 0.4:
         ddp["torch"] = rng.choice(["1.8", "1.13", "2.4", "newest"])
     if rng.random() < 0.15:
@@ -174,7 +178,7 @@ def random_scenario(seed):
     total = sum(elements)
     element_bytes = {"bf16": 2, "f16": 2, "f64": 8}.get(model.get("parameter_dtype"), 4)
     tables = {"scenario": {"name": f"seed_{seed}", "steps": steps, "warmup_steps": rng.randint(0, steps - 1)},
-              "cluster": cluster, "model": model, "ddp": random_ddp(rng, total * element_bytes)}
+              "cluster": cluster, "model": model, "ddp": random_ddp(rng, [element_bytes * n for n in elements])}
     profile = None
     if timed:
         tables["times"] = {"forward": time_text(rng, 1, 1e6), "backward": time_text(rng, 1, 1e6)}

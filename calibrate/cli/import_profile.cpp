@@ -21,6 +21,7 @@ Json recorded_provenance(const OptionParser& parser, std::span<const RecordedRun
     return {{"policy", run.record.policy},
             {"scenario", run.record.scenario},
             {"started_at", run.record.started_at},
+            {"ranks", run.record.world_size},
             {"steps", run.record.steps.size()},
             {"versions", *run.record.versions}};
   });

@@ -16,6 +16,9 @@ Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch) {
     result.relative_error =
         std::max(cost.errors.beyond.value_or(inside), inside) * result.extrapolation;
     result.shared_error = result.relative_error;
+  } else if (x > 0 && x < cost.range_lo) {
+    result.extrapolation = cost.range_lo / x;
+    result.smaller = true;
   }
   return result;
 }

@@ -41,8 +41,9 @@ struct OpCost {
 
 /// Prices this op and batch, and says how far outside the measured range they are.
 ///
-/// `extrapolation` is range_variable() / range_hi, at least 1. A batch smaller than measured counts
-/// as inside, since the smallest entry is the cost of a launch. `relative_error` is the random
+/// `extrapolation` is range_variable() / range_hi above the range, and range_lo / range_variable()
+/// with `smaller` below it, where the price has the error that it has inside: the smallest entry is
+/// the cost of a launch, as long as it is small. `relative_error` is the random
 /// held-out error inside the range; outside it is the larger of that and the error beyond the grid,
 /// times the extrapolation. Raises InputError when the form cannot price the op.
 [[nodiscard]] Cost evaluate(const OpCost& cost, const Op& op, const BatchShape& batch);

@@ -107,7 +107,7 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
                      described(op));
   }
   Cost cost = evaluate(*found.cost, op, batch);
-  if (cost.extrapolation > max_extrapolation_) {
+  if (cost.extrapolation > max_extrapolation_ && !cost.smaller) {
     throw InputError(
         "profile {}: {} was measured for {} from {} to {}; this is {:.2f} times beyond, and more "
         "than {} times is refused: measure larger batches",

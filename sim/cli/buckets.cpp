@@ -16,6 +16,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/csv.h"
+#include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/study/best_buckets.h"
 
@@ -252,6 +253,15 @@ std::string best_headline(const BestBuckets& best) {
       signed_percent(best.list_over_standard.gain));
 }
 
+/// The policy and the notes of all three choices.
+std::vector<Prediction> predictions_of(const BestBuckets& best) {
+  std::vector<Prediction> predictions;
+  for (const BucketChoice* choice : {&best.standard, &best.cap, &best.list}) {
+    predictions.push_back(noted(choice->prediction.notes).front());
+  }
+  return predictions;
+}
+
 std::string best_text(const Scenario& scenario, const BestBuckets& best, const Screen& screen) {
   Table table({"bucket size", "value", "buckets", "step ms", "exposed ms", "over 25 MiB"});
   const auto add = [&](const char* name, const BucketChoice& choice, const Gain& over) {
@@ -266,13 +276,14 @@ std::string best_text(const Scenario& scenario, const BestBuckets& best, const S
   add("DDP's default", best.standard, {});
   add("best cap", best.cap, best.cap_over_standard);
   add("best list", best.list, best.list_over_standard);
+  const std::string warnings = warnings_text(predictions_of(best));
   return fmt::format(
       "{}: policy {}, {} ranks, profile {}\n\n{}\n"
       "best cap over 25 MiB:  {}\n"
       "best list over 25 MiB: {}\n"
       "best list over cap:    {}\n\n{}\n\n{}\n"
       "In PyTorch, as arguments of DistributedDataParallel:\n  {}\n  {}\n"
-      "In the scenario, under [ddp]:\n{}",
+      "In the scenario, under [ddp]:\n{}{}{}",
       scenario.name,
       best.list.prediction.policy,
       scenario.ranks,
@@ -285,7 +296,9 @@ std::string best_text(const Scenario& scenario, const BestBuckets& best, const S
       method_text(best),
       python_argument(best.cap),
       python_argument(best.list),
-      toml_lines(best.list));
+      toml_lines(best.list),
+      warnings.empty() ? "" : "\n",
+      warnings);
 }
 
 Json gain_json(const Gain& gain) {
@@ -325,7 +338,8 @@ Json best_json(const Scenario& scenario, const BestBuckets& best) {
           {"priced_caps", best.priced_caps},
           {"priced_lists", best.priced_lists},
           {"searched_steps", best.searched},
-          {"by_recurrence", best.plain}};
+          {"by_recurrence", best.plain},
+          {"warnings", note_texts(predictions_of(best))}};
 }
 
 std::string best_csv(const BestBuckets& best) {

@@ -10,6 +10,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
 #include "sim/report/csv.h"
+#include "sim/report/notes.h"
 
 namespace stepsim {
 
@@ -81,6 +82,7 @@ Json solution_json(const SolveRange& range, Duration wanted, const Solution& sol
     json["step_ms"] = solution.step_ms;
     json["toml"] = toml_line(range, solution.value);
   }
+  json["warnings"] = note_texts(noted(solution.notes));
   return json;
 }
 
@@ -133,7 +135,9 @@ Answer solve_command(const Request& request) {
   Answer answer;
   answer.status = solution.found ? kDone : kAnswerIsNo;
   answer.outputs = common.outputs;
-  answer.text = [=](const Screen&) { return solution_text(range, wanted, solution); };
+  answer.text = [=](const Screen&) {
+    return solution_text(range, wanted, solution) + warnings_text(noted(solution.notes));
+  };
   answer.json = [=] { return solution_json(range, wanted, solution); };
   answer.csv = [=] { return solution_csv(range, wanted, solution); };
   return answer;

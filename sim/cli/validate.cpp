@@ -22,6 +22,7 @@
 #include "sim/predict/priced_run.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
+#include "sim/report/notes.h"
 #include "sim/report/validation_markdown.h"
 #include "sim/report/validation_report.h"
 #include "sim/report/validation_words.h"
@@ -207,6 +208,7 @@ Answer validate_command(const Request& request) {
       predictions, reference, records, scenario.warmup_steps, profile.noise.sentinel_seconds);
   const ValidationSources sources = sources_of(parser, scenario, profile, predictions, files);
   std::ranges::move(source_warnings(sources), std::back_inserter(warnings));
+  std::ranges::move(note_texts(predictions), std::back_inserter(warnings));
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
   Answer answer;
   answer.status = validation.holds(bound) ? kDone : kAnswerIsNo;

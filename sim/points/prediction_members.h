@@ -47,6 +47,7 @@ STEPSIM_MEMBERS(HostBound, kernels, compute_ms, launch_seconds, launch_assumed)
 STEPSIM_MEMBERS(CollectiveNotMeasured, origin)
 STEPSIM_MEMBERS(PricesNotMeasured, origin)
 STEPSIM_MEMBERS(CostsNothing, launches, interference)
+STEPSIM_MEMBERS(OtherSettings, differences)
 STEPSIM_MEMBERS(
     RankTimes, data_ms, forward_ms, backward_ms, exposed_ms, waiting_ms, optimizer_ms, step_ms)
 

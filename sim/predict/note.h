@@ -77,6 +77,10 @@ struct CollectiveNotMeasured {
 struct PricesNotMeasured {
   std::string origin;
 };
+/// The profile says that it was made with other settings than the scenario's; see other_settings().
+struct OtherSettings {
+  std::vector<std::string> differences;
+};
 /// What costs nothing because neither the scenario nor the profile says what it takes.
 struct CostsNothing {
   bool launches = false;      ///< The host's launches of kernels.
@@ -96,6 +100,7 @@ using Note = std::variant<SizesBeyondMeasured,
                           HostBound,
                           CollectiveNotMeasured,
                           PricesNotMeasured,
-                          CostsNothing>;
+                          CostsNothing,
+                          OtherSettings>;
 
 }  // namespace stepsim

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/predict/other_settings.h"
 #include "sim/predict/step_cost.h"
 
 namespace stepsim {
@@ -107,6 +108,9 @@ void add_host_bound(const PricedRun& run, std::vector<Note>& notes) {
 void add_notes(const PricedRun& run, Prediction& prediction) {
   std::vector<Note>& notes = prediction.notes;
   add_price_notes(run, notes);
+  if (auto differences = other_settings(run.scenario(), run.profile()); !differences.empty()) {
+    notes.emplace_back(OtherSettings{std::move(differences)});
+  }
   add_size_notes(run, notes);
   if (is_varlen(run.scenario())) {
     add_varlen_notes(run, notes);

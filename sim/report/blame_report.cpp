@@ -10,6 +10,7 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
+#include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 
 namespace stepsim {
@@ -232,6 +233,7 @@ std::string blame_text(const Scenario& scenario, const Blame& blame, const Scree
       text += fmt::format("warning: {}: not priced: {}\n", saving_words(saving), saving.not_priced);
     }
   }
+  text += warnings_text(noted(blame.notes));
   return text + "\n" + last_text(blame) + exposed_text(blame) + ops_text(blame) + "\n" +
          headline(scenario, blame);
 }
@@ -274,7 +276,8 @@ Json blame_json(const Blame& blame) {
           {"last_share", blame.last},
           {"imbalance", std::move(imbalance)},
           {"collectives", std::move(buckets)},
-          {"ops", std::move(ops)}};
+          {"ops", std::move(ops)},
+          {"warnings", note_texts(noted(blame.notes))}};
 }
 
 std::string blame_csv(const Blame& blame) {

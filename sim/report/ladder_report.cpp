@@ -10,6 +10,7 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
+#include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 
 namespace stepsim {
@@ -175,6 +176,17 @@ std::string study_text(const Scenario& scenario,
   return text + "\n" + advice_text(scenario, study);
 }
 
+/// Predictions of the rows, with nothing but their notes.
+std::vector<Prediction> noted_rows(const std::vector<LadderStudy>& studies) {
+  std::vector<Prediction> predictions;
+  for (const LadderStudy& study : studies) {
+    for (const PaddedEpoch& row : study.rows) {
+      predictions.push_back(noted(row.notes).front());
+    }
+  }
+  return predictions;
+}
+
 Json padding_json(const LadderStudy& study, const PaddedEpoch& row) {
   Json json = {{"padding", name_of(row.rule)}};
   if (row.number > 0) {
@@ -231,7 +243,8 @@ std::string ladder_text(const Scenario& scenario,
   for (const LadderStudy& study : studies) {
     text += "\n" + study_text(scenario, options.key, study, screen);
   }
-  return text;
+  const std::string warnings = warnings_text(noted_rows(studies));
+  return text + (warnings.empty() ? "" : "\n") + warnings;
 }
 
 Json ladder_json(const Scenario& scenario,
@@ -243,7 +256,8 @@ Json ladder_json(const Scenario& scenario,
           {"shape_cost_ms", options.shape_seconds * 1e3},
           {"key", key_name(options.key)},
           {"rungs_are_multiples_of", options.step},
-          {"policies", mapped(studies, study_json)}};
+          {"policies", mapped(studies, study_json)},
+          {"warnings", note_texts(noted_rows(studies))}};
 }
 
 std::string ladder_csv(const std::vector<LadderStudy>& studies) {

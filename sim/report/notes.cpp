@@ -108,6 +108,10 @@ struct Words {
   std::string operator()(const PricesNotMeasured& note) const {
     return "prices of compute: " + printable(note.origin, std::string::npos);
   }
+  std::string operator()(const OtherSettings& note) const {
+    return fmt::format("the profile was made with other settings: {}",
+                       fmt::join(note.differences, "; "));
+  }
   std::string operator()(const CostsNothing& note) const {
     std::string text = "counted as nothing, since neither the profile nor the scenario says: ";
     if (note.launches) {
@@ -196,7 +200,7 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
         bound_policies.push_back(printable(prediction.policy));
       } else {
         const bool of_policy = std::holds_alternative<OutOfMemory>(note);
-        add((of_policy ? prediction.policy + ": " : "") + note_text(note));
+        add((of_policy && !prediction.policy.empty() ? prediction.policy + ": " : "") + note_text(note));
       }
     }
   }
@@ -208,6 +212,20 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
     add(note_text(sizes));
   }
   return seen;
+}
+
+std::string warnings_text(std::span<const Prediction> predictions) {
+  std::string text;
+  for (const std::string& note : note_texts(predictions)) {
+    text += "warning: " + note + "\n";
+  }
+  return text;
+}
+
+std::vector<Prediction> noted(const std::vector<Note>& notes) {
+  std::vector<Prediction> predictions(1);
+  predictions.front().notes = notes;
+  return predictions;
 }
 
 }  // namespace stepsim

@@ -20,4 +20,10 @@ namespace stepsim {
 /// The notes of all predictions, each once; out of memory with the policy's name.
 [[nodiscard]] std::vector<std::string> note_texts(std::span<const Prediction> predictions);
 
+/// The same, a line each: "warning: …".
+[[nodiscard]] std::string warnings_text(std::span<const Prediction> predictions);
+
+/// A prediction that holds nothing but notes, for results that keep these alone.
+[[nodiscard]] std::vector<Prediction> noted(const std::vector<Note>& notes);
+
 }  // namespace stepsim

@@ -37,14 +37,6 @@ Interval90 speed_interval(const PredictionSummary& summary) {
   return {at(step.high90), at(step.mean), at(step.low90)};
 }
 
-std::string warnings_text(std::span<const Prediction> predictions) {
-  std::string text;
-  for (const std::string& note : note_texts(predictions)) {
-    text += "warning: " + note + "\n";
-  }
-  return text;
-}
-
 std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction>& predictions) {
   std::vector<const Prediction*> ranked =
       mapped(predictions, [](const Prediction& prediction) { return &prediction; });

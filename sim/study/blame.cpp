@@ -166,6 +166,7 @@ Blame blame(const Scenario& scenario,
   result.mean_step_ms = predict(scenario, policy, profile, with_noise).summary.step_time_ms.mean;
   const Prediction prediction = predict(scenario, policy, profile, options);
   result.step_ms = prediction.summary.step_time_ms.mean;
+  result.notes = prediction.notes;
 
   result.last.resize(static_cast<std::size_t>(scenario.ranks));
   const PricedRun run(scenario, policy, profile);

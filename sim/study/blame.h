@@ -8,6 +8,7 @@
 #include "costmodel/records/profile.h"
 #include "sim/batching/sort_window.h"
 #include "sim/predict/counterfactual.h"
+#include "sim/predict/note.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -62,6 +63,7 @@ struct Blame {
   std::vector<BucketBlame> buckets;
   Imbalance imbalance;
   std::vector<OpBlame> ops;  ///< Forward and backward, largest first.
+  std::vector<Note> notes;   ///< Of the prediction without changes.
 };
 
 /// A step that takes more than one part in so many of a policy's window has ranks that differ.

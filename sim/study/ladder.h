@@ -8,6 +8,7 @@
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/records/profile.h"
 #include "sim/batching/algorithms/length_ladder.h"
+#include "sim/predict/note.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -35,6 +36,7 @@ struct PaddedEpoch {
   double steady_step_ms = 0;  ///< Predicted mean step without noise and without new shapes.
   double step_ms = 0;         ///< The same with them.
   std::string refused;        ///< Why it cannot be used or priced; else empty. Then no times hold.
+  std::vector<Note> notes;    ///< Of its prediction, without what `refused` says.
 };
 
 /// The ways to pad the batches of one policy.

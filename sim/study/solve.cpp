@@ -81,6 +81,7 @@ Solution solve(const Scenario& as_it_stands,
   const double wanted = to_ms(step_time);
   const double predictions = 3 + std::ceil(std::log2(1 / kTolerance));
   double done = 0;
+  Solution solution;
   const auto step_ms = [&](double value) {
     if (options.on_progress) {
       options.on_progress(done++ / predictions);
@@ -88,10 +89,11 @@ Solution solve(const Scenario& as_it_stands,
     std::vector<std::string> overrides = options.overrides;
     overrides.push_back(range.key + "=" + value_text(range, value));
     const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
-    return predict(scenario, find_policy(scenario, options.policy), scenario_profile(scenario), {})
-        .summary.step_time_ms.mean;
+    const Prediction prediction = predict(
+        scenario, find_policy(scenario, options.policy), scenario_profile(scenario), {});
+    solution.notes = prediction.notes;
+    return prediction.summary.step_time_ms.mean;
   };
-  Solution solution;
   double low = range.low;
   double high = range.high;
   double low_ms = solution.low_ms = step_ms(low);

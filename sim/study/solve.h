@@ -5,6 +5,7 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/base/units.h"
+#include "sim/predict/note.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -40,6 +41,7 @@ struct Solution {
   double step_ms = 0;  ///< StepTimeSummary::mean at `value`.
   double low_ms = 0;   ///< StepTimeSummary::mean at the low end of the range.
   double high_ms = 0;  ///< StepTimeSummary::mean at the high end of the range.
+  std::vector<Note> notes;  ///< Of the last prediction: at `value`, or at the high end.
 };
 
 /// Bisects until the range has shrunk to 1e-4 of its length, then interpolates. The step time may

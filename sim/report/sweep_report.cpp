@@ -163,26 +163,45 @@ std::string close_points(const std::vector<SweepAxis>& axes, const SweepReport& 
 /// Notes that several points share, in words of the one that is worst.
 struct SharedNote {
   std::string topic;
-  double factor = 0;  ///< Of the worst point.
   std::string text;
+  std::optional<SizesBeyondMeasured> sizes;  ///< In place of the text: those of the worst point.
   std::vector<std::size_t> places;
 };
 
 void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t place) {
   const auto* beyond = std::get_if<SizesBeyondMeasured>(&note);
-  const double factor = beyond != nullptr ? beyond->factor : 0;
-  const std::string topic = beyond != nullptr                           ? beyond->op
+  const std::string topic = beyond != nullptr ? beyond->op + (beyond->smaller ? " below" : " above")
                             : std::holds_alternative<OutOfMemory>(note) ? "out of memory"
                                                                         : note_text(note);
   auto found = std::ranges::find(shared, topic, &SharedNote::topic);
   if (found == shared.end()) {
-    shared.push_back({topic, factor, note_text(note), {}});
+    shared.push_back({topic, note_text(note), std::nullopt, {}});
     found = shared.end() - 1;
-  } else if (factor > found->factor) {
-    found->factor = factor;
-    found->text = note_text(note);
+  }
+  if (beyond != nullptr && (!found->sizes || beyond->factor > found->sizes->factor)) {
+    found->sizes = *beyond;
   }
   found->places.push_back(place);
+}
+
+/// One note for the ops that are as far beyond at the same points.
+std::vector<SharedNote> joined(const std::vector<SharedNote>& notes) {
+  std::vector<SharedNote> result;
+  for (const SharedNote& note : notes) {
+    const auto same = std::ranges::find_if(result, [&](const SharedNote& other) {
+      return note.sizes && other.sizes && other.sizes->factor == note.sizes->factor &&
+             other.sizes->smaller == note.sizes->smaller && other.places == note.places;
+    });
+    if (same == result.end()) {
+      result.push_back(note);
+    } else {
+      same->sizes->op += ", " + note.sizes->op;
+    }
+  }
+  for (SharedNote& note : result) {
+    note.text = note.sizes ? note_text(*note.sizes) : note.text;
+  }
+  return result;
 }
 
 /// What training costs on each cluster, and how large a cluster is worth it.
@@ -276,7 +295,7 @@ std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
       add_note(shared, note, i);
     }
   }
-  return mapped(shared, [&](const SharedNote& note) {
+  return mapped(joined(shared), [&](const SharedNote& note) {
     return note.places.size() == report.rows.size()
                ? note.text
                : fmt::format("{}{}: {}",

@@ -1,0 +1,215 @@
+"""Checks that a result says so when it used a cost outside its measured range, or a profile that was
+made with other settings: in the text, the JSON, the page and the Python package.
+
+Usage: flags_test.py STEPSIM (with PYTHONPATH = build/sim/python for the package)
+Prints `N passed, N failed, N skipped`.
+"""
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402
+
+STEPSIM = sys.argv[1]
+SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
+PROFILE = json.loads((ROOT / "scenarios" / "profiles" / "cpu_xeon_2core_2ranks.json").read_text())
+# The policy's batches: 8 samples of 128 tokens on each rank.
+POLICY, TOKENS, LENGTH = "uniform", 1024, 128
+BEYOND, BELOW = "times the largest size", "of the smallest size"
+RATIO_WEIGHTS = 135
+
+
+def stepsim(*words):
+    made = subprocess.run([STEPSIM, *map(str, words)], capture_output=True, text=True, cwd=ROOT)
+    return made.returncode, made.stdout, made.stderr
+
+
+def places(folder, profile, *settings):
+    """What `run` says with this profile in its four forms: {place: text}."""
+    path = pathlib.Path(folder) / "profile.json"
+    path.write_text(json.dumps(profile))
+    page, answer = pathlib.Path(folder) / "page.html", pathlib.Path(folder) / "answer.json"
+    words = ["--profile", path, "--policy", POLICY, *settings]
+    status, text, errors = stepsim("run", SCENARIO, *words, "--html", page)
+    assert status in (0, 1), errors
+    status, _, errors = stepsim("run", SCENARIO, *words, "--json", answer)
+    assert status in (0, 1), errors
+    (prediction,) = json.loads(answer.read_text())["predictions"]
+    found = {"text": text, "JSON": "\n".join(prediction["warnings"]), "page": page.read_text()}
+    try:
+        import stepsim as package
+    except ImportError:
+        return found
+    scenario = package.Scenario(SCENARIO).set("cluster.profile", str(path))
+    for setting in settings:
+        if setting != "--set":
+            scenario.set(*setting.split("=", 1))
+    run = scenario.run(POLICY, progress=False)
+    found["Python, printed"] = str(run)
+    found["Python, data"] = "\n".join(run.data["predictions"][0]["warnings"])
+    return found
+
+
+def with_entries(op, change):
+    """The profile with all entries of an op's forward changed."""
+    profile = copy.deepcopy(PROFILE)
+    profile["format"] = "stepsim-profile/2"
+    for entry in profile["ops"]:
+        if entry["op"] == op and entry["pass"] == "forward" and (entry.get("n") or op != "gemm"):
+            for key in ("form", "knots_s", "variable", "features", "coefficients_s", "processors"):
+                entry.pop(key, None)
+            change(entry)
+    return profile
+
+
+FORMS = {
+    "table": ("gemm", TOKENS, lambda low, high: {"knots_s": [[low, 1e-4], [high, 2e-4]]}),
+    "per_sample_table": ("attention_context", LENGTH, lambda low, high: {"knots_s": [[low, 1e-5], [high, 2e-5]]}),
+    "features": ("gemm", TOKENS, lambda *_: {"features": ["1", "tokens"], "coefficients_s": [1e-5, 1e-7]}),
+    "roofline": ("gemm", TOKENS, lambda *_: {"features": ["1", "flops"], "coefficients_s": [1e-5, 1e-11]}),
+    "features_ratio": ("gemm", TOKENS, lambda low, high: {
+        "features": ["1", "tokens"], "coefficients_s": [1e-5, 1e-7], "ratio_knots": [[low, 1.1], [high, 0.9]]}),
+    "roofline_ratio": ("gemm", TOKENS, lambda low, high: {
+        "features": ["1", "flops"], "coefficients_s": [1e-5, 1e-11],
+        "gemm_ratio": {"processors": 108, "m_range": [low, high], "n_range": [1, 4096], "k_range": [1, 4096],
+                       "weights": [0.0] * RATIO_WEIGHTS}}),
+}
+
+
+def check(profile, wanted, *settings):
+    with tempfile.TemporaryDirectory() as folder:
+        for place, text in places(folder, profile, *settings).items():
+            flat = " ".join(text.split())
+            assert all(one in flat for one in wanted), f"{place} does not say {wanted}: {flat[-1500:]}"
+
+
+def check_form(form, low, high, wanted):
+    op, size, members = FORMS[form]
+    low, high = low * size, high * size
+    check(with_entries(op, lambda entry: entry.update(form=form, range=[low, high], **members(low, high))),
+          [f"{op} forward", wanted])
+
+
+def form_test(form):
+    def test():
+        check_form(form, 0.1, 0.5, BEYOND)
+        check_form(form, 2, 4, BELOW)
+        try:
+            check_form(form, 0.1, 4, f"up to 2 {BEYOND}")
+        except AssertionError:
+            return
+        raise AssertionError("a size inside the range was flagged")
+    return test
+
+
+for name in FORMS:
+    globals()[f"test_{name}"] = form_test(name)
+
+
+def recorded(**changes):
+    """A profile of recorded passes of the scenario's model."""
+    profile = copy.deepcopy(PROFILE)
+    profile |= {"format": "stepsim-profile/3", "ops": []}
+    status, text, errors = stepsim("plan", SCENARIO, "--policy", POLICY, "--out", "-")
+    assert status == 0, errors
+    one = {"features": ["1", "tokens"], "coefficients_s": [1e-4, 1e-6], "draws_s": [], "tokens_range": [900, 1100],
+           "length_range": [100, 150], "samples": 10, "errors": {}}
+    profile["recorded"] = {"model": json.loads(text.split("\n")[0])["model"], "data": copy.deepcopy(one),
+                           "forward": copy.deepcopy(one), "backward": copy.deepcopy(one), "optimizer_s": 1e-4,
+                           "operations_per_byte": 8.0, "whole_steps": False}
+    for part in ("forward", "backward", "data"):
+        profile["recorded"][part].update(changes)
+    return profile
+
+
+def test_recorded_passes():
+    check(recorded(tokens_range=[300, 600]), ["forward pass", BEYOND])
+    check(recorded(tokens_range=[2000, 4000]), ["forward pass", BELOW])
+    check(recorded(length_range=[32, 64]), ["backward pass", BEYOND])
+
+
+def test_all_reduces():
+    profile = copy.deepcopy(PROFILE)
+    for table in profile["collectives"]:
+        table["knots_s"] = [knot for knot in table["knots_s"] if knot[0] <= 600_000]
+    check(profile, ["all_reduce", BEYOND])
+    for table in profile["collectives"]:
+        table["knots_s"] = [[4e6, 0.003], [8e6, 0.006]]
+    check(profile, ["all_reduce", BELOW])
+    check(PROFILE, ["all_reduce", BEYOND], "--set", 'cluster.all_reduce={sizes=["1 KiB","512 KiB"],times=["1 ms","2 ms"]}')
+
+
+def test_profile_of_other_kernels():
+    profile = copy.deepcopy(PROFILE)
+    profile["provenance"]["versions"]["kernels"] = "fused"
+    check(profile, ["other settings: kernels fused, and the scenario has torch_eager"])
+    profile["provenance"] = {"base": {"name": "other", "provenance": profile["provenance"]}}
+    check(profile, ["kernels fused, and the scenario has torch_eager"])
+    with tempfile.TemporaryDirectory() as folder:
+        found = places(folder, profile, "--set", "model.kernels=fused")
+        assert not any("other settings" in text for text in found.values())
+        assert not any("other settings" in text for text in places(folder, PROFILE).values())
+
+
+def test_steps_of_other_ranks_and_torch():
+    profile = recorded()
+    profile["provenance"]["recorded"] = {"records": [{"ranks": 4, "versions": {"torch": "2.4.1+cu121"}}]}
+    check(profile, ["steps of 4 ranks, and the scenario has 2"])
+    check(profile, ["steps of torch 2.4.1+cu121, and the scenario has ddp.torch"], "--set", "ddp.torch=newest")
+    profile["provenance"]["recorded"]["records"][0]["ranks"] = 2
+    with tempfile.TemporaryDirectory() as folder:
+        assert not any("other settings" in text for text in places(folder, profile).values())
+
+
+def test_steps_of_another_model():
+    profile = recorded()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "profile.json"
+        path.write_text(json.dumps(profile))
+        status, _, errors = stepsim("run", SCENARIO, "--profile", path, "--set", "model.layers=7")
+        assert status == 2 and "recorded from another model" in errors, errors
+    profile["ops"] = PROFILE["ops"]
+    check(profile, ["other settings: steps of the model"], "--set", "model.layers=7")
+
+
+def test_ranks_without_all_reduces():
+    check(PROFILE, ["not measured: all_reduce"], "--set", "cluster.ranks=4", "--set",
+          'cluster.topology={algorithm="ring",intra_latency="5 us",intra_bandwidth="2 GB/s"}')
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "profile.json"
+        path.write_text(json.dumps(PROFILE))
+        status, _, errors = stepsim("run", SCENARIO, "--profile", path, "--set", "cluster.ranks=64")
+        assert status == 2 and "has no all_reduce of 64 ranks" in errors, errors
+
+
+def test_every_command_says_so():
+    with tempfile.TemporaryDirectory() as folder:
+        path, answer = pathlib.Path(folder) / "profile.json", pathlib.Path(folder) / "answer.json"
+        op, _, members = FORMS["table"]
+        profile = with_entries(op, lambda entry: entry.update(
+            form="table", range=[100, 600], **members(100, 600)))
+        path.write_text(json.dumps(profile))
+        for words in (["run", "--policy", POLICY], ["compare"], ["blame", "--policy", POLICY],
+                      ["sweep", "--policy", POLICY, "--over", "ddp.bucket_cap=1MiB,4MiB"],
+                      ["solve", "--policy", POLICY, "--key", "ddp.bucket_cap=1..2 MiB", "--step-time", "5 ms"],
+                      ["solve", "--policy", POLICY, "--key", "interference.strength=0..1", "--step-time", "5 ms"],
+                      ["ladder", "--policy", POLICY, "--shape-cost", "5 ms"],
+                      ["buckets", "--best", "--policy", POLICY],
+                      ["tune", "--over", "ddp.bucket_cap=1MiB,4MiB"]):
+            command = [words[0], SCENARIO, "--profile", path, *words[1:]]
+            status, text, errors = stepsim(*command)
+            assert status in (0, 1), f"{words}: {errors}"
+            assert BEYOND in " ".join(text.split()), f"{words}: the text says nothing: {text}"
+            answer.unlink(missing_ok=True)
+            stepsim(*command, "--json", answer)
+            assert BEYOND in answer.read_text(), f"{words}: the JSON says nothing"
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -276,7 +276,10 @@ TEST_CASE("a table goes on from its last knot and says how far outside it is") {
   CHECK(evaluate(cost, gemm(1, 1), inside).relative_error == 0.01);
   CHECK(evaluate(cost, gemm(1, 1), inside).extrapolation == 1);
   CHECK(evaluate(cost, gemm(1, 1), small).seconds == 1);
-  CHECK(evaluate(cost, gemm(1, 1), small).extrapolation == 1);
+  cost.range_lo = 50;
+  CHECK(evaluate(cost, gemm(1, 1), small).extrapolation == 5);
+  CHECK(evaluate(cost, gemm(1, 1), small).smaller);
+  CHECK(evaluate(cost, gemm(1, 1), small).relative_error == 0.01);
   const Cost beyond = evaluate(cost, gemm(1, 1), outside);
   CHECK(beyond.seconds == Approx(4));
   CHECK(beyond.extrapolation == 2);

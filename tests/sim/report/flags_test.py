@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402
 
-STEPSIM = sys.argv[1]
+STEPSIM = str(pathlib.Path(sys.argv[1]).resolve())
 SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
 PROFILE = json.loads((ROOT / "scenarios" / "profiles" / "cpu_xeon_2core_2ranks.json").read_text())
 # The policy's batches: 8 samples of 128 tokens on each rank.

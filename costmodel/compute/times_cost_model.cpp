@@ -1,5 +1,6 @@
 #include "costmodel/compute/times_cost_model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "costmodel/compute/fit_errors.h"
@@ -65,6 +66,10 @@ Cost TimesCostModel::op(const Op& op, const BatchShape& batch) const {
   const double doublings = scale > 0 ? std::abs(std::log2(scale)) : 0;
   cost.relative_error = cost.shared_error =
       kMeanAbsoluteOfDeviation * std::hypot(times_.error, kProportionError * doublings);
+  if (scale > 0) {
+    cost.extrapolation = std::max(scale, 1 / scale);
+    cost.smaller = scale < 1;
+  }
   cost.group = forward ? kForwardPass : kBackwardPass;
   return cost;
 }

@@ -35,7 +35,7 @@ struct Words {
                                 : note.smaller ? fmt::format("down to 1/{:.2g} of", note.factor)
                                                : fmt::format("up to {:.2g} times", note.factor);
     return fmt::format(
-        "{}: {} the {} size that the profile measured; stepcal calibrate --plan PLANS measures "
+        "{}: {} the {} size that was measured; stepcal calibrate --plan PLANS measures "
         "such sizes, or record batches that have them",
         note.op,
         how_far,

@@ -211,7 +211,7 @@ TEST_CASE("batches beyond the recorded ones and all-reduces inside the passes ar
   };
   CHECK(warnings().empty());
   profile.recorded->forward.tokens.second = 512;
-  CHECK(warnings().find("forward pass: up to 2 times the largest size that the profile measured") !=
+  CHECK(warnings().find("forward pass: up to 2 times the largest size that was measured") !=
         std::string::npos);
   profile.recorded->forward.tokens = {1000, 1000};  // The batches have 1024.
   CHECK(warnings().find("forward pass: just beyond the largest size") != std::string::npos);

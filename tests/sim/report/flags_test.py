@@ -145,6 +145,15 @@ def test_all_reduces():
     check(PROFILE, ["all_reduce", BEYOND], "--set", 'cluster.all_reduce={sizes=["1 KiB","512 KiB"],times=["1 ms","2 ms"]}')
 
 
+def test_stated_times():
+    times = 'times={forward="1 ms",backward="2 ms",tokens=%d}'
+    check(PROFILE, ["forward pass", "up to 2 " + BEYOND], "--set", times % 512)
+    check(PROFILE, ["forward pass", "down to 1/2 " + BELOW], "--set", times % 2048)
+    with tempfile.TemporaryDirectory() as folder:
+        found = places(folder, PROFILE, "--set", times % TOKENS)
+        assert not any("that was measured" in text for text in found.values()), found["text"]
+
+
 def test_profile_of_other_kernels():
     profile = copy.deepcopy(PROFILE)
     profile["provenance"]["versions"]["kernels"] = "fused"
@@ -207,6 +216,10 @@ def test_every_command_says_so():
             assert status in (0, 1), f"{words}: {errors}"
             assert BEYOND in " ".join(text.split()), f"{words}: the text says nothing: {text}"
             answer.unlink(missing_ok=True)
+            if words[0] in ("compare", "sweep", "tune"):
+                page = pathlib.Path(folder) / "page.html"
+                stepsim(*command, "--html", page)
+                assert BEYOND in page.read_text(), f"{words}: the page says nothing"
             stepsim(*command, "--json", answer)
             assert BEYOND in answer.read_text(), f"{words}: the JSON says nothing"
 

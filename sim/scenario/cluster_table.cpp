@@ -40,11 +40,6 @@ void read_profile_name(const TomlReader& table, Scenario& scenario) {
   }
 }
 
-/// Whether the key came from `--set` or `--over`, and not from the file.
-bool is_override(const TomlReader& table, std::string_view key) {
-  return table.has(key) && !table.value(key).override_key.empty();
-}
-
 Placement read_placement(const TomlReader& cluster) {
   const TomlValue& value = cluster.value("placement");
   if (value.kind == TomlValue::Kind::Text) {
@@ -86,12 +81,6 @@ void read_ranks(const TomlReader& cluster, Scenario& scenario) {
   }
   scenario.placement = read_placement(cluster);
   scenario.ranks = scenario.placement.ranks();
-  const bool replaces = is_override(cluster, "placement") && !is_override(cluster, "ranks") &&
-                        !is_override(cluster, "ranks_per_node");
-  if (replaces) {
-    scenario.ranks_per_node = 0;
-    return;
-  }
   if (cluster.has("ranks_per_node")) {
     cluster.fail("ranks_per_node", "cluster.placement says it already; write one of them");
   }

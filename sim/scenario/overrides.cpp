@@ -126,12 +126,27 @@ void apply_override(TomlDocument& document, const std::string& text) {
   }
 }
 
+/// A placement that is set replaces the counts in the file, unless these are set as well.
+void drop_replaced_counts(TomlValue& root) {
+  TomlValue* const cluster = root.find("cluster");
+  const auto is_set = [&](const char* key) {
+    const TomlValue* const value = cluster->find(key);
+    return value != nullptr && !value->override_key.empty();
+  };
+  if (cluster != nullptr && is_set("placement") && !is_set("ranks") && !is_set("ranks_per_node")) {
+    std::erase_if(cluster->children, [](const TomlValue& value) {
+      return value.key == "ranks" || value.key == "ranks_per_node";
+    });
+  }
+}
+
 }  // namespace
 
 void apply_overrides(TomlDocument& document, std::span<const std::string> overrides) {
   for (const auto& text : overrides) {
     apply_override(document, text);
   }
+  drop_replaced_counts(document.root);
 }
 
 }  // namespace stepsim

@@ -11,19 +11,14 @@
 
 namespace stepsim {
 
-Scenario read_scenario(const std::string& path, std::span<const std::string> overrides) {
-  return parse_scenario(read_text(path), path, overrides);
-}
+namespace {
 
-Scenario parse_scenario(const std::string& text,
-                        const std::string& path,
-                        std::span<const std::string> overrides) {
-  TomlDocument document = parse_toml(text, path);
-  apply_overrides(document, overrides);
+/// The scenario of a document whose overrides are applied.
+Scenario scenario_of(const TomlDocument& document, const std::string& text) {
   check_keys(document);
   const TomlReader root(document, document.root, "");
   Scenario scenario;
-  scenario.path = path;
+  scenario.path = document.file;
   scenario.text = text;
   read_scenario_table(root, scenario);
   read_cluster(root, scenario);
@@ -39,11 +34,26 @@ Scenario parse_scenario(const std::string& text,
   return scenario;
 }
 
+}  // namespace
+
+Scenario read_scenario(const std::string& path, std::span<const std::string> overrides) {
+  return parse_scenario(read_text(path), path, overrides);
+}
+
+Scenario parse_scenario(const std::string& text,
+                        const std::string& path,
+                        std::span<const std::string> overrides) {
+  TomlDocument document = parse_toml(text, path);
+  apply_overrides(document, overrides);
+  return scenario_of(document, text);
+}
+
 std::string scenario_text(const std::string& text,
                           const std::string& path,
                           std::span<const std::string> overrides) {
   TomlDocument document = parse_toml(text, path);
   apply_overrides(document, overrides);
+  (void)scenario_of(document, text);  // It also finds out which overrides are texts.
   make_paths_absolute(document);
   return toml_text(document.root);
 }

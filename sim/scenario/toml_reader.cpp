@@ -55,6 +55,7 @@ std::string TomlReader::text(std::string_view key) const {
   // On a command line `--set ddp.torch=2.4` is meant as text though it reads as a number.
   const bool is_scalar = found.kind != Kind::List && found.kind != Kind::Table;
   if (found.kind != Kind::Text && is_scalar && !found.override_text.empty()) {
+    found.read_as_text = true;
     return found.override_text;
   }
   if (found.kind != Kind::Text) {

@@ -28,6 +28,9 @@ std::string real_text(double real) {
 }
 
 std::string inline_text(const TomlValue& value) {
+  if (value.read_as_text) {
+    return json_text(value.override_text);
+  }
   switch (value.kind) {
     case TomlValue::Kind::Boolean:
       return value.boolean ? "true" : "false";

@@ -32,6 +32,8 @@ struct TomlValue {
   /// Not empty: the value came from `--set key=text` instead of the file. Holds for its children.
   std::string override_key;
   std::string override_text;
+  /// A number, date or truth value of an override whose key takes text: `--set ddp.torch=2.4`.
+  mutable bool read_as_text = false;
 
   [[nodiscard]] const TomlValue* find(std::string_view name) const;
   [[nodiscard]] TomlValue* find(std::string_view name);

@@ -1,0 +1,52 @@
+// Traces of PyTorch's profiler, plain or gzip, of one rank or of several; what is made of them must be
+// read.
+
+#include <vector>
+
+#include "calibrate/cli/cli.h"
+#include "costmodel/records/profile.h"
+#include "costmodel/records/run_record.h"
+#include "sim/cli/cli.h"
+#include "tests/fuzz/door.h"
+
+namespace stepsim::fuzz {
+
+namespace {
+
+void enter_kineto(std::string_view input) {
+  std::vector<std::string> import = {"kineto"};
+  for (const InputPart& part : parts_of(input)) {
+    if (!part.text.empty()) {
+      import.push_back(file_with("trace" + std::to_string(import.size()), part.text));
+    }
+  }
+  const auto imported = [&](const std::string& option, const std::string& path) {
+    std::vector<std::string> arguments = import;
+    arguments.insert(arguments.end(), {option, path});
+    return accepts([&] { (void)import_command(arguments); });
+  };
+  if (!imported("--json", path_of("trace.json"))) {
+    return;
+  }
+  const std::string folder = path_of("program");
+  if (imported("--program", folder)) {
+    const Answer answer = ask_stepsim("replay", {{folder}});
+    require(!answer.text({}).empty(), "no report");
+  }
+  const std::string record = path_of("run.jsonl");
+  if (imported("--run-record", record)) {
+    require(accepts([&] { (void)read_run_record(record); }), "a record that is refused");
+  }
+  const std::string profile = path_of("kineto.json");
+  if (imported("--profile", profile)) {
+    require(accepts([&] { (void)read_profile(profile); }), "a profile that is refused");
+  }
+}
+
+}  // namespace
+
+}  // namespace stepsim::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_kineto);
+}

@@ -1,0 +1,34 @@
+// Files of lengths: plain, JSON lines, histograms, plans and records.
+
+#include "sim/batching/histogram.h"
+#include "sim/cli/cli.h"
+#include "tests/fuzz/door.h"
+
+namespace stepsim::fuzz {
+
+namespace {
+
+void enter_lengths(std::string_view input) {
+  for (const char* name : {"lengths.txt", "lengths.json", "lengths.jsonl"}) {
+    const std::string path = file_with(name, input);
+    (void)accepts([&] {
+      const Answer answer = ask_stepsim("lengths", {{"--file", path}});
+      require(!answer.text({}).empty() && !answer.json_text().empty(), "no report");
+    });
+  }
+  const std::string path = path_of("lengths.jsonl");
+  (void)accepts([&] { (void)ask_stepsim("lengths", {{"--file", path, "--field", "ids"}}); });
+  (void)accepts([&] {
+    for (const std::int64_t length : sample_histogram(read_histogram(path), 20, 1)) {
+      require(length >= 1, "a sample without tokens");
+    }
+  });
+}
+
+}  // namespace
+
+}  // namespace stepsim::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_lengths);
+}

@@ -1,0 +1,37 @@
+// Run records: read, written and read again; the profile made of them must be one that is read.
+
+#include "calibrate/cli/cli.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/records/profile.h"
+#include "costmodel/records/run_record.h"
+#include "tests/fuzz/door.h"
+
+namespace stepsim::fuzz {
+
+namespace {
+
+void enter_run_record(std::string_view input) {
+  const std::string path = file_with("run.jsonl", input);
+  std::vector<std::string> warnings;
+  const RunRecord record = read_run_record(path, &warnings);
+  const std::string copy = path_of("copy.jsonl");
+  const std::string again = path_of("again.jsonl");
+  write_run_record(copy, record);
+  write_run_record(again, read_run_record(copy));
+  require(read_text(copy) == read_text(again), "another record after writing");
+  const std::string out = path_of("recorded.json");
+  for (const char* fit : {"passes", "whole"}) {
+    (void)accepts([&] {
+      (void)import_command({"run-record", path, "--fit", fit, "--profile", out});
+      require(accepts([&] { (void)read_profile(out); }), "a recorded profile that is refused");
+    });
+  }
+}
+
+}  // namespace
+
+}  // namespace stepsim::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_run_record);
+}

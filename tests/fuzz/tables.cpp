@@ -1,0 +1,48 @@
+// Tables that people write by hand: tensors of a model, and step times.
+
+#include <cmath>
+
+#include "calibrate/cli/cli.h"
+#include "costmodel/model/tensor_list.h"
+#include "costmodel/records/profile.h"
+#include "sim/cli/cli.h"
+#include "sim/scenario/scenario.h"
+#include "tests/fuzz/door.h"
+
+namespace stepsim::fuzz {
+
+namespace {
+
+void enter_tensors(const std::string& path) {
+  const TransformerConfig model = tensor_chain("model", read_tensor_list(path));
+  check(model);
+  require(parameter_count(model) > 0, "a model without parameters");
+  const double flops = training_flops(model, 4, 4);
+  require(std::isfinite(flops) && flops >= 0, "no number of operations");
+  const Answer answer = ask_stepsim(
+      "buckets",
+      {{source_path("scenarios/bucket_valley.toml"), "--set", "model={kind=\"blocks\"}", "--set",
+        "model.tensors=" + path}});
+  require(!answer.text({}).empty(), "no report");
+}
+
+void enter_tables(std::string_view input) {
+  const std::string path = file_with("table.csv", input);
+  (void)accepts([&] { enter_tensors(path); });
+  const std::string out = path_of("job.json");
+  const std::string scenario = path_of("job.toml");
+  (void)accepts([&] {
+    (void)import_command({"step-times", path, "--gradient-bytes", "97 MiB", "--out", out,
+                          "--scenario", scenario});
+    require(accepts([&] { (void)read_profile(out); }), "a profile of step times that is refused");
+    require(accepts([&] { (void)read_scenario(scenario); }), "a scenario that is refused");
+  });
+}
+
+}  // namespace
+
+}  // namespace stepsim::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_tables);
+}

@@ -1,5 +1,5 @@
-// Traces of PyTorch's profiler, plain or gzip, of one rank or of several; what is made of them must be
-// read.
+// Traces of PyTorch's profiler, plain or gzip, of one rank or of several; what is made of them must
+// be read.
 
 #include <vector>
 

@@ -17,9 +17,22 @@ void enter_nccl_log(std::string_view input) {
   const std::string samples = path_of("collectives.jsonl");
   const std::string accepted = "wrong_values";
   std::filesystem::remove(samples);
-  const int status = import_command({"nccl-tests", path, "--json", json, "--profile", out, "--out",
-                                     samples, "--accept", "too_few_sizes", "--accept", "ends_small",
-                                     "--accept", "damaged_rows", "--accept", accepted});
+  const int status = import_command({"nccl-tests",
+                                     path,
+                                     "--json",
+                                     json,
+                                     "--profile",
+                                     out,
+                                     "--out",
+                                     samples,
+                                     "--accept",
+                                     "too_few_sizes",
+                                     "--accept",
+                                     "ends_small",
+                                     "--accept",
+                                     "damaged_rows",
+                                     "--accept",
+                                     accepted});
   if (status == kDone) {
     require(accepts([&] { (void)read_profile(out); }), "an imported profile that is refused");
     (void)fit_command({samples, "--out", out});

@@ -1,9 +1,10 @@
 // Profiles: read, written and read again, then a small scenario is priced with them.
 
+#include "costmodel/records/profile.h"
+
 #include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
-#include "costmodel/records/profile.h"
 #include "sim/predict/predict.h"
 #include "sim/report/text.h"
 #include "sim/scenario/scenario.h"
@@ -60,8 +61,7 @@ void enter_profile(std::string_view input) {
       PredictOptions options;
       options.noise_runs = 2;
       options.threads = 1;
-      const Prediction prediction =
-          predict(scenario, find_policy(scenario, ""), profile, options);
+      const Prediction prediction = predict(scenario, find_policy(scenario, ""), profile, options);
       const double step = prediction.summary.step_time_ms.mean;
       require(step >= 0, "a step of negative time, or of none that is a number");
       (void)run_text(scenario, prediction, {});

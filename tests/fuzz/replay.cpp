@@ -16,8 +16,8 @@ void enter_replay(std::string_view input) {
   }
   std::string program;
   for (const InputPart& part : parts_of(input)) {
-    const bool is_beside =
-        part.name == "ranks.csv" || part.name == "collective_defs.csv" || part.name == "collectives.csv";
+    const bool is_beside = part.name == "ranks.csv" || part.name == "collective_defs.csv" ||
+                           part.name == "collectives.csv";
     const std::string path = file_with(is_beside ? part.name : "program.csv", part.text);
     program = is_beside ? program : path;
   }

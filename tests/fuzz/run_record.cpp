@@ -1,9 +1,10 @@
 // Run records: read, written and read again; the profile made of them must be one that is read.
 
+#include "costmodel/records/run_record.h"
+
 #include "calibrate/cli/cli.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/records/profile.h"
-#include "costmodel/records/run_record.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {

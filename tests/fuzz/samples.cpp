@@ -11,7 +11,8 @@ namespace {
 void enter_samples(std::string_view input) {
   const std::string path = file_with("samples.jsonl", input);
   const std::string out = path_of("fitted.json");
-  require(fit_command({path, "--out", out, "--report", path_of("plot.svg")}) == kDone, "not fitted");
+  require(fit_command({path, "--out", out, "--report", path_of("plot.svg")}) == kDone,
+          "not fitted");
   require(accepts([&] { (void)read_profile(out); }), "a fitted profile that is refused");
   const std::string base = source_path("scenarios/profiles/h100_8x_published.json");
   (void)fit_command({path, "--out", out, "--base", base});

@@ -1,5 +1,7 @@
-// Scenarios with the texts of --set and --over: lines "#set KEY=VALUE" and "#over KEY=VALUES", which
-// TOML takes for comments. Those that are small are predicted and reported.
+// Scenarios with the texts of --set and --over: lines "#set KEY=VALUE" and "#over KEY=VALUES",
+// which TOML takes for comments. Those that are small are predicted and reported.
+
+#include "sim/scenario/scenario.h"
 
 #include <algorithm>
 #include <vector>
@@ -11,7 +13,6 @@
 #include "sim/report/csv.h"
 #include "sim/report/json.h"
 #include "sim/report/text.h"
-#include "sim/scenario/scenario.h"
 #include "sim/study/sweep.h"
 #include "tests/fuzz/door.h"
 

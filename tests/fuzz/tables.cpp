@@ -19,10 +19,12 @@ void enter_tensors(const std::string& path) {
   require(parameter_count(model) > 0, "a model without parameters");
   const double flops = training_flops(model, 4, 4);
   require(std::isfinite(flops) && flops >= 0, "no number of operations");
-  const Answer answer = ask_stepsim(
-      "buckets",
-      {{source_path("scenarios/bucket_valley.toml"), "--set", "model={kind=\"blocks\"}", "--set",
-        "model.tensors=" + path}});
+  const Answer answer = ask_stepsim("buckets",
+                                    {{source_path("scenarios/bucket_valley.toml"),
+                                      "--set",
+                                      "model={kind=\"blocks\"}",
+                                      "--set",
+                                      "model.tensors=" + path}});
   require(!answer.text({}).empty(), "no report");
 }
 
@@ -32,8 +34,8 @@ void enter_tables(std::string_view input) {
   const std::string out = path_of("job.json");
   const std::string scenario = path_of("job.toml");
   (void)accepts([&] {
-    (void)import_command({"step-times", path, "--gradient-bytes", "97 MiB", "--out", out,
-                          "--scenario", scenario});
+    (void)import_command(
+        {"step-times", path, "--gradient-bytes", "97 MiB", "--out", out, "--scenario", scenario});
     require(accepts([&] { (void)read_profile(out); }), "a profile of step times that is refused");
     require(accepts([&] { (void)read_scenario(scenario); }), "a scenario that is refused");
   });

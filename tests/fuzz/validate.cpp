@@ -1,4 +1,5 @@
-// What a prediction is compared with: parts "=== predictions.json", "=== live.jsonl", "=== steps.csv".
+// What a prediction is compared with: parts "=== predictions.json", "=== live.jsonl", "===
+// steps.csv".
 
 #include <string>
 #include <vector>

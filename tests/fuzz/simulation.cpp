@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
@@ -311,7 +312,15 @@ void check_times(const RankTimes& times, const std::string& of) {
   require(at_most(times.waiting_ms, times.exposed_ms), of + ": more waiting than exposed");
 }
 
-void check_prediction(const Prediction& prediction) {
+/// Whether the compute stream waits for nothing else than collectives: no hook, no update and no
+/// copy on a side stream, no worker threads of gloo.
+bool waits_for_collectives_alone(const Scenario& scenario) {
+  const DdpOptions& ddp = scenario.ddp;
+  return !scenario.gloo && !ddp.optimizer_in_backward && !ddp.mixed_param_dtype &&
+         ddp.hook == CommunicationHook::None && ddp.zero_stage == 0;
+}
+
+void check_prediction(const Scenario& scenario, const Prediction& prediction) {
   const PredictionSummary& summary = prediction.summary;
   const StepTimeSummary& step = summary.step_time_ms;
   for (const double value : {step.mean,
@@ -324,11 +333,14 @@ void check_prediction(const Prediction& prediction) {
                              summary.peak_memory_mib}) {
     require(std::isfinite(value) && value >= 0, "a figure that is negative or no number");
   }
-  require(step.p50 <= step.p95 && step.p95 <= step.p99 && step.p99 <= step.max, "quantiles fall");
+  // The longest step is a mean over runs with noise, which quantiles over all of them may exceed.
+  require(at_most(step.p50, step.p95) && at_most(step.p95, step.p99) && step.max >= 0,
+          fmt::format("quantiles {}, {}, {} of {} ms", step.p50, step.p95, step.p99, step.max));
   require(step.low90 <= step.high90, "an interval upside down");
   require(summary.overlap_fraction >= 0 && summary.overlap_fraction <= 1 + 1e-9,
           "an overlap that is no share");
-  require(at_most(summary.exposed_transfer_ms(), summary.communication_ms),
+  require(!waits_for_collectives_alone(scenario) ||
+              at_most(summary.exposed_transfer_ms(), summary.communication_ms),
           fmt::format("{} ms of transfers exposed, {} in all",
                       summary.exposed_transfer_ms(),
                       summary.communication_ms));
@@ -343,8 +355,7 @@ void check_prediction(const Prediction& prediction) {
   }
 }
 
-void enter_simulation(std::string_view input) {
-  const std::string text = ScenarioWriter(Choices(input)).text();
+void check_scenario(const std::string& text) {
   const std::string path = source_path("scenarios/made.toml");
   static const Profile profile =
       read_profile(source_path("scenarios/profiles/h100_8x_published.json"));
@@ -355,10 +366,10 @@ void enter_simulation(std::string_view input) {
       options.noise_runs = 0;
       options.threads = 1;
       const Prediction played = predict(scenario, policy, profile, options);
-      check_prediction(played);
+      check_prediction(scenario, played);
       options.engine = true;
       const Prediction by_engine = predict(scenario, policy, profile, options);
-      check_prediction(by_engine);
+      check_prediction(scenario, by_engine);
       // The closed form leaves out the two small broadcasts of the rebuild before the second step.
       const double difference =
           std::abs(played.summary.step_time_ms.p50 - by_engine.summary.step_time_ms.p50);
@@ -368,8 +379,17 @@ void enter_simulation(std::string_view input) {
                           by_engine.summary.step_time_ms.p50));
       options.engine = false;
       options.noise_runs = 2;
-      check_prediction(predict(scenario, policy, profile, options));
+      check_prediction(scenario, predict(scenario, policy, profile, options));
     });
+  }
+}
+
+void enter_simulation(std::string_view input) {
+  const std::string text = ScenarioWriter(Choices(input)).text();
+  try {
+    check_scenario(text);
+  } catch (const std::logic_error& error) {
+    throw std::logic_error(text + "\n" + error.what());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 
 #include <unistd.h>
 
@@ -73,6 +74,9 @@ int run_stepcal(const std::vector<std::string>& arguments) {
   } catch (const Interrupted&) {
     print_message("stepcal: interrupted");
     return kInterrupted;
+  } catch (const std::bad_alloc&) {
+    print_message("stepcal: error: this machine has too little memory for it");
+    return kEnvironmentFault;
   } catch (const std::exception& error) {
     print_message(std::string("stepcal: internal error: ") + error.what());
     return kEnvironmentFault;

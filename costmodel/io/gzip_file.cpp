@@ -1,16 +1,18 @@
 #include "costmodel/io/gzip_file.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <zlib.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
 namespace {
 
-constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 bool is_gzip(const std::string& bytes) {
   return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
@@ -32,9 +34,9 @@ class Inflater {
   /// Unpacks all gzip members of the file, one after another.
   std::string unpack(std::string& packed) {
     std::string text;
-    // zlib counts its input in 32 bits; files of 4 GiB and more are above kMaxBytes anyway.
+    // zlib counts its input in 32 bits; files of 4 GiB and more are above kMostBytes anyway.
     if (packed.size() > std::numeric_limits<uInt>::max()) {
-      fail("unpacks to more than 1 GiB");
+      refuse_size();
     }
     stream_.next_in = reinterpret_cast<Bytef*>(packed.data());
     stream_.avail_in = static_cast<uInt>(packed.size());
@@ -62,17 +64,21 @@ class Inflater {
       if (status != Z_OK && status != Z_STREAM_END) {
         fail("the gzip file is damaged");
       }
-      if (text.size() > kMaxBytes) {
-        fail("unpacks to more than 1 GiB");
+      if (text.size() > most_) {
+        refuse_size();
       }
     }
   }
 
+  [[noreturn]] void refuse_size() const {
+    fail("unpacks to more than " + format_bytes(Bytes(static_cast<std::int64_t>(most_))));
+  }
   [[noreturn]] void fail(const std::string& message) const {
     throw InputError(SourcePlace{path_}, message);
   }
 
   const std::string& path_;
+  std::size_t most_ = std::min(kMostBytes, longest_text());
   z_stream stream_{};
 };
 

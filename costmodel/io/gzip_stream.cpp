@@ -53,6 +53,13 @@ bool GzipStream::append(std::size_t max_bytes, std::string* text) {
   if (got < 0 || (status != Z_OK && status != Z_STREAM_END)) {
     throw InputError(place, "byte {} (unpacked): the gzip file is damaged", read_);
   }
+  // Traces shrink to a tenth or a fiftieth; what shrinks more is made to fill memory or time.
+  constexpr std::size_t kUnpackedInAnyCase = std::size_t{64} << 20;
+  constexpr std::size_t kMostTimes = 250;
+  const auto packed = static_cast<std::size_t>(std::max<z_off_t>(gzoffset(file), 0));
+  if (read_ > kUnpackedInAnyCase && read_ / kMostTimes > packed) {
+    throw InputError(place, "unpacks to more than {} times its size; no trace does", kMostTimes);
+  }
   return got > 0;
 }
 

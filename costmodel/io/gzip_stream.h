@@ -17,7 +17,7 @@ class GzipStream {
 
   /// Appends up to `max_bytes` unpacked bytes to `text`; returns false at the end of the file.
   /// Raises InputError with the offset in the unpacked text: the gzip data is damaged or cut short,
-  /// or the file cannot be read.
+  /// the file cannot be read, or it unpacks to so much more than its size that it is no text.
   bool append(std::size_t max_bytes, std::string* text);
   /// Returns the share of the packed file that has been read; 0 when its size is unknown.
   [[nodiscard]] double share() const;

@@ -18,8 +18,11 @@ using Json = nlohmann::ordered_json;
 /// The upper limit of JsonReader::integer_in() where any int will do.
 inline constexpr int kMaxInt = std::numeric_limits<int>::max();
 
+/// The longest text that is read: a quarter of the memory that there is, at least 16 MiB.
+[[nodiscard]] std::size_t longest_text();
+
 /// Reads a whole file as text; "-" reads standard input. Raises InputError: the file is missing,
-/// unreadable or larger than `max_bytes`.
+/// unreadable or larger than `max_bytes` or longest_text().
 [[nodiscard]] std::string read_text(const std::string& path, std::size_t max_bytes = SIZE_MAX);
 
 /// Parses JSON; a syntax error becomes InputError with file:line:col and a caret. Duplicate keys,

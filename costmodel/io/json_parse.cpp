@@ -176,7 +176,10 @@ SourcePlace place_of(std::string_view text,
     place.column += (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 ? 1 : 0;
   }
   const std::size_t end = std::min(text.find('\n', start), text.size());
-  place.text = std::string(text.substr(start, end - start));
+  constexpr std::size_t kLongestShown = std::size_t{1} << 20;
+  if (end - start <= kLongestShown) {
+    place.text = std::string(text.substr(start, end - start));
+  }
   return place;
 }
 

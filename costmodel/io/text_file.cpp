@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -6,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "costmodel/base/memory_limit.h"
+#include "costmodel/base/parse_units.h"
 #include "costmodel/io/atomic_file.h"
 #include "costmodel/io/json_file.h"
 
@@ -29,7 +32,33 @@ class Descriptor {
   int number_;
 };
 
+/// The size of a regular file; 0 of any other.
+std::size_t size_of_file(int descriptor) {
+  struct stat about {};
+  const bool known = ::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode);
+  return known ? static_cast<std::size_t>(about.st_size) : 0;
+}
+
+constexpr std::size_t kReadInAnyCase = std::size_t{16} << 20;
+
+/// Raises InputError: a text of this size is too long.
+void require_room(const std::string& path, std::size_t size) {
+  const std::size_t limit = size > kReadInAnyCase ? longest_text() : size;
+  if (size > limit) {
+    throw InputError("cannot read {}: larger than {}, a quarter of the memory that there is",
+                     printable(path),
+                     format_bytes(Bytes(static_cast<std::int64_t>(limit))));
+  }
+}
+
 }  // namespace
+
+std::size_t longest_text() {
+  constexpr std::size_t kShare = 4;
+  const std::optional<Bytes> limit = memory_limit();
+  return limit ? std::max(kReadInAnyCase, static_cast<std::size_t>(limit->value()) / kShare)
+               : SIZE_MAX;
+}
 
 std::string read_text(const std::string& path, std::size_t max_bytes) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
@@ -42,8 +71,15 @@ std::string read_text(const std::string& path, std::size_t max_bytes) {
     throw cannot_read(errno);
   }
   std::string text;
+  if (const std::size_t file_size = size_of_file(opened.number()); file_size <= max_bytes) {
+    require_room(path, file_size);
+    text.reserve(file_size + kChunk);
+  }
   while (true) {
     const std::size_t size = text.size();
+    if (size + kChunk > text.capacity()) {
+      require_room(path, size + kChunk);
+    }
     text.resize(size + kChunk);
     const ssize_t count = ::read(opened.number(), text.data() + size, kChunk);
     if (count < 0 && errno != EINTR) {

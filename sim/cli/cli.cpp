@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -176,6 +177,9 @@ int run_stepsim(const std::vector<std::string>& arguments, JoinPeers join_peers)
     return kBadInput;
   } catch (const EnvironmentFault& error) {
     print_message(std::string("stepsim: error: ") + error.what());
+    return kEnvironmentFault;
+  } catch (const std::bad_alloc&) {
+    print_message("stepsim: error: this machine has too little memory for it");
     return kEnvironmentFault;
   } catch (const std::exception& error) {
     print_message(std::string("stepsim: internal error: ") + error.what());

@@ -153,14 +153,28 @@ Json provenance(const SampleSet& samples, const FitOptions& options, const FitRe
   return json;
 }
 
+/// The text of a header's member; `fallback` where it holds none.
+std::string text_in(const Json& header, const char* key, const std::string& fallback) {
+  const bool is_there = header.contains(key) && header.at(key).is_string();
+  return is_there ? header.at(key).get<std::string>() : fallback;
+}
+
+/// The number of a member, from 0 to `most`; 0 where it holds none.
+double number_in(const Json& header, const char* key, double most) {
+  const bool is_there = header.contains(key) && header.at(key).is_number();
+  return is_there ? std::clamp(header.at(key).get<double>(), 0.0, most) : 0;
+}
+
 /// What was fitted of a machine whose steps were measured here.
 void set_machine(const SampleSet& samples, Profile& profile) {
-  profile.device = samples.header->value("device", std::string("unknown"));
-  profile.backend = samples.header->value("backend", samples.plan.device);
+  const Json& header = *samples.header;
+  profile.device = text_in(header, "device", "unknown");
+  profile.backend = text_in(header, "backend", samples.plan.device);
   profile.host_is_device = profile.backend == "cpu";
-  profile.memory_capacity = Bytes(samples.header->value("memory_bytes_per_rank", std::int64_t{0}));
-  if (samples.header->contains("host")) {
-    profile.launch_seconds = samples.header->at("host").value("launch_us", 0.0) * 1e-6;
+  profile.memory_capacity = Bytes(
+      static_cast<std::int64_t>(number_in(header, "memory_bytes_per_rank", std::ldexp(1.0, 62))));
+  if (header.contains("host")) {
+    profile.launch_seconds = number_in(header.at("host"), "launch_us", 1e6) * 1e-6;
   }
   profile.noise = fit_noise(samples);
 }

@@ -17,24 +17,51 @@ constexpr std::int64_t kAtLeastTo = std::int64_t{64} << 20U;
 GridBox box_from_json(const Json& json, const std::string& file, int line) {
   JsonReader reader(json, file, line, "plan.box");
   GridBox box;
-  box.min_length = reader.integer("min_length");
-  box.max_length = reader.integer("max_length");
-  box.min_samples = reader.integer("min_samples");
-  box.max_samples = reader.integer("max_samples");
+  box.min_length = reader.integer_in("min_length", 0, kMaxInt);
+  box.max_length = reader.integer_in("max_length", 0, kMaxInt);
+  box.min_samples = reader.integer_in("min_samples", 0, kMaxInt);
+  box.max_samples = reader.integer_in("max_samples", 0, kMaxInt);
   box.min_tokens = reader.integer("min_tokens");
   box.max_tokens = reader.integer("max_tokens");
-  box.length_step = reader.integer("length_step");
+  box.length_step = reader.integer_in("length_step", 0, kMaxInt);
   box.padded = reader.boolean_or("padded", true);  // Until 0.1 all grids were.
   return box;
 }
 
-/// Calls `read`, which converts one member, and turns a JSON type error into one with its place.
+/// Thrown where a list is not of the form that stepcal measure writes.
+struct OtherForm {};
+
+const Json& list_in(const Json& value) {
+  if (!value.is_array()) {
+    throw OtherForm{};
+  }
+  return value;
+}
+
+/// A whole number from 0 to `most`.
+std::int64_t whole(const Json& value, std::int64_t most) {
+  const bool fits =
+      value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
+  if (!fits) {
+    throw OtherForm{};
+  }
+  return value.get<std::int64_t>();
+}
+
+GridPoint grid_point(const Json& value) {
+  if (list_in(value).size() != 2) {
+    throw OtherForm{};
+  }
+  return {whole(value[0], kMaxInt), whole(value[1], kMaxInt)};
+}
+
+/// Calls `read`, which converts one member, and adds its place to what is wrong.
 template <typename Read>
 auto member(JsonReader& reader, const char* key, const Read& read) {
   const Json& value = reader.get(key);
   try {
     return read(value);
-  } catch (const Json::exception&) {
+  } catch (const OtherForm&) {
     reader.fail(key, "is not of the form that stepcal measure writes");
   }
 }
@@ -76,37 +103,31 @@ MeasurePlan measure_plan_from_json(const Json& json, const std::string& file, in
   MeasurePlan plan;
   JsonReader model(reader.get("model"), file, line, "plan.model");
   plan.model = transformer_from_json(model);
-  plan.ranks = static_cast<int>(reader.integer("ranks"));
-  plan.nodes = static_cast<int>(reader.integer_or("nodes", 1));
+  plan.ranks = reader.integer_in("ranks", 1, kMaxInt);
+  plan.nodes = reader.has("nodes") ? reader.integer_in("nodes", 1, kMaxInt) : 1;
   plan.device = reader.text("device");
-  plan.seed = static_cast<std::uint64_t>(reader.integer("seed"));
+  plan.seed = reader.unsigned_integer("seed");
   plan.budget_seconds = reader.number("budget_seconds");
   plan.box = box_from_json(reader.get("box"), file, line);
-  plan.passes = static_cast<int>(reader.integer("passes"));
-  plan.repetitions = static_cast<int>(reader.integer("repetitions"));
+  plan.passes = reader.integer_in("passes", 1, kMaxInt);
+  plan.repetitions = reader.integer_in("repetitions", 1, kMaxInt);
   plan.target = reader.number("target");
-  plan.points = member(reader, "points", [](const Json& value) {
-    return mapped(value.get<std::vector<std::vector<std::int64_t>>>(), [](const auto& pair) {
-      return GridPoint{pair.at(0), pair.at(1)};
-    });
-  });
+  plan.points = member(
+      reader, "points", [](const Json& value) { return mapped(list_in(value), grid_point); });
   plan.collectives = {CollectiveKind::AllReduce};
   if (reader.has("collectives")) {
-    plan.collectives = member(reader, "collectives", [](const Json& value) {
-      return mapped(value.get<std::vector<std::string>>(),
-                    [&](const auto& name) { return parse_collective_kind(name); });
-    });
+    plan.collectives = mapped(reader.texts("collectives"),
+                              [](const std::string& name) { return parse_collective_kind(name); });
   }
   const char* const sizes = reader.has("all_reduce_bytes") ? "all_reduce_bytes"  // Until 0.1.
                                                            : "collective_bytes";
-  plan.collective_bytes = member(
-      reader, sizes, [](const Json& value) { return value.get<std::vector<std::int64_t>>(); });
+  plan.collective_bytes = reader.integers(sizes);
   plan.buckets = member(reader, "buckets", [](const Json& value) {
-    return value.get<std::vector<std::vector<int>>>();
+    return mapped(list_in(value), [](const Json& bucket) {
+      return mapped(list_in(bucket),
+                    [](const Json& index) { return static_cast<int>(whole(index, kMaxInt)); });
+    });
   });
-  if (plan.ranks < 1 || plan.passes < 1 || plan.repetitions < 1) {
-    throw InputError({file, line, 0, ""}, "plan: ranks, passes and repetitions must be 1 or more");
-  }
   return plan;
 }
 

@@ -84,8 +84,8 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
   } else if (kind == "refused") {
     add_refused(reader);
   } else if (kind == "disturbed") {
-    disturbed_.dropped += static_cast<int>(reader.integer("dropped"));
-    disturbed_.throttled += static_cast<int>(reader.integer("throttled"));
+    disturbed_.dropped += reader.integer_in("dropped", 0, kMaxInt);
+    disturbed_.throttled += reader.integer_in("throttled", 0, kMaxInt);
     disturbed_.cooled_seconds += reader.number("cooled_seconds");
   } else if (kind == "prepared") {
     add_prepared(reader, file, number);
@@ -93,7 +93,7 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     sentinels_.push_back({reader.number("step_us") * 1e-6, reader.number("at_seconds")});
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
   } else if (kind == "pass_end") {
-    ended_.insert(static_cast<int>(reader.integer("pass")));
+    ended_.insert(reader.integer_in("pass", 0, kMaxInt));
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
   } else {
     const std::array<std::string, 11> known = {"pass",
@@ -111,6 +111,9 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
   }
 }
 
+/// The most times that a step runs one op.
+constexpr int kMostRuns = 1'000'000;
+
 void SampleLog::add_pass(JsonReader& reader, const std::string& file, int number) {
   PassOps ops;
   for (const Json& entry : list_of(reader, "ops")) {
@@ -124,9 +127,9 @@ void SampleLog::add_pass(JsonReader& reader, const std::string& file, int number
       ops_.push_back(op);
     }
     ops.op.push_back(place->second);
-    ops.counts.push_back(static_cast<int>(member.integer("count")));
+    ops.counts.push_back(member.integer_in("count", 1, kMostRuns));
   }
-  passes_[static_cast<int>(reader.integer("pass"))] = std::move(ops);
+  passes_[reader.integer_in("pass", 0, kMaxInt)] = std::move(ops);
 }
 
 /// Each line names all plans that its process has built so far.
@@ -154,17 +157,17 @@ PointLog& SampleLog::point_of(const BatchShape& batch) {
 }
 
 void SampleLog::add_step(JsonReader& reader) {
-  const int pass = static_cast<int>(reader.integer("pass"));
+  const int pass = reader.integer_in("pass", 0, kMaxInt);
   const auto ops = passes_.find(pass);
   if (ops == passes_.end()) {
     reader.fail("pass", "the list of this pass's ops is missing above");
   }
-  const BatchShape batch{reader.integer("samples"),
-                         reader.integer("max_length"),
+  const BatchShape batch{reader.integer_in("samples", 1, kMaxInt),
+                         reader.integer_in("max_length", 1, kMaxInt),
                          reader.integer("useful_tokens"),
-                         reader.number("sum_squares")};
-  if (batch.samples < 1 || batch.max_length < 1) {
-    reader.fail("samples", "samples and max_length must be 1 or more");
+                         reader.not_negative("sum_squares")};
+  if (batch.useful_tokens < 0 || batch.useful_tokens > batch.samples * batch.max_length) {
+    reader.fail("useful_tokens", "must be from 0 to samples x max_length");
   }
   PointLog& point = point_of(batch);
   for (const Json& row : list_of(reader, "op_us")) {
@@ -183,7 +186,7 @@ void SampleLog::add_step(JsonReader& reader) {
     point.step_seconds.push_back(total);
     ++measurements_;
   }
-  point.ranks_of_pass[pass].insert(static_cast<int>(reader.integer("rank")));
+  point.ranks_of_pass[pass].insert(reader.integer_in("rank", 0, kMaxInt));
   last_at_ = std::max(last_at_, reader.number("at_seconds"));
 }
 
@@ -207,7 +210,7 @@ void SampleLog::add_measured(JsonReader& reader, const std::string& kind) {
     all.push_back(seconds);
     ++measurements_;
   }
-  collectives_done_.emplace(static_cast<int>(reader.integer("pass")), task);
+  collectives_done_.emplace(reader.integer_in("pass", 0, kMaxInt), task);
 }
 
 void SampleLog::add_import(JsonReader& reader, const Json& line) {
@@ -286,8 +289,9 @@ void SampleLog::add_overlap(JsonReader& reader) {
 }
 
 void SampleLog::add_refused(JsonReader& reader) {
-  const RefusedPoint refused{{reader.integer("samples"), reader.integer("max_length")},
-                             reader.text("why")};
+  const RefusedPoint refused{
+      {reader.integer_in("samples", 0, kMaxInt), reader.integer_in("max_length", 0, kMaxInt)},
+      reader.text("why")};
   if (!is_refused(refused.point)) {
     refused_.push_back(refused);
   }

@@ -62,9 +62,9 @@ struct RefusedPoint {
 
 /// What came between the samples of a file.
 struct DisturbedSamples {
-  int dropped = 0;            ///< Times that hold launches; they are not in the file.
-  int throttled = 0;          ///< Steps that ran while heat held the clock down.
-  double cooled_seconds = 0;  ///< Waited for the device to cool down.
+  std::int64_t dropped = 0;    ///< Times that hold launches; they are not in the file.
+  std::int64_t throttled = 0;  ///< Steps that ran while heat held the clock down.
+  double cooled_seconds = 0;   ///< Waited for the device to cool down.
 };
 
 /// What a samples file holds, with repetitions already combined. (Named so because `Samples` is a

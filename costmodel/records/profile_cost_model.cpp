@@ -47,7 +47,9 @@ std::string compute_prices_origin(const Profile& profile) {
     if (!base.is_object() || !base.contains("provenance")) {
       return "";
     }
-    name = base.value("name", name);
+    if (base.contains("name") && base.at("name").is_string()) {
+      name = base.at("name").get<std::string>();
+    }
     provenance = &base.at("provenance");
   }
   if (!provenance->is_object() || !provenance->contains("method") ||

@@ -90,7 +90,7 @@ BucketCase read_case(const Json& entry, const std::string& file, const std::stri
   }
   if (reader.has("ready_order")) {
     for (const Json& index : reader.get("ready_order")) {
-      if (!index.is_number_integer()) {
+      if (!index.is_number_unsigned() || index.get<std::uint64_t>() >= result.parameters.size()) {
         reader.fail("ready_order", "expected parameter indices");
       }
       result.ready_order.push_back(index.get<int>());

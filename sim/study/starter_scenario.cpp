@@ -95,6 +95,15 @@ bool told_true(const RunRecord& record, const char* table, const char* member) {
   return value.is_boolean() && value.get<bool>();
 }
 
+/// A limit of DDP's buckets as the record states it; nothing where that is none.
+std::optional<Bytes> told_cap(const RunRecord& record, const char* key) {
+  const Json cap = told(record, "ddp", key);
+  constexpr std::uint64_t kLargest = std::uint64_t{1} << 60U;
+  const bool is_cap = cap.is_number_unsigned() && cap.get<std::uint64_t>() > 0 &&
+                      cap.get<std::uint64_t>() <= kLargest;
+  return is_cap ? std::optional(Bytes(cap.get<std::int64_t>())) : std::nullopt;
+}
+
 /// {2, 4} for "2.4.1+cu121"; nothing when the record names no version.
 std::pair<int, int> torch_version(const RunRecord& record) {
   const Json& versions = *record.versions;
@@ -127,15 +136,13 @@ const char* rules_of(std::pair<int, int> version) {
 std::string ddp_text(const RunRecord& record) {
   const std::pair<int, int> version = torch_version(record);
   std::string text = fmt::format("[ddp]\ntorch = \"{}\"\n", rules_of(version));
-  const Json cap = told(record, "ddp", "bucket_cap_bytes");
+  const std::optional<Bytes> cap = told_cap(record, "bucket_cap_bytes");
   text += fmt::format("bucket_cap = \"{}\"{}\n",
-                      format_bytes(Bytes{cap.is_number_integer() ? cap.get<std::int64_t>()
-                                                                 : std::int64_t{25} << 20U}),
-                      cap.is_null() ? "  # PyTorch's default; the record does not say" : "");
-  const Json first = told(record, "ddp", "first_bucket_bytes");
-  if (first.is_number_integer() && version < std::pair{2, 11}) {
-    text +=
-        fmt::format("first_bucket_cap = \"{}\"\n", format_bytes(Bytes{first.get<std::int64_t>()}));
+                      format_bytes(cap.value_or(Bytes(std::int64_t{25} << 20U))),
+                      cap ? "" : "  # PyTorch's default; the record does not say");
+  const std::optional<Bytes> first = told_cap(record, "first_bucket_bytes");
+  if (first && version < std::pair{2, 11}) {
+    text += fmt::format("first_bucket_cap = \"{}\"\n", format_bytes(*first));
   }
   for (const char* flag : {"gradient_as_bucket_view", "static_graph", "find_unused_parameters"}) {
     if (told_true(record, "ddp", flag)) {
@@ -174,10 +181,10 @@ std::string optimizer_text(const RunRecord& record) {
 std::string loader_text(const RunRecord& record) {
   std::string text;
   const Json workers = told(record, "loader", "workers");
-  if (workers.is_number_integer() && workers.get<int>() > 0) {
+  if (workers.is_number_integer() && workers.get<std::int64_t>() > 0) {
     text += fmt::format(
         "# {} loader workers: the time that the loop waited for them is in the profile.\n",
-        workers.get<int>());
+        workers.get<std::int64_t>());
   }
   const Json shuffle = told(record, "loader", "shuffle");
   const Json drop_last = told(record, "loader", "drop_last");

@@ -1,4 +1,5 @@
-// Tables that people write by hand: tensors of a model, and step times.
+// Tables that people write by hand: tensors of a model, step times, and parameters for buckets
+// (JSON).
 
 #include <cmath>
 
@@ -31,6 +32,10 @@ void enter_tensors(const std::string& path) {
 void enter_tables(std::string_view input) {
   const std::string path = file_with("table.csv", input);
   (void)accepts([&] { enter_tensors(path); });
+  (void)accepts([&] {
+    const Answer answer = ask_stepsim("buckets", {{"--params", path}});
+    require(!answer.json_text().empty(), "no report");
+  });
   const std::string out = path_of("job.json");
   const std::string scenario = path_of("job.toml");
   (void)accepts([&] {

@@ -3,9 +3,11 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
 #include "sim/scenario/scenario.h"
 #include "tests/source_root.h"

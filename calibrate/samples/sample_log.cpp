@@ -112,7 +112,7 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
 }
 
 /// The most times that a step runs one op.
-constexpr int kMostRuns = 1'000'000;
+constexpr int kMostRunsOfAnOp = 1'000'000;
 
 void SampleLog::add_pass(JsonReader& reader, const std::string& file, int number) {
   PassOps ops;
@@ -127,7 +127,7 @@ void SampleLog::add_pass(JsonReader& reader, const std::string& file, int number
       ops_.push_back(op);
     }
     ops.op.push_back(place->second);
-    ops.counts.push_back(member.integer_in("count", 1, kMostRuns));
+    ops.counts.push_back(member.integer_in("count", 1, kMostRunsOfAnOp));
   }
   passes_[reader.integer_in("pass", 0, kMaxInt)] = std::move(ops);
 }

@@ -108,11 +108,12 @@ class ProgramExecution {
   struct CommunicatorState {
     std::vector<std::int32_t> members;
     std::vector<bool> is_member;
-    std::vector<std::vector<std::int32_t>> queue;  ///< [rank] collectives in arrival order.
-    std::vector<std::size_t> taken;                ///< [rank] parts of the queue taken by workers.
-    std::vector<std::int32_t> busy;                ///< [rank] workers that hold a part.
-    std::vector<std::int32_t> order;               ///< The order in which a rank first took them.
-    std::vector<std::int32_t> active;              ///< The transfers under way.
+    std::vector<std::vector<std::int32_t>>
+        queue;                         ///< [rank] collectives in the order of the calls.
+    std::vector<std::size_t> taken;    ///< [rank] parts of the queue taken by workers.
+    std::vector<std::int32_t> busy;    ///< [rank] workers that hold a part.
+    std::vector<std::int32_t> order;   ///< The order in which a rank first took them.
+    std::vector<std::int32_t> active;  ///< The transfers under way.
   };
 
   static SimTime first_time(const std::vector<RankClock>& clocks);
@@ -167,6 +168,8 @@ class ProgramExecution {
 
   void resident_changed(std::int32_t rank, std::int32_t by, std::int32_t channels);
 
+  /// Puts a part into its communicator's queue; workers take parts in this order, once ready.
+  void queue_part(std::int32_t rank, std::int32_t collective);
   void arrive_at(std::int32_t rank, std::int32_t collective, SimTime time);
 
   void arrive(std::int32_t rank, std::int32_t collective);

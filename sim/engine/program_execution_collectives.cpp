@@ -8,6 +8,11 @@ namespace stepsim {
 
 using engine_detail::Kind;
 
+void ProgramExecution::queue_part(std::int32_t rank, std::int32_t collective) {
+  const std::int32_t communicator = program_.collectives[at(collective)].communicator;
+  communicators_[at(communicator)].queue[at(rank)].push_back(collective);
+}
+
 void ProgramExecution::arrive_at(std::int32_t rank, std::int32_t collective, SimTime time) {
   if (time > events_.now()) {
     events_.push(time, static_cast<std::int32_t>(Kind::Arrival), rank, collective);
@@ -24,16 +29,18 @@ void ProgramExecution::arrive(std::int32_t rank, std::int32_t collective) {
   }
   arrival = events_.now();
   trace_.collectives[at(collective)].last_arrival = arrival;
-  const std::int32_t communicator = program_.collectives[at(collective)].communicator;
-  communicators_[at(communicator)].queue[at(rank)].push_back(collective);
-  take_parts(communicator, rank);
+  take_parts(program_.collectives[at(collective)].communicator, rank);
 }
 
 void ProgramExecution::take_parts(std::int32_t communicator, std::int32_t rank) {
   CommunicatorState& state = communicators_[at(communicator)];
   const Communicator& rules = rules_.communicators[at(communicator)];
+  const auto is_ready = [&](std::int32_t collective) {
+    return trace_.collectives[at(collective)].arrival[at(rank)] != SimTime::max();
+  };
   while (state.busy[at(rank)] < rules.workers &&
-         state.taken[at(rank)] < state.queue[at(rank)].size()) {
+         state.taken[at(rank)] < state.queue[at(rank)].size() &&
+         is_ready(state.queue[at(rank)][state.taken[at(rank)]])) {
     const std::size_t position = state.taken[at(rank)]++;
     const std::int32_t collective = state.queue[at(rank)][position];
     ++state.busy[at(rank)];

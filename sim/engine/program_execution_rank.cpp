@@ -60,6 +60,7 @@ bool ProgramExecution::run_host(std::int32_t rank) {
         if (record_spans_) {
           trace_.collectives[at(in.index)].enqueued_at[at(rank)] = state.host;
         }
+        queue_part(rank, in.index);
         if (in.stream == kNoStream) {
           arrive_at(rank, in.index, state.host + in.latency);
           state.host += in.host;

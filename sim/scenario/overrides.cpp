@@ -103,6 +103,10 @@ void apply_override(TomlDocument& document, const std::string& text) {
   const Override setting{std::string(trimmed(text.substr(0, equals))),
                          std::string(trimmed(text.substr(equals + 1)))};
   std::string rest(trimmed(text.substr(begin, equals - begin)));
+  constexpr std::ptrdiff_t kMostDots = 100;
+  if (std::ranges::count(rest, '.') > kMostDots) {
+    fail_override(text, fmt::format("more than {} dots in the key", kMostDots));
+  }
   for (;;) {
     const std::size_t dot = rest.find('.');
     const std::string key = rest.substr(0, dot);

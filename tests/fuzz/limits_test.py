@@ -36,6 +36,7 @@ def refused(command, *said):
         preexec_fn=limit_memory, check=False,
     )  # fmt: skip
     text = done.stderr[:2000]
+    command = " ".join(command)[:200]
     assert done.returncode == 2, f"{command}: {done.returncode}\n{text}"
     assert len(done.stderr) < 20_000, f"{command}: {len(done.stderr)} bytes of message"
     for words in said:

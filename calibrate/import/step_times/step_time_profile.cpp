@@ -105,6 +105,9 @@ std::vector<double> coefficients_for(const StepTimeJob& job, const std::vector<d
   slopes.insert(slopes.begin(), slope);
   std::vector<double> coefficients = {smooth.front() - slope * first};
   coefficients.insert(coefficients.end(), slopes.begin(), slopes.end());
+  for (double& coefficient : coefficients) {
+    coefficient = std::max(coefficient, 0.0);  // Rounding alone makes one negative.
+  }
   return coefficients;
 }
 

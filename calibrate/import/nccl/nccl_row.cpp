@@ -256,8 +256,12 @@ NcclColumns OpenRow::columns_of_words() const {
     const bool has_redop = words_.size() > kRedopAt && !parse_printed(words_[kRedopAt]);
     return guess_columns(words_.size(), has_redop);
   }
-  if (starts.size() == 2 && words_.size() + starts[1] - starts[0] == word_count(columns_)) {
-    return with_one_block(columns_, wide_gap_);
+  if (starts.size() == 2) {
+    const std::size_t length = starts[1] - starts[0];
+    const bool are_alike = columns_.size() - starts[1] == length;  // A header may be cut short.
+    if (are_alike && words_.size() + length == word_count(columns_)) {
+      return with_one_block(columns_, wide_gap_);
+    }
   }
   return columns_;
 }

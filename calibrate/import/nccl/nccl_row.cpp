@@ -258,8 +258,8 @@ NcclColumns OpenRow::columns_of_words() const {
   }
   if (starts.size() == 2) {
     const std::size_t length = starts[1] - starts[0];
-    const bool are_alike = columns_.size() - starts[1] == length;  // A header may be cut short.
-    if (are_alike && words_.size() + length == word_count(columns_)) {
+    const bool is_whole = columns_.size() - starts[1] >= length;  // A header may be cut short.
+    if (is_whole && words_.size() + length == word_count(columns_)) {
       return with_one_block(columns_, wide_gap_);
     }
   }

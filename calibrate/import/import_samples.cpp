@@ -92,6 +92,9 @@ std::vector<std::string> import_lines(std::span<const NcclImport> imports,
             "{}: a profile has no place for {}", printable(import.log.file), printable(sweep.op)));
         continue;
       }
+      if (sweep.used.empty()) {  // Damaged rows alone, which the user has accepted.
+        continue;
+      }
       lines.push_back(line_of(import_json(import, sweep)));
       for (const NcclRow& row : sweep.used) {
         lines.push_back(imported_line({sweep.op, *sweep.ranks, *sweep.nodes, row.bytes},

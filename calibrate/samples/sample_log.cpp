@@ -36,8 +36,9 @@ std::vector<double> seconds_of(const JsonReader& reader, const char* key, const 
   std::vector<double> seconds;
   for (const Json& value : list) {
     const double us = value.is_number() ? value.get<double>() : -1;
-    if (!(us >= 0) || !std::isfinite(us)) {
-      reader.fail(key, "must hold times in microseconds, 0 or more");
+    constexpr double kLongestUs = 3.6e9;  // As profiles take them.
+    if (!(us >= 0 && us <= kLongestUs)) {
+      reader.fail(key, "must hold times in microseconds, from 0 to one hour");
     }
     seconds.push_back(us * 1e-6);
   }

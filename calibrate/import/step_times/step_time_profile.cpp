@@ -203,6 +203,9 @@ std::string step_time_scenario(const StepTimeFit& fit,
   constexpr std::int64_t kSamplesOfBatch = 64;
   const ComputePoint& widest = *std::ranges::max_element(
       fit.job.compute, {}, [](const ComputePoint& point) { return point.batch; });
+  constexpr double kMostSamples = std::int64_t{1} << 27U;  // As scenarios take them.
+  const double wanted = static_cast<double>(widest.batch) * static_cast<double>(kSamplesOfBatch) *
+                        static_cast<double>(largest->ranks());
   std::string text = fmt::format(
       "# The job whose step times made the profile. Change placement and batch, or sweep them:\n"
       "#   stepsim sweep THIS.toml --over cluster.placement=2x4,4x4,8x4\n"
@@ -217,7 +220,7 @@ std::string step_time_scenario(const StepTimeFit& fit,
       profile,
       format_bytes(Bytes(bucket_cap_bytes)),
       format_bytes(Bytes(first_bucket_bytes)),
-      widest.batch * kSamplesOfBatch * largest->ranks(),
+      static_cast<std::int64_t>(std::min(wanted, kMostSamples)),
       widest.length,
       table.has_lengths ? "" : "  # the table has no lengths: a sample counts as one token");
   std::set<std::int64_t> batches;

@@ -245,8 +245,9 @@ void SampleLog::add_imported(JsonReader& reader) {
                                    std::pair("in_place_us", &time.in_place_us)}) {
     if (reader.has(key)) {
       *value = reader.number(key);
-      if (!(**value > 0)) {
-        reader.fail(key, "must be above 0");
+      constexpr double kLongestUs = 3.6e9;  // As profiles take them.
+      if (!(**value > 0 && **value <= kLongestUs)) {
+        reader.fail(key, "must be above 0, and no longer than one hour");
       }
     }
   }

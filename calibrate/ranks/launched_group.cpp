@@ -5,13 +5,13 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <unistd.h>
 
+#include "calibrate/ranks/lobby.h"
 #include "calibrate/ranks/sockets.h"
 #include "costmodel/base/input_error.h"
-#include "costmodel/io/json_file.h"
+#include "costmodel/base/parse_number.h"
 
 namespace stepsim {
 
@@ -19,30 +19,8 @@ using namespace ranks;  // NOLINT(google-build-using-namespace): what this is bu
 
 namespace {
 
-constexpr const char* kRanksFormat = "stepsim-ranks/1";
-/// Whoever connects and says nothing is no rank.
-constexpr std::chrono::seconds kHelloLimit(5);
-
-std::string hello(const Launch& launch) {
-  const Json json = {{"format", kRanksFormat},
-                     {"rank", launch.rank},
-                     {"ranks", launch.ranks},
-                     {"local_rank", launch.local_rank}};
-  return json.dump();
-}
-
-/// Reads a rank's hello. The result is null when it is none, because something else found the port.
-Json read_hello(const Socket& socket) {
-  set_read_limit(socket, kHelloLimit);
-  try {
-    const std::string message = receive_message(socket.fd());
-    set_read_limit(socket, std::chrono::seconds(0));
-    const Json json = Json::parse(message.substr(std::min<std::size_t>(1, message.size())));
-    return json.is_object() && json.value("format", "") == kRanksFormat ? json : Json();
-  } catch (const std::exception&) {
-    return nullptr;
-  }
-}
+/// Ranks above 0 look at their process, and speak to rank 0, this often.
+constexpr int kBeatMilliseconds = 1000;
 
 /// Lists the ranks that have not connected yet.
 std::string missing(const std::vector<int>& sockets) {
@@ -91,38 +69,30 @@ LaunchedGroup::~LaunchedGroup() {
 
 void LaunchedGroup::lead(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  const Socket listener = listen_on(launch_.address, launch_.port);
+  Lobby lobby(launch_);
   sockets_.assign(static_cast<std::size_t>(launch_.ranks), -1);
   int nodes = 1;
-  for (int here = 1; here < launch_.ranks;) {
-    Socket socket = accept_until(listener, deadline);
-    if (socket.fd() < 0) {
-      throw EnvironmentFault("{} of {} ranks came within {:.0f} s to port {} of {}; missing: {}",
-                             here,
-                             launch_.ranks,
-                             std::chrono::duration<double>(patience).count(),
-                             launch_.port,
-                             launch_.address,
-                             missing(sockets_));
+  for (int here = 1; here < launch_.ranks; ++here) {
+    std::optional<Guest> guest = lobby.next(deadline);
+    if (!guest) {
+      throw EnvironmentFault(
+          "{} of {} ranks came within {:.0f} s to port {} of {}; missing: {}{}",
+          here,
+          launch_.ranks,
+          std::chrono::duration<double>(patience).count(),
+          launch_.port,
+          launch_.address,
+          missing(sockets_),
+          lobby.strangers() == 0
+              ? ""
+              : fmt::format("; {} came with another STEPSIM_SECRET or job", lobby.strangers()));
     }
-    const Json json = read_hello(socket);
-    if (json.is_null()) {
-      continue;
+    int& place = sockets_[static_cast<std::size_t>(guest->rank)];
+    if (place >= 0) {
+      throw InputError("two processes were told that they are rank {}", guest->rank);
     }
-    const int rank = json.value("rank", -1);
-    const int ranks = json.value("ranks", -1);
-    if (ranks != launch_.ranks || rank < 1 || rank >= ranks) {
-      throw InputError("rank {} was told that there are {} ranks, rank 0 that there are {}",
-                       rank,
-                       ranks,
-                       launch_.ranks);
-    }
-    if (sockets_[static_cast<std::size_t>(rank)] >= 0) {
-      throw InputError("two processes were told that they are rank {}", rank);
-    }
-    sockets_[static_cast<std::size_t>(rank)] = socket.release();
-    nodes += json.value("local_rank", 0) == 0 ? 1 : 0;
-    ++here;
+    place = guest->socket.release();
+    nodes += guest->is_first_of_machine ? 1 : 0;
   }
   nodes_ = nodes;
   for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
@@ -139,12 +109,24 @@ void LaunchedGroup::join(std::chrono::milliseconds patience) {
                            launch_.port,
                            launch_.address);
   }
-  send_message(socket.fd(), kHello, hello(launch_));
+  send_message(socket.fd(), kHello, hello_text(launch_));
+  std::string answer;
   try {
-    nodes_ = std::stoi(receive_message(socket.fd()).substr(1));
+    answer = receive_message(socket.fd());
   } catch (const EnvironmentFault&) {
     throw StoppedByRank0{};
   }
+  const std::optional<int> nodes =
+      parse_number<int>(answer.substr(std::min<std::size_t>(1, answer.size())));
+  if (!answer.starts_with(kWelcome) || !nodes) {
+    throw InputError(
+        "rank {}: what answers on port {} of {} is not rank 0 of this job, or was given another "
+        "STEPSIM_SECRET",
+        launch_.rank,
+        launch_.port,
+        launch_.address);
+  }
+  nodes_ = *nodes;
   sockets_ = {socket.release()};
 }
 
@@ -211,9 +193,10 @@ class Relay {
       if (open_) {
         polled.push_back({process_.reader(), POLLIN, 0});
       }
-      if (::poll(polled.data(), polled.size(), -1) < 0) {
+      if (::poll(polled.data(), polled.size(), kBeatMilliseconds) < 0) {
         continue;  // A signal: its byte is in the pipe next time.
       }
+      beat();
       if (polled[0].revents != 0) {
         send_message(socket_, kStop, "");
         end();
@@ -229,6 +212,21 @@ class Relay {
   }
 
  private:
+  /// Once a second: looks at the process and tells rank 0 that all is well, or is not.
+  void beat() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!open_ || now < beat_at_ + std::chrono::milliseconds(kBeatMilliseconds)) {
+      return;
+    }
+    beat_at_ = now;
+    const std::string held = process_.look(seat_);
+    try {
+      send_message(socket_, held.empty() ? kAlive : kCrash, held);
+    } catch (const EnvironmentFault&) {
+      // Rank 0 is gone: reading from it says so.
+    }
+  }
+
   /// Passes messages from the process on to rank 0.
   void pass_on() {
     open_ = messages_.read_some(process_.reader());
@@ -294,6 +292,7 @@ class Relay {
   bool open_ = true;
   bool told_ = false;
   bool done_ = false;
+  std::chrono::steady_clock::time_point beat_at_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kDefaultPort = 29613;
 constexpr int kMaxRanks = 1 << 20;
+constexpr std::size_t kMaxSecret = 512;
 
 /// The variables of one launcher.
 struct Names {
@@ -125,6 +126,22 @@ int find_port(const Reader& reader) {
                                    : kDefaultPort;
 }
 
+/// STEPSIM_SECRET, else what torchrun, Open MPI (PMIx) or Slurm call the job; may be empty.
+std::string find_secret(const Reader& reader) {
+  for (const char* name : {"STEPSIM_SECRET", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"}) {
+    if (reader.has(name)) {
+      const std::string secret = reader.text(name);
+      if (secret.size() > kMaxSecret) {
+        throw InputError("{}: {} bytes; at most {} are sent", name, secret.size(), kMaxSecret);
+      }
+      return secret;
+    }
+  }
+  return reader.has("SLURM_JOB_ID")
+             ? reader.text("SLURM_JOB_ID") + "." + reader.text("SLURM_STEP_ID")
+             : "";
+}
+
 /// Ranks on this machine; 0 = not told.
 int find_local_ranks(const Reader& reader, const Names& names, int ranks) {
   if (names.local_ranks != nullptr) {
@@ -154,6 +171,7 @@ std::optional<Launch> read_launch(const Environment& environment) {
   }
   launch.address = find_address(reader, *names, launch.ranks, local_ranks);
   launch.port = find_port(reader);
+  launch.secret = find_secret(reader);
   return launch;
 }
 

@@ -33,6 +33,7 @@ inline constexpr char kQuit = 'Q';        // From rank 0: no more runs.
 inline constexpr char kCrash = 'C';       // To rank 0: how my rank's process ended.
 inline constexpr char kStop = 'S';        // Both ways: interrupted, or failed elsewhere.
 inline constexpr char kStopped = 'Z';     // To rank 0: nothing comes any more.
+inline constexpr char kAlive = 'A';       // To rank 0, once a second: this process works.
 inline constexpr char kNewline = '\x1e';  // Stands for a line break inside an error message.
 
 /// Exit status of a rank that has told its error.
@@ -122,8 +123,9 @@ inline void on_signal(int /*signal*/) {
   errno = saved;
 }
 
-/// While this lives, SIGINT and SIGTERM write to a pipe, so that the parent's poll() wakes up, and
-/// writing to a rank that is gone is an error instead of a signal.
+/// While this lives, SIGINT, SIGTERM and SIGHUP (unless nohup has it ignored) write to a pipe, so
+/// that the parent's poll() wakes up, and writing to a rank that is gone is an error instead of a
+/// signal.
 class SignalsToPipe {
  public:
   SignalsToPipe() {
@@ -133,12 +135,17 @@ class SignalsToPipe {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, &interrupt_before_);
     sigaction(SIGTERM, &action, &terminate_before_);
+    sigaction(SIGHUP, &action, &hang_up_before_);
+    if (hang_up_before_.sa_handler == SIG_IGN) {
+      sigaction(SIGHUP, &hang_up_before_, nullptr);
+    }
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, &lost_pipe_before_);
   }
   ~SignalsToPipe() {
     sigaction(SIGINT, &interrupt_before_, nullptr);
     sigaction(SIGTERM, &terminate_before_, nullptr);
+    sigaction(SIGHUP, &hang_up_before_, nullptr);
     sigaction(SIGPIPE, &lost_pipe_before_, nullptr);
     signal_pipe = -1;
   }
@@ -150,6 +157,7 @@ class SignalsToPipe {
   Pipe pipe_;
   struct sigaction interrupt_before_ {};
   struct sigaction terminate_before_ {};
+  struct sigaction hang_up_before_ {};
   struct sigaction lost_pipe_before_ {};
 };
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -20,8 +21,30 @@ namespace {
 
 /// Neighbours of a rank that dies fail soon after it; this long is waited to learn the cause.
 constexpr int kGraceMilliseconds = 300;
+/// The ranks are looked at this often.
+constexpr int kLookMilliseconds = 1000;
+/// A rank that is held for so many looks fails; Ctrl-Z and a debugger's attaching are shorter.
+constexpr int kHeldLooks = 10;
+/// So many looks without a word from a rank's process elsewhere; it speaks once a second.
+constexpr int kSilentLooks = 30;
+/// A fault after so long without a word may come of waiting for a rank that hangs.
+constexpr auto kHangTime = std::chrono::seconds(5);
 /// Ranks on other machines have this long to send what they had when they were stopped.
 constexpr auto kDrainTime = std::chrono::seconds(3);
+
+/// True when a signal or a debugger holds the process: state T or t of /proc/PID/stat, behind the
+/// name in parentheses.
+bool is_held(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(") ");
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) {
+    return false;
+  }
+  const char state = text[name_end + 2];
+  return state == 'T' || state == 't';
+}
 
 [[noreturn]] void run_child(const RankContext& context,
                             pid_t parent,
@@ -99,6 +122,20 @@ std::string ForkedRank::reap(const RankSeat& seat, bool has_told) {
                                 WEXITSTATUS(status));
 }
 
+std::string ForkedRank::look(const RankSeat& seat) {
+  looks_while_held_ = pid_ > 0 && is_held(pid_) ? looks_while_held_ + 1 : 0;
+  if (looks_while_held_ < kHeldLooks) {
+    return "";
+  }
+  return fmt::format(
+      "rank {} of {} (process {}) was held by a signal or a debugger for {} s, and the others "
+      "waited for it",
+      seat.rank,
+      seat.ranks,
+      pid_,
+      kHeldLooks * kLookMilliseconds / 1000);
+}
+
 void ForkedRank::stop() {
   if (pid_ > 0) {
     ::kill(pid_, SIGKILL);
@@ -153,8 +190,10 @@ void RankGroup::start(const RankBody& body, RankSeat seat) {
 }
 
 bool RankGroup::run(int signals) {
+  heard_at_ = std::chrono::steady_clock::now();
   while (any_open() && !grace_is_over()) {
-    wait_for_input(signals, failure_.has_value() ? kGraceMilliseconds : -1);
+    wait_for_input(signals, failure_.has_value() ? kGraceMilliseconds : kLookMilliseconds);
+    look_at_ranks();
     if (interrupted_) {
       stop();
       drain();
@@ -162,6 +201,9 @@ bool RankGroup::run(int signals) {
     }
   }
   if (failure_.has_value()) {
+    if (failure_->cause == Failure::Fault && failed_at_ > heard_at_ + kHangTime) {
+      failure_->text += unfinished();
+    }
     stop();
     drain();
     if (failure_->cause == Failure::BadInput) {
@@ -203,7 +245,50 @@ void RankGroup::wait_for_input(int signals, int timeout) {
   }
 }
 
+void RankGroup::look_at_ranks() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < looked_at_ + std::chrono::milliseconds(kLookMilliseconds)) {
+    return;
+  }
+  looked_at_ = now;
+  for (Rank& rank : ranks_) {
+    if (!rank.open) {
+      continue;
+    }
+    if (rank.socket < 0) {
+      const std::string held = rank.process.look(rank.seat);
+      if (!held.empty()) {
+        fail({Failure::Crash, held});
+      }
+    } else if (++rank.silent_looks == kSilentLooks) {
+      fail({Failure::Crash,
+            fmt::format("rank {} of {}: nothing was heard of its process for {} s; it is held, or "
+                        "its machine is gone",
+                        rank.seat.rank,
+                        rank.seat.ranks,
+                        kSilentLooks * kLookMilliseconds / 1000)});
+    }
+  }
+}
+
+std::string RankGroup::unfinished() const {
+  std::string list;
+  int count = 0;
+  for (const Rank& rank : ranks_) {
+    if (rank.open && !rank.told && !rank.done) {
+      list += fmt::format("{}{}", count++ > 0 ? ", " : "", rank.seat.rank);
+    }
+  }
+  return count == 0 ? ""
+                    : fmt::format("; rank{} {} of {} {} still busy or hung then",
+                                  count == 1 ? "" : "s",
+                                  list,
+                                  ranks_.size(),
+                                  count == 1 ? "was" : "were");
+}
+
 void RankGroup::read_some(Rank& rank) {
+  rank.silent_looks = 0;
   const bool open = rank.messages.read_some(rank.reader());
   while (const std::optional<std::string> message = rank.messages.next()) {
     handle(rank, *message);
@@ -216,12 +301,17 @@ void RankGroup::read_some(Rank& rank) {
 void RankGroup::handle(Rank& rank, const std::string& message) {
   const char kind = message.empty() ? kFault : message[0];
   const std::string text = message.substr(std::min<std::size_t>(1, message.size()));
+  if (kind == kLine || kind == kBroadcast) {
+    heard_at_ = std::chrono::steady_clock::now();
+  }
   if (kind == kLine) {
     if (!stopped_ || interrupted_) {
       on_line_(rank.seat.rank, text);
     }
   } else if (kind == kBroadcast) {
     broadcast(text);
+  } else if (kind == kAlive) {
+    return;
   } else if (kind == kDone) {
     rank.done = true;
     rank.open = rank.socket < 0;  // A process that was forked here is still to be reaped.

@@ -31,11 +31,16 @@ class ForkedRank {
   /// Waits for the end of the process. Returns what there is to say about it: nothing when it left
   /// by itself. `has_told` means that it has sent a message about its end.
   [[nodiscard]] std::string reap(const RankSeat& seat, bool has_told);
+  /// Looks whether the process works; call it once a second. Returns what there is to say when a
+  /// signal or a debugger has held it for the last 10 looks, so that time in which this process
+  /// was held too does not count.
+  [[nodiscard]] std::string look(const RankSeat& seat);
   /// Kills the process and waits for its end.
   void stop();
 
  private:
-  pid_t pid_ = -1;  ///< -1: not started, or reaped.
+  pid_t pid_ = -1;            ///< -1: not started, or reaped.
+  int looks_while_held_ = 0;  ///< In a row.
   // They are made at the start: a rank that was forked before would keep their ends open.
   std::optional<Pipe> to_parent_;
   std::optional<Pipe> from_parent_;
@@ -85,7 +90,8 @@ class RankGroup {
     MessageReader messages;
     bool open = true;
     bool done = false;
-    bool told = false;  ///< It has told its error.
+    bool told = false;     ///< It has told its error.
+    int silent_looks = 0;  ///< In a row, of a rank behind a socket.
     [[nodiscard]] int reader() const { return socket >= 0 ? socket : process.reader(); }
     [[nodiscard]] int writer() const { return socket >= 0 ? socket : process.writer(); }
   };
@@ -95,6 +101,10 @@ class RankGroup {
   /// Handles what there is to read, after waiting for it at most `timeout` ms (-1 = for ever).
   void wait_for_input(int signals, int timeout);
   void read_some(Rank& rank);
+  /// Once a second: fails when a rank is held, or nothing is heard of one that is elsewhere.
+  void look_at_ranks();
+  /// Names the ranks that had not ended when others failed: what those waited for.
+  [[nodiscard]] std::string unfinished() const;
   void handle(Rank& rank, const std::string& message);
   /// Passes rank 0's text on to all others.
   void broadcast(const std::string& text);
@@ -109,6 +119,8 @@ class RankGroup {
   const OnLine& on_line_;
   std::optional<Failure> failure_;
   std::chrono::steady_clock::time_point failed_at_;
+  std::chrono::steady_clock::time_point looked_at_;
+  std::chrono::steady_clock::time_point heard_at_;  ///< The last line or broadcast of any rank.
   bool interrupted_ = false;
   bool stopped_ = false;  ///< The ranks behind sockets have been told that the run is over.
 };

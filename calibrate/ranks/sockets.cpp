@@ -123,10 +123,4 @@ Socket connect_until(const std::string& address,
   return Socket();
 }
 
-void set_read_limit(const Socket& socket, std::chrono::seconds limit) {
-  timeval time{};
-  time.tv_sec = limit.count();
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
-}
-
 }  // namespace stepsim::ranks

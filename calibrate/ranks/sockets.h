@@ -37,7 +37,4 @@ class Socket {
                                    int port,
                                    std::chrono::steady_clock::time_point deadline);
 
-/// Makes reading give up after this long; 0 = never.
-void set_read_limit(const Socket& socket, std::chrono::seconds limit);
-
 }  // namespace stepsim::ranks

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -305,6 +306,114 @@ TEST_CASE("launched ranks: whoever else connects to the port is ignored; a taken
                         ": Address already in use; set STEPSIM_PORT to another")
                            .c_str(),
                        EnvironmentFault);
+}
+
+TEST_CASE("launched ranks: strangers who say nothing or too much do not keep the ranks waiting") {
+  const Launch launch = launch_of(0, 2);
+  Others one(launch, [](const RankContext&) {});
+  std::vector<ranks::Socket> strangers;
+  const pid_t crowd = ::fork();
+  if (crowd == 0) {
+    for (int i = 0; i < 20; ++i) {
+      strangers.push_back(
+          ranks::connect_until(launch.address, launch.port, std::chrono::steady_clock::now() + 5s));
+      if (i % 2 == 0) {
+        ranks::write_all(strangers.back().fd(), std::string(10'000, 'H'));
+      }
+    }
+    ::sleep(30);
+    ::_exit(0);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  { const LaunchedGroup group(launch, 20s); }
+  CHECK(std::chrono::steady_clock::now() - begin < 4s);  // One that is silent leaves after 5 s.
+  CHECK(one.status(1) == Left);
+  ::kill(crowd, SIGKILL);
+  ::waitpid(crowd, nullptr, 0);
+}
+
+TEST_CASE("launched ranks: one with another secret is refused, and both sides say so") {
+  Launch launch = launch_of(0, 2);
+  launch.secret = "of this job";
+  const pid_t other = ::fork();
+  if (other == 0) {
+    Launch mine = launch;
+    mine.rank = 1;
+    mine.secret = "of this jab";
+    try {
+      const LaunchedGroup group(mine, 5s);
+    } catch (const InputError& error) {
+      ::_exit(std::string(error.what()).find("another STEPSIM_SECRET") != std::string::npos ? 0
+                                                                                            : 1);
+    }
+    ::_exit(2);
+  }
+  CHECK_THROWS_WITH_AS(LaunchedGroup(launch, 2s),
+                       ("1 of 2 ranks came within 2 s to port " + std::to_string(launch.port) +
+                        " of 127.0.0.1; missing: 1; 1 came with another STEPSIM_SECRET or job")
+                           .c_str(),
+                       EnvironmentFault);
+  int status = -1;
+  ::waitpid(other, &status, 0);
+  CHECK(status == 0);
+  launch.port = launch_of(0, 2).port;
+  launch.secret = "\xff no UTF-8";
+  Others same(launch, [](const RankContext&) {});
+  { const LaunchedGroup group(launch, 10s); }
+  CHECK(same.status(1) == Left);
+}
+
+TEST_CASE("ranks: one that is held by a signal is named after 10 s, here and elsewhere") {
+  const auto body = [](const RankContext& context) {
+    if (context.rank() == 1) {
+      std::raise(SIGSTOP);
+    }
+    ::sleep(60);
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  std::string here;
+  try {
+    run_ranks(2, body, kIgnoreLines);
+  } catch (const EnvironmentFault& error) {
+    here = error.what();
+  }
+  CHECK(here.starts_with("rank 1 of 2 (process "));
+  CHECK(here.ends_with(
+      ") was held by a signal or a debugger for 10 s, and the others waited for it"));
+  CHECK(std::chrono::steady_clock::now() - begin < 40s);
+  std::vector<int> statuses;
+  const std::string elsewhere = error_of<EnvironmentFault>(body, &statuses);
+  CHECK(elsewhere.starts_with("rank 1 of 3 (process "));
+  CHECK(elsewhere.find("was held by a signal") != std::string::npos);
+  CHECK(statuses == std::vector<int>{Stopped, Stopped});
+}
+
+TEST_CASE("ranks: a fault after a long silence names the rank that hangs") {
+  const auto body = [](const RankContext& context) {
+    if (context.rank() == 0) {
+      std::this_thread::sleep_for(5500ms);
+      throw EnvironmentFault("all-reduce timed out");
+    }
+    ::sleep(60);
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(2, body, kIgnoreLines),
+                       "all-reduce timed out; rank 1 of 2 was still busy or hung then",
+                       EnvironmentFault);
+}
+
+TEST_CASE("ranks: SIGHUP stops them as Ctrl-C does, and lines sent before it are kept") {
+  const auto body = [](const RankContext& context) {
+    context.send("ready");
+    ::sleep(60);
+  };
+  int ready = 0;
+  const auto on_line = [&](int, const std::string&) {
+    if (++ready == 2) {
+      std::raise(SIGHUP);
+    }
+  };
+  CHECK_THROWS_AS(run_ranks(2, body, on_line), Interrupted);
+  CHECK(ready == 2);
 }
 
 }  // namespace stepsim

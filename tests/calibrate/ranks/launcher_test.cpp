@@ -74,6 +74,11 @@ TEST_CASE("each launcher's variables are read") {
   CHECK(torchrun->address == "node7");
   CHECK(torchrun->port == 29501);
   CHECK(launch_of(with(kTorchrun, {{"STEPSIM_PORT", "1234"}}))->port == 1234);
+  CHECK(torchrun->secret.empty());
+  CHECK(launch_of(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "9"}}))->secret == "9");
+  CHECK(launch_of(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "9"}, {"STEPSIM_SECRET", "x y"}}))
+            ->secret == "x y");
+  CHECK(launch_of(with(kSrun, {{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "2"}}))->secret == "17.2");
   const std::optional<Launch> open_mpi = launch_of(kOpenMpi);
   REQUIRE(open_mpi);
   CHECK(open_mpi->launcher == "mpirun");

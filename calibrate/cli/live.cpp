@@ -123,6 +123,7 @@ void print_summary(const std::vector<RunRecord>& records, const std::vector<std:
   print_report(text);
 }
 
+/// Those that have steps. Returns the number of steps and ranks written.
 std::size_t write_records(const std::vector<RunRecord>& records,
                           const std::vector<std::string>& outputs) {
   std::size_t steps = 0;
@@ -231,6 +232,9 @@ int live_command(const std::vector<std::string>& arguments) {
     return kDone;
   }
   options.outputs = choose_outputs(parser, options.plans);
+  options.keep = [&options](const std::vector<RunRecord>& so_far) {
+    write_records(so_far, options.outputs);
+  };
   Progress progress("training");
   std::vector<RunRecord> records;
   try {

@@ -1,6 +1,7 @@
 #include "calibrate/live/live.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -29,6 +30,9 @@ RunRecord header_of(const Plan& plan, const LiveOptions& options) {
   record.repeats = options.repeats;
   return record;
 }
+
+/// The records so far are kept this often, or more seldom where keeping takes over 1 % of the time.
+constexpr std::chrono::seconds kKeepEvery(10);
 
 /// Puts the lines of all ranks together.
 class Collector {
@@ -59,6 +63,17 @@ class Collector {
       ++progress_.steps_done;
       on_progress(progress_);
     }
+  }
+
+  /// Hands the records so far to `keep` when it is time to. The ranks pause where they send lines.
+  void keep_now_and_then(const std::function<void(const std::vector<RunRecord>&)>& keep) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (keep == nullptr || begin < keep_at_) {
+      return;
+    }
+    keep(Collector(*this).take());
+    const auto end = std::chrono::steady_clock::now();
+    keep_at_ = end + std::max<std::chrono::steady_clock::duration>(kKeepEvery, 99 * (end - begin));
   }
 
   /// By (repeat, step, rank), without the steps and sentinels that some rank has not reported.
@@ -114,6 +129,7 @@ class Collector {
   std::vector<RunRecord> records_;
   std::map<int, std::vector<double>> sentinels_;  ///< [round] of the ranks, ms.
   LiveProgress progress_;
+  std::chrono::steady_clock::time_point keep_at_ = std::chrono::steady_clock::now() + kKeepEvery;
 };
 
 }  // namespace
@@ -132,7 +148,10 @@ void run_live(const std::vector<Plan>& plans,
     run_ranks(
         options.emulated_transfer ? 1 : plans[0].ranks,
         [&](const RankContext& context) { run_live_rank(context, factory, plans, options); },
-        [&](int /*rank*/, const std::string& line) { collector.add(line, on_progress); },
+        [&](int /*rank*/, const std::string& line) {
+          collector.add(line, on_progress);
+          collector.keep_now_and_then(options.keep);
+        },
         options.launched);
   } catch (...) {
     records = collector.take();

@@ -21,6 +21,9 @@ struct LiveOptions {
   TransferTime emulated_transfer = nullptr;
   JsonValue emulation;                ///< What the records say about the emulation.
   LaunchedGroup* launched = nullptr;  ///< Null when the ranks are forked on this machine.
+  /// Gets the records so far, about every 10 s of a run and between its rounds, so that a caller
+  /// can write them before the end. May be empty.
+  std::function<void(const std::vector<RunRecord>&)> keep = nullptr;
 };
 
 /// How far a live run is.

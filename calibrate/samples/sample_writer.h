@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -11,7 +12,9 @@ namespace stepsim {
 class SampleWriter {
  public:
   /// Opens the file for appending, after cutting it to `keep_bytes` (regular files only), so that
-  /// nothing follows the last whole line. Raises EnvironmentFault.
+  /// nothing follows the last whole line. The file is locked while this lives. Raises
+  /// EnvironmentFault, and InputError when another process writes the file or has done so since
+  /// `keep_bytes` of it were read.
   SampleWriter(const std::string& path, std::uintmax_t keep_bytes);
 
   /// Raises EnvironmentFault, when the disk is full for instance.

@@ -54,6 +54,31 @@ TEST_CASE("the plan of a measurement survives its JSON form") {
   CHECK(measure_plan_from_json(parse_json(plan_json(plan).dump(), "plan"), "plan", 1) == plan);
 }
 
+TEST_CASE("a samples file has one writer at a time, and none that has not read all of it") {
+  const std::string path = small_file(test::fresh_folder());
+  const std::uintmax_t bytes = read_sample_file(path, nullptr).whole_bytes;
+  const auto error_of_second = [&path](std::uintmax_t keep_bytes) {
+    try {
+      SampleWriter second(path, keep_bytes);
+      return std::string("none");
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string taken = path + ": error: another process is writing it";
+  {
+    const SampleWriter first(path, bytes);
+    CHECK(error_of_second(bytes).starts_with(taken));
+  }
+  CHECK(error_of_second(bytes) == "none");
+  // Another process has added a line between this one's reading and writing.
+  CHECK(error_of_second(bytes - 5).starts_with(taken));
+  CHECK(read_sample_file(path, nullptr).whole_bytes == bytes);
+  append(path, "{\"kind\":\"tor");
+  CHECK(error_of_second(bytes) == "none");
+  CHECK(read_sample_file(path, nullptr).whole_bytes == bytes);
+}
+
 TEST_CASE("what is written is read: ops with their counts, batch, sentinels and all-reduces") {
   const std::string path = small_file(test::fresh_folder());
   append(path,

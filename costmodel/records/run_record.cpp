@@ -61,6 +61,16 @@ std::int64_t count(JsonReader& row, std::string_view key) {
   return value;
 }
 
+/// A time of a step, which no training lets take longer than an hour; 0 when it may be left out.
+double milliseconds(JsonReader& row, std::string_view key, bool may_be_absent = false) {
+  constexpr double kHour = 3.6e6;
+  const double value = may_be_absent ? row.not_negative_or(key, 0) : row.not_negative(key);
+  if (value > kHour) {
+    row.fail(key, fmt::format("{} ms is too long; expected at most 1 hour", value));
+  }
+  return value;
+}
+
 std::vector<BucketRecord> read_record_buckets(JsonReader& row) {
   std::vector<BucketRecord> buckets;
   if (!row.has("buckets")) {
@@ -69,8 +79,8 @@ std::vector<BucketRecord> read_record_buckets(JsonReader& row) {
   for (auto& bucket : row.objects("buckets")) {
     BucketRecord record;
     record.bytes = count(bucket, "bytes");
-    record.launch_ms = bucket.not_negative("launch_ms");
-    record.end_ms = bucket.not_negative("end_ms");
+    record.launch_ms = milliseconds(bucket, "launch_ms");
+    record.end_ms = milliseconds(bucket, "end_ms");
     buckets.push_back(record);
   }
   return buckets;
@@ -212,15 +222,15 @@ StepRecord read_step(JsonReader row, int world_size) {
   step.useful_tokens = count(row, "useful_tokens");
   step.padded_tokens = count(row, "padded_tokens");
   step.start_ms = row.number("start_ms");
-  step.data_ms = row.not_negative("data_ms");
-  step.forward_ms = row.not_negative("forward_ms");
-  step.backward_ms = row.not_negative("backward_ms");
-  step.wait_ms = row.not_negative_or("wait_ms", 0);
-  step.optimizer_ms = row.not_negative("optimizer_ms");
-  step.step_ms = row.not_negative("step_ms");
-  step.thread_cpu_ms = row.not_negative_or("thread_cpu_ms", 0);
-  step.forward_cpu_ms = row.not_negative_or("forward_cpu_ms", 0);
-  step.backward_cpu_ms = row.not_negative_or("backward_cpu_ms", 0);
+  step.data_ms = milliseconds(row, "data_ms");
+  step.forward_ms = milliseconds(row, "forward_ms");
+  step.backward_ms = milliseconds(row, "backward_ms");
+  step.wait_ms = milliseconds(row, "wait_ms", true);
+  step.optimizer_ms = milliseconds(row, "optimizer_ms");
+  step.step_ms = milliseconds(row, "step_ms");
+  step.thread_cpu_ms = milliseconds(row, "thread_cpu_ms", true);
+  step.forward_cpu_ms = milliseconds(row, "forward_cpu_ms", true);
+  step.backward_cpu_ms = milliseconds(row, "backward_cpu_ms", true);
   step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
   step.lengths = read_record_lengths(row);
   read_micro_batches(row, step);

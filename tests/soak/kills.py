@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Kills stepsim and stepcal at random moments and checks that nothing finished is lost.
+
+    python3 tests/soak/kills.py BUILD --kills 1000 [--workers 2] [--seed 1] [--stage NAME…]
+
+A trial starts one command in a fresh folder, sends SIGKILL to it (not to its ranks: they must end
+with it) at a random moment of its usual time, and looks:
+- no process of the trial is left after 3 s;
+- every file with a final name is whole: JSON parses, JSON Lines parse line by line, gzip unpacks;
+  only a file to which lines are appended (samples, --resume) may end in a torn line;
+- what an append-only file held at the kill is still in it after the same command ran again;
+- that second run ends with status 0, and where a command has one right answer, its files are
+  byte for byte those of a run that nobody disturbed.
+
+Prints a table by stage; exit status 1 when anything was lost.
+"""
+
+import argparse
+import concurrent.futures
+import gzip
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCENARIO = str(ROOT / "scenarios/token_skew_2ranks.toml")
+APPENDED = {"samples.jsonl", "points.jsonl"}
+
+
+class Stage:
+    """One command. `exact`: its files do not depend on the run. `kept`: a file to which it appends."""
+
+    def __init__(self, name, command, exact=True, kept=None):
+        self.name, self.command, self.exact, self.kept = name, command, exact, kept
+        self.usual_s = 0.0
+        self.files = {}
+        self.kills = self.late = 0
+        self.faults = []
+
+    def start(self, folder):
+        out = open(folder.parent / (folder.name + ".out"), "wb")
+        environment = dict(os.environ, STEPSIM_TRIAL=str(folder))
+        return subprocess.Popen(self.command, cwd=folder, stdout=out, stderr=out, env=environment)
+
+
+def stages(build, inputs):
+    stepsim, stepcal = str(build / "sim/stepsim"), str(build / "calibrate/stepcal")
+    plans = sorted(str(p) for p in (inputs / "plans").iterdir())
+    small = ["--model", "tiny-classifier", "--max-length", "64", "--max-tokens", "256", "--budget", "1"]
+    profile = str(inputs / "profile.json")
+    return [
+        Stage("stepsim plan", [stepsim, "plan", SCENARIO, "--steps", "3000", "--out-dir", "plans"]),
+        Stage("stepsim compare", [stepsim, "compare", SCENARIO, "--steps", "2000", "--json", "compare.json", "--html", "compare.html"]),
+        Stage("stepsim sweep", [stepsim, "sweep", SCENARIO, "--over", "ddp.bucket_cap=1MiB..64MiB:x2",
+                                "--set", "scenario.steps=2000", "--resume", "points.jsonl", "--json", "sweep.json"], kept="points.jsonl"),
+        Stage("stepsim trace", [stepsim, "trace", SCENARIO, "--steps", "40", "--out", "trace.json.gz"]),
+        Stage("stepcal measure", [stepcal, "measure", *small, "--out", "samples.jsonl"], exact=False,
+              kept="samples.jsonl"),
+        Stage("stepcal calibrate", [stepcal, "calibrate", *small, "--samples", "samples.jsonl", "--out",
+                                    "profile.json"], exact=False, kept="samples.jsonl"),
+        Stage("stepcal fit", [stepcal, "fit", str(inputs / "samples.jsonl"), "--out", "profile.json"]),
+        Stage("stepcal import", [stepcal, "import", "run-record", str(inputs / "live.jsonl"), "--plan", plans[0],
+                                 "--profile", "recorded.json", "--base", profile]),
+        Stage("stepcal live", [stepcal, "live", *plans, "--out-dir", "live"], exact=False),
+    ]
+
+
+def prepare(build, inputs):
+    """Files that stages read: plans of few steps, samples, a profile and a live record."""
+    stepsim, stepcal = str(build / "sim/stepsim"), str(build / "calibrate/stepcal")
+    plan = [stepsim, "plan", SCENARIO, "--steps", "6", "--out-dir", str(inputs / "plans")]
+    subprocess.run(plan, check=True, stdout=subprocess.DEVNULL)
+    plans = sorted(str(p) for p in (inputs / "plans").iterdir())
+    subprocess.run([stepcal, "calibrate", "--plan", *plans, "--budget", "10", "--samples",
+                    str(inputs / "samples.jsonl"), "--out", str(inputs / "profile.json")], check=True,
+                   stdout=subprocess.DEVNULL)
+    subprocess.run([stepcal, "live", plans[0], "--repeat", "8", "--out", str(inputs / "live.jsonl")], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def text_of(path):
+    return gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
+
+
+def comparable(name, data):
+    """Without the times at which a file was made; points, which end in any order, sorted."""
+    data = re.sub(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?", b"TIME", data)
+    return sorted(data.splitlines()) if name == "points.jsonl" else data
+
+
+def broken(path):
+    """Why a file is not whole; empty when it is."""
+    try:
+        data = text_of(path)
+        if path.name in APPENDED:
+            data = data[: data.rfind(b"\n") + 1]
+        if path.suffix == ".jsonl":
+            for line in data.splitlines():
+                json.loads(line)
+            return "" if path.name in APPENDED or data.endswith(b"\n") else "no end of line"
+        if ".json" in path.name:
+            json.loads(data)
+        elif path.suffix == ".html" and not data.rstrip().endswith(b"</html>"):
+            return "no end of the page"
+    except (ValueError, OSError, EOFError) as error:
+        return str(error)
+    return ""
+
+
+def survivors(folder):
+    """Processes of a trial that still run."""
+    mark = f"STEPSIM_TRIAL={folder}".encode()
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def files_of(folder):
+    return {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def trial(stage, folder, moment):
+    """One kill and the run after it. Returns (state at the kill, list of faults)."""
+    process = stage.start(folder)
+    time.sleep(moment)
+    was_running = process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 3
+    while survivors(folder) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    faults = [f"process {pid} is left" for pid in survivors(folder)]
+    files = files_of(folder)
+    for name, path in files.items():
+        why = broken(path)
+        if name.endswith(".tmp"):
+            faults.append(f"{name} is left behind")
+        elif why:
+            faults.append(f"{name} is half-written: {why}")
+    kept = b""
+    if stage.kept in files:
+        data = files[stage.kept].read_bytes()
+        kept = data[: data.rfind(b"\n") + 1]
+    again = stage.start(folder)
+    if again.wait() != 0:
+        said = (folder.parent / (folder.name + ".out")).read_text(errors="replace")[-300:]
+        return was_running, [*faults, f"the second run ended with {again.returncode}: {said}"]
+    after = files_of(folder)
+    if kept and not after[stage.kept].read_bytes().startswith(kept):
+        faults.append(f"{stage.kept} lost what it held at the kill")
+    for name, content in stage.files.items():
+        if name not in after:
+            faults.append(f"{name} is missing after the second run")
+        elif broken(after[name]):
+            faults.append(f"{name} is broken after the second run: {broken(after[name])}")
+        elif stage.exact and comparable(name, text_of(after[name])) != comparable(name, content):
+            faults.append(f"{name} differs from that of an undisturbed run")
+    return was_running, faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stage", nargs="*", default=[], help="only these, e.g. 'stepcal live'")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="stepsim-kills-") as root:
+        work = pathlib.Path(root)
+        inputs = work / "inputs"
+        inputs.mkdir()
+        prepare(build, inputs)
+        chosen = [s for s in stages(build, inputs) if not arguments.stage or s.name in arguments.stage]
+        for stage in chosen:
+            folder = work / "undisturbed" / stage.name.replace(" ", "_")
+            folder.mkdir(parents=True)
+            at = time.monotonic()
+            if stage.start(folder).wait() != 0:
+                sys.exit(f"{stage.name} fails undisturbed: {folder}.out")
+            stage.usual_s = time.monotonic() - at
+            stage.files = {name: text_of(path) for name, path in files_of(folder).items()}
+        # Short commands are killed as often as long ones are, weighted a little to the short.
+        rng = random.Random(arguments.seed)
+        weights = [1 / (0.3 + stage.usual_s) for stage in chosen]
+        jobs = [(number, stage, rng.uniform(0, 1.05 * stage.usual_s))
+                for number, stage in enumerate(rng.choices(chosen, weights, k=arguments.kills))]
+
+        def run(job):
+            number, stage, moment = job
+            folder = work / f"trial{number}"
+            folder.mkdir()
+            result = trial(stage, folder, moment)
+            shutil.rmtree(folder)
+            return stage, result
+
+        with concurrent.futures.ThreadPoolExecutor(arguments.workers) as pool:
+            for stage, (was_running, faults) in pool.map(run, jobs):
+                stage.kills += was_running
+                stage.late += not was_running
+                stage.faults += faults
+    print(f"{'stage':<18} {'usual s':>8} {'kills':>6} {'ended before':>13} {'faults':>7}")
+    for stage in chosen:
+        print(f"{stage.name:<18} {stage.usual_s:>8.2f} {stage.kills:>6} {stage.late:>13} {len(stage.faults):>7}")
+    total = sum(stage.kills for stage in chosen)
+    faults = [f"{stage.name}: {fault}" for stage in chosen for fault in stage.faults]
+    print(f"{total} kills in {time.monotonic() - begin:.0f} s, {len(faults)} faults")
+    for fault in faults[:20]:
+        print("  " + fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -96,8 +96,13 @@ void AtomicFile::open_temporary() {
   });
 }
 
+/// Gives the file its name at once where that is free, so that a kill leaves nothing behind; else a
+/// temporary one beside it.
 void AtomicFile::link_temporary() {
   const std::string open_file = fmt::format("/proc/self/fd/{}", file_);
+  if (::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, target_.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+    return;
+  }
   temporary_ = first_free_name(target_, [&](const std::string& name) {
     return ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   });

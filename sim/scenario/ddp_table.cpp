@@ -223,7 +223,9 @@ std::vector<Key> ddp_keys() {
              "that is set"),
       flag("gradient_as_bucket_view",
            ddp(&D::gradient_as_bucket_view),
-           "gradients live in the buckets: no copies"),
+           "gradients live in the buckets: no copies out of them. The kernel that divides a "
+           "gradient "
+           "by the ranks stays, and costs what the copy into the bucket does"),
       flag("set_to_none", ddp(&D::set_to_none), "gradients are dropped between steps, not zeroed"),
       flag("find_unused_parameters", ddp(&D::find_unused_parameters), "buckets are never rebuilt"),
       custom("unused_parameters",
@@ -246,7 +248,8 @@ std::vector<Key> ddp_keys() {
       integer("accumulation_steps",
               ddp(&D::accumulation_steps),
               {1, kMaxAccumulation},
-              "micro-batches per optimizer step"),
+              "micro-batches per optimizer step; from the second one on each gradient is added to "
+              "the one before, which takes 1.5 times a copy of it"),
       flag("no_sync", ddp(&D::no_sync), "only the last micro-batch is reduced; false: each one"),
       custom("join",
              read_join,

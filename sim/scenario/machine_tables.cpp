@@ -172,7 +172,7 @@ std::vector<Key> times_keys() {
               times_field(&M::tokens),
               {1},
               "padded tokens (with `varlen` useful ones) they were measured with: other batches "
-              "take time in proportion",
+              "take time in proportion, which is flagged",
               "the same for any batch"),
       number("error",
              times_field(&M::error),

@@ -1,14 +1,10 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
@@ -18,6 +14,7 @@
 #include "costmodel/terminal/progress.h"
 #include "sim/batching/lengths.h"
 #include "sim/cli/cli.h"
+#include "sim/cli/command_output.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
 #include "sim/predict/predict.h"
@@ -47,40 +44,27 @@ constexpr const char* kAdviseUsage =
     "  stepsim advise run.jsonl\n"
     "  stepsim advise run.rank*.jsonl --price-per-hour 24.50 --html advice.html\n";
 
-/// Runs a command and returns what it prints. Raises InputError with that when the command refuses
-/// its input, EnvironmentFault when it cannot run.
-std::string output_of(const std::string& command) {
-  const auto close = [](std::FILE* pipe) { ::pclose(pipe); };
-  std::unique_ptr<std::FILE, decltype(close)> pipe(::popen((command + " 2>&1").c_str(), "r"),
-                                                   close);
-  if (pipe == nullptr) {
-    throw EnvironmentFault("cannot run {}", command);
+/// What `stepcal import run-record` prints. Raises InputError with that when it refuses its input,
+/// EnvironmentFault when it cannot run.
+std::string import_output(const std::vector<std::string>& words) {
+  CommandOutput output = command_output(words);
+  if (output.status == kDone) {
+    return output.text;
   }
-  std::string output;
-  std::array<char, 4096> part{};
-  for (std::size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe.get())) > 0;) {
-    output.append(part.data(), size);
+  while (!output.text.empty() && output.text.back() == '\n') {
+    output.text.pop_back();
   }
-  const int status = ::pclose(pipe.release());
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kDone) {
-    return output;
+  if (output.status == kBadInput) {
+    throw InputError("no profile of these records:\n{}", output.text);
   }
-  while (!output.empty() && output.back() == '\n') {
-    output.pop_back();
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kBadInput) {
-    throw InputError("no profile of these records:\n{}", output);
-  }
-  throw EnvironmentFault("{} failed:\n{}", command, output);
+  throw EnvironmentFault("{} failed:\n{}", words[0], output.text);
 }
 
-/// The arguments of an option that stepcal takes as well.
-std::string passed_on(const OptionParser& parser, const char* name) {
-  std::string words;
+/// Adds the values of an option that stepcal takes as well.
+void pass_on(const OptionParser& parser, const std::string& name, std::vector<std::string>* words) {
   for (const std::string& value : parser.list(name)) {
-    words += fmt::format(" --{} {}", name, shell_word(value));
+    words->insert(words->end(), {"--" + name, value});
   }
-  return words;
 }
 
 void make_folder(const fs::path& folder) {
@@ -257,13 +241,12 @@ Answer advise_command(const Request& request) {
   }
   make_folder(folder);
   const std::string profile_path = (folder / "profile.json").string();
-  std::string command = own_program("stepcal") + " import run-record";
-  for (const std::string& path : paths) {
-    command += " " + shell_word(path);
-  }
-  command += passed_on(parser, "plan") + passed_on(parser, "base");
-  command += " --profile " + shell_word(profile_path);
-  write_text_atomically((folder / "profile.txt").string(), output_of(command));
+  std::vector<std::string> words = {own_program("stepcal"), "import", "run-record"};
+  words.insert(words.end(), paths.begin(), paths.end());
+  pass_on(parser, "plan", &words);
+  pass_on(parser, "base", &words);
+  words.insert(words.end(), {"--profile", profile_path});
+  write_text_atomically((folder / "profile.txt").string(), import_output(words));
   common.scenario = (folder / "scenario.toml").string();
   if (parser.has("lengths")) {
     write_text_atomically((folder / "lengths.txt").string(), read_text(parser.text("lengths")));

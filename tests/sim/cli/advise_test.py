@@ -115,6 +115,15 @@ def test_records_alone_give_an_answer_in_five_lines(folder):
 
 
 @in_folder_of_ranks
+def test_names_of_files_and_folders_reach_no_shell(folder):
+    odd = "$(touch broken-in) '; touch broken-in; `touch broken-in` \" &.jsonl"
+    write(folder / odd, header(), training())
+    cli_test.run("advise", odd, "--out-dir", "a $(touch broken-in) folder")
+    assert (folder / "a $(touch broken-in) folder" / "profile.json").exists()
+    assert not list(folder.rglob("broken-in"))
+
+
+@in_folder_of_ranks
 def test_one_table_has_the_step_now_and_what_would_change_it(folder):
     done = cli_test.run("advise", *RANKS, "--json", "a.json", "--html", "a.html")
     result = json.loads((folder / "a.json").read_text(encoding="utf-8"))

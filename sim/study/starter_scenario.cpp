@@ -12,6 +12,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/io/json_lines.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
@@ -195,7 +196,7 @@ std::string loader_text(const RunRecord& record) {
 }
 
 std::string policy_text(const char* comment, const std::string& name, const std::string& keys) {
-  return fmt::format("\n# {}\n[[policy]]\nname = \"{}\"\n{}\n", comment, name, keys);
+  return fmt::format("\n# {}\n[[policy]]\nname = {}\n{}\n", comment, json_text(name), keys);
 }
 
 /// Whether TOML's basic strings can hold the name as it stands.
@@ -268,7 +269,7 @@ std::string policies_text(const RunRecord& record, const RecordedBatches& batche
   }
   // A recorded policy of the name of one of the others is taken to be that one.
   const bool is_other =
-      others.find(fmt::format("name = \"{}\"\n", record.policy)) != std::string::npos;
+      others.find(fmt::format("name = {}\n", json_text(record.policy))) != std::string::npos;
   std::string comment = is_other ? "The loader's order, cut into batches of the recorded mean size."
                                  : "What was recorded: the loader's order, cut into equal batches.";
   if (batches.smallest < batches.largest) {
@@ -326,13 +327,13 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
   result.toml = fmt::format(
       "# Made by stepsim advise from {}. Edit it: add policies (stepsim policies), change keys.\n"
       "# Every command takes it, e.g. stepsim compare or sweep.\n\n"
-      "[scenario]\nname = \"{}\"\n"
+      "[scenario]\nname = {}\n"
       "question = \"Which batching policy and bucket size suit this training?\"\n"
       "seed = 1\nsteps = {}\nwarmup_steps = {}  # DDP rebuilds its buckets in the first step\n\n"
       "[cluster]\nranks = {}  # as recorded: other numbers need all-reduce times of their own\n"
       "profile = \"profile.json\"\n\n",
       records.size() == 1 ? "a run record" : fmt::format("{} run records", records.size()),
-      name,
+      json_text(name),
       steps,
       kWarmupSteps,
       first.world_size);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "calibrate/ranks/lobby.h"
+#include "calibrate/ranks/rendezvous_folder.h"
 #include "calibrate/ranks/sockets.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_number.h"
@@ -146,7 +147,10 @@ bool LaunchedGroup::more() {
   return next_run_[0] == kRun;
 }
 
-void LaunchedGroup::run(int ranks, const RankBody& body, const OnLine& on_line) {
+void LaunchedGroup::run(int ranks,
+                        const RankBody& body,
+                        const OnLine& on_line,
+                        RankPatience patience) {
   if (!leads() && !more()) {
     throw StoppedByRank0{};  // It refuses the run and says why.
   }
@@ -155,7 +159,7 @@ void LaunchedGroup::run(int ranks, const RankBody& body, const OnLine& on_line) 
         "{} ranks are asked for, but {} has started {}", ranks, launch_.launcher, launch_.ranks);
   }
   if (!leads()) {
-    follow(body);
+    follow(body, patience);
     return;
   }
   const RendezvousFolder folder;
@@ -167,7 +171,7 @@ void LaunchedGroup::run(int ranks, const RankBody& body, const OnLine& on_line) 
       // It is gone: the run will say so.
     }
   }
-  RankGroup group(sockets_, on_line);
+  RankGroup group(sockets_, on_line, patience);
   RankSeat seat;
   seat.local_rank = launch_.local_rank;
   seat.nodes = nodes_;
@@ -183,7 +187,8 @@ namespace {
 /// One run of a rank above 0: passes what its process says to rank 0, and what rank 0 says to it.
 class Relay {
  public:
-  Relay(int socket, RankSeat seat) : socket_(socket), seat_(std::move(seat)) {}
+  Relay(int socket, RankSeat seat, RankPatience patience)
+      : socket_(socket), seat_(std::move(seat)), patience_(patience) {}
 
   void run(const RankBody& body) {
     const SignalsToPipe signals;
@@ -219,7 +224,7 @@ class Relay {
       return;
     }
     beat_at_ = now;
-    const std::string held = process_.look(seat_);
+    const std::string held = process_.look(seat_, patience_);
     try {
       send_message(socket_, held.empty() ? kAlive : kCrash, held);
     } catch (const EnvironmentFault&) {
@@ -287,6 +292,7 @@ class Relay {
 
   int socket_;
   RankSeat seat_;
+  RankPatience patience_;
   ForkedRank process_;
   MessageReader messages_;
   bool open_ = true;
@@ -297,7 +303,7 @@ class Relay {
 
 }  // namespace
 
-void LaunchedGroup::follow(const RankBody& body) {
+void LaunchedGroup::follow(const RankBody& body, RankPatience patience) {
   RankSeat seat;
   seat.rank = launch_.rank;
   seat.ranks = launch_.ranks;
@@ -305,7 +311,7 @@ void LaunchedGroup::follow(const RankBody& body) {
   seat.nodes = nodes_;
   seat.folder = next_run_.substr(1);
   next_run_.clear();
-  Relay(sockets_[0], seat).run(body);
+  Relay(sockets_[0], seat, patience).run(body);
 }
 
 }  // namespace stepsim

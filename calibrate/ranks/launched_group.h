@@ -39,12 +39,15 @@ class LaunchedGroup {
 
   /// Does what run_ranks() does. Ranks above 0 get no lines; on them StoppedByRank0 is thrown when
   /// the run ends early elsewhere.
-  void run(int ranks, const ranks::RankBody& body, const ranks::OnLine& on_line);
+  void run(int ranks,
+           const ranks::RankBody& body,
+           const ranks::OnLine& on_line,
+           RankPatience patience);
 
  private:
   void lead(std::chrono::milliseconds patience);
   void join(std::chrono::milliseconds patience);
-  void follow(const ranks::RankBody& body);
+  void follow(const ranks::RankBody& body, RankPatience patience);
 
   Launch launch_;
   int nodes_ = 1;

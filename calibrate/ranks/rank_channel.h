@@ -4,8 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -15,7 +13,7 @@
 
 #include "costmodel/base/input_error.h"
 
-/// The parts of run_ranks(): messages, pipes, signals as input, and a folder for the rendezvous.
+/// The parts of run_ranks(): messages, pipes, and signals as input.
 namespace stepsim::ranks {
 
 // The first character of a message on a rank's pipe.
@@ -159,27 +157,6 @@ class SignalsToPipe {
   struct sigaction terminate_before_ {};
   struct sigaction hang_up_before_ {};
   struct sigaction lost_pipe_before_ {};
-};
-
-/// A temporary folder for the ranks' rendezvous; it is removed in the end.
-class RendezvousFolder {
- public:
-  RendezvousFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "stepsim-ranks-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw EnvironmentFault("cannot make a folder {}: {}", path_, errno_text());
-    }
-  }
-  ~RendezvousFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  RendezvousFolder(const RendezvousFolder&) = delete;
-  RendezvousFolder& operator=(const RendezvousFolder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 }  // namespace stepsim::ranks

@@ -21,12 +21,8 @@ namespace {
 
 /// Neighbours of a rank that dies fail soon after it; this long is waited to learn the cause.
 constexpr int kGraceMilliseconds = 300;
-/// The ranks are looked at this often.
+/// The ranks are looked at this often, so that the seconds of RankPatience are numbers of looks.
 constexpr int kLookMilliseconds = 1000;
-/// A rank that is held for so many looks fails; Ctrl-Z and a debugger's attaching are shorter.
-constexpr int kHeldLooks = 10;
-/// So many looks without a word from a rank's process elsewhere; it speaks once a second.
-constexpr int kSilentLooks = 30;
 /// A fault after so long without a word may come of waiting for a rank that hangs.
 constexpr auto kHangTime = std::chrono::seconds(5);
 /// Ranks on other machines have this long to send what they had when they were stopped.
@@ -122,9 +118,9 @@ std::string ForkedRank::reap(const RankSeat& seat, bool has_told) {
                                 WEXITSTATUS(status));
 }
 
-std::string ForkedRank::look(const RankSeat& seat) {
+std::string ForkedRank::look(const RankSeat& seat, const RankPatience& patience) {
   looks_while_held_ = pid_ > 0 && is_held(pid_) ? looks_while_held_ + 1 : 0;
-  if (looks_while_held_ < kHeldLooks) {
+  if (looks_while_held_ < patience.held.count()) {
     return "";
   }
   return fmt::format(
@@ -133,7 +129,7 @@ std::string ForkedRank::look(const RankSeat& seat) {
       seat.rank,
       seat.ranks,
       pid_,
-      kHeldLooks * kLookMilliseconds / 1000);
+      patience.held.count());
 }
 
 void ForkedRank::stop() {
@@ -165,8 +161,8 @@ std::optional<std::string> MessageReader::next() {
   return message;
 }
 
-RankGroup::RankGroup(std::vector<int> sockets, const OnLine& on_line)
-    : ranks_(sockets.size()), on_line_(on_line) {
+RankGroup::RankGroup(std::vector<int> sockets, const OnLine& on_line, RankPatience patience)
+    : ranks_(sockets.size()), on_line_(on_line), patience_(patience) {
   for (std::size_t i = 0; i < sockets.size(); ++i) {
     ranks_[i].socket = sockets[i];
   }
@@ -256,17 +252,17 @@ void RankGroup::look_at_ranks() {
       continue;
     }
     if (rank.socket < 0) {
-      const std::string held = rank.process.look(rank.seat);
+      const std::string held = rank.process.look(rank.seat, patience_);
       if (!held.empty()) {
         fail({Failure::Crash, held});
       }
-    } else if (++rank.silent_looks == kSilentLooks) {
+    } else if (++rank.silent_looks == patience_.silent.count()) {
       fail({Failure::Crash,
             fmt::format("rank {} of {}: nothing was heard of its process for {} s; it is held, or "
                         "its machine is gone",
                         rank.seat.rank,
                         rank.seat.ranks,
-                        kSilentLooks * kLookMilliseconds / 1000)});
+                        patience_.silent.count())});
     }
   }
 }

@@ -32,9 +32,9 @@ class ForkedRank {
   /// by itself. `has_told` means that it has sent a message about its end.
   [[nodiscard]] std::string reap(const RankSeat& seat, bool has_told);
   /// Looks whether the process works; call it once a second. Returns what there is to say when a
-  /// signal or a debugger has held it for the last 10 looks, so that time in which this process
-  /// was held too does not count.
-  [[nodiscard]] std::string look(const RankSeat& seat);
+  /// signal or a debugger has held it at as many looks in a row as patience has seconds, so that
+  /// time in which this process was held too does not count.
+  [[nodiscard]] std::string look(const RankSeat& seat, const RankPatience& patience);
   /// Kills the process and waits for its end.
   void stop();
 
@@ -62,7 +62,7 @@ class MessageReader {
 class RankGroup {
  public:
   /// `sockets` is [rank]: the connection to a rank elsewhere, -1 for one to be forked here.
-  RankGroup(std::vector<int> sockets, const OnLine& on_line);
+  RankGroup(std::vector<int> sockets, const OnLine& on_line, RankPatience patience);
   /// Stops the ranks that still run.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
@@ -117,6 +117,7 @@ class RankGroup {
 
   std::vector<Rank> ranks_;
   const OnLine& on_line_;
+  RankPatience patience_;
   std::optional<Failure> failure_;
   std::chrono::steady_clock::time_point failed_at_;
   std::chrono::steady_clock::time_point looked_at_;

@@ -2,6 +2,7 @@
 
 #include "calibrate/ranks/launched_group.h"
 #include "calibrate/ranks/rank_group.h"
+#include "calibrate/ranks/rendezvous_folder.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -21,9 +22,10 @@ std::string RankContext::broadcast(const std::string& from_rank_0) const {
 void run_ranks(int ranks,
                const std::function<void(const RankContext&)>& body,
                const std::function<void(int rank, const std::string& line)>& on_line,
-               LaunchedGroup* launched) {
+               LaunchedGroup* launched,
+               RankPatience patience) {
   if (launched != nullptr) {
-    launched->run(ranks, body, on_line);
+    launched->run(ranks, body, on_line, patience);
     return;
   }
   if (ranks < 1) {
@@ -31,7 +33,7 @@ void run_ranks(int ranks,
   }
   const ranks::RendezvousFolder folder;
   const ranks::SignalsToPipe signals;
-  ranks::RankGroup group(std::vector<int>(static_cast<std::size_t>(ranks), -1), on_line);
+  ranks::RankGroup group(std::vector<int>(static_cast<std::size_t>(ranks), -1), on_line, patience);
   RankSeat seat;
   seat.folder = folder.path();
   group.start(body, seat);

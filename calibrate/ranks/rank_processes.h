@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -38,6 +39,13 @@ class RankContext {
   int from_parent_;
 };
 
+/// How long a rank may stand still before it is taken for lost. Ctrl-Z and a debugger's attaching
+/// are shorter.
+struct RankPatience {
+  std::chrono::seconds held{10};    ///< By a signal or a debugger.
+  std::chrono::seconds silent{30};  ///< Its process elsewhere, which speaks once a second.
+};
+
 /// Forks `ranks` processes on this machine, runs `body` in each, and hands the parent every line
 /// they send, as it arrives. When one rank fails (exception, signal) the others are stopped. SIGINT
 /// and SIGTERM stop all ranks, after every whole line already sent was handed over; ranks also end
@@ -52,7 +60,8 @@ class RankContext {
 void run_ranks(int ranks,
                const std::function<void(const RankContext&)>& body,
                const std::function<void(int rank, const std::string& line)>& on_line,
-               LaunchedGroup* launched = nullptr);
+               LaunchedGroup* launched = nullptr,
+               RankPatience patience = {});
 
 /// Thrown after Ctrl-C: the exit status is 130, and what was written before stays.
 struct Interrupted {};

@@ -20,6 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr RankPatience kShortPatience{2s, 5s};
 const auto kIgnoreLines = [](int, const std::string&) {};
 
 /// How a process of a rank above 0 ended.
@@ -77,7 +78,7 @@ class Others {
     try {
       LaunchedGroup group(launch, 10s);
       while (group.more()) {
-        run_ranks(launch.ranks, body, kIgnoreLines, &group);
+        run_ranks(launch.ranks, body, kIgnoreLines, &group, kShortPatience);
       }
       return Left;
     } catch (const StoppedByRank0&) {
@@ -102,7 +103,7 @@ std::string error_of(const ranks::RankBody& body, std::vector<int>* statuses) {
   {
     LaunchedGroup group(launch, 10s);
     try {
-      run_ranks(3, body, kIgnoreLines, &group);
+      run_ranks(3, body, kIgnoreLines, &group, kShortPatience);
     } catch (const Error& error) {
       message = error.what();
     }
@@ -366,7 +367,7 @@ TEST_CASE("launched ranks: one with another secret is refused, and both sides sa
   CHECK(same.status(1) == Left);
 }
 
-TEST_CASE("ranks: one that is held by a signal is named after 10 s, here and elsewhere") {
+TEST_CASE("ranks: one that is held by a signal is named, here and elsewhere") {
   const auto body = [](const RankContext& context) {
     if (context.rank() == 1) {
       std::raise(SIGSTOP);
@@ -376,19 +377,45 @@ TEST_CASE("ranks: one that is held by a signal is named after 10 s, here and els
   const auto begin = std::chrono::steady_clock::now();
   std::string here;
   try {
-    run_ranks(2, body, kIgnoreLines);
+    run_ranks(2, body, kIgnoreLines, nullptr, kShortPatience);
   } catch (const EnvironmentFault& error) {
     here = error.what();
   }
   CHECK(here.starts_with("rank 1 of 2 (process "));
-  CHECK(here.ends_with(
-      ") was held by a signal or a debugger for 10 s, and the others waited for it"));
+  CHECK(
+      here.ends_with(") was held by a signal or a debugger for 2 s, and the others waited for it"));
+  CHECK(std::chrono::steady_clock::now() - begin >= 2s);
   CHECK(std::chrono::steady_clock::now() - begin < 40s);
   std::vector<int> statuses;
   const std::string elsewhere = error_of<EnvironmentFault>(body, &statuses);
   CHECK(elsewhere.starts_with("rank 1 of 3 (process "));
   CHECK(elsewhere.find("was held by a signal") != std::string::npos);
   CHECK(statuses == std::vector<int>{Stopped, Stopped});
+}
+
+TEST_CASE("launched ranks: one whose process says nothing any more is named, and nobody waits") {
+  const auto body = [](const RankContext& context) {
+    context.send("here");
+    ::sleep(60);
+  };
+  const Launch launch = launch_of(0, 3);
+  Others others(launch, body);
+  {
+    LaunchedGroup group(launch, 10s);
+    int here = 0;
+    const auto hold_one = [&](int, const std::string&) {
+      if (++here == 3) {
+        others.kill(1, SIGSTOP);  // As a machine that has lost its power or its network.
+      }
+    };
+    CHECK_THROWS_WITH_AS(run_ranks(3, body, hold_one, &group, kShortPatience),
+                         "rank 1 of 3: nothing was heard of its process for 5 s; it is held, or "
+                         "its machine is gone",
+                         EnvironmentFault);
+  }
+  CHECK(others.status(2) == Stopped);
+  CHECK(RankPatience().held == 10s);  // What README.md says.
+  CHECK(RankPatience().silent == 30s);
 }
 
 TEST_CASE("ranks: a fault after a long silence names the rank that hangs") {

@@ -224,5 +224,22 @@ def test_every_command_says_so():
             assert BEYOND in answer.read_text(), f"{words}: the JSON says nothing"
 
 
+def test_advice_from_records():
+    """A policy whose batches are smaller than any that was recorded. (`replay` has no costs: its
+    programs carry the times of every op.)"""
+    record = ROOT / "scenarios" / "tour" / "random.jsonl"
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        command = ["advise", record, "--out-dir", folder / "advice"]
+        status, text, errors = stepsim(*command, "--html", folder / "page.html")
+        assert status == 0, errors
+        assert stepsim(*command, "--json", folder / "answer.json")[0] == 0
+        said = {"text": text, "JSON": (folder / "answer.json").read_text(),
+                "page": (folder / "page.html").read_text()}
+        for place, words in said.items():
+            flat = " ".join(words.split())
+            assert "forward pass: down to 1/" in flat and BELOW in flat, f"{place} does not say it: {flat[-1500:]}"
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

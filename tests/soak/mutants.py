@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Plants small faults one at a time and says which of them the tests catch.
 
-    python3 tests/soak/mutants.py choose --count 60 --seed 1 > tests/soak/mutants.txt
+    python3 tests/soak/mutants.py choose --count 60 --seed 1 >> tests/soak/mutants.txt
     python3 tests/soak/mutants.py run FOLDER [--workers 2] [--only N…]
 
-`choose` picks lines of sim, costmodel and calibrate and changes one operator in each: a bound, a
-sign, a comparison, and/or, the larger/the smaller. The list is text, to be read and mended by hand:
-a change that cannot matter is no fault and does not belong there.
+The list has a fault a line: `file | line | what takes the place of its expression`, in a page's
+script `file | line | the line instead`. `choose` proposes lines of sim, costmodel and calibrate with one
+operator changed: a bound, a sign, a comparison, and/or, the larger/the smaller. The list is text, to
+be read and mended by hand: a change that cannot matter is no fault and does not belong there.
 
-`run` builds a copy of the sources in FOLDER into which all faults of the list are written at once,
-each behind a condition: the environment's STEPSIM_MUTANT turns one on. So there is one build. The
-test programs then run for each fault, the most likely ones first, until one fails. Prints a table
-and ends with status 1 when fewer than 95 % are caught.
+`run` builds a copy of the sources in FOLDER into which all faults of C++ are written at once, each
+behind a condition: the environment's STEPSIM_MUTANT turns one on. So there is one build; faults of
+the page are built one by one. Then Meson's tests run for each fault, the most likely ones first,
+until one fails. Prints a table and ends with status 1 when fewer than 95 % are caught.
 """
 
 import argparse
@@ -36,13 +37,21 @@ SWAPS = [
 STATEMENT = re.compile(r"^(\s*(?:\} else )?if \(|\s*while \(|\s*return |\s*[\w.\[\]>()-]+ [+*-]?= )(.+?)(\) \{|;)$")
 UNFIT = re.compile(r'"|\'|constexpr|//|<[\w:]+>|\{|\[&|\[=|Eigen|: \(|const ')
 SKIPPED = re.compile(r"/(html|terminal|cuda|python|mpi|cli|torch)/|report|plot|_names|main\.cpp|catalog|blame")
-PROGRAMS = {
-    "sim/batching": ["sim/batching/test_batching", "sim/test_sim"],
-    "sim/ddp": ["sim/ddp/test_ddp", "sim/test_sim"],
-    "sim": ["sim/test_sim", "sim/ddp/test_ddp"],
-    "costmodel": ["costmodel/test_costmodel", "sim/test_sim", "calibrate/test_calibrate"],
-    "calibrate": ["calibrate/test_calibrate"],
+# The tests that are likeliest to see a fault of a folder; the others follow.
+LIKELY = {
+    "sim/batching": ["batching", "sim", "batching fixtures"],
+    "sim/ddp": ["ddp", "sim"],
+    "sim": ["sim", "ddp", "shipped scenarios", "stepsim command line"],
+    "sim/replay": ["replay", "sim"],
+    "sim/report": ["sim", "shipped scenarios", "report figures", "report pages", "stepsim trace"],
+    "sim/report/trace": ["sim", "stepsim trace", "profiler traces"],
+    "sim/report/html": ["report pages", "report pages in a browser"],
+    "costmodel": ["costmodel", "sim", "calibrate"],
+    "costmodel/terminal": ["terminal", "programs on a terminal"],
+    "calibrate": ["calibrate", "stepcal import"],
 }
+# They need a GPU's libraries, measure time or memory, or look at the sources and not at what they do.
+UNFIT = re.compile(r"clang|layers|memory of|meson install|live campaign|limits of inputs|python notebook")
 HELPER = """#pragma once
 #include <cstdlib>
 inline bool stepsim_mutant(int number) {
@@ -92,18 +101,24 @@ def read_list():
     return mutants
 
 
+def place_of(text, line):
+    """Where the line stands, without its indentation; None when it is not there just once."""
+    places = list(re.finditer(r"^[ \t]*(" + re.escape(line) + r")$", text, re.MULTILINE))
+    return places[0].span(1) if len(places) == 1 else None
+
+
 def plant(copy, mutants):
-    """Writes all faults into the copy."""
+    """Writes all faults of C++ into the copy; those of the page are looked for only."""
     (copy / "mutant.h").write_text(HELPER)
     for number, name, line, changed in mutants:
-        path = copy / name
-        text = path.read_text()
-        place = re.search(r"^\s*" + re.escape(line) + r"$", text, re.MULTILINE)
+        text = (copy / name).read_text()
+        place = place_of(text, line)
         if not place:
-            sys.exit(f"mutant {number}: {name} has no line {line!r} any more")
-        match = STATEMENT.match(place[0].lstrip("\n"))
-        planted = f"{match[1]}stepsim_mutant({number}) ? ({changed}) : ({match[2]}){match[3]}"
-        path.write_text(text[: place.start()] + planted + text[place.end():])
+            sys.exit(f"fault {number}: {name} does not have the line {line!r} once")
+        if name.endswith(".cpp"):
+            match = STATEMENT.match(line)
+            planted = f"{match[1]}stepsim_mutant({number}) ? ({changed}) : ({match[2]}){match[3]}"
+            (copy / name).write_text(text[: place[0]] + planted + text[place[1]:])
 
 
 def build(folder, mutants):
@@ -116,12 +131,9 @@ def build(folder, mutants):
         plant(copy, mutants)
         if not (folder / "build" / "build.ninja").exists():
             subprocess.run(["meson", "setup", str(folder / "build"), str(copy), "-Dunity=on", "-Dunity_size=1000",
-                            "-Doptimization=1", "-Dwerror=false", "-Dbenchmarks=disabled",
-                            *(f"-D{part}=disabled" for part in ("cuda", "python", "html", "mpi")),
+                            "-Doptimization=1", "-Dwerror=false", "-Dbenchmarks=disabled", "-Dcuda=disabled",
                             f"-Dcpp_args=-include {copy}/mutant.h"], check=True, stdout=subprocess.DEVNULL)
-        programs = sorted({f"tests/{p}" for all_of in PROGRAMS.values() for p in all_of})
-        done = subprocess.run(["ninja", "-C", str(folder / "build"), *programs, "sim/stepsim", "calibrate/stepcal"],
-                              capture_output=True, text=True)
+        done = subprocess.run(["ninja", "-C", str(folder / "build")], capture_output=True, text=True)
         if done.returncode == 0:
             return mutants
         broken = {int(n) for n in re.findall(r"stepsim_mutant\((\d+)\)", done.stdout)}
@@ -131,43 +143,91 @@ def build(folder, mutants):
         mutants = [m for m in mutants if m[0] not in broken]
 
 
-def test(folder, mutant):
-    """The name of the first program that catches the fault, and seconds; None when none does."""
-    number, name, _, _ = mutant
-    begin = time.monotonic()
-    folders = sorted((f for f in PROGRAMS if name.startswith(f + "/")), key=len, reverse=True)
-    first = [p for f in folders for p in PROGRAMS[f]]
-    rest = [p for all_of in PROGRAMS.values() for p in all_of]
-    environment = dict(os.environ, STEPSIM_MUTANT=str(number))
-    programs = [[str(folder / "build/tests" / p)] for p in dict.fromkeys(first + rest)]
-    golden = [sys.executable, str(folder / "source/tests/golden_test.py"), str(folder / "build/sim/stepsim")]
-    for command in [*programs, golden]:
+class Tests:
+    """The tests of the build, with their usual seconds."""
+
+    def __init__(self, folder, workers):
+        self.folder = folder
+        listed = subprocess.run(["meson", "test", "-C", folder / "build", "--no-rebuild", "--list"], check=True,
+                                capture_output=True, text=True)
+        names = [line.split(" / ")[-1].strip() for line in listed.stdout.splitlines()]
+        self.usual = dict.fromkeys(name for name in names if name and not UNFIT.search(name))
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            for name, (failed, seconds) in zip(self.usual, pool.map(lambda n: self.fails(n, 0), self.usual)):
+                if failed:
+                    sys.exit(f"{name} fails without any fault")
+                self.usual[name] = seconds
+
+    def fails(self, name, number):
+        """Whether a test fails, or hangs, with this fault; and seconds."""
+        begin = time.monotonic()
+        usual = self.usual[name]
         try:
-            done = subprocess.run(["prlimit", "--as=8589934592", *command], env=environment, cwd=folder / "source", timeout=400,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            caught = done.returncode != 0
+            done = subprocess.run(
+                ["prlimit", f"--as={8 << 30}", "meson", "test", "-C", self.folder / "build", "--no-rebuild",
+                 "--timeout-multiplier", "40", "--logbase", f"mutant{number}", name],
+                env=dict(os.environ, STEPSIM_MUTANT=str(number), STEPSIM_DATA=os.environ.get(
+                    "STEPSIM_DATA", str(ROOT.parent / "shared/data"))),
+                timeout=None if usual is None else 60 + 10 * usual, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+            return done.returncode != 0, time.monotonic() - begin
         except subprocess.TimeoutExpired:
-            caught = True
-        if caught:
-            return pathlib.Path(command[-1] if command is not golden else "golden").name, time.monotonic() - begin
-    return None, time.monotonic() - begin
+            return True, time.monotonic() - begin
+
+    def catch(self, mutant):
+        """The first test that fails with the fault, and seconds; None when none does."""
+        number, name, _, _ = mutant
+        begin = time.monotonic()
+        folders = sorted((f for f in LIKELY if name.startswith(f + "/")), key=len, reverse=True)
+        first = [test for f in folders for test in LIKELY[f]]
+        rest = sorted(self.usual, key=self.usual.get)
+        for test in dict.fromkeys([*first, *rest]):
+            if test in self.usual and self.fails(test, number)[0]:
+                return test, time.monotonic() - begin
+        return None, time.monotonic() - begin
+
+
+def catch_on_page(folder, tests, mutant):
+    """The same for a fault of the page's script: it is built in, and taken out again."""
+    _, name, line, changed = mutant
+    path = folder / "source" / name
+    text = path.read_text()
+    place = place_of(text, line)
+    path.write_text(text[: place[0]] + changed + text[place[1]:])
+    subprocess.run(["ninja", "-C", folder / "build", "sim/stepsim"], check=True, stdout=subprocess.DEVNULL)
+    try:
+        for test in (*LIKELY["sim/report/html"], "report figures"):
+            if tests.fails(test, 0)[0]:
+                return test, 0.0
+        return None, 0.0
+    finally:
+        path.write_text(text)
 
 
 def run(folder, workers, only):
     folder.mkdir(parents=True, exist_ok=True)
-    mutants = build(folder.resolve(), read_list())
+    folder = folder.resolve()
+    mutants = build(folder, read_list())
     mutants = [m for m in mutants if not only or m[0] in only]
-    clean = test(folder.resolve(), (0, "sim/x", "", ""))
-    if clean[0]:
-        sys.exit(f"{clean[0]} fails without any fault")
+    tests = Tests(folder, workers)
     missed = 0
+
+    def report(mutant, caught, seconds):
+        nonlocal missed
+        number, name, line, changed = mutant
+        missed += caught is None
+        print(f"{number:>3} {caught or 'MISSED':<26} {seconds:>6.0f} s  {name}", flush=True)
+        if caught is None:
+            print(f"      {line}\n      -> {changed}", flush=True)
+
+    coded = [m for m in mutants if m[1].endswith(".cpp")]
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        for mutant, (caught, seconds) in zip(mutants, pool.map(lambda m: test(folder.resolve(), m), mutants)):
-            number, name, line, changed = mutant
-            missed += caught is None
-            print(f"{number:>3} {caught or 'MISSED':<16} {seconds:>6.0f} s  {name}", flush=True)
-            if caught is None:
-                print(f"      {line}\n      -> {changed}", flush=True)
+        for mutant, result in zip(coded, pool.map(tests.catch, coded)):
+            report(mutant, *result)
+    for mutant in mutants:
+        if mutant not in coded:
+            report(mutant, *catch_on_page(folder, tests, mutant))
+    subprocess.run(["ninja", "-C", folder / "build"], check=True, stdout=subprocess.DEVNULL)
     share = 1 - missed / max(1, len(mutants))
     print(f"{len(mutants)} faults, {len(mutants) - missed} caught ({100 * share:.0f} %), {missed} missed")
     return 0 if share >= 0.95 else 1

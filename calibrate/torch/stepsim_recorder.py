@@ -134,7 +134,7 @@ class _Step:
         self.repeat, self.number = repeat, number
         self.start, self.entered, self.end = start, entered, None  # start: end of the step before
         self.passes = []  # [begin, end] of each backward
-        self.buckets = []  # [bytes, launch, end], in the order of the launches
+        self.buckets = []  # [bytes, launch, end, its pass], in the order of the launches
         self.lengths = []
         self.batches = []  # (samples, max_length) of each micro-batch
         self.max_length = self.padded_tokens = 0
@@ -167,8 +167,9 @@ class _Step:
         }
         ends = [self.entered] + [end for _, end in self.passes]
         backward = sum(between(begin, end) for begin, end in self.passes)
-        # The last bucket is launched when the last gradient is there.
-        wait = between(self.buckets[-1][1], ends[-1]) if self.buckets else 0.0
+        # The last bucket of a backward is launched when its last gradient is there.
+        last_launches = {number: launch for _, launch, _, number in self.buckets}
+        wait = sum(between(launch, ends[1 + number]) for number, launch in last_launches.items())
         row["forward_ms"] = sum(between(at, begin) for at, (begin, _) in zip(ends, self.passes))
         row["backward_ms"] = max(0.0, backward - wait)
         if self.buckets:
@@ -193,7 +194,7 @@ class _Step:
         row["lengths"] = self.lengths
         row["buckets"] = [
             {"bytes": size, "launch_ms": between(start, launch), "end_ms": between(start, end)}
-            for size, launch, end in self.buckets
+            for size, launch, end, _ in self.buckets
             if end is not None
         ]
         return row
@@ -297,9 +298,14 @@ class Recorder:
             self._step.add_batch(lengths, max_length, padded_tokens)
 
     def backward(self, loss, *args, **kwargs):
-        """Calls loss.backward(…) and records its begin and end."""
+        """Calls loss.backward(…) and records its begin and end. A step in which that fails is not
+        recorded, also when the caller goes on with it."""
         self.forward_done()
-        loss.backward(*args, **kwargs)
+        try:
+            loss.backward(*args, **kwargs)
+        except BaseException:
+            self._step = None
+            raise
         self.backward_done()
 
     @_harmless
@@ -339,7 +345,7 @@ class Recorder:
         """
         if hook is None and not self.recording:
             return
-        reduce = hook or _average(ddp_model.process_group)
+        reduce = hook or _average(ddp_model)
 
         def timed_hook(_, bucket):
             entry = self._launched(bucket)
@@ -405,18 +411,20 @@ class Recorder:
     @_harmless
     def _end(self):
         step, self._step = self._step, None
-        step.end = self._previous_end = self._clock.now()
+        self._previous_end = self._clock.now()
+        if step is None:
+            return  # Its backward failed.
+        step.end = self._previous_end
         if self._header is not None:
             self._write_header()
         if isinstance(self._clock, _CudaClock):
             step.peak_memory = torch.cuda.max_memory_allocated()
-        if any(end is None for _, end in step.passes):
-            raise ValueError("forward_done() without backward_done()")
-        if step.passes:
+        if step.passes and all(end is not None for _, end in step.passes):
             self._pending.append(step)
         elif not self._warned:
             self._warned = True
-            _say(f"step {step.number} called no backward(): such steps are not recorded")
+            lacks = "forward_done() without backward_done()" if step.passes else "no backward()"
+            _say(f"step {step.number} called {lacks}: such steps are not recorded")
         while self._pending and self._clock.done(self._pending[0].end):
             self._write_oldest()
 
@@ -435,8 +443,7 @@ class Recorder:
         header["versions"] = {"torch": torch.__version__, "python": platform.python_version()}
         if on_gpu:
             header["versions"]["cuda"] = torch.version.cuda
-        one_host = int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)) == self._world_size
-        header["cores"] = os.cpu_count() or 0 if one_host and not on_gpu else 0
+        header["cores"] = 0 if on_gpu else _shared_cores(self._world_size)
         header["host"] = platform.node()
         self._header = header
         if self._path is None:
@@ -474,10 +481,11 @@ class Recorder:
 
     @_harmless
     def _launched(self, bucket):
-        if self._step is None:
-            return None
+        if self._step is None or not self._step.passes or self._step.passes[-1][1] is not None:
+            return None  # A rank that has joined, or a backward that is not recorded.
         tensor = bucket.buffer()
-        entry = [tensor.numel() * tensor.element_size(), self._clock.now(), None]
+        size = tensor.numel() * tensor.element_size()
+        entry = [size, self._clock.now(), None, len(self._step.passes) - 1]
         self._step.buckets.append(entry)
         return entry
 
@@ -590,14 +598,44 @@ def _distributed():
     return dist is not None and dist.is_available() and dist.is_initialized()
 
 
-def _average(group):
-    """Returns a hook that does what DDP does without one: gradients times 1 / ranks, then a sum."""
+def _average(ddp):
+    """Returns a hook that does what DDP does without one: gradients times 1 / ranks, then a sum.
+    Under join(divide_by_initial_world_size=False) it divides by the ranks that still have inputs."""
+    group = ddp.process_group
+    active = [False]  # Whether this rank has run a forward since its last backward.
+    ranks = [dist.get_world_size(group)]
+
+    def forward(_module, _inputs):
+        active[0] = True
+
+    def shrinks():
+        joins = getattr(getattr(ddp, "_join_config", None), "enable", False)
+        return joins and not getattr(ddp, "_divide_by_initial_world_size", True)
 
     def hook(_, bucket):
-        tensor = bucket.buffer().mul_(1.0 / dist.get_world_size(group))
+        tensor = bucket.buffer()
+        if shrinks() and bucket.index() == 0:
+            count = torch.full((1,), float(active[0]), device=tensor.device)
+            dist.all_reduce(count, group=group)
+            ranks[0] = count.item()
+        if bucket.is_last():
+            active[0] = False
+        tensor.mul_(1.0 / ranks[0])
         return dist.all_reduce(tensor, group=group, async_op=True).get_future()
 
+    ddp.register_forward_pre_hook(forward)
     return hook
+
+
+def _shared_cores(world_size):
+    """Returns the processor cores that all ranks share; 0 where they are on several hosts, or where
+    this one is bound to some of its host's cores. Without LOCAL_WORLD_SIZE only merging tells hosts
+    apart."""
+    cores = os.cpu_count() or 0
+    if int(os.environ.get("LOCAL_WORLD_SIZE", world_size)) != world_size:
+        return 0
+    is_bound = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) < cores
+    return 0 if is_bound else cores
 
 
 def _processor():
@@ -636,8 +674,14 @@ def merge(paths, out):
     world_size = header["world_size"]
     rows = {}
     for path, (other, of_rank) in zip(paths, files):
-        if other["world_size"] != world_size or other["policy"] != header["policy"]:
-            raise ValueError(f"{path}: another run than {paths[0]}: ranks or policy differ")
+        for member in ("world_size", "policy", "model"):
+            if other.get(member) != header.get(member):
+                raise ValueError(f"{path}: another run than {paths[0]}: its {member} differs")
+        starts = [one["started_at"] for one in (other, header) if "started_at" in one]
+        seconds = [time.mktime(time.strptime(start, "%Y-%m-%dT%H:%M:%SZ")) for start in starts]
+        if max(seconds, default=0) - min(seconds, default=0) > 3600:
+            raise ValueError(f"{path}: another run than {paths[0]}: started at {starts[0]}, that "
+                             f"at {starts[1]}")
         for row in of_rank:
             if rows.setdefault((row["repeat"], row["step"], row["rank"]), row) is not row:
                 raise ValueError(f"{path}: step {row['step']} of rank {row['rank']} is there twice")
@@ -648,7 +692,7 @@ def merge(paths, out):
     if len(complete) < len(rows):
         _say(f"left out {len(rows) - len(complete)} lines of steps that not all ranks finished")
     if len({other.get("host") for other, _ in files}) > 1:
-        _say("several hosts: their clocks differ, and so do the start_ms")
+        header["cores"] = 0  # Those of one host; readers lay the hosts' clocks over each other.
     header["repeats"] = 1 + complete[-1][0]
     temporary = f"{out}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:

@@ -131,6 +131,73 @@ def rank_accumulates(rank):
     recorder.close()
 
 
+def rank_is_odd(rank):
+    """Steps with two backwards: of all micro-batches with communication, and of two models. A
+    backward that fails in the middle."""
+    import torch
+
+    def recorded(name, *models):
+        return stepsim_recorder.Recorder(name, model=models[0])
+
+    parallel = torch.nn.parallel.DistributedDataParallel
+    ddp, other = parallel(make_model()), parallel(make_model())
+    recorder = recorded("all", ddp)
+    for _ in range(3):
+        with recorder.step():
+            for _ in range(2):
+                recorder.batch(lengths=[5])
+                time.sleep(0.03 * rank)  # So that rank 0 waits, in both micro-batches.
+                recorder.backward(ddp(torch.ones(1, 5, 64)).sum())
+    recorder.close()
+    ddp = parallel(make_model())
+    recorder = recorded("two", ddp)
+    for _ in range(3):
+        with recorder.step(lengths=[5]):
+            recorder.backward(ddp(torch.ones(1, 5, 64)).sum())
+            for _ in range(5):
+                loss = other(torch.ones(60, 50, 64)).sum()
+            recorder.backward(loss)
+    recorder.close()
+    ddp = parallel(make_model())
+    recorder = recorded("fails", ddp)
+    for number in range(4):
+        with recorder.step(lengths=[5]):
+            loss = ddp(torch.ones(1, 5, 64)).sum()
+            try:
+                recorder.backward(loss.detach() if number == 1 else loss)
+            except RuntimeError:
+                assert number == 1
+            else:
+                assert number != 1
+    assert recorder.recording and recorder.error is None
+    recorder.close()
+
+
+def rank_joins(rank):
+    """Ranks with unequal numbers of batches: the parameters after them, with and without hook."""
+    import torch
+
+    def trained(watch, by_initial):
+        ddp = torch.nn.parallel.DistributedDataParallel(make_model(), bucket_cap_mb=1)
+        recorder = stepsim_recorder.Recorder("join", model=ddp if watch else None)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        torch.manual_seed(100 + rank)
+        with ddp.join(divide_by_initial_world_size=by_initial):
+            for _ in range(2 + 2 * rank):
+                with recorder.step(lengths=[5]):
+                    optimizer.zero_grad()
+                    recorder.backward(ddp(torch.randn(3, 5, 64)).square().mean())
+                    optimizer.step()
+        recorder.end()
+        return [parameter.detach().numpy().tobytes() for parameter in ddp.parameters()]
+
+    by_initial = trained(False, True)
+    assert by_initial == trained(True, True)
+    by_active = trained(False, False)
+    assert by_active == trained(True, False)
+    assert by_active != by_initial
+
+
 def rank_compares_hooks(rank):
     """The recorder's hook, around nothing and around a user's, gives the same gradients."""
     import torch
@@ -399,6 +466,85 @@ def test_micro_batches_are_one_step():
         assert row["forward_ms"] > 20 and row["optimizer_ms"] > 30, row
         assert row["loss"] is None and row["data_ms"] < 49, row
         assert row["thread_cpu_ms"] < row["step_ms"] - 49, row
+
+
+@in_folder_with_plan
+def test_each_backward_has_its_own_wait_and_one_that_fails_costs_its_step_only():
+    run_good_ranks("is_odd")
+    header, *rows = read_lines("all.jsonl")
+    assert header["model"]["name"] == "Sequential"
+    for row in rows:
+        assert row["micro_batches"] == 2, row
+        assert sum(bucket["bytes"] for bucket in row["buckets"]) == 2 * MODEL_BYTES, row
+        if row["step"] > 0:  # In the first one the second forward rebuilds the buckets.
+            waited = row["wait_ms"] > 50 if row["rank"] == 0 else row["wait_ms"] < 25
+            assert waited and row["backward_ms"] < 25, row
+    _, *rows = read_lines("two.jsonl")
+    for row in rows:
+        parts = ["data_ms", "forward_ms", "backward_ms", "wait_ms", "optimizer_ms"]
+        assert abs(sum(row[part] for part in parts) - row["step_ms"]) < 1e-3, row
+        # The second model's backward is no wait for the first one's gradients.
+        assert row["backward_ms"] > row["wait_ms"], row
+    _, *rows = read_lines("fails.jsonl")
+    assert [row["step"] for row in rows] == [0, 0, 2, 2, 3, 3], rows
+
+
+@in_folder_with_plan
+def test_ranks_that_join_divide_as_without_the_recorder():
+    run_good_ranks("joins")
+
+
+@in_folder_with_plan
+def test_cores_are_those_that_the_ranks_share():
+    cores = os.cpu_count()
+    shared = stepsim_recorder._shared_cores
+    before = os.environ.pop("LOCAL_WORLD_SIZE", None)
+    try:
+        assert shared(4) == cores
+        os.environ["LOCAL_WORLD_SIZE"] = "2"
+        assert (shared(2), shared(4)) == (cores, 0)
+    finally:
+        os.environ.pop("LOCAL_WORLD_SIZE")
+        if before is not None:
+            os.environ["LOCAL_WORLD_SIZE"] = before
+    allowed = os.sched_getaffinity(0)
+    if cores > 1:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert shared(1) == 0
+        os.sched_setaffinity(0, allowed)
+
+
+def write_rank(rank, **members):
+    header = {
+        "format": "stepsim-run-record/1", "world_size": 2, "policy": "p", "warmup_steps": 0,
+        "backend": "gloo", "device": "d", "host": "one", "cores": 4,
+        "started_at": "2026-11-25T10:00:00Z", "model": {"name": "M"}, **members,
+    }  # fmt: skip
+    row = {"repeat": 0, "step": 0, "rank": rank}
+    path = f"part.rank{rank}.jsonl"
+    pathlib.Path(path).write_text(json.dumps(header) + "\n" + json.dumps(row) + "\n")
+    return path
+
+
+@in_folder_with_plan
+def test_files_of_other_hosts_are_merged_and_those_of_other_runs_are_not():
+    first = write_rank(0)
+    stepsim_recorder.merge([first, write_rank(1, host="two")], "part.jsonl")
+    assert read_lines("part.jsonl")[0]["cores"] == 0
+    stepsim_recorder.merge([first, write_rank(1, started_at="2026-11-25T10:40:00Z")], "part.jsonl")
+    assert read_lines("part.jsonl")[0]["cores"] == 4
+    for wrong, said in [
+        ({"model": {"name": "Other"}}, "its model differs"),
+        ({"policy": "q"}, "its policy differs"),
+        ({"started_at": "2026-11-22T10:00:00Z"}, "another run"),
+    ]:
+        try:
+            stepsim_recorder.merge([first, write_rank(1, **wrong)], "wrong.jsonl")
+        except ValueError as error:
+            assert said in str(error) and "part.rank1.jsonl" in str(error), error
+        else:
+            raise AssertionError(f"merged in spite of {wrong}")
+    assert not os.path.exists("wrong.jsonl")
 
 
 class FakeCuda:

@@ -1,6 +1,7 @@
 #include "costmodel/records/record_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -9,8 +10,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/utc_time.h"
+#include "costmodel/records/rank_clocks.h"
 
 namespace stepsim {
 namespace {
@@ -41,6 +45,18 @@ std::string merged_name(const std::string& file) {
                                                              : file;
 }
 
+/// Ranks of one run open their files within an hour.
+bool started_together(const RunRecord& a, const RunRecord& b) {
+  constexpr std::int64_t kHour = 3600;
+  const auto first = parse_utc(a.started_at);
+  const auto second = parse_utc(b.started_at);
+  return !first || !second || std::abs(*first - *second) <= kHour;
+}
+
+Json model_of(const RunRecord& record) {
+  return record.training->contains("model") ? (*record.training)["model"] : Json();
+}
+
 void add_rank(const RecordFile& part, RecordFile& whole) {
   const RunRecord& from = part.record;
   RunRecord& to = whole.record;
@@ -52,6 +68,19 @@ void add_rank(const RecordFile& part, RecordFile& whole) {
                      printable(from.policy),
                      to.world_size,
                      printable(to.policy));
+  }
+  if (model_of(from) != model_of(to)) {
+    throw InputError(SourcePlace{part.file}, "is of another model than {}", whole.file);
+  }
+  if (!started_together(from, to)) {
+    throw InputError(SourcePlace{part.file},
+                     "is of another run than {}: started at {}, that at {}",
+                     whole.file,
+                     printable(from.started_at),
+                     printable(to.started_at));
+  }
+  if (from.host != to.host) {
+    to.cores = 0;  // Those of one host.
   }
   const std::set<int> present = ranks_in(to);
   for (const int rank : ranks_in(from)) {
@@ -124,10 +153,18 @@ std::vector<RecordFile> read_record_files(std::span<const std::string> paths,
     const auto group = std::ranges::find(joined, i, [](const auto& one) { return one.second; });
     if (group != joined.end()) {
       // "*.jsonl" also names the file that the recorder's close() made of these.
-      if (std::ranges::find(paths, group->first) != paths.end()) {
+      if (group->first != files[i].file && std::ranges::find(paths, group->first) != paths.end()) {
         continue;
       }
       keep_whole_steps(files[i], warnings);
+    }
+    const double apart = align_rank_clocks(files[i].record);
+    if (apart > 0 && warnings != nullptr) {
+      warnings->push_back(fmt::format(
+          "{}: its ranks' clocks are up to {:.3g} s apart (several hosts); its steps are laid over "
+          "each other where their last all-reduces end",
+          files[i].file,
+          apart));
     }
     whole.push_back(std::move(files[i]));
   }

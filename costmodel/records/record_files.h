@@ -18,10 +18,11 @@ struct RecordFile {
 /// Reads run records. Files of single ranks (`run.rank0.jsonl`, `run.rank1.jsonl`, as
 /// stepsim_recorder.py writes them) become one record with the steps that all ranks finished; other
 /// steps are left out with a warning. They are passed over where the record that the recorder made
-/// of them (`run.jsonl`) is given as well.
+/// of them (`run.jsonl`) is given as well. Ranks of several hosts get one clock
+/// (align_rank_clocks()), with a warning.
 ///
 /// Raises InputError: what read_run_record() raises; a rank's file is missing; the files of one run
-/// disagree on policy or number of ranks; no step has all ranks.
+/// disagree on policy, model or number of ranks, or started hours apart; no step has all ranks.
 [[nodiscard]] std::vector<RecordFile> read_record_files(std::span<const std::string> paths,
                                                         std::vector<std::string>* warnings);
 

@@ -37,6 +37,9 @@ std::string record_header(const RunRecord& record) {
   header["world_size"] = record.world_size;
   header["backend"] = record.backend;
   header["device"] = record.device;
+  if (!record.host.empty()) {
+    header["host"] = record.host;
+  }
   header["started_at"] = record.started_at;
   header["warmup_steps"] = record.warmup_steps;
   header["repeats"] = record.repeats;
@@ -127,6 +130,7 @@ RunRecord read_record_header(JsonReader header) {
   record.world_size = header.integer_in("world_size", 1, kMaxInt);
   record.backend = header.text_or("backend", "");
   record.device = header.text_or("device", "");
+  record.host = header.text_or("host", "");
   record.started_at = header.text_or("started_at", "");
   record.warmup_steps =
       header.has("warmup_steps") ? header.integer_in("warmup_steps", 0, kMaxInt) : 0;

@@ -26,7 +26,9 @@ struct StepRecord {
   std::int64_t max_length = 0;
   std::int64_t useful_tokens = 0;
   std::int64_t padded_tokens = 0;
-  double start_ms = 0;  ///< The start, on a clock that all ranks of a host share.
+  /// The start, on a clock that all ranks of a host share; read_record_files() lays hosts' clocks
+  /// over each other.
+  double start_ms = 0;
   double data_ms = 0;
   double forward_ms = 0;
   double backward_ms = 0;  ///< Ends with the last gradient kernel.
@@ -61,6 +63,7 @@ struct RunRecord {
   int world_size = 0;
   std::string backend;  ///< "gloo", "nccl"
   std::string device;
+  std::string host;        ///< Of the rank that wrote the header; empty where it does not say.
   std::string started_at;  ///< ISO 8601, UTC.
   int warmup_steps = 0;    ///< The leading steps of each repeat that means leave out.
   int repeats = 1;

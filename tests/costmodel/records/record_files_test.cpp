@@ -22,8 +22,8 @@ StepRecord step_row(int step, int rank) {
 std::string record_at(const std::string& folder,
                       const std::string& name,
                       std::vector<StepRecord> steps,
-                      const std::string& policy = "fixed") {
-  RunRecord record;
+                      const std::string& policy = "fixed",
+                      RunRecord record = {}) {
   record.policy = policy;
   record.world_size = 2;
   record.steps = std::move(steps);
@@ -91,6 +91,80 @@ TEST_CASE("files that do not make a whole run are refused by name") {
   CHECK(join_error({rank0, late}) == rank0 + ": error: no step was finished by all ranks");
   CHECK(join_error({record_at(folder, "empty.jsonl", {})}).find("holds no steps") !=
         std::string::npos);
+}
+
+TEST_CASE("files of ranks that are of other models or other days are of no run") {
+  const std::string folder = test::fresh_folder();
+  RunRecord header;
+  header.started_at = "2026-11-25T10:00:00Z";
+  header.host = "one";
+  header.cores = 4;
+  (*header.training)["model"] = {{"name", "Own"}};
+  const std::string rank0 = record_at(folder, "run.rank0.jsonl", {step_row(0, 0)}, "fixed", header);
+  const auto with = [&](const RunRecord& other) {
+    return record_at(folder, "run.rank1.jsonl", {step_row(0, 1)}, "fixed", other);
+  };
+  RunRecord other = header;
+  other.started_at = "2026-11-25T10:30:00Z";
+  other.host = "two";
+  const std::vector<std::string> paths = {rank0, with(other)};
+  const std::vector<RecordFile> files = read_record_files(paths, nullptr);
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].record.cores == 0);  // Those of one of two hosts.
+  other.started_at = "2026-11-22T10:00:00Z";
+  CHECK(join_error({rank0, with(other)}) ==
+        folder + "/run.rank1.jsonl: error: is of another run than " + rank0 +
+            ": started at 2026-11-22T10:00:00Z, that at 2026-11-25T10:00:00Z");
+  other = header;
+  (*other.training)["model"] = {{"name", "Other"}};
+  CHECK(join_error({rank0, with(other)}) ==
+        folder + "/run.rank1.jsonl: error: is of another model than " + rank0);
+}
+
+TEST_CASE("a record that lacks ranks is refused whatever its name") {
+  const std::string folder = test::fresh_folder();
+  const std::string path = record_at(folder, "mine.jsonl", {step_row(0, 0)});
+  CHECK(join_error({path}).starts_with(path + ": error: holds rank 0 of 2 ranks"));
+}
+
+TEST_CASE("clocks of hosts are laid over each other where the all-reduces of a step end") {
+  const std::string folder = test::fresh_folder();
+  const auto rows = [](double offset, double drift, bool buckets) {
+    std::vector<StepRecord> steps;
+    for (int step = 0; step < 20; ++step) {
+      for (int rank = 0; rank < 2; ++rank) {
+        StepRecord row;
+        row.step = step;
+        row.rank = rank;
+        row.samples = 1;
+        row.forward_ms = 10 + 5 * rank;  // Rank 1 begins 5 ms earlier.
+        row.backward_ms = 20;
+        row.wait_ms = 3;
+        row.step_ms = 40 + 5 * rank;
+        row.start_ms = 1000 + 50 * step - 5 * rank + rank * (offset + drift * step);
+        if (buckets) {
+          row.buckets = {{100, 20, 25.0 + 5 * rank}, {100, row.forward_ms + 20, 33.0 + 5 * rank}};
+        }
+        steps.push_back(row);
+      }
+    }
+    return steps;
+  };
+  for (const bool buckets : {false, true}) {
+    CAPTURE(buckets);
+    const std::vector<std::string> paths = {
+        record_at(folder, "same.jsonl", rows(0, 0, buckets)),
+        record_at(folder, "other.jsonl", rows(-5000, 0.25, buckets))};
+    std::vector<std::string> warnings;
+    const std::vector<RecordFile> files = read_record_files(paths, &warnings);
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0].starts_with(paths[1] +
+                                  ": its ranks' clocks are up to 5 s apart (several hosts)"));
+    for (std::size_t i = 0; i < files[0].record.steps.size(); ++i) {
+      CHECK(files[1].record.steps[i].start_ms ==
+            doctest::Approx(files[0].record.steps[i].start_ms));
+    }
+  }
 }
 
 TEST_CASE("recorded buckets tell another model") {

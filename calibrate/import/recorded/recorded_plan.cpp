@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,6 +31,57 @@ std::span<const BucketRecord> last_buckets(const StepRecord& step) {
 
 /// Shares are whole numbers; a whole backward is divided into so many.
 constexpr double kBackwardShares = 1e9;
+
+/// Takes tensors of `bytes` in all from the front of `order`: gradients become ready nearly in that
+/// order, so that a few of the tensors near the end may belong to the next bucket instead. Takes at
+/// least one, leaves one for each of the `after` buckets behind, and where no choice gives just
+/// `bytes`, the first ones that reach it.
+std::vector<int> take_bucket(std::vector<int>& order,
+                             std::int64_t bytes,
+                             std::size_t after,
+                             const std::function<std::int64_t(int)>& bytes_of) {
+  constexpr std::size_t kNear = 16;
+  const std::size_t most = order.size() - after;
+  std::size_t reached = 0;
+  std::int64_t sum = 0;
+  while (reached < most && (reached == 0 || sum < bytes)) {
+    sum += bytes_of(order[reached++]);
+  }
+  const auto taken = [&](std::size_t end, std::size_t a, std::size_t b) {
+    std::vector<int> bucket;
+    std::vector<int> rest;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      (i < end && i != a && i != b ? bucket : rest).push_back(order[i]);
+    }
+    order = std::move(rest);
+    return bucket;
+  };
+  const std::size_t none = order.size();
+  // Up to two tensors too many, within `kNear` of the end.
+  std::int64_t all = 0;
+  for (std::size_t end = 1; end <= std::min(order.size(), reached + kNear); ++end) {
+    all += bytes_of(order[end - 1]);
+    if (end > most + 2 || all < bytes) {
+      continue;
+    }
+    if (all == bytes && end <= most) {
+      return taken(end, none, none);
+    }
+    for (std::size_t near = 1; near <= std::min(end, kNear); ++near) {
+      const std::size_t a = end - near;
+      const std::int64_t without = all - bytes_of(order[a]);
+      if (without == bytes && end - 1 <= most && end > 1) {
+        return taken(end, a, none);
+      }
+      for (std::size_t b = a + 1; b < end && end > 2 && end - 2 <= most; ++b) {
+        if (without - bytes_of(order[b]) == bytes) {
+          return taken(end, a, b);
+        }
+      }
+    }
+  }
+  return taken(reached, none, none);
+}
 
 class RecordReader {
  public:
@@ -86,24 +139,39 @@ class RecordReader {
   /// sizes, or where no step of rank 0 after the first has bucket times, as DDP fills them to its
   /// caps. Empty when the record has neither.
   [[nodiscard]] std::vector<std::vector<int>> buckets(const TransformerConfig& model) const {
-    const StepRecord* step = steady_step();
-    const std::vector<std::int64_t> full_at =
-        step != nullptr ? mapped(last_buckets(*step), &BucketRecord::bytes) : bucket_caps();
     const std::int64_t size = element_size(model.parameter_dtype);
+    const auto bytes_of = [&](int tensor) {
+      return size * elements_of(model.tensors[at(tensor)].shape);
+    };
+    std::vector<int> order(model.tensors.size());
+    std::iota(order.rbegin(), order.rend(), 0);
     std::vector<std::vector<int>> buckets;
-    auto next = static_cast<int>(model.tensors.size());
-    while (!full_at.empty() && (step != nullptr ? buckets.size() < full_at.size() : next > 0)) {
-      const bool takes_all = step != nullptr && buckets.size() + 1 == full_at.size();
-      const std::int64_t full = full_at[std::min(buckets.size(), full_at.size() - 1)];
-      buckets.emplace_back();
-      std::int64_t bytes = 0;
-      while (next > 0 && (takes_all || bytes < full)) {
-        buckets.back().push_back(--next);
-        bytes += size * elements_of(model.tensors[at(next)].shape);
+    if (const StepRecord* step = steady_step()) {
+      const std::vector<std::int64_t> sizes = mapped(last_buckets(*step), &BucketRecord::bytes);
+      if (sizes.size() > order.size()) {
+        fail(fmt::format("has {} buckets for {} trained tensors", sizes.size(), order.size()));
       }
-      if (buckets.back().empty()) {
+      if (sum_of(sizes, std::identity()) > sum_of(order, bytes_of)) {
         fail("its buckets hold more bytes than its model's parameters");
       }
+      while (buckets.size() + 1 < sizes.size()) {
+        const std::size_t after = sizes.size() - buckets.size() - 1;
+        buckets.push_back(take_bucket(order, sizes[buckets.size()], after, bytes_of));
+      }
+      buckets.push_back(order);
+      return buckets;
+    }
+    const std::vector<std::int64_t> caps = bucket_caps();
+    for (std::int64_t bytes = 0; const int tensor : order) {
+      if (caps.empty()) {
+        break;
+      }
+      if (buckets.empty() || bytes >= caps[std::min(buckets.size(), caps.size()) - 1]) {
+        buckets.emplace_back();
+        bytes = 0;
+      }
+      buckets.back().push_back(tensor);
+      bytes += bytes_of(tensor);
     }
     return buckets;
   }
@@ -174,6 +242,20 @@ class RecordReader {
     return nullptr;
   }
 
+  /// Milliseconds that the earlier micro-batches waited for their buckets, of which each has
+  /// `count`.
+  [[nodiscard]] static double waits_before(const StepRecord& step, std::size_t count) {
+    double sum = 0;
+    for (std::size_t first = 0; first + count < step.buckets.size(); first += count) {
+      double end = 0;
+      for (std::size_t b = first; b < first + count; ++b) {
+        end = std::max(end, step.buckets[b].end_ms);
+      }
+      sum += end - step.buckets[first + count - 1].launch_ms;
+    }
+    return sum;
+  }
+
   /// The mean fraction of the backward after which bucket `b` of `count` was launched.
   [[nodiscard]] double launch_place(std::size_t b, std::size_t count) const {
     double sum = 0;
@@ -184,7 +266,8 @@ class RecordReader {
         const double launched_at = recorded[b].launch_ms - step.data_ms - step.forward_ms;
         // The times are sums over the micro-batches, of which the last one launched these.
         const auto parts = static_cast<double>(step.micro_batches);
-        sum += std::clamp(parts * launched_at / step.backward_ms - (parts - 1), 0.0, 1.0);
+        const double in_backwards = launched_at - waits_before(step, count);
+        sum += std::clamp(parts * in_backwards / step.backward_ms - (parts - 1), 0.0, 1.0);
         steps += 1;
       }
     }
@@ -241,11 +324,27 @@ std::vector<Plan> recorded_plans(std::span<const RecordFile> files) {
   if (timed == files.end()) {
     return plans;
   }
-  const Plan& from = plans[static_cast<std::size_t>(timed - files.begin())];
+  // One model for all: each tensor's share of the backward is the mean of what records tell.
+  const Plan from = plans[static_cast<std::size_t>(timed - files.begin())];
+  TransformerConfig shared = from.model;
+  for (std::size_t t = 0; t < shared.tensors.size(); ++t) {
+    double sum = 0;
+    double steps = 0;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (has_bucket_times(files[i]) && differ_in_shares(from.model, plans[i].model)) {
+        const auto weight = static_cast<double>(files[i].record.steps.size());
+        sum += weight * static_cast<double>(plans[i].model.tensors[t].backward);
+        steps += weight;
+      }
+    }
+    shared.tensors[t].backward = std::llround(sum / steps);
+  }
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (!has_bucket_times(files[i]) && differ_in_shares(from.model, plans[i].model)) {
-      plans[i].model = from.model;
-      plans[i].buckets = from.buckets;
+    if (differ_in_shares(from.model, plans[i].model)) {
+      plans[i].model = shared;
+      if (!has_bucket_times(files[i])) {
+        plans[i].buckets = from.buckets;
+      }
     }
   }
   return plans;

@@ -35,9 +35,12 @@ struct CollectiveCost {
 
 /// Prices one call from a measured table, which must have knots.
 ///
-/// Between knots the price is linear. Below the first knot it is that knot's time, since times are
-/// flat up to about 32 KiB; below a first knot larger than that it counts as an extrapolation, and
-/// messages up to 32 KiB that are too far below are priced in proportion, with an error of 1.
+/// Between knots the price is linear. Below the first knot it is that knot's time up to 32 KiB,
+/// where times are flat. Below a first knot larger than that the line through the first two goes
+/// on, down to 32 KiB, between the time in proportion to the bytes and the first knot's own
+/// (half-way between these with one knot): an extrapolation, whose error grows by 18 % with each
+/// halving.
+/// Messages up to 32 KiB that are too far below are priced in proportion, with an error of 1.
 /// Beyond the last knot it continues with the tail's slope, and the error is that of extrapolated
 /// sizes (FitErrors::beyond) times the factor beyond.
 /// Raises InputError: the size is more than `max_extrapolation` times outside the table. The

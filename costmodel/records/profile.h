@@ -74,6 +74,8 @@ struct Profile {
   /// Processor cores that the ranks of a node share; the costs are then those of a rank that has a
   /// core of its own. 0: ranks do not slow each other.
   double cores = 0;
+  /// [rank] A rank's time over that of the costs, where ranks are steadily unequal; empty: alike.
+  std::vector<double> rank_factors;
   NoiseProfile noise;
   std::optional<InterferenceProfile> interference;  ///< Absent: not measured.
   std::vector<ShapeCost> new_shapes;      ///< What a shape costs when a rank meets it first.
@@ -84,8 +86,8 @@ struct Profile {
 
 /// Reads a profile, a file or a shipped one by its name (profile_path()). Its "format" is
 /// "stepsim-profile/1", or /2 when an entry holds a ratio, or /3 with a recorded model, or /4 with
-/// costs of new shapes, or /5 with fitted links. All times
-/// in the file are seconds, so that every double reads back unchanged. Raises InputError that names
+/// costs of new shapes, or /5 with fitted links, or /6
+/// with unequal ranks. All times in the file are seconds, so that every double reads back unchanged. Raises InputError that names
 /// place and key, unless knots ascend and are not negative, ranges and each form's members are
 /// valid and no entry occurs twice.
 [[nodiscard]] Profile read_profile(const std::string& named);

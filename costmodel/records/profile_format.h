@@ -17,6 +17,8 @@ inline constexpr int kRecordedVersion = 3;
 inline constexpr int kShapesVersion = 4;
 /// This version added links fitted to step times, and what several ranks add to a recorded model.
 inline constexpr int kLinksVersion = 5;
+/// This version added ranks that are steadily slower than others.
+inline constexpr int kUnequalRanksVersion = 6;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);

@@ -139,6 +139,14 @@ void read_machine(JsonReader& root, Profile& profile) {
   if (host.has("cores") && !(profile.cores >= 1 && profile.cores <= kMaxCores)) {
     host.fail("cores", fmt::format("expected 1 to {}", kMaxCores));
   }
+  if (host.has("rank_factors")) {
+    constexpr double kMostFactor = 1e6;
+    profile.rank_factors = host.numbers("rank_factors");
+    const auto is_factor = [](double factor) { return factor > 0 && factor <= kMostFactor; };
+    if (profile.rank_factors.empty() || !std::ranges::all_of(profile.rank_factors, is_factor)) {
+      host.fail("rank_factors", "expected a factor of each rank, more than 0");
+    }
+  }
   if (root.has("noise")) {
     JsonReader noise = root.object("noise");
     profile.noise.step_jitter = noise.not_negative_or("step_jitter", 0);
@@ -184,7 +192,7 @@ InterferenceProfile read_interference(JsonReader reader) {
 /// Whether the format names a version that this program reads: any up to the newest one, which the
 /// last form of cost may have added.
 bool is_known_format(std::string_view format) {
-  int newest = std::max(kLinksVersion, kPaddingVersion);
+  int newest = std::max(kUnequalRanksVersion, kPaddingVersion);
   for (const CostFormRow& row : cost_form_rows()) {
     newest = std::max(newest, row.since_version);
   }

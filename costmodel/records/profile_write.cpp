@@ -25,6 +25,9 @@ std::string format_of(const Profile& profile) {
   if (profile.links || (profile.recorded && profile.recorded->several_ranks)) {
     version = std::max(version, kLinksVersion);
   }
+  if (!profile.rank_factors.empty()) {
+    version = kUnequalRanksVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -134,6 +137,9 @@ void write_profile(const std::string& path, const Profile& profile) {
     const auto whole = static_cast<std::int64_t>(profile.cores);
     host["cores"] =
         static_cast<double>(whole) == profile.cores ? Json(whole) : Json(finite(profile.cores));
+  }
+  if (!profile.rank_factors.empty()) {
+    host["rank_factors"] = numbers_json(profile.rank_factors);
   }
   Json noise = {{"step_jitter", finite(profile.noise.step_jitter)},
                 {"drift", finite(profile.noise.drift)},

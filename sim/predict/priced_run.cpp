@@ -17,8 +17,9 @@ namespace stepsim {
 
 namespace {
 
-/// With the interference that the profile measured, unless the scenario states its own.
-Scenario with_interference_of(const Profile& profile, Scenario scenario) {
+/// With the interference and the unequal ranks of the profile, unless the scenario states its own.
+Scenario with_machine_of(const Profile& profile, Scenario scenario) {
+  scenario.slow_ranks = slow_ranks(scenario, profile);
   if (profile.interference && !scenario.interference_given) {
     scenario.interference = profile.interference->value;
   }
@@ -60,6 +61,12 @@ double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
   return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
 }
 
+/// Whether loading takes times that a GPU's own clock has recorded. The device was idle in them, so
+/// that the host cannot hide them by running ahead.
+bool has_recorded_data_times(const Scenario& scenario, const Profile& profile) {
+  return prices_recorded_model(scenario, profile) && !profile.host_is_device;
+}
+
 /// Whether the engine's rules are those that the recurrence has: one in-order communicator over all
 /// ranks, a host that may run ahead as far as it likes, no interference.
 bool rules_are_plain(EngineRules rules) {
@@ -87,7 +94,7 @@ PricedRun::PricedRun(const Scenario& scenario,
                      const BatchingPolicy& policy,
                      const Profile& profile,
                      std::optional<Counterfactual> counterfactual)
-    : scenario_(changed(with_interference_of(profile, with_attention_of(policy, scenario)),
+    : scenario_(changed(with_machine_of(profile, with_attention_of(policy, scenario)),
                         counterfactual)),
       profile_(profile),
       counterfactual_(counterfactual),
@@ -100,7 +107,9 @@ PricedRun::PricedRun(const Scenario& scenario,
       ddp_model_(with_compiled_graphs(
           stepsim::ddp_model(scenario_.model, step_ops(scenario_), scenario_.buffer_bytes),
           scenario_.ddp)),
-      host_{costs_->host_is_device(), scenario_.gloo, scenario_.host.step_sync} {
+      host_{costs_->host_is_device(),
+            scenario_.gloo,
+            scenario_.host.step_sync || has_recorded_data_times(scenario_, profile_)} {
   owned_ = owned_elements(ddp_model_, scenario_.ddp.zero_stage, scenario_.ranks);
   find_plain_steps();
   for (RunBatch& batch : different_) {

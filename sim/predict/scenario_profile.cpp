@@ -1,5 +1,6 @@
 #include "sim/predict/scenario_profile.h"
 
+#include <iterator>
 #include <utility>
 
 #include "costmodel/base/input_error.h"
@@ -29,6 +30,19 @@ Profile scenario_profile(const Scenario& scenario) {
     replace_table(profile, *scenario.all_reduce_table);
   }
   return profile;
+}
+
+std::vector<SlowRank> slow_ranks(const Scenario& scenario, const Profile& profile) {
+  if (scenario.slow_ranks_given || std::ssize(profile.rank_factors) != scenario.ranks) {
+    return scenario.slow_ranks;
+  }
+  std::vector<SlowRank> ranks;
+  for (std::size_t rank = 0; rank < profile.rank_factors.size(); ++rank) {
+    if (profile.rank_factors[rank] != 1) {
+      ranks.push_back({static_cast<int>(rank), profile.rank_factors[rank]});
+    }
+  }
+  return ranks;
 }
 
 CollectivePricer scenario_pricer(const Scenario& scenario, const Profile& profile) {

@@ -14,6 +14,7 @@ namespace {
 constexpr double kMaxSlowdown = 1e6;
 
 void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
+  scenario.slow_ranks_given = true;
   read_by_rank(cluster,
                "slow_ranks",
                "{ rank = 1, factor = 1.2 }",
@@ -177,8 +178,9 @@ std::vector<Key> cluster_keys() {
              "none"),
       custom("slow_ranks",
              read_slow_ranks,
-             "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long",
-             "none"),
+             "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long; `[]`: all "
+             "ranks are alike, also where the profile was recorded on unequal ones",
+             "as the profile says"),
       number("skew",
              field(&S::skew),
              {[](double value) { return value >= 0 && value <= kMaxSlowdown; },

@@ -90,6 +90,7 @@ struct Scenario {
   /// Processor cores that the ranks of a node share; 0: no sharing. Absent: the profile says.
   std::optional<double> cores;
   std::vector<SlowRank> slow_ranks;
+  bool slow_ranks_given = false;  ///< Otherwise the profile's hold, if it has some.
   /// The last rank has this much more forward and backward work than the first, as a fraction; the
   /// ranks between have their share of it. Differences between their batches come on top.
   double skew = 0;

@@ -294,6 +294,23 @@ def over_links(topology, ranks, per_node, size, broadcast=False):
     raise ValueError(algorithm)
 
 
+def measured(knots, size, most):
+    """Nanoseconds of a measured all-reduce: between and beyond the knots as any table; below them
+    flat up to 32 KiB, else on the line through the first two."""
+    first, first_time = knots[0]
+    flat = 32 * 1024
+    if size >= first or first <= flat:
+        return table(knots, size, 1 / 2, 3)
+    factor = first / max(size, flat)
+    if size <= flat and factor > most:
+        return first_time / factor
+    in_proportion = first_time / factor
+    if len(knots) == 1:
+        return (in_proportion + first_time) / 2
+    slope = (knots[1][1] - first_time) / (knots[1][0] - first)
+    return min(max(first_time - slope * (first - first / factor), in_proportion), first_time)
+
+
 def collective(tables, profile, size, broadcast=False):
     """Nanoseconds of an all-reduce, or of a broadcast, which nobody measured: its price is that of
     the measured all-reduce by the bytes that a ring sends."""
@@ -305,10 +322,10 @@ def collective(tables, profile, size, broadcast=False):
     if "all_reduce" in cluster:
         sizes = [number(one) for one in cluster["all_reduce"]["sizes"]]
         times = [number(one) for one in cluster["all_reduce"]["times"]]
-        return share * table(list(zip(sizes, times)), size, 1 / 2, 3)
+        return share * measured(list(zip(sizes, times)), size, math.inf)
     if profile and profile.get("collectives"):
         knots = profile["collectives"][0]["knots_s"]
-        return share * 1e9 * table(knots, size, 1 / 2, 3)
+        return share * 1e9 * measured(knots, size, 4)
     return over_links(cluster["topology"], ranks, cluster.get("ranks_per_node", ranks), size, broadcast)
 
 

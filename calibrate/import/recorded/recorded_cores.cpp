@@ -70,9 +70,6 @@ double shared_cores(const RunRecord& record) {
   if (!has_processor_times(record) || record.world_size == 1) {
     return 0;
   }
-  if (has_fewer_cores(record)) {
-    return record.cores;
-  }
   const auto steps = steps_with_processor_times(record);
   double wall = 0;
   double processor = 0;
@@ -83,10 +80,13 @@ double shared_cores(const RunRecord& record) {
     }
   }
   const double ratio = processor > 0 ? wall / processor : 1;
-  const double cores = std::max(1.0, record.world_size / ratio);
   if (ratio < kSlowed) {
-    return 0;
+    return 0;  // Also where the record names fewer cores: those of one of several hosts, say.
   }
+  if (has_fewer_cores(record)) {
+    return record.cores;
+  }
+  const double cores = std::max(1.0, record.world_size / ratio);
   std::vector<double> at_one_ratio;
   std::vector<double> at_shared_cores;
   for (const auto& rows : steps) {

@@ -1,10 +1,12 @@
 #include "calibrate/import/recorded/recorded_noise.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numbers>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -112,6 +114,40 @@ double drift_of(std::span<const ComputeRatio> ratios, int steps) {
   return used > 0 ? kNextRun * std::sqrt(std::max(0.0, (between - within) / used)) : 0;
 }
 
+/// A rank's ratios in the eighths of a recording.
+using Eighths = std::array<std::vector<double>, 8>;
+
+double mean_of(const std::vector<double>& values) {
+  return trimmed_mean(values, kLeftOut);
+}
+
+/// Whether `own` lies steadily off `usual`, of which `factor` is the ratio.
+bool is_steady(const Eighths& own, const Eighths& usual, double factor) {
+  constexpr double kLeast = 0.04;
+  constexpr double kErrors = 4;
+  std::vector<double> parts;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (own[i].empty() || usual[i].empty()) {
+      return false;
+    }
+    parts.push_back(mean_of(own[i]) / mean_of(usual[i]));
+  }
+  const auto count = static_cast<double>(parts.size());
+  const double error = std::sqrt(
+      sum_of(parts, [&](const double part) { return (part - factor) * (part - factor); }) /
+      (count - 1) / count);
+  const auto off = [&](std::size_t first) {
+    double sum = 0;
+    for (std::size_t i = first; i < first + parts.size() / 2; ++i) {
+      sum += parts[i] - 1;
+    }
+    return sum / (count / 2);
+  };
+  const double least = std::max(kLeast, kErrors * error);
+  return std::abs(factor - 1) > least &&
+         std::min(off(0) / (factor - 1), off(4) / (factor - 1)) > 0.5;
+}
+
 /// Tried in tests/ACCURACY.md: these variables removed such steps.
 constexpr const char* kAllocatorHint =
     "; on Linux it is mostly the allocator, which gives memory back: train with "
@@ -137,6 +173,42 @@ void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseP
   noise.step_jitter = 0;
   noise.step_quantiles.clear();
   noise.rank_correlation = 0;
+}
+
+std::vector<double> unequal_ranks(std::span<const ComputeRatio> ratios,
+                                  std::span<const int> ranks,
+                                  int world_size) {
+  constexpr std::size_t kFewest = 24;
+  if (world_size < 2 || ratios.empty()) {
+    return {};
+  }
+  std::vector<Eighths> parts(static_cast<std::size_t>(world_size));
+  std::vector<std::vector<double>> all(parts.size());
+  const int first = std::ranges::min(ratios, {}, &ComputeRatio::step).step;
+  const int steps = std::ranges::max(ratios, {}, &ComputeRatio::step).step - first + 1;
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    const auto rank = static_cast<std::size_t>(ranks[i]);
+    const auto part = static_cast<std::size_t>((ratios[i].step - first) * 8LL / steps);
+    parts[rank][part].push_back(ratios[i].ratio);
+    all[rank].push_back(ratios[i].ratio);
+  }
+  std::vector<std::pair<double, std::size_t>> means;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].size() < kFewest) {
+      return {};
+    }
+    means.emplace_back(mean_of(all[rank]), rank);
+  }
+  std::ranges::sort(means);
+  const auto [usual, usual_rank] = means[(means.size() - 1) / 2];
+  std::vector<double> factors(all.size(), 1.0);
+  for (const auto& [mean, rank] : means) {
+    if (is_steady(parts[rank], parts[usual_rank], mean / usual)) {
+      factors[rank] = mean / usual;
+    }
+  }
+  const bool alike = std::ranges::all_of(factors, [](double factor) { return factor == 1; });
+  return alike ? std::vector<double>{} : factors;
 }
 
 std::string slow_steps_text(std::span<const ComputeRatio> ratios,

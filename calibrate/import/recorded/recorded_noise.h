@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "costmodel/records/profile.h"
 
@@ -24,6 +25,14 @@ struct ComputeRatio {
 ///     ratios: At least two, with the mean 1.
 ///     steps: One more than the number of the last step.
 [[nodiscard]] NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps);
+
+/// How much slower each rank computes than the usual one (the lower median) on the same batches,
+/// where that is so all along: by more than 4 %, by four times what the eighths of the recording
+/// differ, and in both of its halves; 1 for all others. Empty where all are alike, or steps are
+/// few. `ranks`: [as ratios]
+[[nodiscard]] std::vector<double> unequal_ranks(std::span<const ComputeRatio> ratios,
+                                                std::span<const int> ranks,
+                                                int world_size);
 
 /// Says which ranks had steps that took much longer than others of their size, and how much; empty
 /// where hardly any did. `ranks`: [as ratios]

@@ -32,6 +32,7 @@ Profile recorded_profile(const RecordedCosts& costs,
   profile.host_is_device = !costs.on_gpu;
   profile.recorded = costs.model;
   profile.cores = costs.cores;
+  profile.rank_factors = costs.rank_factors;
   profile.new_shapes = costs.new_shapes;
   profile.noise.step_jitter = costs.noise.step_jitter;
   profile.noise.drift = costs.noise.drift;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/fit/pass_fit.h"
@@ -17,6 +18,7 @@
 #include "calibrate/import/recorded/recorded_shapes.h"
 #include "calibrate/import/recorded/recorded_whole.h"
 #include "calibrate/samples/statistics.h"
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
@@ -308,6 +310,45 @@ std::vector<ComputeRatio> compute_ratios(const Observations& all, const Recorded
   return ratios;
 }
 
+/// Fits the passes of the usual rank where some are steadily slower or faster: those ranks' times
+/// are divided by their factors. Returns the factors; empty where all ranks are alike.
+std::vector<double> take_out_unequal_ranks(Observations& all, int ranks, RecordedModel& model) {
+  constexpr int kRounds = 4;  // The first fit still has the unequal ranks' times in it.
+  std::vector<double> factors(at(ranks), 1.0);
+  bool found = false;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto left = unequal_ranks(compute_ratios(all, model), all.ranks, ranks);
+    if (left.empty()) {
+      break;
+    }
+    found = true;
+    for (std::size_t i = 0; i < all.forward.size(); ++i) {
+      all.forward[i].seconds /= left[at(all.ranks[i])];
+      all.backward[i].seconds /= left[at(all.ranks[i])];
+    }
+    for (std::size_t rank = 0; rank < factors.size(); ++rank) {
+      factors[rank] *= left[rank];
+    }
+    fit_passes(all, model);
+  }
+  return found ? factors : std::vector<double>{};
+}
+
+std::string unequal_ranks_text(const std::vector<double>& factors) {
+  std::vector<std::string> ranks;
+  for (std::size_t rank = 0; rank < factors.size(); ++rank) {
+    if (factors[rank] != 1) {
+      ranks.push_back(fmt::format("rank {} {:.2f}", rank, factors[rank]));
+    }
+  }
+  return fmt::format(
+      "some ranks take steadily longer or shorter for batches of the same size ({} times the usual "
+      "rank): the profile keeps that for {} ranks; cluster.slow_ranks = [] in a scenario leaves it "
+      "out",
+      fmt::join(ranks, ", "),
+      factors.size());
+}
+
 void add_warnings_of_whole_steps(int ranks, std::vector<std::string>& warnings) {
   warnings.push_back(fmt::format(
       "fitted to whole steps, all-reduces between {} ranks inside: bucket caps, other networks and "
@@ -414,6 +455,12 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
     fit_shares_of_steps(all, costs);
   } else {
     fit_passes(all, model);
+    if (costs.cores == 0) {
+      costs.rank_factors = take_out_unequal_ranks(all, costs.ranks, model);
+    }
+    if (!costs.rank_factors.empty()) {
+      costs.notes.push_back(unequal_ranks_text(costs.rank_factors));
+    }
   }
   model.whole_steps = whole;
   model.data = data_cost(all, model);

@@ -34,6 +34,8 @@ struct RecordedCosts {
   int ranks = 1;
   bool on_gpu = false;
   double cores = 0;  ///< Cores that the ranks shared, as a rate; 0 = each rank had its own.
+  /// [rank] Its compute over that of the model, where ranks are steadily unequal; empty: alike.
+  std::vector<double> rank_factors;
   /// Present when the backward could not be told from waiting: forward and backward together, with
   /// the all-reduces inside. The model's passes are then shares of it.
   std::optional<PassCost> whole;

@@ -68,9 +68,9 @@ class ReducePrices {
 };
 
 /// How much slower than others the fastest and the slowest rank are.
-std::pair<double, double> rank_factors(const Scenario& scenario) {
+std::pair<double, double> rank_factors(const Scenario& scenario, const Profile& profile) {
   std::vector<double> factors(at(scenario.ranks), 1);
-  for (const SlowRank& slow : scenario.slow_ranks) {
+  for (const SlowRank& slow : slow_ranks(scenario, profile)) {
     factors[at(slow.rank)] *= slow.factor;
   }
   const auto [fastest, slowest] = std::ranges::minmax(factors);
@@ -126,6 +126,7 @@ double total_seconds(const std::vector<ReduceBound::Bucket>& buckets) {
 /// Copies from the buckets to the gradients: what follows the last all-reduce at least, and what a
 /// step takes for all of them at most.
 void add_copies(const Scenario& scenario,
+                const Profile& profile,
                 const DdpModel& model,
                 const std::vector<Bucket>& list,
                 const ReducePrices& prices,
@@ -134,7 +135,7 @@ void add_copies(const Scenario& scenario,
   if (ddp.gradient_as_bucket_view || ddp.optimizer_in_backward || ddp.zero_stage >= 2) {
     return;
   }
-  const auto [fastest, slowest] = rank_factors(scenario);
+  const auto [fastest, slowest] = rank_factors(scenario, profile);
   for (const Bucket& bucket : list) {
     const double seconds = sum_of(bucket.parameters, [&](const int parameter) {
       return prices.copy_out(model.elements(parameter));
@@ -168,7 +169,7 @@ ReduceBound reduce_bound(const Scenario& scenario, const Profile& profile) {
     bound.warmup_s =
         std::max(total_seconds(bound.buckets),
                  total_seconds(reduced_buckets(lists.initial, model, *share, kind, prices)));
-    add_copies(scenario, model, lists.rebuilt, prices, bound);
+    add_copies(scenario, profile, model, lists.rebuilt, prices, bound);
     if (ddp.zero_stage == 2) {
       for (const Bucket& bucket : lists.rebuilt) {
         bound.after_s += prices.collective(

@@ -1,5 +1,6 @@
 // Is the form of collectives, linear between the measured sizes, the right one? Published sweeps
 // with every second size held out (knots x4 apart, both phases), by class of log.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -222,6 +223,49 @@ TEST_CASE("linear between sizes: the published errors, and no worse on any class
     CAPTURE(at_name);
     CHECK(std::abs(by_log.at(name).first - errors.first) <= 0.05);
     CHECK(std::abs(by_log.at(name).second - errors.second) <= 0.05);
+  }
+}
+
+TEST_CASE("below the measured sizes: half, a quarter and an eighth of every published size") {
+  const auto path = test::data_file("nccl_logs/figures.csv");
+  if (!path) {
+    return;
+  }
+  const auto sweeps = test::read_sweeps(*path);
+  for (const auto& [factor, limit] : {std::pair(2, 0.18), {4, 0.36}, {8, 0.54}}) {
+    std::vector<double> line;
+    std::vector<double> flat;
+    for (const auto& [name, sweep] : sweeps) {
+      for (std::size_t i = 0; i + 2 < sweep.size(); ++i) {
+        const double bytes = sweep[i].first / factor;
+        const auto wanted =
+            std::ranges::find(sweep, bytes, [](const auto& one) { return one.first; });
+        if (bytes < 32 * 1024 || wanted == sweep.end() || !is_full(sweep)) {
+          continue;
+        }
+        CollectiveCost table;
+        table.ranks = 8;
+        for (std::size_t k = i; k < sweep.size(); ++k) {
+          table.knots.emplace_back(sweep[k].first, sweep[k].second * 1e-6);
+        }
+        const double priced =
+            table_cost(table, Bytes(static_cast<std::int64_t>(bytes)), 8, "").seconds * 1e6;
+        line.push_back(std::abs(priced / wanted->second - 1));
+        flat.push_back(std::abs(sweep[i].second / wanted->second - 1));
+      }
+    }
+    MESSAGE(
+        fmt::format("1/{}: {} sizes, mean {:.1f} %, median {:.1f} %; the smallest time: {:.1f} %",
+                    factor,
+                    line.size(),
+                    100 * mean_of(line),
+                    100 * median(line),
+                    100 * mean_of(flat)));
+    CHECK(line.size() > 200);
+    CHECK(mean_of(line) < mean_of(flat) / 2);
+    const double expected = limit;  // What such a price is said to be off by.
+    CHECK(mean_of(line) < 1.5 * expected);
+    CHECK(mean_of(line) > expected / 3);
   }
 }
 

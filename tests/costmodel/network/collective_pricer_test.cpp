@@ -181,15 +181,28 @@ TEST_CASE("sizes far outside a table are refused in every way of using it") {
   CHECK(beyond.cost.extrapolation == 2);
 }
 
-TEST_CASE("below the first knot: its value to 32 KiB, an extrapolation above, then refused") {
+TEST_CASE("below the first knot: its value to 32 KiB, a line above, then refused") {
   CollectiveCost cost = table(2, 1, 0, 0);
   cost.knots = {{32768, 1e-4}, {65536, 2e-4}};
   CHECK(table_cost(cost, Bytes(1), 4, "lab").seconds == 1e-4);
   CHECK(table_cost(cost, Bytes(1), 4, "lab").extrapolation == 1);
-  cost.knots = {{131072, 1e-4}, {262144, 2e-4}};
-  CHECK(table_cost(cost, Bytes(65536), 4, "lab").seconds == 1e-4);
-  CHECK(table_cost(cost, Bytes(65536), 4, "lab").extrapolation == 2);
-  CHECK(table_cost(cost, Bytes(1), 4, "lab").extrapolation == 4);
+  cost.errors.random = 0.01;
+  const auto half = [&](const Knots& knots) {
+    cost.knots = knots;
+    return table_cost(cost, Bytes(65536), 4, "lab");
+  };
+  CHECK(half({{131072, 1e-4}, {262144, 1.5e-4}}).seconds == doctest::Approx(0.75e-4));
+  CHECK(half({{131072, 1e-4}, {262144, 3e-4}}).seconds == doctest::Approx(0.5e-4));
+  CHECK(half({{131072, 1e-4}, {262144, 0.9e-4}}).seconds == doctest::Approx(1e-4));
+  CHECK(half({{131072, 1e-4}}).seconds == doctest::Approx(0.75e-4));
+  const Cost below = half({{131072, 1e-4}, {262144, 1.5e-4}});
+  CHECK(below.extrapolation == 2);
+  CHECK(below.smaller);
+  CHECK(below.relative_error == doctest::Approx(0.01 + 0.18));
+  CHECK(below.shared_error == below.relative_error);
+  const Cost scalar = table_cost(cost, Bytes(1), 4, "lab");
+  CHECK(scalar.extrapolation == 4);
+  CHECK(scalar.seconds == doctest::Approx(0.625e-4));  // That of 32 KiB.
   cost.knots = {{1048576, 1e-4}, {2097152, 2e-4}};
   CHECK(error_of([&] { (void)table_cost(cost, Bytes(131072), 4, "lab"); }) ==
         "profile lab: the all_reduce of 2 ranks was measured from 1 MiB to 2 MiB; 128 KiB is 8.00 "

@@ -1,6 +1,8 @@
 #include "costmodel/records/profile.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -292,12 +294,31 @@ TEST_CASE("the interference of a profile is checked") {
   CHECK(error_with("24", "65").find("interference.max_channels") != std::string::npos);
 }
 
+TEST_CASE("unequal ranks are written and read, by programs that know them") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  profile.rank_factors = {1, 1.25};
+  const std::string unequal = test::fresh_folder() + "/unequal.json";
+  write_profile(unequal, profile);
+  CHECK(read_profile(unequal) == profile);
+  std::ifstream file(unequal);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  CHECK(text.find("\"stepsim-profile/6\"") != std::string::npos);
+  for (const char* wrong : {"[]", "[1, 0]", "[1, -1]", "[1, 1e7]"}) {
+    CAPTURE(wrong);
+    const std::string path = written("wrong.json", replaced(text, "[1.0,1.25]", wrong));
+    CHECK(error_of([&] {
+            (void)read_profile(path);
+          }).find("host.rank_factors: expected a factor of each rank, more than 0") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/6") ==
+  CHECK(profile_error_after("profile/1", "profile/7") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/6'");
+        "'stepsim-profile/7'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

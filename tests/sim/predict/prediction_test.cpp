@@ -100,6 +100,26 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
   CHECK(prediction.summary.scaling_efficiency() == doctest::Approx(15.36 / 16.36));
 }
 
+TEST_CASE("ranks that the profile knows as unequal are as slow as those of the scenario") {
+  PredictOptions options;
+  options.noise_runs = 0;
+  const auto predicted = [&](const Scenario& scenario, const Profile& profile) {
+    return prediction_json({predict(scenario, find_policy(scenario, "uniform"), profile, options)},
+                           true);
+  };
+  const Scenario scenario = token_skew();
+  const Profile equal = flat_profile(4);
+  Profile unequal = equal;
+  unequal.rank_factors = {1, 1, 1.5, 1};
+  const Json stated = predicted(token_skew({"cluster.slow_ranks=[{rank=2, factor=1.5}]"}), equal);
+  CHECK(predicted(scenario, unequal) == stated);
+  CHECK(predicted(scenario, equal) != stated);
+  // The scenario's own word counts, and other numbers of ranks are not those that were recorded.
+  CHECK(predicted(token_skew({"cluster.slow_ranks=[]"}), unequal) == predicted(scenario, equal));
+  unequal.rank_factors.push_back(1);
+  CHECK(predicted(scenario, unequal) == predicted(scenario, equal));
+}
+
 TEST_CASE("events and closed form predict the same steps") {
   const Scenario scenario = token_skew({"ddp.bucket_cap=65536",
                                         "ddp.first_bucket_cap=4096",

@@ -27,16 +27,22 @@ double interference_effect(const PredictionSummary& summary, double step_ms) {
   return summary.communication_ms * summary.overlap_fraction / step_ms;
 }
 
+/// Whether neither the scenario nor the profile says how GPUs' compute and transfers slow each
+/// other.
+bool interference_is_unknown(const PricedRun& run) {
+  return run.scenario().ranks > 1 && !run.profile().host_is_device &&
+         !run.scenario().interference_given && !run.profile().interference;
+}
+
 /// What the step takes more or less where the interference was not measured, drawn, as a factor:
 /// its stated strength is off, or where nobody says anything, it is half-normal.
 double drawn_interference_factor(const PricedRun& run, double effect, ErrorDraws& errors) {
   const Scenario& scenario = run.scenario();
-  const bool measured = run.profile().interference && !scenario.interference_given;
-  if (scenario.ranks == 1 || run.profile().host_is_device || measured) {
-    return 1;
-  }
-  if (!scenario.interference_given) {
+  if (interference_is_unknown(run)) {
     return 1 + kUnknownInterference * std::abs(errors.normal("interference")) * effect;
+  }
+  if (scenario.ranks == 1 || run.profile().host_is_device || !scenario.interference_given) {
+    return 1;
   }
   const double strength = std::max(scenario.interference.compute, scenario.interference.transfer);
   return scenario.interference.active()
@@ -109,6 +115,12 @@ void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Predic
                                      mean(played.longest_ms),
                                      quantile(means, 0.05),
                                      quantile(means, 0.95)};
+  if (interference_is_unknown(run)) {
+    // The mean counts it as none, which every draw of it exceeds: the interval reaches from the one
+    // to the others.
+    StepTimeSummary& step = prediction.summary.step_time_ms;
+    step.low90 = std::min(step.low90, step.mean);
+  }
   played.jitter.set_means(prediction.ranks, prediction.summary);
 }
 

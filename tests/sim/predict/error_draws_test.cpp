@@ -28,7 +28,8 @@ std::vector<double> normals(ErrorDraws draws, const std::string& kind) {
 }
 
 /// A decoder of two small layers on GPUs, by the times of one micro-batch.
-Prediction by_times(const std::vector<std::string>& overrides) {
+Prediction by_times(const std::vector<std::string>& overrides,
+                    const std::string& interference = "[interference]\n") {
   const Scenario scenario = parse_scenario(R"([scenario]
 name = "times"
 steps = 6
@@ -40,8 +41,7 @@ all_reduce = { sizes = ["1 KiB", "1 GiB"], times = ["0.1 ms", "100 ms"], error =
 forward = "10 ms"
 backward = "20 ms"
 tokens = 128
-[interference]
-[model]
+)" + interference + R"([model]
 kind = "gpt2"
 layers = 2
 hidden = 64
@@ -116,6 +116,13 @@ TEST_CASE("stated times are as uncertain as the scenario says") {
   CHECK(half_width({"policy.fixed.batch_size=8"}) ==
         doctest::Approx(std::hypot(0.03, 0.15) * kDeviations * of_both).epsilon(0.15));
   CHECK(has_note(by_times({}), "[times] by 3 % (times.error)"));
+}
+
+TEST_CASE("interference that nobody states counts as none, from which the interval reaches on") {
+  const Prediction prediction = by_times({"times.error=0", "ddp.bucket_rule=per_parameter"}, "");
+  const StepTimeSummary& step = prediction.summary.step_time_ms;
+  CHECK(step.low90 == step.mean);
+  CHECK(step.high90 > 1.05 * step.mean);
 }
 
 TEST_CASE("interference that nobody measured widens the interval by what it could cost") {

@@ -163,6 +163,10 @@ MemoryUse state_memory(std::int64_t elements, Dtype parameter_dtype, const Memor
   return use;
 }
 
+bool states_activations(const TransformerConfig& config) {
+  return config.family != ModelFamily::Blocks;
+}
+
 bool autocast(const TransformerConfig& config) {
   return element_size(config.dtype) == 2 && element_size(config.parameter_dtype) == 4;
 }
@@ -189,6 +193,9 @@ PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
 
 MemoryUse PeakMemory::at(const BatchShape& batch) const {
   MemoryUse use = constant_;
+  if (!states_activations(config_)) {
+    return use;
+  }
   const double layer = layer_bytes(config_, batch);
   const auto layers = static_cast<double>(config_.layers);
   // Full checkpointing keeps the input of each layer, and one layer in full while it is recomputed.
@@ -212,6 +219,9 @@ std::int64_t largest_token_budget(const TransformerConfig& config,
                                   std::int64_t length) {
   if (length < 1) {
     throw InputError("length {}; expected at least 1", length);
+  }
+  if (!states_activations(config)) {
+    throw InputError("model {}: nothing says what a batch keeps in memory", printable(config.name));
   }
   const PeakMemory peak(config, options);
   const auto fits = [&](std::int64_t samples) {

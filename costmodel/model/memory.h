@@ -51,6 +51,10 @@ struct MemoryUse {
                                      Dtype parameter_dtype,
                                      const MemoryOptions& options);
 
+/// Whether the memory of a batch is known. A chain of blocks or tensors has work, but no sizes of
+/// what it keeps: of it only states and buckets count.
+[[nodiscard]] bool states_activations(const TransformerConfig& config);
+
 /// True when the model computes as under PyTorch's autocast: in 16 bit on fp32 parameters.
 [[nodiscard]] bool autocast(const TransformerConfig& config);
 
@@ -70,6 +74,7 @@ struct MemoryUse {
 ///   36 T h + 6 a B s^2 dense and 36 T h with flash, plus 6 T h after the last layer. The linear
 ///   layers' weights are kept once more in 16 bit.
 /// - With checkpointing each layer keeps its input, and one layer is kept in full.
+/// - Of models that do not say what they keep (states_activations()) none count.
 /// The logits of a language model with vocabulary V take 10 T V in 16 bit and under autocast, and
 /// 8 T V in fp32.
 ///
@@ -95,7 +100,7 @@ class PeakMemory {
 /// 0 when not even one sample fits.
 ///
 /// Raises:
-///     InputError: `length` is below 1.
+///     InputError: `length` is below 1, or nothing states the model's activations.
 [[nodiscard]] std::int64_t largest_token_budget(const TransformerConfig& config,
                                                 const MemoryOptions& options,
                                                 Bytes capacity,

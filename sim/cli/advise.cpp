@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,12 +20,14 @@
 #include "sim/cli/command_output.h"
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
+#include "sim/predict/metrics.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/advice_report.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
 #include "sim/study/bucket_cap_sweep.h"
+#include "sim/study/live_run.h"
 #include "sim/study/recommendation.h"
 #include "sim/study/starter_scenario.h"
 
@@ -176,6 +181,14 @@ std::string next_steps(const Scenario& scenario,
   const Prediction* best = recommended(scenario, advice.predictions);
   const std::string policy = best != nullptr ? best->policy : advice.predictions.front().policy;
   const std::string file = shell_word((folder / "scenario.toml").string());
+  if (policy == advice.recorded) {
+    return fmt::format(
+        "next: stepsim compare {0}   (the table behind the answer)\n"
+        "      stepsim blame {0} --policy {1}   (what a step would save if one thing were "
+        "different)\n",
+        file,
+        shell_word(policy));
+  }
   if (!can_plan) {
     return fmt::format(
         "next: stepsim compare {}   (the table behind the answer)\n"
@@ -233,11 +246,18 @@ Answer advise_command(const Request& request) {
   const StarterScenario starter = starter_scenario(
       records, fs::path(paths.front()).stem().stem().string(), parser.has("lengths"));
 
+  Advice advice;
+  advice.samples = starter.samples;
+  advice.mean_length = starter.mean_length;
   if (parser.has("lengths")) {
     LengthSource lengths;
     lengths.kind = LengthSource::Kind::File;
     lengths.file = parser.text("lengths");
-    (void)generate_lengths(lengths, 0);  // Its errors name the user's file, not the copy.
+    // Its errors name the user's file, not the copy.
+    const std::vector<std::int64_t> all = generate_lengths(lengths, 0);
+    advice.samples = std::ssize(all);
+    advice.mean_length = std::accumulate(all.begin(), all.end(), 0.0) /
+                         std::max(1.0, static_cast<double>(all.size()));
   }
   make_folder(folder);
   const std::string profile_path = (folder / "profile.json").string();
@@ -248,6 +268,9 @@ Answer advise_command(const Request& request) {
   words.insert(words.end(), {"--profile", profile_path});
   write_text_atomically((folder / "profile.txt").string(), import_output(words));
   common.scenario = (folder / "scenario.toml").string();
+  if (starter.plays) {
+    write_run_record((folder / "recorded.jsonl").string(), records.front().record);
+  }
   if (parser.has("lengths")) {
     write_text_atomically((folder / "lengths.txt").string(), read_text(parser.text("lengths")));
   } else {
@@ -261,20 +284,20 @@ Answer advise_command(const Request& request) {
 
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
-  Advice advice;
   advice.price_per_hour = price;
-  const bool is_known =
-      std::ranges::find(scenario.policies, records.front().record.policy, &BatchingPolicy::name) !=
-      scenario.policies.end();
-  advice.recorded = is_known ? records.front().record.policy : scenario.policies.front().name();
+  const bool is_known = std::ranges::find(scenario.policies, starter.now, &BatchingPolicy::name) !=
+                        scenario.policies.end();
+  advice.recorded = is_known ? starter.now : scenario.policies.front().name();
+  const LiveRun recorded =
+      join_live_runs({&records.front().record},
+                     std::max(scenario.warmup_steps, records.front().record.warmup_steps));
+  advice.recorded_ms = mean(recorded.step_ms);
   Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
   PredictOptions options;
   options.on_progress = progress.callback();
   options.training_effects = true;
   advice.predictions = predict_policies(scenario, profile, options);
   progress.done();
-  advice.samples =
-      parser.has("lengths") ? advice.predictions.front().training->samples : starter.samples;
   const Prediction* best = recommended(scenario, advice.predictions);
   const Prediction& now =
       *std::ranges::find(advice.predictions, advice.recorded, &Prediction::policy);
@@ -292,9 +315,11 @@ Answer advise_command(const Request& request) {
   const bool can_plan = scenario.lengths.kind == LengthSource::Kind::File;
   std::string text = next_steps(scenario, advice, paths, folder, can_plan);
   text += fmt::format(
-      "kept: {}/scenario.toml, profile.json, profile.txt (how well it fits), {}, prediction.json\n",
+      "kept: {}/scenario.toml (and scenario.made.toml, as it was made), profile.json, profile.txt "
+      "(how well it fits), {}{}, prediction.json\n",
       folder.string(),
-      parser.has("lengths") ? "lengths.txt" : "lengths.json");
+      parser.has("lengths") ? "lengths.txt" : "lengths.json",
+      starter.plays ? ", recorded.jsonl" : "");
   const std::vector<std::string> notes = note_texts(advice.predictions);
   warnings.insert(warnings.end(), notes.begin(), notes.end());
   for (const std::string& warning : warnings) {

@@ -95,7 +95,7 @@ StepTimeTally run_without_noise(const PricedRun& run,
 /// The token budget that the device's memory allows at the longest length of the plan.
 void add_token_budget(const PricedRun& run, Prediction& prediction) {
   const Bytes capacity = run.profile().memory_capacity;
-  if (capacity.value() == 0) {
+  if (capacity.value() == 0 || !states_activations(run.scenario().model)) {
     return;
   }
   const std::int64_t longest = max_of(

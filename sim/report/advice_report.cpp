@@ -8,6 +8,7 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/model/memory.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/blame_report.h"
 #include "sim/report/json.h"
@@ -71,17 +72,20 @@ std::string step_line(const Advice& advice) {
     const bool counts = saving.not_priced.empty() && saving.saves_ms > 0;
     most = counts && (most == nullptr || saving.saves_ms > most->saves_ms) ? &saving : most;
   }
-  return fmt::format("{} ms with {} (90 % interval {} to {}): {}; {} of the tokens are padding{}",
-                     step_ms_text(step),
-                     now.policy,
-                     step_ms_text(summary.step_time_ms.low90),
-                     step_ms_text(summary.step_time_ms.high90),
-                     parts,
-                     percent(summary.padding_ratio()),
-                     most != nullptr ? fmt::format("; {:.0f} % less if {}",
-                                                   most->saves_ms / advice.blame.step_ms * 100,
-                                                   saving_words(*most))
-                                     : "");
+  return fmt::format(
+      "{} ms with {} (90 % interval {} to {}; recorded {} ms): {}; {} of the tokens are "
+      "padding{}",
+      step_ms_text(step),
+      now.policy,
+      step_ms_text(summary.step_time_ms.low90),
+      step_ms_text(summary.step_time_ms.high90),
+      step_ms_text(advice.recorded_ms),
+      parts,
+      percent(summary.padding_ratio()),
+      most != nullptr ? fmt::format("; {:.0f} % less if {}",
+                                    most->saves_ms / advice.blame.step_ms * 100,
+                                    saving_words(*most))
+                      : "");
 }
 
 std::string policy_line(const Scenario& scenario, const Advice& advice) {
@@ -100,12 +104,15 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
   } else if (now.out_of_memory) {
     text += fmt::format("; {} does not fit into memory", now.policy);
   } else {
-    const Recommendation pair = recommend(scenario, {best_of(scenario, advice), now});
-    text += fmt::format(": {:+.1f} % useful tokens/s over {}", pair.gain * 100, now.policy);
-    if (pair.drawn) {
+    const Gain gain = unpaired_gain(best_of(scenario, advice), now);
+    text += fmt::format("{}: {:+.1f} % useful tokens/s over {}",
+                        gain.is_certain() ? "" : ", but too close to tell",
+                        gain.gain * 100,
+                        now.policy);
+    if (all.drawn) {
       text += fmt::format(" (90 % interval {:+.1f} to {:+.1f} %)",
-                          pair.gain_interval.first * 100,
-                          pair.gain_interval.second * 100);
+                          gain.interval.first * 100,
+                          gain.interval.second * 100);
     }
   }
   if (!all.drawn) {
@@ -133,15 +140,24 @@ std::string cap_line(const Scenario& scenario, const Advice& advice) {
                   caps.gain.gain * 100,
                   caps.gain.interval.first * 100,
                   caps.gain.interval.second * 100);
+  const std::string& policy = best_of(scenario, advice).policy;
+  const std::string with =
+      policy == current_of(advice).policy ? "" : fmt::format(" with {}", policy);
   std::string text;
   if (caps.best == caps.own) {
-    text = fmt::format("keep {}: no other is faster", format_bytes(caps.own));
+    text = fmt::format("keep {}{}: no other is faster", format_bytes(caps.own), with);
   } else if (caps.gain.is_certain()) {
-    text = fmt::format(
-        "{} in place of {}: {}", format_bytes(caps.best), format_bytes(caps.own), text_of_gain);
+    text = fmt::format("{} in place of {}{}: {}",
+                       format_bytes(caps.best),
+                       format_bytes(caps.own),
+                       with,
+                       text_of_gain);
   } else {
-    text = fmt::format(
-        "flat: keep {} ({}: {})", format_bytes(caps.own), format_bytes(caps.best), text_of_gain);
+    text = fmt::format("flat: keep {}{} ({}: {})",
+                       format_bytes(caps.own),
+                       with,
+                       format_bytes(caps.best),
+                       text_of_gain);
   }
   const auto unpriced =
       std::ranges::count_if(caps.caps, [](const CapStep& cap) { return !cap.not_priced.empty(); });
@@ -172,7 +188,7 @@ std::string change_line(const Scenario& scenario, const Advice& advice) {
         "; ranks hold different numbers of samples: multiply each loss by the plan's loss_scale";
   }
   text += fmt::format("; {} batch shapes", effects.distinct_shapes);
-  if (best.summary.peak_memory_mib > 0) {
+  if (states_activations(scenario.model) && best.summary.peak_memory_mib > 0) {
     text += fmt::format("; {:.0f} MiB at the peak by formula, {:.0f} now",
                         best.summary.peak_memory_mib,
                         current_of(advice).summary.peak_memory_mib);
@@ -184,7 +200,7 @@ std::string epoch_line(const Scenario& scenario, const Advice& advice) {
   const Prediction& best = best_of(scenario, advice);
   const Prediction& now = current_of(advice);
   const auto words = [&](const Prediction& prediction) {
-    const EpochTime time = epoch_time(scenario, prediction, advice.samples);
+    const EpochTime time = epoch_time(advice, prediction);
     return fmt::format(
         "{}{} in {:.0f} steps", hours_text(time.hours), price_text(advice, time.hours), time.steps);
   };
@@ -265,16 +281,12 @@ Json advice_options_json(const Advice& advice) {
   });
 }
 
-EpochTime epoch_time(const Scenario& scenario, const Prediction& prediction, std::int64_t samples) {
+EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
   EpochTime time;
   const PredictionSummary& summary = prediction.summary;
-  if (prediction.training && prediction.training->samples > 0) {
-    const double share =
-        static_cast<double>(samples) / static_cast<double>(prediction.training->samples);
-    time.steps = share * static_cast<double>(prediction.training->most_steps) /
-                 scenario.ddp.accumulation_steps;
-  } else if (summary.samples_per_step > 0) {
-    time.steps = static_cast<double>(samples) / summary.samples_per_step;
+  if (summary.useful_tokens_per_step > 0) {
+    time.steps =
+        static_cast<double>(advice.samples) * advice.mean_length / summary.useful_tokens_per_step;
   }
   time.hours = time.steps * summary.step_time_ms.mean / 1e3 / kSecondsOfHour;
   return time;
@@ -311,7 +323,7 @@ Json advice_json(const Scenario& scenario, const Advice& advice) {
                            return row;
                          })}};
   json["epochs"] = mapped(advice.predictions, [&](const Prediction& prediction) -> Json {
-    const EpochTime time = epoch_time(scenario, prediction, advice.samples);
+    const EpochTime time = epoch_time(advice, prediction);
     Json row = {{"policy", prediction.policy}, {"steps", time.steps}, {"hours", time.hours}};
     if (advice.price_per_hour) {
       row["price"] = time.hours * *advice.price_per_hour;

@@ -41,10 +41,12 @@ struct AdviceOption {
 struct Advice {
   std::vector<Prediction> predictions;   ///< [policy]
   std::string recorded;                  ///< The policy that runs now; the first where unknown.
+  double recorded_ms = 0;                ///< Its mean step as it was recorded.
   CapAdvice caps;                        ///< Of the best policy.
   std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.
   Blame blame;                           ///< Of the recorded policy.
   std::int64_t samples = 0;              ///< Of the whole data set.
+  double mean_length = 0;                ///< Tokens of a sample.
   std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
 };
 
@@ -54,10 +56,9 @@ struct EpochTime {
   double hours = 0;
 };
 
-/// The steps and the time that the whole data set takes.
-[[nodiscard]] EpochTime epoch_time(const Scenario& scenario,
-                                   const Prediction& prediction,
-                                   std::int64_t samples);
+/// The steps and the time that the useful tokens of the whole data set take, by the tokens of the
+/// predicted steps: policies compare by it as by useful tokens per second.
+[[nodiscard]] EpochTime epoch_time(const Advice& advice, const Prediction& prediction);
 
 /// The answer in five lines, each with its name in front: the step, the best policy, the bucket
 /// size, what the policy changes, an epoch.

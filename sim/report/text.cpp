@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/model/memory.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
@@ -229,7 +230,11 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   }
   text += fmt::format("waiting            {:.3f} ms for slower ranks\n", s.waiting_for_ranks_ms);
   text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency()));
-  text += fmt::format("peak memory        {:.1f} MiB\n", s.peak_memory_mib);
+  text += fmt::format("peak memory        {:.1f} MiB{}\n",
+                      s.peak_memory_mib,
+                      states_activations(scenario.model)
+                          ? ""
+                          : " without activations, which this kind of model does not state");
   if (const auto& budget = prediction.token_budget) {
     text += fmt::format("largest batch that fits: {} padded tokens a micro-batch, at length {}\n",
                         fmt::group_digits(budget->tokens),

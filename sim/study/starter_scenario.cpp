@@ -26,8 +26,7 @@ constexpr int kWarmupSteps = 2;
 struct RecordedBatches {
   std::map<std::int64_t, std::int64_t> lengths;  ///< Samples of each length, one pass of the data.
   std::int64_t samples = 0;
-  std::int64_t smallest = 0;  ///< Samples of a micro-batch.
-  std::int64_t largest = 0;
+  std::int64_t steps = 0;        ///< Of the first record.
   std::int64_t batch_size = 0;   ///< Their mean.
   std::int64_t mean_tokens = 0;  ///< Padded tokens of a micro-batch.
   std::int64_t most_tokens = 0;
@@ -35,6 +34,13 @@ struct RecordedBatches {
   bool reduces_all = false;  ///< In every micro-batch, and not only in a step's last one.
   bool packed = true;        ///< Whether no batch was padded although lengths differ.
 
+  [[nodiscard]] double mean_length() const {
+    double sum = 0;
+    for (const auto& [length, count] : lengths) {
+      sum += static_cast<double>(length) * static_cast<double>(count);
+    }
+    return sum / static_cast<double>(samples);
+  }
   [[nodiscard]] std::int64_t longest() const { return lengths.rbegin()->first; }
   [[nodiscard]] bool has_one_length() const { return lengths.size() == 1; }
 };
@@ -57,9 +63,6 @@ RecordedBatches recorded_batches(std::span<const RecordFile> records) {
       }
       batches.micro_batches = std::max(batches.micro_batches, step.micro_batches);
       batches.reduces_all = batches.reduces_all || reduces_every_micro_batch(step);
-      const std::int64_t own = std::max<std::int64_t>(step.samples / step.micro_batches, 1);
-      batches.smallest = rows == 0 ? own : std::min(batches.smallest, own);
-      batches.largest = std::max(batches.largest, own);
       batches.most_tokens = std::max(batches.most_tokens, step.padded_tokens / step.micro_batches);
       rows += step.micro_batches;
       samples += static_cast<double>(step.samples);
@@ -78,6 +81,9 @@ RecordedBatches recorded_batches(std::span<const RecordFile> records) {
     throw InputError(SourcePlace{records.front().file}, "holds no samples");
   }
   batches.packed = batches.packed && differ;
+  for (const StepRecord& step : records.front().record.steps) {
+    batches.steps = std::max<std::int64_t>(batches.steps, step.repeat == 0 ? step.step + 1 : 0);
+  }
   batches.batch_size = std::max<std::int64_t>(std::llround(samples / static_cast<double>(rows)), 1);
   batches.mean_tokens = std::llround(tokens / static_cast<double>(rows));
   return batches;
@@ -262,26 +268,46 @@ std::string padding_policies(const RecordedBatches& batches) {
              sized("planner") + "\nweighting = \"sample\"");
 }
 
-std::string policies_text(const RunRecord& record, const RecordedBatches& batches) {
-  std::string others;
-  if (!batches.has_one_length()) {  // With one length for all, all policies are the same.
-    others = batches.packed ? packing_policies(batches) : padding_policies(batches);
+/// The policies to try; none where all are the same, with one length for all.
+std::string other_policies(const RecordedBatches& batches) {
+  if (batches.has_one_length()) {
+    return "";
   }
-  // A recorded policy of the name of one of the others is taken to be that one.
-  const bool is_other =
-      others.find(fmt::format("name = {}\n", json_text(record.policy))) != std::string::npos;
-  std::string comment = is_other ? "The loader's order, cut into batches of the recorded mean size."
-                                 : "What was recorded: the loader's order, cut into equal batches.";
-  if (batches.smallest < batches.largest) {
-    comment = fmt::format(
-        "The recorded mean batch size in the loader's order; recorded batches hold {} to {}.",
-        batches.smallest,
-        batches.largest);
+  return batches.packed ? packing_policies(batches) : padding_policies(batches);
+}
+
+/// About an epoch, in whole repeats of the recorded steps where these are not too many.
+std::int64_t steps_to_predict(std::int64_t epoch, std::int64_t recorded) {
+  if (recorded > kMostSteps) {
+    return kMostSteps;
   }
-  return policy_text(comment.c_str(),
-                     !is_other && is_plain(record.policy) ? record.policy : "fixed",
-                     fmt::format("kind = \"fixed\"\nbatch_size = {}", batches.batch_size)) +
-         others;
+  const std::int64_t repeats = (epoch + recorded - 1) / recorded;
+  return recorded * std::clamp<std::int64_t>(repeats, 1, kMostSteps / recorded);
+}
+
+/// Whether the batches of all steps are known one by one, as many in each.
+bool knows_batches(const RunRecord& record, std::int64_t micro_batches) {
+  return std::ranges::all_of(record.steps, [&](const StepRecord& step) {
+    return step.micro_batches == micro_batches && std::ssize(step.lengths) == step.samples &&
+           (micro_batches == 1 || !step.micro_batch_samples.empty());
+  });
+}
+
+/// The policy that stands for what was recorded.
+std::string recorded_policy(const StarterScenario& starter, const RecordedBatches& batches) {
+  if (starter.plays) {
+    return policy_text("What was recorded, batch by batch.",
+                       starter.now,
+                       "kind = \"plan\"\nfile = \"recorded.jsonl\"\nreference = false");
+  }
+  return policy_text(
+      fmt::format(
+          "The recorded mean batch size in the loader's order: the record does not tell the "
+          "{} micro-batches of its steps apart.",
+          batches.micro_batches)
+          .c_str(),
+      starter.now,
+      fmt::format("kind = \"fixed\"\nbatch_size = {}", batches.batch_size));
 }
 
 std::string lengths_text(const RecordedBatches& batches) {
@@ -314,6 +340,12 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
   }
   const RecordedBatches batches = recorded_batches(records);
   StarterScenario result;
+  const std::string others = other_policies(batches);
+  const bool is_free =
+      others.find(fmt::format("name = {}\n", json_text(first.policy))) == std::string::npos;
+  result.now = is_plain(first.policy) && is_free ? first.policy : "recorded";
+  result.plays = knows_batches(first, batches.micro_batches);
+  result.mean_length = batches.mean_length();
   const Json known = told(first, "loader", "samples");
   result.samples = known.is_number_integer() && known.get<std::int64_t>() > 0
                        ? known.get<std::int64_t>()
@@ -322,7 +354,7 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
       std::max<std::int64_t>(std::min(result.samples, kMostSamples), first.world_size);
   const std::int64_t epoch =
       samples / (batches.batch_size * batches.micro_batches * first.world_size);
-  const std::int64_t steps = std::clamp<std::int64_t>(epoch, kWarmupSteps + 1, kMostSteps);
+  const std::int64_t steps = kWarmupSteps + steps_to_predict(epoch, batches.steps);
   result.lengths = lengths_text(batches);
   result.toml = fmt::format(
       "# Made by stepsim advise from {}. Edit it: add policies (stepsim policies), change keys.\n"
@@ -358,7 +390,7 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
             : "",
         batches.samples);
   }
-  result.toml += loader_text(first) + policies_text(first, batches);
+  result.toml += loader_text(first) + recorded_policy(result, batches) + others;
   return result;
 }
 

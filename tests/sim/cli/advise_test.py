@@ -188,12 +188,38 @@ def test_lengths_of_the_data_set_lead_to_a_plan_that_validate_takes(folder):
     )
 
 
-def test_a_record_of_another_policy_is_compared_with_that_policy():
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        write(folder / "run.jsonl", header(policy="bucketed"), training())
-        text = cli_test.run("advise", str(folder / "run.jsonl"), "--out-dir", name + "/a").stdout
-        assert " ms with bucketed (90 % interval" in text.splitlines()[0], text
+def recorded_mean(rows):
+    return sum(row["step_ms"] for row in rows[4:]) / len(rows[4:])
+
+
+def test_what_runs_now_are_the_recorded_batches_whatever_formed_them():
+    """Batches of similar lengths, under a name that says nothing, one of a policy that the scenario
+    has, and one of its own: no gain is promised that the user has already."""
+    draw = random.Random(3)
+    sorted_lengths = iter(sorted(draw.randint(8, 120) for _ in range(16 * 2 * 40)))
+    rows = training(lengths=lambda draw: next(sorted_lengths))
+    for policy, shown in (("", "recorded"), ("group_by_length", "recorded"), ("mine", "mine")):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            write(folder / "run.jsonl", header(policy=policy), rows)
+            done = cli_test.run("advise", str(folder / "run.jsonl"), "--out-dir", name + "/a", "--json",
+                                name + "/a.json")
+            first = done.stdout.splitlines()[0]
+            assert f" ms with {shown} (90 % interval" in first, first
+            assert f"; recorded {recorded_mean(rows):.2f} ms)" in first, (first, recorded_mean(rows))
+            result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+            now = result["options"][0]
+            steps = [row["step_ms"] for row in rows]  # Of both ranks, which are alike.
+            assert abs(now["step_ms"] * len(steps) / sum(steps) - 1) < 0.01, now
+            (batched,) = (p for p in result["predictions"]["predictions"] if p["policy"] == "bucketed")
+            gain = batched["summary"]["useful_tokens_per_s"] / now["useful_tokens_per_s"] - 1
+            assert abs(gain) < 0.05, gain
+            # An epoch takes longer with what gives fewer useful tokens per second.
+            hours = {row["policy"]: row["hours"] for row in result["epochs"]}
+            speeds = {p["policy"]: p["summary"]["useful_tokens_per_s"]
+                      for p in result["predictions"]["predictions"]}
+            assert sorted(hours, key=hours.get) == sorted(speeds, key=speeds.get, reverse=True)
+            cli_test.run("compare", str(folder / "a/scenario.toml"), "--quiet")
 
 
 @in_folder_of_ranks
@@ -225,6 +251,8 @@ def test_data_of_one_length_needs_no_other_policy():
         write(folder / "run.jsonl", header(), training(lengths=lambda _: 64))
         text = cli_test.run("advise", str(folder / "run.jsonl"), "--out-dir", str(folder / "a")).stdout
         assert "best policy:  fixed: the scenario has no other" in text, text
+        # Nothing to plan: the batches stay as they are.
+        assert "stepsim plan" not in text and "next: stepsim compare " in text, text
 
 
 def refusal(folder, *arguments):

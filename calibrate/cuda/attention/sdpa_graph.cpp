@@ -139,7 +139,8 @@ class Builder {
   const Tensor& mask_padding(const Tensor& x);
   const Tensor& mask_right(const Tensor& x);
   const Tensor& mask_left(const Tensor& x);
-  const Tensor& masked(const Tensor& x);
+  const Tensor& with_bias(const Tensor& x);
+  const Tensor& hidden(const Tensor& x);
 
   const Tensor& transpose(const Tensor& x) {
     const Tensor& y = add(Role::Inner, type_, transposed(x.dims), transposed(x.strides));
@@ -185,14 +186,19 @@ const Tensor& Builder::mask_left(const Tensor& x) {
   return keep(x, compare(Mode::Greater, column, row));
 }
 
-const Tensor& Builder::masked(const Tensor& x) {
-  const Tensor* result = &x;
-  if (shape_.biased) {
-    const GraphDims dims{shape_.samples, 1, shape_.length, shape_.length};
-    const std::int64_t row = mask_stride(shape_.length);
-    const Tensor& mask = add(Role::Mask, type_, dims, {dims[2] * row, dims[2] * row, row, 1});
-    result = &operate(Mode::Add, x, &mask, inner(score_dims_));
+const Tensor& Builder::with_bias(const Tensor& x) {
+  if (!shape_.biased) {
+    return x;
   }
+  const GraphDims dims{shape_.samples, 1, shape_.length, shape_.length};
+  const std::int64_t row = mask_stride(shape_.length);
+  const Tensor& mask = add(Role::Mask, type_, dims, {dims[2] * row, dims[2] * row, row, 1});
+  return operate(Mode::Add, x, &mask, inner(score_dims_));
+}
+
+/// -infinity at the keys that a query does not see.
+const Tensor& Builder::hidden(const Tensor& x) {
+  const Tensor* result = &x;
   if (lengths_ != nullptr) {
     result = &mask_padding(*result);
   }
@@ -211,7 +217,7 @@ SdpaGraph Builder::forward() {
   const Tensor& v = kv_like(Role::V);
   const Tensor& o = o_like(Role::O);
   const Tensor& saved = statistics();
-  const Tensor& x = masked(scores(q, k));
+  const Tensor& x = hidden(with_bias(scores(q, k)));
   const Tensor& top = operate(Mode::Max, x, nullptr, inner(row_dims_));
   const Tensor& centred = operate(Mode::Subtract, x, &top, inner(score_dims_));
   const Tensor& e = operate(Mode::Exp, centred, nullptr, inner(score_dims_));
@@ -252,9 +258,13 @@ SdpaGraph Builder::backward() {
   const Tensor& dot = operate(Mode::Sum, product, nullptr, inner(row_dims_));
   operate(Mode::Multiply, dot, &scalar(Role::One), row_sum);
 
-  const Tensor& x = masked(scores(q, k_t));
+  // The statistics are subtracted before anything is hidden: in rows of padding they are undefined,
+  // and the masks then replace what came of them. cudnn-frontend has this order, too
+  // (include/cudnn_frontend/node/scaled_dot_product_flash_attention.h), so that these are the
+  // kernels that others run.
+  const Tensor& x = with_bias(scores(q, k_t));
   const Tensor& centred = operate(Mode::Subtract, x, &saved, inner(score_dims_));
-  const Tensor& p = operate(Mode::Exp, centred, nullptr, inner(score_dims_));
+  const Tensor& p = operate(Mode::Exp, hidden(centred), nullptr, inner(score_dims_));
   key_gradient(transpose(p), d_o, dv);
 
   const Tensor& dp = multiply(d_o, v_t, inner(score_dims_), lengths_, lengths_, nullptr);

@@ -1,5 +1,6 @@
 #include "calibrate/cuda/attention/sdpa_graph.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -136,6 +137,46 @@ TEST_CASE("the operation graphs compute attention and its gradients") {
         statistics_by_row(problem, memory[GraphRole::Statistics]);
     CHECK(difference(problem, statistics, expected.statistics, shape.heads, shape.heads) < kBound);
     interpret(sdpa_backward_graph(shape), memory);
+    CHECK(difference(problem, memory[GraphRole::DQ], expected.dq, shape.q_stride, q_width) <
+          kBound);
+    CHECK(difference(problem, memory[GraphRole::DK], expected.dk, shape.kv_stride, kv_width) <
+          kBound);
+    CHECK(difference(problem, memory[GraphRole::DV], expected.dv, shape.kv_stride, kv_width) <
+          kBound);
+  }
+}
+
+TEST_CASE("statistics of rows of padding, which are undefined, reach no gradient") {
+  for (const SdpaShape& kind : kinds()) {
+    if (!kind.masked) {
+      continue;
+    }
+    const PlainAttention problem = plain_attention(kind, {13, 1, 7}, 5);
+    const SdpaShape& shape = problem.shape;
+    CAPTURE(describe(shape));
+    const PlainResults expected = attend(problem);
+    GraphMemory memory = memory_of(problem);
+    interpret(sdpa_forward_graph(shape), memory);
+    for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
+      for (std::int64_t row = problem.lengths[static_cast<std::size_t>(sample)]; row < shape.length;
+           ++row) {
+        for (std::int64_t head = 0; head < shape.heads; ++head) {
+          memory[GraphRole::Statistics]
+                [static_cast<std::size_t>((sample * shape.heads + head) * shape.length + row)] =
+                    std::numeric_limits<double>::quiet_NaN();
+        }
+        const auto o =
+            memory[GraphRole::O].begin() + (sample * shape.length + row) * shape.o_stride;
+        std::fill_n(o, shape.o_stride, 0.0);  // As Sdpa leaves it.
+      }
+    }
+    SdpaGraph graph = sdpa_backward_graph(shape);
+    for (GraphOperation& step : graph.operations) {
+      step.m = step.n = step.k = nullptr;  // The masks alone must keep padding out.
+    }
+    interpret(graph, memory);
+    const std::int64_t q_width = shape.heads * shape.head_dim;
+    const std::int64_t kv_width = shape.kv_heads * shape.head_dim;
     CHECK(difference(problem, memory[GraphRole::DQ], expected.dq, shape.q_stride, q_width) <
           kBound);
     CHECK(difference(problem, memory[GraphRole::DK], expected.dk, shape.kv_stride, kv_width) <

@@ -259,7 +259,7 @@ void Sdpa::State::run(const Stream& stream,
     execute(*library, stream, pass, bindings, base + scratch.engine);
   } catch (const EnvironmentFault&) {
     // A plan that compiles may still be refused when it runs.
-    if (!pass.use_next_engine(CudnnTarget(library->handle.get()))) {
+    if (!pass.use_next_plan(CudnnTarget(library->handle.get()))) {
       throw;
     }
     run(stream, shape, sequences, is_forward, bindings);

@@ -45,6 +45,7 @@ bool SdpaPass::compile_from(std::size_t first, const CudnnTarget& target) {
     try {
       plans_.push_back(compile_(engines_[i], target));
       chosen_ = i;
+      described_ = target.device != nullptr;
       return true;
     } catch (const EnvironmentFault& fault) {
       why_ = fault.what();
@@ -53,8 +54,9 @@ bool SdpaPass::compile_from(std::size_t first, const CudnnTarget& target) {
   return false;
 }
 
-bool SdpaPass::use_next_engine(const CudnnTarget& target) {
-  return compile_from(chosen_ + 1, target);
+bool SdpaPass::use_next_plan(const CudnnTarget& target) {
+  const bool is_retried = described_ && target.device == nullptr;
+  return compile_from(is_retried ? chosen_ : chosen_ + 1, target);
 }
 
 SdpaShape compiled_shape(SdpaShape shape) {

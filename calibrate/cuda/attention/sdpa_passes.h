@@ -24,9 +24,11 @@ class SdpaPass {
            const CudnnTarget& target,
            CompileEngine compile = execution_plan);
 
-  /// Compiles the next engine that can be, for one that compiled but does not run. False: there is
-  /// none, and the pass stays as it is.
-  [[nodiscard]] bool use_next_engine(const CudnnTarget& target);
+  /// For a plan that was compiled but does not run. One that was made from the device's description
+  /// is compiled once more where `target` is a handle: the description may lack something. Else the
+  /// next engine that can be compiled takes its place. False: there is none, and the pass stays as
+  /// it is.
+  [[nodiscard]] bool use_next_plan(const CudnnTarget& target);
 
   [[nodiscard]] const CudnnDescriptor& plan() const { return plans_.back(); }
   [[nodiscard]] const CudnnEngine& engine() const { return engines_[chosen_]; }
@@ -43,6 +45,7 @@ class SdpaPass {
   CudnnGraph graph_;
   std::vector<CudnnEngine> engines_;  ///< Best first.
   std::size_t chosen_ = 0;
+  bool described_ = false;              ///< Made from the device's description.
   std::vector<CudnnDescriptor> plans_;  ///< The last one is in use.
   std::string why_;                     ///< The last engine that could not be compiled.
   std::vector<std::pair<std::int64_t, GraphRole>> bound_;

@@ -239,10 +239,10 @@ TEST_CASE("an engine that does not compile or run gives way to the next, until t
   SdpaPass pass(graph, shape, device, compile);
   CHECK(pass.engine().index == in_order[0]);
   for (std::size_t i = 2; i < in_order.size(); ++i) {
-    CHECK(pass.use_next_engine(device));
+    CHECK(pass.use_next_plan(device));
     CHECK(pass.engine().index == in_order[i]);
   }
-  CHECK_FALSE(pass.use_next_engine(device));
+  CHECK_FALSE(pass.use_next_plan(device));
   CHECK(pass.engine().index == in_order.back());
   CHECK_THROWS_WITH_AS(
       SdpaPass(graph,
@@ -253,6 +253,31 @@ TEST_CASE("an engine that does not compile or run gives way to the next, until t
                }),
       doctest::Contains("cuDNN could not compile fused attention for bf16, 2 x 512 tokens"),
       EnvironmentFault);
+}
+
+TEST_CASE("a plan of the device's description that does not run is made by the handle first") {
+  if (!has_heuristics() || !is_version_of_table()) {
+    return;
+  }
+  const CudnnDescriptor device = device_of(kCards[1]);
+  const SdpaShape shape = shape_of(512, 64);
+  const SdpaGraph graph = sdpa_backward_graph(shape);
+  const auto in_order = mapped(engines(graph, device), &CudnnEngine::index);
+  REQUIRE(in_order.size() > 2);
+  int nothing = 0;
+  const CudnnTarget handle(reinterpret_cast<cudnnHandle_t>(&nothing));  // It is not read.
+  std::vector<std::pair<std::int64_t, bool>> compiled;  // The engine, and whether by the handle.
+  const auto compile = [&compiled](const CudnnEngine& engine, const CudnnTarget& target) {
+    compiled.emplace_back(engine.index, target.device == nullptr);
+    return CudnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  };
+  SdpaPass pass(graph, shape, device, compile);
+  CHECK(pass.use_next_plan(handle));
+  CHECK(pass.engine().index == in_order[0]);
+  CHECK(pass.use_next_plan(handle));
+  CHECK(pass.engine().index == in_order[1]);
+  CHECK(compiled ==
+        decltype(compiled){{in_order[0], false}, {in_order[0], true}, {in_order[1], true}});
 }
 
 TEST_CASE("packed batches share kernels up to 64 tokens apart") {

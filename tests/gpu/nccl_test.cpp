@@ -31,7 +31,7 @@ TEST_CASE("library: collectives of one rank are timed") {
     CAPTURE(name_of(kind));
     const std::optional<double> seconds = timer.seconds(kind, Dtype::F32, 1 << 20, 5);
     REQUIRE(seconds);
-    CHECK(*seconds > 0);
+    CHECK(*seconds >= 0);  // In place, NCCL may have nothing to launch for one rank.
     CHECK(*seconds < 0.1);
   }
   timer.barrier();

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/cuda/attention/sdpa_graph.h"
+#include "calibrate/cuda/kernels/gemm.h"
 #include "costmodel/base/input_error.h"
 #include "tests/gpu/attention_check.h"
 
@@ -203,13 +204,17 @@ std::vector<SdpaShape> sizes() {
 }
 
 /// Compiles the kernels of all shapes side by side, then checks them.
-void check_all(const std::vector<SdpaShape>& shapes) {
+void check_all(const std::vector<SdpaShape>& shapes, bool is_biased = false) {
   std::vector<PlainAttention> problems;
   std::vector<SdpaShape> with_strides;
   for (const SdpaShape& shape : shapes) {
     const auto longest = static_cast<std::int32_t>(shape.length);
     problems.push_back(plain_attention(shape, {longest, 1, longest / 2}, 3));
-    with_strides.push_back(problems.back().shape);
+    if (is_biased) {
+      clear_padding_gradient(problems.back());
+    }
+    const SdpaShape& prepared = problems.back().shape;
+    with_strides.push_back(is_biased ? biased(prepared) : prepared);
   }
   Sdpa sdpa;
   for (const std::string& why : sdpa.prepare_all(with_strides)) {
@@ -218,7 +223,7 @@ void check_all(const std::vector<SdpaShape>& shapes) {
   for (const PlainAttention& problem : problems) {
     CAPTURE(describe(problem.shape));
     try {
-      check(sdpa, problem);
+      check(sdpa, problem, is_biased);
     } catch (const EnvironmentFault& fault) {
       FAIL_CHECK(fault.what());  // The other shapes are checked all the same.
     }
@@ -232,21 +237,25 @@ TEST_CASE("library: fused attention, forward and backward, of every kind") {
 }
 
 TEST_CASE("library: fused attention with a mask that is a tensor") {
-  Sdpa sdpa;
-  for (const SdpaShape& shape : kinds(test::emulated() ? 19 : 200)) {
-    if (!shape.masked) {
-      continue;
-    }
-    const auto longest = static_cast<std::int32_t>(shape.length);
-    PlainAttention problem = plain_attention(shape, {longest, 1, longest / 2}, 3);
-    clear_padding_gradient(problem);
-    CAPTURE(describe(shape));
-    try {
-      check(sdpa, problem, true);
-    } catch (const EnvironmentFault& fault) {
-      FAIL_CHECK(fault.what());  // The other shapes are checked all the same.
-    }
+  std::vector<SdpaShape> shapes = kinds(test::emulated() ? 19 : 200);
+  std::erase_if(shapes, [](const SdpaShape& shape) { return !shape.masked; });
+  check_all(shapes, true);
+}
+
+// What a start costs with all kernels loaded and without, each library with one call.
+TEST_CASE("library: one product by each library, and one attention") {
+  for (const GemmRoute route : {GemmRoute::Lt, GemmRoute::Torch}) {
+    Gemm gemm(route);
+    const DeviceArray ones(Dtype::Bf16, std::vector<double>(64 * 64, 1.0));
+    const DeviceArray product(Dtype::Bf16, 64 * 64);
+    GemmCall call;
+    call.m = call.n = call.k = call.lda = call.ldb = call.ldc = 64;
+    call.a = call.b = ones.array();
+    call.c = product.array();
+    gemm.run(stream(), call);
+    CHECK(product.read() == std::vector<double>(64 * 64, 64.0));
   }
+  check_all({kinds(19).front()});
 }
 
 TEST_CASE("library: fused attention over head dimensions and lengths") {

@@ -15,6 +15,7 @@
 #include "calibrate/cuda/attention/sdpa_graph.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/cuda/timing/host_costs.h"
+#include "calibrate/cuda/timing/launch_queue.h"
 #include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
 
@@ -41,7 +42,9 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
       stand_in_shape_(place.stand_in),
       model_(model),
       overlap_(place.overlap),
-      clock_(trainer_.stream(), trainer_.ops().size()),
+      clock_(trainer_.stream(),
+             most_launches(trainer_.ops(), {ready_order(model)}),
+             [this] { hot_ = hot_ || monitor_.throttled(); }),
       attention_(model.attention == AttentionKind::Dense ? "products and our softmax" : "cuDNN"),
       gradient_dtype_(stored_as(model.parameter_dtype)),
       collective_timer_(group_, reducer_.stream()) {
@@ -53,7 +56,7 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
 
 void CudaBackend::set_buckets(const std::vector<std::vector<int>>& buckets) {
   trainer_.set_buckets(buckets);
-  clock_.resize(trainer_.ops().size());
+  clock_.resize(most_launches(trainer_.ops(), buckets));
 }
 
 std::vector<RefusedBatch> CudaBackend::prepare(std::span<const StepBatch> batches) {
@@ -158,9 +161,8 @@ std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths
       clock_.halve_chunks();
       continue;
     }
-    const bool is_hot = throttled();
-    disturbances_.throttled += is_hot ? 1 : 0;
-    if (!is_hot || i + 1 == kMostTries || disturbances_.cooled_seconds >= kMostCooling) {
+    disturbances_.throttled += hot_ ? 1 : 0;
+    if (!hot_ || i + 1 == kMostTries || disturbances_.cooled_seconds >= kMostCooling) {
       return seconds;
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(kCoolDown));
@@ -169,12 +171,8 @@ std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths
   return {};
 }
 
-bool CudaBackend::throttled() const {
-  const std::optional<DeviceState> state = monitor_.state();
-  return state && state->throttled;
-}
-
 std::vector<double> CudaBackend::time_once(std::span<const std::int64_t> lengths) {
+  hot_ = false;
   clock_.start(OpClock::Marks::Ops);
   trainer_.step(lengths, 1.0, nullptr, &clock_);
   if (clock_.expired()) {

@@ -80,9 +80,8 @@ class CudaBackend : public Backend {
   [[nodiscard]] std::optional<HostCosts> host_costs() override;
 
  private:
-  /// Empty when a hold ended too soon.
+  /// Empty when a hold ended too soon. Sets hot_.
   [[nodiscard]] std::vector<double> time_once(std::span<const std::int64_t> lengths);
-  [[nodiscard]] bool throttled() const;
   /// [batch] Why its attention has no plan; empty where it has one.
   [[nodiscard]] std::vector<std::string> plan_attention(std::span<const BatchSize> sizes);
   /// Runs a step that nothing is known of. Returns why it cannot run, or nothing. Raises
@@ -106,6 +105,9 @@ class CudaBackend : public Backend {
   OverlapSetting overlap_;
   std::optional<StandInReducer> stand_in_;  ///< Made when the first step is emulated.
   OpClock clock_;
+  /// Whether heat held the clock down during the last time_once(): asked while the device was at
+  /// work, since an idle one gives no reason.
+  bool hot_ = false;
   std::string attention_;  ///< Names the kernels of the model's attention.
   Dtype gradient_dtype_;
   CollectiveTimer collective_timer_;

@@ -58,7 +58,11 @@ DeviceMonitor::DeviceMonitor(const std::string& bus_id) {
   library->load(library->max_clock, "nvmlDeviceGetMaxClockInfo");
   library->load(library->temperature, "nvmlDeviceGetTemperature");
   library->load(library->power, "nvmlDeviceGetPowerUsage");
-  library->load(library->throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  // The name has changed.
+  library->load(library->throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons");
+  if (library->throttle_reasons == nullptr) {
+    library->load(library->throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  }
   if (init == nullptr || by_bus_id == nullptr || init() != kSuccess) {
     dlclose(handle);
     return;
@@ -91,12 +95,14 @@ std::optional<DeviceState> DeviceMonitor::state() const {
   if (library_->power != nullptr && library_->power(device_, &milliwatts) == kSuccess) {
     state.power_watts = milliwatts * 1e-3;
   }
-  unsigned long long reasons = 0;
-  if (library_->throttle_reasons != nullptr &&
-      library_->throttle_reasons(device_, &reasons) == kSuccess) {
-    state.throttled = (reasons & kThrottleReasons) != 0;
-  }
   return state;
+}
+
+bool DeviceMonitor::throttled() const {
+  unsigned long long reasons = 0;
+  return device_ != nullptr && library_->throttle_reasons != nullptr &&
+         library_->throttle_reasons(device_, &reasons) == kSuccess &&
+         (reasons & kThrottleReasons) != 0;
 }
 
 std::string DeviceMonitor::driver_version() const {

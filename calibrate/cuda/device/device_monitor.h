@@ -13,9 +13,6 @@ struct DeviceState {
   int max_sm_clock_mhz = 0;
   int temperature_celsius = 0;
   double power_watts = 0;
-  /// The clock is held below what the load asks for by heat or by the board, not by the power limit
-  /// that every training run meets: times of now are not those of a run.
-  bool throttled = false;
 };
 
 /// Asks NVML, which is loaded when it is there (libnvidia-ml.so.1, part of the driver).
@@ -29,6 +26,10 @@ class DeviceMonitor {
 
   /// Nothing where NVML is absent or refuses.
   [[nodiscard]] std::optional<DeviceState> state() const;
+  /// Whether the clock is held below what the load asks for by heat or by the board, not by the
+  /// power limit that every training run meets: times of now are not those of a run. To be asked
+  /// while the device works: an idle one gives other reasons.
+  [[nodiscard]] bool throttled() const;
   /// "580.65.06", or "" where NVML is absent.
   [[nodiscard]] std::string driver_version() const;
 

@@ -84,6 +84,12 @@ struct AddProduct {
 
 }  // namespace
 
+std::int64_t foreach_adamw_launches(std::int64_t count) {
+  constexpr std::int64_t kOperations = 8;
+  constexpr std::int64_t kElementsALaunch = kChunk * kChunksALaunch;
+  return kOperations * ((count + kElementsALaunch - 1) / kElementsALaunch);
+}
+
 void foreach_adamw(const Stream& stream,
                    const AdamW& options,
                    Array weights,

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "calibrate/cuda/kernels/kernels.h"
+#include "calibrate/cuda/timing/launch_queue.h"
 #include "calibrate/cuda/timing/stream_hold.h"
 #include "calibrate/samples/statistics.h"
 #include "calibrate/training/clock.h"
@@ -36,8 +37,8 @@ class LaunchTimer : public OpTimer {
   [[nodiscard]] double per_op() const { return total_ / static_cast<double>(ops_); }
 
  private:
-  /// An op has up to four launches, and a queue holds about a thousand.
-  static constexpr std::size_t kOps = 64;
+  /// Two ops short of what the queue holds: op_begin() of the first waits.
+  static constexpr std::size_t kOps = kQueued / kLaunchesOfOp - 2;
 
   const Stream& stream_;
   double begin_ = 0;

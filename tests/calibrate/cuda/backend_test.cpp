@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -150,19 +151,59 @@ TEST_CASE("a hold tells that it has ended by itself") {
 }
 
 TEST_CASE("times of ops are scaled to the time of their chunk") {
-  std::vector<double> ops(1 + 130, 1.0);  // The first op, a chunk of 128, and one of 2.
+  // The first op, and a hundred with a launch and an event each in 960 less 2 of the hold: all.
+  std::vector<double> ops(1 + 100, 1.0);
   const cuda::Stream stream;
-  cuda::OpClock clock(stream, ops.size());
-  const std::vector<double> scaled = clock.scaled(ops, {64.0, 3.0});
+  cuda::OpClock clock(stream, std::vector<int>(ops.size(), 8));
+  const std::vector<double> scaled = clock.scaled(ops, {50.0});
   CHECK(scaled[0] == 1.0);
   CHECK(scaled[1] == doctest::Approx(0.5));
-  CHECK(scaled[128] == doctest::Approx(0.5));
-  CHECK(scaled[129] == doctest::Approx(1.5));
-  clock.halve_chunks();  // 64, 64 and 2.
-  const std::vector<double> finer = clock.scaled(ops, {32.0, 64.0, 3.0});
-  CHECK(finer[64] == doctest::Approx(0.5));
-  CHECK(finer[65] == doctest::Approx(1));
-  CHECK(finer[130] == doctest::Approx(1.5));
+  CHECK(scaled[100] == doctest::Approx(0.5));
+  clock.halve_chunks();  // 53 of (480 - 2) / 9, and 47.
+  const std::vector<double> finer = clock.scaled(ops, {26.5, 94.0});
+  CHECK(finer[53] == doctest::Approx(0.5));
+  CHECK(finer[54] == doctest::Approx(2));
+  CHECK(finer[100] == doctest::Approx(2));
+}
+
+TEST_CASE("the stream is held for as many ops as fit into the queue, and never for more") {
+  const cuda::Stream stream;
+  cuda::emulated::holds_expire = true;  // Tells which ops were held for.
+  const auto held = [&stream](std::vector<int> launches) {
+    cuda::OpClock clock(stream, launches);
+    clock.start(cuda::OpClock::Marks::Ops);
+    for (std::size_t op = 0; op < launches.size(); ++op) {
+      clock.op_begin(op);
+      clock.op_done(op);
+    }
+    CHECK(clock.op_seconds().size() == launches.size());
+    return std::pair(clock.expired(), clock.chunk_seconds().size());
+  };
+  CHECK(held({0, 20, 900}) == std::pair(true, std::size_t{1}));
+  CHECK(held({0, 20, 937}) == std::pair(true, std::size_t{2}));
+  // A bucket of a thousand parameters that are copied out one by one.
+  CHECK(held({0, 2000}) == std::pair(false, std::size_t{1}));
+  CHECK(held({0, 20, 2000, 20}) == std::pair(true, std::size_t{3}));
+  cuda::emulated::holds_expire = false;
+}
+
+TEST_CASE("heat is seen that holds the clock down while the device is at work, and only then") {
+  void* const nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  auto* const reads = nvml == nullptr ? nullptr : static_cast<int*>(dlsym(nvml, "fake_nvml_reads"));
+  if (reads == nullptr) {
+    MESSAGE("skipped: no NVML on the library path that tells what it is asked (fake_nvml.cpp)");
+    return;
+  }
+  const auto backend = small_backend();
+  *reads = 0;
+  CHECK_FALSE(backend->time_step(kLengths).empty());
+  // The second read of a step says that it is hot; the step is then taken again.
+  CHECK(*reads > 2);
+  CHECK(backend->disturbances().throttled == 1);
+  CHECK(backend->disturbances().cooled_seconds == 0.5);
+  CHECK_FALSE(backend->time_step(kLengths).empty());
+  CHECK(backend->disturbances().throttled == 1);
+  dlclose(nvml);
 }
 
 TEST_CASE("a live step tells its parts and its buckets") {

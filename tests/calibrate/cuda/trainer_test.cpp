@@ -9,6 +9,8 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/cpu/training_device.h"
+#include "calibrate/cuda/eager/eager.h"
+#include "calibrate/cuda/timing/launch_queue.h"
 #include "calibrate/cuda/training/training_device.h"
 #include "costmodel/base/input_error.h"
 #include "tests/calibrate/cuda/emulation/device_limits.h"
@@ -249,6 +251,41 @@ TEST_CASE("an op runs eager PyTorch's kernels, or one") {
   CHECK(counts["layer1.qkv forward"] == 1);  // The cast of the weights.
   config.attention = AttentionKind::Flash;
   CHECK(kernels_by_op(config)["layer1.attention forward"] == 0);
+}
+
+TEST_CASE("no op has more launches than the clock of ops takes into account") {
+  // Of the libraries at most: a product may be split and its parts added, attention has kernels
+  // before and behind it.
+  constexpr std::int64_t kOfProduct = 3;
+  constexpr std::int64_t kOfAttention = 6;
+  for (const ModelFamily family : kFamilies) {
+    for (const KernelChoice kernels : kChoices) {
+      for (const AttentionKind attention : {AttentionKind::Dense, AttentionKind::Flash}) {
+        TransformerConfig config = small(family);
+        config.kernels = kernels;
+        config.attention = attention;
+        config.dtype = Dtype::Bf16;
+        cuda::Trainer trainer(config, 1, 3);
+        std::vector<std::vector<int>> buckets = {ready_order(config)};
+        buckets.push_back({buckets[0].back()});
+        buckets[0].pop_back();
+        trainer.set_buckets(buckets);
+        const std::vector<int> most = cuda::most_launches(trainer.ops(), buckets);
+        KernelCounter counter(trainer.ops().size());
+        trainer.step(std::vector<std::int64_t>{3, 2}, 1, nullptr, &counter);
+        for (std::size_t op = 0; op < trainer.ops().size(); ++op) {
+          const Op& the = trainer.ops()[op];
+          const std::int64_t library = the.op_class == OpClass::Attention ? kOfAttention
+                                       : the.op_class == OpClass::Gemm    ? kOfProduct
+                                                                          : 0;
+          CAPTURE(the.name);
+          CAPTURE(name_of(the.pass));
+          CHECK(counter.of(op) + library <= most[op]);
+        }
+      }
+    }
+  }
+  CHECK(cuda::foreach_adamw_launches(355'000'000) == 24);
 }
 
 TEST_CASE("a padded batch gets a mask that is a tensor from eager PyTorch") {

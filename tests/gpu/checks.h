@@ -21,8 +21,10 @@ constexpr double kRoundoff32 = 0x1p-24;
 /// The one stream of all checks.
 [[nodiscard]] const Stream& stream();
 
-/// Whether the device is emulated: checks then leave out what takes long.
 [[nodiscard]] bool emulated();
+/// Whether checks leave out the large arrays, whose expected values take the host long: on the
+/// emulated device, and where STEPSIM_SMALL_CHECKS is set (under compute-sanitizer).
+[[nodiscard]] bool small();
 
 /// Repeatable numbers in [center - bound, center + bound).
 [[nodiscard]] std::vector<double> numbers(std::int64_t count,

@@ -36,7 +36,7 @@ std::vector<HeadShape> head_shapes() {
                                 {1, 7, 6, 1, 5, 5},
                                 {3, 1, 4, 2, 8, 19},
                                 {1, 300, 2, 2, 64, 384}};
-  if (!emulated()) {
+  if (!small()) {
     result.push_back({4, 1000, 32, 8, 128, 6144});
   }
   return result;

@@ -339,6 +339,18 @@ def test_first_contact_with_a_gpu_is_rehearsed():
 
 
 @in_folder
+def test_shapes_that_ran_too_rarely_at_first_contact_are_told():
+    torch_or_skip()
+    import first_contact
+
+    rows = [{"samples": 2, "max_length": 8}] * 3 + [{"samples": 4, "max_length": 8}] * 2
+    header = {"calibration": {"shapes": [[2, 8], [4, 8], [1, 9]]}}
+    with open("record.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in [header, *rows])
+    assert first_contact.rarely_run("record.jsonl") == [(4, 8), (1, 9)]
+
+
+@in_folder
 def test_the_example_of_the_readme():
     torch_or_skip()
     text = (TORCH / "README.md").read_text(encoding="utf-8")

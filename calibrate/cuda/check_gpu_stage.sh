@@ -5,6 +5,8 @@
 archive_limit=$((15 * 1024 * 1024))
 period=${CHECK_GPU_PERIOD:-5} # Seconds between archives.
 parts_failed=0
+reserved=0 # Seconds of the stage that the next parts leave to those behind them.
+listing=${CHECK_GPU_LIST:-} # Prints the parts with their limits, and runs none: for tests.
 helpers=()
 # What a part prints is in its file at once, so that a part that hangs or is killed has said it.
 export PYTHONUNBUFFERED=1
@@ -20,6 +22,10 @@ begin_stage() {
   out=$(readlink -m "$3")
   # Not in OUT, of which a few files come back.
   work=${CHECK_GPU_WORK:-${TMPDIR:-/tmp}/check_gpu}/$stage
+  if [ -n "$listing" ]; then
+    printf 'stage\t%s\t%s\n' "$stage" "$2"
+    return
+  fi
   rm -rf "$work"
   mkdir -p "$out" "$work"
   printf 'part\tstatus\tseconds\tcommand\n' >"$work/parts.tsv"
@@ -46,6 +52,7 @@ begin_stage() {
 
 # Ends the stage: exit status 0 when every part has ended with 0.
 end_stage() {
+  [ -z "$listing" ] || return 0
   date -u +'ended %FT%TZ' >>"$work/stage.txt"
   end_helpers
   archive
@@ -104,8 +111,13 @@ archive() {
 # part NAME SECONDS COMMAND…: runs it with its output in NAME.txt, of which the end is shown. Never
 # fails; `part_status` is the command's, 124 or 137 when its time was over.
 part() {
-  local name=$1 limit=$2 begin=${EPOCHREALTIME/./} left=$((stage_end - SECONDS))
+  local name=$1 limit=$2 begin=${EPOCHREALTIME/./} left=$((stage_end - SECONDS - reserved))
   shift 2
+  if [ -n "$listing" ]; then
+    printf 'part\t%s\t%s\t%s\t%s\n' "$name" "$limit" "$reserved" "$*"
+    part_status=0
+    return
+  fi
   say "$name"
   if [ "$left" -lt 3 ]; then
     part_status=skipped
@@ -134,6 +146,7 @@ fail_part() {
 
 # note NAME TEXT: a part that does not run, and why.
 note() {
+  [ -z "$listing" ] || return 0
   say "$1"
   echo "skipped: $2" | tee "$work/$1.txt"
   printf '%s\tskipped\t0\t%s\n' "$1" "$2" >>"$work/parts.tsv"

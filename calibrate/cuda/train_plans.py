@@ -138,7 +138,10 @@ class Trainer:
             sys.exit(f"train_plans: error: no model for {model['family']}; known: {', '.join(MODELS)}")
         torch.manual_seed(1)
         self.model, self.device = model, device
-        self.ddp = nn.parallel.DistributedDataParallel(MODELS[model["family"]](model).to(device))
+        # Random numbers for so many parameters take a CPU seconds.
+        with device if hasattr(device, "__enter__") else contextlib.nullcontext():
+            module = MODELS[model["family"]](model)
+        self.ddp = nn.parallel.DistributedDataParallel(module.to(device))
         self.optimizer = torch.optim.AdamW(self.ddp.parameters(), lr=1e-6)
         self.half = HALF.get(model["dtype"])
 

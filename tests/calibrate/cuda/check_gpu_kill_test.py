@@ -21,7 +21,7 @@ import rehearsal
 
 KILLS = 10
 # Stages in turn, and the latest second to kill each: most of what it takes.
-STAGES = {"steps": 15.0, "smoke": 8.0, "torch": 6.0, "kernels": 2.0}
+STAGES = {"steps": 10.0, "smoke": 6.0, "torch": 4.0, "kernels": 2.0}
 PERIOD_S = 0.5
 # For packing, on a machine that does other things as well.
 SLACK_S = 3.0

@@ -13,8 +13,8 @@ SCENARIO = """
 [scenario]
 name = "{name}"
 seed = 1
-steps = 10
-warmup_steps = 4
+steps = 7
+warmup_steps = 2
 
 [cluster]
 ranks = 1
@@ -40,7 +40,7 @@ torch = "newest"
 kind = "adamw"
 
 [data]
-samples = 60
+samples = 42
 lengths = {{ uniform = [3, 8], seed = 1 }}
 sampler = {{ kind = "distributed", shuffle = true, seed = 1 }}
 
@@ -58,26 +58,40 @@ batch_size = 3
 # Of the emulated device: what the smoke stage runs, and a few more.
 CASES = "^cuda: (an empty|a held|a lookup|rows)|^library: what a beta|^library: shapes without|planted"
 
-# Before the others, a case that fails and one that hangs.
-TEST_GPU = """#!/bin/sh
+# On a GPU machine a program with the CUDA backend starts only where with_cuda has found the libraries.
+WITH_CUDA = '#!/bin/sh\nexport CUDA_LIBRARIES_FOUND=1\nexec "$@"\n'
+NEEDS_CUDA = """#!/bin/sh
+if [ -z "$CUDA_LIBRARIES_FOUND" ]; then
+  echo "error while loading shared libraries: libcublas.so.13" >&2
+  exit 127
+fi
+"""
+STEPCAL = NEEDS_CUDA + 'exec "{program}" "$@"\n'
+
+# Before the others, a case that fails, one that fails while a stream is held, and one that hangs.
+TEST_GPU = (
+    NEEDS_CUDA
+    + """
 case "$*" in
   *planted?failure*) echo "launches block: $CUDA_LAUNCH_BLOCKING"; exit 1 ;;
   *planted?hang*) exec sleep 100 ;;
-  *-ltc*) echo "a planted failure"; echo "a planted hang" ;;
+  *-ltc*) echo "a planted failure"; echo "a planted failure, held"; echo "a planted hang" ;;
 esac
 exec "{program}" "$@"
 """
+)
 
 SHORTENED = {
     "PYTHON": PYTHON,
     "CHECK_GPU_BUDGET": "1 s",
     "CHECK_GPU_REPEATS": "1",
     "CHECK_GPU_CASES": CASES,
-    "CHECK_GPU_CASE_SECONDS": "4",
+    "CHECK_GPU_CASE_SECONDS": "2",
     "CHECK_GPU_STAND_INS": "--channels 1 --traffic 0",
+    "CHECK_GPU_EMULATED_STEPS": "3",
     "CHECK_GPU_TORCH_DEVICE": "cpu",
     "CHECK_GPU_TORCH_SECONDS": "5",
-    "CHECK_GPU_FIRST_CONTACT": "--small --seconds 10",
+    "CHECK_GPU_FIRST_CONTACT": "--small --seconds 4 --shapes 4",
 }
 
 
@@ -90,13 +104,14 @@ def make_bundle(folder, stepcal, stepsim, test_gpu):
     """Makes the folder of programs, scripts and scenarios."""
     for part in ("scenarios", "calibrate/cuda"):
         (folder / part).mkdir(parents=True)
-    for name, program in (("stepcal", stepcal), ("stepsim", stepsim)):
-        (folder / name).symlink_to(pathlib.Path(program).resolve())
-    write_script(folder / "test_gpu", TEST_GPU.format(program=pathlib.Path(test_gpu).resolve()))
-    write_script(folder / "with_cuda", '#!/bin/sh\nexec "$@"\n')
+    (folder / "stepsim").symlink_to(pathlib.Path(stepsim).resolve())
+    for name, script, program in (("stepcal", STEPCAL, stepcal), ("test_gpu", TEST_GPU, test_gpu)):
+        write_script(folder / name, script.format(program=pathlib.Path(program).resolve()))
+    write_script(folder / "with_cuda", WITH_CUDA)
     for script in ("check_gpu", "check_gpu_stage.sh"):
         shutil.copy(ROOT / "calibrate/cuda" / script, folder / script)
-    shutil.copy(ROOT / "calibrate/cuda/train_plans.py", folder / "calibrate/cuda")
+    for script in ("train_plans.py", "torch_libraries.py"):
+        shutil.copy(ROOT / "calibrate/cuda" / script, folder / "calibrate/cuda")
     (folder / "calibrate/torch").symlink_to(ROOT / "calibrate/torch")
     (folder / "scenarios/profiles").symlink_to(ROOT / "scenarios/profiles")
     for file, kind, causal in (

@@ -76,7 +76,7 @@ void check_log_softmax_loss(const Shape& shape, Dtype dtype) {
   const DeviceArray total(Dtype::F32, 1);
   const DeviceArray logs(Dtype::F32, shape.count());
   const DeviceArray dlogits(dtype, shape.count());
-  const DeviceArray scratch(Dtype::F32, 2 * shape.count());
+  const DeviceArray scratch(Dtype::F32, log_softmax_scratch(shape.rows, shape.width));
   log_softmax_loss_forward(stream(),
                            total.floats(),
                            logs.floats(),

@@ -39,6 +39,8 @@ void gelu_new_backward(const Stream& stream,
 [[nodiscard]] std::int64_t gelu_new_scratch(std::int64_t count);
 
 // ---- log_softmax.cu
+// Where a row begins between packs of elements, the kernels take single ones up to the next pack,
+// as PyTorch's do: 50 257 classes are no multiple of a pack.
 
 /// *total = the sum over rows of -log softmax(logits)[target]: logits of 16 bit are cast to F32,
 /// then come log_softmax and nll_loss, so 3 kernels, or 2 for logits in F32.
@@ -59,7 +61,7 @@ void log_softmax_loss_forward(const Stream& stream,
                               std::int64_t classes);
 /// dlogits = scale * (softmax(logits) - one at the target), or 0 for a row without a target: the
 /// gradient of nll_loss is zeroed and gets its entries, then come the gradient of log_softmax and,
-/// for logits of 16 bit, its cast. `scratch` holds 2 * rows * classes floats.
+/// for logits of 16 bit, its cast. `scratch` holds log_softmax_scratch() floats.
 void log_softmax_loss_backward(const Stream& stream,
                                Array dlogits,
                                const float* log_probabilities,
@@ -68,6 +70,8 @@ void log_softmax_loss_backward(const Stream& stream,
                                float scale,
                                std::int64_t rows,
                                std::int64_t classes);
+/// Two arrays of rows * classes floats, both where a pack may start.
+[[nodiscard]] std::int64_t log_softmax_scratch(std::int64_t rows, std::int64_t classes);
 
 // ---- rms_norm.cu
 

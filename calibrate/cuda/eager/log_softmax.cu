@@ -6,28 +6,48 @@
 namespace stepsim::cuda {
 namespace {
 
+/// A team's turns over the elements [first, first + count) of arrays that start aligned for N
+/// elements: body.template operator()<M>(i) handles [i, i + M), with M = N from the first element
+/// where a pack may start, as PyTorch shifts its accesses in rows of a length that is no multiple
+/// of N. Source: PyTorch, aten/src/ATen/native/cuda/SoftMax.cu, WriteFpropResultsVectorized.
+template <int N, typename Body>
+__device__ void in_packs(const Team& team, std::int64_t first, std::int64_t count, Body body) {
+  const std::int64_t end = first + count;
+  const std::int64_t packs_begin = min(end, (first + N - 1) / N * N);
+  const std::int64_t packs_end = max(packs_begin, end / N * N);
+  for (std::int64_t i = first + team.rank; i < packs_begin; i += team.size) {
+    body.template operator()<1>(i);
+  }
+  for (std::int64_t i = packs_begin + team.rank * N; i < packs_end; i += team.size * N) {
+    body.template operator()<N>(i);
+  }
+  for (std::int64_t i = packs_end + team.rank; i < end; i += team.size) {
+    body.template operator()<1>(i);
+  }
+}
+
 template <int N>
 __global__ void __launch_bounds__(kMaxThreads) log_softmax(
     int team_size, float* out, const float* logits, std::int64_t rows, std::int64_t classes) {
   const Team team = team_of(team_size);
   for (std::int64_t row = team.first_row; row < rows; row += team.row_step) {
-    const float* from = logits + row * classes;
-    float values[N];
     SoftmaxSum sum{-INFINITY, 0};
-    for (std::int64_t i = team.rank * N; i < classes; i += team.size * N) {
-      load<N>(values, from + i);
-      sum = together(sum, softmax_sum_of<N>(values));
-    }
+    in_packs<N>(team, row * classes, classes, [&]<int M>(std::int64_t i) {
+      float values[M];
+      load<M>(values, logits + i);
+      sum = together(sum, softmax_sum_of<M>(values));
+    });
     sum = reduce(team, sum, Together{});
     const float shift = sum.top + logf(sum.total);
-    for (std::int64_t i = team.rank * N; i < classes; i += team.size * N) {
-      load<N>(values, from + i);
+    in_packs<N>(team, row * classes, classes, [&]<int M>(std::int64_t i) {
+      float values[M];
+      load<M>(values, logits + i);
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
+      for (int k = 0; k < M; ++k) {
         values[k] -= shift;
       }
-      store<N>(out + row * classes + i, values);
-    }
+      store<M>(out + i, values);
+    });
   }
 }
 
@@ -41,27 +61,27 @@ __global__ void __launch_bounds__(kMaxThreads) log_softmax_gradient(int team_siz
                                                                     std::int64_t classes) {
   const Team team = team_of(team_size);
   for (std::int64_t row = team.first_row; row < rows; row += team.row_step) {
-    const std::int64_t at = row * classes;
-    float d[N];
     float sum = 0;
-    for (std::int64_t i = team.rank * N; i < classes; i += team.size * N) {
-      load<N>(d, dout + at + i);
+    in_packs<N>(team, row * classes, classes, [&]<int M>(std::int64_t i) {
+      float d[M];
+      load<M>(d, dout + i);
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
+      for (int k = 0; k < M; ++k) {
         sum += d[k];
       }
-    }
+    });
     sum = reduce_sum(team, sum);
-    for (std::int64_t i = team.rank * N; i < classes; i += team.size * N) {
-      float logs[N];
-      load<N>(d, dout + at + i);
-      load<N>(logs, out + at + i);
+    in_packs<N>(team, row * classes, classes, [&]<int M>(std::int64_t i) {
+      float d[M];
+      float logs[M];
+      load<M>(d, dout + i);
+      load<M>(logs, out + i);
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
+      for (int k = 0; k < M; ++k) {
         d[k] -= expf(logs[k]) * sum;
       }
-      store<N>(dx + at + i, d);
-    }
+      store<M>(dx + i, d);
+    });
   }
 }
 
@@ -103,6 +123,11 @@ struct NllGradient {
 
 }  // namespace
 
+std::int64_t log_softmax_scratch(std::int64_t rows, std::int64_t classes) {
+  constexpr std::int64_t kN = kPack<float>;
+  return 2 * ((rows * classes + kN - 1) / kN * kN);
+}
+
 void log_softmax_loss_forward(const Stream& stream,
                               float* total,
                               float* log_probabilities,
@@ -118,11 +143,11 @@ void log_softmax_loss_forward(const Stream& stream,
     scaled_copy(stream, {scratch, Dtype::F32}, logits, 1.0F, rows * classes, Store::Assign);
   }
   constexpr int kN = kPack<float>;
-  const bool packed = classes % kN == 0 && aligned(kN, log_probabilities, wide);
+  const bool packed = aligned(kN, log_probabilities, wide);
   launch_rows(packed ? log_softmax<kN> : log_softmax<1>,
               stream,
               rows,
-              packed ? classes / kN : classes,
+              packed ? (classes + kN - 1) / kN : classes,
               log_probabilities,
               wide,
               rows,
@@ -150,15 +175,16 @@ void log_softmax_loss_backward(const Stream& stream,
   const std::int64_t count = rows * classes;
   float* const of_loss = scratch;
   const bool casts = stored_as(dlogits.dtype) != Dtype::F32;
-  float* const wide = casts ? scratch + count : data_of<float>(dlogits);
+  float* const wide =
+      casts ? scratch + log_softmax_scratch(rows, classes) / 2 : data_of<float>(dlogits);
   set_zero(stream, of_loss, static_cast<std::size_t>(count) * sizeof(float));
   launch_elements<1>(stream, NllGradient{of_loss, targets, scale, classes}, rows, true);
   constexpr int kN = kPack<float>;
-  const bool packed = classes % kN == 0 && aligned(kN, wide, of_loss, log_probabilities);
+  const bool packed = aligned(kN, wide, of_loss, log_probabilities);
   launch_rows(packed ? log_softmax_gradient<kN> : log_softmax_gradient<1>,
               stream,
               rows,
-              packed ? classes / kN : classes,
+              packed ? (classes + kN - 1) / kN : classes,
               wide,
               of_loss,
               log_probabilities,

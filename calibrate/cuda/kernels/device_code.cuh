@@ -47,6 +47,9 @@ void launch(void (*kernel)(Parameters...),
   }
 }
 
+/// The emulated device ends the program where an access is not aligned; a GPU does so by itself.
+__device__ inline void check_aligned(const void* /*data*/, std::size_t /*bytes*/) {}
+
 /// The device's clock; it advances in steps of up to a microsecond.
 __device__ inline unsigned long long device_nanoseconds() {
   unsigned long long now = 0;

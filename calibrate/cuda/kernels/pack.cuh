@@ -43,6 +43,7 @@ constexpr int kPack = 16 / static_cast<int>(std::max({sizeof(T)...}));
 /// N elements from `from` on, which is aligned to their size.
 template <int N, typename T>
 __device__ void load(float (&to)[N], const T* from) {
+  check_aligned(from, sizeof(Pack<T, N>));
   const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -52,6 +53,7 @@ __device__ void load(float (&to)[N], const T* from) {
 
 template <int N, typename T>
 __device__ void store(T* to, const float (&from)[N]) {
+  check_aligned(to, sizeof(Pack<T, N>));
   Pack<T, N> pack;
 #pragma unroll
   for (int i = 0; i < N; ++i) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <cuda_bf16.h>
@@ -116,6 +119,14 @@ void launch(void (*kernel)(Parameters...),
     emulated::run_grid(static_cast<unsigned>(std::min(blocks, kMaxBlocks)),
                        static_cast<unsigned>(threads),
                        [&] { kernel(arguments...); });
+  }
+}
+
+/// Ends the program, as a kernel's misaligned access ends the device's context.
+inline void check_aligned(const void* data, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(data) % bytes != 0) {
+    std::fputs("the emulated device: misaligned address\n", stderr);
+    std::abort();
   }
 }
 

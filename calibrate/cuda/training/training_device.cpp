@@ -139,7 +139,7 @@ void TrainingDevice::loss_backward(Array dlogits,
                                    std::int64_t rows,
                                    std::int64_t classes) {
   if (eager_) {
-    float* const memory = floats(2 * rows * classes);
+    float* const memory = floats(log_softmax_scratch(rows, classes));
     log_softmax_loss_backward(stream, dlogits, saved, memory, targets, scale, rows, classes);
   } else {
     cross_entropy_backward(stream, dlogits, logits, saved, targets, scale, rows, classes);
@@ -212,13 +212,13 @@ float* TrainingDevice::column_sums_scratch(std::int64_t rows, std::int64_t width
   return floats(cuda::column_sums_scratch(rows, width));
 }
 
-SdpaShape TrainingDevice::sdpa_shape(const BatchSize& size) const {
-  SdpaShape shape = sdpa_form;
+SdpaShape sdpa_shape(const SdpaShape& form, const BatchSize& size, KernelChoice kernels) {
+  SdpaShape shape = form;
   shape.samples = size.samples;
   shape.length = size.length;
   shape.packed = size.packed;
   const bool pads = !size.packed && size.has_padding();
-  if (eager_ && pads) {
+  if (kernels == KernelChoice::TorchEager && pads) {
     shape.biased = true;
     shape.causal = false;
     shape.window = 0;

@@ -11,6 +11,12 @@
 
 namespace stepsim::cuda {
 
+/// The problem that fused attention solves for a batch of this size; `form` is the model's
+/// attention without it.
+[[nodiscard]] SdpaShape sdpa_shape(const SdpaShape& form,
+                                   const BatchSize& size,
+                                   KernelChoice kernels);
+
 /// Contiguous copies of the heads of one layer's dense attention.
 struct HeadCopies {
   DeviceBuffer q;
@@ -118,8 +124,10 @@ struct TrainingDevice {
   static void release(HeadCopies& copies);
   float* column_sums_scratch(std::int64_t rows, std::int64_t width);
 
-  /// The problem that fused attention solves for a batch of this size.
-  [[nodiscard]] SdpaShape sdpa_shape(const BatchSize& size) const;
+  [[nodiscard]] SdpaShape sdpa_shape(const BatchSize& size) const {
+    return cuda::sdpa_shape(
+        sdpa_form, size, eager_ ? KernelChoice::TorchEager : KernelChoice::Fused);
+  }
   /// Writes the mask of a biased shape, which the forward and the backward of a layer read.
   void write_mask(const SdpaShape& shape, const BatchArrays& arrays);
   [[nodiscard]] SdpaSequences sdpa_sequences(const BatchArrays& arrays) const;

@@ -1,5 +1,5 @@
 // What cuDNN offers for our graphs, without a GPU: devices described in JSON and a stub of the
-// driver are enough for its heuristics and its compiler.
+// driver are enough for its heuristics, and with the fake driver it compiles, too.
 #include <algorithm>
 
 #include <doctest/doctest.h>
@@ -7,6 +7,7 @@
 #include "calibrate/cuda/attention/sdpa_passes.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "tests/calibrate/cuda/described_card.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -14,37 +15,7 @@ using namespace stepsim::cuda;
 
 namespace {
 
-using Engines = std::vector<std::int64_t>;
-
-/// A card by what cuDNN asks of it.
-struct Card {
-  const char* name;
-  int version;  ///< 100 * compute capability major + 10 * minor.
-  int multiprocessors;
-  int shared_memory;  ///< Bytes a block may have.
-  Engines forward, backward;
-};
-
-// The engines that cuDNN 9.19 proposed for the plain graphs, best first.
-const Card kCards[] = {{"A100", 800, 108, 166912, {1}, {7}},
-                       {"H200", 900, 132, 232448, {2, 1}, {6, 7}},
-                       {"B200", 1000, 148, 232448, {3, 1}, {5, 7}}};
-
-CudnnDescriptor device_of(const Card& card) {
-  return describe_device(
-      R"({"deviceName": ")" + std::string(card.name) + R"(", "deviceVer": )" +
-      std::to_string(card.version) + R"(, "multiProcessorCount": )" +
-      std::to_string(card.multiprocessors) + R"(, "maxSharedMemoryPerBlockOptin": )" +
-      std::to_string(card.shared_memory) +
-      R"(, "driverVer": 13000, "cudaDeviceId": 0, "warpSize": 32, "maxThreadsPerBlock": 1024,
-          "maxThreadsPerSM": 2048, "maxCtasPerSM": 32, "regsPerBlock": 65536,
-          "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
-          "reservedSharedMemoryPerBlock": 1024, "maxGridSize": [2147483647, 65535, 65535],
-          "maxBlockSize": [1024, 1024, 64], "l2CacheSize": 41943040,
-          "totalGlobalMem": 84987740160, "smClockRateKHz": 1410000,
-          "memClockRateKHz": 1593000, "supportCoopLaunch": 1, "isTccDriver": 0,
-          "pciDeviceId": 0})");
-}
+const Card kCards[] = {kA100, kH200, kB200};
 
 SdpaShape shape_of(std::int64_t length, std::int64_t head_dim, std::int64_t kv_heads = 16) {
   SdpaShape shape{.dtype = Dtype::Bf16,
@@ -216,6 +187,28 @@ TEST_CASE("shapes that cuDNN has no kernel for are refused by name, before anyth
   CHECK_THROWS_WITH_AS(static_cast<void>(sdpa_passes(single, device)),
                        doctest::Contains("no fused attention kernel for f32"),
                        EnvironmentFault);
+}
+
+TEST_CASE("cuDNN compiles both directions of every kind of padding") {
+  if (!has_heuristics()) {
+    return;
+  }
+  const CudnnDescriptor device = device_of(kH200);
+  for (int padding = 0; padding < 3; ++padding) {
+    SdpaShape shape = shape_of(200, 64);
+    shape.biased = padding == 0;
+    shape.masked = padding == 1;
+    shape.packed = padding == 2;
+    shape.causal = !shape.biased;
+    CAPTURE(describe(shape));
+    try {
+      const SdpaPasses passes = sdpa_passes(compiled_shape(shape), device);
+      CHECK(passes.forward.engine().index == kH200.forward[0]);
+      CHECK(passes.backward.engine().index == kH200.backward[0]);
+    } catch (const EnvironmentFault& fault) {
+      FAIL_CHECK(fault.what());
+    }
+  }
 }
 
 TEST_CASE("an engine that does not compile or run gives way to the next, until there is none") {

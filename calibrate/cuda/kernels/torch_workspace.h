@@ -8,7 +8,10 @@
 /// The workspaces that PyTorch gives to cuBLAS and cuBLASLt, which decide what kernels they choose.
 /// Source: PyTorch, aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize and
 /// parseCUDABlasLtWorkspaceSize. Other versions give cuBLASLt 4 MiB on Ampere and 32 MiB on Hopper
-/// (pytorch/pytorch#120925), or as much as cuBLAS (#173002): there the variable says so.
+/// (pytorch/pytorch#120925). #168175 (January 2026) has both libraries share one buffer, of which
+/// cuBLASLt may use 1 MiB as before; with #173002 (March 2026) it may use all that cuBLAS has,
+/// unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is 0; #183923 (May 2026) takes that back. What the
+/// PyTorch of a machine has, torch_libraries.py tells; CUBLASLT_WORKSPACE_SIZE then says so here.
 namespace stepsim::cuda {
 
 /// Bytes for cuBLAS: 8.1 MiB (":4096:2:16:8"), and 32 MiB on Hopper.

@@ -5,6 +5,7 @@ usage: check_gpu_test.py STEPCAL_EMULATED STEPSIM TEST_CUDA_EMULATED
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,9 @@ import tempfile
 import time
 
 import rehearsal
+
+sys.path.insert(0, str(rehearsal.ROOT / "calibrate/cuda"))
+import torch_libraries  # noqa: E402  (needs the path above)
 
 failures = []
 
@@ -63,6 +67,32 @@ EXPECTED = {
 PLANTED = [f"case_0{number}{what}" for number in (1, 2, 3) for what in ("", ".explained")]
 # An error outside its bound is an answer, not a failure: on emulated devices, times mean nothing.
 MAY_FAIL = ("validate", "gpt2.validate", "bert.validate")
+
+def smoke_without_a_gpu():
+    """The parts of stage smoke where the driver is too old for the libraries: every test is skipped."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for script in ("check_gpu", "check_gpu_stage.sh"):
+            shutil.copy(rehearsal.ROOT / "calibrate/cuda" / script, folder)
+        for program, text in (
+            ("stepcal", "echo 'cuda    none: CUDA driver version is insufficient'"),
+            ("test_gpu", "exit 77"),
+            ("stepsim", "exit 0"),
+            ("with_cuda", 'exec "$@"'),
+        ):
+            rehearsal.write_script(folder / program, f"#!/bin/sh\n{text}\n")
+        environment = {**rehearsal.environment(folder / "work", 5), "PYTHON": "false"}
+        subprocess.run([folder / "check_gpu", "smoke", folder / "out"],
+                       env=environment, capture_output=True, check=False, timeout=60)  # fmt: skip
+        return parts_of(contents(folder / "out/smoke.tar.gz"))
+
+
+# What PyTorch gives to cuBLASLt is in the library's log.
+LOG = "[Api][cublasLtSSSMatmulAlgoGetHeuristic] Adesc=[type=R_16BF] preference=[maxWavesCount=0.0 " \
+      "maxWorkspaceSizeinBytes=1048576 minBytesAlignmentA=16] computeDesc=[]\n"  # fmt: skip
+check(torch_libraries.workspace_of("nothing") is None and torch_libraries.workspace_of(LOG) == 2**20,
+      "cuBLASLt's log tells its workspace")  # fmt: skip
+check(("devices", "failed", "0") in smoke_without_a_gpu(), "no GPU in the list of devices is a failure")
 
 # check_gpu knows by these words which cases launches must not block.
 nameless = [case for case in cases_that_hold_a_stream() if not re.search("held|timed", case)]

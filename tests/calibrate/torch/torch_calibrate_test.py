@@ -341,6 +341,7 @@ def test_first_contact_with_a_gpu_is_rehearsed():
 @in_folder
 def test_shapes_that_ran_too_rarely_at_first_contact_are_told():
     torch_or_skip()
+    sys.path.insert(0, str(TORCH))
     import first_contact
 
     rows = [{"samples": 2, "max_length": 8}] * 3 + [{"samples": 4, "max_length": 8}] * 2

@@ -76,7 +76,7 @@ std::string chosen_text(const std::vector<Plan>& plans, const std::vector<PlanSh
 int grid_command(const std::vector<std::string>& arguments) {
   OptionParser parser("grid", kGridUsage);
   parser.add({{"plans", option_value<std::vector<std::string>>(), "PLAN…: plans of one scenario"},
-              {"out", option_text(), "SHAPES or -: the shapes to write (JSON)"},
+              {"out", option_text(), "SHAPES or -: the shapes to write (JSON)", true},
               {"count",
                option_value<int>(kDefaultShapes),
                "NUMBER: how many shapes; the corners come in any case"}});

@@ -107,9 +107,9 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import nccl-tests", kImportUsage);
   parser.add(
       {{"files", option_value<std::vector<std::string>>(), "FILE… or -: logs"},
-       {"json", option_text(), "FILE or -: rows and verdicts as JSON"},
-       {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists"},
-       {"profile", option_text(), "PROFILE or -: profile to write"},
+       {"json", option_text(), "FILE or -: rows and verdicts as JSON", true},
+       {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists", true},
+       {"profile", option_text(), "PROFILE or -: profile to write", true},
        {"base", option_text(), "PROFILE: with --profile, the one to put the collectives into"},
        {"op", option_text(), "COLLECTIVE: where the log does not name it"},
        {"ranks",

@@ -251,18 +251,19 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import kineto", kImportKinetoUsage);
   parser.add(
       {{"traces", option_value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank"},
-       {"json", option_text(), "FILE or -: everything as JSON"},
+       {"json", option_text(), "FILE or -: everything as JSON", true},
        {"program", option_text(), "FOLDER: to write a program for stepsim replay to"},
        {"step", option_value<std::int64_t>(), "NUMBER: with --program, of the ProfilerStep"},
        {"transfers",
         option_text(),
         "PROFILE: with --program, whose transfer times stand in place of those recorded"},
-       {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists"},
-       {"profile", option_text(), "PROFILE or -: profile to write"},
+       {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists", true},
+       {"profile", option_text(), "PROFILE or -: profile to write", true},
        {"base", option_text(), "PROFILE: with --profile, the one to put all of this into"},
        {"run-record",
         option_text(),
-        "FILE: the steps with their batches, as stepsim_recorder.py would have recorded them"},
+        "FILE: the steps with their batches, as stepsim_recorder.py would have recorded them",
+        true},
        {"dims",
         option_text(),
         "samples,length|length,samples: what the first two dimensions of a batch are (default: as "

@@ -62,10 +62,14 @@ void write_imported_profile(const OptionParser& parser,
   const FitResult result = fit_imported(parser, samples, files);
   write_profile(out, result.profile);
   if (out != "-") {
-    print_report(fmt::format("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+    const bool has_compute = result.profile.recorded || !result.profile.ops.empty();
+    print_report(fmt::format("{}\nwrote {}\nnext: {}\n",
                              fit_report(result, output_screen()),
                              out,
-                             shell_word(out)));
+                             has_compute
+                                 ? "stepsim compare SCENARIO.toml --profile " + shell_word(out)
+                                 : "stepcal import run-record RUN.jsonl --base " + shell_word(out) +
+                                       " --profile mine.json   (adds the steps of a model)"));
   }
 }
 

@@ -83,7 +83,7 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   parser.add(
       {{"files", option_value<std::vector<std::string>>(), "RECORD…: run records"},
        {"plan", option_value<std::vector<std::string>>(), "PLAN: what they ran; may repeat"},
-       {"profile", option_text(), "PROFILE or -: profile to write"},
+       {"profile", option_text(), "PROFILE or -: profile to write", true},
        {"base", option_text(), "PROFILE: that has all else, as all-reduces and memory"},
        {"fit",
         option_text(),

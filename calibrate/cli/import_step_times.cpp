@@ -143,7 +143,7 @@ int import_step_times_command(const std::vector<std::string>& arguments) {
   OptionParser parser("import step-times", kImportStepTimesUsage);
   parser.add(
       {{"files", option_value<std::vector<std::string>>(), "TABLE: step times, as CSV"},
-       {"out", option_text(), "PROFILE or -: profile to write"},
+       {"out", option_text(), "PROFILE or -: profile to write", true},
        {"preset", option_text(), "NAME: the model, one of stepsim models"},
        {"tensors", option_text(), "FILE: the model as a CSV of its tensors: name, shape"},
        {"record", option_text(), "RUN: a run record that describes its model"},
@@ -152,7 +152,7 @@ int import_step_times_command(const std::vector<std::string>& arguments) {
        {"first-bucket-cap", option_text(), "SIZE: of the first bucket; 1 MiB"},
        {"links", option_text(), "PROFILE: whose fitted links are those of this cluster"},
        {"base", option_text(), "PROFILE: that has all else, as memory"},
-       {"scenario", option_text(), "FILE: a scenario to write, for stepsim sweep"},
+       {"scenario", option_text(), "FILE: a scenario to write, for stepsim sweep", true},
        {"ask",
         option_value<std::vector<std::string>>(),
         "PLACEMENT: what you want to know, by which the next run is chosen; 8x4:16 is a batch of "

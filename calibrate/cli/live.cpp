@@ -189,7 +189,7 @@ int live_command(const std::vector<std::string>& arguments) {
   parser.add(
       {{"plan", option_value<std::vector<std::string>>(), "PLAN…: what to train"},
        {"out-dir", option_text(), "FOLDER: a record for each plan, named like the plan"},
-       {"out", option_texts(), "FILE…: one for each plan"},
+       {"out", option_texts(), "FILE…: one for each plan", true},
        {"device", option_value<std::string>("cpu"), "cpu|cuda|cuda:NUMBER: where"},
        {"emulate-ranks",
         option_value<int>(),

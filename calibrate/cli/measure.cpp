@@ -134,7 +134,12 @@ void request_from_model(const OptionParser& parser, MeasureRequest* request) {
 double parse_budget(const OptionParser& parser) {
   const std::string text = parser.text("budget");
   const bool is_number = text.find_first_not_of("0123456789.") == std::string::npos;
-  const double seconds = to_seconds(parse_duration(is_number ? text + " s" : text));
+  double seconds = 0;
+  try {
+    seconds = to_seconds(parse_duration(is_number ? text + " s" : text));
+  } catch (const InputError& error) {
+    parser.fail(fmt::format("--budget: {}", error.what()));
+  }
   if (!(seconds > 0)) {
     parser.fail("--budget: a time above 0, like \"90 s\" or \"5 min\"");
   }
@@ -363,9 +368,9 @@ int measure_command(const std::vector<std::string>& arguments) {
 int fit_command(const std::vector<std::string>& arguments) {
   OptionParser parser("fit", kFitUsage);
   parser.add({{"samples", option_text(), "SAMPLES: samples file of stepcal measure"},
-              {"out", option_text(), "PROFILE or -: profile to write"},
+              {"out", option_text(), "PROFILE or -: profile to write", true},
               {"monotone", option_flag(), "costs never fall when a batch grows"},
-              {"report", option_text(), "FILE: also draw the errors at all points (SVG)"},
+              {"report", option_text(), "FILE: also draw the errors at all points (SVG)", true},
               {"base", option_text(), "PROFILE: to put imported collectives into"}});
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
@@ -386,7 +391,7 @@ int calibrate_command(const std::vector<std::string>& arguments) {
   OptionParser parser("calibrate", kCalibrateUsage);
   add_measure_options(&parser);
   parser.add(
-      {{"out", option_text(), "PROFILE: profile to write"},
+      {{"out", option_text(), "PROFILE: profile to write", true},
        {"samples",
         option_text(),
         "SAMPLES: samples file, continued when it exists (default: PROFILE.samples.jsonl)"}});

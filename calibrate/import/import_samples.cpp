@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -85,6 +87,7 @@ std::string import_header(std::span<const NcclImport> imports, const ImportOrigi
 std::vector<std::string> import_lines(std::span<const NcclImport> imports,
                                       std::vector<std::string>* passed_over) {
   std::vector<std::string> lines;
+  std::map<std::tuple<std::string, int, int>, std::string> places;  // Of each kind of sweep.
   for (const NcclImport& import : imports) {
     for (const NcclSweep& sweep : import.sweeps) {
       if (!has_price(sweep.op)) {
@@ -94,6 +97,19 @@ std::vector<std::string> import_lines(std::span<const NcclImport> imports,
       }
       if (sweep.used.empty()) {  // Damaged rows alone, which the user has accepted.
         continue;
+      }
+      const SourcePlace place{import.log.file, sweep.table.line};
+      const auto [first, is_new] =
+          places.emplace(std::tuple(sweep.op, *sweep.ranks, *sweep.nodes),
+                         fmt::format("{}:{}", printable(place.file), place.line));
+      if (!is_new) {
+        throw InputError(place,
+                         "a second {} of {} ranks on {} nodes, as in {}: give one of them, or make "
+                         "a profile of each",
+                         printable(sweep.op),
+                         *sweep.ranks,
+                         *sweep.nodes,
+                         first->second);
       }
       lines.push_back(line_of(import_json(import, sweep)));
       for (const NcclRow& row : sweep.used) {

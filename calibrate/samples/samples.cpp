@@ -70,6 +70,12 @@ std::string_view whole_lines(std::string_view text) {
 SampleFile read_sample_file(const std::string& path, std::vector<std::string>* warnings) {
   const std::string text = read_text(path);
   std::string_view rest = whole_lines(text);
+  if (text.find_first_not_of(" \t\r\n") != std::string::npos && text.starts_with("{") &&
+      rest.substr(0, rest.find('\n')).find('}') == std::string_view::npos) {
+    throw InputError(
+        SourcePlace{path, 1},
+        "is JSON over several lines, and not a samples file of stepcal measure or import");
+  }
   SampleFile file;
   file.whole_bytes = rest.size();
   if (rest.size() < text.size() && warnings != nullptr) {

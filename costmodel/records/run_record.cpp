@@ -56,10 +56,25 @@ std::string record_header(const RunRecord& record) {
   return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// A number of samples, tokens or bytes.
 std::int64_t count(JsonReader& row, std::string_view key) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 50U;
   const std::int64_t value = row.integer(key);
   if (value < 0) {
     row.fail(key, fmt::format("{} is negative", value));
+  }
+  if (value > kMost) {
+    row.fail(key, fmt::format("{} is too large; expected at most {}", value, kMost));
+  }
+  return value;
+}
+
+/// A padded length in tokens.
+std::int64_t length(JsonReader& row, std::string_view key) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 30U;  // Its square is exact.
+  const std::int64_t value = count(row, key);
+  if (value > kLongest) {
+    row.fail(key, fmt::format("{} is too large; expected at most {}", value, kLongest));
   }
   return value;
 }
@@ -222,7 +237,7 @@ StepRecord read_step(JsonReader row, int world_size) {
   step.step = row.integer_in("step", 0, kMaxInt);
   step.rank = row.integer_in("rank", 0, world_size - 1);
   step.samples = count(row, "samples");
-  step.max_length = count(row, "max_length");
+  step.max_length = length(row, "max_length");
   step.useful_tokens = count(row, "useful_tokens");
   step.padded_tokens = count(row, "padded_tokens");
   step.start_ms = row.number("start_ms");

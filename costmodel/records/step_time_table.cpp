@@ -78,15 +78,23 @@ class StepTimeReader {
   }
 
  private:
+  /// The column of either name; both may not be there, since one of them would not be read.
   [[nodiscard]] Column either(std::string_view name, std::string_view other) const {
     const Column found = table_.find(name);
-    return found ? found : table_.find(other);
+    const Column second = table_.find(other);
+    if (found && second) {
+      throw InputError(
+          SourcePlace{table_.path(), 1},
+          fmt::format(
+              "has the columns '{}' and '{}', which say the same; leave one out", name, other));
+    }
+    return found ? found : second;
   }
 
   /// The column of these times, in seconds or milliseconds.
   [[nodiscard]] TimeColumn times(const std::string& name) const {
-    const Column seconds = table_.find(name + "_s");
-    return seconds ? TimeColumn{seconds, 1} : TimeColumn{table_.find(name + "_ms"), kMillisecond};
+    const Column found = either(name + "_s", name + "_ms");
+    return {found, table_.find(name + "_s") ? 1 : kMillisecond};
   }
 
   void require(bool found, std::string_view name, std::string_view what) const {
@@ -122,13 +130,27 @@ class StepTimeReader {
     return value;
   }
 
+  [[nodiscard]] Placement stated_placement(std::size_t row) const {
+    try {
+      return parse_placement(table_.text(row, *placement_));
+    } catch (const InputError& error) {
+      table_.fail(row, *placement_, error.what());
+    }
+  }
+
+  /// The row's placement; its nodes and ranks, where they are stated too, are the same.
   [[nodiscard]] Placement placement(std::size_t row) const {
     if (has(row, placement_)) {
-      try {
-        return parse_placement(table_.text(row, *placement_));
-      } catch (const InputError& error) {
-        table_.fail(row, *placement_, error.what());
-      }
+      const Placement placement = stated_placement(row);
+      const auto agree = [&](Column column, int count, const char* what) {
+        if (has(row, column) && table_.integer(row, *column, 1, kMaxPlacedRanks) != count) {
+          table_.fail(
+              row, *column, fmt::format("placement {} has {} {}", text_of(placement), count, what));
+        }
+      };
+      agree(nodes_, placement.nodes(), "nodes");
+      agree(ranks_, placement.ranks(), "ranks");
+      return placement;
     }
     if (!nodes_ || !ranks_) {
       table_.fail(row, *placement_, "empty; expected the ranks of each node, as 1+2");

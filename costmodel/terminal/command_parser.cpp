@@ -1,11 +1,16 @@
 #include "costmodel/terminal/command_parser.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include <boost/program_options.hpp>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -50,12 +55,37 @@ const po::value_semantic* option_value(T fallback) {
   return po::value<T>()->default_value(fallback);
 }
 
+namespace {
+
+/// Whether a value of this kind, as the help shows it, is a file's name.
+bool names_a_file(std::string value) {
+  constexpr std::array kFiles = {"FILE",
+                                 "PROFILE",
+                                 "PLAN",
+                                 "SAMPLES",
+                                 "SHAPES",
+                                 "RECORD",
+                                 "RUN",
+                                 "TRACE",
+                                 "TABLE",
+                                 "SCENARIO",
+                                 "PROGRAM"};
+  if (const std::size_t dots = value.find("…"); dots != std::string::npos) {
+    value.erase(dots);
+  }
+  return std::ranges::find(kFiles, value) != kFiles.end();
+}
+
+}  // namespace
+
 struct CommandParser::Boost {
   po::options_description options;
   po::options_description shared;
   po::positional_options_description positional;
   po::variables_map values;
   std::vector<po::option> given;  ///< In the order of the arguments.
+  std::set<std::string> files;    ///< The options whose values are files, by their descriptions.
+  std::set<std::string> written;  ///< Those of them with Option::writes.
 };
 
 CommandParser::CommandParser(std::string program, std::string command, std::string usage)
@@ -68,14 +98,23 @@ CommandParser::CommandParser(std::string program, std::string command, std::stri
 CommandParser::~CommandParser() = default;
 
 void CommandParser::add(std::initializer_list<Option> options) {
-  for (const Option& option : options) {
-    boost_->options.add_options()(option.name, option.value, option.description);
-  }
+  add_to(false, options);
 }
 
 void CommandParser::add_shared(std::initializer_list<Option> options) {
+  add_to(true, options);
+}
+
+void CommandParser::add_to(bool shared, std::initializer_list<Option> options) {
   for (const Option& option : options) {
-    boost_->shared.add_options()(option.name, option.value, option.description);
+    (shared ? boost_->shared : boost_->options)
+        .add_options()(option.name, option.value, option.description);
+    if (names_a_file(option_help(option.name, option.description).value)) {
+      boost_->files.insert(option.name);
+    }
+    if (option.writes) {
+      boost_->written.insert(option.name);
+    }
   }
 }
 
@@ -148,7 +187,45 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
     std::fputs(help_text(help(), screen_of(STDOUT_FILENO)).c_str(), stdout);
     return false;
   }
+  keep_files_apart();
   return true;
+}
+
+void CommandParser::keep_files_apart() const {
+  namespace fs = std::filesystem;
+  const auto is_same = [](const std::string& a, const std::string& b) {
+    std::error_code ignored;
+    if (fs::exists(a, ignored)) {  // Devices and pipes are nothing to lose.
+      return fs::is_regular_file(a, ignored) && fs::equivalent(a, b, ignored);
+    }
+    return fs::absolute(a, ignored).lexically_normal() ==
+           fs::absolute(b, ignored).lexically_normal();
+  };
+  const auto shown = [&](const po::option& option) {
+    return std::ranges::count(positional_names_, option.string_key) > 0
+               ? std::string("an input")
+               : "the file of --" + option.string_key;
+  };
+  for (const po::option& output : boost_->given) {
+    if (!boost_->written.contains(output.string_key)) {
+      continue;
+    }
+    for (const std::string& file : output.value) {
+      for (const po::option& other : boost_->given) {
+        if (!boost_->files.contains(other.string_key)) {
+          continue;
+        }
+        for (const std::string& taken : other.value) {
+          if (&taken != &file && file != "-" && is_same(file, taken)) {
+            fail(fmt::format("--{} {} would overwrite {}; give it a name of its own",
+                             output.string_key,
+                             printable(file),
+                             shown(other)));
+          }
+        }
+      }
+    }
+  }
 }
 
 std::vector<std::string> CommandParser::arguments_without(

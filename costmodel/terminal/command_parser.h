@@ -22,6 +22,8 @@ struct Option {
   /// The help text. It may begin with what the value is, which help, completion and man pages show:
   /// "FILE: …", "FILE or -: …", "blocking|buffered: …".
   const char* description;
+  /// The value is a file that the command makes or replaces: it may be none of the other files.
+  bool writes = false;
 };
 
 /// Makes an option without a value; CommandParser::has() tells whether it was given.
@@ -52,7 +54,7 @@ class CommandParser {
   void positional(const std::string& name, int count);
 
   /// Parses the arguments; returns false when --help was given, after printing the help. Raises
-  /// InputError for a wrong option.
+  /// InputError for a wrong option, and for a file to write that is also another option's file.
   [[nodiscard]] bool parse(const std::vector<std::string>& arguments);
 
   /// Tells whether the option was given or has a fallback.
@@ -83,6 +85,8 @@ class CommandParser {
   struct Boost;  ///< The library's objects, whose headers only the source file reads.
 
   [[nodiscard]] CommandHelp help() const;
+  void add_to(bool shared, std::initializer_list<Option> options);
+  void keep_files_apart() const;
 
   std::string name_;  ///< "stepsim compare"
   std::string usage_;

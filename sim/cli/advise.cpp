@@ -223,7 +223,7 @@ Answer advise_command(const Request& request) {
                option_value<std::vector<std::string>>(),
                "PLAN: what ran, for records without a model; may repeat"},
               {"price-per-hour", option_value<double>(), "NUMBER: of all ranks together"},
-              {"json", option_text(), "FILE or -: write the result as JSON"},
+              {"json", option_text(), "FILE or -: write the result as JSON", true},
               {"quiet,q", option_flag(), "suppress terminal output"}});
   parser.add_html();
   parser.positional("records", -1);

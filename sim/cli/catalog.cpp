@@ -35,7 +35,7 @@ Answer catalog(const OptionParser& parser,
 }
 
 void add_json_option(OptionParser& parser) {
-  parser.add({{"json", option_text(), "FILE or -: write the list as JSON"}});
+  parser.add({{"json", option_text(), "FILE or -: write the list as JSON", true}});
 }
 
 std::vector<std::string> profile_files(const std::string& folder) {

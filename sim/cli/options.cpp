@@ -38,16 +38,6 @@ std::string nearest_scenario(const std::string& path) {
   return nearest_name(path, names);
 }
 
-/// The first file that stands twice in the list; else empty.
-std::string named_twice(std::vector<std::string> files) {
-  std::ranges::sort(files);
-  const auto is_same = [](const std::string& a, const std::string& b) {
-    return !a.empty() && a == b;
-  };
-  const auto found = std::ranges::adjacent_find(files, is_same);
-  return found == files.end() ? "" : *found;
-}
-
 }  // namespace
 
 OptionParser::OptionParser(std::string command, std::string usage, const Request& request)
@@ -69,13 +59,13 @@ void OptionParser::add_common() {
 }
 
 void OptionParser::add_outputs() {
-  add_shared({{"json", option_text(), "FILE or -: write the result as JSON"},
-              {"csv", option_text(), "FILE or -: write the result as CSV"},
+  add_shared({{"json", option_text(), "FILE or -: write the result as JSON", true},
+              {"csv", option_text(), "FILE or -: write the result as CSV", true},
               {"quiet,q", option_flag(), "suppress terminal output"}});
 }
 
 void OptionParser::add_html() {
-  add({{"html", option_text(), "FILE or -: write a page that shows the result"}});
+  add({{"html", option_text(), "FILE or -: write a page that shows the result", true}});
 }
 
 Outputs OptionParser::outputs() const {
@@ -89,11 +79,6 @@ Outputs OptionParser::outputs() const {
   }
   if (options.html == "-" && (options.json == "-" || options.csv == "-")) {
     fail("only one of --html, --json and --csv can go to standard output");
-  }
-  if (const std::string twice = named_twice({options.json, options.csv, options.html});
-      !twice.empty()) {
-    fail(fmt::format("'{}' is given for two outputs; each needs a file of its own",
-                     printable(twice)));
   }
   if (!options.html.empty()) {
     require_page();

@@ -41,7 +41,18 @@ SweepOptions picture_options(const CommonOptions& options,
   SweepOptions sweep_options;
   sweep_options.policy = prediction.policy;
   sweep_options.overrides = options.set;
-  sweep_options.picture_of_step = median_step(prediction, scenario.warmup_steps);
+  if (!prediction.steps.empty()) {
+    sweep_options.picture_of_step = median_step(prediction, scenario.warmup_steps);
+    return sweep_options;
+  }
+  PredictOptions with_rows;  // Those of a sweep's points were not kept.
+  with_rows.noise_runs = 0;
+  with_rows.rows = KeptRows::Rows;
+  sweep_options.picture_of_step = median_step(predict(scenario,
+                                                      find_policy(scenario, prediction.policy),
+                                                      scenario_profile(scenario),
+                                                      with_rows),
+                                              scenario.warmup_steps);
   return sweep_options;
 }
 

@@ -6,6 +6,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/memory_limit.h"
+#include "costmodel/base/shell_word.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/commands.h"
 #include "costmodel/terminal/progress.h"
@@ -82,7 +83,7 @@ Answer plan_command(const Request& request) {
   OptionParser parser("plan", kPlanUsage, request);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"out", option_text(), "FILE or -: the plan (JSONL)"},
+              {"out", option_text(), "FILE or -: the plan (JSONL)", true},
               {"out-dir", option_text(), "FOLDER: the plans of all policies"}});
   if (!parser.parse()) {
     return {};
@@ -151,13 +152,17 @@ Answer plan_command(const Request& request) {
     for (const Plan& plan : plans) {
       const std::string path = (folder / file_name(plan.policy)).string();
       write_plan(path, plan);
-      list += " " + path;
+      list += " " + shell_word(path);
     }
   }
+  const std::string next = scenario.model.family == ModelFamily::Blocks
+                               ? "train them with the loader of calibrate/torch, or stepcal grid" +
+                                     list + " --out shapes.json, to calibrate on their shapes"
+                               : "stepcal live" + list + " --out-dir live   (trains them here)";
   if (!parser.has("out") || parser.text("out") != "-") {
     answer.text = [=](const Screen& screen) {
       return varlen_text(varlen_uses, screen) +
-             (list.empty() ? "" : fmt::format("wrote{}\nrun them: stepcal live{}\n", list, list));
+             (list.empty() ? "" : fmt::format("wrote{}\nnext: {}\n", list, next));
     };
   }
   answer.csv = [plans = std::move(plans)] { return plan_csv(plans); };

@@ -130,8 +130,8 @@ Answer replay_command(const Request& request) {
        {"sends", option_text(), "blocking|buffered: who waits for a transfer (default: blocking)"},
        {"balanced", option_flag(), "show each step with every micro-batch at its stage's mean"},
        {"steps-table", option_flag(), "show all steps, not the worst"},
-       {"json", option_text(), "FILE or -: write the result as JSON"},
-       {"csv", option_text(), "FILE or -: one row a rank or step"},
+       {"json", option_text(), "FILE or -: write the result as JSON", true},
+       {"csv", option_text(), "FILE or -: one row a rank or step", true},
        {"quiet,q", option_flag(), "suppress terminal output"}});
   if (!parser.parse()) {
     return {};

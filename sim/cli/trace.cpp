@@ -63,7 +63,7 @@ Answer trace_command(const Request& request) {
   OptionParser parser("trace", kTraceUsage, request);
   parser.add_common();
   parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"out", option_text(), "FILE or -: the trace"},
+              {"out", option_text(), "FILE or -: the trace", true},
               {"out-dir", option_text(), "FOLDER: a trace of PyTorch's profiler for each rank"},
               {"ranks", option_text(), "LIST: ranks to show, as 0..3,8"},
               {"parts", option_flag(), "one slice for a part of a step in place of each op"}});

@@ -169,7 +169,7 @@ Answer validate_command(const Request& request) {
               {"step-times", option_text(), "FILE: a table of measured steps instead, as CSV"},
               {"predictions", option_text(), "FILE: predictions made before the live run"},
               {"bound", option_value<double>(10.0), "PERCENT: largest error of a mean"},
-              {"report", option_text(), "FILE or -: write the comparison as Markdown"}});
+              {"report", option_text(), "FILE or -: write the comparison as Markdown", true}});
   if (!parser.parse()) {
     return {};
   }

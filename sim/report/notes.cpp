@@ -9,6 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/network/collective_cost.h"
 #include "sim/report/number_text.h"
 
 namespace stepsim {
@@ -27,6 +28,17 @@ std::string budget_text(const std::optional<TokenBudget>& budget) {
              : fmt::format("; not even one sample of length {} fits", budget->length);
 }
 
+/// What measures other sizes of these ops, with commas between.
+std::string way_to_measure(const std::string& ops) {
+  const auto names = collective_kind_names();
+  if (std::ranges::any_of(names, [&](const auto& name) { return ops.starts_with(name); })) {
+    return "all_reduce.py and nccl-tests measure such sizes, for --base";
+  }
+  return ops.find(" pass") != std::string::npos
+             ? "record or time batches that have them"
+             : "stepcal calibrate --plan PLANS measures such sizes";
+}
+
 /// One overload for each kind of note.
 struct Words {
   std::string operator()(const SizesBeyondMeasured& note) const {
@@ -34,12 +46,11 @@ struct Words {
     const std::string how_far = note.factor < kNotable ? note.smaller ? "just below" : "just beyond"
                                 : note.smaller ? fmt::format("down to 1/{:.2g} of", note.factor)
                                                : fmt::format("up to {:.2g} times", note.factor);
-    return fmt::format(
-        "{}: {} the {} size that was measured; stepcal calibrate --plan PLANS measures "
-        "such sizes, or record batches that have them",
-        note.op,
-        how_far,
-        note.smaller ? "smallest" : "largest");
+    return fmt::format("{}: {} the {} size that was measured; {}",
+                       note.op,
+                       how_far,
+                       note.smaller ? "smallest" : "largest",
+                       way_to_measure(note.op));
   }
   std::string operator()(const SizesNotMeasured& note) const {
     return fmt::format(
@@ -200,7 +211,8 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
         bound_policies.push_back(printable(prediction.policy));
       } else {
         const bool of_policy = std::holds_alternative<OutOfMemory>(note);
-        add((of_policy && !prediction.policy.empty() ? prediction.policy + ": " : "") + note_text(note));
+        add((of_policy && !prediction.policy.empty() ? prediction.policy + ": " : "") +
+            note_text(note));
       }
     }
   }

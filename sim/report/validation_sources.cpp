@@ -88,6 +88,15 @@ std::vector<std::string> source_warnings(const ValidationSources& sources) {
     warnings.push_back(
         fmt::format("the live runs are of different devices: {}", fmt::join(devices, ", ")));
   }
+  const std::string profiled = printable(sources.profile.device);
+  devices.erase("");
+  if (!profiled.empty() && !devices.empty() && devices != std::set<std::string>{profiled}) {
+    warnings.push_back(
+        fmt::format("the live runs are of '{}', and the profile is of '{}': errors are "
+                    "also those between the machines",
+                    fmt::join(devices, "', '"),
+                    profiled));
+  }
   if (emulated) {
     warnings.emplace_back(
         "EMULATED live run: one device played all ranks, transfers were not real");

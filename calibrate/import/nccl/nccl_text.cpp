@@ -220,7 +220,8 @@ bool TextReader::footer(std::string_view text) {
     return false;
   }
   close_row();
-  const std::string value = word_after(text, ":");
+  // A host's name in front may end with a colon, too.
+  const std::string value = word_after(text.substr(text.find(bounds ? "Out of" : "Avg bus")), ":");
   if (!log_.tables.empty()) {
     NcclTable& table = log_.tables.back();
     if (bounds) {

@@ -25,8 +25,9 @@ Profile recorded_profile(const RecordedCosts& costs,
   const RunRecord& record = runs.front().record;
   if (base != nullptr) {
     profile = *base;
-  } else {
-    profile.device = record.device;
+  }
+  if (!record.device.empty()) {
+    profile.device = record.device;  // Compute is its, whatever the base's all-reduces are of.
   }
   profile.backend = costs.on_gpu ? "cuda" : "cpu";  // That of the passes, whatever the base's is.
   profile.host_is_device = !costs.on_gpu;

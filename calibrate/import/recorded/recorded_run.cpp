@@ -191,6 +191,9 @@ void add_run(const RecordedRun& run,
       continue;
     }
     observation.seconds = kMilli * (shared ? row.forward_cpu_ms * ratios.forward : row.forward_ms);
+    if (!(observation.seconds > 0) || !(*backward > 0)) {
+      fail(fmt::format("its {} took no time", observation.seconds > 0 ? "backward" : "forward"));
+    }
     all.forward.push_back(observation);
     all.ranks.push_back(row.rank);
     observation.seconds = *backward;
@@ -441,6 +444,14 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
         add_exposures(run, over_processor, costs.cores, costs.exposures);
       }
     }
+  }
+  if (all.forward.size() < kFewestPassSamples) {
+    throw InputError(SourcePlace{runs.front().file},
+                     "{} steps of ranks are left for a fit, which takes at least {}: record more "
+                     "(the first {} of each repeat are the record's warm-up and do not count)",
+                     all.forward.size(),
+                     kFewestPassSamples,
+                     runs.front().record.warmup_steps);
   }
   costs.all_reduces = samples_of(costs.reduces, costs.ranks);
   RecordedModel& model = costs.model;

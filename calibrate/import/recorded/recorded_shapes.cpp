@@ -369,7 +369,8 @@ RecordedShapes fit_recorded_shapes(std::span<const RecordedRun> runs) {
           "both kinds: what a new shape costs cannot be told from what its size does; record a "
           "policy that repeats shapes, or several epochs",
           met,
-          static_cast<int>(every.size()) * runs.front().record.world_size));
+          static_cast<std::int64_t>(every.size()) * runs.front().record.world_size *
+              runs.front().record.steps.front().micro_batches));
     }
     return result;
   }

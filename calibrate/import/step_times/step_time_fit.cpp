@@ -351,8 +351,8 @@ void check_table(const StepTimeTable& table, bool links_are_known) {
 }
 
 void check_speeds(const StepTimeTable& table, const StepTimeFit& fit) {
-  constexpr double kSlowest = 1e6;
-  constexpr double kFastest = 1e13;
+  constexpr double kSlowest = 1.2e7;  // Ethernet of 100 Mbit/s.
+  constexpr double kFastest = 2e12;   // Twice NVLink's fifth generation.
   const LinkSpeeds links = coefficients_of(fit, fit.posterior.mode).links;
   for (const bool one_node : {true, false}) {
     const bool used = std::ranges::any_of(table.rows, [&](const StepTimeRow& row) {

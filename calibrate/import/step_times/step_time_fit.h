@@ -45,7 +45,7 @@ struct StepTimeFit {
 /// held-out error at least 5 % less, unless `form` states it.
 ///
 /// Raises InputError: a single row; only one rank was timed and no links are known; links that are
-/// slower than 1 MB/s or faster than 10 TB/s, as times in the wrong unit make them.
+/// slower than 12 MB/s or faster than 2 TB/s, as times in the wrong unit make them.
 [[nodiscard]] StepTimeFit fit_step_times(const StepTimeTable& table,
                                          const StepTimeJob& job,
                                          const std::optional<FittedLinks>& known = std::nullopt,

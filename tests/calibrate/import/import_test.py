@@ -217,8 +217,19 @@ def test_a_refused_log_exits_with_2_says_why_and_writes_no_samples():
     assert not os.path.exists(samples)
 
 
+def test_a_log_behind_a_prefix_keeps_its_footer():
+    folder = Folder()
+    prefixed = folder.file("pods.log", "".join(f"node01: {line}\n" for line in log_text().splitlines()))
+    wanted = json.loads(run(STEPCAL, "import", "nccl-tests", folder.log, "--json", "-").stdout)
+    found = json.loads(run(STEPCAL, "import", "nccl-tests", prefixed, "--json", "-").stdout)
+    assert found["warnings"] == wanted["warnings"], found["warnings"]
+
+
 def test_the_same_collective_twice_is_refused_another_is_added():
     folder = Folder()
+    second = folder.file("second.log", log_text())
+    done = run(STEPCAL, "import", "nccl-tests", folder.log, second, "--profile", folder.file("p.json", ""), status=2)
+    assert f"{second}:" in done.stderr and f"as in {folder.log}:" in done.stderr, done.stderr
     samples = folder.file("samples.jsonl")
     run(STEPCAL, "import", "nccl-tests", folder.log, "--out", samples)
     again = run(STEPCAL, "import", "nccl-tests", folder.log, "--out", samples, status=2)
@@ -396,7 +407,7 @@ def test_records_and_plans_that_do_not_fit_are_refused():
         ((recorded, "--plan", plan, "--plan", plan, "--profile", profile), "a second plan of"),
         ((wrong, "--plan", plan, "--profile", profile), "step 0, rank 0: the record ran 1"),
         ((damaged, "--plan", plan, "--profile", profile), "damaged.jsonl:2: error: rank"),
-        ((few, "--plan", plan, "--profile", profile), "5 steps and ranks are too few"),
+        ((few, "--plan", plan, "--profile", profile), "5 steps of ranks are left for a fit"),
         ((recorded, "--plan", "nowhere.jsonl", "--profile", profile), "cannot read nowhere.jsonl"),
         ((recorded, "--plan", plan, "--profile", profile, "--bass", "x"), "--bass"),
     ):

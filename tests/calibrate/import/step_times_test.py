@@ -134,5 +134,23 @@ def test_mistakes_are_said():
             assert not pathlib.Path(folder, "p.json").exists()
 
 
+def test_tables_that_contradict_themselves_or_their_unit_are_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        for rows, said in (
+            (("placement,batch,local_batch,step_ms", "1,8,8,90", "4,32,8,102"),
+             "has the columns 'batch' and 'local_batch', which say the same"),
+            (("placement,batch,step_s,step_ms", "1,8,0.1,500", "4,8,0.1,500"), "'step_s' and 'step_ms'"),
+            (("placement,nodes,ranks,batch,step_ms", "1,1,1,8,90", "2x4,2,4,8,102"), "placement 2x4 has 8 ranks"),
+            (("placement,nodes,batch,step_ms", "1,1,8,90", "2x4,1,8,102"), "placement 2x4 has 2 nodes"),
+            (("placement,batch,step_s", "1,8,50", "4,8,51", "1+1,8,55"), "which no link does"),
+            (("placement,batch,step_ms", "1,8,0.100", "4,8,0.102", "1+1,8,0.110"), "which no link does"),
+        ):
+            pathlib.Path(folder, "steps.csv").write_text("\n".join(rows) + "\n")
+            text = run(STEPCAL, "import", "step-times", "steps.csv", "--gradient-bytes", "97 MiB", "--out",
+                       "p.json", folder=folder, status=2)
+            assert said in text, (rows, text)
+            assert not pathlib.Path(folder, "p.json").exists()
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

@@ -105,7 +105,7 @@ def test_something_is_missing(_folder):
             ["ladder SCENARIO", "give --shape-cost TIME", "ladder --help"],
             ["validate SCENARIO", "give --live FILE"],
             ["plan SCENARIO --policy bucketing --out /nothere/p.jsonl", "cannot write /nothere"],
-            ["compare SCENARIO --json out --csv out", "'out' is given for two outputs"],
+            ["compare SCENARIO --json out --csv out", "--json out would overwrite the file of --csv", "a name of its own"],
             ["compare SCENARIO --json - --csv -", "cannot both go to standard output"],
         ],
     )
@@ -154,6 +154,46 @@ def test_the_wrong_file(folder):
         ],
     )
     assert not (folder / "x.json").exists()
+
+
+@advise_test.in_folder_of_ranks
+def test_an_output_that_is_an_input(folder):
+    """What was measured cannot be measured again: no command writes over what it reads."""
+    run = folder / "run.jsonl"
+    advise_test.write(run, advise_test.header(), advise_test.training())
+    os.link(run, folder / "linked.jsonl")
+    (folder / "mine.toml").write_bytes(pathlib.Path(SCENARIO).read_bytes())
+    subprocess.run([STEPSIM, "plan", SCENARIO, "--out-dir", "plans", "--quiet"], check=True)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    check(
+        STEPCAL,
+        [
+            ["import run-record run.jsonl --profile run.jsonl", "would overwrite an input"],
+            ["import run-record run.jsonl --profile ./plans/../run.jsonl", "would overwrite an input"],
+            ["import run-record run.jsonl --profile linked.jsonl", "would overwrite an input"],
+            ["import nccl-tests run.jsonl --out a --profile a", "--out a would overwrite the file of --profile"],
+            ["fit run.jsonl --out run.jsonl", "would overwrite an input"],
+            ["grid plans/uniform.jsonl --out plans/uniform.jsonl", "would overwrite an input"],
+            ["import step-times run.jsonl --out x --base run.jsonl --scenario run.jsonl", "would overwrite"],
+        ],
+    )
+    check(
+        STEPSIM,
+        [
+            ["compare mine.toml --json mine.toml", "--json mine.toml would overwrite an input"],
+            ["compare mine.toml --html mine.toml", "would overwrite an input"],
+            ["advise run.jsonl --json run.jsonl", "would overwrite an input"],
+            ["plan mine.toml --policy uniform --out mine.toml", "would overwrite an input"],
+        ],
+    )
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    # A policy's name is no file, and devices have nothing to lose.
+    for command, *options in (
+        ("plan", "--policy", "uniform", "--out", "uniform"),
+        ("compare", "--json", "/dev/null", "--csv", "/dev/null"),
+    ):
+        for _ in range(2):
+            subprocess.run([STEPSIM, command, SCENARIO, *options, "--quiet"], check=True)
 
 
 if __name__ == "__main__":

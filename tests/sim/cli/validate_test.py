@@ -19,7 +19,7 @@ import small_runner  # noqa: E402  (needs the path above)
 def live_record(path, prediction, factors, started_at="2026-11-20T19:37:25Z"):
     """A run record that took `factor` times the predicted time in each pass."""
     header = {"format": "stepsim-run-record/1", "policy": prediction["policy"], "world_size": 2,
-              "started_at": started_at, "device": "test", "repeats": len(factors)}
+              "started_at": started_at, "device": "Intel(R) Xeon(R) Processor", "repeats": len(factors)}
     lines = [header]
     for repeat, factor in enumerate(factors):
         for row in prediction["steps"]:

@@ -1,6 +1,7 @@
 #include "calibrate/cli/import_profile.h"
 
 #include <filesystem>
+#include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -84,7 +85,11 @@ void write_recorded_profile(const OptionParser& parser,
   Profile profile = recorded_profile(costs, runs, base);
   const std::string out = parser.text("profile");
   profile.name = std::filesystem::path(out).stem().string();
-  (*profile.provenance)["recorded"] = recorded_provenance(parser, runs);
+  Json provenance = {{"recorded", recorded_provenance(parser, runs)}};
+  if (base != nullptr) {
+    provenance["base"] = {{"name", base->name}, {"provenance", *base->provenance}};
+  }
+  *profile.provenance = std::move(provenance);
   write_profile(out, profile);
   if (out != "-") {
     print_report(fmt::format("{}{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",

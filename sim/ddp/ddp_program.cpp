@@ -149,6 +149,7 @@ StepTimeline timeline_of(const ExecutionTrace& played, const DdpProgram& program
     line.compute_end = rank.marks[kBackwardEnd];
     line.end = rank.device_end;
     line.exposed = part(Phase::Wait);
+    line.held = rank.held;
     line.waiting = rank.waiting_for_ranks;
     line.copy_out = part(Phase::CopyOut);
     line.optimizer = part(Phase::Optimizer);

@@ -64,8 +64,11 @@ struct RankTimeline {
   SimTime backward_end;
   /// When the last backward really ended: backward_end, unless there are several micro-batches.
   SimTime compute_end;
-  SimTime end;          ///< After the optimizer.
-  Duration exposed{0};  ///< Device idle, waiting for all-reduces after backward.
+  SimTime end;  ///< After the optimizer.
+  /// Device idle, waiting for collectives: after the backward, and in it where a hook holds the
+  /// host.
+  Duration exposed{0};
+  Duration held{0};     ///< Of that: in the backward.
   Duration waiting{0};  ///< Of that: for slower ranks, which the all-reduce cannot start without.
   Duration copy_out{0};
   Duration optimizer{0};

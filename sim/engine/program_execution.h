@@ -68,9 +68,16 @@ class ProgramExecution {
 
  private:
   /// An instruction that was enqueued on a stream.
+  /// When the host waited for a stream other than the compute stream.
+  struct Held {
+    SimTime from;
+    SimTime until;
+  };
+
   struct Item {
     const Instruction* instruction;
     SimTime not_before;  ///< When its call has taken effect.
+    Held held;           ///< When the host was last held before it made the call.
   };
 
   struct Stream {
@@ -94,6 +101,7 @@ class ProgramExecution {
     std::int32_t computing = 0;   ///< How many streams have work under way that they slow.
     bool told = false;            ///< Whether the transfers count this rank as computing.
     std::int32_t awaited = -1;    ///< The collective whose end wakes the host.
+    Held held;                    ///< When the host was last held.
   };
 
   struct Transfer {

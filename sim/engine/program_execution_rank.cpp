@@ -46,7 +46,11 @@ bool ProgramExecution::run_host(std::int32_t rank) {
         if (!stream.empty()) {
           return state.next != before;
         }
-        state.host = std::max(state.host + in.host, stream.free + in.latency);
+        const SimTime called = state.host + in.host;
+        state.host = std::max(called, stream.free + in.latency);
+        if (in.stream != kComputeStream && state.host > called) {
+          state.held = {called, state.host};
+        }
         break;
       }
       case Opcode::Work:
@@ -93,7 +97,7 @@ bool ProgramExecution::is_done(std::int32_t rank, std::int32_t collective, std::
 void ProgramExecution::enqueue(std::int32_t rank, const Instruction& in) {
   Rank& state = ranks_[at(rank)];
   Stream& stream = state.streams[in.stream];
-  stream.items.push_back({&in, state.host + in.latency});
+  stream.items.push_back({&in, state.host + in.latency, state.held});
   state.host += in.host;
 }
 
@@ -184,6 +188,11 @@ void ProgramExecution::end_work(std::int32_t rank,
                                 const Item& item,
                                 SimTime end) {
   const Instruction& in = *item.instruction;
+  if (index == kComputeStream && item.held.until > ranks_[at(rank)].streams[index].free) {
+    pass(rank, index, in.phase, std::max(item.held.from, ranks_[at(rank)].streams[index].free));
+    trace_.ranks[at(rank)].held += item.held.until - ranks_[at(rank)].streams[index].free;
+    pass(rank, index, Phase::Wait, item.held.until);
+  }
   const SimTime free = ranks_[at(rank)].streams[index].free;
   pass(rank, index, in.phase, end);
   if (rules_.queue_depth > 0) {

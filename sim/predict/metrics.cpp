@@ -94,6 +94,7 @@ void StepTimeTally::add(const StepTimeline& timeline) {
   sums_.ranks.resize(timeline.ranks.size());
   std::vector<double> rank_ms;
   SimTime backward_end{};
+  double hidden_ms = 0;
   for (std::size_t r = 0; r < sums_.ranks.size(); ++r) {
     const RankTimes times = rank_times(timeline.ranks[r]);
     for (const auto time : kTimes) {
@@ -101,14 +102,17 @@ void StepTimeTally::add(const StepTimeline& timeline) {
     }
     rank_ms.push_back(times.step_ms);
     backward_end = std::max(backward_end, timeline.ranks[r].compute_end);
+    // A collective for which the host is held hides behind nothing.
+    hidden_ms -= to_ms(timeline.ranks[r].held) / static_cast<double>(sums_.ranks.size());
   }
   sums_.step_ms.push_back(to_ms(step_time(timeline)));
   sums_.std_over_ranks += population_std(rank_ms);
   for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
     sums_.communication_ms += to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
     const SimTime until = std::min(timeline.reduce_end[b], backward_end);
-    sums_.hidden_ms += std::max(0.0, to_ms(until - timeline.reduce_start[b]));
+    hidden_ms += std::max(0.0, to_ms(until - timeline.reduce_start[b]));
   }
+  sums_.hidden_ms += std::max(hidden_ms, 0.0);
 }
 
 void StepTimeTally::add(const StepSums& sums) {

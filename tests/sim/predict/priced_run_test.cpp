@@ -262,6 +262,47 @@ TEST_CASE("run: a clock that would pass nine years is an error of the input, nev
   }
 }
 
+TEST_CASE("run: what a hook holds the host for is exposed, and hides behind nothing") {
+  const Scenario scenario = parse_scenario(R"([scenario]
+name = "held"
+steps = 4
+warmup_steps = 2
+[cluster]
+ranks = 4
+topology = { algorithm = "ring", intra_latency = "10 us", intra_bandwidth = "1 GB/s" }
+[times]
+forward = "12 ms"
+backward = "24 ms"
+[model]
+kind = "blocks"
+layers = 12
+block_elements = 250_000
+[ddp]
+bucket_rule = "per_parameter"
+communication_hook = { kind = "power_sgd", start_iteration = 0 }
+[data]
+samples = 64
+lengths = { constant = 128 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 1
+)",
+                                           "held.toml",
+                                           {});
+  PredictOptions options;
+  options.noise_runs = 0;
+  const PredictionSummary summary =
+      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options).summary;
+  // PyTorch's hook synchronises the device for each bucket: nothing of the backward runs beside.
+  CHECK(summary.step_time_ms.mean == doctest::Approx(36 + summary.communication_ms));
+  CHECK(summary.exposed_communication_ms == doctest::Approx(summary.communication_ms));
+  CHECK(summary.backward_ms == doctest::Approx(24));
+  CHECK(summary.overlap_fraction == 0);
+  CHECK(summary.scaling_efficiency() ==
+        doctest::Approx(36 / (36 + summary.communication_ms)).epsilon(1e-9));
+}
+
 TEST_CASE("run: accumulation repeats forward and backward and reduces once") {
   // k forwards, k - 1 backwards alone, one with the all-reduces, one optimizer.
   CHECK(step_ms({"ddp.accumulation_steps=4"}) == doctest::Approx(4 * 10 + 3 * 20 + 20 + 1 + 5));

@@ -144,6 +144,7 @@ std::vector<Op> block_ops(const TransformerConfig& config) {
   for (std::int64_t block = 0; block < config.layers; ++block) {
     ops.push_back(elements_op(OpClass::Elementwise, config.block_elements, config.dtype));
     ops.back().name = "block" + std::to_string(block);
+    ops.back().varlen = config.attention == AttentionKind::Varlen;
   }
   return ops;
 }
@@ -154,6 +155,7 @@ StepOps tensor_ops(const TransformerConfig& config) {
   const auto add = [&](std::vector<Op>& list, const TensorBlock& tensor, std::int64_t work) -> Op& {
     list.push_back(elements_op(OpClass::Elementwise, work, config.dtype));
     list.back().name = tensor.name;
+    list.back().varlen = config.attention == AttentionKind::Varlen;
     return list.back();
   };
   for (std::size_t i = 0; i < config.tensors.size(); ++i) {

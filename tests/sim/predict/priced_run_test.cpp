@@ -262,6 +262,44 @@ TEST_CASE("run: a clock that would pass nine years is an error of the input, nev
   }
 }
 
+TEST_CASE("run: varlen batches of any model are priced by their useful tokens") {
+  const auto forward_ms = [](const std::string& model, const std::string& attention) {
+    const Scenario scenario = parse_scenario(R"([scenario]
+name = "packed"
+steps = 3
+warmup_steps = 1
+[cluster]
+ranks = 1
+[times]
+forward = "10 ms"
+backward = "20 ms"
+tokens = 100
+[model]
+)" + model + R"(
+attention = ")" + attention + R"("
+[data]
+samples = 4
+lengths = { uniform = [10, 90], seed = 3 }
+sampler = { shuffle = false }
+[[policy]]
+name = "packed"
+kind = "packed_bfd"
+capacity = 200
+)",
+                                             "packed.toml",
+                                             {});
+    PredictOptions options;
+    options.noise_runs = 0;
+    return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options)
+        .summary.forward_ms;
+  };
+  const std::string blocks = "kind = \"blocks\"\nlayers = 3\nblock_elements = 1000";
+  const std::string gpt2 =
+      "kind = \"gpt2\"\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 10\nmax_length = 200";
+  CHECK(forward_ms(blocks, "varlen") == doctest::Approx(forward_ms(gpt2, "varlen")));
+  CHECK(forward_ms(blocks, "varlen") < 0.9 * forward_ms(blocks, "dense"));
+}
+
 TEST_CASE("run: what a hook holds the host for is exposed, and hides behind nothing") {
   const Scenario scenario = parse_scenario(R"([scenario]
 name = "held"

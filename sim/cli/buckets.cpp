@@ -188,11 +188,7 @@ std::string caps_text(const DdpOptions& ddp) {
 
 /// "+12.3 % (90 % interval +8.1 to +15.0 %, more than 99 % likely to be faster)"
 std::string gain_text(const Gain& gain) {
-  return fmt::format("{} (90 % interval {:+.1f} to {:+.1f} %, {} likely to be faster)",
-                     signed_percent(gain.gain),
-                     gain.interval.first * 100,
-                     gain.interval.second * 100,
-                     likelihood_text(gain.faster_share));
+  return fmt::format("{} ({})", signed_percent(gain.gain), certainty_text(gain));
 }
 
 std::string choice_name(const BucketChoice& choice) {

@@ -114,14 +114,6 @@ std::string time_of(const SweepPoint& point, const SweepReport& report) {
                               : fmt::format("{:.3f} ms", s.step_time_ms.mean);
 }
 
-/// "90 % interval +1.2 to +3.4 %, 97 % likely to be faster"
-std::string certainty_text(const Gain& gain) {
-  return fmt::format("90 % interval {:+.1f} to {:+.1f} %, {} likely to be faster",
-                     gain.interval.first * 100,
-                     gain.interval.second * 100,
-                     likelihood_text(gain.faster_share));
-}
-
 /// The points at these places in words: "1 MiB, 4 MiB to 32 MiB" of one key, else how many.
 std::string places_text(const std::vector<SweepAxis>& axes,
                         const SweepReport& report,

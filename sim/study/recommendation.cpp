@@ -91,6 +91,13 @@ std::string likelihood_text(double share) {
   return share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100);
 }
 
+std::string certainty_text(const Gain& gain) {
+  return fmt::format("90 % interval {:+.1f} to {:+.1f} %, {} likely to be faster",
+                     gain.interval.first * 100,
+                     gain.interval.second * 100,
+                     likelihood_text(gain.faster_share));
+}
+
 bool Gain::is_certain() const {
   return gain >= kSmallestGain && faster_share >= kSure;
 }

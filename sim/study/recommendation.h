@@ -47,6 +47,8 @@ inline constexpr double kSmallestGain = 0.01;
 
 /// Returns "97 %", or "more than 99 %" where the number of draws cannot tell it from 100 %.
 [[nodiscard]] std::string likelihood_text(double share);
+/// Returns "90 % interval +1.2 to +3.4 %, 97 % likely to be faster".
+[[nodiscard]] std::string certainty_text(const Gain& gain);
 
 /// Pairs the draws (Prediction::paired_step_ms): what the profile has wrong is wrong in both
 /// predictions by the same factors, as for one policy at two bucket sizes.

@@ -267,6 +267,7 @@ class Setting:
     useful_tokens_per_s: float
     peak_memory_mib: float
     order_change: float  #: Mean distance from the sampler's order, as a share of the epoch.
+    tokens_left_out: float  #: Tokens in no batch of an epoch, as a share of all.
     too_close_to_tell: bool  #: Nobody could tell it from the best one.
 
 

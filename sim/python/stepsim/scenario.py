@@ -161,7 +161,7 @@ class Scenario:
                 policies around their sizes, and keys of DDP that leave the training as it is.
             samples, tokens: (least, most) of a step, over all ranks.
             max_order_change: Percent of an epoch, mean distance from the sampler's order.
-            keep_all_samples: Whether settings that lose samples of an epoch are left out.
+            keep_all_samples: Whether settings that lose samples of an epoch, or crop some, are left out.
             within: Percent that the search may miss at most (1).
             most_priced: Points to price at most.
             threads: None: one a core.

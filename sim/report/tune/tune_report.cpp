@@ -19,6 +19,8 @@
 namespace stepsim {
 namespace {
 
+constexpr const char* kLeftOut = "tokens left out";
+
 std::string share_text(std::size_t count, std::size_t of) {
   return fmt::format(
       "{:>9} ({:.1f} %)",
@@ -85,24 +87,47 @@ std::string count_lines(const TuneResult& result) {
   return text;
 }
 
+/// Whether any of these points leaves tokens of an epoch out.
+bool leave_out(const std::vector<TunedPoint>& points) {
+  return std::ranges::any_of(points, [](const TunedPoint& point) { return point.left_out > 0; });
+}
+
+/// A share of an epoch that is not 0 does not read "0.0 %".
+std::string left_out_text(double share) {
+  constexpr double kShown = 0.0005;
+  return share > 0 && share < kShown ? "less than 0.1 %" : percent(share);
+}
+
 /// The front as a table, its fastest points where it is long.
 std::string front_text(const TuneSpace& space, const TuneResult& result, const Screen& screen) {
   constexpr std::size_t kShown = 12;
   if (result.front.size() < 2) {
     return "";
   }
-  Table table({"", "useful tokens/s", "memory MiB", "order change", "setting"});
+  const bool shows_left_out = leave_out(result.front);
+  std::vector<std::string> header = {
+      "", "useful tokens/s", "memory MiB", "order change", "setting"};
+  if (shows_left_out) {
+    header.insert(header.end() - 1, kLeftOut);
+  }
+  Table table(header);
   for (std::size_t i = 0; i < std::min(kShown, result.front.size()); ++i) {
     const TunedPoint& point = result.front[i];
-    table.add({fmt::format("{}", i + 1),
-               fmt::format("{:.0f}", point.price.useful_tokens_per_s()),
-               fmt::format("{:.1f}", point.price.memory_mib),
-               fmt::format("{:.1f} %", 100 * point.displacement),
-               printable(named(space, point))});
+    std::vector<std::string> cells = {fmt::format("{}", i + 1),
+                                      fmt::format("{:.0f}", point.price.useful_tokens_per_s()),
+                                      fmt::format("{:.1f}", point.price.memory_mib),
+                                      percent(point.displacement),
+                                      printable(named(space, point))};
+    if (shows_left_out) {
+      cells.insert(cells.end() - 1, left_out_text(point.left_out));
+    }
+    table.add(std::move(cells));
   }
   std::string text =
-      "\nless memory or less change of order, and the fastest that has it (without noise)\n\n" +
-      table.text(screen);
+      fmt::format("\nless memory{}, and the fastest that has it (without noise)\n\n{}",
+                  shows_left_out ? ", less change of order or fewer tokens left out"
+                                 : " or less change of order",
+                  table.text(screen));
   if (result.front.size() > kShown) {
     text += fmt::format("{} more: --csv, --json\n", result.front.size() - kShown);
   }
@@ -140,23 +165,71 @@ Json tuned_json(const TuneSpace& space, const TunedPoint& point) {
           {"without_noise", tune_price_json(point.price)},
           {"bound_useful_tokens_per_s", point.bound_tokens_per_s},
           {"samples_per_step", point.samples},
-          {"order_change", point.displacement}};
+          {"order_change", point.displacement},
+          {"tokens_left_out", point.left_out}};
+}
+
+std::string speed_text(const TunePrice& price) {
+  return fmt::format(
+      "{:.0f} useful tokens/s, {:.3f} ms a step", price.useful_tokens_per_s(), price.step_ms);
+}
+
+std::string as_it_stands(const TuneReference& own) {
+  return printable(own.policy) + " as the scenario has it";
+}
+
+/// What the fastest setting gains, where that is no reason to change anything.
+std::string keep_text(const TuneSpace& space, const TuneResult& result, const TuneReference& own) {
+  const std::string keep = fmt::format("Keep {}: {}", as_it_stands(own), speed_text(own.price));
+  if (own.gain.gain <= 0) {
+    return keep + "; no setting of this space is faster.";
+  }
+  const std::string gain =
+      own.gain.gain < kSmallestGain
+          ? fmt::format("less than {:.0f} %", 100 * kSmallestGain)
+          : fmt::format(
+                "{} ({}), too close to tell", percent(own.gain.gain), certainty_text(own.gain));
+  return fmt::format("{}; the fastest setting, {}, gains {}.",
+                     keep,
+                     printable(named(space, result.finalists.front())),
+                     gain);
+}
+
+/// What a setting leaves out of an epoch where that is more than the scenario's own; else empty.
+std::string losses_text(const TunedPoint& best, const TuneReference* own) {
+  const double kept_out = own != nullptr ? own->left_out : 0;
+  if (best.left_out <= kept_out) {
+    return "";
+  }
+  const std::string of_own =
+      own != nullptr
+          ? fmt::format(
+                ", {} {}", as_it_stands(*own), kept_out > 0 ? left_out_text(kept_out) : "none")
+          : std::string();
+  return fmt::format(
+      " It leaves {} of an epoch's tokens out (lost or cropped){}; --keep-all-samples searches "
+      "without such settings.",
+      left_out_text(best.left_out),
+      of_own);
 }
 
 }  // namespace
 
 std::string tune_headline(const TuneSpace& space, const TuneResult& result) {
   const TunedPoint& best = result.finalists.front();
-  std::string text = fmt::format("Use {}: {:.0f} useful tokens/s, {:.3f} ms a step",
-                                 printable(named(space, best)),
-                                 best.drawn.useful_tokens_per_s(),
-                                 best.drawn.step_ms);
-  if (const TuneReference* own = best_reference(result)) {
-    const double gain = best.drawn.useful_tokens_per_s() / own->price.useful_tokens_per_s() - 1;
-    text += fmt::format(
-        "; {} over {} as the scenario has it", signed_percent(gain), printable(own->policy));
+  const TuneReference* own = best_reference(result);
+  if (own != nullptr && !is_better(result)) {
+    return keep_text(space, result, *own);
   }
-  return text + ".";
+  std::string text =
+      fmt::format("Use {}: {}", printable(named(space, best)), speed_text(best.drawn));
+  if (own != nullptr) {
+    text += fmt::format("; {} over {}{}",
+                        signed_percent(own->gain.gain),
+                        as_it_stands(*own),
+                        own->meets_limits ? "" : ", which is outside the limits");
+  }
+  return text + "." + losses_text(best, own);
 }
 
 std::string tune_text(const Scenario& scenario,
@@ -169,34 +242,43 @@ std::string tune_text(const Scenario& scenario,
                                  space.policies().size(),
                                  space.shared().size());
   text += count_lines(result) + "\n";
-  Table table({"",
-               "step ms",
-               "90 % interval",
-               "useful tokens/s",
-               "the best is faster by, 90 %",
-               "samples a step",
-               "memory MiB",
-               "order change",
-               "remark",
-               "setting"});
+  std::vector<std::string> header = {"",
+                                     "step ms",
+                                     "90 % interval",
+                                     "useful tokens/s",
+                                     "the best is faster by, 90 %",
+                                     "samples a step",
+                                     "memory MiB",
+                                     "order change",
+                                     "remark",
+                                     "setting"};
+  const bool shows_left_out = leave_out(result.finalists);
+  if (shows_left_out) {
+    header.insert(header.end() - 2, kLeftOut);
+  }
+  Table table(header);
   for (std::size_t i = 0; i < result.finalists.size(); ++i) {
     const TunedPoint& point = result.finalists[i];
     const bool best = i == 0;
-    table.add({fmt::format("{}", i + 1),
-               fmt::format("{:.3f}", point.drawn.step_ms),
-               interval(point.drawn.low90_ms, point.drawn.high90_ms),
-               fmt::format("{:.0f}", point.drawn.useful_tokens_per_s()),
-               best ? ""
-                    : fmt::format("{:+.1f} to {:+.1f} %",
-                                  100 * point.gain_interval.first,
-                                  100 * point.gain_interval.second),
-               fmt::format("{:.1f}", point.samples),
-               fmt::format("{:.1f}", point.drawn.memory_mib),
-               fmt::format("{:.1f} %", 100 * point.displacement),
-               best              ? "fastest"
-               : point.too_close ? "too close to tell"
-                                 : "slower",
-               printable(named(space, point))});
+    std::vector<std::string> cells = {fmt::format("{}", i + 1),
+                                      fmt::format("{:.3f}", point.drawn.step_ms),
+                                      interval(point.drawn.low90_ms, point.drawn.high90_ms),
+                                      fmt::format("{:.0f}", point.drawn.useful_tokens_per_s()),
+                                      best ? ""
+                                           : fmt::format("{:+.1f} to {:+.1f} %",
+                                                         100 * point.gain.interval.first,
+                                                         100 * point.gain.interval.second),
+                                      fmt::format("{:.1f}", point.samples),
+                                      fmt::format("{:.1f}", point.drawn.memory_mib),
+                                      percent(point.displacement),
+                                      best                      ? "fastest"
+                                      : point.gain.is_certain() ? "slower"
+                                                                : "too close to tell",
+                                      printable(named(space, point))};
+    if (shows_left_out) {
+      cells.insert(cells.end() - 2, left_out_text(point.left_out));
+    }
+    table.add(std::move(cells));
   }
   text += table.text(screen);
   if (result.alike > 0) {
@@ -220,7 +302,8 @@ std::string tune_text(const Scenario& scenario,
   for (const std::string& set : settings) {
     command += " --set " + shell_word(set);
   }
-  return text + "\nthe best one in detail:\n  " + command + "\n";
+  return fmt::format(
+      "{}\nthe {} one in detail:\n  {}\n", text, is_better(result) ? "best" : "fastest", command);
 }
 
 Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResult& result) {
@@ -242,6 +325,7 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
                {"open_gain", result.open_gain},
                {"regret95", result.regret95},
                {"headline", tune_headline(space, result)},
+               {"is_better", is_better(result)},
                {"warnings", tune_warnings(space, result)}};
   Json axes = Json::array();
   for (const TuneAxis& axis : space.shared()) {
@@ -258,15 +342,17 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
   for (const TuneReference& own : result.references) {
     Json one = tune_price_json(own.price);
     one["policy"] = own.policy;
+    one["tokens_left_out"] = own.left_out;
+    one["meets_limits"] = own.meets_limits;
     json["references"].push_back(one);
   }
   json["finalists"] = Json::array();
   for (const TunedPoint& point : result.finalists) {
     Json one = tuned_json(space, point);
     one["with_noise"] = tune_price_json(point.drawn);
-    one["best_is_faster_share"] = point.best_is_faster;
-    one["best_gain_interval90"] = {point.gain_interval.first, point.gain_interval.second};
-    one["too_close_to_tell"] = point.too_close;
+    one["best_is_faster_share"] = point.gain.faster_share;
+    one["best_gain_interval90"] = {point.gain.interval.first, point.gain.interval.second};
+    one["too_close_to_tell"] = !point.gain.is_certain();
     json["finalists"].push_back(one);
   }
   json["front"] =
@@ -305,12 +391,13 @@ Json tune_own_json(const Prediction& prediction, int warmup_steps) {
 
 std::string tune_csv(const TuneSpace& space, const TuneResult& result) {
   std::string text =
-      "list,number,policy,setting,step_ms,useful_tokens_per_s,peak_memory_mib,order_change\n";
+      "list,number,policy,setting,step_ms,useful_tokens_per_s,peak_memory_mib,order_change,"
+      "tokens_left_out\n";
   const auto add = [&](const char* list, const std::vector<TunedPoint>& points, bool noise) {
     for (std::size_t i = 0; i < points.size(); ++i) {
       const TunePrice& price = noise ? points[i].drawn : points[i].price;
       text += fmt::format(
-          "{},{},{},{},{},{},{},{}\n",
+          "{},{},{},{},{},{},{},{},{}\n",
           list,
           i + 1,
           csv_field(tuned_policy(space, points[i])),
@@ -318,7 +405,8 @@ std::string tune_csv(const TuneSpace& space, const TuneResult& result) {
           price.step_ms,
           price.useful_tokens_per_s(),
           price.memory_mib,
-          points[i].displacement);
+          points[i].displacement,
+          points[i].left_out);
     }
   };
   add("finalist", result.finalists, true);

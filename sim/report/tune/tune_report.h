@@ -10,7 +10,8 @@
 
 namespace stepsim {
 
-/// Formats one sentence: "Use bucketing with …: 151417 useful tokens/s, …".
+/// Formats the answer: "Use bucketing: batch_size 12: 151417 useful tokens/s, …", or "Keep …" where
+/// the fastest setting is not faster than the scenario's own for certain.
 [[nodiscard]] std::string tune_headline(const TuneSpace& space, const TuneResult& result);
 [[nodiscard]] std::string tune_text(const Scenario& scenario,
                                     const TuneSpace& space,

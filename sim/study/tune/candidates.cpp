@@ -141,25 +141,25 @@ bool is_within(const std::optional<std::pair<double, double>>& range, double val
   return !range || (value >= range->first * (1 - kSlack) && value <= range->second * (1 + kSlack));
 }
 
-bool meets(const TuneLimits& limits, const WorkBound& work) {
-  return is_within(limits.samples, work.samples) && is_within(limits.tokens, work.useful_tokens) &&
-         !(limits.displacement && work.displacement > *limits.displacement) &&
-         !(limits.keeps_samples && work.lost_samples > 0);
+}  // namespace
+
+std::vector<WorkBound> own_works(const Scenario& scenario, const TuneSpace& space) {
+  const Profile profile = scenario_profile(scenario);
+  return mapped(space.policies(), [&](const TuneSpace::Policy& policy) {
+    return work_bound(scenario, find_policy(scenario, policy.name), profile);
+  });
 }
 
-/// The limits, with a range of samples where they say nothing of how much a step holds.
-TuneLimits completed_limits(TuneLimits limits, const Scenario& scenario, const TuneSpace& space) {
+TuneLimits completed_limits(TuneLimits limits, const std::vector<WorkBound>& own) {
   if (limits.samples || limits.tokens) {
     return limits;
   }
   double least = std::numeric_limits<double>::max();
   double most = 0;
-  for (const TuneSpace::Policy& policy : space.policies()) {
-    const WorkBound own =
-        work_bound(scenario, find_policy(scenario, policy.name), scenario_profile(scenario));
-    if (own.refused.empty()) {
-      least = std::min(least, own.samples);
-      most = std::max(most, own.samples);
+  for (const WorkBound& work : own) {
+    if (work.refused.empty()) {
+      least = std::min(least, work.samples);
+      most = std::max(most, work.samples);
     }
   }
   if (most > 0) {
@@ -168,14 +168,17 @@ TuneLimits completed_limits(TuneLimits limits, const Scenario& scenario, const T
   return limits;
 }
 
-}  // namespace
+bool meets(const TuneLimits& limits, const WorkBound& work) {
+  return is_within(limits.samples, work.samples) && is_within(limits.tokens, work.useful_tokens) &&
+         !(limits.displacement && work.displacement > *limits.displacement) &&
+         !(limits.keeps_samples && work.left_out > 0);
+}
 
 std::vector<Candidate> find_candidates(const Scenario& scenario,
                                        const TuneSpace& space,
                                        const CandidateOptions& options,
                                        LeftOut& left_out) {
   SearchBounds bounds(scenario, space, options);
-  const TuneLimits limits = completed_limits(options.limits, scenario, space);
   const Bytes capacity = scenario_profile(scenario).memory_capacity;
   const std::vector<AttentionKind> attention =
       mapped(space.policies(), [&](const TuneSpace::Policy& policy) {
@@ -191,7 +194,7 @@ std::vector<Candidate> find_candidates(const Scenario& scenario,
       continue;
     }
     const WorkBound& work = bounds.work(i);
-    if (!meets(limits, work)) {
+    if (!meets(options.limits, work)) {
       ++left_out.outside_limits;
       continue;
     }
@@ -210,6 +213,7 @@ std::vector<Candidate> find_candidates(const Scenario& scenario,
          least > 0 ? work.useful_tokens / least : std::numeric_limits<double>::max(),
          static_cast<double>(memory.value()) / 0x1p20,
          work.displacement,
+         work.left_out,
          work.samples});
   }
   std::ranges::stable_sort(candidates, std::greater(), &Candidate::bound);

@@ -9,6 +9,7 @@
 
 #include "sim/scenario/scenario.h"
 #include "sim/study/tune/tune_space.h"
+#include "sim/study/tune/work_bound.h"
 
 namespace stepsim {
 
@@ -17,7 +18,7 @@ struct TuneLimits {
   std::optional<std::pair<double, double>> samples;  ///< Per step, over all ranks: least and most.
   std::optional<std::pair<double, double>> tokens;   ///< Useful ones, the same.
   std::optional<double> displacement;                ///< TrainingEffects::displacement, at most.
-  bool keeps_samples = false;                        ///< No sample of an epoch is lost.
+  bool keeps_samples = false;  ///< No sample of an epoch is lost, and no token cropped.
 };
 
 /// A point that may be priced, with what is known of it before.
@@ -26,6 +27,7 @@ struct Candidate {
   double bound = 0;         ///< Useful tokens/s: it cannot be faster.
   double memory_mib = 0;    ///< Peak, by the formulas.
   double displacement = 0;  ///< TrainingEffects::displacement.
+  double left_out = 0;      ///< WorkBound::left_out.
   double samples = 0;       ///< Per step, over all ranks.
 };
 
@@ -45,11 +47,17 @@ struct CandidateOptions {
   int threads = 0;                     ///< 0: one a core.
 };
 
+/// Returns what the policies of a space are as the scenario has them.
+[[nodiscard]] std::vector<WorkBound> own_works(const Scenario& scenario, const TuneSpace& space);
+
+/// The limits, and where they say nothing of samples and tokens: the samples of a step lie within a
+/// quarter of those that the scenario's own policies have. Else more accumulation always wins.
+[[nodiscard]] TuneLimits completed_limits(TuneLimits limits, const std::vector<WorkBound>& own);
+
+[[nodiscard]] bool meets(const TuneLimits& limits, const WorkBound& work);
+
 /// Returns the points of a space that may be priced, those with the highest bound first, and counts
 /// all others. A bound is the useful tokens of a step over least_step_s().
-///
-/// Where the limits say nothing of samples and tokens, the samples of a step must lie within a
-/// quarter of those that the scenario's own policies have: else more accumulation always wins.
 [[nodiscard]] std::vector<Candidate> find_candidates(const Scenario& scenario,
                                                      const TuneSpace& space,
                                                      const CandidateOptions& options,

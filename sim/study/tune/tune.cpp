@@ -15,7 +15,6 @@
 #include "sim/points/prediction_members.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
-#include "sim/study/recommendation.h"
 
 namespace stepsim {
 
@@ -69,20 +68,26 @@ TunePrice price_of(const Scenario& as_it_stands,
   return price;
 }
 
+/// Of equally fast points the one that costs less is the first.
 bool is_faster(const TunedPoint& a, const TunedPoint& b) {
-  const double first = a.price.useful_tokens_per_s();
-  const double second = b.price.useful_tokens_per_s();
-  return first != second ? first > second : a.number < b.number;
+  const auto costs = [](const TunedPoint& point) {
+    return std::tuple(-point.price.useful_tokens_per_s(),
+                      point.price.memory_mib,
+                      point.displacement,
+                      point.left_out,
+                      point.number);
+  };
+  return costs(a) < costs(b);
 }
 
-/// The points that no other one beats in speed, memory and distance from the sampler's order.
-/// `sorted`: the fastest first.
+/// The points that no other one beats in speed, memory, distance from the sampler's order and what
+/// they leave out. `sorted`: by is_faster().
 std::vector<TunedPoint> pareto_front(const std::vector<TunedPoint>& sorted) {
   std::vector<TunedPoint> front;
   for (const TunedPoint& point : sorted) {
     const bool beaten = std::ranges::any_of(front, [&](const TunedPoint& faster) {
       return faster.price.memory_mib <= point.price.memory_mib &&
-             faster.displacement <= point.displacement;
+             faster.displacement <= point.displacement && faster.left_out <= point.left_out;
     });
     if (!beaten) {
       front.push_back(point);
@@ -91,26 +96,26 @@ std::vector<TunedPoint> pareto_front(const std::vector<TunedPoint>& sorted) {
   return front;
 }
 
-/// Compares a finalist with the best, draw by draw: both have the same errors.
-void compare_with_best(const TunePrice& best, TunedPoint& point) {
+/// What the best gains over another, draw by draw: both have the same errors.
+Gain gain_of_best(const TunePrice& best, const TunePrice& other) {
   std::vector<double> gains;
   double faster = 0;
   for (std::size_t i = 0; i < best.paired_step_ms.size(); ++i) {
-    const double gain = best.useful_tokens / best.paired_step_ms[i] *
-                            point.drawn.paired_step_ms[i] / point.drawn.useful_tokens -
+    const double gain = best.useful_tokens / best.paired_step_ms[i] * other.paired_step_ms[i] /
+                            other.useful_tokens -
                         1;
     gains.push_back(gain);
     faster += gain > 0 ? 1 : gain == 0 ? 0.5 : 0;
   }
-  if (gains.empty()) {
-    return;
-  }
   Gain gain;
-  gain.gain = best.useful_tokens_per_s() / point.drawn.useful_tokens_per_s() - 1;
-  gain.faster_share = faster / static_cast<double>(gains.size());
-  point.best_is_faster = gain.faster_share;
-  point.gain_interval = {quantile(gains, 0.05), quantile(gains, 0.95)};
-  point.too_close = !gain.is_certain();
+  gain.gain = best.useful_tokens_per_s() / other.useful_tokens_per_s() - 1;
+  gain.interval = {gain.gain, gain.gain};
+  gain.faster_share = gain.gain > 0 ? 1 : 0;
+  if (!gains.empty()) {
+    gain.faster_share = faster / static_cast<double>(gains.size());
+    gain.interval = {quantile(gains, 0.05), quantile(gains, 0.95)};
+  }
+  return gain;
 }
 
 /// The 95th of a hundred draws by how much faster another finalist is.
@@ -156,12 +161,11 @@ class PointPrices {
                          space_.choice(candidates[i].number),
                          candidates[i].bound,
                          candidates[i].displacement,
+                         candidates[i].left_out,
                          candidates[i].samples,
                          price,
                          {},
-                         0,
-                         {},
-                         false});
+                         {}});
       best_ = std::max(best_, price.useful_tokens_per_s());
     }
   }
@@ -173,7 +177,7 @@ class PointPrices {
         compute_);
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       finalists[i].drawn = drawn[i];
-      compare_with_best(drawn.front(), finalists[i]);
+      finalists[i].gain = gain_of_best(drawn.front(), drawn[i]);
     }
   }
 
@@ -204,18 +208,19 @@ void price_front(std::vector<Candidate> candidates,
     return std::ranges::any_of(prices.points(), [&](const TunedPoint& point) {
       return point.price.useful_tokens_per_s() * (1 + options.within) >= candidate.bound &&
              point.price.memory_mib <= candidate.memory_mib * (1 + options.within) &&
-             point.displacement <= candidate.displacement + options.within;
+             point.displacement <= candidate.displacement + options.within &&
+             point.left_out <= candidate.left_out;
     });
   };
   std::size_t left = options.most_front;
   if (options.most_priced > 0) {
     left = std::min(left, options.most_priced - std::min(options.most_priced, result.priced));
   }
-  // Points of the same memory and order differ in speed alone: one of them at a time, so that the
-  // whole front is seen before any part of it is searched closely.
-  std::map<std::pair<double, double>, std::size_t> priced;
+  // Points of the same memory and order that leave out the same differ in speed alone: one of them
+  // at a time, so that the whole front is seen before any part of it is searched closely.
+  std::map<std::tuple<double, double, double>, std::size_t> priced;
   const auto priced_alike = [&](const Candidate& candidate) -> std::size_t& {
-    return priced[{candidate.memory_mib, candidate.displacement}];
+    return priced[{candidate.memory_mib, candidate.displacement, candidate.left_out}];
   };
   for (;;) {
     std::erase_if(candidates, is_beaten);
@@ -266,15 +271,22 @@ std::vector<TunedPoint> find_finalists(const std::vector<TunedPoint>& sorted, st
 }  // namespace
 
 const TuneReference* best_reference(const TuneResult& result) {
+  const auto rank = [](const TuneReference& one) {
+    return std::pair(one.meets_limits, one.price.useful_tokens_per_s());
+  };
   const TuneReference* best = nullptr;
   for (const TuneReference& one : result.references) {
     const bool runs = one.price.refused.empty() && !one.price.out_of_memory;
-    if (runs &&
-        (best == nullptr || one.price.useful_tokens_per_s() > best->price.useful_tokens_per_s())) {
+    if (runs && (best == nullptr || rank(one) > rank(*best))) {
       best = &one;
     }
   }
   return best;
+}
+
+bool is_better(const TuneResult& result) {
+  const TuneReference* own = best_reference(result);
+  return own == nullptr || !own->meets_limits || own->gain.is_certain();
 }
 
 TuneResult tune(const Scenario& scenario,
@@ -294,14 +306,15 @@ TuneResult tune(const Scenario& scenario,
                                return tune_text_of(policy.name, {}, options.draws);
                              }),
                       compute);
+  const std::vector<WorkBound> works = own_works(scenario, space);
+  const TuneLimits limits = completed_limits(options.limits, works);
   for (std::size_t i = 0; i < own.size(); ++i) {
-    result.references.push_back({space.policies()[i].name, own[i]});
+    const bool is_allowed = works[i].refused.empty() && meets(limits, works[i]);
+    result.references.push_back(
+        {space.policies()[i].name, own[i], works[i].left_out, is_allowed, {}});
   }
-  const std::vector<Candidate> candidates =
-      find_candidates(scenario,
-                      space,
-                      {options.limits, options.overrides, options.exhaustive, options.threads},
-                      result);
+  const std::vector<Candidate> candidates = find_candidates(
+      scenario, space, {limits, options.overrides, options.exhaustive, options.threads}, result);
   PointPrices prices(space, runner, compute);
   const auto limit = [&](double slack) { return prices.best() * (1 + slack); };
   std::size_t next = 0;
@@ -352,6 +365,9 @@ TuneResult tune(const Scenario& scenario,
   result.front = pareto_front(result.all);
   result.finalists = find_finalists(result.all, result.alike);
   prices.draw(result.finalists, options.draws);
+  for (TuneReference& one : result.references) {
+    one.gain = gain_of_best(result.finalists.front().drawn, one.price);
+  }
   result.regret95 = regret95(result.finalists);
   return result;
 }

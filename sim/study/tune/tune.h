@@ -9,6 +9,7 @@
 #include "costmodel/base/progress_callback.h"
 #include "sim/points/point_runner.h"
 #include "sim/predict/prediction.h"
+#include "sim/study/recommendation.h"
 #include "sim/study/tune/candidates.h"
 #include "sim/study/tune/tune_space.h"
 
@@ -49,20 +50,20 @@ struct TunedPoint {
   TuneChoice choice;
   double bound_tokens_per_s = 0;  ///< It cannot be faster than this.
   double displacement = 0;        ///< TrainingEffects::displacement.
+  double left_out = 0;            ///< WorkBound::left_out.
   double samples = 0;             ///< Per step, over all ranks.
   TunePrice price;                ///< Without noise.
   TunePrice drawn;                ///< With noise, for finalists alone.
-  /// The share of the draws in which the best is faster, and the 90 % interval of its gain over
-  /// this one; for finalists alone.
-  double best_is_faster = 0;
-  std::pair<double, double> gain_interval;
-  bool too_close = false;  ///< Nobody could tell it from the best.
+  Gain gain;                      ///< Of the best over this one, for finalists alone.
 };
 
 /// A policy of the scenario as it stands, for comparison.
 struct TuneReference {
   std::string policy;
   TunePrice price;
+  double left_out = 0;        ///< WorkBound::left_out.
+  bool meets_limits = false;  ///< Whether it may be taken at all.
+  Gain gain;                  ///< Of the best finalist over it.
 };
 
 /// What a search found. Each point of the space is left out for a reason, priced, bounded or open.
@@ -78,9 +79,9 @@ struct TuneResult : LeftOut {
   /// The best first: those that are nearly as fast, or the first three.
   std::vector<TunedPoint> finalists;
   std::vector<TunedPoint> all;  ///< All that were priced and can run, the fastest first.
-  /// Whatever point of the space one takes, one of these is as good up to TuneOptions::within, in
-  /// speed and in memory as a share of it and in order as a share of an epoch; but for `front_open`
-  /// points that were not priced.
+  /// Whatever point of the space one takes, one of these leaves out no more of an epoch and is as
+  /// good up to TuneOptions::within, in speed and in memory as a share of it and in order as a
+  /// share of an epoch; but for `front_open` points that were not priced.
   std::vector<TunedPoint> front;
   std::size_t front_priced = 0;  ///< Of those priced: for the front alone.
   std::size_t front_open = 0;
@@ -91,8 +92,13 @@ struct TuneResult : LeftOut {
   std::size_t alike = 0;  ///< Points that come to the same as a finalist, and are left out.
 };
 
-/// Returns the best of the scenario's own policies; null where none can run.
+/// Returns the fastest of the scenario's own policies, of those that meet the limits if there are
+/// any; null where none can run.
 [[nodiscard]] const TuneReference* best_reference(const TuneResult& result);
+
+/// Whether to change anything: what the scenario has does not run or meet the limits, or the best
+/// finalist is faster for certain.
+[[nodiscard]] bool is_better(const TuneResult& result);
 
 /// Searches the space best first. Points are priced in the order of their bounds, sixteen at a
 /// time, until the next bound is not more than `within` above the fastest found. What remains

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "costmodel/base/index.h"
@@ -221,6 +222,17 @@ void add_batches(const PricedRun& run, WorkBound& bound) {
   bound.largest.resize(std::min(bound.largest.size(), kShapes));
 }
 
+/// Tokens of lost samples and those that are cropped, as a share of the epoch's. A varlen call has
+/// cut the lengths before, unless the policy cuts samples itself.
+double left_out_share(const TrainingEffects& effects,
+                      const BatchingPolicy& policy,
+                      const std::optional<VarlenUse>& varlen) {
+  const std::int64_t cut = varlen && !policy.cuts() ? varlen->cut_tokens : 0;
+  const std::int64_t left_out = effects.lost_tokens + effects.cropped_tokens + cut;
+  const std::int64_t all = effects.tokens + cut;
+  return all > 0 ? static_cast<double>(left_out) / static_cast<double>(all) : 0;
+}
+
 }  // namespace
 
 WorkBound work_bound(const Scenario& scenario,
@@ -235,7 +247,7 @@ WorkBound work_bound(const Scenario& scenario,
     add_batches(run, bound);
     const TrainingEffects effects = first_epoch_effects(run.scenario(), policy, run.planned());
     bound.displacement = effects.displacement;
-    bound.lost_samples = effects.lost_samples;
+    bound.left_out = left_out_share(effects, policy, run.planned().varlen);
   } catch (const InputError& error) {
     bound.refused = error.what();
   }

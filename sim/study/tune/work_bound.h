@@ -16,8 +16,8 @@ struct WorkBound {
   std::string refused;       ///< Why this cannot be planned or priced; else empty.
   double useful_tokens = 0;  ///< Per step, over all ranks, as are the samples.
   double samples = 0;
-  double displacement = 0;  ///< TrainingEffects::displacement.
-  std::int64_t lost_samples = 0;
+  double displacement = 0;          ///< TrainingEffects::displacement.
+  double left_out = 0;              ///< Tokens that one epoch has in no batch, as a share of all.
   std::vector<BatchShape> largest;  ///< Shapes of the plan that need most memory, each once.
 
   /// [op of the last backward] The slowest rank computes at least so long, from the end of the

@@ -10,8 +10,10 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "sim/report/tune/tune_report.h"
 #include "tests/source_root.h"
 
 using namespace stepsim;
@@ -39,6 +41,37 @@ TuneResult tuned(const Scenario& scenario,
   options.overrides = overrides;
   PointRunner runner;
   return tune(scenario, space, options, runner);
+}
+
+/// Many short samples and some long ones, with which the short ones are padded; no profile is
+/// needed.
+Scenario packed_samples() {
+  return parse_scenario(R"(
+[scenario]
+name = "packed samples"
+steps = 6
+warmup_steps = 3
+[cluster]
+ranks = 2
+topology = { algorithm = "ring", intra_latency = "10 us", intra_bandwidth = "1 GB/s" }
+[times]
+forward = "12 ms"
+backward = "24 ms"
+tokens = 1024
+[model]
+kind = "blocks"
+layers = 12
+block_elements = 250_000
+[data]
+samples = 512
+lengths = { mixture = [{ weight = 9, constant = 50 }, { weight = 1, constant = 500 }] }
+[[policy]]
+name = "packed"
+kind = "packed_bfd"
+capacity = 550
+rows = 2
+)",
+                        "packed.toml");
 }
 
 double best_speed(const TuneResult& result) {
@@ -217,6 +250,101 @@ TEST_CASE("tune: limits leave out what does not meet them, and say so") {
   }
   options.limits.samples = {1e6, 2e6};
   CHECK_THROWS_AS((void)tuned(scenario, {}, space, options), InputError);
+}
+
+TEST_CASE("tune: a setting that crops samples is named, or left out where all are to be kept") {
+  const Scenario scenario = packed_samples();
+  const TuneSpace space(scenario,
+                        tuned_axes({"policy.packed.capacity=100,550", "policy.packed.rows=2,12"}));
+  TuneOptions options;
+  options.limits.tokens = {0, 3000};
+  TuneResult result = tuned(scenario, {}, space, options);
+  // Rows of 100 hold two short samples or the beginning of a long one: nothing is padded, and of
+  // each long sample 400 tokens are lost, 400 of 950 in the mean.
+  const TunedPoint& best = result.finalists.front();
+  CHECK(space.settings(best.choice)[0] == "policy.packed.capacity=100");
+  CHECK(best.left_out == doctest::Approx(400.0 / 950).epsilon(0.1));
+  CHECK(best_reference(result)->left_out == 0);
+  CHECK(best_reference(result)->meets_limits);
+  const std::string headline = tune_headline(space, result);
+  CHECK(headline.starts_with("Use packed: capacity 100, rows 12: "));
+  CHECK(headline.find(fmt::format("It leaves {:.1f} % of an epoch's tokens out (lost or cropped), "
+                                  "packed as the scenario has it none",
+                                  100 * best.left_out)) != std::string::npos);
+  CHECK(tune_text(scenario, space, result).find("tokens left out") != std::string::npos);
+  CHECK(tune_json(scenario, space, result)["finalists"][0]["tokens_left_out"] == best.left_out);
+  // What crops nothing stays on the front, however much slower it is.
+  CHECK(std::ranges::any_of(result.front,
+                            [](const TunedPoint& point) { return point.left_out == 0; }));
+
+  options.limits.keeps_samples = true;
+  result = tuned(scenario, {}, space, options);
+  CHECK(result.outside_limits > 0);
+  for (const TunedPoint& point : result.all) {
+    CHECK(point.left_out == 0);
+    CHECK(space.settings(point.choice)[0] == "policy.packed.capacity=550");
+  }
+  CHECK(tune_text(scenario, space, result).find("left out") == std::string::npos);
+}
+
+TEST_CASE("tune: what a varlen call cuts is left out as well") {
+  const Scenario scenario = tuned_scenario("varlen_nanochat",
+                                           {"scenario.steps=3",
+                                            "data.samples=1024",
+                                            "data.lengths={uniform=[1,2048]}",
+                                            "policy.padded.batch_size=2",
+                                            "policy.padded.attention=varlen",
+                                            "policy.padded.varlen={max_seq_len=1024}"});
+  const std::vector<WorkBound> works =
+      own_works(scenario, TuneSpace(scenario, tuned_axes({"policy=padded,packed rows"})));
+  REQUIRE(works.size() == 2);
+  // Uniform up to L and cut at L/2: half of them lose L/4 in the mean, of L/2.
+  CHECK(works[0].refused.empty());
+  CHECK(works[0].left_out == doctest::Approx(0.25).epsilon(0.1));
+  CHECK(works[1].left_out == 0);
+}
+
+TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for certain") {
+  const Scenario scenario = packed_samples();
+  // The own setting needs least time; a copy into buckets costs nothing here, only memory.
+  const TuneSpace space(scenario,
+                        tuned_axes({"ddp.gradient_as_bucket_view=false", "ddp.zero_stage=0,1"}));
+  TuneResult result = tuned(scenario, {}, space, {});
+  CHECK_FALSE(is_better(result));
+  CHECK(tune_headline(space, result).starts_with("Keep packed as the scenario has it: "));
+  CHECK(tune_headline(space, result).ends_with("; no setting of this space is faster."));
+  CHECK(tune_json(scenario, space, result)["is_better"] == false);
+
+  // 0.5 % faster by [times] would be worth nothing, 5 % are certain.
+  const TuneSpace shorter(scenario, tuned_axes({"times.forward=11.8 ms"}));
+  result = tuned(scenario, {}, shorter, {});
+  CHECK_FALSE(is_better(result));
+  CHECK(tune_headline(shorter, result).find("gains less than 1 %") != std::string::npos);
+  const TuneSpace fast(scenario, tuned_axes({"times.forward=6 ms"}));
+  result = tuned(scenario, {}, fast, {});
+  CHECK(is_better(result));
+  CHECK(tune_headline(fast, result).starts_with("Use packed"));
+
+  // It cannot be kept where it does not meet the limits.
+  TuneOptions options;
+  options.limits.samples = {1, 12};
+  const TuneSpace halved(scenario, tuned_axes({"policy.packed.rows=1"}));
+  result = tuned(scenario, {}, halved, options);
+  CHECK(is_better(result));
+  CHECK(tune_headline(halved, result).starts_with("Use packed"));
+  CHECK(tune_headline(halved, result).ends_with(", which is outside the limits."));
+}
+
+TEST_CASE("tune: of equally fast settings the front has the one that needs least memory") {
+  // Without bandwidths of copies, gradients that live in the buckets save memory and no time.
+  const Scenario scenario = packed_samples();
+  const TuneSpace space(scenario, tuned_axes({"ddp.gradient_as_bucket_view=false,true"}));
+  const TuneResult result = tuned(scenario, {}, space, {});
+  REQUIRE(result.all.size() == 2);
+  CHECK(result.all[0].price.useful_tokens_per_s() == result.all[1].price.useful_tokens_per_s());
+  REQUIRE(result.front.size() == 1);
+  CHECK(space.settings(result.front[0].choice)[0] == "ddp.gradient_as_bucket_view=true");
+  CHECK(space.settings(result.finalists[0].choice)[0] == "ddp.gradient_as_bucket_view=true");
 }
 
 TEST_CASE("tune: a search that is ended says what is open") {

@@ -78,6 +78,7 @@ function finalistsTable(card, rows) {
     {name: "samples a step", value: (row) => row.finalist.samples_per_step.toFixed(1)},
     {name: "memory MiB", value: (row) => row.price.peak_memory_mib.toFixed(1)},
     {name: "order change", value: (row) => percent(row.finalist.order_change)},
+    {name: "tokens left out", value: (row) => percent(row.finalist.tokens_left_out)},
     {name: "remark", text: true, value: (row) => row.remark},
   ], rows);
 }

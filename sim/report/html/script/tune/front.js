@@ -157,6 +157,7 @@ function frontTable(card, front) {
     {name: "step ms", value: (point) => point.without_noise.step_ms.toFixed(3)},
     {name: "memory MiB", value: (point) => point.without_noise.peak_memory_mib.toFixed(1)},
     {name: "order change", value: (point) => percent(point.order_change)},
+    {name: "tokens left out", value: (point) => percent(point.tokens_left_out)},
     {name: "samples a step", value: (point) => point.samples_per_step.toFixed(1)},
   ], front);
 }

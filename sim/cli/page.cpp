@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -81,7 +82,10 @@ SweepAxis drawn_values(const SweepAxis& axis, std::size_t best) {
 }
 
 /// Adds DDP's default where sizes are swept in ascending order without it.
-void add_default_cap(SweepAxis& axis) {
+void add_default_cap(const Scenario& scenario,
+                     const SweepAxis& axis,
+                     SweepOptions options,
+                     std::vector<SweepPoint>& points) {
   std::size_t place = 0;
   for (const std::string& value : axis.values) {
     const std::int64_t cap = parse_bytes(value).value();
@@ -90,9 +94,10 @@ void add_default_cap(SweepAxis& axis) {
     }
     place += cap < kDefaultBucketCapBytes ? 1 : 0;
   }
-  const auto at = static_cast<std::ptrdiff_t>(place);
-  axis.values.insert(axis.values.begin() + at, std::to_string(kDefaultBucketCapBytes));
-  axis.labels.insert(axis.labels.begin() + at, format_bytes(Bytes(kDefaultBucketCapBytes)));
+  std::ranges::copy(default_cap_settings(scenario), std::back_inserter(options.overrides));
+  SweepPoint point = sweep(scenario, {}, options).front();
+  point.labels = {format_bytes(Bytes(kDefaultBucketCapBytes))};
+  points.insert(points.begin() + static_cast<std::ptrdiff_t>(place), std::move(point));
 }
 
 }  // namespace
@@ -138,10 +143,7 @@ void add_sweep(const CommonOptions& options,
                const SweepAxis& axis,
                const SweepReport& report,
                PageContent& content) {
-  SweepAxis drawn = drawn_values(axis, report.best);
-  if (axis.key == "ddp.bucket_cap") {
-    add_default_cap(drawn);
-  }
+  const SweepAxis drawn = drawn_values(axis, report.best);
   const auto stated_ms = [&](const SweepPoint& drawn_point) {
     const auto found = std::ranges::find_if(
         report.rows, [&](const SweepRow& row) { return row.point.labels == drawn_point.labels; });
@@ -150,7 +152,11 @@ void add_sweep(const CommonOptions& options,
   };
   SweepOptions of_drawn = picture_options(options, scenario, report.reference.prediction);
   of_drawn.skips_unpriced = true;
-  for (const SweepPoint& point : sweep(scenario, {drawn}, of_drawn)) {
+  std::vector<SweepPoint> points = sweep(scenario, {drawn}, of_drawn);
+  if (axis.key == "ddp.bucket_cap") {
+    add_default_cap(scenario, drawn, of_drawn, points);
+  }
+  for (const SweepPoint& point : points) {
     if (!point.picture) {
       continue;  // It cannot be priced.
     }

@@ -116,7 +116,9 @@ Answer solve_command(const Request& request) {
   parser.add_common();
   parser.add({{"key", option_text(), "KEY=LOW..HIGH: what to find, and between what"},
               {"step-time", option_text(), "TIME: measured mean step, as \"736.7 ms\""},
-              {"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
+              {"policy",
+               option_value<std::string>(""),
+               "POLICY: of the scenario; else the one whose key it is, or the first"}});
   if (!parser.parse()) {
     return {};
   }
@@ -127,10 +129,10 @@ Answer solve_command(const Request& request) {
   const SolveRange range = parse_solve_range(parser.text("key"));
   const Duration wanted = parse_step_time(parser.text("step-time"));
   Progress progress("solving");
-  const Solution solution = solve(load_scenario(common),
-                                  range,
-                                  wanted,
-                                  {parser.text("policy"), common.set, progress.callback()});
+  const Scenario scenario = load_scenario(common);
+  const std::string policy = studied_policy(scenario, "--key", {range.key}, parser.text("policy"));
+  const Solution solution =
+      solve(scenario, range, wanted, {policy, common.set, progress.callback()});
   progress.done();
   Answer answer;
   answer.status = solution.found ? kDone : kAnswerIsNo;

@@ -32,6 +32,7 @@ struct DdpOptions {
   Bytes bucket_cap{kDefaultBucketCapBytes};
   /// The limit of the first bucket. With torch "newest" a stated bucket_cap is its default.
   Bytes first_bucket_cap{kDefaultFirstBucketBytes};
+  bool first_bucket_cap_stated = false;
   /// A limit for each bucket in turn; empty: none. Both caps above are then the largest of them.
   std::vector<Bytes> bucket_caps;
   bool last_bucket_cap = false;  ///< The small bucket comes last.

@@ -14,6 +14,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
+#include "sim/study/bucket_cap_sweep.h"
 
 namespace stepsim {
 
@@ -74,6 +75,13 @@ std::string remark_of(const SweepRow& row, const SweepPoint& best, bool over_cap
     return kTooClose;
   }
   return over_caps ? bucket_cap_reason(row.point, best) : largest_part(row.point, best);
+}
+
+/// In the newest version a row of 25 MiB is something else.
+std::string default_cap_name(const DdpOptions& ddp) {
+  const bool has_own_first = ddp.torch == "newest" && !ddp.first_bucket_cap_stated;
+  return has_own_first ? "DDP's default of 25 MiB after a first bucket of 1 MiB"
+                       : "DDP's default of 25 MiB";
 }
 
 bool can_be_told(const SweepRow& row) {
@@ -336,10 +344,9 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                      close_points(axes, report));
 }
 
-std::vector<std::string> sweep_reference(const std::vector<SweepAxis>& axes) {
-  return sweeps_only_caps(axes)
-             ? std::vector{fmt::format("{}={}", kBucketCap, kDefaultBucketCapBytes)}
-             : std::vector<std::string>();
+std::vector<std::string> sweep_reference(const Scenario& scenario,
+                                         const std::vector<SweepAxis>& axes) {
+  return sweeps_only_caps(axes) ? default_cap_settings(scenario) : std::vector<std::string>();
 }
 
 SweepReport sweep_report(const Scenario& scenario,
@@ -349,7 +356,7 @@ SweepReport sweep_report(const Scenario& scenario,
                          const TrainingGoal& goal) {
   SweepReport report;
   ReferencedSweep swept =
-      sweep_with_reference(scenario, axes, sweep_reference(axes), options, runner);
+      sweep_with_reference(scenario, axes, sweep_reference(scenario, axes), options, runner);
   for (SweepPoint& point : swept.points) {
     report.rows.push_back({std::move(point), {}, ""});
   }
@@ -367,7 +374,7 @@ SweepReport sweep_report(const Scenario& scenario,
     row.of_best = paired_gain(best.prediction, row.point.prediction);
     row.remark = remark_of(row, best, caps);
   }
-  report.reference_name = caps ? "DDP's default of 25 MiB" : "the scenario as it stands";
+  report.reference_name = caps ? default_cap_name(scenario.ddp) : "the scenario as it stands";
   report.reference = std::move(swept.reference);
   report.gain = paired_gain(best.prediction, report.reference.prediction);
   const bool chosen = !fits(report.reference) || report.gain.is_certain();

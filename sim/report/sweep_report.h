@@ -25,7 +25,8 @@ struct SweepReport {
 };
 
 /// What the reference differs by from the scenario as it stands: "key=value" texts.
-[[nodiscard]] std::vector<std::string> sweep_reference(const std::vector<SweepAxis>& axes);
+[[nodiscard]] std::vector<std::string> sweep_reference(const Scenario& scenario,
+                                                       const std::vector<SweepAxis>& axes);
 
 /// Predicts all points with the runner. Raises what sweep_with_reference() does.
 [[nodiscard]] SweepReport sweep_report(const Scenario& scenario,

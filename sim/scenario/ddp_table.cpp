@@ -327,7 +327,8 @@ void read_ddp(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = root.table("ddp");
   DdpOptions& ddp = scenario.ddp;
   read_keys(table, scenario);
-  if (ddp.torch == "newest" && table.has("bucket_cap") && !table.has("first_bucket_cap")) {
+  ddp.first_bucket_cap_stated = table.has("first_bucket_cap");
+  if (ddp.torch == "newest" && table.has("bucket_cap") && !ddp.first_bucket_cap_stated) {
     ddp.first_bucket_cap = ddp.bucket_cap;
   }
   if (table.has("bucket_caps")) {

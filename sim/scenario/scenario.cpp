@@ -64,6 +64,16 @@ Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario) {
   return scenario;
 }
 
+std::string policy_of_key(const Scenario& scenario, const std::string& key) {
+  std::string longest;  // A name can hold dots.
+  for (const BatchingPolicy& policy : scenario.policies) {
+    if (policy.name().size() > longest.size() && key.starts_with("policy." + policy.name() + ".")) {
+      longest = policy.name();
+    }
+  }
+  return longest;
+}
+
 const BatchingPolicy& find_policy(const Scenario& scenario, const std::string& name) {
   if (name.empty() && !scenario.policies.empty()) {
     return scenario.policies.front();

@@ -147,8 +147,8 @@ inline constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;
 [[nodiscard]] Scenario read_scenario(const std::string& path,
                                      std::span<const std::string> overrides = {});
 
-/// Returns the text of a scenario with the overrides in it, which can stand in any folder: its files
-/// have absolute paths. Raises InputError as parse_scenario().
+/// Returns the text of a scenario with the overrides in it, which can stand in any folder: its
+/// files have absolute paths. Raises InputError as parse_scenario().
 [[nodiscard]] std::string scenario_text(const std::string& text,
                                         const std::string& path,
                                         std::span<const std::string> overrides);
@@ -160,6 +160,9 @@ inline constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;
 
 /// The scenario with the policy's own attention in place of the model's.
 [[nodiscard]] Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario);
+
+/// The name of the policy that "policy.NAME.key" is about; empty: of none in this scenario.
+[[nodiscard]] std::string policy_of_key(const Scenario& scenario, const std::string& key);
 
 /// The policy of that name; with an empty name the first one. Raises InputError.
 [[nodiscard]] const BatchingPolicy& find_policy(const Scenario& scenario, const std::string& name);

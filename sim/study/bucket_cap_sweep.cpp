@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "sim/predict/step_cost.h"
 
@@ -16,20 +19,27 @@ bool cap_matters(const Scenario& scenario, const Profile& profile) {
          !(prices_recorded_model(scenario, profile) && profile.recorded->whole_steps);
 }
 
-/// Returns all caps but the scenario's own, ascending.
+/// Returns the powers of two but for the scenario's own cap.
 std::vector<std::int64_t> other_caps(std::int64_t own) {
   constexpr std::int64_t kSmallest = std::int64_t{1} << 20;
   constexpr std::int64_t kLargest = std::int64_t{2} << 30;
-  std::vector<std::int64_t> caps = {kDefaultBucketCapBytes};
+  std::vector<std::int64_t> caps;
   for (std::int64_t cap = kSmallest; cap <= kLargest; cap *= 2) {
     caps.push_back(cap);
   }
   std::erase(caps, own);
-  std::ranges::sort(caps);
   return caps;
 }
 
 }  // namespace
+
+std::vector<std::string> default_cap_settings(const Scenario& scenario) {
+  std::vector<std::string> settings = {fmt::format("ddp.bucket_cap={}", kDefaultBucketCapBytes)};
+  if (!scenario.ddp.first_bucket_cap_stated) {
+    settings.push_back(fmt::format("ddp.first_bucket_cap={}", kDefaultFirstBucketBytes));
+  }
+  return settings;
+}
 
 std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
                                        const Profile& profile,
@@ -50,6 +60,12 @@ std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
   std::vector<SweepPoint> swept = sweep(scenario, {axis}, of_caps);
   for (std::size_t i = 0; i < caps.size(); ++i) {
     points.push_back({Bytes(caps[i]), false, std::move(swept[i])});
+  }
+  if (own.value() != kDefaultBucketCapBytes) {
+    SweepOptions of_default = of_caps;
+    std::ranges::copy(default_cap_settings(scenario), std::back_inserter(of_default.overrides));
+    points.push_back(
+        {Bytes(kDefaultBucketCapBytes), false, sweep(scenario, {}, of_default).front()});
   }
   std::ranges::sort(points, {}, &CapPoint::cap);
   return points;

@@ -260,6 +260,28 @@ SweepAxis parse_sweep_axis(const std::string& text) {
   return axis;
 }
 
+std::string studied_policy(const Scenario& scenario,
+                           const std::string& option,
+                           const std::vector<std::string>& keys,
+                           const std::string& named) {
+  std::string studied = named;
+  for (const std::string& key : keys) {
+    const std::string owner = policy_of_key(scenario, key);
+    if (owner.empty() || owner == studied) {
+      continue;
+    }
+    if (!studied.empty()) {
+      throw InputError(
+          SourcePlace{option + " " + printable(key)},
+          fmt::format("it has no effect on policy '{}', which is predicted; one policy "
+                      "is predicted at a time",
+                      printable(studied)));
+    }
+    studied = owner;
+  }
+  return find_policy(scenario, studied).name();
+}
+
 std::vector<SweepPoint> sweep(const Scenario& scenario,
                               const std::vector<SweepAxis>& axes,
                               const SweepOptions& options) {

@@ -26,6 +26,14 @@ struct SweepAxis {
 /// values, or a unit is wrong.
 [[nodiscard]] SweepAxis parse_sweep_axis(const std::string& text);
 
+/// The policy that a study of these keys predicts: the one named, else the one whose key is among
+/// them, else the scenario's first. `option` is where the keys stand, as "--over".
+/// Raises InputError: a key belongs to a policy that is not predicted.
+[[nodiscard]] std::string studied_policy(const Scenario& scenario,
+                                         const std::string& option,
+                                         const std::vector<std::string>& keys,
+                                         const std::string& named);
+
 /// One point of a sweep.
 struct SweepPoint {
   std::vector<std::string> labels;  ///< [axis]

@@ -31,7 +31,7 @@ constexpr const char* kSweepUsage =
     "file.\n\n"
     "examples:\n"
     "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2\n"
-    "  stepsim sweep scenarios/token_skew.toml --policy token_budget \\\n"
+    "  stepsim sweep scenarios/token_skew.toml \\\n"
     "      --over policy.token_budget.max_tokens=512..2048:+256\n"
     "  stepsim sweep scenarios/two_nodes.toml --over cluster.placement=8,2x8,4x8,8+4 \\\n"
     "      --samples 1e9 --gpu-hour 2.5\n"
@@ -88,7 +88,9 @@ Answer sweep_command(const Request& request) {
   parser.add_html();
   parser.add(
       {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to vary; may repeat"},
-       {"policy", option_value<std::string>(""), "POLICY: of the scenario"},
+       {"policy",
+        option_value<std::string>(""),
+        "POLICY: of the scenario; else the one whose keys are swept, or the first"},
        {"samples", option_value<double>(), "NUMBER: to train on; says hours and GPU-hours"},
        {"tokens", option_value<double>(), "NUMBER: useful tokens to train on, instead"},
        {"gpu-hour", option_value<double>(), "PRICE: of a rank for an hour; says what it costs"},
@@ -107,7 +109,8 @@ Answer sweep_command(const Request& request) {
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   SweepOptions options;
-  options.policy = parser.text("policy");
+  options.policy =
+      studied_policy(scenario, "--over", mapped(axes, &SweepAxis::key), parser.text("policy"));
   options.overrides = common.set;
   options.noise_runs = PredictOptions().noise_runs;
   const TrainingGoal goal = training_goal(parser);
@@ -115,7 +118,8 @@ Answer sweep_command(const Request& request) {
   Progress progress("sweeping");
   options.on_progress = progress.callback();
   if (!runner.shard().is_all()) {
-    const std::size_t kept = keep_sweep(scenario, axes, sweep_reference(axes), options, runner);
+    const std::size_t kept =
+        keep_sweep(scenario, axes, sweep_reference(scenario, axes), options, runner);
     progress.done();
     return shard_answer(runner, kept, common.outputs);
   }

@@ -70,15 +70,13 @@ std::vector<std::string> caps_of(const Scenario& scenario) {
   for (const BucketParameter& parameter : bucket_parameters(scenario.model)) {
     gradients += static_cast<double>(parameter.bytes);
   }
-  std::vector<std::string> values = {fmt::format("{} B", scenario.ddp.bucket_cap.value()),
-                                     "25 MiB"};
+  std::vector<std::string> values = {format_bytes(scenario.ddp.bucket_cap), "25 MiB"};
   for (double mib = 1; mib <= 2048; mib *= 2) {
     values.push_back(fmt::format("{} MiB", mib));
     if (mib * kMib > gradients) {
       break;  // A single bucket.
     }
   }
-  values.front() = format_bytes(scenario.ddp.bucket_cap);
   return values;
 }
 
@@ -126,9 +124,8 @@ TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& ove
       shared_.push_back({axis, is_only_reducing(axis.key)});
       continue;
     }
-    const auto owner = std::ranges::find_if(policies_, [&](const Policy& policy) {
-      return axis.key.starts_with(prefix + policy.name + ".");
-    });
+    const auto owner =
+        std::ranges::find(policies_, policy_of_key(scenario, axis.key), &Policy::name);
     if (owner == policies_.end()) {
       throw InputError("--over {}: no policy that is searched has this name; they are {}",
                        printable(axis.key),
@@ -231,11 +228,18 @@ TuneChoice TuneSpace::choice(std::size_t number) const {
   return choice;
 }
 
+void TuneSpace::add_setting(const SweepAxis& axis,
+                            std::size_t value,
+                            std::vector<std::string>& settings) const {
+  if (value > 0 || !first_is_own_) {
+    settings.push_back(axis.key + "=" + axis.values[value]);
+  }
+}
+
 std::vector<std::string> TuneSpace::shared_settings(const TuneChoice& choice) const {
   std::vector<std::string> settings;
   for (std::size_t i = 0; i < shared_.size(); ++i) {
-    const SweepAxis& axis = shared_[i].axis;
-    settings.push_back(axis.key + "=" + axis.values[choice.shared[i]]);
+    add_setting(shared_[i].axis, choice.shared[i], settings);
   }
   return settings;
 }
@@ -244,12 +248,11 @@ std::vector<std::string> TuneSpace::settings(const TuneChoice& choice, bool redu
   std::vector<std::string> settings;
   const std::vector<SweepAxis>& own = policies_[choice.policy].axes;
   for (std::size_t i = 0; i < own.size(); ++i) {
-    settings.push_back(own[i].key + "=" + own[i].values[choice.own[i]]);
+    add_setting(own[i], choice.own[i], settings);
   }
   for (std::size_t i = 0; i < shared_.size(); ++i) {
-    const SweepAxis& axis = shared_[i].axis;
     if (reduces || !shared_[i].only_reduces) {
-      settings.push_back(axis.key + "=" + axis.values[choice.shared[i]]);
+      add_setting(shared_[i].axis, choice.shared[i], settings);
     }
   }
   return settings;

@@ -48,18 +48,23 @@ class TuneSpace {
   /// values come first where it lists them first.
   [[nodiscard]] TuneChoice choice(std::size_t number) const;
   /// The settings of a choice as `--set` takes them; `reduces`: with those axes that only reduce.
+  /// Where the space is the default one, only those that differ from the scenario: to state a value
+  /// can change more than to leave it out, as of a bucket cap.
   [[nodiscard]] std::vector<std::string> settings(const TuneChoice& choice,
                                                   bool reduces = true) const;
   /// The shared axes of a choice alone, as `--set` takes them.
   [[nodiscard]] std::vector<std::string> shared_settings(const TuneChoice& choice) const;
-  /// Returns the settings of a choice as a reader sees them, "bucket_cap 25 MiB"; where the space is
-  /// the default one, only those that differ from the scenario.
+  /// Returns the settings of a choice as a reader sees them, "bucket_cap 25 MiB"; where the space
+  /// is the default one, only those that differ from the scenario.
   [[nodiscard]] std::string text(const TuneChoice& choice) const;
 
   static constexpr std::size_t kMostPoints = 2'000'000;
 
  private:
   void add_default_axes(const Scenario& scenario);
+  void add_setting(const SweepAxis& axis,
+                   std::size_t value,
+                   std::vector<std::string>& settings) const;
 
   std::vector<Policy> policies_;
   std::vector<TuneAxis> shared_;

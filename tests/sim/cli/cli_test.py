@@ -346,6 +346,19 @@ def test_a_flat_sweep_keeps_the_default_and_names_no_best():
     assert low <= far["gain_of_best"] <= high, far
 
 
+def test_a_sweep_of_one_policy_s_key_predicts_that_policy():
+    over = ["--over", "policy.token_budget.max_tokens=512,1024", "--json", "-"]
+    result = json.loads(run("sweep", SKEW, *over).stdout)
+    tokens = [point["useful_tokens_per_s"] for point in result["points"]]
+    assert tokens[0] < tokens[1], result
+    assert result == json.loads(run("sweep", SKEW, "--policy", "token_budget", *over).stdout)
+    message = run("sweep", SKEW, "--policy", "uniform", *over, status=2).stderr
+    assert "has no effect on policy 'uniform', which is predicted" in message, message
+    key = ["--key", "policy.token_budget.max_tokens=500..2000", "--step-time", "25 ms"]
+    message = run("solve", SKEW, "--policy", "uniform", *key, status=2).stderr
+    assert "--key policy.token_budget.max_tokens: error: it has no effect" in message, message
+
+
 def test_each_row_of_a_sweep_says_where_its_costs_come_from():
     llama = str(ROOT / "scenarios" / "a100_llama2_7b.toml")
     over = ["--over", "cluster.ranks=4,6,8,12,16", "--set", "ddp.bucket_cap=50MiB"]

@@ -1,10 +1,14 @@
 #include "sim/study/sweep.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
+#include "sim/report/sweep_report.h"
+#include "sim/study/bucket_cap_sweep.h"
 #include "tests/sim/scenario/scenario_text.h"
 #include "tests/source_root.h"
 
@@ -73,6 +77,59 @@ TEST_CASE("one cap is not swept beside a list of caps, which would hide it") {
                          (key + " has no effect beside ddp.bucket_caps; take the list out").c_str(),
                          InputError);
   }
+}
+
+TEST_CASE("sweep: the policy whose keys are swept is predicted") {
+  const Scenario scenario = parse_scenario(test::kBlocksText, "blocks.toml", {});
+  const auto studied = [&](const std::vector<std::string>& keys, const std::string& named) {
+    return studied_policy(scenario, "--over", keys, named);
+  };
+  CHECK(studied({"ddp.bucket_cap"}, "") == "fixed");
+  CHECK(studied({"ddp.bucket_cap"}, "fixed.two") == "fixed.two");
+  CHECK(studied({"policy.fixed.batch_size"}, "") == "fixed");
+  CHECK(studied({"ddp.bucket_cap", "policy.fixed.two.batch_size"}, "") == "fixed.two");
+  CHECK(studied({"policy.fixed.two.batch_size", "policy.fixed.two.weighting"}, "") == "fixed.two");
+  CHECK_THROWS_WITH_AS((void)studied({"policy.fixed.two.batch_size"}, "fixed"),
+                       "--over policy.fixed.two.batch_size: error: it has no effect on policy "
+                       "'fixed', which is predicted; one policy is predicted at a time",
+                       InputError);
+  CHECK_THROWS_AS((void)studied({"policy.fixed.two.batch_size", "policy.fixed.batch_size"}, ""),
+                  InputError);
+  CHECK_THROWS_AS((void)studied({}, "nobody"), InputError);
+}
+
+TEST_CASE("sweep: DDP's default is what it is where nobody states a cap") {
+  // Gradients of 12 MB: the newest DDP makes a first bucket of 1 MiB from 2 MB of them. With a
+  // stated cap of 25 MiB the first bucket has that limit, too, and holds all.
+  const std::string newest =
+      test::replaced(test::kBlocksText, "[ddp]\n", "[ddp]\ntorch = \"newest\"\n");
+  const auto step_ms = [](const Scenario& scenario) {
+    return predict(scenario, scenario.policies.front(), scenario_profile(scenario), {})
+        .summary.step_time_ms.mean;
+  };
+  const std::vector<SweepAxis> axes = {parse_sweep_axis("ddp.bucket_cap=25 MiB,50 MiB")};
+  for (const std::string cap : {"", "bucket_cap = \"2 MiB\"\n"}) {
+    CAPTURE(cap);
+    const Scenario scenario =
+        parse_scenario(test::replaced(newest, "[ddp]\n", "[ddp]\n" + cap), "blocks.toml", {});
+    PointRunner runner;
+    SweepOptions options;
+    options.noise_runs = PredictOptions().noise_runs;
+    const SweepReport report = sweep_report(scenario, axes, options, runner);
+    CHECK(report.rows[0].point.buckets == 1);
+    CHECK(report.reference.buckets == 2);
+    CHECK(report.reference.prediction.summary.step_time_ms.mean ==
+          step_ms(parse_scenario(newest, "blocks.toml", {})));
+    CHECK(report.reference_name == "DDP's default of 25 MiB after a first bucket of 1 MiB");
+    const std::vector<CapPoint> caps = bucket_cap_sweep(scenario, scenario_profile(scenario), {});
+    const auto standard = std::ranges::find(caps, Bytes(25 << 20), &CapPoint::cap);
+    REQUIRE(standard != caps.end());
+    CHECK(standard->point.buckets == 2);
+  }
+  const std::string stated = "[ddp]\nfirst_bucket_cap = \"4 MiB\"\n";
+  CHECK(default_cap_settings(
+            parse_scenario(test::replaced(newest, "[ddp]\n", stated), "blocks.toml", {})) ==
+        std::vector<std::string>{"ddp.bucket_cap=26214400"});
 }
 
 TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {

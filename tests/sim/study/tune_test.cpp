@@ -14,6 +14,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/report/tune/tune_report.h"
+#include "tests/sim/scenario/scenario_text.h"
 #include "tests/source_root.h"
 
 using namespace stepsim;
@@ -333,6 +334,16 @@ TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for 
   CHECK(is_better(result));
   CHECK(tune_headline(halved, result).starts_with("Use packed"));
   CHECK(tune_headline(halved, result).ends_with(", which is outside the limits."));
+}
+
+TEST_CASE("tune: a default space leaves alone what the scenario has, stated or not") {
+  // To state the newest DDP's default cap would move the limit of its first bucket as well.
+  const Scenario scenario = parse_scenario(
+      test::replaced(test::kBlocksText, "[ddp]\n", "[ddp]\ntorch = \"newest\"\n"), "b.toml", {});
+  const TuneSpace space(scenario, {});
+  CHECK(space.text(space.choice(0)) == "as it stands");
+  CHECK(space.settings(space.choice(0)).empty());
+  CHECK(space.settings(space.choice(1)) == std::vector<std::string>{"ddp.bucket_cap=1 MiB"});
 }
 
 TEST_CASE("tune: of equally fast settings the front has the one that needs least memory") {

@@ -69,29 +69,44 @@ void check_hook_options(const TomlReader& table, const TomlValue& value, Communi
   }
 }
 
+/// The subgroups are the nodes, unless `hook` says how many ranks each has.
+void check_subgroups(const TomlReader& table, const TomlReader* hook, Scenario& scenario) {
+  int& ranks = scenario.ddp.hook_options.subgroup_ranks;
+  if (!takes_option(scenario.ddp.hook, "subgroup_ranks")) {
+    return;
+  }
+  if (hook == nullptr || !hook->has("subgroup_ranks")) {
+    if (!scenario.placement.is_even()) {
+      table.fail("communication_hook",
+                 fmt::format("{} reduces inside subgroups of equally many ranks, and the nodes "
+                             "hold different numbers of them; say how many with subgroup_ranks",
+                             name_of(scenario.ddp.hook)));
+    }
+    ranks = scenario.placement.fullest();
+    return;
+  }
+  if (ranks > scenario.ranks) {
+    hook->fail(
+        "subgroup_ranks",
+        fmt::format("{} is too large; expected at most {}, the ranks", ranks, scenario.ranks));
+  }
+  if (ranks > 0 && scenario.ranks % ranks != 0) {
+    hook->fail("subgroup_ranks",
+               fmt::format("{} ranks do not split into groups of {}", scenario.ranks, ranks));
+  }
+}
+
 void read_hook(const TomlReader& table, Scenario& scenario) {
   const TomlValue& value = table.value("communication_hook");
   if (value.kind != TomlValue::Kind::Table) {
     scenario.ddp.hook = table.parsed("communication_hook", parse_communication_hook);
+    check_subgroups(table, nullptr, scenario);
     return;
   }
   const TomlReader hook = table.table("communication_hook");
-  HookOptions& options = scenario.ddp.hook_options;
-  options.subgroup_ranks = scenario.ranks_per_node;
   read_keys(hook, scenario);
   check_hook_options(hook, value, scenario.ddp.hook);
-  if (options.subgroup_ranks > scenario.ranks) {
-    hook.fail("subgroup_ranks",
-              fmt::format("{} is too large; expected at most {}, the ranks",
-                          options.subgroup_ranks,
-                          scenario.ranks));
-  }
-  if (options.subgroup_ranks > 0 && scenario.ranks % options.subgroup_ranks != 0) {
-    hook.fail(
-        "subgroup_ranks",
-        fmt::format(
-            "{} ranks do not split into groups of {}", scenario.ranks, options.subgroup_ranks));
-  }
+  check_subgroups(table, &hook, scenario);
 }
 
 void read_mixed_precision(const TomlReader& table, Scenario& scenario) {
@@ -312,7 +327,7 @@ std::vector<Key> communication_hook_keys() {
               option(&H::subgroup_ranks),
               {0, kMaxRanks},
               "post-local SGD: ranks that still reduce every step; 0: none do",
-              "`ranks_per_node`"),
+              "the ranks of a node"),
       integer("period",
               option(&H::period),
               {1},

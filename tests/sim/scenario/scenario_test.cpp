@@ -29,6 +29,26 @@ Scenario overridden(const std::vector<std::string>& overrides) {
 
 }  // namespace
 
+TEST_CASE("the subgroups of post-local SGD are the nodes, however these are stated") {
+  const auto subgroup = [](const std::string& nodes, const std::string& hook) {
+    const std::string text = replaced(kScenarioText, "ranks = 4", nodes);
+    return parsed(replaced(text, "[ddp]", "[ddp]\ncommunication_hook = " + hook))
+        .ddp.hook_options.subgroup_ranks;
+  };
+  for (const std::string hook : {"\"post_local_sgd\"", "{ kind = \"post_local_sgd\" }"}) {
+    CAPTURE(hook);
+    CHECK(subgroup("ranks = 4", hook) == 4);
+    CHECK(subgroup("ranks = 4\nranks_per_node = 2", hook) == 2);
+    CHECK(subgroup("ranks = 4\nranks_per_node = 8", hook) == 4);
+    CHECK(subgroup("placement = \"2x2\"", hook) == 2);
+    CHECK_THROWS_AS((void)subgroup("placement = [1, 3]", hook), InputError);
+  }
+  CHECK(subgroup("placement = [1, 3]", "{ kind = \"post_local_sgd\", subgroup_ranks = 2 }") == 2);
+  CHECK(subgroup("ranks = 4", "{ kind = \"post_local_sgd\", subgroup_ranks = 0 }") == 0);
+  // Other hooks have no subgroups.
+  CHECK(subgroup("ranks = 4\nranks_per_node = 3", "{ kind = \"power_sgd\" }") == 0);
+}
+
 TEST_CASE("every part of a scenario arrives") {
   const Scenario scenario = parsed(kScenarioText);
   CHECK(scenario.path == "folder/s.toml");

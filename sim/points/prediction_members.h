@@ -48,6 +48,7 @@ STEPSIM_MEMBERS(CollectiveNotMeasured, origin)
 STEPSIM_MEMBERS(PricesNotMeasured, origin)
 STEPSIM_MEMBERS(CostsNothing, launches, interference)
 STEPSIM_MEMBERS(OtherSettings, differences)
+STEPSIM_MEMBERS(HookNotStarted, hook, start, steps, warmup_steps)
 STEPSIM_MEMBERS(
     RankTimes, data_ms, forward_ms, backward_ms, exposed_ms, waiting_ms, optimizer_ms, step_ms)
 

@@ -87,6 +87,15 @@ struct CostsNothing {
   bool interference = false;  ///< What compute and transfers do to each other.
 };
 
+/// Steps are simulated in which the communication hook has not begun and reduces plainly: all of
+/// them, or some of those that the means are made of. Steps count from 0.
+struct HookNotStarted {
+  std::string hook;
+  std::int64_t start = 0;  ///< The first step with the hook.
+  int steps = 0;           ///< Simulated ones,
+  int warmup_steps = 0;    ///< of which the first ones are left out of the means.
+};
+
 /// A fact that the user of a prediction should know. Reports put it into words
 /// (sim/report/notes.h).
 using Note = std::variant<SizesBeyondMeasured,
@@ -101,6 +110,7 @@ using Note = std::variant<SizesBeyondMeasured,
                           CollectiveNotMeasured,
                           PricesNotMeasured,
                           CostsNothing,
-                          OtherSettings>;
+                          OtherSettings,
+                          HookNotStarted>;
 
 }  // namespace stepsim

@@ -81,6 +81,16 @@ void add_stated_errors(const PricedRun& run, std::vector<Note>& notes) {
   }
 }
 
+void add_hook_start(const Scenario& scenario, std::vector<Note>& notes) {
+  const CommunicationHook hook = scenario.ddp.hook;
+  const std::int64_t start = scenario.ddp.hook_options.start_iteration;
+  if (scenario.ranks > 1 && takes_option(hook, "start_iteration") &&
+      start > scenario.warmup_steps) {
+    notes.emplace_back(
+        HookNotStarted{std::string(name_of(hook)), start, scenario.steps, scenario.warmup_steps});
+  }
+}
+
 /// Says so where the kernels of a micro-batch, priced one by one, are shorter than their launches.
 void add_host_bound(const PricedRun& run, std::vector<Note>& notes) {
   const Scenario& scenario = run.scenario();
@@ -125,6 +135,7 @@ void add_notes(const PricedRun& run, Prediction& prediction) {
   if (prediction.out_of_memory) {
     notes.emplace_back(*prediction.out_of_memory);
   }
+  add_hook_start(run.scenario(), notes);
   add_stated_errors(run, notes);
   add_host_bound(run, notes);
   for (const auto& [text, source] : run.model().collective_sources()) {

@@ -182,7 +182,7 @@ DdpStep PricedRun::step_without_work(int number, IterationSequence& iterations) 
     step.iterations.push_back(iterations.next(!ddp.no_sync || m + 1 == ddp.accumulation_steps));
   }
   step.joining = !ddp.join_steps.empty();
-  step.last_of_join = step.joining && number + 1 == scenario_.steps;
+  step.last_of_join = step.joining && number + 1 == *std::ranges::max_element(ddp.join_steps);
   if (scenario_.model.sparse_embeddings) {
     double rows = 0;
     const std::size_t per_step = at(scenario_.ranks) * at(ddp.accumulation_steps);

@@ -134,6 +134,25 @@ struct Words {
     }
     return text;
   }
+  std::string operator()(const HookNotStarted& note) const {
+    const std::string all_reduces = fmt::format(
+        "the communication hook {} is a plain all-reduce before step {} (start_iteration)",
+        note.hook,
+        note.start);
+    return note.start >= note.steps
+               ? fmt::format(
+                     "{}, and {} steps are simulated: this shows nothing of it; give it a smaller "
+                     "start_iteration",
+                     all_reduces,
+                     note.steps)
+               : fmt::format(
+                     "{}, and the means are of steps {} to {}, with it and without; take "
+                     "warmup_steps = {}",
+                     all_reduces,
+                     note.warmup_steps,
+                     note.steps - 1,
+                     note.start);
+  }
   std::string operator()(const CollectiveNotMeasured& note) const {
     // With one rank there is nothing to measure.
     const bool alone = note.origin.source == CollectiveSource::OneRank;

@@ -376,6 +376,48 @@ TEST_CASE("run: a communication hook in half precision halves the volume") {
   CHECK(step_ms({slow, "ddp.communication_hook=noop"}) == doctest::Approx(30 + 5));
 }
 
+TEST_CASE("run: a hook that has not begun, or begins among the measured steps, is named") {
+  const auto hook_note = [](const std::vector<std::string>& overrides) -> std::string {
+    for (const std::string& text : note_texts(run(overrides))) {
+      if (text.find("communication hook") != std::string::npos) {
+        return text;
+      }
+    }
+    return "";
+  };
+  const std::string power_sgd = "ddp.communication_hook=power_sgd";
+  const auto from = [&](int start) {
+    return std::vector<std::string>{power_sgd,
+                                    "ddp.communication_hook={kind=\"power_sgd\",start_iteration=" +
+                                        std::to_string(start) + "}"};
+  };
+  // Steps 0 to 11, of which the first four are left out of the means.
+  CHECK(hook_note({power_sgd}) ==
+        "the communication hook power_sgd is a plain all-reduce before step 1000 "
+        "(start_iteration), and 12 steps are simulated: this shows nothing of it; give it a "
+        "smaller start_iteration");
+  CHECK(hook_note(from(12)).find("shows nothing of it") != std::string::npos);
+  CHECK(hook_note(from(11)) ==
+        "the communication hook power_sgd is a plain all-reduce before step 11 "
+        "(start_iteration), and the means are of steps 4 to 11, with it and without; take "
+        "warmup_steps = 11");
+  CHECK(hook_note(from(5)).find("steps 4 to 11, with it and without") != std::string::npos);
+  CHECK(hook_note(from(4)).empty());
+  CHECK(hook_note({"ddp.communication_hook=post_local_sgd"}).find("before step 1000") !=
+        std::string::npos);
+  CHECK(hook_note({"ddp.communication_hook=fp16"}).empty());
+  CHECK(hook_note({power_sgd, "cluster.ranks=1"}).empty());
+}
+
+TEST_CASE("run: the model is sent after the last step of the rank that joins last") {
+  // 40 MB around the ring of two take 10 ms; two scalars before it take nothing.
+  const double on = step_ms({"ddp.join=[100, 100]"});
+  CHECK(run({"ddp.join=[12, 12]"}).steps.back().step_ms ==
+        doctest::Approx(run({"ddp.join=[100, 100]"}).steps.back().step_ms + 10).epsilon(0.001));
+  CHECK(step_ms({"ddp.join=[12, 12]"}) == doctest::Approx(on + 10.0 / 8).epsilon(0.001));
+  CHECK(step_ms({"ddp.join=[6, 13]"}) == doctest::Approx(on).epsilon(0.001));
+}
+
 TEST_CASE("run: join lets a rank run out of inputs") {
   const Prediction joined = run({"ddp.join=[12, 6]"});
   CHECK(joined.steps.back().rank == 1);

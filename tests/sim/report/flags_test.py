@@ -197,6 +197,15 @@ def test_ranks_without_all_reduces():
         assert status == 2 and "has no all_reduce of 64 ranks" in errors, errors
 
 
+def test_hooks_that_have_not_begun():
+    wanted = "power_sgd is a plain all-reduce before step 1000 (start_iteration)"
+    check(PROFILE, [wanted, "this shows nothing of it"], "--set", "ddp.communication_hook=power_sgd")
+    over = ["--over", "ddp.communication_hook=none,power_sgd"]
+    for command in ("sweep", "tune"):
+        text = stepsim(command, SCENARIO, *over, "--steps", "12", "--set", "scenario.warmup_steps=2")[1]
+        assert wanted in " ".join(text.split()), text
+
+
 def test_every_command_says_so():
     with tempfile.TemporaryDirectory() as folder:
         path, answer = pathlib.Path(folder) / "profile.json", pathlib.Path(folder) / "answer.json"

@@ -5,7 +5,6 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
-#include "costmodel/base/shell_word.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/bucket_assignment.h"
 #include "costmodel/terminal/progress.h"
@@ -18,6 +17,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
+#include "sim/scenario/stepsim_command.h"
 #include "sim/study/best_buckets.h"
 
 namespace stepsim {
@@ -369,11 +369,12 @@ Answer best_answer(const CommonOptions& common,
   answer.text = [=](const Screen& screen) {
     const bool keeps = &chosen(best) == &best.standard;
     return best_text(scenario, best, screen) +
-           fmt::format("\nnext: stepsim {} {} --policy {}{}\n",
-                       keeps ? "blame" : "run",
-                       shell_word(scenario.path),
-                       shell_word(best.list.prediction.policy),
-                       keeps ? "" : " " + set_options(chosen(best)));
+           fmt::format("\nnext: {}\n",
+                       stepsim_command(keeps ? "blame" : "run",
+                                       scenario,
+                                       best.list.prediction.policy,
+                                       keeps ? std::vector<std::string>()
+                                             : choice_settings(chosen(best), scenario.ddp)));
   };
   answer.json = [=] { return best_json(scenario, best); };
   answer.csv = [=] { return best_csv(best); };

@@ -10,8 +10,10 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
+#include "sim/predict/step_picture.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
+#include "sim/scenario/stepsim_command.h"
 
 namespace stepsim {
 
@@ -34,41 +36,55 @@ std::int64_t wide_enough(const Imbalance& imbalance) {
                                              static_cast<double>(imbalance.window->samples_per)));
 }
 
+/// What to try about communication: the sizes of the buckets, where the scenario has any.
+std::string communication_command(const Scenario& scenario, const std::string& policy) {
+  if (has_bucket_cap(scenario)) {
+    return stepsim_command("sweep", scenario, policy) + " --over ddp.bucket_cap=1MiB..256MiB:x2";
+  }
+  return scenario.ddp.bucket_caps.empty()
+             ? stepsim_command("run", scenario, policy, {"ddp.bucket_rule=pytorch"})
+             : stepsim_command("buckets", scenario, policy) + " --best";
+}
+
 /// What to try about it.
 std::string next_command(const Scenario& scenario, const Blame& blame, Change change) {
-  const bool blank = blame.policy.find(' ') != std::string::npos;
-  const std::string policy = " --policy " + (blank ? "\"" + blame.policy + "\"" : blame.policy);
-  if (is_imbalance(change) && blame.imbalance.window) {
-    return fmt::format("stepsim blame {}{} --set {}policy.{}.{}={}{}",
-                       scenario.path,
-                       policy,
-                       blank ? "\"" : "",
-                       blame.policy,
-                       blame.imbalance.window->parameter,
-                       wide_enough(blame.imbalance),
-                       blank ? "\"" : "");
-  }
+  const auto run_with = [&](const std::vector<std::string>& set) {
+    return stepsim_command("run", scenario, blame.policy, set);
+  };
   switch (change) {
     case Change::FreeCommunication:
-      return fmt::format(
-          "stepsim sweep {}{} --over ddp.bucket_cap=1MiB..256MiB:x2", scenario.path, policy);
+      return communication_command(scenario, blame.policy);
     case Change::Balanced:
     case Change::MedianRank:
+      if (blame.imbalance.is_skew) {
+        return run_with({"cluster.skew=0"});
+      }
+      if (blame.imbalance.window) {
+        return stepsim_command("blame",
+                               scenario,
+                               blame.policy,
+                               {fmt::format("policy.{}.{}={}",
+                                            blame.policy,
+                                            blame.imbalance.window->parameter,
+                                            wide_enough(blame.imbalance))});
+      }
       // A scenario of one policy needs another one first.
-      return scenario.policies.size() > 1 ? fmt::format("stepsim compare {}", scenario.path)
+      return scenario.policies.size() > 1 ? stepsim_command("compare", scenario)
                                           : "stepsim policies";
     case Change::EqualRanks:
-      return fmt::format("stepsim run {}{} --set \"cluster.slow_ranks=[]\"", scenario.path, policy);
+      return run_with(scenario.loader.delays.empty()
+                          ? std::vector<std::string>{"cluster.slow_ranks=[]"}
+                          : std::vector<std::string>{"cluster.slow_ranks=[]", "data.delays=[]"});
     case Change::NoInterference:
-      return fmt::format("stepsim run {}{} --set \"interference={{}}\"", scenario.path, policy);
+      return run_with({"interference={}"});
     case Change::OneBucket:
-      return fmt::format("stepsim run {}{} --set ddp.bucket_rule=single", scenario.path, policy);
+      return run_with({"ddp.bucket_rule=single"});
     case Change::NoNewShapes:
-      return fmt::format("stepsim run {}{} --set new_shapes.warm_up=true", scenario.path, policy);
+      return run_with({"new_shapes.warm_up=true"});
     case Change::NoData:
       break;
   }
-  return fmt::format("stepsim trace {}{} --out trace.json", scenario.path, policy);
+  return stepsim_command("trace", scenario, blame.policy) + " --out trace.json";
 }
 
 double share(const Blame& blame, const Saving& saving) {
@@ -150,6 +166,19 @@ std::string noise_text(const Blame& blame) {
 /// Why the ranks of a step differ, where that is what the step is spent on.
 std::string imbalance_text(const Blame& blame) {
   const Imbalance& imbalance = blame.imbalance;
+  if (imbalance.is_skew) {
+    return fmt::format(
+        "Why: cluster.skew gives the last rank {:.2f} times the mean work of the ranks, whatever "
+        "the batches.\n",
+        imbalance.skew_over_mean);
+  }
+  constexpr double kShown = 1.005;
+  if (imbalance.heaviest_over_mean < kShown) {
+    return fmt::format(
+        "Why: in a mean step the rank with the most work has {:.2f} times the mean of the ranks, "
+        "though all have\n     about as many padded tokens.\n",
+        imbalance.work_over_mean);
+  }
   std::string text = fmt::format(
       "Why: in a mean step the rank with the most padded tokens has {:.2f} times the mean of the "
       "ranks.\n",
@@ -258,6 +287,8 @@ Json blame_json(const Blame& blame) {
     return {{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}};
   });
   Json imbalance = {{"heaviest_over_mean", blame.imbalance.heaviest_over_mean},
+                    {"work_over_mean", blame.imbalance.work_over_mean},
+                    {"skew_over_mean", blame.imbalance.skew_over_mean},
                     {"samples_per_step", blame.imbalance.samples_per_step}};
   if (blame.imbalance.window) {
     imbalance["window"] = {{"parameter", blame.imbalance.window->parameter},

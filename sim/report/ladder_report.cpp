@@ -12,6 +12,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
+#include "sim/scenario/stepsim_command.h"
 
 namespace stepsim {
 
@@ -118,14 +119,11 @@ bool has_own_padding(const LadderStudy& study) {
 /// What to try next, with the line in place.
 std::string command_with(const Scenario& scenario, const LadderStudy& study, std::string line) {
   if (line.empty() || has_own_padding(study)) {
-    return fmt::format("stepsim compare {}", scenario.path);
+    return stepsim_command("compare", scenario);
   }
   line.erase(line.find(" = "), 1).erase(line.find("= ") + 1, 1);
-  return fmt::format("stepsim run {} --policy \"{}\" --set \"policy.{}.{}\"",
-                     scenario.path,
-                     study.policy,
-                     study.policy,
-                     line);
+  return stepsim_command(
+      "run", scenario, study.policy, {fmt::format("policy.{}.{}", study.policy, line)});
 }
 
 std::string advice_text(const Scenario& scenario, const LadderStudy& study) {

@@ -9,6 +9,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
 #include "sim/report/number_text.h"
+#include "sim/scenario/stepsim_command.h"
 
 namespace stepsim {
 
@@ -168,9 +169,14 @@ bool was_recorded_without_plan(const Profile& profile) {
   return has_command && recorded["command"].get<std::string>().find("--plan") == std::string::npos;
 }
 
-/// The profile that policies which plan by predicted time need again; as an option.
+/// The profile that policies which plan by predicted time need again; as an option, unless it is
+/// among the scenario's settings.
 std::string profile_option(const ValidationSources& sources) {
-  return sources.profile_path.empty() ? "" : " --profile " + path_word(sources.profile_path);
+  const bool is_set = std::ranges::any_of(
+      sources.scenario.overrides,
+      [](const std::string& setting) { return setting.starts_with("cluster.profile="); });
+  return sources.profile_path.empty() || is_set ? ""
+                                                : " --profile " + path_word(sources.profile_path);
 }
 
 /// The live runs are trainings of PyTorch, which the user runs.
@@ -195,9 +201,7 @@ std::string calibrate_command(const ValidationSources& sources) {
 
 std::string repeats_command(const ValidationSources& sources, int passes) {
   if (is_training(sources)) {
-    return fmt::format("stepsim plan {} --out-dir plans{}",
-                       path_word(sources.scenario.path),
-                       profile_option(sources));
+    return stepsim_command("plan", sources.scenario) + " --out-dir plans" + profile_option(sources);
   }
   return fmt::format("stepcal live plans/*.jsonl{} --repeat {} --out-dir live",
                      sources.profile.backend == "cuda" ? " --device cuda" : "",
@@ -205,10 +209,7 @@ std::string repeats_command(const ValidationSources& sources, int passes) {
 }
 
 std::string blame_command(const ValidationSources& sources, const std::string& policy) {
-  return fmt::format("stepsim blame {} --policy {}{}",
-                     path_word(sources.scenario.path),
-                     path_word(policy),
-                     profile_option(sources));
+  return stepsim_command("blame", sources.scenario, policy) + profile_option(sources);
 }
 
 }  // namespace

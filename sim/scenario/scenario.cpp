@@ -45,7 +45,9 @@ Scenario parse_scenario(const std::string& text,
                         std::span<const std::string> overrides) {
   TomlDocument document = parse_toml(text, path);
   apply_overrides(document, overrides);
-  return scenario_of(document, text);
+  Scenario scenario = scenario_of(document, text);
+  scenario.overrides.assign(overrides.begin(), overrides.end());
+  return scenario;
 }
 
 std::string scenario_text(const std::string& text,

@@ -77,6 +77,7 @@ struct NoiseOptions {
 struct Scenario {
   std::string path;  ///< The file it came from; relative paths inside are resolved against it.
   std::string text;  ///< The file as it was read, without overrides.
+  std::vector<std::string> overrides;  ///< The "key=value" texts that were applied to it.
   std::string name;
   std::string question;
   std::uint64_t seed = 0;

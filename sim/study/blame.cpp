@@ -63,6 +63,12 @@ std::vector<BucketBlame> mean_of(const std::vector<std::vector<BucketBlame>>& st
   return means;
 }
 
+/// The rank of a micro-batch, which are numbered by step, then rank.
+int rank_of(const PricedRun& run, std::size_t batch) {
+  const Scenario& scenario = run.scenario();
+  return static_cast<int>(batch / at(scenario.ddp.accumulation_steps) % at(scenario.ranks));
+}
+
 /// Forward and backward by class of op, over all ranks of the steady steps.
 std::vector<OpBlame> mean_ops(const PricedRun& run) {
   const Scenario& scenario = run.scenario();
@@ -70,8 +76,11 @@ std::vector<OpBlame> mean_ops(const PricedRun& run) {
   std::vector<double> seconds;
   for (std::size_t i = at(scenario.warmup_steps) * per_step; i < run.batches(); ++i) {
     const std::vector<double> one = run.model().seconds_by_group(run.priced_batch(i));
+    const double factor = run.batch_factor(i) * run.rank_factor(rank_of(run, i));
     seconds.resize(one.size());
-    std::transform(one.begin(), one.end(), seconds.begin(), seconds.begin(), std::plus<>());
+    for (std::size_t group = 0; group < one.size(); ++group) {
+      seconds[group] += factor * one[group];
+    }
   }
   const double rank_steps =
       static_cast<double>(scenario.steps - scenario.warmup_steps) * scenario.ranks;
@@ -83,6 +92,34 @@ std::vector<OpBlame> mean_ops(const PricedRun& run) {
   }
   std::ranges::stable_sort(ops, std::greater<>(), &OpBlame::ms);
   return ops;
+}
+
+/// The work of the rank that has most of it in its batches over the mean of the ranks; mean over
+/// the steady steps. Ranks that are out of inputs do not count.
+double heaviest_work(const PricedRun& run) {
+  const Scenario& scenario = run.scenario();
+  const std::size_t micro = at(scenario.ddp.accumulation_steps);
+  const std::size_t per_step = micro * at(scenario.ranks);
+  double sum = 0;
+  for (std::size_t first = at(scenario.warmup_steps) * per_step; first < run.batches();
+       first += per_step) {
+    double all = 0;
+    double most = 0;
+    double active = 0;
+    for (std::size_t rank = first; rank < first + per_step; rank += micro) {
+      double work = 0;
+      for (std::size_t m = rank; m < rank + micro; ++m) {
+        work += run.model().compute_seconds(run.priced_batch(m));
+      }
+      if (run.batch(rank).samples > 0) {
+        all += work;
+        most = std::max(most, work);
+        ++active;
+      }
+    }
+    sum += all > 0 ? most * active / all : 1;
+  }
+  return sum / (scenario.steps - scenario.warmup_steps);
 }
 
 /// How far the ranks differ in the steady steps. Empty steps do not count.
@@ -185,6 +222,11 @@ Blame blame(const Scenario& scenario,
                                   policy,
                                   scenario.warmup_steps,
                                   static_cast<std::int64_t>(run.planned().lengths.size()));
+  result.imbalance.work_over_mean = heaviest_work(run);
+  if (scenario.ranks > 1) {
+    result.imbalance.skew_over_mean = (1 + scenario.skew) / (1 + scenario.skew / 2);
+  }
+  result.imbalance.is_skew = result.imbalance.skew_over_mean > result.imbalance.work_over_mean;
 
   std::vector<Change> changes = {Change::FreeCommunication,
                                  Change::Balanced,

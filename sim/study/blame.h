@@ -36,13 +36,17 @@ struct BucketBlame {
 /// Ops of one class and pass: "gemm forward".
 struct OpBlame {
   std::string ops;
-  double ms = 0;  ///< A step, mean over the ranks, as if all were of ordinary speed.
+  double ms = 0;  ///< A step, mean over the ranks.
 };
 
 /// How far the ranks of a step differ, and why they do where the policy's parameters tell.
 struct Imbalance {
   /// The padded tokens of the rank that has most, over the mean of the ranks; mean over the steps.
   double heaviest_over_mean = 1;
+  /// The same of the forward and backward of the batches, without cluster.skew and slow ranks.
+  double work_over_mean = 1;
+  double skew_over_mean = 1;  ///< What cluster.skew makes of equal work.
+  bool is_skew = false;       ///< The skew makes the ranks differ more than their batches do.
   double samples_per_step = 0;
   /// The policy's window, where one step takes so much of it that its ranks get samples of quite
   /// different lengths.

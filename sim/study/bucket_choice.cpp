@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/shell_word.h"
 
 namespace stepsim {
 
@@ -40,13 +39,20 @@ std::string toml_lines(const BucketChoice& choice) {
                      has_default_first(choice) ? "first_bucket_cap = \"1 MiB\"\n" : "");
 }
 
-std::string set_options(const BucketChoice& choice) {
+std::vector<std::string> choice_settings(const BucketChoice& choice,
+                                         const DdpOptions& of_scenario) {
+  const std::string list = "ddp.bucket_caps=" + joined(choice, "\"", " MiB\"");
   if (!choice.ddp.bucket_caps.empty()) {
-    return "--set ddp.torch=newest --set " +
-           shell_word("ddp.bucket_caps=" + joined(choice, "\"", " MiB\""));
+    return {"ddp.torch=newest", list};
   }
-  return "--set " + shell_word("ddp.bucket_cap=" + choice.mib.front() + " MiB") +
-         (has_default_first(choice) ? " --set 'ddp.first_bucket_cap=1 MiB'" : "");
+  if (!of_scenario.bucket_caps.empty()) {
+    return {list};  // A cap has no effect beside the scenario's list; a list of one is the same.
+  }
+  std::vector<std::string> settings = {"ddp.bucket_cap=" + choice.mib.front() + " MiB"};
+  if (has_default_first(choice)) {
+    settings.emplace_back("ddp.first_bucket_cap=1 MiB");
+  }
+  return settings;
 }
 
 }  // namespace stepsim

@@ -23,7 +23,8 @@ struct BucketChoice {
 [[nodiscard]] std::string python_argument(const BucketChoice& choice);
 /// Returns the choice as lines of [ddp] in a scenario: "torch = …", "bucket_caps = […]".
 [[nodiscard]] std::string toml_lines(const BucketChoice& choice);
-/// Returns the choice as options of a command, quoted for a shell: "--set …".
-[[nodiscard]] std::string set_options(const BucketChoice& choice);
+/// Returns the choice as --set takes it in a scenario of these options: "ddp.bucket_cap=50 MiB".
+[[nodiscard]] std::vector<std::string> choice_settings(const BucketChoice& choice,
+                                                       const DdpOptions& of_scenario);
 
 }  // namespace stepsim

@@ -1,19 +1,18 @@
 #include "sim/report/tune/tune_report.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/shell_word.h"
 #include "costmodel/terminal/table.h"
 #include "sim/predict/metrics.h"
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
+#include "sim/scenario/stepsim_command.h"
 #include "sim/study/recommendation.h"
 
 namespace stepsim {
@@ -295,13 +294,9 @@ std::string tune_text(const Scenario& scenario,
   for (const std::string& warning : warnings) {
     text += "warning: " + warning + "\n";
   }
-  std::string command = "stepsim run " + shell_word(scenario.path) + " --policy " +
-                        shell_word(tuned_policy(space, result.finalists.front()));
-  std::vector<std::string> settings = result.overrides;
-  std::ranges::copy(space.settings(result.finalists.front().choice), std::back_inserter(settings));
-  for (const std::string& set : settings) {
-    command += " --set " + shell_word(set);
-  }
+  const TunedPoint& best = result.finalists.front();
+  const std::string command =
+      stepsim_command("run", scenario, tuned_policy(space, best), space.settings(best.choice));
   return fmt::format(
       "{}\nthe {} one in detail:\n  {}\n", text, is_better(result) ? "best" : "fastest", command);
 }

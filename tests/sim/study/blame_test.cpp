@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/blame_report.h"
 
@@ -189,7 +190,57 @@ TEST_CASE("the last sentence names the largest saving and a command") {
   const std::string text = blame_text(scenario, blame_of(scenario));
   CHECK(text.find("Most would be saved if all ranks were equally fast: 15.000 ms, 31.2 % of the "
                   "step.\nNext: stepsim run blocks.toml --policy fixed --set "
-                  "\"cluster.slow_ranks=[]\"\n") != std::string::npos);
+                  "'cluster.slow_ranks=[{rank=1, factor=1.5}]' --set 'cluster.slow_ranks=[]'\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("where communication costs most, the next command asks for what the scenario can vary") {
+  // Transfers of 30 ms a bucket, beside which the backward is short.
+  const std::string slow =
+      "cluster.all_reduce={ sizes = [\"1 KiB\", \"4 MiB\"], times = [\"30 ms\", \"30 ms\"] }";
+  const auto next = [&](std::vector<std::string> overrides) {
+    overrides.push_back(slow);
+    const Scenario scenario = blocks(overrides);
+    const std::string text = blame_text(scenario, blame_of(scenario));
+    return text.substr(text.rfind("Next: "));
+  };
+  const std::string with = " blocks.toml --policy fixed ";
+  const std::string set = "--set '" + slow + "'";
+  CHECK(next({}) ==
+        "Next: stepsim sweep" + with + set + " --over ddp.bucket_cap=1MiB..256MiB:x2\n");
+  CHECK(next({"ddp.torch=newest", "ddp.bucket_caps=[\"1 MiB\"]"}) ==
+        "Next: stepsim buckets" + with +
+            "--set ddp.torch=newest --set 'ddp.bucket_caps=[\"1 MiB\"]' " + set + " --best\n");
+  CHECK(next({"ddp.bucket_rule=per_parameter"}) == "Next: stepsim run" + with +
+                                                       "--set ddp.bucket_rule=per_parameter " +
+                                                       set + " --set ddp.bucket_rule=pytorch\n");
+}
+
+TEST_CASE("a skew is named where it makes the ranks differ more than their batches do") {
+  // Rank 1 has 1.5 times the work of rank 0: 1.2 times the mean.
+  const Scenario scenario = blocks({"cluster.skew=0.5"});
+  const Blame result = blame_of(scenario);
+  CHECK(result.savings.front().change == Change::Balanced);
+  CHECK(result.imbalance.work_over_mean == doctest::Approx(1));
+  CHECK(result.imbalance.skew_over_mean == doctest::Approx(1.2));
+  const std::string text = blame_text(scenario, result);
+  CHECK(text.find("Why: cluster.skew gives the last rank 1.20 times the mean work of the ranks, "
+                  "whatever the batches.\nNext: stepsim run blocks.toml --policy fixed --set "
+                  "cluster.skew=0.5 --set cluster.skew=0\n") != std::string::npos);
+  // (10 + 20) ms (1 + 1.5) / 2, and 1.5 times that of a rank that is as much slower.
+  CHECK(text.find("forward and backward: 37.500 ms a rank") != std::string::npos);
+  const Scenario slower = blocks({"cluster.skew=0.5", "cluster.slow_ranks=[{rank=0, factor=1.5}]"});
+  CHECK(sum_of(blame_of(slower).ops, &OpBlame::ms) == doctest::Approx((45 + 45) / 2.0));
+
+  // Samples of 1 to 128 tokens differ more than that.
+  const Scenario uneven = blocks({"cluster.skew=0.1",
+                                  "times.tokens=64",
+                                  "data.lengths={ uniform = [1, 128] }",
+                                  "scenario.steps=12"});
+  const Blame of_batches = blame_of(uneven);
+  CHECK(of_batches.imbalance.work_over_mean ==
+        doctest::Approx(of_batches.imbalance.heaviest_over_mean).epsilon(1e-3));
+  CHECK(blame_text(uneven, of_batches).find("the most padded tokens has 1.") != std::string::npos);
 }
 
 TEST_CASE("an imbalance is explained by the window in which the policy sorts") {

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/memory_limit.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/io/json_file.h"
@@ -30,15 +32,28 @@ constexpr const char* kPlanUsage =
     "  stepsim plan scenarios/token_skew.toml --policy bucketing --out bucketing.jsonl\n"
     "  stepsim plan scenarios/token_skew.toml --out-dir plans --csv plans/all.csv\n";
 
-/// A policy's name as a file name: letters, digits, '-', '_' and '.' stay.
-std::string file_name(const std::string& policy) {
+/// A policy's name for a file: letters, digits, '-', '_' and '.' stay.
+std::string plain_name(const std::string& policy) {
   std::string name;
   for (const char c : policy) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        c == '-' || c == '_' || (c == '.' && !name.empty());
     name += plain ? c : '_';
   }
-  return name + ".jsonl";
+  return name;
+}
+
+/// A file for each plan; of policies that would share one the later ones get a number.
+std::vector<std::string> file_names(const std::vector<Plan>& plans) {
+  std::set<std::string> taken;
+  return mapped(plans, [&](const Plan& plan) {
+    const std::string name = plain_name(plan.policy);
+    std::string file = name + ".jsonl";
+    for (int number = 2; !taken.insert(file).second; ++number) {
+      file = fmt::format("{}_{}.jsonl", name, number);
+    }
+    return file;
+  });
 }
 
 bool cuts_samples(const Plan& plan) {
@@ -149,9 +164,10 @@ Answer plan_command(const Request& request) {
     if (error) {
       throw EnvironmentFault("cannot make folder " + folder.string() + ": " + error.message());
     }
-    for (const Plan& plan : plans) {
-      const std::string path = (folder / file_name(plan.policy)).string();
-      write_plan(path, plan);
+    const std::vector<std::string> names = file_names(plans);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const std::string path = (folder / names[i]).string();
+      write_plan(path, plans[i]);
       list += " " + shell_word(path);
     }
   }

@@ -393,6 +393,96 @@ def test_blame_has_json_and_csv_and_ends_with_a_command():
     assert "did you mean 'bucketing'" in run("blame", SKEW, "--policy", "bucketin", status=2).stderr
 
 
+BLOCKS = '''[scenario]
+name = "blocks"
+steps = 6
+warmup_steps = 3
+[cluster]
+ranks = 4
+topology = { algorithm = "ring", intra_latency = "10 us", intra_bandwidth = "1 GB/s" }
+[times]
+forward = "12 ms"
+backward = "24 ms"
+optimizer = "1.5 ms"
+tokens = 128
+[model]
+kind = "blocks"
+layers = 12
+block_elements = 250_000
+[ddp]
+gradient_as_bucket_view = true
+[data]
+samples = 1024
+lengths = { constant = 128 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 1
+'''
+
+
+class Blocks:
+    """A scenario file of equal blocks by measured times; needs no profile."""
+
+    def __init__(self, *changes, name="blocks.toml"):
+        self.changes, self.name = changes, name
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        text = BLOCKS
+        for old, new in self.changes:
+            assert old in text, old
+            text = text.replace(old, new, 1)
+        path = pathlib.Path(self.folder.name) / self.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def __exit__(self, *error):
+        self.folder.cleanup()
+
+
+def test_next_commands_run_as_printed_with_all_that_was_set():
+    lengths = "lengths = { uniform = [1, 128] }"
+    change = [('name = "fixed"', 'name = "a $HOME b"'), ("lengths = { constant = 128 }", lengths)]
+    given = ["--seed", "7", "--set", "times.error=0.04", "--steps", "8"]
+    asked = [["blame"], ["blame", "--set", "cluster.skew=2"], ["buckets", "--best"],
+             ["ladder", "--shape-cost", "5 ms"], ["tune"], ["blame", "--set", "ddp.torch=newest",
+             "--set", 'ddp.bucket_caps=["1 MiB"]', "--set", "cluster.topology.intra_bandwidth=1 MB/s"]]
+    with Blocks(*change, name="my folder/a b.toml") as path:
+        for command in asked:
+            text = run(command[0], path, *given, *command[1:]).stdout
+            found = re.search(r"(?:[Nn]ext: |in detail:\n  )stepsim (.*)", text)
+            assert found, text
+            words = subprocess.run(["sh", "-c", "printf '%s\\n' " + found.group(1)],
+                                   capture_output=True, text=True, check=True).stdout.splitlines()
+            assert words[1:2] == [path] or words == ["policies"], words
+            if words[0] != "policies":
+                for setting in ("scenario.seed=7", "scenario.steps=8", "times.error=0.04"):
+                    assert setting in words, (setting, words)
+                if words[0] != "compare":
+                    assert words[words.index("--policy") + 1] == "a $HOME b", words
+                if words[0] == "trace":
+                    words[words.index("--out") + 1] = os.devnull
+                run(*words)
+
+
+def test_plans_of_policies_with_alike_names_have_files_of_their_own():
+    twice = ('[[policy]]\nname = "fixed"\nkind = "fixed"\nbatch_size = 1\n', "".join(
+        f'[[policy]]\nname = "{name}"\nkind = "fixed"\nbatch_size = {size}\n'
+        for name, size in (("a/b", 1), ("a_b", 2), ("a b", 3))))
+    with Blocks(twice) as path:
+        folder = os.path.join(os.path.dirname(path), "my plans")
+        text = run("plan", path, "--out-dir", folder).stdout
+        policies = {}
+        for file in pathlib.Path(folder).iterdir():
+            with file.open(encoding="utf-8") as lines:
+                policies[file.name] = json.loads(lines.readline())["policy"]
+        assert policies == {"a_b.jsonl": "a/b", "a_b_2.jsonl": "a_b", "a_b_3.jsonl": "a b"}
+        files = shlex.split(text.split("stepcal live ")[1])
+        assert files == [os.path.join(folder, name) for name in sorted(policies)], files
+
+
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)

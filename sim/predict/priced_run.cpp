@@ -88,6 +88,20 @@ bool work_is_plain(const Scenario& scenario) {
   return noise == NoiseOptions{} && loader == LoaderOptions{};
 }
 
+/// The scenario's jitter, else the profile's. stepcal fits ops to the median of single steps, and
+/// its jitter is the deviation around that; all other times are means, and all quantiles are of
+/// steps over their mean.
+Jitter jitter_of(const Scenario& scenario, const NoiseProfile& measured) {
+  const bool is_own = scenario.jitter || !scenario.noise.step_quantiles.empty();
+  Jitter jitter;
+  jitter.log_normal =
+      is_own ? of_mean_one(scenario.jitter.value_or(0)) : of_median_one(measured.step_jitter);
+  jitter.quantiles = of_mean_one(is_own ? scenario.noise.step_quantiles : measured.step_quantiles);
+  jitter.correlation =
+      scenario.noise.rank_correlation.value_or(is_own ? 0 : measured.rank_correlation);
+  return jitter;
+}
+
 }  // namespace
 
 PricedRun::PricedRun(const Scenario& scenario,
@@ -126,11 +140,7 @@ PricedRun::PricedRun(const Scenario& scenario,
       pricer_->spread(CollectiveKind::AllReduce, scenario_.ranks, scenario_.placement.nodes());
   const double cores = scenario_.cores.value_or(profile_.cores);
   cores_ = cores < scenario_.placement.fullest() ? cores : 0;
-  const bool own_jitter = scenario_.jitter > 0 || !scenario_.noise.step_quantiles.empty();
-  jitter_.sd = scenario_.jitter > 0 ? scenario_.jitter : profile_.noise.step_jitter;
-  jitter_.quantiles = own_jitter ? scenario_.noise.step_quantiles : profile_.noise.step_quantiles;
-  jitter_.correlation =
-      scenario_.noise.rank_correlation.value_or(own_jitter ? 0 : profile_.noise.rank_correlation);
+  jitter_ = jitter_of(scenario_, profile_.noise);
 }
 
 PlannedData PricedRun::plan() {

@@ -24,8 +24,9 @@ StepSimulator::StepSimulator(
       iterations_(run.iterations()),
       loader_(run.scenario_.loader, run.scenario_.ranks) {
   if (noise_ != nullptr && run.scenario_.noise.rank_speed > 0) {
+    const LogNormal lasting = of_mean_one(run.scenario_.noise.rank_speed);
     for (double& speed : lasting_speed_) {
-      speed = noise_->factor(run.scenario_.noise.rank_speed);
+      speed = noise_->factor(lasting);
     }
   }
 }
@@ -131,8 +132,9 @@ void StepSimulator::add_op_jitter(std::vector<Kernel>& kernels) {
   if (noise_ == nullptr || sd <= 0) {
     return;
   }
+  const LogNormal jitter = of_mean_one(sd);
   for (Kernel& kernel : kernels) {
-    kernel.work = bounded_duration(to_seconds(kernel.work) * noise_->factor(sd));
+    kernel.work = bounded_duration(to_seconds(kernel.work) * noise_->factor(jitter));
   }
 }
 

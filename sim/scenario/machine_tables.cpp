@@ -140,7 +140,8 @@ std::vector<Key> noise_keys() {
       custom("step_quantiles",
              read_step_quantiles,
              "`[0.97, 1.0, 1.08]`: evenly spaced quantiles of a rank's step over its mean, "
-             "ascending, in place of `cluster.jitter`",
+             "ascending, in place of `cluster.jitter`; they are scaled so that steps drawn between "
+             "them have the mean 1",
              "none"),
       number("rank_correlation",
              noise(&N::rank_correlation),

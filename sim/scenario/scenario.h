@@ -95,7 +95,8 @@ struct Scenario {
   /// The last rank has this much more forward and backward work than the first, as a fraction; the
   /// ranks between have their share of it. Differences between their batches come on top.
   double skew = 0;
-  double jitter = 0;  ///< Standard deviation of a step's compute time, as a fraction.
+  /// Standard deviation of a step's compute time, as a fraction. Absent: as the profile says.
+  std::optional<double> jitter;
   std::optional<Topology> topology;  ///< Links for collectives that were never measured.
   std::optional<CollectiveCost> all_reduce_table;  ///< It replaces the profile's for these ranks.
   /// With gloo two collectives in flight share the links, and the host waits for them.

@@ -6,9 +6,9 @@
 
 namespace stepsim {
 
-/// How much longer than on average a rank's work takes in one step, as a factor.
+/// How much longer than it is priced a rank's work takes in one step, as a factor.
 struct Jitter {
-  double sd = 0;                  ///< Relative, where there are no quantiles.
+  LogNormal log_normal;           ///< Where there are no quantiles.
   std::vector<double> quantiles;  ///< Evenly spaced; empty: the factor is log-normal.
   double correlation = 0;         ///< Between the ranks of a step.
 

@@ -503,16 +503,64 @@ TEST_CASE("run: what ranks have in common of their jitter makes none wait for an
   const StepTimeSummary half = normal("0.5");
   const StepTimeSummary common = normal("1");
   // The largest of 8 normal draws is 1.42 standard deviations, of the half that is own 1.42 * 0.71;
-  // compute is 30 ms, 35 with the optimizer, and the mean of exp(0.05 z) is 1.00125.
+  // compute is 30 ms, 35 with the optimizer.
   const double deviation = 0.05 * 30;
   const double quiet = run({"cluster.ranks=8"}, 200).summary.step_time_ms.mean;
   CHECK(own.mean - common.mean == doctest::Approx(1.42 * deviation).epsilon(0.1));
   CHECK(half.mean - common.mean == doctest::Approx(1.42 * 0.707 * deviation).epsilon(0.1));
-  CHECK(common.mean == doctest::Approx(quiet + 0.00125 * 35).epsilon(0.005));
+  CHECK(common.mean == doctest::Approx(quiet).epsilon(0.005));
   CHECK(common.p95 - common.p50 == doctest::Approx(1.645 * 0.05 * 35).epsilon(0.15));
   // Quantiles keep their spread: a step of equal ranks takes 0.8 to 1.2 of its compute.
   const StepTimeSummary uniform = times("noise.step_quantiles=[0.8, 1.2]", "1");
   CHECK(uniform.p95 - uniform.p50 == doctest::Approx(0.45 * 0.4 * 35).epsilon(0.1));
+}
+
+TEST_CASE("run: noise of any kind leaves the mean of a single rank as it is") {
+  using Settings = std::vector<std::string>;
+  const auto times = [](Settings noise) {
+    for (const char* setting : {"cluster.ranks=1", "scenario.steps=44", "data.samples=64"}) {
+      noise.emplace_back(setting);
+    }
+    return run(noise, 2000).summary.step_time_ms;
+  };
+  // 40 steady steps of 10 + 20 + 5 ms in 2000 draws.
+  CHECK(times({}).mean == doctest::Approx(35));
+  for (const Settings& noise :
+       {Settings{"cluster.jitter=0.5"},
+        Settings{"cluster.jitter=0.5", "noise.rank_correlation=0.5"},
+        Settings{"noise.step_quantiles=[0.5, 1, 3]"},
+        Settings{"noise.step_quantiles=[0.5, 1, 3]", "noise.rank_correlation=0.5"},
+        Settings{"noise.op_jitter=0.5"}}) {
+    CAPTURE(noise.back());
+    CHECK(times(noise).mean == doctest::Approx(35).epsilon(0.005));
+  }
+  // One speed a draw: 0.2 / sqrt(2000) is 0.45 %.
+  CHECK(times({"noise.rank_speed=0.2"}).mean == doctest::Approx(35).epsilon(0.01));
+  // The jitter has the standard deviation that is stated: of a log-normal with the mean 1 and the
+  // logarithm's s^2 = log(1.25), the 95th of a hundred is exp(1.645 s - s^2 / 2) = 1.94.
+  const StepTimeSummary jittered = times({"cluster.jitter=0.5"});
+  CHECK(jittered.p50 == doctest::Approx(35 * std::exp(-std::log(1.25) / 2)).epsilon(0.01));
+  CHECK(jittered.p95 == doctest::Approx(35 * 1.942).epsilon(0.01));
+}
+
+TEST_CASE("run: a jitter that is stated replaces the profile's, also where it is none") {
+  const auto jitter = [](const std::vector<std::string>& overrides) {
+    const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
+    Profile profile = scenario_profile(scenario);
+    profile.noise.step_jitter = 0.1;
+    profile.noise.rank_correlation = 0.5;
+    return PricedRun(scenario, scenario.policies.front(), profile).jitter();
+  };
+  // stepcal's times are medians of steps, and its jitter is around them.
+  CHECK(jitter({}).log_normal.at(0) == 1);
+  CHECK(jitter({}).log_normal.log_sd == 0.1);
+  CHECK(jitter({}).correlation == 0.5);
+  const Jitter none = jitter({"cluster.jitter=0"});
+  CHECK(none.least() == 1);
+  CHECK(none.most() == 1);
+  CHECK(none.correlation == 0);
+  CHECK(jitter({"cluster.jitter=0.3"}).log_normal.at(0) < 1);
+  CHECK(jitter({"noise.step_quantiles=[1, 2]"}).quantiles == std::vector<double>{1 / 1.5, 2 / 1.5});
 }
 
 TEST_CASE("run: ranks that share cores compute longer, and faster when others are done") {
@@ -538,8 +586,9 @@ TEST_CASE("run: ranks that share cores compute longer, and faster when others ar
 TEST_CASE("run: stalls and lasting speeds") {
   CHECK(run({"noise.stall_probability=1", "noise.stall=\"7 ms\""}, 20).summary.step_time_ms.mean ==
         doctest::Approx(36 + 7));
-  CHECK(run({"noise.step_quantiles=[1.5, 1.5]"}, 20).summary.step_time_ms.p50 ==
-        doctest::Approx(1.5 * 35 + 1));
+  // Quantiles are over the mean, so that a single value is no jitter.
+  CHECK(run({"noise.step_quantiles=[1.5, 1.5]"}, 20).summary.step_time_ms.p95 ==
+        doctest::Approx(36));
   const StepTimeSummary speeds = run({"noise.rank_speed=0.1"}, 40).summary.step_time_ms;
   // A rank keeps its speed for a whole run, so the run's mean scatters.
   CHECK(speeds.high90 - speeds.low90 > 2);

@@ -100,7 +100,7 @@ TEST_CASE("a policy has the parameters of its kind: lists, numbers, texts and fl
 TEST_CASE("what is left out has its documented default") {
   const Scenario scenario = changed("sampler = { kind = \"python\", seed = 2043 }", "");
   CHECK(scenario.ranks_per_node == 0);
-  CHECK(scenario.jitter == 0);
+  CHECK_FALSE(scenario.jitter);
   CHECK(scenario.ddp.first_bucket_cap == Bytes(1 << 20));
   CHECK(scenario.ddp.torch == "2.4");
   CHECK(scenario.ddp.set_to_none);
@@ -242,6 +242,7 @@ TEST_CASE("an override replaces a value of the file, or adds one") {
   CHECK(overridden({"ddp.set_to_none=false"}).ddp.set_to_none == false);
   CHECK(overridden({"optimizer.kind=sgd"}).optimizer == "sgd");
   CHECK(overridden({"cluster.jitter=0.02"}).jitter == 0.02);
+  CHECK(overridden({"cluster.jitter=0"}).jitter == 0.0);
   CHECK(overridden({"cluster.slow_ranks=[]"}).slow_ranks.empty());
   CHECK(overridden({"data.lengths={constant=128}"}).lengths.constant == 128);
   CHECK(overridden({"data.sampler.seed=3"}).sampler.seed == 3);

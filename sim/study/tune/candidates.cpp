@@ -42,8 +42,10 @@ std::string buckets_text(const Scenario& scenario) {
     }
     text += "|";
   }
-  return text +
-         (scenario.ddp.zero_stage > 1 ? std::to_string(scenario.ddp.bucket_cap.value()) : "");
+  const bool has_working_bucket = scenario.ddp.zero_stage > 1;
+  return text + (has_working_bucket
+                     ? std::to_string(memory_options(scenario).working_bucket.value())
+                     : "");
 }
 
 /// The bounds of all points, from those of their parts: points that differ in their buckets alone

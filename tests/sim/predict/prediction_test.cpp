@@ -228,6 +228,21 @@ TEST_CASE("the largest token budget is the last one that fits") {
   CHECK(peak(tokens / 128 + 1) > profile.memory_capacity);
 }
 
+TEST_CASE("the working bucket of ZeRO-2 is as large as its rule makes the buckets") {
+  // 12 tensors of 1 MB.
+  const auto buckets = [](const std::vector<std::string>& overrides) {
+    const Scenario scenario = parse_scenario(test::kBlocksText, "blocks.toml", overrides);
+    return peak_memory(scenario.model, {1, 128, 128, 0}, memory_options(scenario)).buckets;
+  };
+  const std::string zero = "ddp.zero_stage=2";
+  CHECK(buckets({zero, "ddp.bucket_cap=4 MiB"}) == Bytes(4 << 20));
+  CHECK(buckets({zero, "ddp.bucket_cap=4 MiB", "ddp.bucket_rule=before_cap"}) == Bytes(4 << 20));
+  CHECK(buckets({zero, "ddp.bucket_rule=per_parameter"}) == Bytes(1'000'000));
+  CHECK(buckets({zero, "ddp.bucket_rule=single"}) == Bytes(12'000'000));
+  // ZeRO-3 reduces layer by layer.
+  CHECK(buckets({"ddp.zero_stage=3", "ddp.bucket_cap=4 MiB"}) == Bytes(4 << 20));
+}
+
 TEST_CASE("a profile without the scenario's rank count is refused") {
   const Scenario scenario = token_skew();
   CHECK_THROWS_AS((void)predict(scenario, scenario.policies[0], flat_profile(2), {}), InputError);

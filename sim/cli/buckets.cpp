@@ -11,6 +11,7 @@
 #include "costmodel/terminal/table.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
+#include "sim/ddp/iteration.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
@@ -29,7 +30,8 @@ constexpr const char* kBucketsUsage =
     "       stepsim buckets SCENARIO --best [--policy POLICY] [options]\n"
     "       stepsim buckets --params FILE [--json FILE|-]\n\n"
     "Prints the gradient buckets that PyTorch DDP makes: those of the first iteration and those\n"
-    "after the rebuild, in launch order. --best searches for the fastest: over all single caps, "
+    "after the rebuild, if there is one, in launch order. --best searches for the fastest: over "
+    "all single caps, "
     "and\n"
     "over all lists of limits (bucket_cap_mb_list of PyTorch 2.11). --params reads parameter lists "
     "of the form {\"cases\": "
@@ -178,12 +180,54 @@ std::string table_text(const std::vector<Bucket>& buckets,
   return table.text(screen);
 }
 
-/// "cap 25 MiB", or "caps 1 MiB, 25 MiB".
+/// "cap 25 MiB", or "caps 1 MiB, 25 MiB"; or the rule that needs none.
 std::string caps_text(const DdpOptions& ddp) {
+  if (ddp.bucket_rule == BucketRule::PerParameter) {
+    return "a bucket for each tensor";
+  }
+  if (ddp.bucket_rule == BucketRule::Single) {
+    return "one bucket for all";
+  }
   if (ddp.bucket_caps.empty()) {
     return "cap " + format_bytes(ddp.bucket_cap);
   }
   return fmt::format("caps {}", fmt::join(mapped(ddp.bucket_caps, format_bytes), ", "));
+}
+
+/// The first iteration that reduces rebuilt buckets, counted from 1; 0: there is none.
+int first_rebuilt(const DdpOptions& ddp) {
+  constexpr int kLatest = 3;
+  IterationSequence iterations({ddp.static_graph,
+                                ddp.find_unused_parameters,
+                                false,
+                                ddp.bucket_rule == BucketRule::PyTorch});
+  for (int number = 1; number <= kLatest; ++number) {
+    if (iterations.next().uses_rebuilt) {
+      return number;
+    }
+  }
+  return 0;
+}
+
+/// The lists of the first iterations and of those after the rebuild, where there is one.
+std::string lists_text(const DdpOptions& ddp,
+                       const std::string& initial,
+                       const std::string& rebuilt) {
+  switch (first_rebuilt(ddp)) {
+    case 0:
+      return fmt::format(
+          "every iteration{}\n{}",
+          ddp.find_unused_parameters ? ": with find_unused_parameters nothing is rebuilt" : "",
+          initial);
+    case 2:
+      return fmt::format(
+          "first iteration\n{}\nrebuilt, from the second iteration on\n{}", initial, rebuilt);
+    default:
+      return fmt::format(
+          "first two iterations\n{}\nrebuilt, from the third iteration on (static_graph)\n{}",
+          initial,
+          rebuilt);
+  }
 }
 
 /// "+12.3 % (90 % interval +8.1 to +15.0 %, more than 99 % likely to be faster)"
@@ -416,22 +460,22 @@ Answer buckets_command(const Request& request) {
   Answer answer;
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
-    return fmt::format(
-        "{}: {} tensors, {} parameters, {}\n\nfirst iteration\n{}\n"
-        "rebuilt, from the second iteration on\n{}",
-        scenario.model.name,
-        tensors.size(),
-        parameter_count(scenario.model),
-        caps_text(scenario.ddp),
-        table_text(lists.initial, sizes, tensors, screen),
-        table_text(lists.rebuilt, sizes, tensors, screen));
+    return fmt::format("{}: {} tensors, {} parameters, {}\n\n{}",
+                       scenario.model.name,
+                       tensors.size(),
+                       parameter_count(scenario.model),
+                       caps_text(scenario.ddp),
+                       lists_text(scenario.ddp,
+                                  table_text(lists.initial, sizes, tensors, screen),
+                                  table_text(lists.rebuilt, sizes, tensors, screen)));
   };
-  answer.json = [=]() -> Json {
+  answer.json = [=, from = first_rebuilt(scenario.ddp)]() -> Json {
     return {{"model", scenario.model.name},
             {"initial", lists_json(lists.initial)},
             {"initial_bytes", bytes_json(lists.initial, sizes)},
             {"rebuilt", lists_json(lists.rebuilt)},
-            {"rebuilt_bytes", bytes_json(lists.rebuilt, sizes)}};
+            {"rebuilt_bytes", bytes_json(lists.rebuilt, sizes)},
+            {"rebuilt_from_iteration", from > 0 ? Json(from) : Json(nullptr)}};
   };
   answer.csv = [=] {
     std::string csv = "bucket,bytes,tensors\n";

@@ -134,6 +134,11 @@ void read_unused_parameters(const TomlReader& table, Scenario& scenario) {
   std::vector<int>& unused = scenario.ddp.unused_parameters;
   std::ranges::sort(unused);
   unused.erase(std::unique(unused.begin(), unused.end()), unused.end());
+  if (unused.size() == known.size()) {
+    table.fail("unused_parameters",
+               "lists every parameter of the model, so that none has a gradient to reduce; list "
+               "those alone that no loss depends on");
+  }
 }
 
 void read_join(const TomlReader& table, Scenario& scenario) {

@@ -353,7 +353,7 @@ class Buckets(Result):
 
     @property
     def rebuilt_bytes(self) -> List[int]:
-        """The bytes of each bucket from the second iteration on, in launch order."""
+        """The bytes of each bucket in launch order, from `data["rebuilt_from_iteration"]` on."""
         return self.data["rebuilt_bytes"]
 
 

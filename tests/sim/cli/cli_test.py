@@ -222,6 +222,38 @@ def test_resnet18_buckets_are_those_logged_on_real_gpus():
     assert [ours[n]["rebuilt_bytes"] for n in names] == [[2052000, 28852224, 15853824]]
 
 
+def test_buckets_say_from_which_iteration_on_they_are_rebuilt():
+    def said(*settings):
+        words = [word for setting in settings for word in ("--set", setting)]
+        with Blocks() as path:
+            numbers = json.loads(run("buckets", path, *words, "--json", "-").stdout)
+            return run("buckets", path, *words).stdout, numbers["rebuilt_from_iteration"]
+
+    text, number = said()
+    assert "\nfirst iteration\n" in text and "rebuilt, from the second iteration on" in text, text
+    assert number == 2
+    text, number = said("ddp.static_graph=true")
+    assert "\nfirst two iterations\n" in text and "from the third iteration on" in text, text
+    assert number == 3
+    text, number = said("ddp.find_unused_parameters=true")
+    assert "every iteration: with find_unused_parameters nothing is rebuilt" in text, text
+    assert "rebuilt, from" not in text and number is None
+    text, number = said("ddp.find_unused_parameters=true", "ddp.static_graph=true")
+    assert "from the third iteration on" in text and number == 3, text
+    text, number = said("ddp.bucket_rule=per_parameter")
+    assert "a bucket for each tensor\n\nevery iteration\n" in text and number is None, text
+
+
+def test_a_model_of_unused_parameters_alone_is_bad_input():
+    names = ", ".join(f'"block{i}.weight"' for i in range(12))
+    with Blocks() as path:
+        every = ["--set", "ddp.find_unused_parameters=true", "--set", f"ddp.unused_parameters=[{names}]"]
+        message = run("run", path, *every, status=2).stderr
+        assert "lists every parameter of the model" in message, message
+        assert message.startswith("--set ddp.unused_parameters="), message
+        run("run", path, *every[:-1], every[-1].replace('"block0.weight", ', ""))
+
+
 def test_the_best_buckets_are_what_the_commands_predict_for_them():
     valley = str(ROOT / "scenarios" / "bucket_valley.toml")
     best = json.loads(run("buckets", valley, "--best", "--json", "-").stdout)

@@ -37,6 +37,7 @@ Answer blame_command(const Request& request) {
       blame(scenario, policy, scenario_profile(scenario), kMaxBlamedRanks, progress.callback());
   progress.done();
   Answer answer;
+  answer.status = result.out_of_memory ? kAnswerIsNo : kDone;
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) { return blame_text(scenario, result, screen); };
   answer.json = [=] { return blame_json(result); };

@@ -409,6 +409,7 @@ Answer best_answer(const CommonOptions& common,
                                         progress.callback());
   progress.done();
   Answer answer;
+  answer.status = chosen(best).prediction.out_of_memory ? kAnswerIsNo : kDone;
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     const bool keeps = &chosen(best) == &best.standard;

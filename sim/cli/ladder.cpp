@@ -141,7 +141,12 @@ Answer ladder_command(const Request& request) {
   }
   progress.done();
   options.on_progress = nullptr;
+  const auto is_padded = [](const LadderStudy& study) { return study.skipped.empty(); };
+  const auto has_best = [](const LadderStudy& study) { return study.best.has_value(); };
   Answer answer;
+  answer.status = std::ranges::any_of(studies, is_padded) && std::ranges::none_of(studies, has_best)
+                      ? kAnswerIsNo
+                      : kDone;
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return ladder_text(scenario, options, studies, screen);

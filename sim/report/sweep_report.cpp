@@ -305,14 +305,20 @@ std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
   });
 }
 
+bool any_fits(const SweepReport& report) {
+  return fits(report.rows[report.best].point);
+}
+
 std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   const SweepPoint& best = report.rows[report.best].point;
   const std::string reference =
       fmt::format("{} ({} a step)", report.reference_name, time_of(report.reference, report));
-  if (!fits(best)) {
-    return fmt::format("No value fits into memory; {} needs least time: {}.",
-                       place_of(axes, best),
-                       time_of(best, report));
+  if (!any_fits(report)) {
+    return fmt::format(
+        "No value fits into memory; {} {}: {}.",
+        place_of(axes, best),
+        changes_work(report) ? "would be the fastest for its tokens" : "needs least time",
+        time_of(best, report));
   }
   const bool is_flat = std::ranges::none_of(report.rows, can_be_told);
   const bool reference_fits = fits(report.reference);

@@ -35,6 +35,9 @@ struct SweepReport {
                                        PointRunner& runner,
                                        const TrainingGoal& goal = {});
 
+/// Whether any point fits into memory.
+[[nodiscard]] bool any_fits(const SweepReport& report);
+
 /// Whether to change anything, in a sentence or two: the best point and what the reference costs
 /// more; or that nothing can be told from the reference, which is then to be kept.
 [[nodiscard]] std::string sweep_headline(const std::vector<SweepAxis>& axes,

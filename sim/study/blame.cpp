@@ -204,6 +204,7 @@ Blame blame(const Scenario& scenario,
   const Prediction prediction = predict(scenario, policy, profile, options);
   result.step_ms = prediction.summary.step_time_ms.mean;
   result.notes = prediction.notes;
+  result.out_of_memory = prediction.out_of_memory.has_value();
 
   result.last.resize(static_cast<std::size_t>(scenario.ranks));
   const PricedRun run(scenario, policy, profile);

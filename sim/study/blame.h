@@ -68,6 +68,7 @@ struct Blame {
   Imbalance imbalance;
   std::vector<OpBlame> ops;  ///< Forward and backward, largest first.
   std::vector<Note> notes;   ///< Of the prediction without changes.
+  bool out_of_memory = false;
 };
 
 /// A step that takes more than one part in so many of a policy's window has ranks that differ.

@@ -139,6 +139,9 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
     return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
   });
   Recommendation result;
+  result.only_references = std::ranges::all_of(predictions, [&](const Prediction& prediction) {
+    return is_reference(scenario, prediction.policy);
+  });
   std::vector<std::vector<double>> speeds;
   for (const Prediction* prediction : ranked) {
     result.choices.push_back({prediction->policy, prediction->summary.useful_tokens_per_s(), 0});
@@ -163,7 +166,9 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
 std::string recommendation_text(const Recommendation& recommendation) {
   const std::vector<Choice>& choices = recommendation.choices;
   if (choices.empty()) {
-    return "No policy of this scenario fits into memory on its own data.";
+    return recommendation.only_references
+               ? "All policies of this scenario are reference cases: there is none to choose."
+               : "No policy of this scenario fits into memory on its own data.";
   }
   const Choice& best = choices.front();
   std::string text = fmt::format(

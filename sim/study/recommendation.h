@@ -24,9 +24,11 @@ struct Choice {
 /// independent between policies. Policies with similar batches share some of them, so that the
 /// recommendation is more certain than stated.
 struct Recommendation {
-  /// Policies on the scenario's own data that fit into memory, fastest first; empty: none does.
+  /// Policies on the scenario's own data that fit into memory, fastest first; empty: none does, or
+  /// there are none.
   std::vector<Choice> choices;
-  double gain = 0;  ///< Useful tokens/s of the first over the second, less 1.
+  bool only_references = false;  ///< True: no policy is on the scenario's own data.
+  double gain = 0;               ///< Useful tokens/s of the first over the second, less 1.
   std::pair<double, double> gain_interval;  ///< Holds 90 % of the draws; both 0 without draws.
   bool drawn = false;  ///< True: there are draws, so that the shares and the interval hold.
 };

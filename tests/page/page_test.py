@@ -44,7 +44,7 @@ def browser(width=1280, height=1000):
     return resized(BROWSERS["one"], width, height)
 
 
-def made(name, *arguments):
+def made(name, *arguments, status=0):
     """The page of a command: {path, seconds, result of --json}; made once."""
     if name not in PAGES:
         page = os.path.join(FOLDER.name, name + ".html")
@@ -52,7 +52,7 @@ def made(name, *arguments):
         browser()  # Skips before anything is computed.
         began = time.monotonic()
         try:
-            cli_test.run(*arguments, "--html", page, "--json", result, "--quiet")
+            cli_test.run(*arguments, "--html", page, "--json", result, "--quiet", status=status)
         except AssertionError as error:
             if "holds no report page" in str(error):
                 raise small_runner.Skip("this build holds no report page: no node-d3") from error
@@ -80,7 +80,7 @@ def validated():
 
 def pages():
     return (run_page(), compare_page(), valley_page(), sweep_page(), training_page(), tune_page(),
-            validated())
+            nothing_fits_page(), validated())
 
 
 def run_page():
@@ -106,6 +106,10 @@ def training_page():
 
 def tune_page():
     return made("tune", "tune", SKEW)
+
+
+def nothing_fits_page():
+    return made("nothing_fits", "tune", VALLEY, "--over", "policy.fixed.batch_size=7,8", "--samples", "0..99", status=1)
 
 
 def sweep_page():
@@ -354,6 +358,13 @@ def test_figures_of_a_search_equal_the_json():
     assert sum(counts) == result["points"], (words, result["points"])
     assert {row["policy"] for row in table(chrome, "The tokens as a table")} == {
         "bucketing", "tuned " + result["finalists"][0]["policy"]}
+
+
+def test_a_search_in_which_nothing_fits_says_so():
+    chrome = opened(nothing_fits_page())
+    assert chrome.find_element(By.ID, "headline").text == "No setting of this space fits into memory."
+    words = chrome.find_element(By.CSS_SELECTOR, "#space svg").get_attribute("aria-label")
+    assert "2, 100.0 % out of memory" in words, words
 
 
 def test_the_front_has_a_point_for_each_setting_and_shows_what_is_clicked():

@@ -126,6 +126,7 @@ Answer sweep_command(const Request& request) {
   const SweepReport report = sweep_report(scenario, axes, options, runner, goal);
   progress.done();
   Answer answer;
+  answer.status = any_fits(report) ? kDone : kAnswerIsNo;
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) { return sweep_text(scenario, axes, report, screen); };
   answer.json = [=] { return sweep_json(axes, report); };

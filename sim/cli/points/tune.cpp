@@ -171,6 +171,10 @@ std::string tune_page(CommonOptions common,
     shown.push_back(add_step(common, scenario, own->policy, content));
     content.result["own"] = tune_own_json(shown.back(), scenario.warmup_steps);
   }
+  if (result.finalists.empty()) {
+    content.warnings = note_texts(shown);
+    return page_text(page_data(scenario, scenario_profile(scenario), std::move(content)));
+  }
   const TuneChoice& best = result.finalists.front().choice;
   const std::string& policy = space.policies()[best.policy].name;
   for (const std::string& set : space.settings(best)) {
@@ -264,11 +268,12 @@ Answer tune_command(const Request& request) {
   const auto result = std::make_shared<TuneResult>(tune(scenario, space, options, runner));
   progress.done();
   std::string written;
-  if (verify > 0) {
+  if (verify > 0 && !result->finalists.empty()) {
     written = write_verification(
         Verification(scenario, common, parser.text("out-dir")), space, *result, at(verify));
   }
   Answer answer;
+  answer.status = result->finalists.empty() ? kAnswerIsNo : kDone;
   answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return tune_text(scenario, space, *result, screen) + written;

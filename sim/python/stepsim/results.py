@@ -281,8 +281,9 @@ class Tuning(Result):
         ]
 
     @property
-    def best(self) -> Setting:
-        return self.finalists[0]
+    def best(self) -> Optional[Setting]:
+        """The fastest setting; None where none fits into memory."""
+        return next(iter(self.finalists), None)
 
     @property
     def certificate(self) -> float:

@@ -38,6 +38,12 @@ std::string named(const TuneSpace& space, const TunedPoint& point) {
 }
 
 std::string certificate_text(const TuneResult& result) {
+  if (result.finalists.empty()) {
+    return result.open > 0
+               ? fmt::format(
+                     "The search was ended: {} of {} points are open.", result.open, result.points)
+               : std::string("Every point was ruled out.");
+  }
   if (result.open > 0) {
     return fmt::format(
         "The search was ended: {} of {} points are open, and could be up to {:.1f} % faster.",
@@ -215,6 +221,10 @@ std::string losses_text(const TunedPoint& best, const TuneReference* own) {
 }  // namespace
 
 std::string tune_headline(const TuneSpace& space, const TuneResult& result) {
+  if (result.finalists.empty()) {
+    return fmt::format("No setting {} fits into memory.",
+                       result.open > 0 ? "that was tried" : "of this space");
+  }
   const TunedPoint& best = result.finalists.front();
   const TuneReference* own = best_reference(result);
   if (own != nullptr && !is_better(result)) {
@@ -241,6 +251,9 @@ std::string tune_text(const Scenario& scenario,
                                  space.policies().size(),
                                  space.shared().size());
   text += count_lines(result) + "\n";
+  if (result.finalists.empty()) {
+    return text + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
+  }
   std::vector<std::string> header = {"",
                                      "step ms",
                                      "90 % interval",

@@ -11,7 +11,7 @@
 namespace stepsim {
 
 /// Formats the answer: "Use bucketing: batch_size 12: 151417 useful tokens/s, …", or "Keep …" where
-/// the fastest setting is not faster than the scenario's own for certain.
+/// the fastest setting is not faster than the scenario's own for certain; or that none fits.
 [[nodiscard]] std::string tune_headline(const TuneSpace& space, const TuneResult& result);
 [[nodiscard]] std::string tune_text(const Scenario& scenario,
                                     const TuneSpace& space,

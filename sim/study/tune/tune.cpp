@@ -286,7 +286,8 @@ const TuneReference* best_reference(const TuneResult& result) {
 
 bool is_better(const TuneResult& result) {
   const TuneReference* own = best_reference(result);
-  return own == nullptr || !own->meets_limits || own->gain.is_certain();
+  return !result.finalists.empty() &&
+         (own == nullptr || !own->meets_limits || own->gain.is_certain());
 }
 
 TuneResult tune(const Scenario& scenario,
@@ -333,14 +334,17 @@ TuneResult tune(const Scenario& scenario,
       options.on_progress(static_cast<double>(next) / static_cast<double>(candidates.size()));
     }
   }
+  if (prices.points().empty() && result.out_of_memory > 0) {
+    result.open = candidates.size() - next;
+    return result;
+  }
   if (prices.points().empty()) {
     throw InputError(
-        "no setting of this space can run: of {} points {} are refused{}, {} exceed the memory and "
-        "{} are outside the limits",
+        "no setting of this space can run: of {} points {} are refused{} and {} are outside the "
+        "limits",
         result.points,
         result.refused,
         result.first_refusal.empty() ? "" : " (" + result.first_refusal + ")",
-        result.out_of_memory,
         result.outside_limits);
   }
   const bool ended = next < candidates.size() && !is_done();

@@ -76,7 +76,8 @@ struct TuneResult : LeftOut {
   std::size_t open = 0;     ///< Neither priced nor bounded: the search was ended before.
   double certificate = 0;   ///< Nothing else in the space is faster than the best by more.
   double open_gain = 0;     ///< What an open point could gain at most.
-  /// The best first: those that are nearly as fast, or the first three.
+  /// The best first: those that are nearly as fast, or the first three. Empty: none fits into
+  /// memory.
   std::vector<TunedPoint> finalists;
   std::vector<TunedPoint> all;  ///< All that were priced and can run, the fastest first.
   /// Whatever point of the space one takes, one of these leaves out no more of an epoch and is as
@@ -106,7 +107,7 @@ struct TuneResult : LeftOut {
 /// the front. The certificate holds for steps without noise; the finalists are then drawn with
 /// noise, under the same errors.
 ///
-/// Raises InputError: no point is left that could run.
+/// Raises InputError: no point is left that could run if it had the memory.
 [[nodiscard]] TuneResult tune(const Scenario& scenario,
                               const TuneSpace& space,
                               const TuneOptions& options,

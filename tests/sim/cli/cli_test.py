@@ -515,6 +515,35 @@ def test_plans_of_policies_with_alike_names_have_files_of_their_own():
         assert files == [os.path.join(folder, name) for name in sorted(policies)], files
 
 
+def test_what_fits_into_no_memory_is_an_answer_of_no():
+    large = [VALLEY, "--set", "policy.fixed.batch_size=8"]
+    over = ["--over", "policy.fixed.batch_size=7,8"]
+    run("run", *large, status=1)
+    run("compare", *large, status=1)
+    assert "out of memory" in run("blame", *large, status=1).stdout
+    assert "out of memory" in run("buckets", *large, "--best", status=1).stdout
+    # 8 has the longer step, and more tokens in it.
+    assert ("No value fits into memory; policy.fixed.batch_size = 8 would be the fastest for its "
+            "tokens: 441.773 ms for 49152 useful tokens.") in run("sweep", VALLEY, *over, status=1).stdout
+    caps = ["--over", "ddp.bucket_cap=25MiB,50MiB"]
+    assert re.search(r"No value fits into memory; ddp.bucket_cap = \d+MiB needs least time: \d",
+                     run("sweep", *large, *caps, status=1).stdout)
+    text = run("tune", VALLEY, *over, "--samples", "0..99", status=1).stdout
+    assert "2 (100.0 %) out of memory" in text and "No setting of this space fits" in text, text
+    result = json.loads(run("tune", VALLEY, *over, "--samples", "0..99", "--json", "-", status=1).stdout)
+    assert result["finalists"] == [] and not result["is_better"], result
+    assert "are outside the limits" in run("tune", VALLEY, *over, "--samples", "1..2", status=2).stderr
+    run("sweep", VALLEY, "--over", "policy.fixed.batch_size=1,8")
+
+
+def test_a_comparison_of_references_alone_does_not_speak_of_memory():
+    with Blocks(("batch_size = 1", "batch_size = 1\nreference = true")) as path:
+        text = run("compare", path).stdout
+        assert "All policies of this scenario are reference cases" in text, text
+        assert "memory on its own data" not in text, text
+        assert "all are reference cases" in run("tune", path, status=2).stderr
+
+
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)

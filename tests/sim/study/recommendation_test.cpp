@@ -57,6 +57,16 @@ TEST_CASE("a policy that is faster in every draw is first in all of them") {
         std::string::npos);
 }
 
+TEST_CASE("where all policies are references there is none to choose, whatever the memory") {
+  std::vector<Prediction> predictions = {prediction("own data", {10})};
+  const Scenario references = scenario_of(predictions, "own data");
+  CHECK(recommendation_text(references, predictions) ==
+        "All policies of this scenario are reference cases: there is none to choose.");
+  predictions.front().out_of_memory.emplace();
+  CHECK(recommendation_text(scenario_of(predictions), predictions) ==
+        "No policy of this scenario fits into memory on its own data.");
+}
+
 TEST_CASE("shares count every combination of draws, ties by half") {
   // Against 11 and 20: 10 wins both, 12 wins one of two: three of four.
   const auto two = recommend({prediction("a", {10, 12}), prediction("b", {11, 20})});

@@ -91,6 +91,9 @@ function headFigures(page) {
 
 function tuneFigures(result) {
   const [best] = result.finalists;
+  if (!best) {
+    return [];
+  }
   const price = best.with_noise;
   const own = result.own && result.references.find((one) => one.policy === result.own.policy);
   return [["fastest", shortName(best.policy, 28)],

@@ -177,7 +177,10 @@ void read_delays(const TomlReader& data, Scenario& scenario) {
 /// What loading costs; workers that load for nothing would be a mistake.
 void read_loading(const TomlReader& data, Scenario& scenario) {
   if (data.has("loading")) {
-    read_keys(data.table("loading"), scenario);
+    const TomlReader loading = data.table("loading");
+    read_keys(loading, scenario);
+    require_other(loading, "plan", "plan_every", "how many batches are planned at a time");
+    require_other(loading, "plan_every", "plan", "what planning them takes");
   } else if (scenario.loader.workers > 0) {
     data.fail("workers", "say what loading costs: loading = { batch = \"2 ms\" }");
   }

@@ -163,6 +163,24 @@ void read_join(const TomlReader& table, Scenario& scenario) {
   }
 }
 
+/// Keys that say nothing to the rule by which buckets are made.
+void check_bucket_rule(const TomlReader& table, const DdpOptions& ddp) {
+  const bool has_cap =
+      ddp.bucket_rule == BucketRule::PyTorch || ddp.bucket_rule == BucketRule::BeforeCap;
+  if (!has_cap && table.has("bucket_cap")) {
+    table.fail(
+        "bucket_cap",
+        ddp.bucket_rule == BucketRule::Single
+            ? "has no effect: with bucket_rule = \"single\" one bucket holds all tensors"
+            : "has no effect: with bucket_rule = \"per_parameter\" every tensor has a bucket "
+              "of its own");
+  }
+  if (ddp.bucket_rule != BucketRule::PyTorch && table.has("first_bucket_cap")) {
+    table.fail("first_bucket_cap",
+               "has no effect: only bucket_rule = \"pytorch\" has a limit of the first bucket");
+  }
+}
+
 /// Combinations that torch refuses or that would hang.
 void check_combinations(const TomlReader& table, const DdpOptions& ddp) {
   const bool hooked = ddp.hook != CommunicationHook::None;
@@ -180,6 +198,11 @@ void check_combinations(const TomlReader& table, const DdpOptions& ddp) {
   }
   if (hooked && ddp.zero_stage > 1) {
     table.fail("communication_hook", "hooks belong to DDP's all-reduce: zero_stage 0 or 1 only");
+  }
+  if (!ddp.overlap && ddp.zero_stage == 3) {
+    table.fail("overlap",
+               "has no effect with zero_stage = 3, which reduces the gradients of a layer as soon "
+               "as they are ready");
   }
   if (!ddp.join_steps.empty() && ddp.zero_stage > 1) {
     table.fail("join", "works with zero_stage 0 or 1 only");
@@ -221,12 +244,14 @@ std::vector<Key> ddp_keys() {
       flag("last_bucket_cap",
            ddp(&D::last_bucket_cap),
            "the small bucket of `first_bucket_cap` comes last (`DDP_SET_LAST_BUCKET_CAP=1`)"),
-      choice("bucket_rule",
-             ddp(&D::bucket_rule),
-             {"pytorch", "before_cap", "per_parameter", "single"},
-             "`\"pytorch\"`, or a hand-written loop in reverse order of registration: "
-             "`\"before_cap\"` (a tensor that would exceed `bucket_cap` opens the next bucket), "
-             "`\"per_parameter\"`, `\"single\"`"),
+      choice(
+          "bucket_rule",
+          ddp(&D::bucket_rule),
+          {"pytorch", "before_cap", "per_parameter", "single"},
+          "`\"pytorch\"`, or a hand-written loop in reverse order of registration: "
+          "`\"before_cap\"` (a tensor that would exceed `bucket_cap` opens the next bucket), "
+          "`\"per_parameter\"`, `\"single\"`. From `--set` or `--over` it replaces the caps that "
+          "mean nothing to it"),
       choice("optimize_ddp",
              ddp(&D::optimize_ddp),
              {"eager", "ddp_optimizer", "no_optimization"},
@@ -354,6 +379,7 @@ void read_ddp(const TomlReader& root, Scenario& scenario) {
   if (table.has("bucket_caps")) {
     read_bucket_caps(table, scenario);
   }
+  check_bucket_rule(table, ddp);
   check_combinations(table, ddp);
 }
 

@@ -197,7 +197,12 @@ void read_machine(const TomlReader& root, Scenario& scenario) {
     read_keys(root.table("host"), scenario);
   }
   if (root.has("noise")) {
-    read_keys(root.table("noise"), scenario);
+    const TomlReader noise = root.table("noise");
+    read_keys(noise, scenario);
+    for (const std::string stall : {"stall", "loader_stall"}) {
+      require_other(noise, stall, stall + "_probability", "how often that happens");
+      require_other(noise, stall + "_probability", stall, "what it takes longer then");
+    }
   }
   if (root.has("times")) {
     scenario.times.emplace();

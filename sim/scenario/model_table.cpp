@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <span>
 
 #include <fmt/core.h>
 
@@ -15,17 +17,40 @@ namespace {
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxElements = 1'000'000'000'000;  // The most elements of one tensor.
 
+/// Sizes that equal blocks and recorded models do not have.
+constexpr std::array kTransformerSizes = {"hidden",
+                                          "heads",
+                                          "kv_heads",
+                                          "ffn",
+                                          "vocab",
+                                          "max_length",
+                                          "classes",
+                                          "window",
+                                          "tied_embeddings",
+                                          "sparse_embeddings"};
+
+/// Raises InputError at the first of these keys that the table has.
+void refuse_keys(const TomlReader& table,
+                 std::span<const char* const> keys,
+                 const std::string& reason) {
+  for (const char* key : keys) {
+    if (table.has(key)) {
+      table.fail(key, reason);
+    }
+  }
+}
+
 void read_blocks(const TomlReader& table, TransformerConfig& model) {
+  refuse_keys(table,
+              kTransformerSizes,
+              "has no effect: blocks have layers and block_elements, or tensors, and nothing else "
+              "of a transformer");
   if (!table.has("tensors")) {
     model.layers = table.integer("layers", 1, kMaxSize);
     model.block_elements = table.integer("block_elements", 1, kMaxElements);
     return;
   }
-  for (const char* key : {"layers", "block_elements"}) {
-    if (table.has(key)) {
-      table.fail(key, "the list in tensors has its own");
-    }
-  }
+  refuse_keys(table, std::array{"layers", "block_elements"}, "the list in tensors has its own");
   model.tensors = read_tensor_list(resolved_path(table, "tensors"));
   model.layers = static_cast<std::int64_t>(model.tensors.size());
 }
@@ -36,9 +61,7 @@ void read_sizes(const TomlReader& table, bool has_preset, TransformerConfig& mod
     read_blocks(table, model);
     return;
   }
-  if (table.has("tensors")) {
-    table.fail("tensors", "only for kind = \"blocks\"");
-  }
+  refuse_keys(table, std::array{"tensors", "block_elements"}, "only for kind = \"blocks\"");
   const auto size = [&](const char* key, std::int64_t& field) {
     if (table.has(key) || !has_preset) {
       field = table.integer(key, 1, kMaxSize);
@@ -83,16 +106,11 @@ TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
     table.fail(
         "kind", "the model of the profile's record; name it as cluster.profile", Lookup::Profiles);
   }
-  for (const char* key : {"layers",
-                          "block_elements",
-                          "tensors",
-                          "dtype",
-                          "parameter_dtype",
-                          "attention",
-                          "kernels"}) {
-    if (table.has(key)) {
-      table.fail(key, "the recorded model has its own");
-    }
+  constexpr std::array kOthers = {
+      "layers", "block_elements", "tensors", "dtype", "parameter_dtype", "attention", "kernels"};
+  for (const std::span<const char* const> keys :
+       {std::span<const char* const>(kOthers), std::span<const char* const>(kTransformerSizes)}) {
+    refuse_keys(table, keys, "the recorded model has its own");
   }
   if (std::error_code error;
       !is_name_alone(scenario.profile) && !std::filesystem::exists(scenario.profile, error)) {

@@ -144,6 +144,21 @@ void drop_replaced_counts(TomlValue& root) {
   }
 }
 
+/// A rule of the buckets that is set replaces the caps in the file that mean nothing to it.
+void drop_replaced_caps(TomlValue& root) {
+  TomlValue* const ddp = root.find("ddp");
+  const TomlValue* const rule = ddp != nullptr ? ddp->find("bucket_rule") : nullptr;
+  if (rule == nullptr || rule->override_key.empty() || rule->text == "pytorch") {
+    return;
+  }
+  const bool has_cap = rule->text == "before_cap";
+  std::erase_if(ddp->children, [&](const TomlValue& value) {
+    return value.override_key.empty() &&
+           (value.key == "first_bucket_cap" || value.key == "bucket_caps" ||
+            (value.key == "bucket_cap" && !has_cap));
+  });
+}
+
 }  // namespace
 
 void apply_overrides(TomlDocument& document, std::span<const std::string> overrides) {
@@ -151,6 +166,7 @@ void apply_overrides(TomlDocument& document, std::span<const std::string> overri
     apply_override(document, text);
   }
   drop_replaced_counts(document.root);
+  drop_replaced_caps(document.root);
 }
 
 }  // namespace stepsim

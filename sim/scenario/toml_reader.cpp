@@ -186,6 +186,15 @@ std::string read_choice(const TomlReader& table,
   return chosen;
 }
 
+void require_other(const TomlReader& table,
+                   const std::string& key,
+                   const std::string& other,
+                   const std::string& meaning) {
+  if (table.has(key) && !table.has(other)) {
+    table.fail(key, fmt::format("has no effect without {}, which says {}", other, meaning));
+  }
+}
+
 std::string resolved_path(const TomlReader& table, const std::string& key) {
   std::string written = table.text(key);
   if (written.empty() || written.find('\0') != std::string::npos) {

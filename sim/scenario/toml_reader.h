@@ -106,6 +106,13 @@ class TomlReader {
                                       const std::string& fallback,
                                       std::span<const std::string> known);
 
+/// Raises InputError at `key`, if the table has it, where it lacks the key without which that has
+/// no effect. `meaning`: what the other key says.
+void require_other(const TomlReader& table,
+                   const std::string& key,
+                   const std::string& other,
+                   const std::string& meaning);
+
 /// A path in the file is relative to the file; one from the command line stands as it is.
 [[nodiscard]] std::string resolved_path(const TomlReader& table, const std::string& key);
 

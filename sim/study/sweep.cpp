@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include <fmt/core.h>
@@ -185,7 +186,12 @@ AxisValues axis_values(const std::vector<SweepAxis>& axes, std::size_t number) {
 }
 
 std::vector<AxisValues> all_values(const Scenario& scenario, const std::vector<SweepAxis>& axes) {
+  std::set<std::string> keys;
   for (const SweepAxis& axis : axes) {
+    if (!keys.insert(axis.key).second) {
+      throw InputError(SourcePlace{"--over " + printable(axis.key)},
+                       "the key is given twice; list all of its values in one --over");
+    }
     const bool one_cap = axis.key == "ddp.bucket_cap" || axis.key == "ddp.first_bucket_cap";
     if (one_cap && !scenario.ddp.bucket_caps.empty()) {
       throw InputError("{} has no effect beside ddp.bucket_caps; take the list out", axis.key);

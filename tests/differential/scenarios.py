@@ -117,6 +117,9 @@ def random_ddp(rng, tensor_bytes):
         ddp["torch"] = rng.choice(["1.8", "1.13", "2.4", "newest"])
     if rng.random() < 0.15:
         ddp |= {"bucket_rule": rng.choice(["before_cap", "per_parameter", "single"])}
+        ddp.pop("first_bucket_cap", None)  # Only "pytorch" takes it.
+        if ddp["bucket_rule"] != "before_cap":
+            ddp.pop("bucket_cap", None)
     elif rng.random() < 0.15:
         ddp["last_bucket_cap"] = True
     elif rng.random() < 0.1:

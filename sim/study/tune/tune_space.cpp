@@ -103,7 +103,8 @@ TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& ove
   std::set<std::string> seen;
   for (const SweepAxis& axis : over) {
     if (!seen.insert(axis.key).second) {
-      throw InputError("--over {}: the key is given twice", printable(axis.key));
+      throw InputError(SourcePlace{"--over " + printable(axis.key)},
+                       "the key is given twice; list all of its values in one --over");
     }
     if (axis.key == "policy") {
       policies_ = mapped(axis.values, [&](const std::string& name) {

@@ -544,6 +544,26 @@ def test_a_comparison_of_references_alone_does_not_speak_of_memory():
         assert "all are reference cases" in run("tune", path, status=2).stderr
 
 
+def test_a_swept_key_that_changes_nothing_is_named():
+    prefetch = ["--over", "data.prefetch=1,2,4"]
+    caps = ["--over", "ddp.bucket_cap=1MiB,64MiB"]
+    said = "data.prefetch makes no difference here: all its values come to the same"
+    with Blocks() as path:
+        assert "warning: " + said in run("sweep", path, *prefetch).stdout
+        for axes in ([*prefetch, *caps], [*caps, *prefetch]):
+            warnings = json.loads(run("sweep", path, *axes, "--json", "-").stdout)["warnings"]
+            assert said in warnings and not any("bucket_cap makes" in one for one in warnings), warnings
+        assert "makes no difference" not in run("sweep", path, *caps).stdout
+        # One value says nothing.
+        assert "makes no difference" not in run("sweep", path, "--over", "data.prefetch=4").stdout
+        for command in ("sweep", "tune"):
+            message = run(command, path, *caps, "--over", "ddp.bucket_cap=2MiB", status=2).stderr
+            assert message.startswith("--over ddp.bucket_cap: error: the key is given twice"), message
+        single = ["--set", "ddp.bucket_rule=single", *caps]
+        message = run("sweep", path, *single, status=2).stderr
+        assert "ddp.bucket_cap" in message and "one bucket holds all tensors" in message, message
+
+
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)

@@ -227,8 +227,6 @@ TEST_CASE("run: the recurrence plays a run only where its programs hold nothing 
                             "cluster.communicator=gloo",
                             "noise.op_jitter=0.1",
                             "noise.rank_speed=0.1",
-                            "noise.stall_probability=0.1",
-                            "noise.loader_stall_probability=0.1",
                             "noise.step_quantiles=[0.9, 1.1]",
                             "data.loading={batch=\"1 ms\"}",
                             "ddp.accumulation_steps=2",
@@ -244,6 +242,8 @@ TEST_CASE("run: the recurrence plays a run only where its programs hold nothing 
     CHECK_FALSE(plain({other}));
   }
   CHECK_FALSE(plain({"data.workers=2", "data.loading={batch=\"0 ms\"}"}));
+  CHECK_FALSE(plain({"noise.stall_probability=0.1", "noise.stall=1 ms"}));
+  CHECK_FALSE(plain({"noise.loader_stall_probability=0.1", "noise.loader_stall=1 ms"}));
 }
 
 TEST_CASE("run: a clock that would pass nine years is an error of the input, never a figure") {

@@ -392,6 +392,66 @@ TEST_CASE("text that is not TOML is shown where it breaks") {
   CHECK(error_of("x = \"\xff\"").starts_with("s.toml:1:"));
 }
 
+TEST_CASE("a key that would have no effect is refused, with the reason") {
+  const auto refused = [](const std::vector<std::string>& overrides) {
+    const std::string message = error_of(kBlocksText, overrides);
+    const std::size_t begin = message.find("error: ");
+    return begin == std::string::npos ? message : message.substr(begin + 7);
+  };
+  // Without the place, which names the last override of each.
+  const std::string no_transformer =
+      "has no effect: blocks have layers and block_elements, or tensors, and nothing else of a "
+      "transformer";
+  CHECK(refused({"model.hidden=64"}) == no_transformer);
+  CHECK(refused({"model.vocab=64"}) == no_transformer);
+  CHECK(refused({"model.max_length=64"}) == no_transformer);
+  CHECK(refused({"model.sparse_embeddings=true"}) == no_transformer);
+  CHECK(refused({"data.loading={plan=\"20 ms\"}"}) ==
+        "data.loading.plan: has no effect without plan_every, which says how many batches are "
+        "planned at a time");
+  CHECK(refused({"data.loading={plan_every=4}"}) ==
+        "data.loading.plan_every: has no effect without plan, which says what planning them takes");
+  CHECK(refused({"noise.stall=5 ms"}) ==
+        "has no effect without stall_probability, which says how often that happens");
+  CHECK(refused({"noise.stall_probability=0.1"}) ==
+        "has no effect without stall, which says what it takes longer then");
+  CHECK(refused({"noise.loader_stall=5 ms"}).starts_with("has no effect without loader_stall_p"));
+  CHECK(refused({"noise.loader_stall_probability=0.1"})
+            .starts_with("has no effect without loader_stall,"));
+  CHECK(refused({"noise.stall_probability=0.1", "noise.stall=5 ms"}) == "no error");
+  CHECK(refused({"ddp.zero_stage=3", "ddp.overlap=false"}) ==
+        "has no effect with zero_stage = 3, which reduces the gradients of a layer as soon as they "
+        "are ready");
+  const std::string per_parameter = "ddp.bucket_rule=per_parameter";
+  CHECK(refused({per_parameter, "ddp.bucket_cap=1 MiB"}) ==
+        "has no effect: with bucket_rule = \"per_parameter\" every tensor has a bucket of its own");
+  CHECK(refused({"ddp.bucket_rule=single", "ddp.bucket_cap=1 MiB"}) ==
+        "has no effect: with bucket_rule = \"single\" one bucket holds all tensors");
+  CHECK(refused({"ddp.bucket_rule=before_cap", "ddp.bucket_cap=1 MiB"}) == "no error");
+  CHECK(refused({"ddp.bucket_rule=before_cap", "ddp.first_bucket_cap=1 MiB"}) ==
+        "has no effect: only bucket_rule = \"pytorch\" has a limit of the first bucket");
+  CHECK(
+      error_of(replaced(kScenarioText, "bucket_cap = ", "bucket_rule = \"single\"\nbucket_cap = "))
+          .starts_with("s.toml:18:14: error: ddp.bucket_cap: has no effect: with bucket_rule"));
+  CHECK(error_of(replaced(kScenarioText,
+                          "preset = \"tiny-classifier\"",
+                          "preset = \"tiny-classifier\"\nblock_elements = 3"))
+            .starts_with("s.toml:15:18: error: model.block_elements: only for kind = \"blocks\""));
+}
+
+TEST_CASE("a rule of the buckets from the command line replaces the caps of the file") {
+  const auto ddp = [](const std::vector<std::string>& overrides) {
+    return parse_scenario(kScenarioText, "s.toml", overrides).ddp;
+  };
+  CHECK(ddp({"ddp.bucket_rule=single"}).bucket_rule == BucketRule::Single);
+  CHECK(ddp({"ddp.bucket_rule=before_cap"}).bucket_cap == Bytes(25 << 20));
+  const std::string listed = replaced(
+      kScenarioText, "\"25 MiB\"", "\"25 MiB\"\ntorch = \"newest\"\nbucket_caps = [\"1 MiB\"]");
+  const std::vector<std::string> per_parameter = {"ddp.bucket_rule=per_parameter"};
+  CHECK(parse_scenario(listed, "s.toml", per_parameter).ddp.bucket_caps.empty());
+  CHECK_THROWS_AS((void)ddp({"ddp.bucket_rule=single", "ddp.bucket_cap=2 MiB"}), InputError);
+}
+
 TEST_CASE("an error in an override names the command line, not the file") {
   const std::vector<BrokenOverride> overrides = {
       {"ddp.bucket_cap=25 MB",

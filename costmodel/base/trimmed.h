@@ -13,4 +13,10 @@ namespace stepsim {
              : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+/// Returns the text without the byte order mark that some programs write before UTF-8.
+[[nodiscard]] constexpr std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 }  // namespace stepsim

@@ -7,45 +7,82 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_number.h"
+#include "costmodel/base/trimmed.h"
 #include "costmodel/io/gzip_file.h"
 
 namespace stepsim {
 
-namespace {
-
 /// Appends the cells of a line and returns how many there are.
-std::size_t split(std::string_view line, std::vector<std::string_view>& cells) {
+std::size_t CsvTable::add_cells(const Line& line) {
   std::size_t count = 0;
-  for (std::size_t at = 0; at <= line.size(); ++count) {
-    const std::size_t end = std::min(line.find(',', at), line.size());
-    cells.push_back(line.substr(at, end - at));
+  for (std::size_t at = 0; at <= line.text.size(); ++count) {
+    const std::size_t first = line.text.find_first_not_of(" \t", at);
+    if (first != std::string_view::npos && line.text[first] == '"') {
+      at = add_quoted_cell(line, first);
+      continue;
+    }
+    const std::size_t end = std::min(line.text.find(',', at), line.text.size());
+    cells_.push_back(trimmed(line.text.substr(at, end - at)));
+    places_.push_back(static_cast<int>(std::min(first, end)) + 1);
     at = end + 1;
   }
   return count;
 }
 
-}  // namespace
+/// Appends the cell whose quote stands at this place, and returns where the next one begins.
+std::size_t CsvTable::add_quoted_cell(const Line& line, std::size_t quote) {
+  const auto fail = [&](std::size_t at, const char* message) {
+    throw InputError({path_, line.number, static_cast<int>(at) + 1, std::string(line.text)},
+                     message);
+  };
+  std::string cell;
+  std::size_t begin = quote + 1;
+  std::size_t end = line.text.find('"', begin);
+  while (end != std::string_view::npos && line.text.substr(end).starts_with("\"\"")) {
+    cell += line.text.substr(begin, end + 1 - begin);
+    begin = end + 2;
+    end = line.text.find('"', begin);
+  }
+  if (end == std::string_view::npos) {
+    fail(quote, "the quote does not end on its line");
+  }
+  if (cell.empty()) {
+    cells_.push_back(line.text.substr(begin, end - begin));
+  } else {
+    cells_.push_back(unquoted_.emplace_back(cell.append(line.text.substr(begin, end - begin))));
+  }
+  places_.push_back(static_cast<int>(quote) + 1);
+  const std::size_t comma = line.text.find_first_not_of(" \t", end + 1);
+  if (comma == std::string_view::npos) {
+    return line.text.size() + 1;
+  }
+  if (line.text[comma] != ',') {
+    fail(comma, "expected a comma behind the quote");
+  }
+  return comma + 1;
+}
 
 CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_or_gzip(path_)) {
+  const std::string_view text = without_byte_order_mark(text_);
   int number = 0;
-  for (std::size_t at = 0; at < text_.size();) {
-    const std::size_t end = std::min(text_.find('\n', at), text_.size());
-    std::string_view line = std::string_view{text_}.substr(at, end - at);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
     at = end + 1;
     ++number;
     if (line.ends_with('\r')) {
       line.remove_suffix(1);
     }
-    if (line.empty()) {
+    if (trimmed(line).empty()) {
       continue;
     }
-    const std::size_t count = split(line, cells_);
-    lines_.push_back(number);
+    if (text.starts_with('{')) {
+      throw InputError(SourcePlace{path_}, "is JSON, not a table (CSV)");
+    }
+    lines_.push_back({number, line});
+    const std::size_t count = add_cells(lines_.back());
     columns_ = lines_.size() == 1 ? count : columns_;
     if (count != columns_) {
-      if (text_.starts_with('{')) {
-        throw InputError(SourcePlace{path_}, "is JSON, not a table (CSV)");
-      }
       throw InputError({path_, number, 0, std::string(line)},
                        fmt::format("the row has {} cells, the header has {}", count, columns_));
     }
@@ -136,19 +173,15 @@ Duration CsvTable::time(std::size_t row, Column column, double unit) const {
 }
 
 void CsvTable::fail(std::size_t row, Column column, const std::string& message) const {
-  const std::string_view first = text(row, 0);
-  const std::string_view last = text(row, columns_ - 1);
-  const std::string line(first.data(), last.data() + last.size());
-  throw InputError(
-      {path_, lines_[row + 1], static_cast<int>(text(row, column).data() - first.data()) + 1, line},
-      fmt::format("{}: {}", printable(cells_[column]), message));
+  const Line& line = lines_[row + 1];
+  const int place = places_[(row + 1) * columns_ + column];
+  throw InputError({path_, line.number, place, std::string(line.text)},
+                   fmt::format("{}: {}", printable(cells_[column]), message));
 }
 
 void CsvTable::fail_in_header(const std::string& message) const {
-  const std::string_view last = cells_[columns_ - 1];
-  throw InputError(
-      {path_, lines_.front(), 0, std::string(cells_.front().data(), last.data() + last.size())},
-      message);
+  const Line& line = lines_.front();
+  throw InputError({path_, line.number, 0, std::string(line.text)}, message);
 }
 
 }  // namespace stepsim

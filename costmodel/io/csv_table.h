@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,8 +12,9 @@
 
 namespace stepsim {
 
-/// A CSV file with a header line, read into memory: plain text or gzip, commas between the cells,
-/// no quotes. Lines may end with CR LF; blank lines are left out.
+/// A CSV file with a header line, read into memory: plain text or gzip, commas between the cells.
+/// A cell may stand in double quotes, inside which "" is one of them, and may have blanks around
+/// it. Lines may end with CR LF; blank lines are left out, and so is a byte order mark.
 ///
 /// A cell is read by its row (from 0, not counting the header) and column. All errors are
 /// InputError with file, line, column and the text of the line.
@@ -56,19 +58,28 @@ class CsvTable {
   [[nodiscard]] Duration time(std::size_t row, Column column, double unit) const;
 
   /// Returns the line number of a row in the file, from 1.
-  [[nodiscard]] int line(std::size_t row) const { return lines_[row + 1]; }
+  [[nodiscard]] int line(std::size_t row) const { return lines_[row + 1].number; }
   /// Raises InputError for this cell: "file:line:column: error: name: message".
   [[noreturn]] void fail(std::size_t row, Column column, const std::string& message) const;
 
  private:
+  struct Line {
+    int number = 0;         ///< In the file, from 1.
+    std::string_view text;  ///< Without its end.
+  };
+
+  std::size_t add_cells(const Line& line);
+  std::size_t add_quoted_cell(const Line& line, std::size_t quote);
   [[nodiscard]] double number(std::size_t row, Column column) const;
   [[noreturn]] void fail_in_header(const std::string& message) const;
 
   std::string path_;
   std::string text_;
   std::size_t columns_ = 0;
-  std::vector<std::string_view> cells_;  ///< [line][column], header first; they point into text_.
-  std::vector<int> lines_;               ///< [line] number in the file, header first.
+  std::vector<std::string_view> cells_;  ///< [line][column], header first; without their quotes.
+  std::vector<int> places_;              ///< [as cells_] where they begin in their line, from 1.
+  std::vector<Line> lines_;              ///< Header first.
+  std::deque<std::string> unquoted_;     ///< Cells that are not in text_ as they read.
 };
 
 }  // namespace stepsim

@@ -101,7 +101,8 @@ void check_count(const std::string& path, std::size_t found, std::size_t count) 
 }
 
 Lengths file_lengths(const std::string& path, std::size_t count) {
-  const std::string text = read_text(path);
+  const std::string file = read_text(path);
+  const std::string_view text = without_byte_order_mark(file);
   Lengths lengths;
   int line_number = 0;
   for (std::size_t begin = 0; begin < text.size();) {

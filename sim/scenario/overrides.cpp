@@ -13,22 +13,36 @@
 namespace stepsim {
 namespace {
 
-void mark_override(TomlValue& value, const std::string& key, const std::string& text) {
-  value.override_key = key;
-  value.override_text = text;
+struct Override {
+  std::string option;  ///< "--set"
+  std::string key;     ///< The written key without the blanks around it.
+  std::string text;    ///< The value as written.
+};
+
+void mark_override(TomlValue& value, const Override& setting) {
+  value.override_option = setting.option;
+  value.override_key = setting.key;
+  value.override_text = setting.text;
   for (auto& child : value.children) {
-    mark_override(child, key, text);
+    mark_override(child, setting);
   }
 }
 
-[[noreturn]] void fail_override(const std::string& text, const std::string& message) {
-  throw InputError(SourcePlace{"--set " + text}, message);
-}
+/// "key=value" as written, behind its option.
+struct WrittenOverride {
+  std::string option;
+  std::string text;
+
+  [[noreturn]] void fail(const std::string& message) const {
+    throw InputError(SourcePlace{option + " " + text}, message);
+  }
+};
 
 /// The policy that "policy.NAME.…" means, and the length of that part of the text.
 std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
-                                                     const std::string& text) {
+                                                     const WrittenOverride& written) {
   static const std::string kPrefix = "policy.";
+  const std::string& text = written.text;
   TomlValue* best = nullptr;
   std::size_t best_length = 0;
   std::vector<std::string> names;
@@ -50,9 +64,9 @@ std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
     const std::string rest = text.substr(kPrefix.size());
     const std::string named(trimmed(rest.substr(0, rest.find_first_of(".="))));
     if (std::ranges::find(names, named) != names.end()) {
-      fail_override(text, fmt::format("name a key of the policy: policy.{}.KEY=VALUE", named));
+      written.fail(fmt::format("name a key of the policy: policy.{}.KEY=VALUE", named));
     }
-    fail_override(text, unknown_name("policy", named, names));
+    written.fail(unknown_name("policy", named, names));
   }
   return {best, best_length};
 }
@@ -67,11 +81,6 @@ TomlValue& member(TomlValue& table, const std::string& key) {
   return table.children.back();
 }
 
-struct Override {
-  std::string key;   ///< The written key without the blanks around it.
-  std::string text;  ///< The value as written.
-};
-
 void set_value(TomlValue& target, const Override& setting) {
   const std::string key = target.key;
   const TomlPlace key_place = target.key_place;
@@ -84,34 +93,36 @@ void set_value(TomlValue& target, const Override& setting) {
   target = *std::move(value);
   target.key = key;
   target.key_place = key_place;
-  mark_override(target, setting.key, setting.text);
+  mark_override(target, setting);
 }
 
-void apply_override(TomlDocument& document, const std::string& text) {
+void apply_override(TomlDocument& document, const WrittenOverride& written) {
+  const std::string& text = written.text;
   if (!is_utf8(text)) {
-    fail_override(printable(text), "not UTF-8");
+    WrittenOverride{written.option, printable(text)}.fail("not UTF-8");
   }
   TomlValue* table = &document.root;
   std::size_t begin = 0;
   if (text.starts_with("policy.")) {
-    std::tie(table, begin) = find_policy_table(document, text);
+    std::tie(table, begin) = find_policy_table(document, written);
   }
   const std::size_t equals = text.find('=', begin);
   if (equals == std::string::npos) {
-    fail_override(text, "expected key=value, as in ddp.bucket_cap=50 MiB");
+    written.fail("expected key=value, as in ddp.bucket_cap=50 MiB");
   }
-  const Override setting{std::string(trimmed(text.substr(0, equals))),
+  const Override setting{written.option,
+                         std::string(trimmed(text.substr(0, equals))),
                          std::string(trimmed(text.substr(equals + 1)))};
   std::string rest(trimmed(text.substr(begin, equals - begin)));
   constexpr std::ptrdiff_t kMostDots = 100;
   if (std::ranges::count(rest, '.') > kMostDots) {
-    fail_override(text, fmt::format("more than {} dots in the key", kMostDots));
+    written.fail(fmt::format("more than {} dots in the key", kMostDots));
   }
   for (;;) {
     const std::size_t dot = rest.find('.');
     const std::string key = rest.substr(0, dot);
     if (key.empty()) {
-      fail_override(text, "a part of the key is empty; expected key=value");
+      written.fail("a part of the key is empty; expected key=value");
     }
     const bool is_new = table->find(key) == nullptr;
     TomlValue& next = member(*table, key);
@@ -120,10 +131,10 @@ void apply_override(TomlDocument& document, const std::string& text) {
       return;
     }
     if (next.kind != TomlValue::Kind::Table) {
-      fail_override(text, fmt::format("'{}' is no table: it has no keys below it", printable(key)));
+      written.fail(fmt::format("'{}' is no table: it has no keys below it", printable(key)));
     }
     if (is_new) {
-      mark_override(next, setting.key, setting.text);
+      mark_override(next, setting);
     }
     table = &next;
     rest = rest.substr(dot + 1);
@@ -161,9 +172,14 @@ void drop_replaced_caps(TomlValue& root) {
 
 }  // namespace
 
-void apply_overrides(TomlDocument& document, std::span<const std::string> overrides) {
+void apply_overrides(TomlDocument& document,
+                     std::span<const std::string> overrides,
+                     const StudySettings& study) {
   for (const auto& text : overrides) {
-    apply_override(document, text);
+    apply_override(document, {"--set", text});
+  }
+  for (const auto& text : study.set) {
+    apply_override(document, {study.option, text});
   }
   drop_replaced_counts(document.root);
   drop_replaced_caps(document.root);

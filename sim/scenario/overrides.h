@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "sim/scenario/scenario.h"
 #include "sim/scenario/toml_tree.h"
 
 namespace stepsim {
@@ -15,6 +16,8 @@ namespace stepsim {
 /// dots.
 /// Raises InputError: no '=', an empty key, an unknown policy, a key below something that is no
 /// table.
-void apply_overrides(TomlDocument& document, std::span<const std::string> overrides);
+void apply_overrides(TomlDocument& document,
+                     std::span<const std::string> overrides,
+                     const StudySettings& study = {});
 
 }  // namespace stepsim

@@ -42,11 +42,13 @@ Scenario read_scenario(const std::string& path, std::span<const std::string> ove
 
 Scenario parse_scenario(const std::string& text,
                         const std::string& path,
-                        std::span<const std::string> overrides) {
+                        std::span<const std::string> overrides,
+                        const StudySettings& study) {
   TomlDocument document = parse_toml(text, path);
-  apply_overrides(document, overrides);
+  apply_overrides(document, overrides, study);
   Scenario scenario = scenario_of(document, text);
   scenario.overrides.assign(overrides.begin(), overrides.end());
+  scenario.overrides.insert(scenario.overrides.end(), study.set.begin(), study.set.end());
   return scenario;
 }
 

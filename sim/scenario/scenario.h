@@ -155,10 +155,17 @@ inline constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;
                                         const std::string& path,
                                         std::span<const std::string> overrides);
 
+/// What a study sets on top of the overrides.
+struct StudySettings {
+  std::vector<std::string> set;  ///< "key=value"
+  std::string option = "--set";  ///< What gave the keys, for messages: "--over".
+};
+
 /// Parses the text of a scenario; `path` names it in messages and anchors relative paths.
 [[nodiscard]] Scenario parse_scenario(const std::string& text,
                                       const std::string& path,
-                                      std::span<const std::string> overrides = {});
+                                      std::span<const std::string> overrides = {},
+                                      const StudySettings& study = {});
 
 /// The scenario with the policy's own attention in place of the model's.
 [[nodiscard]] Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario);

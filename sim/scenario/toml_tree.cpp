@@ -196,8 +196,9 @@ void fail_at(const TomlDocument& document,
     const bool named = at == TomlAt::Key || path.empty() || path == value.override_key;
     const std::string place =
         at == TomlAt::Key ? value.override_key : value.override_key + "=" + value.override_text;
-    throw InputError(
-        SourcePlace{"--set " + place}, named ? message : path + ": " + message, lookup);
+    throw InputError(SourcePlace{value.override_option + " " + place},
+                     named ? message : path + ": " + message,
+                     lookup);
   }
   const TomlPlace& place = at == TomlAt::Key ? value.key_place : value.place;
   throw InputError(source_place(document, place),

@@ -30,6 +30,7 @@ struct TomlValue {
   std::string text;
   std::vector<TomlValue> children;  ///< List: items. Table: members, as they stand in the file.
   /// Not empty: the value came from `--set key=text` instead of the file. Holds for its children.
+  std::string override_option;  ///< "--set", or "--over" of a study.
   std::string override_key;
   std::string override_text;
   /// A number, date or truth value of an override whose key takes text: `--set ddp.torch=2.4`.

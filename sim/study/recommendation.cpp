@@ -40,7 +40,7 @@ std::vector<double> gains_of(const std::vector<double>& first, const std::vector
   std::vector<double> gains;
   for (const double a : first) {
     for (const double b : second) {
-      gains.push_back(a / b - 1);
+      gains.push_back(gain_over(a, b));
     }
   }
   return gains;
@@ -48,7 +48,8 @@ std::vector<double> gains_of(const std::vector<double>& first, const std::vector
 
 Gain gain_of(const Prediction& first, const Prediction& second, std::vector<double> drawn) {
   Gain result;
-  result.gain = first.summary.useful_tokens_per_s() / second.summary.useful_tokens_per_s() - 1;
+  result.gain =
+      gain_over(first.summary.useful_tokens_per_s(), second.summary.useful_tokens_per_s());
   result.interval = {result.gain, result.gain};
   result.faster_share = result.gain > 0 ? 1 : 0;
   if (!drawn.empty()) {
@@ -86,6 +87,10 @@ std::string certainty(const Recommendation& recommendation) {
 
 }  // namespace
 
+double gain_over(double first, double second) {
+  return first > 0 && second > 0 ? first / second - 1 : 0;
+}
+
 std::string likelihood_text(double share) {
   constexpr double kNearlyAll = 0.995;
   return share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100);
@@ -107,7 +112,7 @@ Gain paired_gain(const Prediction& first, const Prediction& second) {
   const std::size_t draws = std::min(first.paired_step_ms.size(), second.paired_step_ms.size());
   std::vector<double> gains;
   for (std::size_t i = 0; i < draws; ++i) {
-    gains.push_back(work * second.paired_step_ms[i] / first.paired_step_ms[i] - 1);
+    gains.push_back(gain_over(work * second.paired_step_ms[i], first.paired_step_ms[i]));
   }
   return gain_of(first, second, std::move(gains));
 }
@@ -122,7 +127,9 @@ bool is_reference(const Scenario& scenario, const std::string& policy) {
 
 std::vector<double> drawn_speeds(const Prediction& prediction) {
   std::vector<double> speeds = mapped(prediction.draws, [&](const MeanDraw& draw) {
-    return prediction.summary.useful_tokens_per_step * 1e3 * draw.drift / draw.step_ms;
+    return draw.step_ms > 0
+               ? prediction.summary.useful_tokens_per_step * 1e3 * draw.drift / draw.step_ms
+               : 0;
   });
   std::ranges::sort(speeds);
   return speeds;
@@ -150,7 +157,8 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
   if (ranked.size() < 2) {
     return result;
   }
-  result.gain = result.choices[0].useful_tokens_per_s / result.choices[1].useful_tokens_per_s - 1;
+  result.gain =
+      gain_over(result.choices[0].useful_tokens_per_s, result.choices[1].useful_tokens_per_s);
   result.drawn =
       std::ranges::none_of(speeds, [](const std::vector<double>& s) { return s.empty(); });
   if (result.drawn) {
@@ -182,9 +190,10 @@ std::string recommendation_text(const Recommendation& recommendation) {
                           recommendation.gain_interval.second * 100);
     }
     if (choices.size() > 2) {
-      text += fmt::format(" and {:+.1f} % over {}",
-                          (best.useful_tokens_per_s / choices.back().useful_tokens_per_s - 1) * 100,
-                          in_sentence(choices.back().policy));
+      text +=
+          fmt::format(" and {:+.1f} % over {}",
+                      gain_over(best.useful_tokens_per_s, choices.back().useful_tokens_per_s) * 100,
+                      in_sentence(choices.back().policy));
     }
     text += recommendation.drawn ? certainty(recommendation) : "";
   }

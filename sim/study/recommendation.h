@@ -47,6 +47,10 @@ struct Gain {
 /// that nobody could see a smaller gain.
 inline constexpr double kSmallestGain = 0.01;
 
+/// Returns what a speed gains over another, as a fraction: 0 where one of them has none, since its
+/// steps take no time.
+[[nodiscard]] double gain_over(double first, double second);
+
 /// Returns "97 %", or "more than 99 %" where the number of draws cannot tell it from 100 %.
 [[nodiscard]] std::string likelihood_text(double share);
 /// Returns "90 % interval +1.2 to +3.4 %, 97 % likely to be faster".

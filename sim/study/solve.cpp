@@ -1,13 +1,13 @@
 #include "sim/study/solve.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/base/trimmed.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/priced_run.h"
@@ -22,15 +22,12 @@ constexpr double kTolerance = 1e-4;  // A fraction of the range.
   throw InputError(SourcePlace{"--key " + text}, message);
 }
 
-/// Splits "12.5 us" into (12.5, "us").
-std::pair<double, std::string> number_and_unit(const std::string& range, const std::string& text) {
-  const std::string whole(trimmed(text));
-  double value = 0;
-  const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
-  if (error != std::errc() || !std::isfinite(value)) {
-    fail_key(range, "'" + printable(whole) + "' is not a number");
+NumberWithUnit end_of_range(const std::string& range, const std::string& text) {
+  const auto end = parse_number_with_unit(text);
+  if (!end) {
+    fail_key(range, "'" + printable(trimmed(text)) + "' is not a number");
   }
-  return {value, std::string(trimmed(whole.substr(static_cast<std::size_t>(end - whole.data()))))};
+  return *end;
 }
 
 /// Rounds a value to the digits that the tolerance justifies.
@@ -50,8 +47,8 @@ SolveRange parse_solve_range(const std::string& text) {
   }
   SolveRange range;
   range.key = trimmed(text.substr(0, equals));
-  const auto [low, low_unit] = number_and_unit(text, text.substr(equals + 1, dots - equals - 1));
-  const auto [high, high_unit] = number_and_unit(text, text.substr(dots + 2));
+  const auto [low, low_unit] = end_of_range(text, text.substr(equals + 1, dots - equals - 1));
+  const auto [high, high_unit] = end_of_range(text, text.substr(dots + 2));
   if (range.key.empty()) {
     fail_key(text, "the key is empty; expected KEY=LOW..HIGH");
   }
@@ -86,11 +83,13 @@ Solution solve(const Scenario& as_it_stands,
     if (options.on_progress) {
       options.on_progress(done++ / predictions);
     }
-    std::vector<std::string> overrides = options.overrides;
-    overrides.push_back(range.key + "=" + value_text(range, value));
-    const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
-    const Prediction prediction = predict(
-        scenario, find_policy(scenario, options.policy), scenario_profile(scenario), {});
+    const Scenario scenario =
+        parse_scenario(as_it_stands.text,
+                       as_it_stands.path,
+                       options.overrides,
+                       {{range.key + "=" + value_text(range, value)}, "--key"});
+    const Prediction prediction =
+        predict(scenario, find_policy(scenario, options.policy), scenario_profile(scenario), {});
     solution.notes = prediction.notes;
     return prediction.summary.step_time_ms.mean;
   };

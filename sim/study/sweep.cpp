@@ -30,21 +30,51 @@ constexpr std::size_t kMaxValues = 10000;
   throw InputError(SourcePlace{"--over " + text}, message);
 }
 
+/// The unit of a range's numbers.
+struct RangeUnit {
+  bool bytes = false;  ///< Each number has its own.
+  std::string name;    ///< Of all others, as "ms"; empty: plain numbers.
+};
+
+/// "4 MiB", but not "4 GB/s".
 bool has_byte_unit(const std::string& text) {
-  return text.find('B') != std::string::npos;
+  return text.find('B') != std::string::npos && text.find('/') == std::string::npos;
 }
 
-double plain_number(const std::string& axis, const std::string& text) {
-  const auto value = parse_number<double>(text);
-  if (!value || !std::isfinite(*value)) {
+NumberWithUnit number_of(const std::string& axis, const std::string& text) {
+  const auto value = parse_number_with_unit(text);
+  if (!value) {
     fail_axis(axis, "'" + printable(text) + "' is not a number");
   }
   return *value;
 }
 
-double value_of(const std::string& axis, const std::string& text, bool bytes) {
-  if (!bytes) {
-    return plain_number(axis, text);
+RangeUnit range_unit(const std::string& axis, const std::string& low, const std::string& high) {
+  if (has_byte_unit(low) || has_byte_unit(high)) {
+    return {true, ""};
+  }
+  const std::string of_low = number_of(axis, low).unit;
+  const std::string of_high = number_of(axis, high).unit;
+  if (!of_low.empty() && of_low != of_high) {
+    fail_axis(axis,
+              fmt::format("give both ends in one unit, not {} and {}",
+                          printable(of_low),
+                          of_high.empty() ? "none" : printable(of_high)));
+  }
+  return {false, of_high};
+}
+
+double value_of(const std::string& axis, const std::string& text, const RangeUnit& unit) {
+  if (!unit.bytes) {
+    const NumberWithUnit value = number_of(axis, text);
+    if (!value.unit.empty() && value.unit != unit.name) {
+      fail_axis(
+          axis,
+          unit.name.empty()
+              ? "'" + printable(text) + "' is not a number"
+              : fmt::format("'{}' is not in {}, as the range is", printable(text), unit.name));
+    }
+    return value.number;
   }
   try {
     return static_cast<double>(parse_bytes(text).value());
@@ -53,16 +83,16 @@ double value_of(const std::string& axis, const std::string& text, bool bytes) {
   }
 }
 
-void add_value(SweepAxis& axis, const std::string& text, double value, bool bytes) {
+void add_value(SweepAxis& axis, const std::string& text, double value, const RangeUnit& unit) {
   if (axis.values.size() == kMaxValues) {
     fail_axis(text, "more than 10000 values");
   }
-  if (bytes) {
+  if (unit.bytes) {
     const auto whole = static_cast<std::int64_t>(std::llround(value));
     axis.values.push_back(std::to_string(whole) + " B");
     axis.labels.push_back(format_bytes(Bytes(whole)));
   } else {
-    axis.values.push_back(fmt::format("{}", value));
+    axis.values.push_back(fmt::format("{}{}{}", value, unit.name.empty() ? "" : " ", unit.name));
     axis.labels.push_back(axis.values.back());
   }
 }
@@ -75,15 +105,15 @@ void add_range(SweepAxis& axis, const std::string& text, const std::string& spec
   }
   const std::string low_text = spec.substr(0, dots);
   const std::string high_text = spec.substr(dots + 2, colon - dots - 2);
-  const bool bytes = has_byte_unit(low_text) || has_byte_unit(high_text);
-  const double low = value_of(text, low_text, bytes);
-  const double high = value_of(text, high_text, bytes);
+  const RangeUnit unit = range_unit(text, low_text, high_text);
+  const double low = value_of(text, low_text, unit);
+  const double high = value_of(text, high_text, unit);
   const char kind = spec[colon + 1];
   const std::string step_text = spec.substr(colon + 2);
   if (kind != 'x' && kind != '+') {
     fail_axis(text, "a step is x2 (times 2) or +8 (plus 8)");
   }
-  const double step = value_of(text, step_text, bytes && kind == '+');
+  const double step = value_of(text, step_text, kind == '+' ? unit : RangeUnit());
   if (low > high) {
     fail_axis(text, "the range starts above its end");
   }
@@ -94,7 +124,7 @@ void add_range(SweepAxis& axis, const std::string& text, const std::string& spec
   const double last = high * (1 + 1e-12);
   double value = low;
   for (std::size_t i = 1; value <= last; ++i) {
-    add_value(axis, text, value, bytes);
+    add_value(axis, text, value, unit);
     value = kind == 'x' ? value * step : low + step * static_cast<double>(i);
   }
 }
@@ -116,9 +146,8 @@ SweepPoint predict_point(const Scenario& as_it_stands,
                          const SweepOptions& options,
                          const std::vector<std::string>& values) {
   SweepPoint point;
-  std::vector<std::string> overrides = options.overrides;
-  overrides.insert(overrides.end(), values.begin(), values.end());
-  const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides);
+  const Scenario scenario =
+      parse_scenario(as_it_stands.text, as_it_stands.path, options.overrides, {values, "--over"});
   const Profile profile = scenario_profile(scenario);
   PredictOptions predict_options;
   predict_options.noise_runs = options.noise_runs;

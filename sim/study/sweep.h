@@ -19,8 +19,8 @@ struct SweepAxis {
   std::vector<std::string> labels;  ///< The values, as tables show them.
 };
 
-/// Parses "ddp.bucket_cap=1MiB..2GiB:x2" (geometric), "cluster.ranks=2..8:+2" (arithmetic) or
-/// "policy.budget.max_tokens=1024,1280,2048" (a list).
+/// Parses "ddp.bucket_cap=1MiB..2GiB:x2" (geometric), "cluster.ranks=2..8:+2" (arithmetic),
+/// "times.forward=12ms..24ms:+6ms" or "policy.budget.max_tokens=1024,1280,2048" (a list).
 ///
 /// Raises InputError: '=' is missing, the range is empty or endless, there are more than 10,000
 /// values, or a unit is wrong.

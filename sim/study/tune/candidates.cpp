@@ -56,8 +56,8 @@ class SearchBounds {
       : space_(space), shared_(space.shared_size()) {
     find_works();
     const auto scenario_of = [&](std::vector<std::string> set) {
-      set.insert(set.begin(), options.overrides.begin(), options.overrides.end());
-      return parse_scenario(scenario.text, scenario.path, set);
+      return parse_scenario(
+          scenario.text, scenario.path, options.overrides, {std::move(set), space.option()});
     };
     parallel_for(shared_.size(), options.threads, [&](std::size_t i) {
       SharedSettings& settings = shared_[i];

@@ -37,15 +37,14 @@ std::string tune_text_of(const std::string& policy,
 
 TunePrice price_of(const Scenario& as_it_stands,
                    const std::vector<std::string>& overrides,
+                   const std::string& option,
                    const std::string& text) {
   const Json point = parse_json(text, "point of a tuning");
-  std::vector<std::string> set = overrides;
-  std::vector<std::string> own;
-  read_exact(point["set"], own);
-  set.insert(set.end(), own.begin(), own.end());
+  StudySettings own{{}, option};
+  read_exact(point["set"], own.set);
   TunePrice price;
   try {
-    const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, set);
+    const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides, own);
     const Profile profile = scenario_profile(scenario);
     PredictOptions options;
     options.threads = 1;
@@ -101,14 +100,13 @@ Gain gain_of_best(const TunePrice& best, const TunePrice& other) {
   std::vector<double> gains;
   double faster = 0;
   for (std::size_t i = 0; i < best.paired_step_ms.size(); ++i) {
-    const double gain = best.useful_tokens / best.paired_step_ms[i] * other.paired_step_ms[i] /
-                            other.useful_tokens -
-                        1;
+    const double gain = gain_over(
+        best.useful_tokens / other.useful_tokens * other.paired_step_ms[i], best.paired_step_ms[i]);
     gains.push_back(gain);
     faster += gain > 0 ? 1 : gain == 0 ? 0.5 : 0;
   }
   Gain gain;
-  gain.gain = best.useful_tokens_per_s() / other.useful_tokens_per_s() - 1;
+  gain.gain = gain_over(best.useful_tokens_per_s(), other.useful_tokens_per_s());
   gain.interval = {gain.gain, gain.gain};
   gain.faster_share = gain.gain > 0 ? 1 : 0;
   if (!gains.empty()) {
@@ -125,8 +123,10 @@ double regret95(const std::vector<TunedPoint>& finalists) {
   for (std::size_t i = 0; i < best.paired_step_ms.size(); ++i) {
     double regret = 0;
     for (const TunedPoint& other : finalists) {
-      const double speed = other.drawn.useful_tokens / other.drawn.paired_step_ms[i];
-      regret = std::max(regret, speed * best.paired_step_ms[i] / best.useful_tokens - 1);
+      regret = std::max(
+          regret,
+          gain_over(other.drawn.useful_tokens / best.useful_tokens * best.paired_step_ms[i],
+                    other.drawn.paired_step_ms[i]));
     }
     regrets.push_back(regret);
   }
@@ -295,7 +295,7 @@ TuneResult tune(const Scenario& scenario,
                 const TuneOptions& options,
                 PointRunner& runner) {
   const std::function<TunePrice(const std::string&)> compute = [&](const std::string& text) {
-    return price_of(scenario, options.overrides, text);
+    return price_of(scenario, options.overrides, space.option(), text);
   };
   TuneResult result;
   result.overrides = options.overrides;

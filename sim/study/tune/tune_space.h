@@ -58,6 +58,9 @@ class TuneSpace {
   /// is the default one, only those that differ from the scenario.
   [[nodiscard]] std::string text(const TuneChoice& choice) const;
 
+  /// What gave the settings, for messages: "--over", or "--set" of the default space.
+  [[nodiscard]] std::string option() const { return first_is_own_ ? "--set" : "--over"; }
+
   static constexpr std::size_t kMostPoints = 2'000'000;
 
  private:

@@ -564,6 +564,59 @@ def test_a_swept_key_that_changes_nothing_is_named():
         assert "ddp.bucket_cap" in message and "one bucket holds all tensors" in message, message
 
 
+def test_an_error_in_a_value_names_the_option_that_gave_it():
+    with Blocks() as path:
+        for arguments, place in (
+            (["sweep", "--over", "cluster.rankss=1,2"], "--over cluster.rankss: error: unknown key"),
+            (["sweep", "--over", "ddp.zero_stage=0,7"], "--over ddp.zero_stage=7: error: 7 is too large"),
+            (["sweep", "--over", "policy.nobody.x=1,2"], "--over policy.nobody.x=1: error: unknown policy"),
+            (["sweep", "--over", "ddp.zero_stage=0,1", "--set", "ddp.zero_stag=1"], "--set ddp.zero_stag: error"),
+            (["solve", "--key", "cluster.rankss=1..2", "--step-time", "9 ms"], "--key cluster.rankss: error"),
+        ):
+            message = run(arguments[0], path, *arguments[1:], status=2).stderr
+            assert message.startswith(place), (message, place)
+        message = run("tune", path, "--over", "ddp.zero_stage=7,8", status=2).stderr
+        assert "(--over ddp.zero_stage=7: error: 7 is too large" in message, message
+
+
+def test_a_step_that_takes_no_time_has_no_speed_to_compare():
+    still = [('forward = "12 ms"', 'forward = "0 ms"'), ('backward = "24 ms"', 'backward = "0 ms"'),
+             ('optimizer = "1.5 ms"\n', ""), ("ranks = 4", "ranks = 1")]
+    still.append(("batch_size = 1\n", 'batch_size = 1\n[[policy]]\nname = "two"\nkind = "fixed"\nbatch_size = 2\n'))
+    with Blocks(*still) as path:
+        for command in (["compare"], ["tune"], ["sweep", "--over", "policy.fixed.batch_size=1,2"],
+                        ["sweep", "--over", "times.forward=0ms,10ms"], ["blame"]):
+            for form in ([], ["--json", "-"], ["--csv", "-"]):
+                text = run(command[0], path, *command[1:], *form).stdout
+                assert not re.search(r"\b(nan|inf)\b|null", text, re.IGNORECASE), text
+        # One rank reduces nothing, so that there is nothing to measure.
+        text = run("run", path).stdout
+        assert "all_reduce: one rank" in text and "not measured" not in text, text
+
+
+def test_a_trace_asked_for_in_another_form_is_one_error():
+    message = run("trace", SKEW, "--out", "-", "--json", "-", status=2).stderr
+    assert message.startswith("stepsim trace: error: a trace has a form of its own"), message
+    assert message.count("error:") == 1, message
+
+
+def test_tables_and_lengths_of_spreadsheets_are_read():
+    mark = "\ufeff"
+    tensors = ('layers = 12\nblock_elements = 250_000', 'tensors = "tensors.csv"')
+    lengths = ("samples = 1024\nlengths = { constant = 128 }", 'lengths = { file = "lengths.txt" }')
+    with Blocks(tensors, lengths) as path:
+        folder = pathlib.Path(path).parent
+        rows = ["name,shape,forward,backward", "a,512x256,1,2", "b,300,2,4"]
+        (folder / "tensors.csv").write_text("\n".join(rows), encoding="utf-8")
+        (folder / "lengths.txt").write_text("5\n7\n" * 8, encoding="utf-8")
+        plain = run("run", path).stdout
+        quoted = [", ".join(f'"{cell}"' for cell in row.split(",")) for row in rows]
+        (folder / "tensors.csv").write_text(mark + "\r\n".join(quoted), encoding="utf-8")
+        text = mark + "5\r\n7\r\n" + "5\n7\n" * 7
+        (folder / "lengths.txt").write_text(text, encoding="utf-8")
+        assert run("run", path).stdout == plain
+
+
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)

@@ -41,6 +41,20 @@ TEST_CASE("an arithmetic range reaches its end in spite of rounding") {
   CHECK(parse_sweep_axis("cluster.jitter=0.1..0.5:+0.1").values.size() == 5);
 }
 
+TEST_CASE("a range has the unit of its ends, whatever it is") {
+  using Values = std::vector<std::string>;
+  CHECK(parse_sweep_axis("times.forward=12ms..24ms:+6ms").values ==
+        Values{"12 ms", "18 ms", "24 ms"});
+  CHECK(parse_sweep_axis("times.forward=12..24 ms:+6").labels == Values{"12 ms", "18 ms", "24 ms"});
+  CHECK(parse_sweep_axis("cluster.topology.inter_bandwidth=1 GB/s..4 GB/s:x2").values ==
+        Values{"1 GB/s", "2 GB/s", "4 GB/s"});
+  CHECK(message("t=1ms..2us:x2") ==
+        "--over t=1ms..2us:x2: error: give both ends in one unit, not ms and us");
+  CHECK(message("t=1ms..2:x2").ends_with("give both ends in one unit, not ms and none"));
+  CHECK(message("t=1ms..4ms:+1us").ends_with("'1us' is not in ms, as the range is"));
+  CHECK(message("t=1ms..4ms:x2ms").ends_with("'2ms' is not a number"));
+}
+
 TEST_CASE("a list keeps its values as written") {
   CHECK(parse_sweep_axis("ddp.bucket_cap=1 MiB,25 MiB").values ==
         std::vector<std::string>{"1 MiB", "25 MiB"});

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "costmodel/base/input_error.h"
 #include "costmodel/base/number_selection.h"
 #include "costmodel/base/shell_word.h"
 #include "sim/cli/cli.h"
@@ -75,7 +74,7 @@ Answer trace_command(const Request& request) {
     parser.fail("give --out FILE or --out-dir FOLDER");
   }
   if (!common.outputs.json.empty() || !common.outputs.csv.empty()) {
-    throw InputError("stepsim trace: error: a trace has a form of its own; use --out FILE");
+    parser.fail("a trace has a form of its own; use --out FILE");
   }
   const std::string steps = take_step_list(common);
   const Scenario scenario = load_scenario(common);

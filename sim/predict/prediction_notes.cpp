@@ -140,7 +140,10 @@ void add_notes(const PricedRun& run, Prediction& prediction) {
   add_host_bound(run, notes);
   for (const auto& [text, source] : run.model().collective_sources()) {
     prediction.collective_origins.push_back({text, source});
-    if (source != CollectiveSource::MeasuredTable && source != CollectiveSource::FittedLinks) {
+    const bool is_known = source == CollectiveSource::MeasuredTable ||
+                          source == CollectiveSource::FittedLinks ||
+                          source == CollectiveSource::OneRank;  // There is nothing to measure.
+    if (!is_known) {
       notes.emplace_back(CollectiveNotMeasured{prediction.collective_origins.back()});
     }
   }

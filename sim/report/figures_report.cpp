@@ -16,14 +16,17 @@ std::string verdict_of(const FigureCheck& check) {
   if (check.agrees) {
     return "agrees";
   }
-  const char* direction = check.published_off < 0 ? "too low" : "too high";
+  const char* direction = check.published.value.value < check.computed ? "too low" : "too high";
   return fmt::format("published is {}", direction);
 }
 
-/// A factor says more than 3000 %.
+/// A factor says more than 3000 %; of nothing there is no share.
 std::string off_text(const FigureCheck& check) {
-  const double ratio = check.published_off + 1;
-  return ratio >= 2 ? fmt::format("{:.3g} times", ratio) : signed_percent(check.published_off);
+  if (!check.published_off) {
+    return "-";
+  }
+  const double ratio = *check.published_off + 1;
+  return ratio >= 2 ? fmt::format("{:.3g} times", ratio) : signed_percent(*check.published_off);
 }
 
 void add_once(std::vector<std::string>& list, const std::string& text) {
@@ -96,16 +99,17 @@ Json figures_json(const Scenario& scenario, const std::vector<FigureCheck>& chec
   Json list = Json::array();
   for (const FigureCheck& check : checks) {
     const PublishedFigure& published = check.published;
-    list.push_back({{"figure", figure_info(published.kind).name},
-                    {"conditions", check.conditions},
-                    {"published_text", published.value.text},
-                    {"published", published.value.value},
-                    {"published_half_unit", published.value.half_unit},
-                    {"computed", check.computed},
-                    {"published_off", check.published_off},
-                    {"agrees", check.agrees},
-                    {"note", published.note},
-                    {"source", published.source}});
+    list.push_back(
+        {{"figure", figure_info(published.kind).name},
+         {"conditions", check.conditions},
+         {"published_text", published.value.text},
+         {"published", published.value.value},
+         {"published_half_unit", published.value.half_unit},
+         {"computed", check.computed},
+         {"published_off", check.published_off ? Json(*check.published_off) : Json(nullptr)},
+         {"agrees", check.agrees},
+         {"note", published.note},
+         {"source", published.source}});
   }
   return {{"format", "stepsim-figures/1"}, {"scenario", scenario.name}, {"figures", list}};
 }
@@ -121,7 +125,7 @@ std::string figures_csv(const std::vector<FigureCheck>& checks) {
                         csv_field(published.value.text),
                         published.value.value,
                         check.computed,
-                        check.published_off,
+                        check.published_off ? fmt::format("{}", *check.published_off) : "",
                         check.agrees,
                         csv_field(published.note),
                         csv_field(published.source));

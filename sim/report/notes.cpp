@@ -154,14 +154,11 @@ struct Words {
                      note.start);
   }
   std::string operator()(const CollectiveNotMeasured& note) const {
-    // With one rank there is nothing to measure.
-    const bool alone = note.origin.source == CollectiveSource::OneRank;
     const bool by_steps = note.origin.source == CollectiveSource::BeyondFittedLinks;
     return "not measured: " + note.origin.text +
-           (alone      ? ""
-            : by_steps ? "; a step timed on more ranks or nodes narrows the interval "
-                         "(stepcal import step-times)"
-                       : "; stepcal calibrate or stepcal import nccl-tests measures it");
+           (by_steps ? "; a step timed on more ranks or nodes narrows the interval "
+                       "(stepcal import step-times)"
+                     : "; stepcal calibrate or stepcal import nccl-tests measures it");
   }
 };
 

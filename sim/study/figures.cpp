@@ -173,7 +173,9 @@ std::vector<FigureCheck> check_figures(const Scenario& scenario) {
     check.conditions = conditions_of(figure);
     check.computed = compute(scenario, figure);
     const double difference = figure.value.value - check.computed;
-    check.published_off = check.computed > 0 ? difference / check.computed : 0;
+    if (check.computed > 0) {
+      check.published_off = difference / check.computed;
+    }
     // Published digits are decimal, so half a unit of the last one is not exact in binary.
     constexpr double kSlack = 1 + 1e-9;
     check.agrees = std::abs(difference) <= figure.value.half_unit * kSlack;

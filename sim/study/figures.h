@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,11 @@ namespace stepsim {
 /// A published figure and what Stepsim computes for it.
 struct FigureCheck {
   PublishedFigure published;
-  std::string conditions;    ///< "8 GPUs, 50 GB/s"
-  double computed = 0;       ///< The computed value in base units: bytes, seconds, buckets.
-  double published_off = 0;  ///< (published - computed) / computed.
-  bool agrees = false;       ///< True: the difference is within the published figure's rounding.
+  std::string conditions;  ///< "8 GPUs, 50 GB/s"
+  double computed = 0;     ///< The computed value in base units: bytes, seconds, buckets.
+  /// (published - computed) / computed; absent where that is nothing.
+  std::optional<double> published_off;
+  bool agrees = false;  ///< True: the difference is within the published figure's rounding.
 
   /// True when the figures differ and the scenario's note does not say why.
   [[nodiscard]] bool unexplained() const { return !agrees && published.note.empty(); }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "sim/report/figures_report.h"
@@ -68,6 +69,20 @@ TEST_CASE("tokens of a step and attention scores of rows and documents") {
             .find("row_length") != std::string::npos);
   CHECK(quantity_error("8 M", Dimension::Count) ==
         "unknown unit 'M' in '8 M'; use one of none, Ki, Mi");
+}
+
+TEST_CASE("a figure that is computed as nothing is off by no share of it") {
+  const std::string none = "[[published]]\nfigure = \"ring_volume\"\nranks = 1\nvalue = ";
+  const Scenario scenario = with(none + "\"5 GB\"\n");
+  const auto checks = check_figures(scenario);
+  REQUIRE(checks.size() == 1);
+  CHECK(checks.front().computed == 0);
+  CHECK_FALSE(checks.front().agrees);
+  CHECK_FALSE(checks.front().published_off);
+  const std::string text = figures_text(scenario, checks);
+  CHECK(text.find("published is too high") != std::string::npos);
+  CHECK(text.find("0.0 %") == std::string::npos);
+  CHECK(figures_json(scenario, checks)["figures"][0]["published_off"].is_null());
 }
 
 TEST_CASE("ring volumes of 70 B fp32 gradients, by number of GPUs") {

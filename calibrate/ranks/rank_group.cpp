@@ -25,8 +25,10 @@ constexpr int kGraceMilliseconds = 300;
 constexpr int kLookMilliseconds = 1000;
 /// A fault after so long without a word may come of waiting for a rank that hangs.
 constexpr auto kHangTime = std::chrono::seconds(5);
-/// Ranks on other machines have this long to send what they had when they were stopped.
+/// Ranks on other machines have this long to send what they had when they were stopped. A launcher
+/// that was interrupted may kill all processes after a second.
 constexpr auto kDrainTime = std::chrono::seconds(3);
+constexpr auto kDrainTimeOfInterrupt = std::chrono::milliseconds(500);
 
 /// True when a signal or a debugger holds the process: state T or t of /proc/PID/stat, behind the
 /// name in parentheses.
@@ -380,7 +382,8 @@ void RankGroup::stop() {
 }
 
 void RankGroup::drain() {
-  const auto deadline = std::chrono::steady_clock::now() + kDrainTime;
+  const auto deadline =
+      std::chrono::steady_clock::now() + (interrupted_ ? kDrainTimeOfInterrupt : kDrainTime);
   for (Rank& rank : ranks_) {
     while (rank.open && std::chrono::steady_clock::now() < deadline) {
       pollfd polled{rank.reader(), POLLIN, 0};

@@ -35,7 +35,7 @@ std::vector<std::int64_t> other_caps(std::int64_t own) {
 
 std::vector<std::string> default_cap_settings(const Scenario& scenario) {
   std::vector<std::string> settings = {fmt::format("ddp.bucket_cap={}", kDefaultBucketCapBytes)};
-  if (!scenario.ddp.first_bucket_cap_stated) {
+  if (!scenario.ddp.first_bucket_cap_stated && scenario.ddp.bucket_rule == BucketRule::PyTorch) {
     settings.push_back(fmt::format("ddp.first_bucket_cap={}", kDefaultFirstBucketBytes));
   }
   return settings;

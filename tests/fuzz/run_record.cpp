@@ -22,6 +22,9 @@ void enter_starter(const std::string& path) {
   const std::vector<RecordFile> files = read_record_files(std::vector{path}, nullptr);
   const StarterScenario starter = starter_scenario(files, "advice", false);
   (void)file_with("lengths.json", starter.lengths);
+  if (starter.plays) {
+    write_run_record(path_of("recorded.jsonl"), files.front().record);
+  }
   const std::string scenario = file_with("scenario.toml", starter.toml);
   require(accepts([&] { (void)read_scenario(scenario); }), "a scenario that is refused");
 }

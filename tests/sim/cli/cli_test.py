@@ -511,7 +511,7 @@ def test_plans_of_policies_with_alike_names_have_files_of_their_own():
             with file.open(encoding="utf-8") as lines:
                 policies[file.name] = json.loads(lines.readline())["policy"]
         assert policies == {"a_b.jsonl": "a/b", "a_b_2.jsonl": "a_b", "a_b_3.jsonl": "a b"}
-        files = shlex.split(text.split("stepcal live ")[1])
+        files = shlex.split(text.splitlines()[0].removeprefix("wrote "))
         assert files == [os.path.join(folder, name) for name in sorted(policies)], files
 
 

@@ -14,6 +14,8 @@ namespace stepsim {
 STEPSIM_MEMBERS(TokenBudget, tokens, length)
 STEPSIM_MEMBERS(OutOfMemory, step, rank, needed, capacity, budget)
 STEPSIM_MEMBERS(CollectiveOrigin, text, source)
+STEPSIM_MEMBERS(TimesOfAnyBatch, fewest, most)
+STEPSIM_MEMBERS(OptimizerOfAdamw, moved)
 STEPSIM_MEMBERS(SizesBeyondMeasured, op, factor, smaller)
 STEPSIM_MEMBERS(SizesNotMeasured, op_classes)
 

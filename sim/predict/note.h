@@ -96,6 +96,17 @@ struct HookNotStarted {
   int warmup_steps = 0;    ///< of which the first ones are left out of the means.
 };
 
+/// [times] without the tokens they are of: all batches take the same time, whatever they hold.
+struct TimesOfAnyBatch {
+  std::int64_t fewest = 0;  ///< Padded tokens (with varlen useful ones) of a micro-batch.
+  std::int64_t most = 0;
+};
+
+/// The optimizer is SGD, and the profile's is AdamW, which moves kAdamwMoves elements a parameter.
+struct OptimizerOfAdamw {
+  int moved = 0;
+};
+
 /// A fact that the user of a prediction should know. Reports put it into words
 /// (sim/report/notes.h).
 using Note = std::variant<SizesBeyondMeasured,
@@ -111,6 +122,8 @@ using Note = std::variant<SizesBeyondMeasured,
                           PricesNotMeasured,
                           CostsNothing,
                           OtherSettings,
-                          HookNotStarted>;
+                          HookNotStarted,
+                          TimesOfAnyBatch,
+                          OptimizerOfAdamw>;
 
 }  // namespace stepsim

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/base/mapped.h"
 #include "sim/predict/other_settings.h"
 #include "sim/predict/step_cost.h"
 
@@ -81,6 +82,19 @@ void add_stated_errors(const PricedRun& run, std::vector<Note>& notes) {
   }
 }
 
+void add_times_of_any_batch(const PricedRun& run, std::vector<Note>& notes) {
+  if (!run.scenario().times || run.scenario().times->tokens > 0) {
+    return;
+  }
+  const auto tokens = mapped(run.different_batches(), [&](const RunBatch& batch) {
+    return run.model().input_tokens(batch.shape);
+  });
+  if (!tokens.empty()) {
+    const auto [fewest, most] = std::ranges::minmax(tokens);
+    notes.emplace_back(TimesOfAnyBatch{fewest, most});
+  }
+}
+
 void add_hook_start(const Scenario& scenario, std::vector<Note>& notes) {
   const CommunicationHook hook = scenario.ddp.hook;
   const std::int64_t start = scenario.ddp.hook_options.start_iteration;
@@ -134,6 +148,10 @@ void add_notes(const PricedRun& run, Prediction& prediction) {
   }
   if (prediction.out_of_memory) {
     notes.emplace_back(*prediction.out_of_memory);
+  }
+  add_times_of_any_batch(run, notes);
+  if (const auto moved = elements_moved_by_sgd(run.scenario(), run.profile())) {
+    notes.emplace_back(OptimizerOfAdamw{*moved});
   }
   add_hook_start(run.scenario(), notes);
   add_stated_errors(run, notes);

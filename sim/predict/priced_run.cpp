@@ -108,8 +108,8 @@ PricedRun::PricedRun(const Scenario& scenario,
                      const BatchingPolicy& policy,
                      const Profile& profile,
                      std::optional<Counterfactual> counterfactual)
-    : scenario_(changed(with_machine_of(profile, with_attention_of(policy, scenario)),
-                        counterfactual)),
+    : scenario_(
+          changed(with_machine_of(profile, with_attention_of(policy, scenario)), counterfactual)),
       profile_(profile),
       counterfactual_(counterfactual),
       policy_(policy),

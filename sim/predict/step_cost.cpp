@@ -1,5 +1,6 @@
 #include "sim/predict/step_cost.h"
 
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -42,7 +43,36 @@ class PassPrices {
   std::map<BatchShape, std::int64_t> known_;
 };
 
+/// Prices SGD by the AdamW that was measured, in proportion to the elements that each reads and
+/// writes, since both wait for memory.
+class SgdCosts : public ProfileCostModel {
+ public:
+  SgdCosts(const Profile& profile, int moved) : ProfileCostModel(profile), moved_(moved) {}
+
+  [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override {
+    constexpr double kError = 0.2;  // Of another kernel than was measured; an estimate.
+    Cost cost = ProfileCostModel::op(op, batch);
+    if (op.op_class == OpClass::Optimizer) {
+      cost.seconds *= static_cast<double>(moved_) / kAdamwMoves;
+      cost.relative_error = std::hypot(cost.relative_error, kError);
+      cost.shared_error = std::hypot(cost.shared_error, kError);
+    }
+    return cost;
+  }
+
+ private:
+  int moved_;
+};
+
 }  // namespace
+
+std::optional<int> elements_moved_by_sgd(const Scenario& scenario, const Profile& profile) {
+  if (scenario.optimizer != "sgd" || scenario.times || prices_recorded_model(scenario, profile)) {
+    return std::nullopt;
+  }
+  // Parameter and gradient in, parameter out; with momentum its buffer in and out.
+  return scenario.optimizer_bytes_per_parameter > 0 ? 5 : 3;
+}
 
 bool prices_recorded_model(const Scenario& scenario, const Profile& profile) {
   if (scenario.times || !profile.recorded) {
@@ -64,6 +94,9 @@ std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& p
     if (prices_recorded_model(scenario, profile)) {
       return std::make_unique<PassCostModel>(at_ranks(*profile.recorded, scenario.ranks),
                                              profile.host_is_device);
+    }
+    if (const std::optional<int> moved = elements_moved_by_sgd(scenario, profile)) {
+      return std::make_unique<SgdCosts>(profile, *moved);
     }
     return std::make_unique<ProfileCostModel>(profile);
   }
@@ -94,7 +127,16 @@ std::optional<NewShapeCost> new_shape_cost(const Scenario& scenario, const Profi
 PlanningCost planning_cost(const Scenario& scenario,
                            const BatchingPolicy& policy,
                            const Profile& profile) {
-  if (policy.step_cost_use() == StepCostUse::Never) {
+  const StepCostUse use = policy.step_cost_use();
+  const bool times_of_any_batch = scenario.times && scenario.times->tokens == 0;
+  if (use == StepCostUse::Always && times_of_any_batch) {
+    throw InputError(
+        SourcePlace{scenario.path},
+        "policy '{}' plans by predicted time, and [times] are the same for every batch; "
+        "say in times.tokens how many tokens they are of",
+        printable(policy.name()));
+  }
+  if (use == StepCostUse::Never || times_of_any_batch) {
     return {};
   }
   const auto shape = new_shape_cost(scenario, profile);

@@ -16,7 +16,17 @@ namespace stepsim {
 /// are not, and the profile prices no others.
 [[nodiscard]] bool prices_recorded_model(const Scenario& scenario, const Profile& profile);
 
+/// Elements that AdamW reads and writes a parameter: parameter, gradient and two moments in, all but
+/// the gradient out.
+inline constexpr int kAdamwMoves = 7;
+
+/// The elements that SGD moves in place of AdamW's, where it is priced by the profile's optimizer;
+/// nothing where it is not.
+[[nodiscard]] std::optional<int> elements_moved_by_sgd(const Scenario& scenario,
+                                                       const Profile& profile);
+
 /// What the ops of a scenario's step cost: as in the profile, or shares of the step in [times].
+/// Profiles hold AdamW; SGD costs its share of that, by the elements that it moves.
 [[nodiscard]] std::unique_ptr<CostModel> cost_model(const Scenario& scenario,
                                                     const Profile& profile);
 

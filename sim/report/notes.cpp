@@ -10,6 +10,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/network/collective_cost.h"
+#include "sim/predict/step_cost.h"
 #include "sim/report/number_text.h"
 
 namespace stepsim {
@@ -134,6 +135,22 @@ struct Words {
     }
     return text;
   }
+  std::string operator()(const OptimizerOfAdamw& note) const {
+    return fmt::format(
+        "the profile's optimizer is AdamW; SGD is taken to need {} of its {} parts, by the "
+        "elements "
+        "that each reads and writes",
+        note.moved,
+        kAdamwMoves);
+  }
+  std::string operator()(const TimesOfAnyBatch& note) const {
+    return fmt::format(
+        "[times] are taken for every batch, and batches hold {} to {} tokens here, so that larger "
+        "ones "
+        "seem to cost nothing: say in times.tokens how many tokens they are of",
+        fmt::group_digits(note.fewest),
+        fmt::group_digits(note.most));
+  }
   std::string operator()(const HookNotStarted& note) const {
     const std::string all_reduces = fmt::format(
         "the communication hook {} is a plain all-reduce before step {} (start_iteration)",
@@ -204,8 +221,28 @@ std::string out_of_memory_text(const OutOfMemory& what) {
                      static_cast<double>(what.capacity.value()) / 0x1p30);
 }
 
+void widen(const Note& note, std::optional<TimesOfAnyBatch>& all) {
+  if (const auto* one = std::get_if<TimesOfAnyBatch>(&note)) {
+    all = all ? TimesOfAnyBatch{std::min(all->fewest, one->fewest), std::max(all->most, one->most)}
+              : *one;
+  }
+}
+
+std::string times_text(const std::optional<TimesOfAnyBatch>& all) {
+  return all && all->fewest < all->most ? note_text(*all) : "";
+}
+
 std::vector<std::string> note_texts(const Prediction& prediction) {
-  return mapped(prediction.notes, note_text);
+  std::vector<std::string> texts;
+  std::optional<TimesOfAnyBatch> times;
+  for (const Note& note : prediction.notes) {
+    widen(note, times);
+    const bool of_times = std::holds_alternative<TimesOfAnyBatch>(note);
+    if (std::string text = of_times ? times_text(times) : note_text(note); !text.empty()) {
+      texts.push_back(std::move(text));
+    }
+  }
+  return texts;
 }
 
 std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
@@ -218,9 +255,12 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
   std::vector<SizesBeyondMeasured> beyond;
   std::optional<HostBound> bound;  // The policy with the shortest kernels,
   std::vector<std::string> bound_policies;
+  std::optional<TimesOfAnyBatch> times;
   for (const Prediction& prediction : predictions) {
     for (const Note& note : prediction.notes) {
-      if (const auto* sizes = std::get_if<SizesBeyondMeasured>(&note)) {
+      if (std::holds_alternative<TimesOfAnyBatch>(note)) {
+        widen(note, times);
+      } else if (const auto* sizes = std::get_if<SizesBeyondMeasured>(&note)) {
         add_farthest(*sizes, beyond);
       } else if (const auto* host = std::get_if<HostBound>(&note)) {
         bound = bound && bound->compute_ms < host->compute_ms ? bound : *host;
@@ -231,6 +271,9 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
             note_text(note));
       }
     }
+  }
+  if (const std::string text = times_text(times); !text.empty()) {
+    add(text);
   }
   if (bound) {
     add(note_text(*bound) +

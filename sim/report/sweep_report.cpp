@@ -330,15 +330,21 @@ bool sweeps_only_caps(const std::vector<SweepAxis>& axes) {
 std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
                                         const SweepReport& report) {
   std::vector<SharedNote> shared;
+  std::vector<Note> of_times;  // They speak of all points together.
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     for (const Note& note : report.rows[i].point.prediction.notes) {
-      add_note(shared, note, i);
+      if (std::holds_alternative<TimesOfAnyBatch>(note)) {
+        of_times.push_back(note);
+      } else {
+        add_note(shared, note, i);
+      }
     }
   }
   std::vector<std::string> warnings =
       mapped(keys_without_effect(axes, report), [](const std::string& key) {
         return printable(key) + " makes no difference here: all its values come to the same";
       });
+  std::ranges::move(note_texts(noted(of_times)), std::back_inserter(warnings));
   for (const SharedNote& note : joined(shared)) {
     warnings.push_back(note.places.size() == report.rows.size()
                            ? note.text

@@ -120,6 +120,30 @@ TEST_CASE("ranks that the profile knows as unequal are as slow as those of the s
   CHECK(predicted(scenario, unequal) == predicted(scenario, equal));
 }
 
+TEST_CASE("SGD takes its share of the profile's AdamW, and the prediction says so") {
+  PredictOptions options;
+  options.noise_runs = 0;
+  const auto predicted = [&](const std::vector<std::string>& overrides) {
+    const Scenario scenario = token_skew(overrides);
+    return predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), options);
+  };
+  const auto optimizer_ms = [](const Prediction& prediction) {
+    return prediction.summary.optimizer_ms;
+  };
+  const std::string view = "ddp.gradient_as_bucket_view=true";  // Nothing but the optimizer.
+  const double adamw = optimizer_ms(predicted({view}));
+  const Prediction sgd = predicted({view, "optimizer.kind=sgd"});
+  const Prediction momentum =
+      predicted({view, "optimizer.kind=sgd", "optimizer.state_bytes_per_parameter=4"});
+  CHECK(optimizer_ms(sgd) == doctest::Approx(adamw * 3 / 7).epsilon(1e-3));
+  CHECK(optimizer_ms(momentum) == doctest::Approx(adamw * 5 / 7).epsilon(1e-3));
+  const std::vector<std::string> texts = note_texts(sgd);
+  CHECK(
+      std::ranges::count(texts,
+                         "the profile's optimizer is AdamW; SGD is taken to need 3 of its 7 parts, "
+                         "by the elements that each reads and writes") == 1);
+}
+
 TEST_CASE("events and closed form predict the same steps") {
   const Scenario scenario = token_skew({"ddp.bucket_cap=65536",
                                         "ddp.first_bucket_cap=4096",

@@ -154,6 +154,38 @@ def test_stated_times():
         assert not any("that was measured" in text for text in found.values()), found["text"]
 
 
+def test_times_that_hold_for_any_batch():
+    """Without times.tokens larger batches are free: said wherever batches of several sizes meet."""
+    free = "[times] are taken for every batch, and batches hold"
+    with tempfile.TemporaryDirectory() as folder:
+        one = pathlib.Path(folder) / "one.toml"
+        text = "\n".join([
+            "[scenario]", 'name = "one"', "steps = 4", "warmup_steps = 1", "[cluster]", "ranks = 1",
+            "[times]", 'forward = "1 ms"', 'backward = "2 ms"', "[model]", 'kind = "blocks"', "layers = 2",
+            "block_elements = 9", "[data]", "samples = 40", "lengths = { constant = 16 }",
+        ])
+        policies = "".join(f'\n[[policy]]\nname = "{name}"\nkind = "fixed"\nbatch_size = {size}\n'
+                           for name, size in (("a", 1), ("b", 2)))
+        one.write_text(text + policies)
+        for words in (["compare"], ["sweep", "--over", "policy.a.batch_size=1,2"],
+                      ["tune", "--over", "policy.a.batch_size=1,2"]):
+            status, printed, errors = stepsim(words[0], one, *words[1:])
+            assert status in (0, 1) and free in " ".join(printed.split()), (words, printed, errors)
+        status, printed, errors = stepsim("run", one, "--policy", "a")
+        assert status == 0 and free not in printed, printed
+        for words in (["compare"], ["sweep", "--over", "policy.a.batch_size=1,2"]):
+            status, printed, errors = stepsim(words[0], one, *words[1:], "--set", "times.tokens=16")
+            assert status == 0 and free not in printed, (printed, errors)
+        # Planners go by tokens then, and refuse to go by time.
+        planned = policies.replace('"fixed"', '"planned_shapes"')
+        one.write_text(text + planned)
+        status, printed, errors = stepsim("run", one, "--policy", "a")
+        assert status == 0 and "5333 useful tokens/s" in printed, (printed, errors)
+        one.write_text(text + planned.replace("batch_size", 'cost = "step_time"\nbatch_size'))
+        status, printed, errors = stepsim("run", one, "--policy", "a")
+        assert status == 2 and "plans by predicted time" in errors and "times.tokens" in errors, errors
+
+
 def test_profile_of_other_kernels():
     profile = copy.deepcopy(PROFILE)
     profile["provenance"]["versions"]["kernels"] = "fused"

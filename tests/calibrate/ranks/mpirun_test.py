@@ -125,7 +125,7 @@ def test_interrupt():
     """Ctrl-C reaches all ranks; what was measured by then is kept."""
     arguments = ["measure", *MODEL, "--budget", "1000", "--out", "cut.jsonl"]
     # Not through mpirun, which may drop what a rank prints at its very end.
-    patient = ["--mca", "odls_base_sigkill_timeout", "60"]  # This machine may be busy.
+    patient = ["--mca", "odls_base_sigkill_timeout", "5"]  # By default one second.
     to_file = ["bash", "-c", 'exec "$0" "$@" 2>errors.$OMPI_COMM_WORLD_RANK']
     process = subprocess.Popen(
         command(arguments, [*patient, *to_file]), env=environment(), stdout=subprocess.PIPE,

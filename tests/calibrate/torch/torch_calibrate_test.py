@@ -369,7 +369,7 @@ def test_the_example_of_the_readme():
         "torchrun --nproc_per_node 2 stepsim_calibrate.py my_model.py --shapes shapes.json"
         " --out mine"
     ), calibrate
-    statuses, outputs = run(2, "--seconds", "5", "--target", "1", model=model)
+    statuses, outputs = run(2, "--seconds", "60", "--target", "1", model=model)
     assert statuses == [0, 0], "\n".join(outputs)
     assert next_command(outputs[0]) == f"{nccl.strip()} && {record.strip()}", outputs[0]
     shell(nccl)

@@ -51,7 +51,7 @@ LIKELY = {
     "calibrate": ["calibrate", "stepcal import"],
 }
 # They need a GPU's libraries, measure time or memory, or look at the sources and not at what they do.
-UNFIT = re.compile(r"clang|layers|memory of|meson install|live campaign|limits of inputs|python notebook")
+UNFIT_TESTS = re.compile(r"clang|layers|memory of|meson install|live campaign|limits of inputs|python notebook")
 HELPER = """#pragma once
 #include <cstdlib>
 inline bool stepsim_mutant(int number) {
@@ -151,7 +151,7 @@ class Tests:
         listed = subprocess.run(["meson", "test", "-C", folder / "build", "--no-rebuild", "--list"], check=True,
                                 capture_output=True, text=True)
         names = [line.split(" / ")[-1].strip() for line in listed.stdout.splitlines()]
-        self.usual = dict.fromkeys(name for name in names if name and not UNFIT.search(name))
+        self.usual = dict.fromkeys(name for name in names if name and not UNFIT_TESTS.search(name))
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             for name, (failed, seconds) in zip(self.usual, pool.map(lambda n: self.fails(n, 0), self.usual)):
                 if failed:

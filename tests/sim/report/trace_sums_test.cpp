@@ -114,7 +114,7 @@ TEST_CASE("the ops of each rank and step of a shipped scenario add up to its pre
     for (const std::string cores : {"", "cluster.cores=1"}) {
       CAPTURE(path);
       CAPTURE(cores);
-      std::vector<std::string> overrides = {"scenario.steps=4", "scenario.warmup_steps=1"};
+      std::vector<std::string> overrides = {"scenario.steps=2", "scenario.warmup_steps=0"};
       if (!cores.empty()) {
         overrides.push_back(cores);
       }

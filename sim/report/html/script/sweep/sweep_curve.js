@@ -29,8 +29,12 @@ function drawSweepCurve(page) {
   if (page.selection) {
     page.selection.onChange(again);
   }
-  if (sweepPoints(page).some((point) => isNumber(point.exposed))) {
-    legend(card, [["line-curve", "step"], ["exposed", "of which exposed communication"]]);
+  const has = (member) => sweepPoints(page).some(member);
+  const entries = [["line-curve", measure.name.toLowerCase()],
+    ...(has((point) => isNumber(point.exposed)) ? [["exposed", "of which exposed communication"]] : []),
+    ...(has((point) => point.band) ? [["band", "90 % interval"]] : [])];
+  if (entries.length > 1) {
+    legend(card, entries);
   }
   drawIntervalNote(card, page);
   sweepTable(card, page, keys);
@@ -89,12 +93,12 @@ function drawCurve(g, width, height, page) {
     .call(d3.axisBottom(x)
       .tickValues(apart(points.map((point) => point.x), (at) => x(at), 58))
       .tickFormat((at) => shortName(points.find((point) => point.x === at).label, 12)));
-  const exposed = points.filter((point) => isNumber(point.exposed));
-  g.append("path").attr("class", "exposed-area").attr("d", d3.area().x((point) => x(point.x))
-    .y0((point) => y(point.y - point.exposed)).y1((point) => y(point.y))(exposed));
   const banded = points.filter((point) => point.band);
   g.append("path").attr("class", "band").attr("d", d3.area().x((point) => x(point.x))
     .y0((point) => y(point.band[0])).y1((point) => y(point.band[1]))(banded));
+  const exposed = points.filter((point) => isNumber(point.exposed));
+  g.append("path").attr("class", "exposed-area").attr("d", d3.area().x((point) => x(point.x))
+    .y0((point) => y(point.y - point.exposed)).y1((point) => y(point.y))(exposed));
   g.append("path").attr("class", "curve").attr("d", d3.line().x((point) => x(point.x))
     .y((point) => y(point.y))(points));
   if (reference && reference.x === null) {

@@ -24,10 +24,16 @@ namespace {
 constexpr std::size_t kPoints = 6;
 constexpr int kCheckRepetitions = 5;
 
+/// What the points take now, and on which device.
+struct Now {
+  SampleSet samples;
+  std::string device;
+};
+
 /// Measures the points on all ranks; nothing is written.
-SampleSet measure_now(const MeasurePlan& plan,
-                      const BackendFactory& factory,
-                      const ProgressCallback& on_progress) {
+Now measure_now(const MeasurePlan& plan,
+                const BackendFactory& factory,
+                const ProgressCallback& on_progress) {
   RankPass task;
   task.ranks = plan.ranks;
   task.repetitions = kCheckRepetitions;
@@ -37,6 +43,7 @@ SampleSet measure_now(const MeasurePlan& plan,
   task.clock_offset = -clock_seconds();
   const auto steps =
       static_cast<double>(plan.ranks) * static_cast<double>(task.points.size()) * kCheckRepetitions;
+  Now now;
   std::vector<Json> lines;
   run_ranks(
       plan.ranks,
@@ -44,11 +51,20 @@ SampleSet measure_now(const MeasurePlan& plan,
         const std::unique_ptr<Backend> backend = factory(context, plan.model, plan.buckets);
         RankPass mine = task;
         mine.rank = context.rank();
+        if (context.rank() == 0) {
+          const std::string device = backend->description().value("device", std::string());
+          context.send(Json{{"kind", "device"}, {"device", device}}.dump());
+        }
         measure_rank_pass(
             *backend, mine, [&context](const std::string& line) { context.send(line); });
       },
       [&](int /*rank*/, const std::string& line) {
-        lines.push_back(parse_json(line, "a rank's measurement"));
+        Json message = parse_json(line, "a rank's measurement");
+        if (message.at("kind") == "device") {
+          now.device = message.at("device").get<std::string>();
+          return;
+        }
+        lines.push_back(std::move(message));
         if (on_progress) {  // A line a step; those of sentinels are few.
           on_progress(std::min(1.0, static_cast<double>(lines.size()) / steps));
         }
@@ -60,7 +76,8 @@ SampleSet measure_now(const MeasurePlan& plan,
   for (const Json& line : lines) {
     log.add(line, "a rank's measurement", 0);
   }
-  return combine_samples(log);
+  now.samples = combine_samples(log);
+  return now;
 }
 
 }  // namespace
@@ -102,8 +119,10 @@ CheckResult check_profile(const Profile& profile,
                           const ProgressCallback& on_progress) {
   const MeasurePlan plan = plan_of_profile(profile);
   const ProfileCostModel costs(profile);
-  const SampleSet now = measure_now(plan, factory, on_progress);
+  const Now measured = measure_now(plan, factory, on_progress);
+  const SampleSet& now = measured.samples;
   CheckResult result;
+  result.device = measured.device;
   std::map<OpClass, CheckRow> rows;
   for (const OpSample& sample : now.ops) {
     CheckRow& row = rows[sample.op.op_class];
@@ -148,6 +167,12 @@ std::string check_report(const Profile& profile, const CheckResult& result, cons
                  result.fits() ? "fits" : "does not fit: recalibrate",
                  (result.ratio() - 1) * 100,
                  result.tolerance * 100);
+  if (result.device != profile.device) {
+    fmt::format_to(std::back_inserter(text),
+                   "it was measured on another device: {}; this is: {}\n",
+                   printable(profile.device),
+                   printable(result.device));
+  }
   return text;
 }
 

@@ -28,6 +28,7 @@ struct CheckResult {
   double tolerance =
       0;  ///< A fraction: 5 %, or twice the noise of the calibration if that is more.
   int points = 0;
+  std::string device;  ///< The one that was checked.
   [[nodiscard]] double ratio() const { return measured_steps / predicted_steps; }
   [[nodiscard]] bool fits() const;
 };

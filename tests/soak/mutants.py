@@ -2,7 +2,7 @@
 """Plants small faults one at a time and says which of them the tests catch.
 
     python3 tests/soak/mutants.py choose --count 60 --seed 1 >> tests/soak/mutants.txt
-    python3 tests/soak/mutants.py run FOLDER [--workers 2] [--only N…]
+    python3 tests/soak/mutants.py run FOLDER [--workers 2] [--only N…] [--likely]
 
 The list has a fault a line: `file | line | what takes the place of its expression`, in a page's
 script `file | line | the line instead`. `choose` proposes lines of sim, costmodel and calibrate with one
@@ -12,7 +12,8 @@ be read and mended by hand: a change that cannot matter is no fault and does not
 `run` builds a copy of the sources in FOLDER into which all faults of C++ are written at once, each
 behind a condition: the environment's STEPSIM_MUTANT turns one on. So there is one build; faults of
 the page are built one by one. Then Meson's tests run for each fault, the most likely ones first,
-until one fails. Prints a table and ends with status 1 when fewer than 95 % are caught.
+until one fails; with --likely only those, so that a fault which they miss may still be caught.
+Prints a table and ends with status 1 when fewer than 95 % are caught.
 """
 
 import argparse
@@ -146,12 +147,13 @@ def build(folder, mutants):
 class Tests:
     """The tests of the build, with their usual seconds."""
 
-    def __init__(self, folder, workers):
+    def __init__(self, folder, workers, likely):
         self.folder = folder
         listed = subprocess.run(["meson", "test", "-C", folder / "build", "--no-rebuild", "--list"], check=True,
                                 capture_output=True, text=True)
         names = [line.split(" / ")[-1].strip() for line in listed.stdout.splitlines()]
-        self.usual = dict.fromkeys(name for name in names if name and not UNFIT_TESTS.search(name))
+        chosen = {test for tests in LIKELY.values() for test in tests} if likely else names
+        self.usual = dict.fromkeys(name for name in names if name and name in chosen and not UNFIT_TESTS.search(name))
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             for name, (failed, seconds) in zip([*self.usual], pool.map(lambda n: self.fails(n, 0), [*self.usual])):
                 self.usual[name] = seconds
@@ -205,12 +207,12 @@ def catch_on_page(folder, tests, mutant):
         path.write_text(text)
 
 
-def run(folder, workers, only):
+def run(folder, workers, only, likely):
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
     mutants = build(folder, read_list())
     mutants = [m for m in mutants if not only or m[0] in only]
-    tests = Tests(folder, workers)
+    tests = Tests(folder, workers, likely)
     missed = 0
 
     def report(mutant, caught, seconds):
@@ -244,11 +246,12 @@ def main():
     ran.add_argument("folder", type=pathlib.Path)
     ran.add_argument("--workers", type=int, default=2)
     ran.add_argument("--only", type=int, nargs="*", default=[])
+    ran.add_argument("--likely", action="store_true")
     arguments = parser.parse_args()
     if arguments.command == "choose":
         choose(arguments.count, arguments.seed)
         return 0
-    return run(arguments.folder, arguments.workers, arguments.only)
+    return run(arguments.folder, arguments.workers, arguments.only, arguments.likely)
 
 
 if __name__ == "__main__":

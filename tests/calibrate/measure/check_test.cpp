@@ -238,6 +238,10 @@ TEST_CASE("check says yes to the machine that was measured and no to a slower on
     CHECK(row.ratio() == doctest::Approx(1.2).epsilon(0.06));
   }
   CHECK(check_report(profile, slower).find("does not fit: recalibrate") != std::string::npos);
+  CHECK(check_report(profile, same).find("device") == std::string::npos);
+  const CheckResult other = check_profile(profile, test::fake_factory({0.01, 1, "another card"}));
+  CHECK(check_report(profile, other)
+            .ends_with("it was measured on another device: fake; this is: another card\n"));
 }
 
 TEST_CASE("a profile that was not measured here cannot be checked, and says why") {

@@ -21,6 +21,7 @@ Prints a table by stage; exit status 1 when anything was lost.
 
 import argparse
 import concurrent.futures
+import contextlib
 import gzip
 import json
 import os
@@ -91,7 +92,8 @@ class Quickstart(Stage):
         return self.clone
 
     def kill(self, process):
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # It has ended by itself.
+            os.killpg(process.pid, signal.SIGKILL)
 
     def written(self, trial):
         folder = self.clone / "build/quickstart"

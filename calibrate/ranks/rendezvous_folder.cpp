@@ -80,6 +80,11 @@ RendezvousFolder::~RendezvousFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
   ::close(lock_);
+  // A process that was killed a moment before this run began may have held its lock until then.
+  const fs::path parent = fs::temp_directory_path(ignored);
+  if (!ignored) {
+    remove_left_behind(parent);
+  }
 }
 
 }  // namespace stepsim::ranks

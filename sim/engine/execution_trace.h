@@ -43,7 +43,8 @@ struct RankTrace {
   std::array<Duration, kPhases> phases{};
   /// The part of the waits for collectives that ends when the last rank is there.
   Duration waiting_for_ranks{0};
-  /// Of Phase::Wait: the compute stream had nothing to do while the host waited for another stream.
+  /// This part of Phase::Wait is the compute stream without work, while the host waited for another
+  /// stream.
   Duration held{0};
 };
 

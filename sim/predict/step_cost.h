@@ -16,8 +16,8 @@ namespace stepsim {
 /// are not, and the profile prices no others.
 [[nodiscard]] bool prices_recorded_model(const Scenario& scenario, const Profile& profile);
 
-/// Elements that AdamW reads and writes a parameter: parameter, gradient and two moments in, all but
-/// the gradient out.
+/// Elements that AdamW reads and writes a parameter: parameter, gradient and two moments in, all
+/// but the gradient out.
 inline constexpr int kAdamwMoves = 7;
 
 /// The elements that SGD moves in place of AdamW's, where it is priced by the profile's optimizer;

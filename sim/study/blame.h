@@ -43,7 +43,8 @@ struct OpBlame {
 struct Imbalance {
   /// The padded tokens of the rank that has most, over the mean of the ranks; mean over the steps.
   double heaviest_over_mean = 1;
-  /// The same of the forward and backward of the batches, without cluster.skew and slow ranks.
+  /// The forward and backward of the heaviest rank's batches over the mean of the ranks, without
+  /// cluster.skew and slow ranks; mean over the steps.
   double work_over_mean = 1;
   double skew_over_mean = 1;  ///< What cluster.skew makes of equal work.
   bool is_skew = false;       ///< The skew makes the ranks differ more than their batches do.

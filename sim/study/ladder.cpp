@@ -343,7 +343,8 @@ class PolicyEpoch {
     row.steady_step_ms = prediction.summary.step_time_ms.mean;
     row.step_ms = row.steady_step_ms + row.shape_seconds * 1e3 / static_cast<double>(steps());
     row.notes = prediction.notes;
-    std::erase_if(row.notes, [](const Note& note) { return std::holds_alternative<OutOfMemory>(note); });
+    std::erase_if(row.notes,
+                  [](const Note& note) { return std::holds_alternative<OutOfMemory>(note); });
     if (const auto& out = prediction.out_of_memory) {
       row.refused = fmt::format("out of memory on rank {} in step {}", out->rank, out->step);
     }

@@ -67,7 +67,7 @@ TunePrice price_of(const Scenario& as_it_stands,
   return price;
 }
 
-/// Of equally fast points the one that costs less is the first.
+/// Compares speeds. Where two points are equally fast, the one that costs less comes first.
 bool is_faster(const TunedPoint& a, const TunedPoint& b) {
   const auto costs = [](const TunedPoint& point) {
     return std::tuple(-point.price.useful_tokens_per_s(),

@@ -194,8 +194,7 @@ int live_command(const std::vector<std::string>& arguments) {
        {"emulate-ranks",
         option_value<int>(),
         "NUMBER: one CUDA device plays all N ranks of the plans in turn, with a stand-in kernel in "
-        "the "
-        "place of each collective"},
+        "the place of each collective"},
        {"collectives",
         option_text(),
         "PROFILE: with --emulate-ranks, has the all-reduce times to stand in for"},

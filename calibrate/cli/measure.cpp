@@ -76,8 +76,7 @@ void add_measure_options(OptionParser* parser) {
        {"ranks",
         option_value<int>(),
         "NUMBER: processes that train together (default: the plans', with --model 2 on cpu and 1 "
-        "on "
-        "cuda)"},
+        "on cuda)"},
        {"bucket-cap",
         option_value<std::string>("25 MiB"),
         "SIZE: with --model, gradient buckets to all-reduce"},

@@ -138,16 +138,14 @@ struct Words {
   std::string operator()(const OptimizerOfAdamw& note) const {
     return fmt::format(
         "the profile's optimizer is AdamW; SGD is taken to need {} of its {} parts, by the "
-        "elements "
-        "that each reads and writes",
+        "elements that each reads and writes",
         note.moved,
         kAdamwMoves);
   }
   std::string operator()(const TimesOfAnyBatch& note) const {
     return fmt::format(
         "[times] are taken for every batch, and batches hold {} to {} tokens here, so that larger "
-        "ones "
-        "seem to cost nothing: say in times.tokens how many tokens they are of",
+        "ones seem to cost nothing: say in times.tokens how many tokens they are of",
         fmt::group_digits(note.fewest),
         fmt::group_digits(note.most));
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -17,6 +16,7 @@
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/study/bucket_cap_sweep.h"
+#include "sim/study/swept_effect.h"
 
 namespace stepsim {
 
@@ -283,44 +283,6 @@ Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report
           {"largest_worth", worth ? Json(place_of(axes, report.rows[*worth].point)) : Json()}};
 }
 
-bool comes_to_the_same(const SweepPoint& a, const SweepPoint& b) {
-  const auto figures = [](const SweepPoint& point) {
-    const PredictionSummary& s = point.prediction.summary;
-    return std::tuple(s.step_time_ms.mean,
-                      s.step_time_ms.p99,
-                      s.step_time_ms.low90,
-                      s.step_time_ms.high90,
-                      s.samples_per_step,
-                      s.useful_tokens_per_step,
-                      s.padded_tokens_per_step,
-                      s.peak_memory_mib,
-                      s.communication_ms,
-                      point.ranks);
-  };
-  return figures(a) == figures(b);
-}
-
-/// The keys whose values make no difference, whatever the others are. The last axis varies fastest.
-std::vector<std::string> keys_without_effect(const std::vector<SweepAxis>& axes,
-                                             const SweepReport& report) {
-  std::vector<std::string> keys;
-  std::size_t pitch = 1;  // Between rows of neighbouring values.
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    const std::size_t values = axis->values.size();
-    bool differs = values < 2;
-    for (std::size_t i = 0; i + pitch < report.rows.size(); ++i) {
-      const bool has_next = i / pitch % values + 1 < values;
-      differs = differs || (has_next &&
-                            !comes_to_the_same(report.rows[i].point, report.rows[i + pitch].point));
-    }
-    if (!differs) {
-      keys.insert(keys.begin(), axis->key);
-    }
-    pitch *= values;
-  }
-  return keys;
-}
-
 }  // namespace
 
 bool sweeps_only_caps(const std::vector<SweepAxis>& axes) {
@@ -341,7 +303,7 @@ std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
     }
   }
   std::vector<std::string> warnings =
-      mapped(keys_without_effect(axes, report), [](const std::string& key) {
+      mapped(report.keys_without_effect, [](const std::string& key) {
         return printable(key) + " makes no difference here: all its values come to the same";
       });
   std::ranges::move(note_texts(noted(of_times)), std::back_inserter(warnings));
@@ -414,6 +376,7 @@ SweepReport sweep_report(const Scenario& scenario,
   SweepReport report;
   ReferencedSweep swept =
       sweep_with_reference(scenario, axes, sweep_reference(scenario, axes), options, runner);
+  report.keys_without_effect = keys_without_effect(axes, swept.points);
   for (SweepPoint& point : swept.points) {
     report.rows.push_back({std::move(point), {}, ""});
   }

@@ -19,6 +19,7 @@ struct SweepReport {
   SweepPoint reference;  ///< DDP's 25 MiB when bucket_cap is swept, else the scenario as it stands.
   std::string reference_name;
   Gain gain;  ///< Of the best over the reference.
+  std::vector<std::string> keys_without_effect;
   TrainingGoal goal;
   /// [row] What training costs; empty unless the rows differ in ranks or the goal says something.
   std::vector<TrainingCost> training;

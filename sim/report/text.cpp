@@ -139,8 +139,7 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
     return "";
   }
   return "\none epoch of training (skew: the largest rank over the mean; order change: distance "
-         "from "
-         "the sampler's order, as a share of the epoch)\n\n" +
+         "from the sampler's order, as a share of the epoch)\n\n" +
          table.text(screen);
 }
 

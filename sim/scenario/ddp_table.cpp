@@ -269,8 +269,7 @@ std::vector<Key> ddp_keys() {
       flag("gradient_as_bucket_view",
            ddp(&D::gradient_as_bucket_view),
            "gradients live in the buckets: no copies out of them. The kernel that divides a "
-           "gradient "
-           "by the ranks stays, and costs what the copy into the bucket does"),
+           "gradient by the ranks stays, and costs what the copy into the bucket does"),
       flag("set_to_none", ddp(&D::set_to_none), "gradients are dropped between steps, not zeroed"),
       flag("find_unused_parameters", ddp(&D::find_unused_parameters), "buckets are never rebuilt"),
       custom("unused_parameters",

@@ -167,8 +167,8 @@ Validation seed_lab(const std::string& data) {
   }
   result.proves =
       "what 10 steps of one batch shape can tell of another: the order of the two cases and a "
-      "third "
-      "of their time. In each case all 40 batches have 8 samples, so the share of the constant is "
+      "third of their time. In each case all 40 batches have 8 samples, so the share of the "
+      "constant is "
       "a guess, and the 90 % intervals are wide";
   result.cannot =
       "that a few dozen steps of a policy whose batches differ predict others: tests/live does. "

@@ -42,7 +42,7 @@ SKIPPED = re.compile(r"/(html|terminal|cuda|python|mpi|cli|torch)/|report|plot|_
 LIKELY = {
     "sim/batching": ["batching", "sim", "batching fixtures"],
     "sim/ddp": ["ddp", "sim"],
-    "sim": ["sim", "ddp", "shipped scenarios", "stepsim command line"],
+    "sim": ["sim", "ddp", "shipped scenarios", "stepsim command line", "stepsim studies", "stepsim buckets"],
     "sim/replay": ["replay", "sim"],
     "sim/report": ["sim", "shipped scenarios", "report figures", "report pages", "stepsim trace"],
     "sim/report/trace": ["sim", "stepsim trace", "profiler traces"],

@@ -240,8 +240,7 @@ std::string slow_steps_text(std::span<const ComputeRatio> ratios,
   }
   return fmt::format(
              "{:.1f} % of the ranks' steps take {:.2f} to {:.2f} times what others of their size "
-             "take "
-             "({}{}): "
+             "take ({}{}): "
              "no size explains them, so they are in the jitter and in the interval",
              100.0 * static_cast<double>(slow.size()) / static_cast<double>(ratios.size()),
              quantile(slow, 0.05),

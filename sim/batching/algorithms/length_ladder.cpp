@@ -229,8 +229,7 @@ LengthLadder optimal_length_ladder(const LadderProblem& problem) {
   if (search.lengths() * most > kMostLadderCells) {
     throw InputError(
         "{} lengths for at most {} rungs are too many; restrict the ladder to multiples of a "
-        "larger "
-        "step",
+        "larger step",
         search.lengths(),
         most);
   }

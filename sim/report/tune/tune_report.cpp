@@ -55,8 +55,7 @@ std::string certificate_text(const TuneResult& result) {
              ? std::string("Every point that can run was priced: this is the fastest of them.")
              : fmt::format(
                    "Certificate: nothing else in this space is more than {:.2f} % faster, by "
-                   "bounds "
-                   "on steps without noise.",
+                   "bounds on steps without noise.",
                    100 * result.certificate);
 }
 

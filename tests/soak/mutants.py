@@ -49,6 +49,7 @@ LIKELY = {
     "sim/report/html": ["report pages", "report pages in a browser"],
     "costmodel": ["costmodel", "sim", "calibrate"],
     "costmodel/terminal": ["terminal", "programs on a terminal"],
+    "calibrate/import": ["stepcal import", "stepcal import kineto", "stepcal import step-times", "planted records"],
     "calibrate": ["calibrate", "stepcal import"],
 }
 # They need a GPU's libraries, measure time or memory, or look at the sources and not at what they do.

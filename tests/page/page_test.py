@@ -17,7 +17,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli"), str(ROOT / "tests" / "page")]
-import cli_test  # noqa: E402  (needs the path above)
+import stepsim_program  # noqa: E402  (needs the path above)
 import small_runner  # noqa: E402
 import validate_test  # noqa: E402  (its live records)
 
@@ -52,7 +52,7 @@ def made(name, *arguments, status=0):
         browser()  # Skips before anything is computed.
         began = time.monotonic()
         try:
-            cli_test.run(*arguments, "--html", page, "--json", result, "--quiet", status=status)
+            stepsim_program.run(*arguments, "--html", page, "--json", result, "--quiet", status=status)
         except AssertionError as error:
             if "holds no report page" in str(error):
                 raise small_runner.Skip("this build holds no report page: no node-d3") from error
@@ -67,7 +67,7 @@ def validated():
     """The page of a validation against a made-up live run."""
     if "validate" not in PAGES:
         file = os.path.join(FOLDER.name, "prediction.json")
-        cli_test.run("compare", PAIR, "--json", file, "--quiet")
+        stepsim_program.run("compare", PAIR, "--json", file, "--quiet")
         os.utime(file, (1795000000, 1795000000))
         predictions = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"]
         live = []
@@ -402,7 +402,7 @@ def test_the_command_of_a_point_on_the_front_gives_its_figures():
     words = shlex.split(code)
     assert words[:2] == ["stepsim", "run"], words
     file = os.path.join(FOLDER.name, "point.json")
-    cli_test.run(*words[1:], "--json", file, "--quiet")
+    stepsim_program.run(*words[1:], "--json", file, "--quiet")
     summary = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"][0]["summary"]
     with_noise = page["result"]["finalists"][0]["with_noise"]
     assert math.isclose(summary["step_time_ms"]["mean"], with_noise["step_ms"], rel_tol=1e-9), (

@@ -10,12 +10,13 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli")]
-import cli_test  # noqa: E402  (it takes the same argument)
+import stepsim_program  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 
 import stepsim  # noqa: E402  (PYTHONPATH has it)
@@ -46,7 +47,7 @@ def same(result, *command, compared=str):
         arguments = [os.fspath(word) for word in command] + ["--quiet", "--json", file]
         status = 0 if result.ok else 1
         has_csv = result._answer.has("csv")
-        cli_test.run(*arguments, *(["--csv", table] if has_csv else []), status=status)
+        stepsim_program.run(*arguments, *(["--csv", table] if has_csv else []), status=status)
         text = pathlib.Path(file).read_text(encoding="utf-8")
         assert compared(text) == compared(result.to_json()), command
         if has_csv:
@@ -70,7 +71,7 @@ def test_every_scenario_s_buckets_lengths_and_plans():
         same(scenario.buckets(), "buckets", path, *options)
         same(scenario.lengths(), "lengths", path, *options)
         if path.stem != LARGE:
-            plan = cli_test.run("plan", path, "--out", "-", *options).stdout
+            plan = stepsim_program.run("plan", path, "--out", "-", *options).stdout
             assert scenario.plan().to_jsonl() == plan, path
 
 
@@ -151,7 +152,7 @@ def test_step_times_validated_and_imported():
         profile = stepsim.Profile.from_step_times(here / "steps.csv", here / "job.json",
                                                   preset="bert-base")
         assert profile.has_recorded_model and "ms" in profile.report, profile.report
-        done = cli_test.subprocess.run(
+        done = subprocess.run(
             [stepsim._core.own_program("stepcal"), "import", "step-times", here / "steps.csv",
              "--preset", "bert-base", "--out", here / "job.json", "--scenario", job],
             capture_output=True, text=True, check=False)
@@ -181,10 +182,10 @@ def test_advised():
 def test_catalogs_and_a_replay():
     same_list = [(stepsim.policies(), "policies"), (stepsim.models(), "models")]
     for result, command in same_list:
-        text = cli_test.run(command, "--json", "-").stdout
+        text = stepsim_program.run(command, "--json", "-").stdout
         assert text == result.to_json() and len(result) == len(json.loads(text)), command
     folder = ROOT / "scenarios" / "profiles"
-    text = cli_test.run("profiles", "--dir", folder, "--json", "-").stdout
+    text = stepsim_program.run("profiles", "--dir", folder, "--json", "-").stdout
     assert text == stepsim.profiles(folder).to_json()
     program = ROOT / "scenarios" / "replay"
     same(stepsim.replay(program, no_barrier=True), "replay", program, "--no-barrier")

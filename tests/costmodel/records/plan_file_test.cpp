@@ -266,6 +266,7 @@ TEST_CASE("a plan of 100,000 rows is written and read in seconds") {
   const bool equal = read_plan(path) == plan;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   CHECK(equal);
-  // About one second on one core; the slack is for a machine that does other things.
-  CHECK(elapsed.count() < 10);
+  // It takes about one second on one core. Anything quadratic would take hours; the slack is for
+  // sanitizers on a machine that does other things.
+  CHECK(elapsed.count() < 60);
 }

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import cli_test  # noqa: E402  (it takes the same argument)
+import stepsim_program  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 
 PARAMETERS = [["embed.weight", [8000, 192]], ["hidden.weight", [192, 192]], ["head.weight", [4, 192]]]
@@ -94,7 +94,7 @@ RANKS = ["run.rank0.jsonl", "run.rank1.jsonl"]
 
 @in_folder_of_ranks
 def test_records_alone_give_an_answer_in_five_lines(folder):
-    text = cli_test.run("advise", *RANKS, "--price-per-hour", "10", "--json", "a.json").stdout
+    text = stepsim_program.run("advise", *RANKS, "--price-per-hour", "10", "--json", "a.json").stdout
     lines = text.splitlines()
     heads = ["your step:", "best policy:", "bucket cap:", "it changes:", "an epoch:"]
     assert [line[: len(head)] for line, head in zip(lines, heads)] == heads, text
@@ -118,14 +118,14 @@ def test_records_alone_give_an_answer_in_five_lines(folder):
 def test_names_of_files_and_folders_reach_no_shell(folder):
     odd = "$(touch broken-in) '; touch broken-in; `touch broken-in` \" &.jsonl"
     write(folder / odd, header(), training())
-    cli_test.run("advise", odd, "--out-dir", "a $(touch broken-in) folder")
+    stepsim_program.run("advise", odd, "--out-dir", "a $(touch broken-in) folder")
     assert (folder / "a $(touch broken-in) folder" / "profile.json").exists()
     assert not list(folder.rglob("broken-in"))
 
 
 @in_folder_of_ranks
 def test_one_table_has_the_step_now_and_what_would_change_it(folder):
-    done = cli_test.run("advise", *RANKS, "--json", "a.json", "--html", "a.html")
+    done = stepsim_program.run("advise", *RANKS, "--json", "a.json", "--html", "a.html")
     result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
     now, *others = result["options"]
     assert (now["change"], now["policy"], now["bucket_cap"]) == ("now", "fixed", 25 << 20), now
@@ -146,27 +146,27 @@ def test_one_table_has_the_step_now_and_what_would_change_it(folder):
 
 @in_folder_of_ranks
 def test_its_files_serve_the_other_commands(folder):
-    cli_test.run("advise", *RANKS, "--quiet")
+    stepsim_program.run("advise", *RANKS, "--quiet")
     toml = (folder / "advice/scenario.toml").read_text(encoding="utf-8")
     for line in ('torch = "1.13"', 'bucket_cap = "25 MiB"', 'first_bucket_cap = "1 MiB"',
                  "# 2 loader workers:", "broadcasts of buffers", "samples = 5000",
                  "state_bytes_per_parameter = 4", "batch_size = 16"):  # fmt: skip
         assert line in toml, f"{line}\n{toml}"
     for command in ("compare", "run", "blame", "buckets", "lengths"):
-        cli_test.run(command, "advice/scenario.toml", "--quiet")
-    cli_test.run("sweep", "advice/scenario.toml", "--over", "ddp.bucket_cap=1MiB,25MiB", "--quiet")
-    again = cli_test.run("compare", "advice/scenario.toml", "--json", "-").stdout
+        stepsim_program.run(command, "advice/scenario.toml", "--quiet")
+    stepsim_program.run("sweep", "advice/scenario.toml", "--over", "ddp.bucket_cap=1MiB,25MiB", "--quiet")
+    again = stepsim_program.run("compare", "advice/scenario.toml", "--json", "-").stdout
     kept = (folder / "advice/prediction.json").read_text(encoding="utf-8")
     assert json.loads(again) == json.loads(kept)
 
 
 @in_folder_of_ranks
 def test_an_edited_scenario_is_kept_and_used(folder):
-    cli_test.run("advise", *RANKS, "--quiet")
+    stepsim_program.run("advise", *RANKS, "--quiet")
     file = folder / "advice/scenario.toml"
     own = file.read_text(encoding="utf-8").replace('name = "planner"', 'name = "mine"')
     file.write_text(own, encoding="utf-8")
-    text = cli_test.run("advise", *RANKS).stdout
+    text = stepsim_program.run("advise", *RANKS).stdout
     assert "warning: advice/scenario.toml was edited and is used as it stands" in text, text
     assert file.read_text(encoding="utf-8") == own
     assert '"mine"' in (folder / "advice/prediction.json").read_text(encoding="utf-8")
@@ -177,11 +177,11 @@ def test_lengths_of_the_data_set_lead_to_a_plan_that_validate_takes(folder):
     draw = random.Random(5)
     lengths = [draw.randint(8, 120) for _ in range(640)]
     (folder / "lengths.txt").write_text("\n".join(map(str, lengths)) + "\n", encoding="utf-8")
-    cli_test.run("advise", *RANKS, "--quiet")  # What it makes without lengths is made anew.
-    text = cli_test.run("advise", *RANKS, "--lengths", "lengths.txt").stdout
+    stepsim_program.run("advise", *RANKS, "--quiet")  # What it makes without lengths is made anew.
+    text = stepsim_program.run("advise", *RANKS, "--lengths", "lengths.txt").stdout
     command = next(line for line in text.splitlines() if line.startswith("next: "))
     words = command.removeprefix("next: stepsim ").split("(")[0].split()
-    cli_test.run(*words)
+    stepsim_program.run(*words)
     rows = [json.loads(line) for line in (folder / "advice/plan.jsonl").read_text().splitlines()[1:]]
     assert rows and all(
         row["lengths"] == [lengths[sample] for sample in row["samples"]] for row in rows
@@ -202,7 +202,7 @@ def test_what_runs_now_are_the_recorded_batches_whatever_formed_them():
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             write(folder / "run.jsonl", header(policy=policy), rows)
-            done = cli_test.run("advise", str(folder / "run.jsonl"), "--out-dir", name + "/a", "--json",
+            done = stepsim_program.run("advise", str(folder / "run.jsonl"), "--out-dir", name + "/a", "--json",
                                 name + "/a.json")
             first = done.stdout.splitlines()[0]
             assert f" ms with {shown} (90 % interval" in first, first
@@ -219,7 +219,7 @@ def test_what_runs_now_are_the_recorded_batches_whatever_formed_them():
             speeds = {p["policy"]: p["summary"]["useful_tokens_per_s"]
                       for p in result["predictions"]["predictions"]}
             assert sorted(hours, key=hours.get) == sorted(speeds, key=speeds.get, reverse=True)
-            cli_test.run("compare", str(folder / "a/scenario.toml"), "--quiet")
+            stepsim_program.run("compare", str(folder / "a/scenario.toml"), "--quiet")
 
 
 @in_folder_of_ranks
@@ -237,7 +237,7 @@ def test_accumulated_gradients_need_no_plan(folder):
             bucket["launch_ms"] += first
             bucket["end_ms"] += first
     write(folder / "run.jsonl", header(), rows)
-    text = cli_test.run("advise", "run.jsonl", "--json", "a.json").stdout
+    text = stepsim_program.run("advise", "run.jsonl", "--json", "a.json").stdout
     assert "accumulation_steps = 2\n" in (folder / "advice/scenario.toml").read_text(), text
     result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
     mean = next(p for p in result["predictions"]["predictions"] if p["policy"] == "fixed")
@@ -249,7 +249,7 @@ def test_data_of_one_length_needs_no_other_policy():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         write(folder / "run.jsonl", header(), training(lengths=lambda _: 64))
-        text = cli_test.run("advise", str(folder / "run.jsonl"), "--out-dir", str(folder / "a")).stdout
+        text = stepsim_program.run("advise", str(folder / "run.jsonl"), "--out-dir", str(folder / "a")).stdout
         assert "best policy:  fixed: the scenario has no other" in text, text
         # Nothing to plan: the batches stay as they are.
         assert "stepsim plan" not in text and "next: stepsim compare " in text, text
@@ -257,7 +257,7 @@ def test_data_of_one_length_needs_no_other_policy():
 
 def refusal(folder, *arguments):
     arguments = [str(argument) for argument in (*arguments, "--out-dir", folder / "out")]
-    done = cli_test.run("advise", *arguments, status=2)
+    done = stepsim_program.run("advise", *arguments, status=2)
     assert "Traceback" not in done.stderr and "internal" not in done.stderr, done.stderr
     return done.stderr
 
@@ -284,13 +284,13 @@ def test_mistakes_are_named():
         whole = folder / "whole.jsonl"
         write(whole, header(), rows)
         assert "--price-per-hour must be" in refusal(folder, whole, "--price-per-hour", "-1")
-        error = refusal(folder, cli_test.PAIR)
+        error = refusal(folder, stepsim_program.PAIR)
         assert "not a file of JSON lines" in error and "stepsim-run-record/1" in error, error
-        error = cli_test.run("compare", str(whole), status=2).stderr
+        error = stepsim_program.run("compare", str(whole), status=2).stderr
         assert "is JSON, not a scenario" in error and "stepsim advise" in error, error
         plan = folder / "plan.jsonl"
-        pair = cli_test.PAIR
-        cli_test.run("plan", pair, "--policy", "variable_fixed", "--out", str(plan), "--quiet")
+        pair = stepsim_program.PAIR
+        stepsim_program.run("plan", pair, "--policy", "variable_fixed", "--out", str(plan), "--quiet")
         error = refusal(folder, whole, "--plan", plan)
         assert "no --plan is of it" in error, error
         write(whole, header(policy="variable_fixed"), rows)

@@ -10,9 +10,9 @@ import os
 import pathlib
 import sys
 
-from program import Blocks, ROOT, run
+from stepsim_program import Blocks, ROOT, run
 
-import small_runner  # from a folder that program.py names
+import small_runner  # from a folder that stepsim_program names
 
 
 def test_buckets_reproduces_every_reference_case():

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 
-from program import Blocks, PACKING, ROOT, SKEW, STEPSIM, VALLEY, run
+from stepsim_program import Blocks, PACKING, ROOT, SKEW, STEPSIM, VALLEY, run
 
-import small_runner  # from a folder that program.py names
+import small_runner  # from a folder that stepsim_program names
 
 
 def test_help_names_every_command_and_each_has_its_own_help():

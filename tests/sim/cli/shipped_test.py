@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import cli_test  # noqa: E402  (it takes the same argument)
+import stepsim_program  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 
 
@@ -19,8 +19,8 @@ def test_every_command_finds_a_shipped_scenario_by_its_name():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         (root / "bin").mkdir()
-        program = shutil.copy(cli_test.STEPSIM, root / "bin")
-        shutil.copytree(cli_test.ROOT / "scenarios", root / "share/stepsim/scenarios")
+        program = shutil.copy(stepsim_program.STEPSIM, root / "bin")
+        shutil.copytree(stepsim_program.ROOT / "scenarios", root / "share/stepsim/scenarios")
         name = "scenarios/token_skew.toml"
         for command in (
             ["run", name],
@@ -51,7 +51,7 @@ def test_a_shipped_profile_is_found_by_its_name_everywhere():
         elsewhere = root / "elsewhere"
         for new in ("bin", "elsewhere"):
             (root / new).mkdir()
-        program = shutil.copy(cli_test.STEPSIM, root / "bin")
+        program = shutil.copy(stepsim_program.STEPSIM, root / "bin")
 
         def stepsim(*command, status=0):
             done = subprocess.run(
@@ -63,9 +63,9 @@ def test_a_shipped_profile_is_found_by_its_name_everywhere():
         missing = stepsim("profiles", status=2)
         for place in ("scenarios/profiles", f"{folder}/share/stepsim/scenarios/profiles"):
             assert place in missing and "meson install" in missing, missing
-        shutil.copytree(cli_test.ROOT / "scenarios", root / "share/stepsim/scenarios")
+        shutil.copytree(stepsim_program.ROOT / "scenarios", root / "share/stepsim/scenarios")
         assert "h100_8x_published" in stepsim("profiles")
-        text = pathlib.Path(cli_test.VALLEY).read_text(encoding="utf-8")
+        text = pathlib.Path(stepsim_program.VALLEY).read_text(encoding="utf-8")
         assert 'profile = "profiles/h100_8x_published.json"' in text
         named = elsewhere / "named.toml"
         for name in ("h100_8x_published", "h100_2x8_published"):
@@ -81,34 +81,34 @@ def test_a_shipped_profile_is_found_by_its_name_everywhere():
 
 def test_a_report_says_whose_prices_nobody_measured_and_what_costs_nothing():
     origin = "composed from published figures; nothing here was measured by this project"
-    text = cli_test.run("run", cli_test.VALLEY, "--steps", "4").stdout
+    text = stepsim_program.run("run", stepsim_program.VALLEY, "--steps", "4").stdout
     assert f"warning: prices of compute: {origin}" in text, text
     nothing = "counted as nothing, since neither the profile nor the scenario says: "
     assert f"{nothing}what compute and transfers cost each other" in text and "host.launch" not in text
-    file = str(cli_test.ROOT / "scenarios" / "profiles" / "h100_2x8_published.json")
-    based = cli_test.run("run", cli_test.VALLEY, "--steps", "4", "--profile", file).stdout
+    file = str(stepsim_program.ROOT / "scenarios" / "profiles" / "h100_2x8_published.json")
+    based = stepsim_program.run("run", stepsim_program.VALLEY, "--steps", "4", "--profile", file).stdout
     assert f"warning: prices of compute: those of h100_8x_published, {origin}" in based, based
-    stated = cli_test.run("run", cli_test.VALLEY, "--steps", "4", "--set", "interference.strength=0.1").stdout
+    stated = stepsim_program.run("run", stepsim_program.VALLEY, "--steps", "4", "--set", "interference.strength=0.1").stdout
     assert nothing not in stated
-    assert f"h100_2x8_published: prices of compute: those of h100_8x_published, {origin}" in cli_test.run(
-        "profiles", "--dir", str(cli_test.ROOT / "scenarios" / "profiles")).stdout
+    assert f"h100_2x8_published: prices of compute: those of h100_8x_published, {origin}" in stepsim_program.run(
+        "profiles", "--dir", str(stepsim_program.ROOT / "scenarios" / "profiles")).stdout
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "free.json"
-        profile = json.loads((cli_test.ROOT / "scenarios/profiles/h100_8x_published.json").read_text("utf-8"))
+        profile = json.loads((stepsim_program.ROOT / "scenarios/profiles/h100_8x_published.json").read_text("utf-8"))
         profile["host"]["launch_s"] = 0
         path.write_text(json.dumps(profile), encoding="utf-8")
-        free = cli_test.run("run", cli_test.VALLEY, "--steps", "4", "--profile", str(path)).stdout
+        free = stepsim_program.run("run", stepsim_program.VALLEY, "--steps", "4", "--profile", str(path)).stdout
         assert f"{nothing}the host's kernel launches (host.launch); what compute" in free, free
-    assert "prices of compute" not in cli_test.run("run", cli_test.SKEW).stdout  # Measured.
+    assert "prices of compute" not in stepsim_program.run("run", stepsim_program.SKEW).stdout  # Measured.
 
 
 def test_the_catalogues_list_what_there_is():
-    assert "gpt2-small" in cli_test.run("models").stdout and "124439808" in cli_test.run("models").stdout
+    assert "gpt2-small" in stepsim_program.run("models").stdout and "124439808" in stepsim_program.run("models").stdout
     for kind in ("fixed", "bucketed", "token_budget"):
-        assert f"{kind}\n" in cli_test.run("policies", "--all").stdout
-    text = cli_test.run("profiles", "--dir", str(cli_test.ROOT / "scenarios" / "profiles")).stdout
+        assert f"{kind}\n" in stepsim_program.run("policies", "--all").stdout
+    text = stepsim_program.run("profiles", "--dir", str(stepsim_program.ROOT / "scenarios" / "profiles")).stdout
     assert "h100_8x_published" in text
-    assert "cannot read folder" in cli_test.run("profiles", "--dir", "/nowhere", status=2).stderr
+    assert "cannot read folder" in stepsim_program.run("profiles", "--dir", "/nowhere", status=2).stderr
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ import subprocess
 import sys
 import tempfile
 
-from program import Blocks, PACKING, PAIR, ROOT, SKEW, VALLEY, run
+from stepsim_program import Blocks, PACKING, PAIR, ROOT, SKEW, VALLEY, run
 
-import small_runner  # from a folder that program.py names
+import small_runner  # from a folder that stepsim_program names
 
 
 def test_the_valley_has_two_walls_and_names_its_best_point():

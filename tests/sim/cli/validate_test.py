@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import cli_test  # noqa: E402  (it takes the same argument)
+import stepsim_program  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 
 
@@ -37,7 +37,7 @@ def in_folder_with_prediction(test):
     def wrapped():
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "prediction.json")
-            cli_test.run("compare", cli_test.PAIR, "--json", file, "--quiet")
+            stepsim_program.run("compare", stepsim_program.PAIR, "--json", file, "--quiet")
             made = 1795000000  # 2026-11-18T11:06:40Z, before the live runs.
             os.utime(file, (made, made))
             with open(file, encoding="utf-8") as text:
@@ -54,8 +54,8 @@ def test_validate_reports_in_text_json_csv_and_markdown(folder, file, prediction
         live.append(os.path.join(folder, policy + ".jsonl"))
         live_record(live[-1], prediction, [0.98, 1.0, 1.02])
     report = os.path.join(folder, "report.md")
-    options = ["validate", cli_test.PAIR, "--live", *live, "--predictions", file]
-    text = cli_test.run(*options, "--report", report).stdout
+    options = ["validate", stepsim_program.PAIR, "--live", *live, "--predictions", file]
+    text = stepsim_program.run(*options, "--report", report).stdout
     for line in ("order of the policies (useful tokens/s): Kendall tau 1.00",
                  "interval coverage: 100.0 % of the policies (4 of 4)",
                  "steps below predicted p50 / p95: ",
@@ -66,7 +66,7 @@ def test_validate_reports_in_text_json_csv_and_markdown(folder, file, prediction
     assert text.startswith(first), text
     assert "where the error is, in points of the measured step" in text
     assert all(len(line) <= 160 for line in text.splitlines()), text
-    result = json.loads(cli_test.run(*options, "--json", "-").stdout)
+    result = json.loads(stepsim_program.run(*options, "--json", "-").stdout)
     assert result["prediction"]["when"] == "before" and result["holds"], result
     for policy in result["policies"]:
         assert policy["repeats"] == 3 and abs(policy["repeatability"] - 0.02) < 1e-6, policy
@@ -75,17 +75,17 @@ def test_validate_reports_in_text_json_csv_and_markdown(folder, file, prediction
         assert abs(sum(parts.values()) - policy["error"]["mean"]) < 1e-9, policy
         for side in ("predicted_ms", "measured_ms"):
             assert abs(sum(policy[side]["parts"].values()) - policy[side]["mean"]) < 1e-9, policy
-    rows = list(csv.DictReader(io.StringIO(cli_test.run(*options, "--csv", "-").stdout)))
+    rows = list(csv.DictReader(io.StringIO(stepsim_program.run(*options, "--csv", "-").stdout)))
     assert [float(row["error_mean"]) for row in rows] == [
         policy["error"]["mean"] for policy in result["policies"]]
     page = pathlib.Path(report).read_text(encoding="utf-8")
-    assert page == cli_test.run(*options, "--report", "-").stdout.replace("--report -", f"--report {report}")
+    assert page == stepsim_program.run(*options, "--report", "-").stdout.replace("--report -", f"--report {report}")
     assert page.startswith("# Prediction and live run: token_skew_2ranks\n\n**Verdict: ")
     tables = [line for line in page.splitlines() if line.startswith("|")]
     columns = {line.count("|") for line in tables}
     assert columns == {7, 10, 12}, columns
     assert "```\nstepsim blame " in page
-    assert "only one of" in cli_test.run(*options, "--report", "-", "--json", "-", status=2).stderr
+    assert "only one of" in stepsim_program.run(*options, "--report", "-", "--json", "-", status=2).stderr
 
 
 @in_folder_with_prediction
@@ -98,15 +98,15 @@ def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file,
         row["step_ms"] += late
         row["start_ms"] *= 2
     live_record(live, slow, [1.0, 1.001, 0.999])
-    options = ["validate", cli_test.PAIR, "--live", live, "--predictions", file]
-    text = cli_test.run(*options, status=1).stdout
+    options = ["validate", stepsim_program.PAIR, "--live", live, "--predictions", file]
+    text = stepsim_program.run(*options, status=1).stdout
     verdict = next(line for line in text.splitlines() if line.startswith("verdict: "))
     assert "the mean step of 1 of 1 policies is off by more than 10.0 %: bucketing -" in verdict, verdict
     assert "mostly backward (-" in verdict, verdict
     assert "what to do: bucketing: backward is predicted too short: recalibrate" in text, text
     assert text.splitlines()[-1].startswith("Next: stepcal calibrate --device cpu --plan "), text
     assert "warning: no live run of uniform, variable_fixed, token_budget" in text, text
-    assert "every mean step is within 60.0 %" in cli_test.run(*options, "--bound", "60").stdout
+    assert "every mean step is within 60.0 %" in stepsim_program.run(*options, "--bound", "60").stdout
 
 
 @in_folder_with_prediction
@@ -114,13 +114,13 @@ def test_validate_joins_records_of_one_policy(folder, file, predictions):
     live = [os.path.join(folder, name) for name in ("first.jsonl", "second.jsonl")]
     live_record(live[0], predictions["bucketing"], [0.99, 1.01])
     live_record(live[1], predictions["bucketing"], [1.09, 1.11], "2026-11-21T19:37:25Z")
-    options = ["validate", cli_test.PAIR, "--predictions", file, "--json", "-", "--live"]
-    result = json.loads(cli_test.run(*options, *live).stdout)["policies"][0]
+    options = ["validate", stepsim_program.PAIR, "--predictions", file, "--json", "-", "--live"]
+    result = json.loads(stepsim_program.run(*options, *live).stdout)["policies"][0]
     assert result["repeats"] == 4 and result["files"] == 2, result
     # The files' means 1 and 1.1: 0.0707 / sqrt(2) of 1.05.
     assert abs(result["standard_error"] - 0.05 / 1.05) < 1e-6, result
     assert result["within_repeatability"]
-    message = cli_test.run(*options, live[0], live[0], status=2).stderr
+    message = stepsim_program.run(*options, live[0], live[0], status=2).stderr
     assert "policy 'bucketing': the same live run is given twice" in message, message
 
 
@@ -128,16 +128,16 @@ def test_validate_joins_records_of_one_policy(folder, file, predictions):
 def test_validate_says_when_the_prediction_came_after_the_live_run(folder, file, predictions):
     live = os.path.join(folder, "live.jsonl")
     live_record(live, predictions["bucketing"], [1.0, 1.01])
-    options = ["validate", cli_test.PAIR, "--live", live]
+    options = ["validate", stepsim_program.PAIR, "--live", live]
     os.utime(file, (1795203445, 1795203445))  # The second in which the live run began.
-    assert "before the live run" in cli_test.run(*options, "--predictions", file).stdout
+    assert "before the live run" in stepsim_program.run(*options, "--predictions", file).stdout
     os.utime(file, (1795203446, 1795203446))
-    done = cli_test.run(*options, "--predictions", file, "--json", os.path.join(folder, "result.json"))
+    done = stepsim_program.run(*options, "--predictions", file, "--json", os.path.join(folder, "result.json"))
     assert "was written at 2026-11-20T19:37:26Z, after the live run" in done.stdout, done.stdout
     assert "verdict: prediction made after the live run: every mean step is" in done.stdout
     result = json.loads(pathlib.Path(folder, "result.json").read_text(encoding="utf-8"))
     assert result["prediction"]["when"] == "after", result["prediction"]
-    assert "prediction: computed now" in cli_test.run(*options).stdout
+    assert "prediction: computed now" in stepsim_program.run(*options).stdout
 
 
 if __name__ == "__main__":

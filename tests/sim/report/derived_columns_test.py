@@ -17,7 +17,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli")]
-import cli_test  # noqa: E402  (it takes the same argument)
+import stepsim_program  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 import validate_test  # noqa: E402  (its live records)
 
@@ -304,7 +304,7 @@ def test_a_sweep_that_changes_the_work_of_a_step():
 def test_a_validation_ranks_by_the_numbers_of_the_comparison():
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "prediction.json")
-        made = json.loads(outputs("compare", cli_test.PAIR)[1])
+        made = json.loads(outputs("compare", stepsim_program.PAIR)[1])
         pathlib.Path(file).write_text(json.dumps(made), encoding="utf-8")
         live = []
         for prediction in made["predictions"]:
@@ -312,7 +312,7 @@ def test_a_validation_ranks_by_the_numbers_of_the_comparison():
             validate_test.live_record(live[-1], prediction, [0.98, 1.04])
         for source in ([], ["--predictions", file]):
             text, result, table_csv, page = outputs(
-                "validate", cli_test.PAIR, "--live", *live, *source)
+                "validate", stepsim_program.PAIR, "--live", *live, *source)
             result = json.loads(result)
             summaries = {p["policy"]: p["summary"] for p in made["predictions"]}
             rows = {row["policy"]: row for row in csv.DictReader(table_csv.splitlines())}

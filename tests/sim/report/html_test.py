@@ -14,7 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli")]
-import cli_test  # noqa: E402  (it takes the same argument)
+import stepsim_program  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 import validate_test  # noqa: E402  (its live records)
 
@@ -179,14 +179,14 @@ def test_a_sweep_of_many_points_draws_some_and_one_of_two_keys_none():
 def test_the_page_of_a_validation_holds_what_was_measured():
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "prediction.json")
-        run("compare", cli_test.PAIR, "--json", file, "--quiet")
+        run("compare", stepsim_program.PAIR, "--json", file, "--quiet")
         with open(file, encoding="utf-8") as text:
             predictions = json.load(text)["predictions"]
         live = []
         for prediction in predictions:
             live.append(os.path.join(folder, prediction["policy"] + ".jsonl"))
             validate_test.live_record(live[-1], prediction, [0.98, 1.04])
-        options = ["validate", cli_test.PAIR, "--live", *live, "--predictions", file]
+        options = ["validate", stepsim_program.PAIR, "--live", *live, "--predictions", file]
         data = page_of(*options)
         assert data["result"] == json.loads(run(*options, "--json", "-").stdout)
         assert f"verdict: {data['headline']}\n" in run(*options).stdout

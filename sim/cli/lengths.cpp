@@ -30,19 +30,15 @@ constexpr const char* kLengthsUsage =
     "  stepsim lengths --file scenarios/lengths/gsm8k_train_qa.json\n"
     "  stepsim lengths --file tokens.jsonl --field input_ids\n";
 
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 /// The kind of a file by its name, and for JSONL by its first line.
 LengthSource source_of(const std::string& file, const std::string& field) {
   LengthSource source;
   source.file = file;
   source.field = field;
   source.kind = LengthSource::Kind::File;
-  if (ends_with(file, ".json")) {
+  if (file.ends_with(".json")) {
     source.kind = LengthSource::Kind::Histogram;
-  } else if (ends_with(file, ".jsonl")) {
+  } else if (file.ends_with(".jsonl")) {
     const std::string text = read_text(file);
     const bool plan = text.substr(0, text.find('\n')).find("stepsim-plan/") != std::string::npos;
     source.kind = plan ? LengthSource::Kind::Plan : LengthSource::Kind::Jsonl;

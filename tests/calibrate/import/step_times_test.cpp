@@ -222,6 +222,23 @@ TEST_CASE("ranks whose lengths differ wait for the longest: predicted, not fitte
         doctest::Approx(0.0564).epsilon(1e-2));
 }
 
+TEST_CASE("compute that a collective slows down is longer by the interference") {
+  // Forward and backward of half a second; after half of the backward a bucket takes 100 ms, within
+  // which compute takes 1.5 times as long: two thirds of it are done in that time.
+  StepTimeJob job;
+  job.compute = {{1, 1, 1.0, true}};
+  job.bucket_bytes = {1e9, 1};
+  job.ready = {0.5, 1};
+  StepTimeCoefficients coefficients;
+  coefficients.forward_share = 0.5;
+  coefficients.links = {1e10, 0, 1e10, 0, 1, 0, 0};
+  const double plain = step_time(job, coefficients, 1.0, Placement({2})).step;
+  CHECK(plain == doctest::Approx(1).epsilon(1e-6));
+  coefficients.interference = 0.5;
+  CHECK(step_time(job, coefficients, 1.0, Placement({2})).step ==
+        doctest::Approx(1 + 0.1 / 3).epsilon(1e-6));
+}
+
 TEST_CASE("one slow row among fifteen moves predictions by little") {
   PlantedCluster cluster(11, {0.01, 0.03});
   const auto fitted = [&] {

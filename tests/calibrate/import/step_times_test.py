@@ -99,6 +99,9 @@ def test_a_table_is_validated():
         )  # fmt: skip
         rows = pathlib.Path(folder, "rows.csv").read_text().splitlines()
         assert len(rows) == 6 and rows[3].startswith("2x1,8,1,2.798,"), rows
+        for row in rows[1:]:
+            predicted, low, high = map(float, row.split(",")[4:7])
+            assert low < predicted < high < 2 * predicted, row
 
 
 def test_bytes_and_tensors_are_models_too_and_links_serve_another_job():

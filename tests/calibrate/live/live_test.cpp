@@ -166,6 +166,9 @@ TEST_CASE("no rank's bucket ends before the last rank has launched it, on the co
   const auto& steps = records.at(0).steps;
   REQUIRE(steps.size() == 8);
   for (std::size_t i = 0; i < steps.size(); i += 2) {
+    if (i > 0) {  // Milliseconds: a rank's steps follow each other.
+      CHECK(steps[i].start_ms - steps[i - 2].start_ms >= 0.9 * steps[i - 2].step_ms);
+    }
     for (std::size_t bucket = 0; bucket < 2; ++bucket) {
       const auto launch = [&](std::size_t k) {
         return steps[k].start_ms + steps[k].buckets[bucket].launch_ms;

@@ -214,6 +214,17 @@ TEST_CASE("a profile holds one entry a line") {
 )");
 }
 
+TEST_CASE("costs of new shapes are for programs that know them") {
+  const std::string path = fresh_folder() + "/profile.json";
+  Profile profile;
+  profile.name = profile.device = profile.backend = "x";
+  Draw draw(3);
+  profile.new_shapes = {random_shape_cost(draw)};
+  write_profile(path, profile);
+  CHECK(content(path).find("stepsim-profile/4") != std::string::npos);
+  CHECK(read_profile(path) == profile);
+}
+
 TEST_CASE("the version of a profile is 2 only where a form needs it") {
   const std::string path = fresh_folder() + "/profile.json";
   Profile profile;

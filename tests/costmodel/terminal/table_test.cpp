@@ -63,6 +63,9 @@ TEST_CASE("a list of words that begins with a number is a column of words") {
 
 TEST_CASE("on a table_terminal headers break before columns do, and nothing is lost") {
   CHECK(small_table().text(table_terminal(40)) == small_table().text());
+  // Three columns of 8, 7 and 15 with two blanks between fit into 34 just so.
+  CHECK(small_table().text(table_terminal(34)) == small_table().text());
+  CHECK(small_table().text(table_terminal(33)) != small_table().text());
   const std::string text = small_table().text(table_terminal(28));
   CHECK(text ==
         "           step    useful\n"

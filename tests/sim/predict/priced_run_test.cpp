@@ -10,6 +10,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/step_simulator.h"
 #include "sim/report/notes.h"
+#include "tests/source_root.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -441,6 +442,23 @@ TEST_CASE("run: workers hide loading up to their number") {
   CHECK(loaded(1, "50 ms") == doctest::Approx(50));  // Loader-bound.
   CHECK(loaded(2, "70 ms") == doctest::Approx(36).epsilon(0.05));
   CHECK(loaded(2, "100 ms") == doctest::Approx(50).epsilon(0.05));
+}
+
+TEST_CASE("run: a worker loads and collates") {
+  const std::vector<std::string> overrides = {"scenario.warmup_steps=3",
+                                              "host.step_sync=true",
+                                              "data.workers=1",
+                                              "data.loading={batch=\"1 s\"}"};
+  const Scenario scenario =
+      read_scenario(test::source_root() + "/scenarios/token_skew.toml", overrides);
+  PredictOptions options;
+  options.noise_runs = 0;
+  const Prediction prediction =
+      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  // Steps compute for some 25 ms, so the worker alone sets the pace, with 10 microseconds a batch
+  // to collate.
+  CHECK(prediction.summary.step_time_ms.mean > 1000.005);
+  CHECK(prediction.summary.step_time_ms.mean < 1000.1);
 }
 
 TEST_CASE("run: a planner in the workers shows as periodic dips") {

@@ -217,13 +217,23 @@ class RecordMaker {
     }
   }
 
-  /// Finds the tensors by the gradients of the last step. DDP makes its buckets anew after its
-  /// first step, which is left out.
+  /// Finds the tensors by the gradients of the last step. Steps whose buckets differ from those of
+  /// most steps are left out: DDP makes its buckets anew after its first step, and the threads of
+  /// gloo may begin two all-reduces in the other order.
   std::string take_tensors() {
     const auto sizes = [](const KinetoTracedStep& step) {
       return mapped(step.buckets, [](const KinetoCollective* one) { return one->bytes; });
     };
-    const auto wanted = sizes(steps_.back().front());
+    std::map<std::vector<std::optional<std::int64_t>>, int> counts;
+    for (const auto& ranks : steps_) {
+      ++counts[sizes(ranks.front())];
+    }
+    auto wanted = sizes(steps_.back().front());
+    for (const auto& [buckets, count] : counts) {
+      if (count > counts[wanted]) {
+        wanted = buckets;
+      }
+    }
     for (auto ranks = steps_.begin(); ranks != steps_.end();) {
       if (std::ranges::all_of(*ranks,
                               [&](const KinetoTracedStep& one) { return sizes(one) == wanted; })) {
@@ -232,7 +242,7 @@ class RecordMaker {
       }
       const KinetoTracedStep& one = ranks->front();
       result_.warnings.push_back(
-          fmt::format("step {}: other buckets than in the last step; left out",
+          fmt::format("step {}: other buckets, or in another order, than in most steps; left out",
                       trace_of(one).steps[at(one.step)].number));
       ranks = steps_.erase(ranks);
     }

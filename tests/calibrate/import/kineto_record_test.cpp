@@ -253,11 +253,22 @@ TEST_CASE("steps with other buckets or without passes are left out") {
   REQUIRE(made.record);
   CHECK(made.record->steps.size() == 2);
   const std::string warnings = all_of(made.warnings);
-  CHECK(warnings.find("step 0: other buckets than in the last step; left out") !=
+  CHECK(warnings.find("step 0: other buckets, or in another order, than in most steps; left out") !=
         std::string::npos);
   CHECK(warnings.find("step 3: it has no backward pass; left out") != std::string::npos);
   CHECK(warnings.find("all batches of the traces are alike (3 x 7, samples x length)") !=
         std::string::npos);
+}
+
+TEST_CASE("the buckets of most steps count, also where the last step has others") {
+  const auto step = [](int number, int elements) {
+    return cpu_step(
+        number, {shaped("aten::embedding", 1000 * number + 110, "[[50,8],[3,7],[]]")}, elements);
+  };
+  const KinetoRecord made = record_of({trace_of(joined({step(1, 20), step(2, 20), step(3, 10)}))});
+  REQUIRE(made.record);
+  CHECK(made.record->steps.size() == 2);
+  CHECK(all_of(made.warnings).find("step 3: other buckets") != std::string::npos);
 }
 
 TEST_CASE("micro-batches are told apart") {

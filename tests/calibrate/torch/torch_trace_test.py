@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -103,21 +104,32 @@ def write_record(policy):
     """Makes a run record of the policy's traces, named as its policy."""
     name = f"{policy}.record.jsonl"
     text = run(STEPCAL, "import", "kineto", *traces()[policy], "--run-record", name)
-    assert f"wrote {name}: {STEPS} steps of 2 ranks" in text, text
+    assert f"wrote {name}: {len(kept_steps(text))} steps of 2 ranks" in text, text
     header, *rows = lines_of(name)
     header["policy"] = policy
     with open(os.path.join(FOLDER.name, name), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(value) + "\n" for value in (header, *rows))
-    return header, rows
+    return header, rows, kept_steps(text)
+
+
+def kept_steps(text):
+    """Which of the policy's steps, from 0 on, an import took. It names those that it left out.
+
+    On a busy machine the threads of gloo may begin the two all-reduces of a step in the other order.
+    """
+    left_out = [int(number) for number in re.findall(r"step (\d+): other buckets.*; left out", text)]
+    kept = [step for step in range(STEPS) if not {2 * step + 1, 2 * step + 2} & set(left_out)]
+    assert len(kept) == STEPS - len(left_out) >= STEPS - 3, text
+    return kept
 
 
 def test_batches_and_tensors_are_those_that_were_trained():
     for turn, policy in enumerate(POLICIES):
-        header, rows = write_record(policy)
+        header, rows, kept = write_record(policy)
         # The first step of each policy is one of the two before the trace.
         planned = {(row["step"] - 1, row["rank"]): row["lengths"] for row in lines_of(f"{policy}.jsonl")[1:]}
         for row in rows:
-            lengths = planned[row["step"], row["rank"]]
+            lengths = planned[kept[row["step"]], row["rank"]]
             assert (row["samples"], row["max_length"]) == (len(lengths), max(lengths)), (turn, row)
             parts = ("data_ms", "forward_ms", "backward_ms", "wait_ms", "optimizer_ms")
             assert all(row[part] >= 0 for part in parts), row
@@ -133,16 +145,16 @@ def test_batches_and_tensors_are_those_that_were_trained():
 
 
 def test_the_trace_of_one_policy_predicts_the_other():
-    for policy in POLICIES:
-        write_record(policy)
+    steps = min(len(write_record(policy)[2]) for policy in POLICIES)
     text = run(STEPCAL, "import", "kineto", *traces()["bucketed"], "--profile", "mine.json")
-    assert f"{STEPS} steps of 2 ranks" in text and "[samples, length], as attention tells" in text, text
-    assert f"only {STEPS} of {STEPS} steps are without a new shape" not in text, text
+    count = len(kept_steps(text))
+    assert f"{count} steps of 2 ranks" in text and "[samples, length], as attention tells" in text, text
+    assert f"only {count} of {count} steps are without a new shape" not in text, text
     assert "all_reduce of 2 ranks on 1 node" in text and "compute goes into no profile" not in text, text
     write_scenario("records.toml", lambda one: f'kind = "plan"\nfile = "{one}.record.jsonl"')
     records = [f"{one}.record.jsonl" for one in POLICIES]
     status, text = shell(
-        STEPSIM, "validate", "records.toml", "--steps", str(STEPS), "--live", *records, "--json", "v.json"
+        STEPSIM, "validate", "records.toml", "--steps", str(steps), "--live", *records, "--json", "v.json"
     )
     assert status in (0, 1), text  # 1: an error beyond its bound, which is for a machine with no other work.
     policies = json.loads(pathlib.Path(FOLDER.name, "v.json").read_text(encoding="utf-8"))["policies"]
@@ -185,13 +197,27 @@ def test_without_shapes_the_collectives_enter_and_it_is_said_what_to_switch_on()
 def test_the_trace_of_one_rank_of_two_tells_its_compute():
     rank0 = traces()["bucketed"][0]
     text = run(STEPCAL, "import", "kineto", rank0, "--profile", "rank0.json")
-    assert "only rank 0 of 2 has a trace here" in text and f"{STEPS} steps of 2 ranks" in text, text
+    assert "only rank 0 of 2 has a trace here" in text, text
+    assert f"{len(kept_steps(text))} steps of 2 ranks" in text, text
     profile = json.loads(pathlib.Path(FOLDER.name, "rank0.json").read_text(encoding="utf-8"))
     assert "recorded" in profile and not profile.get("collectives"), profile
     base = ("--base", "collectives.json")  # Made by the test above.
     run(STEPCAL, "import", "kineto", rank0, *base, "--profile", "rank0.json")
     profile = json.loads(pathlib.Path(FOLDER.name, "rank0.json").read_text(encoding="utf-8"))
     assert "recorded" in profile and len(profile["collectives"]) == 1, profile
+
+
+def test_a_step_whose_buckets_began_in_the_other_order_is_left_out():
+    def swapped(rows):
+        """The two all-reduces of the last step, each with the shape of the other."""
+        first, second = [row for row in rows if row["name"] == "gloo:all_reduce"][-2:]
+        first["args"], second["args"] = second["args"], first["args"]
+        return rows
+
+    whole = run(STEPCAL, "import", "kineto", *traces()["fixed"], "--run-record", "whole.jsonl")
+    text = run(STEPCAL, "import", "kineto", *rewritten("fixed", swapped), "--run-record", "swapped.jsonl")
+    assert f"step {2 * STEPS}: other buckets, or in another order, than in most steps; left out" in text, text
+    assert kept_steps(text) == kept_steps(whole)[:-1], text
 
 
 def test_too_few_steps_say_how_many_it_takes():

@@ -169,7 +169,7 @@ class Tests:
         usual = self.usual[name]
         try:
             done = subprocess.run(
-                ["prlimit", f"--as={8 << 30}", "meson", "test", "-C", self.build, "--no-rebuild",
+                ["prlimit", f"--data={8 << 30}", "meson", "test", "-C", self.build, "--no-rebuild",
                  "--timeout-multiplier", "40", "--logbase", f"mutant{number}", name],
                 env=dict(os.environ, STEPSIM_MUTANT=str(number), STEPSIM_DATA=os.environ.get(
                     "STEPSIM_DATA", str(ROOT.parent / "shared/data"))),

@@ -78,6 +78,8 @@ def test_a_prediction_is_the_fits_own():
             "--json", "sweep.json", folder=folder,
         )  # fmt: skip
         row = next(line for line in text.splitlines() if line.startswith("8x4 "))
+        # Without a batch the largest one is asked for.
+        assert row in imported(folder, "--preset", "bert-base", "--ask", "8x4").splitlines(), row
         predicted = float(row.split()[2])
         point = json.loads(pathlib.Path(folder, "sweep.json").read_text())["points"][0]
         assert abs(point["step_ms"] / predicted - 1) < 0.002, (row, point["step_ms"])

@@ -80,6 +80,11 @@ def test_columns_has_the_last_word_on_the_width():
     assert piped(SWEEP, COLUMNS="80") == piped(SWEEP)
 
 
+def test_a_terminal_that_does_not_tell_its_width_has_80_columns():
+    assert widest(on_terminal(COMPARE, 0)) == widest(on_terminal(COMPARE, 80)) == 80
+    assert widest(on_terminal(COMPARE, 120)) > 80
+
+
 def test_bars_are_for_terminals_and_made_of_blocks_where_the_locale_has_them():
     assert "●" in on_terminal(COMPARE, 200) and "█" in on_terminal(SWEEP, 200)
     ascii_text = on_terminal(SWEEP, 200, LC_ALL="C")
@@ -123,6 +128,13 @@ def test_help_fits_and_keeps_examples_whole():
         text = on_terminal((*command, "--help"), 80)
         assert "\n\x1b[1mexamples:\x1b[0m\n" in text, text
         assert piped((*command, "--help")) == ESCAPE.sub("", text)
+
+
+def test_the_summaries_of_commands_stand_in_one_column():
+    for program in (STEPSIM, STEPCAL):
+        listed = piped((program, "--help")).split("\ncommands:\n")[1].split("\n\n")[0].splitlines()
+        columns = {re.match(r"  \S+ +", line).end() for line in listed}
+        assert len(listed) > 5 and len(columns) == 1, listed
 
 
 if __name__ == "__main__":

@@ -170,6 +170,14 @@ def test_an_edited_scenario_is_kept_and_used(folder):
     assert "warning: advice/scenario.toml was edited and is used as it stands" in text, text
     assert file.read_text(encoding="utf-8") == own
     assert '"mine"' in (folder / "advice/prediction.json").read_text(encoding="utf-8")
+    # What runs now is what was recorded, wherever it stands among the policies.
+    head, first, *others = own.split("[[policy]]")
+    assert 'name = "fixed"' in first and others, own
+    file.write_text("[[policy]]".join([head, *others, "\n" + first]), encoding="utf-8")
+    text = stepsim_program.run("advise", *RANKS, "--json", "a.json").stdout
+    now = json.loads((folder / "a.json").read_text(encoding="utf-8"))["options"][0]
+    assert (now["change"], now["policy"]) == ("now", "fixed"), now
+    assert " with fixed (90 % interval " in text.splitlines()[0], text
 
 
 @in_folder_of_ranks

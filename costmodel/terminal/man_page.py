@@ -3,6 +3,14 @@
 import datetime
 import os
 
+# Of every command, as costmodel/terminal/commands.h has them.
+EXIT_STATUS = {
+    "0": "Done.",
+    "1": "The answer is no: out of memory, a prediction outside its bound, no solution.",
+    "2": "Bad input.",
+    "3": "A fault of the machine, such as a full disk.",
+    "130": "Stopped by Ctrl-C.",
+}
 
 def escaped(text):
     """Text as roff prints it; nothing in it is a request or an escape."""
@@ -67,6 +75,13 @@ def option_lines(one):
     return lines
 
 
+def exit_status():
+    lines = [".SH EXIT STATUS"]
+    for number, meaning in EXIT_STATUS.items():
+        lines += [".TP", number, escaped(meaning)]
+    return lines
+
+
 def of_command(one):
     synopsis, paragraphs, examples = sections(one["usage"])
     lines = [".SH SYNOPSIS"]
@@ -75,7 +90,7 @@ def of_command(one):
     lines.append(".SH DESCRIPTION")
     for block in paragraphs:
         lines += paragraph(block)
-    lines += [".SH OPTIONS", *option_lines(one)]
+    lines += [".SH OPTIONS", *option_lines(one), *exit_status()]
     return lines + ([".SH EXAMPLES", *literal(examples)] if examples else [])
 
 
@@ -84,7 +99,7 @@ def of_set(one):
     lines += [".SH DESCRIPTION", escaped(one["purpose"]), ".SH COMMANDS"]
     for command in one["commands"]:
         lines += [".TP", f"\\fB{escaped(command['name'])}\\fR", escaped(command["summary"])]
-    lines.append(".SH NOTES")
+    lines += [*exit_status(), ".SH NOTES"]
     for block in one["closing"].strip("\n").split("\n\n"):
         lines += paragraph(block.splitlines())
     return lines

@@ -7,6 +7,7 @@ They lie beside the programs.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -103,7 +104,9 @@ def test_man_pages_render_without_warnings_and_hold_every_option():
                               capture_output=True, text=True, timeout=60)
         assert done.stderr == "", (page, done.stderr)
         text = done.stdout.replace("\u2010", "-").replace("\u2212", "-")
-        assert "NAME" in text and "SEE ALSO" in text and "EXAMPLE" in text or "COMMANDS" in text
+        headings = [line for line in text.splitlines() if re.fullmatch("[A-Z]+( [A-Z]+)?", line)]
+        assert {"NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "SEE ALSO"} <= set(headings), headings
+        assert ("EXAMPLES" in headings) != ("COMMANDS" in headings), headings
         for option in options[page.stem]:
             assert option["positional"] or f"--{option['name']}" in text, (page, option["name"])
 

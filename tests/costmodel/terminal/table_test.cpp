@@ -72,6 +72,9 @@ TEST_CASE("on a table_terminal headers break before columns do, and nothing is l
         "policy       ms  tokens/s\n"
         "fixed      12.5      1000\n"
         "a budget  +7.25     98765\n");
+  // With broken headers they are 25 wide.
+  CHECK(small_table().text(table_terminal(25)) == text);
+  CHECK(small_table().text(table_terminal(24)) != text);
   for (const int columns : {40, 80, 120, 200}) {
     CAPTURE(columns);
     const std::string wide = wide_table().text(table_terminal(columns));

@@ -24,6 +24,7 @@ COMPARE = (STEPSIM, "compare", "scenarios/token_skew.toml")
 SWEEP = (STEPSIM, "sweep", "scenarios/bucket_valley.toml", "--over", "ddp.bucket_cap=1MiB..2GiB:x2")
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[mK]")
 PLAIN = {"TERM": "xterm", "LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
+PLAIN.update((name, value) for name, value in os.environ.items() if name.startswith("STEPSIM_"))
 
 
 def on_terminal(arguments, columns, stdout=None, **variables):

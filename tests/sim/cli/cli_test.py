@@ -278,6 +278,27 @@ def test_tables_and_lengths_of_spreadsheets_are_read():
         assert run("run", path).stdout == plain
 
 
+def test_lengths_are_read_from_every_kind_of_file():
+    with tempfile.TemporaryDirectory() as folder:
+        plan = os.path.join(folder, "plan.jsonl")
+        run("plan", SKEW, "--policy", "uniform", "--out", plan)
+        rows = pathlib.Path(plan).read_text(encoding="utf-8").splitlines()[1:]
+        lengths = [length for row in rows for length in json.loads(row)["lengths"]]
+        texts = {
+            "lengths.txt": "".join(f"{length}\n" for length in lengths),
+            "lengths.jsonl": "".join(f'{{"n": {length}}}\n' for length in lengths),
+            "tokens.jsonl": "".join(json.dumps({"ids": [1] * length}) + "\n" for length in lengths),
+        }
+        fields = {"lengths.jsonl": ["--field", "n"], "tokens.jsonl": ["--field", "ids"]}
+        found = [run("lengths", "--file", plan, "--json", "-").stdout]
+        for name, text in texts.items():
+            path = os.path.join(folder, name)
+            pathlib.Path(path).write_text(text, encoding="utf-8")
+            found.append(run("lengths", "--file", path, *fields.get(name, []), "--json", "-").stdout)
+        figures = [json.loads(one) for one in found]
+        assert figures[0]["samples"] == len(lengths) and all(one == figures[0] for one in figures), figures
+
+
 def test_results_do_not_depend_on_the_number_of_threads():
     over = ["--over", "ddp.bucket_cap=1MiB..64MiB:x2", "--json", "-"]
     one = run("sweep", VALLEY, *over, "--threads", "1").stdout

@@ -1,0 +1,182 @@
+"""Pages of --html, made once and opened in a real headless Chromium, for the tests of pages.
+
+Skips with a reason where python3-selenium, chromium or chromium-driver is absent.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli"), str(ROOT / "tests" / "page")]
+import stepsim_program  # noqa: E402  (needs the path above)
+import small_runner  # noqa: E402
+import validate_test  # noqa: E402  (its live records)
+
+from browser import resized, start  # noqa: E402
+
+FOLDER = tempfile.TemporaryDirectory()
+SKEW = str(ROOT / "scenarios" / "token_skew.toml")
+PAIR = str(ROOT / "scenarios" / "token_skew_2ranks.toml")
+VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
+BROWSERS = {}
+PAGES = {}
+
+
+def browser(width=1280, height=1000):
+    """The browser, started once, with a window of that size."""
+    if "one" not in BROWSERS:
+        BROWSERS["one"] = start()
+    return resized(BROWSERS["one"], width, height)
+
+
+def made(name, *arguments, status=0):
+    """The page of a command: {path, seconds, result of --json}; made once."""
+    if name not in PAGES:
+        page = os.path.join(FOLDER.name, name + ".html")
+        result = os.path.join(FOLDER.name, name + ".json")
+        browser()  # Skips before anything is computed.
+        began = time.monotonic()
+        try:
+            stepsim_program.run(*arguments, "--html", page, "--json", result, "--quiet", status=status)
+        except AssertionError as error:
+            if "holds no report page" in str(error):
+                raise small_runner.Skip("this build holds no report page: no node-d3") from error
+            raise
+        seconds = time.monotonic() - began
+        text = pathlib.Path(result).read_text(encoding="utf-8")
+        PAGES[name] = {"path": page, "seconds": seconds, "result": json.loads(text)}
+    return PAGES[name]
+
+
+def validated():
+    """The page of a validation against a made-up live run."""
+    if "validate" not in PAGES:
+        file = os.path.join(FOLDER.name, "prediction.json")
+        stepsim_program.run("compare", PAIR, "--json", file, "--quiet")
+        os.utime(file, (1795000000, 1795000000))
+        predictions = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"]
+        live = []
+        for prediction in predictions:
+            live.append(os.path.join(FOLDER.name, prediction["policy"] + ".jsonl"))
+            validate_test.live_record(live[-1], prediction, [0.97, 1.0, 1.06])
+        made("validate", "validate", PAIR, "--live", *live, "--predictions", file)
+    return PAGES["validate"]
+
+
+def pages():
+    return (run_page(), compare_page(), valley_page(), sweep_page(), training_page(), tune_page(),
+            nothing_fits_page(), validated())
+
+
+def run_page():
+    return made("run", "run", SKEW, "--policy", "variable_fixed")
+
+
+def compare_page():
+    return made("compare", "compare", SKEW)
+
+
+def valley_page():
+    """Thirteen bucket sizes: 12 powers of two and the default, which is the sixth."""
+    return made("valley", "run", VALLEY)
+
+
+def training_page():
+    return made(
+        "training", "sweep", str(ROOT / "scenarios" / "two_nodes.toml"), "--over",
+        "cluster.placement=4,8,2x8,8+4", "--samples", "1e9", "--gpu-hour", "2.5", "--set",
+        "scenario.steps=6",
+    )  # fmt: skip
+
+
+def tune_page():
+    return made("tune", "tune", SKEW)
+
+
+def nothing_fits_page():
+    return made("nothing_fits", "tune", VALLEY, "--over", "policy.fixed.batch_size=7,8", "--samples", "0..99", status=1)
+
+
+def sweep_page():
+    return made("sweep", "sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2")
+
+
+def opened(page, **size):
+    """The browser with the page drawn, and its logs empty of what came before."""
+    chrome = browser(**size)
+    chrome.get("about:blank")
+    chrome.get_log("browser"), chrome.get_log("performance")
+    chrome.get("file://" + page["path"])
+    assert chrome.execute_script("return document.documentElement.dataset.readyMs"), "not drawn"
+    return chrome
+
+
+def requests(chrome):
+    """URLs that the browser asked for since the last look, the page itself left out."""
+    urls = []
+    for entry in chrome.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
+            parameters = message["params"]
+            urls.append(parameters.get("request", parameters)["url"])
+    return [url for url in urls if not url.startswith(("file://" + FOLDER.name, "data:", "about:"))]
+
+
+def errors(chrome):
+    return [entry for entry in chrome.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def table(chrome, title):
+    """{column: text} of every row of the table under that heading."""
+    return chrome.execute_script(
+        """
+        const details = [...document.querySelectorAll("details")].find(
+          (one) => one.querySelector("summary").textContent === arguments[0]);
+        details.fill();
+        const text = (cells) => [...cells].map((cell) => cell.textContent);
+        const names = text(details.querySelectorAll("thead th"));
+        return [...details.querySelectorAll("tbody tr")].map((row) =>
+          Object.fromEntries(text(row.children).map((value, i) => [names[i], value])));
+        """,
+        title,
+    )
+
+
+def open_all(chrome):
+    chrome.execute_script(
+        """for (const details of document.querySelectorAll("details")) {
+             details.open = true;
+             details.fill && details.fill();
+           }"""
+    )
+
+
+def bars(chrome):
+    """[x, width] of every all-reduce that the timeline shows."""
+    return chrome.execute_script(
+        """return [...document.querySelectorAll("rect.bar.transfer")].map((bar) =>
+             [Number(bar.getAttribute("x")), Number(bar.getAttribute("width"))]);"""
+    )
+
+
+def slide(chrome, index):
+    chrome.execute_script(
+        """const slider = document.getElementById("timeline-selection");
+           slider.value = arguments[0];
+           slider.dispatchEvent(new Event("input"));""",
+        index,
+    )
+
+
+def run_tests(names):
+    """Runs the test_… functions; the status to exit with."""
+    try:
+        return small_runner.main(names)
+    finally:
+        for chrome in BROWSERS.values():
+            chrome.quit()
+        FOLDER.cleanup()

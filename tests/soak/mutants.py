@@ -47,7 +47,7 @@ LIKELY = {
     "sim/cli": ["stepsim advise", "stepsim command line", "stepsim studies", "stepsim buckets", "report pages"],
     "sim/report": ["sim", "shipped scenarios", "report figures", "report pages", "stepsim trace", "stepsim advise"],
     "sim/report/trace": ["sim", "stepsim trace", "profiler traces"],
-    "sim/report/html": ["report pages", "report pages in a browser"],
+    "sim/report/html": ["drawn pages in a browser", "report pages", "report pages in a browser"],
     "costmodel": ["costmodel", "sim", "calibrate"],
     "costmodel/terminal": ["terminal", "programs on a terminal"],
     "calibrate/import": ["stepcal import", "stepcal import kineto", "stepcal import step-times", "planted records"],

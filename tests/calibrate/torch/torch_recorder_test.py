@@ -142,7 +142,7 @@ def rank_is_odd(rank):
     parallel = torch.nn.parallel.DistributedDataParallel
     ddp, other = parallel(make_model()), parallel(make_model())
     recorder = recorded("all", ddp)
-    for _ in range(3):
+    for _ in range(6):
         with recorder.step():
             for _ in range(2):
                 recorder.batch(lengths=[5])
@@ -476,9 +476,12 @@ def test_each_backward_has_its_own_wait_and_one_that_fails_costs_its_step_only()
     for row in rows:
         assert row["micro_batches"] == 2, row
         assert sum(bucket["bytes"] for bucket in row["buckets"]) == 2 * MODEL_BYTES, row
-        if row["step"] > 0:  # In the first one the second forward rebuilds the buckets.
-            waited = row["wait_ms"] > 50 if row["rank"] == 0 else row["wait_ms"] < 25
-            assert waited and row["backward_ms"] < 25, row
+        assert row["step"] == 0 or row["rank"] == 1 or row["wait_ms"] > 50, row
+    # In the first step the second forward rebuilds the buckets. A busy machine may hold up single steps.
+    later = [row for row in rows if row["step"] > 0]
+    assert min(row["wait_ms"] for row in later if row["rank"] == 1) < 25, rows
+    for rank in (0, 1):
+        assert min(row["backward_ms"] for row in later if row["rank"] == rank) < 25, rows
     _, *rows = read_lines("two.jsonl")
     for row in rows:
         parts = ["data_ms", "forward_ms", "backward_ms", "wait_ms", "optimizer_ms"]

@@ -12,6 +12,7 @@ EXIT_STATUS = {
     "130": "Stopped by Ctrl-C.",
 }
 
+
 def escaped(text):
     """Text as roff prints it; nothing in it is a request or an escape."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
@@ -101,7 +102,8 @@ def of_set(one):
         lines += [".TP", f"\\fB{escaped(command['name'])}\\fR", escaped(command["summary"])]
     lines += [*exit_status(), ".SH NOTES"]
     for block in one["closing"].strip("\n").split("\n\n"):
-        lines += paragraph(block.splitlines())
+        if not block.startswith("Exit status:"):  # It has a section of its own.
+            lines += paragraph(block.splitlines())
     return lines
 
 

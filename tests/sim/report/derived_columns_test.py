@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli")]
 import stepsim_program  # noqa: E402  (it takes the same argument)
 import small_runner  # noqa: E402  (needs the path above)
 import validate_test  # noqa: E402  (its live records)
+from html_test import data_of  # noqa: E402
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SCENARIOS = ROOT / "scenarios"
@@ -28,7 +29,6 @@ SKEW = str(SCENARIOS / "token_skew.toml")
 CAPS = ["--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
 WARMUP = 1
 SHORT = ["--steps", "5", "--set", f"scenario.warmup_steps={WARMUP}"]
-DATA = re.compile(r'<script type="application/json" id="stepsim-data">(.*?)</script>', re.DOTALL)
 ENVIRONMENT = {**os.environ, "SOURCE_DATE_EPOCH": "1795203445"}
 
 
@@ -55,10 +55,6 @@ def outputs(*arguments, one_core=False):
         assert done.returncode in (0, 1) and not done.stderr, (arguments, done.stderr)
         files = [pathlib.Path(folder, name) for name in ("a.json", "a.csv", "a.html")]
         return [done.stdout] + [file.read_text("utf-8") if file.exists() else "" for file in files]
-
-
-def data_of(page):
-    return json.loads(DATA.findall(page)[0])
 
 
 def close(got, wanted, slack=1e-9, what=""):

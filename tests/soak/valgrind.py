@@ -4,7 +4,8 @@
     python3 tests/soak/valgrind.py BUILD
 
 Sanitizers see what they were compiled into; valgrind also sees zlib, fmt and the C++ library. The
-CPU backend is left out: it is built for this processor, and valgrind knows no AVX-512. Prints a line a command with its seconds and ends with `N commands under valgrind, N faults`.
+CPU backend is left out: it is built for this processor, and valgrind knows no AVX-512. Prints a line
+a command with its seconds and ends with `N commands under valgrind, N faults`.
 """
 
 import pathlib
@@ -55,7 +56,8 @@ def main():
             name, *arguments = command.split()
             begin = time.monotonic()
             done = subprocess.run(
-                ["valgrind", "-q", "--trace-children=yes", f"--error-exitcode={FAULT}", programs[name], *arguments],
+                ["valgrind", "-q", "--trace-children=yes", f"--error-exitcode={FAULT}",
+                 f"--suppressions={ROOT}/tests/soak/valgrind.supp", programs[name], *arguments],
                 cwd=folder, capture_output=True, text=True, errors="replace", timeout=1800)
             fault = "==" in done.stderr or done.returncode != (2 if command in REFUSED else 0)
             faults += fault

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,22 @@
 
 namespace stepsim {
 
+/// Rare moments that hold up a whole step, whatever its batches: checkpoints, evaluations, garbage
+/// collections.
+struct StallNoise {
+  double per_step = 0;               ///< How many a step, 0 .. 1.
+  std::vector<double> seconds = {};  ///< How long they are, ascending, all as frequent.
+
+  /// What they add to the mean step.
+  [[nodiscard]] double seconds_per_step() const {
+    return seconds.empty() ? 0
+                           : per_step * std::accumulate(seconds.begin(), seconds.end(), 0.0) /
+                                 static_cast<double>(seconds.size());
+  }
+
+  bool operator==(const StallNoise&) const = default;
+};
+
 /// Machine noise seen while calibrating, as fractions of a step.
 struct NoiseProfile {
   double step_jitter = 0;       ///< Standard deviation of single steps around their median.
@@ -31,6 +48,7 @@ struct NoiseProfile {
   /// Standard deviation of a step's error where its ops have the prices of other models and no run
   /// has confirmed them. It widens the interval of the step time and leaves gains as they are.
   double other_models = 0;
+  StallNoise stalls = {};
 
   bool operator==(const NoiseProfile&) const = default;
 };

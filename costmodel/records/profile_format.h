@@ -19,6 +19,8 @@ inline constexpr int kShapesVersion = 4;
 inline constexpr int kLinksVersion = 5;
 /// This version added ranks that are steadily slower than others.
 inline constexpr int kUnequalRanksVersion = 6;
+/// This version added rare stalls.
+inline constexpr int kStallsVersion = 7;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);

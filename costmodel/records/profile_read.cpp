@@ -126,6 +126,18 @@ void read_step_quantiles(JsonReader& noise, NoiseProfile& profile) {
   }
 }
 
+void read_stalls(JsonReader stalls, StallNoise& profile) {
+  profile.per_step = stalls.not_negative("per_step");
+  if (profile.per_step > 1) {
+    stalls.fail("per_step", "expected 0 .. 1");
+  }
+  profile.seconds = stalls.numbers("seconds");
+  if (profile.seconds.empty() || profile.seconds.front() < 0 ||
+      !std::ranges::is_sorted(profile.seconds)) {
+    stalls.fail("seconds", "expected at least one length in seconds, ascending, none negative");
+  }
+}
+
 void read_machine(JsonReader& root, Profile& profile) {
   profile.memory_capacity = Bytes(root.integer_or("memory_capacity_bytes", 0));
   if (profile.memory_capacity < Bytes(0)) {
@@ -154,6 +166,9 @@ void read_machine(JsonReader& root, Profile& profile) {
     profile.noise.sentinel_seconds = noise.not_negative_or("sentinel_s", 0);
     profile.noise.other_models = noise.not_negative_or("other_models", 0);
     read_step_quantiles(noise, profile.noise);
+    if (noise.has("stalls")) {
+      read_stalls(noise.object("stalls"), profile.noise.stalls);
+    }
   }
 }
 
@@ -192,7 +207,7 @@ InterferenceProfile read_interference(JsonReader reader) {
 /// Whether the format names a version that this program reads: any up to the newest one, which the
 /// last form of cost may have added.
 bool is_known_format(std::string_view format) {
-  int newest = std::max(kUnequalRanksVersion, kPaddingVersion);
+  int newest = std::max(kStallsVersion, kPaddingVersion);
   for (const CostFormRow& row : cost_form_rows()) {
     newest = std::max(newest, row.since_version);
   }

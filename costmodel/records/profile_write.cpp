@@ -28,6 +28,9 @@ std::string format_of(const Profile& profile) {
   if (!profile.rank_factors.empty()) {
     version = kUnequalRanksVersion;
   }
+  if (profile.noise.stalls.per_step > 0) {
+    version = kStallsVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -150,6 +153,10 @@ void write_profile(const std::string& path, const Profile& profile) {
   }
   if (profile.noise.other_models > 0) {
     noise["other_models"] = finite(profile.noise.other_models);
+  }
+  if (profile.noise.stalls.per_step > 0) {
+    noise["stalls"] = {{"per_step", finite(profile.noise.stalls.per_step)},
+                       {"seconds", numbers_json(profile.noise.stalls.seconds)}};
   }
   std::string text = "{\n";
   const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {

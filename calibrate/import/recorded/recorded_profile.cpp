@@ -39,6 +39,7 @@ Profile recorded_profile(const RecordedCosts& costs,
   profile.noise.drift = costs.noise.drift;
   profile.noise.step_quantiles = costs.noise.step_quantiles;
   profile.noise.rank_correlation = costs.noise.rank_correlation;
+  profile.noise.stalls = costs.noise.stalls;
   if (costs.whole && costs.ranks > 1) {
     std::erase_if(profile.collectives, [&](const CollectiveCost& cost) {
       return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;

@@ -16,6 +16,7 @@
 #include "calibrate/import/recorded/recorded_cores.h"
 #include "calibrate/import/recorded/recorded_noise.h"
 #include "calibrate/import/recorded/recorded_shapes.h"
+#include "calibrate/import/recorded/recorded_stalls.h"
 #include "calibrate/import/recorded/recorded_whole.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/index.h"
@@ -265,6 +266,12 @@ PassCost data_cost(const Observations& all, const RecordedModel& model) {
   }
   cost = fit_pass(all.data, {"1", "tokens"}, model.model.attention);
   cost.draws.clear();
+  // Most loops hardly wait for their data, and few single waits then make a relative error of several
+  // hundred percent. But the mean of n times is off by no more than itself: with all in one of them,
+  // its standard error is the mean.
+  if (cost.errors.block) {
+    cost.errors.block = std::min(*cost.errors.block, 1.0);
+  }
   return cost;
 }
 
@@ -412,10 +419,13 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   }
   require_alike(recorded);
   RecordedCosts costs;
-  RecordedShapes shapes = fit_recorded_shapes(recorded);
-  const std::vector<RecordedRun> runs = without_meetings(recorded, shapes.costs, shapes.warnings);
+  const SteadyRuns steady = without_stalls(recorded);
+  RecordedShapes shapes = fit_recorded_shapes(steady.runs);
+  const std::vector<RecordedRun> runs =
+      without_meetings(steady.runs, shapes.costs, shapes.warnings);
   costs.new_shapes = std::move(shapes.costs);
-  costs.notes = std::move(shapes.notes);
+  costs.notes = steady.notes;
+  costs.notes.insert(costs.notes.end(), shapes.notes.begin(), shapes.notes.end());
   costs.warnings = std::move(shapes.warnings);
   costs.ranks = runs.front().record.world_size;
   costs.on_gpu =
@@ -478,6 +488,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
   const auto ratios = compute_ratios(all, model);
   costs.noise = fit_step_noise(ratios, all.steps);
+  costs.noise.stalls = steady.stalls;
   if (const std::string slow = whole ? "" : slow_steps_text(ratios, all.ranks, costs.on_gpu);
       !slow.empty()) {
     costs.notes.push_back(slow);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "costmodel/base/mapped.h"
@@ -44,7 +45,8 @@ double ErrorDraws::place(std::string_view kind) {
 }
 
 double ErrorDraws::factor(std::string_view kind, double sd) {
-  return std::exp(sd * normal(kind));
+  const double score = sd * normal(kind);
+  return score > 1 ? std::numbers::e * score : std::exp(score);
 }
 
 const ErrorDraws::Numbers& ErrorDraws::numbers(std::string_view kind) {

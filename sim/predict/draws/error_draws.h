@@ -23,7 +23,9 @@ class ErrorDraws {
   double normal(std::string_view kind);
   /// A place between 0 and 1, 1 excluded.
   double place(std::string_view kind);
-  /// A factor with median 1 and relative spread `sd`; exactly 1 without spread.
+  /// A factor with median 1 and relative spread `sd`; exactly 1 without spread. It is log-normal up
+  /// to e, and from there on grows in proportion: an error larger than the quantity itself is no
+  /// exponent.
   double factor(std::string_view kind, double sd);
 
  private:

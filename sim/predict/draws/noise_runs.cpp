@@ -69,6 +69,48 @@ int affordable_runs(const PricedRun& run, int wanted) {
                      : between(kMaxOps / std::max(ops, 1.0), wanted);
 }
 
+/// Adds stalls, which all draws have in the same number: the interval says nothing on how often
+/// they come. `step_ms`: all steps of all draws.
+void add_stalls(const StallNoise& stalls,
+                std::vector<double> step_ms,
+                int steps,
+                Prediction& prediction) {
+  if (!(stalls.per_step > 0) || step_ms.empty()) {
+    return;
+  }
+  const double mean_ms = 1e3 * stalls.seconds_per_step();
+  const auto count =
+      static_cast<std::size_t>(std::llround(stalls.per_step * static_cast<double>(step_ms.size())));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(count);
+    step_ms[static_cast<std::size_t>(place * static_cast<double>(step_ms.size()))] +=
+        1e3 * stalls.seconds[i % stalls.seconds.size()];
+  }
+  PredictionSummary& summary = prediction.summary;
+  StepTimeSummary& step = summary.step_time_ms;
+  step.mean += mean_ms;
+  step.low90 += mean_ms;
+  step.high90 += mean_ms;
+  step.p50 = quantile(step_ms, 0.5);
+  step.p95 = quantile(step_ms, 0.95);
+  step.p99 = quantile(step_ms, 0.99);
+  // In a run that has any, the longest step is one of them.
+  const double has_any = 1 - std::pow(1 - stalls.per_step, steps);
+  const double longest = step.p50 + 1e3 * stalls.seconds.back();
+  step.max += has_any * std::max(0.0, longest - step.max);
+  summary.data_ms += mean_ms;
+  for (RankMeans& rank : prediction.ranks) {
+    rank.data_ms += mean_ms;
+    rank.step_ms += mean_ms;
+  }
+  for (MeanDraw& draw : prediction.draws) {
+    draw.step_ms += mean_ms;
+  }
+  for (double& paired : prediction.paired_step_ms) {
+    paired += mean_ms;
+  }
+}
+
 }  // namespace
 
 int affordable_plain_runs(double batches, int wanted) {
@@ -122,6 +164,10 @@ void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Predic
     step.low90 = std::min(step.low90, step.mean);
   }
   played.jitter.set_means(prediction.ranks, prediction.summary);
+  add_stalls(run.profile().noise.stalls,
+             all,
+             run.scenario().steps - run.scenario().warmup_steps,
+             prediction);
 }
 
 }  // namespace stepsim

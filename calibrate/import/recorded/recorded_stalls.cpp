@@ -1,0 +1,295 @@
+#include "calibrate/import/recorded/recorded_stalls.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "calibrate/fit/nnls.h"
+#include "calibrate/fit/pass_fit.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/base/quantile.h"
+
+namespace stepsim {
+namespace {
+
+/// One time of a rank's step, and how much longer than a step's share it must be.
+struct Part {
+  double StepRecord::* time;
+  double least;  ///< Of a typical step.
+  bool computes;
+  const char* words;
+};
+
+constexpr double kOfStep = 0.1;
+constexpr double kOfComputing = 0.5;
+constexpr Part kParts[] = {
+    {&StepRecord::data_ms, kOfStep, false, "before the forward"},
+    {&StepRecord::forward_ms, kOfComputing, true, "in the forward"},
+    {&StepRecord::forward_cpu_ms, kOfComputing, true, "in the forward"},
+    {&StepRecord::backward_ms, kOfComputing, true, "in the backward"},
+    {&StepRecord::backward_cpu_ms, kOfComputing, true, "in the backward"},
+    {&StepRecord::wait_ms, kOfComputing, true, "in the wait for gradients"},
+    {&StepRecord::optimizer_ms, kOfStep, false, "in the optimizer"},
+};
+
+/// A step of all ranks: its run, repeat and number.
+using StepKey = std::tuple<std::size_t, int, int>;
+
+struct Row {
+  StepRecord* record;
+  StepKey step;
+  bool meets = false;  ///< Its rank has not had that many samples of that length.
+};
+
+std::vector<Row> steady_rows(std::span<RecordedRun> runs) {
+  std::vector<Row> rows;
+  std::set<std::tuple<std::size_t, int, std::int64_t, std::int64_t>> met;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    for (StepRecord& row : runs[run].record.steps) {
+      const bool is_new = met.emplace(run, row.rank, row.samples, row.max_length).second;
+      if (row.step >= runs[run].record.warmup_steps && row.samples > 0) {
+        rows.push_back({&row, {run, row.repeat, row.step}, is_new});
+      }
+    }
+  }
+  return rows;
+}
+
+/// [step] from when the last rank starts it to when the last rank ends it, in milliseconds.
+std::map<StepKey, double> durations(std::span<const Row> rows) {
+  std::map<StepKey, std::pair<double, double>> ends;
+  for (const Row& row : rows) {
+    const double start = row.record->start_ms;
+    const double end = start + row.record->step_ms;
+    const auto [known, is_new] = ends.emplace(row.step, std::pair(start, end));
+    if (!is_new) {
+      known->second = {std::max(known->second.first, start), std::max(known->second.second, end)};
+    }
+  }
+  std::map<StepKey, double> result;
+  for (const auto& [step, times] : ends) {
+    result[step] = times.second - times.first;
+  }
+  return result;
+}
+
+/// How much longer each row's part is than a fit that long ones do not move, in milliseconds.
+std::vector<double> excess(std::span<const Row> rows, const Part& part) {
+  constexpr int kRounds = 12;
+  constexpr double kSmallest = 1e-3;  // Milliseconds: residuals below count alike.
+  std::vector<std::vector<double>> features;
+  std::vector<double> times;
+  for (const Row& row : rows) {
+    const auto tokens = static_cast<double>(row.record->padded_tokens);
+    features.push_back({1, tokens, tokens * static_cast<double>(row.record->max_length)});
+    times.push_back(std::max(row.record->*part.time, kSmallest));
+  }
+  std::vector<double> weights;
+  std::vector<double> left;
+  for (int round = 0; round < kRounds; ++round) {
+    // Weights of relative_nnls() are of relative residuals.
+    const std::vector<double> fit = relative_nnls(features, times, weights);
+    weights.clear();
+    left.clear();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      left.push_back(times[i] - dot(fit, features[i]));
+      weights.push_back(times[i] / std::sqrt(std::max(std::abs(left.back()), kSmallest)));
+    }
+  }
+  return left;
+}
+
+/// Milliseconds by which each row's part was held up; 0 where it was not.
+std::vector<double> held_up(std::span<const Row> rows, const Part& part, double typical_step) {
+  constexpr double kUsual = 0.9;
+  constexpr double kFar = 6;
+  std::vector<double> left = excess(rows, part);
+  const double usual = quantile(mapped(left, [](double ms) { return std::abs(ms); }), kUsual);
+  const double least = std::max(kFar * usual, part.least * typical_step);
+  for (double& ms : left) {
+    ms = ms > least ? ms : 0;
+  }
+  return left;
+}
+
+/// Whether what is long in computing is mostly the first meeting of a shape.
+bool explained_by_meetings(std::span<const Row> rows, const std::vector<double>& held) {
+  constexpr int kFewest = 5;
+  int meeting = 0;
+  int long_ones = 0;
+  int long_meeting = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    meeting += rows[i].meets ? 1 : 0;
+    long_ones += held[i] > 0 ? 1 : 0;
+    long_meeting += held[i] > 0 && rows[i].meets ? 1 : 0;
+  }
+  return long_ones >= kFewest && 2 * long_meeting > long_ones && 2 * meeting < std::ssize(rows);
+}
+
+/// A time of a row that was held up.
+struct HeldUp {
+  std::size_t row = 0;
+  const Part* part = nullptr;
+  double ms = 0;
+};
+
+std::vector<HeldUp> all_held_up(std::span<const Row> rows, double typical_step) {
+  std::vector<HeldUp> all;
+  for (const Part& part : kParts) {
+    const std::vector<double> held = held_up(rows, part, typical_step);
+    const bool meetings = part.computes && explained_by_meetings(rows, held);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (held[i] > 0 && !(meetings && rows[i].meets)) {
+        all.push_back({i, &part, held[i]});
+      }
+    }
+  }
+  return all;
+}
+
+/// What held up one step: the longest of its times that were.
+using Stall = HeldUp;
+
+std::map<StepKey, Stall> stalls_of(std::span<const Row> rows,
+                                   std::span<const HeldUp> all,
+                                   const std::map<StepKey, double>& steps,
+                                   double shortest) {
+  std::map<StepKey, Stall> stalls;
+  for (const HeldUp& held : all) {
+    Stall& stall = stalls[rows[held.row].step];
+    if (held.ms > stall.ms) {
+      stall = held;
+    }
+  }
+  for (auto& [step, stall] : stalls) {
+    stall.ms = std::clamp(steps.at(step) - shortest, 0.0, stall.ms);
+  }
+  return stalls;
+}
+
+/// The steps of each record and repeat before its first one that nothing held up.
+std::set<StepKey> first_ones(const std::map<StepKey, double>& steps,
+                             const std::map<StepKey, Stall>& stalls) {
+  std::set<StepKey> first;
+  std::set<std::size_t> begun;
+  for (const auto& [step, ms] : steps) {
+    const std::size_t run = std::get<0>(step);
+    if (begun.count(run) == 0) {
+      if (stalls.count(step) > 0) {
+        first.insert(step);
+      } else {
+        begun.insert(run);
+      }
+    }
+  }
+  return first;
+}
+
+std::string long_text(double ms) {
+  return format_duration(ms * 1e-3);
+}
+
+std::string first_text(const std::set<StepKey>& first, const std::map<StepKey, Stall>& stalls) {
+  double sum = 0;
+  for (const StepKey& step : first) {
+    sum += stalls.at(step).ms;
+  }
+  return fmt::format(
+      "the first {} took {} longer than others (compilation, first allocations): left out, as it "
+      "does not come again; Recorder(…, warmup_steps=N) leaves it out of the record's own means",
+      first.size() == 1 ? "step" : fmt::format("{} steps", first.size()),
+      long_text(sum));
+}
+
+std::string stall_text(const std::vector<Stall>& stalls, std::size_t steps, double per_step_ms) {
+  std::vector<double> lengths;
+  std::map<std::string, int> where;
+  for (const Stall& stall : stalls) {
+    lengths.push_back(stall.ms);
+    ++where[stall.part->words];
+  }
+  const auto [shortest, longest] = std::ranges::minmax(lengths);
+  const auto most = std::ranges::max_element(
+      where, {}, [](const auto& place) { return place.second; });
+  return fmt::format(
+      "stalls: {} of {} steps {} held up by {} ({} {}): a checkpoint, an evaluation, a garbage "
+      "collection or the like; predictions count them at this rate, {} a step on average, and "
+      "their interval does not say how often they come",
+      stalls.size(),
+      steps,
+      stalls.size() == 1 ? "was" : "were",
+      shortest == longest ? long_text(longest)
+                          : fmt::format("{} to {}", long_text(shortest), long_text(longest)),
+      where.size() > 1 ? "mostly" : "all",
+      most->first,
+      long_text(per_step_ms));
+}
+
+/// At most so many of them, evenly spaced in order of size.
+std::vector<double> thinned(std::vector<double> seconds) {
+  constexpr std::size_t kMost = 64;
+  std::ranges::sort(seconds);
+  if (seconds.size() <= kMost) {
+    return seconds;
+  }
+  std::vector<double> kept;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    kept.push_back(quantile(seconds, (static_cast<double>(i) + 0.5) / kMost));
+  }
+  return kept;
+}
+
+}  // namespace
+
+SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
+  SteadyRuns result;
+  result.runs.assign(runs.begin(), runs.end());
+  const std::vector<Row> rows = steady_rows(result.runs);
+  if (rows.size() < kFewestPassSamples) {
+    return result;
+  }
+  const std::map<StepKey, double> steps = durations(rows);
+  const std::vector<double> all_ms = mapped(steps, [](const auto& step) { return step.second; });
+  const std::vector<HeldUp> held_up = all_held_up(rows, median(all_ms));
+  const std::map<StepKey, Stall> stalls =
+      stalls_of(rows, held_up, steps, std::ranges::min(all_ms));
+  if (stalls.empty()) {
+    return result;
+  }
+  const std::set<StepKey> first = first_ones(steps, stalls);
+  if (!first.empty()) {
+    result.notes.push_back(first_text(first, stalls));
+  }
+  std::vector<Stall> counted;
+  for (const auto& [step, stall] : stalls) {
+    if (first.count(step) == 0 && stall.ms > 0) {
+      counted.push_back(stall);
+    }
+  }
+  if (!counted.empty()) {
+    const std::size_t steady = steps.size() - first.size();
+    result.stalls.per_step = static_cast<double>(counted.size()) / static_cast<double>(steady);
+    result.stalls.seconds = thinned(mapped(counted, [](const Stall& s) { return s.ms * 1e-3; }));
+    result.notes.push_back(stall_text(counted, steady, result.stalls.seconds_per_step() * 1e3));
+  }
+  for (const HeldUp& held : held_up) {
+    StepRecord& row = *rows[held.row].record;
+    row.*held.part->time -= held.ms;
+    row.step_ms = std::max(row.step_ms - held.ms, 0.0);
+  }
+  for (std::size_t run = 0; run < result.runs.size(); ++run) {
+    std::erase_if(result.runs[run].record.steps, [&](const StepRecord& row) {
+      return first.count({run, row.repeat, row.step}) > 0;
+    });
+  }
+  return result;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/import/recorded/recorded_run.h"
+#include "costmodel/records/profile.h"
+
+namespace stepsim {
+
+/// Recorded runs without what held them up now and then, and what that was.
+struct SteadyRuns {
+  std::vector<RecordedRun> runs;
+  StallNoise stalls;
+  std::vector<std::string> notes;  ///< What was found, in words; empty where nothing was.
+};
+
+/// Finds the rare steps that something held up which is no part of a step: a checkpoint, an
+/// evaluation, a garbage collection, an epoch's end, a profiler's export. Their times are cut to
+/// what the fit below expects, and how often and how long they were held up goes into the noise.
+///
+/// A time of a pass belongs to such a step when it is longer than a fit by least absolute deviations
+/// says by six times what nine tenths of the rows stay below, and by a tenth of a step (of the
+/// forward and backward, half a step). So at most a tenth of the rows can be held up: what comes
+/// more often is how that pass is. First meetings of a shape stay where they explain most of what
+/// is long in the passes, since fit_recorded_shapes() prices them. A stall counts for no longer
+/// than its step lasted above the shortest one.
+///
+/// The first steps of a record, up to the first that nothing held up (compilation, first
+/// allocations), are left out and do not count as stalls, since they do not come again.
+[[nodiscard]] SteadyRuns without_stalls(std::span<const RecordedRun> runs);
+
+}  // namespace stepsim

@@ -15,7 +15,7 @@ inline constexpr Duration kTimeLimit{std::int64_t{1} << 58};
 /// Raises InputError: the run takes longer than kTimeLimit.
 [[noreturn]] inline void refuse_time() {
   throw InputError(
-      "error: the simulated clock would pass nine years; some duration or factor is far too large");
+      "the simulated clock would pass nine years; some duration or factor is far too large");
 }
 
 /// `time`, which must not pass the limit. Raises InputError.

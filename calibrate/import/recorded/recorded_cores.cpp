@@ -67,6 +67,8 @@ bool has_fewer_cores(const RunRecord& record) {
 
 double shared_cores(const RunRecord& record) {
   constexpr double kSlowed = 1.05;
+  // One slow moment in a record of some dozens of steps moves the scatter by a tenth or so.
+  constexpr double kClearly = 0.8;
   if (!has_processor_times(record) || record.world_size == 1) {
     return 0;
   }
@@ -95,7 +97,7 @@ double shared_cores(const RunRecord& record) {
     at_one_ratio.push_back(least_rest(record, rows, std::vector<double>(rows.size(), ratio)));
     at_shared_cores.push_back(least_rest(record, rows, shared_core_factors(times, cores)));
   }
-  return scatter(at_shared_cores) < scatter(at_one_ratio) ? cores : 0;
+  return scatter(at_shared_cores) < kClearly * scatter(at_one_ratio) ? cores : 0;
 }
 
 std::vector<double> core_factors(const RunRecord& record, double cores) {

@@ -19,24 +19,22 @@
 namespace stepsim {
 namespace {
 
-/// One time of a rank's step, and how much longer than a step's share it must be.
+/// One time of a rank's step.
 struct Part {
   double StepRecord::* time;
-  double least;  ///< Of a typical step.
   bool computes;
+  bool processor;  ///< Is contained in another time.
   const char* words;
 };
 
-constexpr double kOfStep = 0.1;
-constexpr double kOfComputing = 0.5;
 constexpr Part kParts[] = {
-    {&StepRecord::data_ms, kOfStep, false, "before the forward"},
-    {&StepRecord::forward_ms, kOfComputing, true, "in the forward"},
-    {&StepRecord::forward_cpu_ms, kOfComputing, true, "in the forward"},
-    {&StepRecord::backward_ms, kOfComputing, true, "in the backward"},
-    {&StepRecord::backward_cpu_ms, kOfComputing, true, "in the backward"},
-    {&StepRecord::wait_ms, kOfComputing, true, "in the wait for gradients"},
-    {&StepRecord::optimizer_ms, kOfStep, false, "in the optimizer"},
+    {&StepRecord::data_ms, false, false, "before the forward"},
+    {&StepRecord::forward_ms, true, false, "in the forward"},
+    {&StepRecord::forward_cpu_ms, true, true, "in the forward"},
+    {&StepRecord::backward_ms, true, false, "in the backward"},
+    {&StepRecord::backward_cpu_ms, true, true, "in the backward"},
+    {&StepRecord::wait_ms, true, false, "in the wait for gradients"},
+    {&StepRecord::optimizer_ms, false, false, "in the optimizer"},
 };
 
 /// A step of all ranks: its run, repeat and number.
@@ -110,9 +108,10 @@ std::vector<double> excess(std::span<const Row> rows, const Part& part) {
 std::vector<double> held_up(std::span<const Row> rows, const Part& part, double typical_step) {
   constexpr double kUsual = 0.9;
   constexpr double kFar = 6;
+  constexpr double kOfStep = 0.1;
   std::vector<double> left = excess(rows, part);
   const double usual = quantile(mapped(left, [](double ms) { return std::abs(ms); }), kUsual);
-  const double least = std::max(kFar * usual, part.least * typical_step);
+  const double least = std::max(kFar * usual, kOfStep * typical_step);
   for (double& ms : left) {
     ms = ms > least ? ms : 0;
   }
@@ -159,17 +158,25 @@ using Stall = HeldUp;
 
 std::map<StepKey, Stall> stalls_of(std::span<const Row> rows,
                                    std::span<const HeldUp> all,
-                                   const std::map<StepKey, double>& steps,
-                                   double shortest) {
+                                   const std::map<StepKey, double>& steps) {
   std::map<StepKey, Stall> stalls;
+  std::vector<double> usual = mapped(rows, [](const Row& row) { return row.record->step_ms; });
   for (const HeldUp& held : all) {
     Stall& stall = stalls[rows[held.row].step];
     if (held.ms > stall.ms) {
       stall = held;
     }
+    usual[held.row] -= held.part->processor ? 0 : held.ms;
+  }
+  // A rank that waits for another one, or begins earlier than it, is held up without the step being
+  // longer for it.
+  std::map<StepKey, double> without;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    double& longest = without[rows[i].step];
+    longest = std::max(longest, usual[i]);
   }
   for (auto& [step, stall] : stalls) {
-    stall.ms = std::clamp(steps.at(step) - shortest, 0.0, stall.ms);
+    stall.ms = std::clamp(steps.at(step) - without.at(step), 0.0, stall.ms);
   }
   return stalls;
 }
@@ -258,8 +265,7 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
   const std::map<StepKey, double> steps = durations(rows);
   const std::vector<double> all_ms = mapped(steps, [](const auto& step) { return step.second; });
   const std::vector<HeldUp> held_up = all_held_up(rows, median(all_ms));
-  const std::map<StepKey, Stall> stalls =
-      stalls_of(rows, held_up, steps, std::ranges::min(all_ms));
+  const std::map<StepKey, Stall> stalls = stalls_of(rows, held_up, steps);
   if (stalls.empty()) {
     return result;
   }
@@ -282,7 +288,7 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
   for (const HeldUp& held : held_up) {
     StepRecord& row = *rows[held.row].record;
     row.*held.part->time -= held.ms;
-    row.step_ms = std::max(row.step_ms - held.ms, 0.0);
+    row.step_ms -= held.part->processor ? 0 : std::min(held.ms, row.step_ms);
   }
   for (std::size_t run = 0; run < result.runs.size(); ++run) {
     std::erase_if(result.runs[run].record.steps, [&](const StepRecord& row) {

@@ -545,10 +545,25 @@ def _described_model(module):
     return {"name": type(module).__name__, "parameters": parameters, "buffers": dict(buffers)}
 
 
+def _bucket_limits(ddp):
+    """Returns the limit of the first bucket in bytes, and the list of all limits where there is one
+    (bucket_cap_mb_list). Since PyTorch 2.11 a cap that the caller states limits the first bucket,
+    too."""
+    limits = list(getattr(ddp, "bucket_bytes_cap_list", None) or []) or None
+    config = getattr(ddp, "_bucket_config", None)  # Since 2.12.
+    if config is not None:
+        return config.first_bucket_bytes_cap, limits
+    stated = not getattr(ddp, "bucket_bytes_cap_default", True)
+    default = getattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 1 << 20)
+    return ddp.bucket_bytes_cap if stated else default, limits
+
+
 def _described_ddp(ddp):
+    first, limits = _bucket_limits(ddp)
     return {
         "bucket_cap_bytes": ddp.bucket_bytes_cap,
-        "first_bucket_bytes": getattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 1 << 20),
+        "first_bucket_bytes": first,
+        "bucket_cap_list_bytes": limits,
         **{
             name: bool(getattr(ddp, name, False))
             for name in (
@@ -556,6 +571,10 @@ def _described_ddp(ddp):
                 "static_graph",
                 "find_unused_parameters",
                 "broadcast_buffers",
+                "forward_sync_buffers",
+                "batched_grad_copy",
+                "lazy_bucket_allocation",
+                "skip_all_reduce_unused_params",
             )
         },
     }

@@ -181,6 +181,13 @@ bool reduces_every_micro_batch(const StepRecord& step) {
   return true;
 }
 
+std::span<const BucketRecord> last_buckets(const StepRecord& step) {
+  const std::span<const BucketRecord> all = step.buckets;
+  return reduces_every_micro_batch(step)
+             ? all.last(all.size() / static_cast<std::size_t>(step.micro_batches))
+             : all;
+}
+
 std::string step_json(const StepRecord& step) {
   std::string text =
       fmt::format(R"({{"repeat":{},"step":{},"rank":{},"samples":{},"max_length":{},)"

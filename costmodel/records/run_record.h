@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,9 @@ struct StepRecord {
 /// Whether gradients were reduced in every micro-batch of the step and not only in the last one, as
 /// training without no_sync() does: the buckets then repeat.
 [[nodiscard]] bool reduces_every_micro_batch(const StepRecord& step);
+
+/// The buckets that the last micro-batch of the step launched.
+[[nodiscard]] std::span<const BucketRecord> last_buckets(const StepRecord& step);
 
 /// What a live run measured.
 struct RunRecord {

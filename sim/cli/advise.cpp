@@ -99,9 +99,13 @@ bool keeps_edited(const fs::path& scenario, const std::string& made) {
 }
 
 /// The scenario at another bucket cap.
-Scenario with_cap(const CommonOptions& common, Bytes cap) {
+Scenario with_cap(const CommonOptions& common, const Scenario& own, Bytes cap) {
   std::vector<std::string> set = common.set;
-  set.push_back(fmt::format("ddp.bucket_cap={} B", cap.value()));
+  if (cap.value() == kDefaultBucketCapBytes) {
+    std::ranges::copy(default_cap_settings(own), std::back_inserter(set));
+  } else {
+    set.push_back(fmt::format("ddp.bucket_cap={} B", cap.value()));
+  }
   return read_scenario(common.scenario, set);
 }
 
@@ -136,7 +140,7 @@ CapAdvice cap_advice(const CommonOptions& common,
     const auto predicted = [&](const Scenario& one) {
       return predict(one, find_policy(one, policy), profile, paired);
     };
-    advice.gain = paired_gain(predicted(with_cap(common, advice.best)), predicted(scenario));
+    advice.gain = paired_gain(predicted(with_cap(common, scenario, advice.best)), predicted(scenario));
   }
   return advice;
 }
@@ -152,7 +156,7 @@ std::vector<AdviceOption> options_of(const CommonOptions& common,
   const Bytes own = scenario.ddp.bucket_cap;
   std::vector<AdviceOption> options = {{"now", own, now, {}}};
   const auto at_cap = [&](const Prediction& policy, Bytes cap) {
-    const Scenario other = with_cap(common, cap);
+    const Scenario other = with_cap(common, scenario, cap);
     return predict(other, find_policy(other, policy.policy), profile, {});
   };
   const bool is_best = now.policy == best.policy;

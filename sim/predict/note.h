@@ -102,6 +102,10 @@ struct TimesOfAnyBatch {
   std::int64_t most = 0;
 };
 
+/// DDP's default cap is stated, which with the newest rules limits the first bucket as well, to more
+/// than its default.
+struct DefaultCapStated {};
+
 /// The optimizer is SGD, and the profile's is AdamW, which moves kAdamwMoves elements a parameter.
 struct OptimizerOfAdamw {
   int moved = 0;
@@ -124,6 +128,7 @@ using Note = std::variant<SizesBeyondMeasured,
                           OtherSettings,
                           HookNotStarted,
                           TimesOfAnyBatch,
+                          DefaultCapStated,
                           OptimizerOfAdamw>;
 
 }  // namespace stepsim

@@ -95,6 +95,16 @@ void add_times_of_any_batch(const PricedRun& run, std::vector<Note>& notes) {
   }
 }
 
+void add_default_cap(const Scenario& scenario, std::vector<Note>& notes) {
+  const DdpOptions& ddp = scenario.ddp;
+  if (scenario.ranks > 1 && ddp.torch == "newest" && ddp.bucket_rule == BucketRule::PyTorch &&
+      ddp.bucket_caps.empty() && !ddp.first_bucket_cap_stated &&
+      ddp.bucket_cap.value() == kDefaultBucketCapBytes &&
+      ddp.first_bucket_cap == ddp.bucket_cap) {
+    notes.emplace_back(DefaultCapStated{});
+  }
+}
+
 void add_hook_start(const Scenario& scenario, std::vector<Note>& notes) {
   const CommunicationHook hook = scenario.ddp.hook;
   const std::int64_t start = scenario.ddp.hook_options.start_iteration;
@@ -153,6 +163,7 @@ void add_notes(const PricedRun& run, Prediction& prediction) {
   if (const auto moved = elements_moved_by_sgd(run.scenario(), run.profile())) {
     notes.emplace_back(OptimizerOfAdamw{*moved});
   }
+  add_default_cap(run.scenario(), notes);
   add_hook_start(run.scenario(), notes);
   add_stated_errors(run, notes);
   add_host_bound(run, notes);

@@ -132,6 +132,9 @@ std::string cap_line(const Scenario& scenario, const Advice& advice) {
   if (scenario.ranks == 1) {
     return "one rank reduces nothing";
   }
+  if (!scenario.ddp.bucket_caps.empty()) {
+    return "keep the list of caps: stepsim buckets SCENARIO --best compares it with others";
+  }
   if (caps.caps.size() == 1) {
     return "has no effect on this prediction; keep " + format_bytes(caps.own);
   }

@@ -135,6 +135,11 @@ struct Words {
     }
     return text;
   }
+  std::string operator()(const DefaultCapStated& /*note*/) const {
+    return "ddp.bucket_cap = \"25 MiB\" limits the first bucket to 25 MiB, too, as "
+           "DDP(bucket_cap_mb=25) does since PyTorch 2.11; for a DDP without bucket_cap_mb, whose "
+           "first bucket has 1 MiB, leave ddp.bucket_cap out";
+  }
   std::string operator()(const OptimizerOfAdamw& note) const {
     return fmt::format(
         "the profile's optimizer is AdamW; SGD is taken to need {} of its {} parts, by the "

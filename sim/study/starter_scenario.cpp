@@ -1,7 +1,6 @@
 #include "sim/study/starter_scenario.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/io/json_lines.h"
 #include "costmodel/model/transformer.h"
+#include "sim/study/recorded_settings.h"
 
 namespace stepsim {
 namespace {
@@ -87,83 +87,6 @@ RecordedBatches recorded_batches(std::span<const RecordFile> records) {
   batches.batch_size = std::max<std::int64_t>(std::llround(samples / static_cast<double>(rows)), 1);
   batches.mean_tokens = std::llround(tokens / static_cast<double>(rows));
   return batches;
-}
-
-/// The member of a table in the header, or null.
-Json told(const RunRecord& record, const char* table, const char* member) {
-  const Json& training = *record.training;
-  return training.contains(table) && training[table].is_object()
-             ? training[table].value(member, Json())
-             : Json();
-}
-
-bool told_true(const RunRecord& record, const char* table, const char* member) {
-  const Json value = told(record, table, member);
-  return value.is_boolean() && value.get<bool>();
-}
-
-/// A limit of DDP's buckets as the record states it; nothing where that is none.
-std::optional<Bytes> told_cap(const RunRecord& record, const char* key) {
-  const Json cap = told(record, "ddp", key);
-  constexpr std::uint64_t kLargest = std::uint64_t{1} << 60U;
-  const bool is_cap = cap.is_number_unsigned() && cap.get<std::uint64_t>() > 0 &&
-                      cap.get<std::uint64_t>() <= kLargest;
-  return is_cap ? std::optional(Bytes(cap.get<std::int64_t>())) : std::nullopt;
-}
-
-/// {2, 4} for "2.4.1+cu121"; nothing when the record names no version.
-std::pair<int, int> torch_version(const RunRecord& record) {
-  const Json& versions = *record.versions;
-  std::pair<int, int> version{0, 0};
-  if (versions.is_object() && versions.contains("torch") && versions["torch"].is_string()) {
-    const auto text = versions["torch"].get<std::string>();
-    const char* end = text.data() + text.size();
-    const auto major = std::from_chars(text.data(), end, version.first);
-    if (major.ptr < end) {
-      std::from_chars(major.ptr + 1, end, version.second);
-    }
-  }
-  return version;
-}
-
-/// The version of DDP's rules, as `ddp.torch` names it.
-const char* rules_of(std::pair<int, int> version) {
-  if (version == std::pair{0, 0}) {
-    return "2.4";
-  }
-  if (version < std::pair{1, 13}) {
-    return "1.8";
-  }
-  if (version < std::pair{2, 0}) {
-    return "1.13";
-  }
-  return version < std::pair{2, 11} ? "2.4" : "newest";
-}
-
-std::string ddp_text(const RunRecord& record) {
-  const std::pair<int, int> version = torch_version(record);
-  std::string text = fmt::format("[ddp]\ntorch = \"{}\"\n", rules_of(version));
-  const std::optional<Bytes> cap = told_cap(record, "bucket_cap_bytes");
-  text += fmt::format("bucket_cap = \"{}\"{}\n",
-                      format_bytes(cap.value_or(Bytes(std::int64_t{25} << 20U))),
-                      cap ? "" : "  # PyTorch's default; the record does not say");
-  const std::optional<Bytes> first = told_cap(record, "first_bucket_bytes");
-  if (first && version < std::pair{2, 11}) {
-    text += fmt::format("first_bucket_cap = \"{}\"\n", format_bytes(*first));
-  }
-  for (const char* flag : {"gradient_as_bucket_view", "static_graph", "find_unused_parameters"}) {
-    if (told_true(record, "ddp", flag)) {
-      text += fmt::format("{} = true\n", flag);
-    }
-  }
-  const Json broadcast = told(record, "ddp", "broadcast_buffers");
-  if (broadcast.is_boolean() && !broadcast.get<bool>()) {
-    text += "broadcast_buffers = false\n";
-  }
-  if (version != std::pair{0, 0} && version < std::pair{2, 0}) {
-    text += "set_to_none = false  # zero_grad()'s default before PyTorch 2.0\n";
-  }
-  return text;
 }
 
 std::string model_text(const RunRecord& record) {

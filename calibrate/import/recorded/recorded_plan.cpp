@@ -21,14 +21,6 @@
 namespace stepsim {
 namespace {
 
-/// The buckets that the last micro-batch of the step launched.
-std::span<const BucketRecord> last_buckets(const StepRecord& step) {
-  const std::span<const BucketRecord> all = step.buckets;
-  return reduces_every_micro_batch(step)
-             ? all.last(all.size() / static_cast<std::size_t>(step.micro_batches))
-             : all;
-}
-
 /// Shares are whole numbers; a whole backward is divided into so many.
 constexpr double kBackwardShares = 1e9;
 
@@ -157,6 +149,7 @@ class RecordReader {
       while (buckets.size() + 1 < sizes.size()) {
         const std::size_t after = sizes.size() - buckets.size() - 1;
         buckets.push_back(take_bucket(order, sizes[buckets.size()], after, bytes_of));
+        close_with_last(sizes[buckets.size() - 1], buckets.size() - 1, bytes_of, buckets.back());
       }
       buckets.push_back(order);
       return buckets;
@@ -220,12 +213,30 @@ class RecordReader {
     }
     JsonReader ddp((*record_.training)["ddp"], file_, 1, "ddp");
     std::vector<std::int64_t> caps;
+    if (ddp.has("bucket_cap_list_bytes") && !ddp.get("bucket_cap_list_bytes").is_null()) {
+      return mapped(ddp.numbers("bucket_cap_list_bytes"),
+                    [](double cap) { return static_cast<std::int64_t>(cap); });
+    }
     for (const char* key : {"first_bucket_bytes", "bucket_cap_bytes"}) {
       if (ddp.has(key) && ddp.get(key).is_number_integer() && ddp.integer(key) > 0) {
         caps.push_back(ddp.integer(key));
       }
     }
     return caps;
+  }
+
+  /// A bucket closes with the tensor that reaches its limit. Which one that was is not recorded;
+  /// where it cannot be the last one, since those before it reach the limit, the largest is put last:
+  /// any limit that closed the bucket there still does.
+  void close_with_last(std::int64_t bytes,
+                       std::size_t number,
+                       const std::function<std::int64_t(int)>& bytes_of,
+                       std::vector<int>& bucket) const {
+    const std::vector<std::int64_t> caps = bucket_caps();
+    if (!caps.empty() &&
+        bytes - bytes_of(bucket.back()) >= caps[std::min(number, caps.size() - 1)]) {
+      std::ranges::iter_swap(std::ranges::max_element(bucket, {}, bytes_of), bucket.end() - 1);
+    }
   }
 
   /// DDP rebuilds its buckets after the first step, which tells nothing of the later ones.
@@ -296,6 +307,32 @@ bool differ_in_shares(const TransformerConfig& a, TransformerConfig b) {
   return a == b;
 }
 
+/// Whether DDP fills its buckets in the order in which gradients become ready.
+bool rebuilds_buckets(const RunRecord& record) {
+  const Json& training = *record.training;
+  const auto is_set = [&](const char* flag) {
+    return training.contains("ddp") && training["ddp"].value(flag, Json()) == true;
+  };
+  return is_set("static_graph") || !is_set("find_unused_parameters");
+}
+
+/// Reorders the tensors so that gradients become ready, from the last tensor on, as they lie in
+/// `buckets`. [tensor as before]: its new number.
+std::vector<int> order_by_readiness(const std::vector<std::vector<int>>& buckets,
+                                    TransformerConfig& model) {
+  std::vector<int> places(model.tensors.size());
+  std::vector<TensorBlock> tensors(model.tensors.size());
+  int next = static_cast<int>(places.size());
+  for (const auto& bucket : buckets) {
+    for (const int tensor : bucket) {
+      places[at(tensor)] = --next;
+      tensors[at(next)] = std::move(model.tensors[at(tensor)]);
+    }
+  }
+  model.tensors = std::move(tensors);
+  return places;
+}
+
 }  // namespace
 
 Plan recorded_plan(const RunRecord& record, const std::string& file) {
@@ -339,11 +376,21 @@ std::vector<Plan> recorded_plans(std::span<const RecordFile> files) {
     }
     shared.tensors[t].backward = std::llround(sum / steps);
   }
+  std::vector<int> places(shared.tensors.size());
+  std::iota(places.begin(), places.end(), 0);
+  if (rebuilds_buckets(timed->record)) {
+    places = order_by_readiness(from.buckets, shared);
+  }
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (differ_in_shares(from.model, plans[i].model)) {
       plans[i].model = shared;
       if (!has_bucket_times(files[i])) {
         plans[i].buckets = from.buckets;
+      }
+      for (auto& bucket : plans[i].buckets) {
+        for (int& tensor : bucket) {
+          tensor = places[at(tensor)];
+        }
       }
     }
   }

@@ -37,7 +37,7 @@ def options():
     parser.add_argument("--cases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("records", nargs="*", type=pathlib.Path)
-    return parser.parse_args()
+    return parser.parse_intermixed_args()
 
 
 OPTIONS = options()

@@ -324,12 +324,33 @@ TEST_CASE("unequal ranks are written and read, by programs that know them") {
   }
 }
 
+TEST_CASE("stalls are written and read, by programs that know them") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  profile.noise.stalls = {0.25, {0.5, 1.5}};
+  CHECK(profile.noise.stalls.seconds_per_step() == 0.25);
+  const std::string stalling = test::fresh_folder() + "/stalling.json";
+  write_profile(stalling, profile);
+  CHECK(read_profile(stalling) == profile);
+  std::ifstream file(stalling);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  CHECK(text.find("\"stepsim-profile/7\"") != std::string::npos);
+  for (const char* wrong : {"[]", "[1.5, 0.5]", "[-1, 0.5]"}) {
+    CAPTURE(wrong);
+    const std::string path = written("wrong.json", replaced(text, "[0.5,1.5]", wrong));
+    CHECK(error_of([&] { (void)read_profile(path); }).find("noise.stalls.seconds: expected") !=
+          std::string::npos);
+  }
+  const std::string path = written("often.json", replaced(text, "0.25", "1.25"));
+  CHECK(error_of([&] { (void)read_profile(path); }).find("noise.stalls.per_step: expected 0 .. 1") !=
+        std::string::npos);
+}
+
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/7") ==
+  CHECK(profile_error_after("profile/1", "profile/8") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/7'");
+        "'stepsim-profile/8'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

@@ -191,6 +191,33 @@ TEST_CASE("quantiles of the profile's steps are the jitter, unless the scenario 
         Approx(kBeside + kPasses));
 }
 
+TEST_CASE("stalls move mean and interval by what they take, and are seen in the tail") {
+  Profile profile = recorded_profile();
+  profile.noise.drift = 0.05;
+  const StepTimeSummary without = uniform_step(profile);
+  profile.noise.stalls = {0.1, {0.010, 0.030}};  // 2 ms a step.
+  const StepTimeSummary with = uniform_step(profile);
+  CHECK(with.mean == Approx(without.mean + 2));
+  CHECK(with.low90 == Approx(without.low90 + 2));
+  CHECK(with.high90 == Approx(without.high90 + 2));
+  CHECK(with.p50 == Approx(without.p50));
+  CHECK(with.p95 >= without.p50 + 10);  // One step in ten has one, half of them the longer one.
+  CHECK(with.p99 == Approx(without.p50 + 30));
+  CHECK(with.max == Approx(without.p50 + 30).epsilon(0.05));
+  const Scenario scenario = two_ranks();
+  PredictOptions noiseless;
+  noiseless.noise_runs = 0;
+  CHECK(predict(scenario, find_policy(scenario, "uniform"), profile, noiseless)
+            .summary.step_time_ms.mean == Approx(without.mean));
+}
+
+TEST_CASE("an error larger than the pass itself is no exponent") {
+  Profile profile = recorded_profile();
+  profile.recorded->data.errors.block = 4.5;  // Of 0.1 ms.
+  const StepTimeSummary step = uniform_step(profile);
+  CHECK(step.high90 < step.mean + 5);
+}
+
 TEST_CASE("policies that plan by time plan by the recorded passes") {
   const Scenario scenario = two_ranks();
   const StepCost cost = step_cost(scenario, recorded_profile());

@@ -1,0 +1,125 @@
+#include "calibrate/import/recorded/recorded_stalls.h"
+
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace stepsim {
+namespace {
+
+constexpr int kSteps = 40;
+
+/// A run of two ranks on different batches. Each step takes 100 ms and a little more or less; ranks
+/// with less work wait.
+RecordedRun steady_run() {
+  RecordedRun run;
+  run.record.world_size = 2;
+  run.record.backend = "gloo";
+  double start = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    for (int rank = 0; rank < 2; ++rank) {
+      StepRecord row;
+      row.step = step;
+      row.rank = rank;
+      row.samples = 8;
+      row.max_length = 20 + (7 * step + 3 * rank) % 11;
+      row.padded_tokens = row.samples * row.max_length;
+      row.useful_tokens = row.padded_tokens;
+      row.start_ms = start;
+      row.data_ms = 0.1 * (1 + (step + rank) % 3);
+      row.forward_ms = 0.15 * static_cast<double>(row.padded_tokens) + 0.2 * (step % 2);
+      row.backward_ms = 2 * row.forward_ms;
+      row.optimizer_ms = 5;
+      row.wait_ms = 100 - row.data_ms - row.forward_ms - row.backward_ms - row.optimizer_ms;
+      row.step_ms = 100;
+      run.record.steps.push_back(row);
+    }
+    start += 100;
+  }
+  return run;
+}
+
+/// Makes one time of a step longer; the other rank waits, and later steps start later.
+void hold_up(RecordedRun& run, int step, int rank, double StepRecord::* part, double ms) {
+  for (StepRecord& row : run.record.steps) {
+    if (row.step == step) {
+      row.*(row.rank == rank ? part : &StepRecord::wait_ms) += ms;
+      row.step_ms += ms;
+    }
+    row.start_ms += row.step > step ? ms : 0;
+  }
+}
+
+TEST_CASE("stalls: a steady run has none, and its rows stay as they are") {
+  const RecordedRun run = steady_run();
+  const SteadyRuns steady = without_stalls(std::vector{run});
+  CHECK(steady.stalls == StallNoise{});
+  CHECK(steady.notes.empty());
+  CHECK(steady.runs.front().record.steps == run.record.steps);
+}
+
+TEST_CASE("stalls: a step that was held up counts once, at its length, and is cut to its like") {
+  for (const auto part : {&StepRecord::data_ms,
+                          &StepRecord::forward_ms,
+                          &StepRecord::backward_ms,
+                          &StepRecord::optimizer_ms}) {
+    RecordedRun run = steady_run();
+    const RecordedRun before = run;
+    hold_up(run, 20, 1, part, 500);
+    const SteadyRuns steady = without_stalls(std::vector{run});
+    CHECK(steady.stalls.per_step == doctest::Approx(1.0 / kSteps));
+    REQUIRE(steady.stalls.seconds.size() == 1);
+    CHECK(steady.stalls.seconds.front() == doctest::Approx(0.5).epsilon(0.01));
+    CHECK(steady.stalls.seconds_per_step() == doctest::Approx(0.5 / kSteps).epsilon(0.01));
+    CHECK(steady.notes.size() == 1);
+    const std::vector<StepRecord>& rows = steady.runs.front().record.steps;
+    REQUIRE(rows.size() == before.record.steps.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CHECK(rows[i].*part == doctest::Approx(before.record.steps[i].*part).epsilon(0.3));
+      CHECK(rows[i].step_ms == doctest::Approx(100).epsilon(0.02));
+    }
+  }
+}
+
+TEST_CASE("stalls: less than a tenth of a step is none; a little more is one") {
+  RecordedRun run = steady_run();
+  hold_up(run, 20, 0, &StepRecord::data_ms, 9.5);
+  CHECK(without_stalls(std::vector{run}).stalls.per_step == 0);
+  hold_up(run, 20, 0, &StepRecord::data_ms, 1.5);
+  CHECK(without_stalls(std::vector{run}).stalls.per_step > 0);
+}
+
+TEST_CASE("stalls: the time of a step that was no longer for it does not count") {
+  RecordedRun run = steady_run();
+  for (StepRecord& row : run.record.steps) {
+    if (row.step == 20 && row.rank == 1) {
+      row.data_ms += 50;  // This rank has so much less to wait.
+      row.wait_ms -= 50;
+    }
+  }
+  const SteadyRuns steady = without_stalls(std::vector{run});
+  CHECK(steady.stalls.seconds_per_step() == doctest::Approx(0));
+}
+
+TEST_CASE("stalls: what comes in one step of six is how that pass is") {
+  RecordedRun run = steady_run();
+  for (int step = 2; step < kSteps; step += 6) {
+    hold_up(run, step, 0, &StepRecord::data_ms, 80);
+    hold_up(run, step, 1, &StepRecord::data_ms, 80);
+  }
+  CHECK(without_stalls(std::vector{run}).stalls.per_step == 0);
+}
+
+TEST_CASE("stalls: the first steps are left out and do not come again") {
+  RecordedRun run = steady_run();
+  hold_up(run, 0, 0, &StepRecord::forward_ms, 20'000);
+  hold_up(run, 1, 0, &StepRecord::forward_ms, 3'000);
+  const SteadyRuns steady = without_stalls(std::vector{run});
+  CHECK(steady.stalls.per_step == 0);
+  REQUIRE(steady.notes.size() == 1);
+  CHECK(steady.notes.front().starts_with("the first 2 steps took 23.0 s longer than others"));
+  CHECK(steady.runs.front().record.steps.front().step == 2);
+}
+
+}  // namespace
+}  // namespace stepsim

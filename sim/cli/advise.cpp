@@ -289,6 +289,7 @@ Answer advise_command(const Request& request) {
   const Scenario scenario = load_scenario(common);
   const Profile profile = scenario_profile(scenario);
   advice.price_per_hour = price;
+  advice.stalls = profile.noise.stalls;
   const bool is_known = std::ranges::find(scenario.policies, starter.now, &BatchingPolicy::name) !=
                         scenario.policies.end();
   advice.recorded = is_known ? starter.now : scenario.policies.front().name();

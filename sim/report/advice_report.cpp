@@ -295,12 +295,28 @@ EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
   return time;
 }
 
+std::string stall_line(const StallNoise& stalls) {
+  const std::string shortest = format_duration(stalls.seconds.front());
+  const std::string longest = format_duration(stalls.seconds.back());
+  return fmt::format(
+      "{:.2g} % of the steps are held up by {} (a checkpoint, an evaluation, a garbage collection or "
+      "the like), {} a step: all figures have them at this rate, and no interval says how often they "
+      "come",
+      100 * stalls.per_step,
+      shortest == longest ? longest : shortest + " to " + longest,
+      format_duration(stalls.seconds_per_step()));
+}
+
 std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& advice) {
-  return {"your step:    " + step_line(advice),
-          "best policy:  " + policy_line(scenario, advice),
-          "bucket cap:   " + cap_line(scenario, advice),
-          "it changes:   " + change_line(scenario, advice),
-          "an epoch:     " + epoch_line(scenario, advice)};
+  std::vector<std::string> lines = {"your step:    " + step_line(advice),
+                                    "best policy:  " + policy_line(scenario, advice),
+                                    "bucket cap:   " + cap_line(scenario, advice),
+                                    "it changes:   " + change_line(scenario, advice),
+                                    "an epoch:     " + epoch_line(scenario, advice)};
+  if (advice.stalls.per_step > 0) {
+    lines.push_back("stalls:       " + stall_line(advice.stalls));
+  }
+  return lines;
 }
 
 Json advice_json(const Scenario& scenario, const Advice& advice) {

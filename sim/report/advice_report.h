@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/io/json_file.h"
+#include "costmodel/records/profile.h"
 #include "costmodel/terminal/screen.h"
 #include "sim/predict/prediction.h"
 #include "sim/scenario/scenario.h"
@@ -42,6 +43,7 @@ struct Advice {
   std::vector<Prediction> predictions;   ///< [policy]
   std::string recorded;                  ///< The policy that runs now; the first where unknown.
   double recorded_ms = 0;                ///< Its mean step as it was recorded.
+  StallNoise stalls;                     ///< What now and then holds up a step, in all figures.
   CapAdvice caps;                        ///< Of the best policy.
   std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.
   Blame blame;                           ///< Of the recorded policy.

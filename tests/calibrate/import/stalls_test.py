@@ -152,6 +152,22 @@ def check(cases, draw, report):
     return wrong
 
 
+def test_advise_names_a_stall_and_counts_it():
+    header, rows = read(recorded_files()[0])
+    at = next(i for i, row in enumerate(rows) if row["repeat"] == 0 and row["step"] == 12)
+    mean = own_mean(header, rows)
+    changed = held_up(rows, at, "data", 20 * mean, False)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        step = predicted(header, changed, folder)[0]
+        text = (folder / "advice" / "profile.txt").read_text()
+        noise = json.loads((folder / "advice" / "profile.json").read_text())["noise"]
+    assert "stalls: " in text and "before the forward" in text, text
+    (seconds,) = noise["stalls"]["seconds"]
+    assert abs(seconds / (20e-3 * mean) - 1) < 0.01, (seconds, mean)
+    assert abs(step / own_mean(header, changed) - 1) < 0.15, step
+
+
 def test_one_slow_moment_moves_a_prediction_no_more_than_its_record():
     rows = []
     wrong = check(OPTIONS.cases, random.Random(OPTIONS.seed), lambda *row: rows.append(row))

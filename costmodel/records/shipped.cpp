@@ -33,7 +33,6 @@ std::vector<std::string> shipped_places(const std::string& name) {
   // The nearest is the programs' folder, or the package, which stand beside "share".
   for (std::size_t i = 1; i < folders.size(); ++i) {
     places.push_back((folders[i] / "share" / "stepsim" / name).string());
-    places.push_back((folders[i] / "stepsim" / name).string());  // As older meson-python installs.
   }
   for (const std::filesystem::path& folder : folders) {
     // The checkout, and not any folder of that name.

@@ -21,6 +21,7 @@ import small_runner  # noqa: E402  (needs the path above)
 import numpy  # noqa: E402
 
 import stepsim  # noqa: E402  (PYTHONPATH has it)
+from stepsim._arrays import check_arrays  # noqa: E402
 from stepsim.lengths import checked_lengths  # noqa: E402
 
 OWN = {
@@ -51,12 +52,60 @@ import sys, time
 start = time.perf_counter()
 import stepsim
 print(f"import took {1e3 * (time.perf_counter() - start):.0f} ms")
-large = {"numpy", "pandas", "torch", "tqdm", "IPython"} & set(sys.modules)
+large = {"pandas", "torch", "tqdm", "IPython"} & set(sys.modules)
 sys.exit(f"loaded {large}" if large else 0)
 """
     done = run_python(code)
     assert done.returncode == 0, done.stderr
     print(done.stdout.strip())
+
+
+class OlderThanNumpy:
+    """The compiled part as it is under a NumPy that it does not know."""
+
+    pybind11_version = "2.10"
+
+    @staticmethod
+    def copied(numbers):
+        return numpy.full_like(numbers, numbers[0])
+
+
+def test_a_binding_that_misreads_arrays_is_refused():
+    check_arrays(stepsim._core)
+    text = str(error_of(lambda: check_arrays(OlderThanNumpy), ImportError))
+    for part in ("pybind11 2.10", f"NumPy {numpy.__version__}", "came back as [3, 3, 3]",
+                 "pip install"):
+        assert part in text, text
+
+
+def imported_in(folder, *paths):
+    """Imports stepsim in a folder. Returns the process."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    return run_python("import stepsim, stepsim.torch.ranks; print(stepsim.__file__)", cwd=folder,
+                      env=environment)
+
+
+def test_beside_a_clone_a_sentence_says_what_to_do():
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(ROOT, os.path.join(folder, "stepsim"))
+        done = imported_in(folder)
+        said = done.stderr.strip().splitlines()[-1]
+        assert said.startswith("ImportError: ") and "pip install" in said, done.stderr
+
+
+def test_an_installed_package_comes_before_a_clone():
+    package = pathlib.Path(stepsim.__file__).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(ROOT, os.path.join(folder, "stepsim"))
+        done = imported_in(folder, package.parents[1])
+        assert done.returncode == 0, done.stderr
+        assert pathlib.Path(done.stdout.strip()).resolve() == package
+
+
+def test_in_the_sources_of_the_package_a_sentence_says_what_to_do():
+    done = imported_in(ROOT / "sim" / "python")
+    said = done.stderr.strip().splitlines()[-1]
+    assert said.startswith("ImportError: ") and "without its compiled part" in said, done.stderr
 
 
 def test_the_first_lines_of_the_readme():
@@ -310,6 +359,8 @@ def test_the_stub_lists_what_the_extension_has():
             stated[node.name] = names - {"__init__"}
         elif isinstance(node, ast.FunctionDef):
             stated[node.name] = None
+        elif isinstance(node, ast.AnnAssign) and not node.target.id.startswith("__"):
+            stated[node.target.id] = None
     found = {}
     for name, member in vars(stepsim._core).items():
         if isinstance(member, type):

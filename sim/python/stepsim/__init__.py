@@ -8,8 +8,24 @@ sampler, the recorder and the advisor for training loops. Times are in milliseco
 unless a name says otherwise.
 """
 
+import sys
+
+try:
+    from ._core import __version__
+except ModuleNotFoundError as error:
+    if error.name != f"{__name__}._core":
+        raise
+    raise ImportError(
+        f"{__path__[0]} holds the package stepsim without its compiled part for this Python "
+        f"({sys.version_info[0]}.{sys.version_info[1]}). Where that is a folder of sources, start "
+        "Python elsewhere, so that it finds an installed stepsim; to install one, say "
+        "`python3 -m pip install .` in the folder of Stepsim"
+    ) from None
+from . import _arrays, _core
+
+_arrays.check_arrays(_core)
+
 from . import results
-from ._core import __version__
 from .advise import advise
 from .catalog import buckets, lengths_of, models, policies, profiles, replay
 from .errors import InputError, MachineError

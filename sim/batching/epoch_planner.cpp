@@ -108,6 +108,15 @@ RankEpoch PlannedEpoch::rank(int rank) const {
   return result;
 }
 
+std::vector<Piece> PlannedEpoch::visits(int rank) const {
+  std::vector<Piece> result;
+  for (std::int64_t step = 0; step < steps_; ++step) {
+    const std::vector<Piece> own = epoch_.pieces_of(batch(at(rank), step), lengths_);
+    result.insert(result.end(), own.begin(), own.end());
+  }
+  return result;
+}
+
 std::vector<std::int64_t> PlannedEpoch::left_after(std::int64_t steps) const {
   const bool whole = epoch_.pieces.empty();
   std::vector<bool> seen(whole ? lengths_.size() : epoch_.pieces.size());  // [id]

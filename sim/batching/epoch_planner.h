@@ -48,6 +48,8 @@ class PlannedEpoch {
   /// [rank] The batches that the policy formed for each rank.
   [[nodiscard]] std::vector<std::int64_t> batches_by_rank() const;
   [[nodiscard]] RankEpoch rank(int rank) const;
+  /// What a rank visits in all steps, one after another: a second account of rank(), for a check.
+  [[nodiscard]] std::vector<Piece> visits(int rank) const;
   /// The samples, in ascending order, of which the epoch has something that no rank has visited in
   /// the first `steps` steps.
   [[nodiscard]] std::vector<std::int64_t> left_after(std::int64_t steps) const;

@@ -89,6 +89,17 @@ py::dict rank_arrays(const PlannedEpoch& epoch, int rank) {
   return result;
 }
 
+py::tuple rank_visits(const PlannedEpoch& epoch, int rank) {
+  std::vector<Piece> visits;
+  {
+    const py::gil_scoped_release released;
+    visits = epoch.visits(rank);
+  }
+  return py::make_tuple(to_column<std::int64_t>(visits, &Piece::sample),
+                        to_column<std::int64_t>(visits, &Piece::offset),
+                        to_column<std::int64_t>(visits, &Piece::length));
+}
+
 py::array_t<std::int64_t> scenario_lengths(const std::string& file,
                                            const std::optional<std::string>& text,
                                            const std::vector<std::string>& set,
@@ -114,6 +125,7 @@ void bind_epochs(py::module_& core) {
       .def_property_readonly("steps", &PlannedEpoch::steps)
       .def("batches_by_rank", &PlannedEpoch::batches_by_rank)
       .def("rank", rank_arrays, py::arg("rank"))
+      .def("visits", rank_visits, py::arg("rank"))
       .def(
           "left_after",
           [](const PlannedEpoch& epoch, std::int64_t steps) {

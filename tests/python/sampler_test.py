@@ -35,6 +35,7 @@ except ImportError as error:
 import stepsim  # noqa: E402
 from stepsim import _core  # noqa: E402
 from stepsim.torch import BatchSampler, Piece, PlanSampler  # noqa: E402
+from stepsim.torch.visits import visits_of  # noqa: E402
 
 LENGTHS = np.random.default_rng(5).integers(1, policy_examples.LONGEST + 1, 400)
 
@@ -676,6 +677,95 @@ def test_verify_names_the_rank_that_differs_on_all_ranks():
     assert lines[4].startswith("rank 2 plans for 4 ranks, but 3 are here"), lines
     assert lines[5].startswith("rank 2 takes the batches of rank 0"), lines
     assert lines[6].startswith("rank 2 has another epoch (4)"), lines
+
+
+def test_visits_count_every_token():
+    for seed in range(50):
+        draw = np.random.default_rng(seed)
+        lengths = draw.integers(1, 9, 12)
+        rows, uses = [], collections.Counter()
+        for sample in draw.integers(0, 12, draw.integers(0, 40)).tolist():
+            whole = seed % 2 == 0
+            start = 0 if whole else int(draw.integers(0, lengths[sample]))
+            end = int(lengths[sample]) if whole else int(draw.integers(start, lengths[sample])) + 1
+            rows.append((sample, start, end - start))
+            uses.update((sample, token) for token in range(start, end))
+        counts = [[uses[sample, token] for token in range(length)]
+                  for sample, length in enumerate(lengths.tolist())]
+        ids = np.arange(0, 12, 2)
+        found = visits_of(np.array(rows, dtype=np.int64).reshape(-1, 3), ids, lengths)
+        assert found.repeated.tolist() == [one for one in ids if max(counts[one]) > 1], seed
+        assert found.left_out.tolist() == [one for one in ids if min(counts[one]) == 0], seed
+        assert found.once == sum(set(counts[one]) == {1} for one in ids), seed
+
+
+COUNT = """
+import os
+import numpy, torch.distributed as dist
+import stepsim
+from stepsim.torch import BatchSampler, PlanSampler
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo")
+lengths = numpy.arange(1, 302)
+def own(policy="token_budget", **options):
+    return BatchSampler(lengths, policy, **(options or {"max_tokens": 900}))
+def steps_of(sampler):
+    return sampler._steps()
+def duplicate(sampler):  # In place of its neighbour.
+    steps_of(sampler)._samples[7] = steps_of(sampler)._samples[6]
+def loss(sampler):
+    steps_of(sampler)._offsets[-1] -= 1
+def longer(sampler):
+    whole = steps_of(sampler).batch
+    steps_of(sampler).batch = lambda step: whole(step) + whole(0)[:1] * (step == 2)
+def moved(sampler):
+    steps_of(sampler)._starts[3] += 1
+def told(sampler, plant=None):
+    first = [int(one) for one in steps_of(sampler)._samples[6:8]]
+    last = int(steps_of(sampler)._samples[-1])
+    if plant is not None and rank == 1:
+        plant(sampler)
+    try:
+        text = str(sampler.verify())
+    except stepsim.InputError as error:
+        text = str(error)
+    if rank == 1:
+        print(first, last)
+    print(text)
+plan = stepsim.Scenario("token_skew_2ranks").plan("variable_fixed")
+told(own())
+told(own(policy="fixed", batch_size=4))
+told(own(policy="fixed", batch_size=4, drop_last=True))
+told(PlanSampler(plan))
+for plant in (duplicate, loss, longer):
+    told(own(), plant)
+    told(PlanSampler(plan), plant)
+told(own(policy="packed_wrapped", capacity=64), moved)
+resumed = own(policy="fixed", batch_size=4)
+resumed.load_state_dict(resumed.state_dict(steps=3))
+told(resumed)
+dist.barrier()
+"""
+
+
+def test_verify_counts_every_sample_on_all_ranks():
+    told, planted = (text.strip().splitlines() for text in on_ranks(COUNT, ".", 2))
+    own = [line for line in planted if not line.startswith("[")]
+    assert own == told, (own, told)  # All ranks hear the same.
+    clean, faults, resumed = told[:4], told[4:-1], told[-1]
+    assert clean[0].startswith("301 samples: ") and clean[0].endswith(" 0 left out or cropped")
+    assert clean[1] == "301 samples: 300 visited once, 1 more often, 0 left out or cropped"
+    assert clean[2] == "301 samples: 296 visited once, 0 more often, 5 left out or cropped"
+    assert "0 left out" in clean[3] and resumed == clean[1], (clean, resumed)
+    places = [json.loads(line.replace("] ", ", ") + "]") for line in planted if line[0] == "["]
+    samples, planned, last = zip(*places[4:])
+    for place in (0, 1):  # BatchSampler and PlanSampler.
+        double, lost, more = faults[place:6:2]
+        missing = f"missing: sample {planned[place]} on rank 1; visited too often: sample "
+        assert f"{missing}{samples[place]} on rank 1." in double, double
+        assert f"missing: sample {last[2 + place]} on rank 1." in lost and "often" not in lost, lost
+        assert "too often: sample " in more and "missing" not in more, more
+    assert faults[6].count("(tokens ") == 2, faults[6]
 
 
 # ---- wrong input --------------------------------------------------------------------------------

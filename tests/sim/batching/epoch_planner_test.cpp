@@ -84,10 +84,14 @@ TEST_CASE("a planned epoch has the policy's batches, and a rank with fewer start
         CHECK(planned.batches_by_rank()[at(rank)] == std::ssize(own));
         const RankEpoch epoch = planned.rank(rank);
         REQUIRE(std::ssize(epoch.offsets) == planned.steps() + 1);
+        std::vector<Piece> visits;
         for (std::int64_t step = 0; step < planned.steps(); ++step) {
           const auto& batch = own[at(step) % own.size()];
-          CHECK(pieces_of(epoch, step, lengths) == expected.pieces_of(batch, lengths));
+          const std::vector<Piece> pieces = expected.pieces_of(batch, lengths);
+          CHECK(pieces_of(epoch, step, lengths) == pieces);
+          visits.insert(visits.end(), pieces.begin(), pieces.end());
         }
+        CHECK(planned.visits(rank) == visits);
       }
     }
   }

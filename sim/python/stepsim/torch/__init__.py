@@ -12,8 +12,9 @@ from .plan_sampler import PlanSampler
 from .sampler import BatchSampler
 from .steps import Piece, Step
 from .stepsim_recorder import Recorder, merge
+from .visits import Visits
 
-__all__ = ["Advisor", "BatchSampler", "Piece", "PlanSampler", "Recorder", "Step", "merge"]
+__all__ = ["Advisor", "BatchSampler", "Piece", "PlanSampler", "Recorder", "Step", "Visits", "merge"]
 
 
 def __getattr__(name):

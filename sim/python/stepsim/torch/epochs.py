@@ -76,6 +76,14 @@ class Part:
     def check_value(self):
         return "" if self.planned is None else self.planned.check_value()
 
+    def visits(self, rank):
+        """Returns [visit][3] sample, start and length, as they are planned for a rank."""
+        if self.planned is None:
+            return numpy.zeros((0, 3), dtype=numpy.int64)
+        samples, starts, lengths = self.planned.visits(rank)
+        samples = samples if self.ids is None else self.ids[samples]
+        return numpy.column_stack([samples, starts, lengths])
+
     def left_after(self, steps):
         """Returns [sample] the ids of which something was not visited in the first steps."""
         if self.planned is None:

@@ -7,8 +7,9 @@ import numpy
 from .. import _core
 from ..errors import InputError
 from ..records import Plan
-from .ranks import check_process, checked_rank, known_rank
+from .ranks import check_process, checked_rank, compare_ranks, gathered, known_rank
 from .steps import RankSteps, StepSampler
+from .visits import Visits, check_visits, differences, visits_of
 
 _STATE_FORMAT = "stepsim-plan-sampler/1"
 
@@ -48,16 +49,17 @@ class PlanSampler(StepSampler):
             )
         rows = (self.plan["rank"] == self.rank).nonzero()[0]
         rows = rows[numpy.lexsort((self.plan["micro_batch"][rows], self.plan["step"][rows]))]
-        every_start = self.plan.offsets
+        every_sample, every_start, every_length = self._lists()
         self.cuts = any(every_start)
-        samples = [self.plan.samples[row] for row in rows]
-        lengths = [self.plan.lengths[row] for row in rows]
+        samples = [every_sample[row] for row in rows]
+        lengths = [every_length[row] for row in rows]
         starts = None
         if self.cuts:  # A row without offsets has whole samples.
             starts = _joined(
-                [every_start[row] or [0] * len(self.plan.samples[row]) for row in rows]
+                [every_start[row] or [0] * len(every_sample[row]) for row in rows]
             )
         counts = [0] + [len(row) for row in samples]
+        self._rows = rows
         self._of_rank = RankSteps(
             numpy.cumsum(counts), _joined(samples), starts, _joined(lengths), None,
             self.plan["max_length"][rows], self.plan["useful_tokens"][rows],
@@ -74,6 +76,44 @@ class PlanSampler(StepSampler):
     def check_value(self) -> str:
         """A short text over the batches of all ranks."""
         return _core.lengths_id(_joined([*self.plan.samples, *self.plan.lengths]))
+
+    def verify(self, group=None) -> Visits:
+        """Compares the ranks over torch.distributed, and counts every sample of the plan in the
+        batches that they hand out; every rank has to call it.
+
+        Returns how often the ranks visit the samples that the plan has, the same on all ranks.
+
+        Raises InputError on all ranks: they have other plans or numbers of batches, or samples of
+        the plan are missing from their batches, or in them too often.
+        """
+        facts = {"rank": self.rank, "world size": self.world_size,
+                 "stepsim version": _core.__version__, "plan": self.check_value,
+                 "number of batches": len(self._of_rank)}
+        visited = self._of_rank.visits()
+        own = self._visits(self._rows)[:, : visited.shape[1]]
+        ranks = gathered((facts, differences(own, visited), len(self._rows)), group)
+        compare_ranks([facts for facts, _, _ in ranks])
+        check_visits([both for _, both, _ in ranks])
+        batches = sum(count for _, _, count in ranks)
+        if batches != len(self.plan):
+            raise InputError(f"the ranks have {batches} batches, but the plan {len(self.plan)}")
+        planned = self._visits(range(len(self.plan)))
+        lengths = numpy.zeros(planned[:, 0].max(initial=-1) + 1, dtype=numpy.int64)
+        numpy.maximum.at(lengths, planned[:, 0], planned[:, 1] + planned[:, 2])
+        return visits_of(planned, numpy.unique(planned[:, 0]), lengths)
+
+    def _visits(self, rows):
+        """Returns [visit][3] sample, start and length of these rows of the plan."""
+        samples, starts, lengths = self._lists()
+        visits = [
+            visit for row in rows
+            for visit in zip(samples[row], starts[row] or [0] * len(samples[row]), lengths[row])
+        ]
+        return numpy.array(visits, dtype=numpy.int64).reshape(-1, 3)
+
+    def _lists(self):
+        """Returns the plan's samples, offsets and lengths, each [row] a list; made anew."""
+        return self.plan.samples, self.plan.offsets, self.plan.lengths
 
     def state_dict(self, steps: Optional[int] = None) -> Dict[str, Any]:
         """Returns where the loop stands, as BatchSampler.state_dict()."""

@@ -79,3 +79,28 @@ def gathered(item, group=None):
     items = [None] * dist.get_world_size(group)
     dist.all_gather_object(items, item, group=group)
     return items
+
+
+def compare_ranks(ranks):
+    """Raises InputError where ranks disagree. `ranks`: [rank] facts; "rank" and "world size" are
+    among them, and "error" where a rank has none of its own."""
+    for number, facts in enumerate(ranks):
+        if "error" in facts:
+            raise InputError(f"rank {number} cannot plan: {facts['error']}")
+        if facts["world size"] != len(ranks):
+            raise InputError(
+                f"rank {number} plans for {facts['world size']} ranks, but {len(ranks)} are here"
+            )
+        if facts["rank"] != number:
+            raise InputError(f"rank {number} takes the batches of rank {facts['rank']}")
+    for name, value in ranks[0].items():
+        values = [facts[name] for facts in ranks]
+        if name == "rank" or values.count(value) == len(values):
+            continue
+        usual = max(values, key=values.count)
+        others = [str(number) for number, own in enumerate(values) if own != usual]
+        held = ", ".join(sorted({str(own) for own in values if own != usual}))
+        raise InputError(
+            f"rank {', '.join(others)} has another {name} ({held}) than rank "
+            f"{values.index(usual)} ({usual}): all ranks must be given the same"
+        )

@@ -6,6 +6,8 @@ import time
 import warnings
 from typing import Any, Dict, Optional
 
+import numpy
+
 from .. import _core, _toml
 from ..errors import InputError
 from ..lengths import checked_lengths
@@ -13,8 +15,9 @@ from ..records import Profile
 from ..scenario import Scenario
 from .ahead import Ahead
 from .epochs import MADE, Source, digest, planned_epoch
-from .ranks import check_process, checked_rank, gathered
+from .ranks import check_process, checked_rank, compare_ranks, gathered
 from .steps import StepSampler
+from .visits import Visits, check_visits, differences, visits_of
 
 _STATE_FORMAT = "stepsim-batch-sampler/1"
 
@@ -296,47 +299,37 @@ class BatchSampler(StepSampler):
         return digest(self._source.lengths_id, self._source.policy_id, self.seed, self.world_size,
                        _core.__version__)
 
-    def verify(self, group=None) -> None:
-        """Compares the ranks over torch.distributed; every rank has to call it. Constructing and
-        iterating never communicate.
+    def verify(self, group=None) -> Visits:
+        """Compares the ranks over torch.distributed, and counts every sample of the epoch in the
+        batches that they hand out; every rank has to call it. Constructing and iterating never
+        communicate.
+
+        Returns how often the ranks visit the samples, the same on all ranks.
 
         Raises InputError on all ranks, naming the rank that differs and in what: lengths, policy,
-        seed, world size, version, or the planned batches.
+        seed, world size, version, or the planned batches; or naming the samples that are missing
+        from the ranks' batches, or are in them more often than was planned.
         """
         facts = {"rank": self.rank, "world size": self.world_size,
                  "stepsim version": _core.__version__,
                  "number of samples": len(self._source.lengths),
                  "lengths": self._source.lengths_id, "policy": self._source.policy_id,
                  "seed": self.seed, "epoch": self._epoch}
+        found = None
         try:
-            facts["planned batches"] = self._at_hand().part.check_value()
+            part, steps = self._at_hand().part, self._at_hand().steps
+            facts["planned batches"] = part.check_value()
+            visited = steps.visits()
+            found = differences(part.visits(self.rank)[:, : visited.shape[1]], visited)
         except Exception as error:  # pylint: disable=broad-except  (all ranks have to hear of it)
             facts["error"] = str(error)
-        _compare(gathered(facts, group))
-
-
-def _compare(ranks):
-    """Raises InputError where ranks disagree. `ranks`: [rank] facts."""
-    for number, facts in enumerate(ranks):
-        if "error" in facts:
-            raise InputError(f"rank {number} cannot plan: {facts['error']}")
-        if facts["world size"] != len(ranks):
-            raise InputError(
-                f"rank {number} plans for {facts['world size']} ranks, but {len(ranks)} are here"
-            )
-        if facts["rank"] != number:
-            raise InputError(f"rank {number} takes the batches of rank {facts['rank']}")
-    for name, value in ranks[0].items():
-        values = [facts[name] for facts in ranks]
-        if name == "rank" or values.count(value) == len(values):
-            continue
-        usual = max(values, key=values.count)
-        others = [str(number) for number, own in enumerate(values) if own != usual]
-        held = ", ".join(sorted({str(own) for own in values if own != usual}))
-        raise InputError(
-            f"rank {', '.join(others)} has another {name} ({held}) than rank "
-            f"{values.index(usual)} ({usual}): all ranks must be given the same"
-        )
+        ranks = gathered((facts, found), group)
+        compare_ranks([own for own, _ in ranks])
+        check_visits([own for _, own in ranks])
+        planned = numpy.concatenate([part.visits(rank) for rank in range(self.world_size)])
+        lengths = self._source.lengths
+        ids = numpy.arange(len(lengths)) if part.ids is None else numpy.unique(part.ids)
+        return visits_of(planned, ids, lengths)
 
 
 def _drops(uneven):

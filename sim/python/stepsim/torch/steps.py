@@ -86,6 +86,15 @@ class RankSteps:
         return list(map(Piece, samples, self._starts[begin:end].tolist(),
                         self._lengths[begin:end].tolist()))
 
+    def visits(self):
+        """Returns [visit][1] samples, or [visit][3] sample, start and length, as batch() hands
+        them out; without the sample that is repeated where a rank has no batch in a step."""
+        rows = []
+        for step in range(len(self)):
+            if self._offsets[step] < self._offsets[step + 1]:
+                rows += self.batch(step)
+        return numpy.array(rows, dtype=numpy.int64).reshape(-1, 1 if self._starts is None else 3)
+
     def step(self, step, number, epoch):
         """Returns the Step; `number` is what it is called."""
         lengths = self._lengths_of(*self._range(step)).tolist()

@@ -3,6 +3,7 @@
 file, stepsim_recorder.py and all_reduce.py; they need only torch.
 
     torchrun --nproc_per_node 2 stepsim_calibrate.py my_model.py --shapes shapes.json --out mine
+    torchrun --nproc_per_node 2 -m stepsim.torch.calibrate my_model.py …     # the installed package's
 
 my_model.py defines `make_model()` and `make_batch(samples, length, device)`, and may define
 `loss(model, batch)`, `make_optimizer(parameters)`, `ddp` (a dict of DistributedDataParallel's
@@ -30,8 +31,11 @@ import types
 import torch
 import torch.distributed as dist
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import stepsim_recorder  # noqa: E402  (beside this file)
+if __package__:  # A module of the package stepsim …
+    from . import stepsim_recorder
+else:  # … or a file by itself, with the others beside it.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import stepsim_recorder
 
 SHAPES_FORMAT = "stepsim-shapes/1"
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
@@ -548,7 +552,11 @@ class Calibration:
     def sweep(self, gradient_bytes):
         """Measures all-reduces up to twice the bytes of all gradients."""
         try:
-            import all_reduce  # pylint: disable=import-outside-toplevel
+            # pylint: disable=import-outside-toplevel
+            if __package__:
+                from . import all_reduce
+            else:
+                import all_reduce
         except ImportError:
             self.ranks.say("all_reduce.py is not beside this file: no all-reduces by size")
             return

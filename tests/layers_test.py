@@ -39,6 +39,7 @@ SIM = [
     "sim/predict",
     "sim/points",
     "sim/study",
+    "sim/study/starter",
     "sim/study/tune",
     "sim/replay",
     "sim/report",

@@ -29,7 +29,7 @@
 #include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/live_run.h"
 #include "sim/study/recommendation.h"
-#include "sim/study/starter_scenario.h"
+#include "sim/study/starter/starter_scenario.h"
 
 namespace stepsim {
 

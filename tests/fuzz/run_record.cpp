@@ -10,7 +10,7 @@
 #include "costmodel/records/profile.h"
 #include "costmodel/records/record_files.h"
 #include "sim/scenario/scenario.h"
-#include "sim/study/starter_scenario.h"
+#include "sim/study/starter/starter_scenario.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {

@@ -1,4 +1,4 @@
-#include "sim/study/recorded_settings.h"
+#include "sim/study/starter/recorded_settings.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "sim/study/starter_scenario.h"
+#include "sim/study/starter/starter_scenario.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/io/json_lines.h"
 #include "costmodel/model/transformer.h"
-#include "sim/study/recorded_settings.h"
+#include "sim/study/starter/recorded_settings.h"
 
 namespace stepsim {
 namespace {

@@ -14,6 +14,8 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_picture.h"
 #include "sim/report/html/page.h"
 #include "sim/report/html/timeline_data.h"

@@ -11,6 +11,7 @@
 #include "sim/cli/options.h"
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
+#include "sim/study/sweep.h"
 
 namespace stepsim {
 

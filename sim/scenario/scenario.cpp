@@ -78,7 +78,7 @@ std::string policy_of_key(const Scenario& scenario, const std::string& key) {
   return longest;
 }
 
-const BatchingPolicy& find_policy(const Scenario& scenario, const std::string& name) {
+const BatchingPolicy& find_policy(const Scenario& scenario, std::string_view name) {
   if (name.empty() && !scenario.policies.empty()) {
     return scenario.policies.front();
   }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "costmodel/base/units.h"
@@ -174,6 +175,6 @@ struct StudySettings {
 [[nodiscard]] std::string policy_of_key(const Scenario& scenario, const std::string& key);
 
 /// The policy of that name; with an empty name the first one. Raises InputError.
-[[nodiscard]] const BatchingPolicy& find_policy(const Scenario& scenario, const std::string& name);
+[[nodiscard]] const BatchingPolicy& find_policy(const Scenario& scenario, std::string_view name);
 
 }  // namespace stepsim

@@ -1,4 +1,4 @@
-"""Adds up the test cases of all test programs from Meson's log and prints them as the last line.
+"""Adds up the test cases of all test programs from Meson's logs and prints them as the last line.
 
 A program reports its cases by doctest's summary line plus `stepsim-skipped: N` (cases that could
 not do what they are for, with the reason printed), or by a line `N passed, N failed, N skipped` (or
@@ -38,18 +38,19 @@ def count(result):
     return passed, failed, skipped
 
 
-def main(path):
+def main(paths):
     totals = [0, 0, 0]
-    with open(path, encoding="utf-8") as log:
-        for line in log:
-            result = json.loads(line)
-            for reason in re.findall(r"^SKIPPED: .*$", result.get("stdout") or "", re.MULTILINE):
-                print(reason)
-            for i, number in enumerate(count(result)):
-                totals[i] += number
+    for path in paths:
+        with open(path, encoding="utf-8") as log:
+            for line in log:
+                result = json.loads(line)
+                for reason in re.findall(r"^SKIPPED: .*$", result.get("stdout") or "", re.MULTILINE):
+                    print(reason)
+                for i, number in enumerate(count(result)):
+                    totals[i] += number
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     return 1 if totals[1] > 0 or totals[0] == 0 else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Measures torch.distributed.all_reduce over message sizes and prints the same table as nccl-tests'
-all_reduce_perf, which `stepcal import nccl-tests` reads.
+all_reduce_perf, which `stepcal import nccl-tests` reads. stepsim_recorder.py has to lie beside it.
 
     torchrun --nproc_per_node 2 all_reduce.py --out all_reduce.log
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 all_reduce.py --out all_reduce.log
@@ -18,6 +18,9 @@ import time
 
 import torch
 import torch.distributed as dist
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import stepsim_recorder  # noqa: E402  (beside this file)
 
 BYTES = 4  # The size of an element (float32).
 WARMUP = 5
@@ -216,7 +219,7 @@ def quick_sweep(backend, data, seconds, index=None):
 
 def main():
     arguments = parse_arguments()
-    dist.init_process_group(arguments.backend)
+    stepsim_recorder.start_ranks(arguments.backend)
     text = sweep(arguments)
     if dist.get_rank() == 0:
         if arguments.out:

@@ -105,7 +105,9 @@ class Ranks:
         self.device = device
         self.started = False
         if "WORLD_SIZE" in os.environ and not dist.is_initialized():
-            dist.init_process_group(backend or ("nccl" if device.type == "cuda" else "gloo"))
+            stepsim_recorder.start_ranks(
+                backend or ("nccl" if device.type == "cuda" else "gloo")
+            )
             self.started = True
         self.distributed = dist.is_available() and dist.is_initialized()
         self.count = dist.get_world_size() if self.distributed else 1

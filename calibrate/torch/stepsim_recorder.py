@@ -36,6 +36,18 @@ except ImportError:  # Merging needs no torch.
 FORMAT = "stepsim-run-record/1"
 
 
+def start_ranks(backend):
+    """init_process_group() with the ranks of the environment. A PyTorch that was built without libuv,
+    as Debian 13's, asks its store for libuv all the same, unless USE_LIBUV is 0."""
+    try:
+        dist.init_process_group(backend)
+    except RuntimeError as error:
+        if "libuv" not in str(error):
+            raise
+        os.environ["USE_LIBUV"] = "0"
+        dist.init_process_group(backend)
+
+
 def _say(message):
     with contextlib.suppress(Exception):
         print(f"stepsim_recorder: {message}", file=sys.stderr, flush=True)

@@ -2,12 +2,13 @@
 """Trains a small text classifier with DDP on two ranks, and records its steps for the tour.
 
     export MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=4000000000
+    export USE_LIBUV=0  # where PyTorch was built without libuv, as Debian 13's; no harm elsewhere
     for rank in 0 1; do
       RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python3 train.py &
     done; wait
 
 The batches are those of the policies in tour.toml. The policies take turns of four steps, so that
-all of them meet the machine in the same state; each is recorded to POLICY.jsonl in this folder. The two variables keep memory with the process; else
+all of them meet the machine in the same state; each is recorded to POLICY.jsonl in this folder. The MALLOC variables keep memory with the process; else
 some batches take longer than others, always the same ones.
 """
 

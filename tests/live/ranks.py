@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import torch_store  # noqa: E402  (needs the path above)
+
 PORT = 29517
 # A second thread of OpenBLAS would take the other rank's core.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -16,6 +19,7 @@ def environment(network, rank):
     return {
         **ONE_THREAD,
         **network.environment(),
+        **torch_store.settings(),
         "RANK": str(rank),
         "WORLD_SIZE": str(network.ranks),
         "MASTER_PORT": str(PORT),

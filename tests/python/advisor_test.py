@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests")]
 
 import small_runner  # noqa: E402
+import torch_store  # noqa: E402
 
 STEPS = 10
 QUICK = {"steps": STEPS, "all_reduce_seconds": 0.2}
@@ -255,7 +256,7 @@ def run_ranks(mode, ranks=2):
     check_package()
     os.mkdir("tmp")
     names = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-             "TMPDIR": os.path.abspath("tmp")}
+             "TMPDIR": os.path.abspath("tmp"), **torch_store.settings()}
     processes = [
         subprocess.Popen(
             [sys.executable, __file__, mode],

@@ -25,6 +25,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "python")]
 
 import policy_examples  # noqa: E402
 import small_runner  # noqa: E402
+import torch_store  # noqa: E402
 
 try:
     import numpy as np  # noqa: E402
@@ -603,6 +604,7 @@ def on_ranks(program, folder, ranks):
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks),
                               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                              **torch_store.settings(),
                               "PYTHONPATH": str(pathlib.Path(stepsim.__file__).parents[1]),
                               "OMP_NUM_THREADS": "1"})
         for rank in range(ranks)

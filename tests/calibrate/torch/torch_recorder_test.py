@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "calibrate" / "torch")]
 
 import small_runner  # noqa: E402
+import torch_store  # noqa: E402
 import stepsim_recorder  # noqa: E402
 
 SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
@@ -282,6 +283,7 @@ def run_ranks(mode, ranks=2):
     """Each rank's exit status and what it printed."""
     torch_or_skip()
     names = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    names |= torch_store.settings()
     processes = [
         subprocess.Popen(
             [sys.executable, __file__, mode],

@@ -19,6 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
+import torch_store  # noqa: E402
 
 STEPCAL = os.path.abspath(sys.argv[1])
 STEPSIM = os.path.abspath(sys.argv[2])
@@ -77,6 +78,7 @@ def traces():
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     names = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    names |= torch_store.settings()
     script = str(pathlib.Path(__file__).with_name("traced_training.py"))
     plans = [f"{one}.jsonl" for one in POLICIES]
     processes = [

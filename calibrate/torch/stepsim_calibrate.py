@@ -338,8 +338,8 @@ class Calibration:
     def __init__(self, job, ranks, shapes, out, seconds, target, seed):
         self.job, self.ranks, self.out = job, ranks, os.fspath(out)
         self.shapes, self.seed, self.target = list(shapes), seed, target
-        self.deadline = time.monotonic() + seconds
         self.seconds = seconds
+        self.deadline = None  # Of the measuring, which begins when the model is made.
         self.skipped = []  # (shape, why)
         self.probed = []
         self.times = Times()
@@ -393,7 +393,8 @@ class Calibration:
             for ending in ["jsonl"] * (self.ranks.rank == 0) + [f"rank{self.ranks.rank}.jsonl"]:
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(f"{name}.{ending}")
-        trainer = self.make_trainer()
+        trainer = self.make_trainer()  # PyTorch 2 takes seconds for the first optimizer of a process.
+        self.deadline = time.monotonic() + self.seconds
         self.probe(trainer)
         if not self.shapes:
             raise BadInput("no shape fits into the memory")
@@ -694,7 +695,7 @@ def parse_arguments():
     parser.add_argument("model", help="your file: my_model.py")
     parser.add_argument("--shapes", required=True, help="file of stepcal grid")
     parser.add_argument("--out", required=True, help="the records' path without suffix")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure at most")
     parser.add_argument(
         "--target", type=float, default=0.01, help="relative error of the times to stop at"
     )

@@ -129,7 +129,8 @@ struct RmsRow {
 };
 
 void check_rms_norm(const Shape& shape, Dtype dtype, Store store) {
-  const auto [rows, width] = shape;
+  const std::int64_t rows = shape.rows;
+  const std::int64_t width = shape.width;
   CAPTURE(name_of(dtype));
   CAPTURE(rows);
   CAPTURE(width);

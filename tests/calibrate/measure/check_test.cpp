@@ -249,7 +249,7 @@ TEST_CASE("a profile that was not measured here cannot be checked, and says why"
   profile.name = "published";
   profile.provenance = Json::object();
   CHECK_THROWS_WITH_AS(
-      check_profile(profile, test::fake_factory({})),
+      (void)check_profile(profile, test::fake_factory({})),
       "profile 'published' was not made by stepcal measure or stepcal calibrate, so there is no "
       "plan to measure again. To check it, import new measurements and compare the two profiles' "
       "predictions: stepsim compare SCENARIO.toml --profile PROFILE",

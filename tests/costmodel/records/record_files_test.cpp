@@ -1,6 +1,7 @@
 #include "costmodel/records/record_files.h"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/model/model_presets.h"

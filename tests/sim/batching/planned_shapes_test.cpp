@@ -169,7 +169,7 @@ TEST_CASE("planned shapes: budget, multiples, drop_last, and what cannot be plan
   PolicySpec padded = planned_shapes(16);
   padded.pad_to_multiple_of = 8;
   CHECK_THROWS_WITH_AS(
-      make_policy(padded),
+      (void)make_policy(padded),
       doctest::Contains("planned_shapes chooses by itself what it pads to; leave it out"),
       InputError);
 }

@@ -173,10 +173,10 @@ TEST_CASE("a hook that casts reads and writes the gradients and what it sends") 
     }
     return bytes;
   };
-  using Bytes = std::vector<std::int64_t>;
-  CHECK(copied() == Bytes{1500, 1000, 1500});  // fp32: cast, division, cast back.
-  work.model.shapes = {{500}};                 // bf16 parameters
-  CHECK(copied() == Bytes{2000, 2000, 2000});
+  using Copied = std::vector<std::int64_t>;
+  CHECK(copied() == Copied{1500, 1000, 1500});  // fp32: cast, division, cast back.
+  work.model.shapes = {{500}};                  // bf16 parameters
+  CHECK(copied() == Copied{2000, 2000, 2000});
 }
 
 TEST_CASE("PowerSGD blocks the host at every bucket: nothing of the backward overlaps it") {

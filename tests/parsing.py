@@ -10,7 +10,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What GCC alone knows, and what is only about code.
-LEFT_OUT = ("-Wno-restrict", "-Wno-subobject-linkage", "-Wno-maybe-uninitialized", "-O", "-c", "-MD")
+LEFT_OUT = ("-Wno-restrict", "-Wno-subobject-linkage", "-Wno-maybe-uninitialized", "-O", "-c", "-MD", "--param")
 # A precompiled header would lend a source what it does not include.
 LEFT_OUT_WITH_VALUE = ("-o", "-MF", "-MQ", "-include", "-include-pch")
 UNITED = re.compile(r'^#include\s*[<"](.+)[>"]', re.MULTILINE)

@@ -13,7 +13,7 @@ fail() {
 install_packages() {
   local missing="" package
   command -v dpkg-query >/dev/null 2>&1 ||
-    fail "this script installs with apt (Debian 12, Ubuntu 24.04 or newer); elsewhere install: $*"
+    fail "this script installs with apt (Debian 12 or 13, Ubuntu 24.04 or newer); elsewhere install: $*"
   for package in "$@"; do
     if [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" != "install ok installed" ]; then
       missing="$missing $package"

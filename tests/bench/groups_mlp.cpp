@@ -34,7 +34,6 @@ SplitResult run_split(const std::vector<const Series*>& all,
                       const std::string& split) {
   SplitResult result;
   result.predictions.resize(all.size());
-  std::optional<std::size_t> form;
   std::vector<std::vector<Part>> parts;
   for (const Series* series : all) {
     parts.push_back(token_parts(split, tokens_of(*series)));

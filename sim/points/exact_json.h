@@ -210,8 +210,9 @@ void read_exact(const Json& json, T& value) {
   } else if constexpr (exact::IsCount<T>::value) {
     value = T(exact::whole<std::int64_t>(json));
   } else if constexpr (exact::IsOptional<T>::value) {
-    value.reset();
-    if (!json.is_null()) {
+    if (json.is_null()) {
+      value.reset();
+    } else {
       read_exact(exact::elements(json, 1)[0], value.emplace());
     }
   } else if constexpr (exact::IsVector<T>::value) {

@@ -199,7 +199,7 @@ def test_one_rank_from_a_scenario_to_its_predictions():
 @in_folder
 def test_two_ranks_with_bucket_times_and_a_sweep():
     model = MODEL + "ddp = {'bucket_cap_mb': 0.05}\n"
-    statuses, outputs = run(2, "--seconds", "4", "--target", "1", model=model, shapes=SHAPES)
+    statuses, outputs = run(2, "--seconds", "15", "--target", "1", model=model, shapes=SHAPES)
     assert statuses == [0, 0], "\n".join(outputs)
     assert "next:" not in outputs[1], outputs[1]
     header, rows = read_record("mine.jsonl")

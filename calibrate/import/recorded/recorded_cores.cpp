@@ -88,7 +88,10 @@ double shared_cores(const RunRecord& record) {
   if (has_fewer_cores(record)) {
     return record.cores;
   }
-  const double cores = std::max(1.0, record.world_size / ratio);
+  const double cores = record.world_size / ratio;
+  if (cores < 1) {
+    return 0;  // A rank that computes alone would have a core: other programs took the time.
+  }
   std::vector<double> at_one_ratio;
   std::vector<double> at_shared_cores;
   for (const auto& rows : steps) {

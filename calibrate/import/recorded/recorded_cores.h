@@ -16,7 +16,8 @@ namespace stepsim {
 ///
 /// A machine can give fewer cores than it has. While all ranks compute, wall over processor time is
 /// then ranks over cores, and it falls when some wait. That is taken to be so where the exposed
-/// communication scatters less under it than under one ratio for all times.
+/// communication scatters less by a fifth under it than under one ratio for all times. With less
+/// than a core for all ranks together it cannot be: other programs took the time.
 [[nodiscard]] double shared_cores(const RunRecord& record);
 
 /// [row] What sharing cores makes of the processor time of a step's forward and backward.

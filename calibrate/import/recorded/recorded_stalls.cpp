@@ -78,16 +78,14 @@ std::map<StepKey, double> durations(std::span<const Row> rows) {
   return result;
 }
 
-/// How much longer each row's part is than a fit that long ones do not move, in milliseconds.
-std::vector<double> excess(std::span<const Row> rows, const Part& part) {
+/// How much longer each time is than a fit of the features says that long ones do not move, in
+/// milliseconds: by least absolute deviations.
+std::vector<double> excess(const std::vector<std::vector<double>>& features,
+                           std::vector<double> times) {
   constexpr int kRounds = 12;
   constexpr double kSmallest = 1e-3;  // Milliseconds: residuals below count alike.
-  std::vector<std::vector<double>> features;
-  std::vector<double> times;
-  for (const Row& row : rows) {
-    const auto tokens = static_cast<double>(row.record->padded_tokens);
-    features.push_back({1, tokens, tokens * static_cast<double>(row.record->max_length)});
-    times.push_back(std::max(row.record->*part.time, kSmallest));
+  for (double& ms : times) {
+    ms = std::max(ms, kSmallest);
   }
   std::vector<double> weights;
   std::vector<double> left;
@@ -96,7 +94,7 @@ std::vector<double> excess(std::span<const Row> rows, const Part& part) {
     const std::vector<double> fit = relative_nnls(features, times, weights);
     weights.clear();
     left.clear();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t i = 0; i < times.size(); ++i) {
       left.push_back(times[i] - dot(fit, features[i]));
       weights.push_back(times[i] / std::sqrt(std::max(std::abs(left.back()), kSmallest)));
     }
@@ -104,12 +102,37 @@ std::vector<double> excess(std::span<const Row> rows, const Part& part) {
   return left;
 }
 
+std::vector<double> features_of(const StepRecord& row) {
+  const auto tokens = static_cast<double>(row.padded_tokens);
+  return {1, tokens, tokens * static_cast<double>(row.max_length)};
+}
+
+/// [step] how much longer it is than a step whose fullest rank has such a batch, in milliseconds.
+std::map<StepKey, double> excess_of_steps(std::span<const Row> rows,
+                                          const std::map<StepKey, double>& durations) {
+  std::map<StepKey, std::vector<double>> fullest;
+  for (const Row& row : rows) {
+    std::vector<double>& features = fullest[row.step];
+    features = std::max(features, features_of(*row.record));
+  }
+  const auto second_of = [](const auto& entry) { return entry.second; };
+  const std::vector<double> left =
+      excess(mapped(fullest, second_of), mapped(durations, second_of));
+  std::map<StepKey, double> result;
+  for (std::size_t i = 0; const auto& [step, ms] : durations) {
+    result[step] = left[i++];
+  }
+  return result;
+}
+
 /// Milliseconds by which each row's part was held up; 0 where it was not.
 std::vector<double> held_up(std::span<const Row> rows, const Part& part, double typical_step) {
   constexpr double kUsual = 0.9;
-  constexpr double kFar = 6;
+  constexpr double kFar = 4;
   constexpr double kOfStep = 0.1;
-  std::vector<double> left = excess(rows, part);
+  std::vector<double> left =
+      excess(mapped(rows, [](const Row& row) { return features_of(*row.record); }),
+             mapped(rows, [&](const Row& row) { return row.record->*part.time; }));
   const double usual = quantile(mapped(left, [](double ms) { return std::abs(ms); }), kUsual);
   const double least = std::max(kFar * usual, kOfStep * typical_step);
   for (double& ms : left) {
@@ -153,30 +176,29 @@ std::vector<HeldUp> all_held_up(std::span<const Row> rows, double typical_step) 
   return all;
 }
 
-/// What held up one step: the longest of its times that were.
+/// What held up one step: the longest of its times that were, without waits where there are others.
 using Stall = HeldUp;
 
 std::map<StepKey, Stall> stalls_of(std::span<const Row> rows,
                                    std::span<const HeldUp> all,
-                                   const std::map<StepKey, double>& steps) {
+                                   const std::map<StepKey, double>& durations) {
   std::map<StepKey, Stall> stalls;
-  std::vector<double> usual = mapped(rows, [](const Row& row) { return row.record->step_ms; });
+  const auto waits = [](const HeldUp& held) { return held.part->time == &StepRecord::wait_ms; };
   for (const HeldUp& held : all) {
     Stall& stall = stalls[rows[held.row].step];
-    if (held.ms > stall.ms) {
+    // Ranks wait because another one is held up, which says what the step waits for.
+    if (stall.part == nullptr || waits(stall) > waits(held) ||
+        (waits(stall) == waits(held) && held.ms > stall.ms)) {
       stall = held;
     }
-    usual[held.row] -= held.part->processor ? 0 : held.ms;
   }
-  // A rank that waits for another one, or begins earlier than it, is held up without the step being
-  // longer for it.
-  std::map<StepKey, double> without;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    double& longest = without[rows[i].step];
-    longest = std::max(longest, usual[i]);
-  }
-  for (auto& [step, stall] : stalls) {
-    stall.ms = std::clamp(steps.at(step) - without.at(step), 0.0, stall.ms);
+  if (!stalls.empty()) {
+    // A rank that waits for another one, or begins earlier than it, is held up without the step being
+    // longer for it.
+    const std::map<StepKey, double> longer = excess_of_steps(rows, durations);
+    for (auto& [step, stall] : stalls) {
+      stall.ms = std::clamp(longer.at(step), 0.0, stall.ms);
+    }
   }
   return stalls;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "costmodel/base/mapped.h"
@@ -45,8 +44,9 @@ double ErrorDraws::place(std::string_view kind) {
 }
 
 double ErrorDraws::factor(std::string_view kind, double sd) {
+  constexpr double kLogNormal = 2;
   const double score = sd * normal(kind);
-  return score > 1 ? std::numbers::e * score : std::exp(score);
+  return std::exp(std::min(score, kLogNormal)) * std::max(1.0, score - (kLogNormal - 1));
 }
 
 const ErrorDraws::Numbers& ErrorDraws::numbers(std::string_view kind) {

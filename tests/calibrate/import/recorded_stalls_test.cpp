@@ -76,7 +76,7 @@ TEST_CASE("stalls: a step that was held up counts once, at its length, and is cu
     REQUIRE(rows.size() == before.record.steps.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       CHECK(rows[i].*part == doctest::Approx(before.record.steps[i].*part).epsilon(0.3));
-      CHECK(rows[i].step_ms == doctest::Approx(100).epsilon(0.02));
+      CHECK(rows[i].step_ms == doctest::Approx(100).epsilon(0.1));  // Of 600.
     }
   }
 }

@@ -104,15 +104,15 @@ TEST_CASE("kinds of errors do not depend on each other, seeds differ") {
   CHECK(normals(ErrorDraws(8, kDraws), "drift") != alone);
 }
 
-TEST_CASE("factors are log-normal up to e and grow in proportion beyond") {
+TEST_CASE("factors are log-normal up to e squared and grow as a line beyond") {
   constexpr int kDraws = 100;
   ErrorDraws errors(3, kDraws);
   bool beyond = false;
   for (int i = 0; i < kDraws; ++i, errors.next()) {
     const double score = 2 * errors.normal("data");
     const double factor = errors.factor("data", 2);
-    beyond = beyond || score > 1;
-    CHECK(factor == doctest::Approx(score > 1 ? 2.718281828 * score : std::exp(score)));
+    beyond = beyond || score > 2;
+    CHECK(factor == doctest::Approx(score > 2 ? 7.389056099 * (score - 1) : std::exp(score)));
   }
   CHECK(beyond);
 }

@@ -297,7 +297,10 @@ def test_advice_arrives_and_names_a_policy_and_a_bucket_cap():
     now = told["options"][0]
     assert (now["policy"], now["bucket_cap"], now["verdict"]) == ("mine", 1 << 20, "now"), now
     assert told["policy"] and told["cap"] >= 1 << 20, told
-    assert len(told["lines"]) == 5 and told["lines"][2].startswith("bucket cap:"), told
+    assert told["lines"][2].startswith("bucket cap:"), told
+    # On a busy machine something may hold up a step, which a sixth line tells.
+    assert all(line.startswith("stalls:") for line in told["lines"][5:]), told
+    assert len(told["lines"]) in (5, 6), told
     assert "train with" in outputs[0] and told["lines"][1] in outputs[0], outputs[0]
     assert "stepsim" not in outputs[1], outputs[1]
     rows = pathlib.Path("advice/run.jsonl").read_text(encoding="utf-8").splitlines()[1:]

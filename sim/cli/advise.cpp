@@ -140,7 +140,8 @@ CapAdvice cap_advice(const CommonOptions& common,
     const auto predicted = [&](const Scenario& one) {
       return predict(one, find_policy(one, policy), profile, paired);
     };
-    advice.gain = paired_gain(predicted(with_cap(common, scenario, advice.best)), predicted(scenario));
+    advice.gain =
+        paired_gain(predicted(with_cap(common, scenario, advice.best)), predicted(scenario));
   }
   return advice;
 }

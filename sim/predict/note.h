@@ -102,8 +102,8 @@ struct TimesOfAnyBatch {
   std::int64_t most = 0;
 };
 
-/// DDP's default cap is stated, which with the newest rules limits the first bucket as well, to more
-/// than its default.
+/// DDP's default cap is stated, which with the newest rules limits the first bucket as well, to
+/// more than its default.
 struct DefaultCapStated {};
 
 /// The optimizer is SGD, and the profile's is AdamW, which moves kAdamwMoves elements a parameter.

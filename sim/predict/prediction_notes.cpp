@@ -99,8 +99,7 @@ void add_default_cap(const Scenario& scenario, std::vector<Note>& notes) {
   const DdpOptions& ddp = scenario.ddp;
   if (scenario.ranks > 1 && ddp.torch == "newest" && ddp.bucket_rule == BucketRule::PyTorch &&
       ddp.bucket_caps.empty() && !ddp.first_bucket_cap_stated &&
-      ddp.bucket_cap.value() == kDefaultBucketCapBytes &&
-      ddp.first_bucket_cap == ddp.bucket_cap) {
+      ddp.bucket_cap.value() == kDefaultBucketCapBytes && ddp.first_bucket_cap == ddp.bucket_cap) {
     notes.emplace_back(DefaultCapStated{});
   }
 }

@@ -299,8 +299,10 @@ std::string stall_line(const StallNoise& stalls) {
   const std::string shortest = format_duration(stalls.seconds.front());
   const std::string longest = format_duration(stalls.seconds.back());
   return fmt::format(
-      "{:.2g} % of the steps are held up by {} (a checkpoint, an evaluation, a garbage collection or "
-      "the like), {} a step: all figures have them at this rate, and no interval says how often they "
+      "{:.2g} % of the steps are held up by {} (a checkpoint, an evaluation, a garbage collection "
+      "or "
+      "the like), {} a step: all figures have them at this rate, and no interval says how often "
+      "they "
       "come",
       100 * stalls.per_step,
       shortest == longest ? longest : shortest + " to " + longest,

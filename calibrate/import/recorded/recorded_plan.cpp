@@ -226,8 +226,8 @@ class RecordReader {
   }
 
   /// A bucket closes with the tensor that reaches its limit. Which one that was is not recorded;
-  /// where it cannot be the last one, since those before it reach the limit, the largest is put last:
-  /// any limit that closed the bucket there still does.
+  /// where it cannot be the last one, since those before it reach the limit, the largest is put
+  /// last: any limit that closed the bucket there still does.
   void close_with_last(std::int64_t bytes,
                        std::size_t number,
                        const std::function<std::int64_t(int)>& bytes_of,

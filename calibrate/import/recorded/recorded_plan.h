@@ -29,8 +29,8 @@ namespace stepsim {
 /// The plans of several records. Those of the same tensors get one model, with the mean of the
 /// shares that records with bucket times tell. Where only some have bucket times, as those of
 /// stepsim_calibrate.py, the others take their buckets. Where DDP rebuilt the buckets, the tensors
-/// of the model are put in the order in which gradients became ready, as far as the buckets tell it,
-/// so that DDP's limits make the recorded buckets of them.
+/// of the model are put in the order in which gradients became ready, as far as the buckets tell
+/// it, so that DDP's limits make the recorded buckets of them.
 [[nodiscard]] std::vector<Plan> recorded_plans(std::span<const RecordFile> files);
 
 }  // namespace stepsim

@@ -266,9 +266,9 @@ PassCost data_cost(const Observations& all, const RecordedModel& model) {
   }
   cost = fit_pass(all.data, {"1", "tokens"}, model.model.attention);
   cost.draws.clear();
-  // Most loops hardly wait for their data, and few single waits then make a relative error of several
-  // hundred percent. But the mean of n times is off by no more than itself: with all in one of them,
-  // its standard error is the mean.
+  // Most loops hardly wait for their data, and few single waits then make a relative error of
+  // several hundred percent. But the mean of n times is off by no more than itself: with all in one
+  // of them, its standard error is the mean.
   if (cost.errors.block) {
     cost.errors.block = std::min(*cost.errors.block, 1.0);
   }

@@ -21,7 +21,7 @@ namespace {
 
 /// One time of a rank's step.
 struct Part {
-  double StepRecord::* time;
+  double StepRecord::*time;
   bool computes;
   bool processor;  ///< Is contained in another time.
   const char* words;
@@ -116,8 +116,7 @@ std::map<StepKey, double> excess_of_steps(std::span<const Row> rows,
     features = std::max(features, features_of(*row.record));
   }
   const auto second_of = [](const auto& entry) { return entry.second; };
-  const std::vector<double> left =
-      excess(mapped(fullest, second_of), mapped(durations, second_of));
+  const std::vector<double> left = excess(mapped(fullest, second_of), mapped(durations, second_of));
   std::map<StepKey, double> result;
   for (std::size_t i = 0; const auto& [step, ms] : durations) {
     result[step] = left[i++];
@@ -193,8 +192,8 @@ std::map<StepKey, Stall> stalls_of(std::span<const Row> rows,
     }
   }
   if (!stalls.empty()) {
-    // A rank that waits for another one, or begins earlier than it, is held up without the step being
-    // longer for it.
+    // A rank that waits for another one, or begins earlier than it, is held up without the step
+    // being longer for it.
     const std::map<StepKey, double> longer = excess_of_steps(rows, durations);
     for (auto& [step, stall] : stalls) {
       stall.ms = std::clamp(longer.at(step), 0.0, stall.ms);
@@ -245,8 +244,8 @@ std::string stall_text(const std::vector<Stall>& stalls, std::size_t steps, doub
     ++where[stall.part->words];
   }
   const auto [shortest, longest] = std::ranges::minmax(lengths);
-  const auto most = std::ranges::max_element(
-      where, {}, [](const auto& place) { return place.second; });
+  const auto most =
+      std::ranges::max_element(where, {}, [](const auto& place) { return place.second; });
   return fmt::format(
       "stalls: {} of {} steps {} held up by {} ({} {}): a checkpoint, an evaluation, a garbage "
       "collection or the like; predictions count them at this rate, {} a step on average, and "

@@ -20,11 +20,12 @@ struct SteadyRuns {
 /// evaluation, a garbage collection, an epoch's end, a profiler's export. Their times are cut to
 /// what the fit below expects, and how often and how long they were held up goes into the noise.
 ///
-/// A time of a pass belongs to such a step when it is longer than a fit by least absolute deviations
-/// says by four times what nine tenths of the rows stay below, and by a tenth of a step. So at most a
-/// tenth of the rows can be held up: what comes more often is how that pass is. First meetings of a
-/// shape stay where they explain most of what is long in the passes, since fit_recorded_shapes()
-/// prices them. A stall counts for no longer than its step was longer than others of its size.
+/// A time of a pass belongs to such a step when it is longer than a fit by least absolute
+/// deviations says by four times what nine tenths of the rows stay below, and by a tenth of a step.
+/// So at most a tenth of the rows can be held up: what comes more often is how that pass is. First
+/// meetings of a shape stay where they explain most of what is long in the passes, since
+/// fit_recorded_shapes() prices them. A stall counts for no longer than its step was longer than
+/// others of its size.
 ///
 /// The first steps of a record, up to the first that nothing held up (compilation, first
 /// allocations), are left out and do not count as stalls, since they do not come again.

@@ -24,8 +24,8 @@ class ErrorDraws {
   /// A place between 0 and 1, 1 excluded.
   double place(std::string_view kind);
   /// A factor with median 1 and relative spread `sd`; exactly 1 without spread. It is log-normal up
-  /// to e^2 = 7.4, and grows from there on as a straight line: an error of several times the quantity
-  /// itself is no exponent.
+  /// to e^2 = 7.4, and grows from there on as a straight line: an error of several times the
+  /// quantity itself is no exponent.
   double factor(std::string_view kind, double sd);
 
  private:

@@ -138,8 +138,8 @@ Gradients recorded_gradients(const RunRecord& record) {
   return result;
 }
 
-/// A list of limits that makes buckets of these sizes, of round numbers where they do; none where no
-/// list does.
+/// A list of limits that makes buckets of these sizes, of round numbers where they do; none where
+/// no list does.
 std::optional<Limits> limits_that_make(const Gradients& gradients, const Limits& sizes) {
   const auto ranges = limit_ranges(gradients.parameters, gradients.buckets(sizes));
   if (!ranges) {
@@ -159,8 +159,8 @@ Limits told_list(const RunRecord& record) {
   return list.is_array() && std::ranges::all_of(list, is_limit) ? list.get<Limits>() : Limits();
 }
 
-/// Whether buckets of these sizes have reached their limits, whatever the order of the gradients; the
-/// last one need not.
+/// Whether buckets of these sizes have reached their limits, whatever the order of the gradients;
+/// the last one need not.
 bool may_have_made(const Limits& limits, const Limits& sizes) {
   for (std::size_t b = 0; b + 1 < sizes.size(); ++b) {
     if (sizes[b] < limits[std::min(b, limits.size() - 1)]) {
@@ -225,13 +225,13 @@ std::string limits_text(const RunRecord& record, bool newest) {
   const bool is_default =
       limits[0] == kDefaultFirstBucketBytes && limits[1] == kDefaultBucketCapBytes;
   if (newest && is_default) {
-    return "# No bucket_cap: DDP's default of 25 MiB, with a first bucket of 1 MiB. A stated one would "
+    return "# No bucket_cap: DDP's default of 25 MiB, with a first bucket of 1 MiB. A stated one "
+           "would "
            "limit\n# the first bucket, too.\n";
   }
-  std::string text =
-      fmt::format("bucket_cap = {}{}\n",
-                  size_text(limits[1]),
-                  is_told ? "" : "  # PyTorch's default; the record does not say");
+  std::string text = fmt::format("bucket_cap = {}{}\n",
+                                 size_text(limits[1]),
+                                 is_told ? "" : "  # PyTorch's default; the record does not say");
   if (newest ? limits[0] != limits[1] : told_cap(record, "first_bucket_bytes").has_value()) {
     text += fmt::format("first_bucket_cap = {}\n", size_text(limits[0]));
   }

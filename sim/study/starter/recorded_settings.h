@@ -16,8 +16,8 @@ namespace stepsim {
 /// recorded buckets say what DDP made of that. So the header's limits hold where they make those
 /// buckets, in reverse order of registration; else PyTorch's other rule for the first bucket is
 /// tried. Where no bucket is smaller than the header's limits, gradients became ready in another
-/// order; else there was a list of limits, which is found from the sizes. Left to its default, the cap is not
-/// stated: with the newest rules a stated one would limit the first bucket as well.
+/// order; else there was a list of limits, which is found from the sizes. Left to its default, the
+/// cap is not stated: with the newest rules a stated one would limit the first bucket as well.
 [[nodiscard]] std::string ddp_text(const RunRecord& record);
 
 }  // namespace stepsim

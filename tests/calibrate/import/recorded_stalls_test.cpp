@@ -40,7 +40,7 @@ RecordedRun steady_run() {
 }
 
 /// Makes one time of a step longer; the other rank waits, and later steps start later.
-void hold_up(RecordedRun& run, int step, int rank, double StepRecord::* part, double ms) {
+void hold_up(RecordedRun& run, int step, int rank, double StepRecord::*part, double ms) {
   for (StepRecord& row : run.record.steps) {
     if (row.step == step) {
       row.*(row.rank == rank ? part : &StepRecord::wait_ms) += ms;

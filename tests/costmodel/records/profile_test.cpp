@@ -341,8 +341,9 @@ TEST_CASE("stalls are written and read, by programs that know them") {
           std::string::npos);
   }
   const std::string path = written("often.json", replaced(text, "0.25", "1.25"));
-  CHECK(error_of([&] { (void)read_profile(path); }).find("noise.stalls.per_step: expected 0 .. 1") !=
-        std::string::npos);
+  CHECK(error_of([&] {
+          (void)read_profile(path);
+        }).find("noise.stalls.per_step: expected 0 .. 1") != std::string::npos);
 }
 
 TEST_CASE("a bad profile is refused by line and key") {

@@ -13,7 +13,7 @@ namespace {
 
 using Numbers = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>;
 
-/// The same numbers in an array of our own: both ways that arrays take, for a check.
+/// Copies the numbers into an array of our own, so that a check sees both ways that arrays take.
 py::array_t<std::int64_t> copied(const Numbers& numbers) {
   return to_array(std::vector<std::int64_t>(numbers.data(), numbers.data() + numbers.size()));
 }

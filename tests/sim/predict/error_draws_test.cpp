@@ -105,7 +105,6 @@ TEST_CASE("kinds of errors do not depend on each other, seeds differ") {
 }
 
 TEST_CASE("factors are log-normal up to e squared and grow as a line beyond") {
-  constexpr int kDraws = 100;
   ErrorDraws errors(3, kDraws);
   bool beyond = false;
   for (int i = 0; i < kDraws; ++i, errors.next()) {

@@ -3,8 +3,12 @@
 
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/options.h"
+#include "calibrate/samples/measure_plan.h"
 #include "calibrate/samples/plan_shapes.h"
+#include "calibrate/samples/sample_log.h"
+#include "calibrate/training/training_ops.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
@@ -19,12 +23,61 @@ constexpr const char* kGridUsage =
     "Chooses few batch shapes (samples and padded length) that cover what the plans' policies\n"
     "run: the corners, the middle batch of each policy, and the batches farthest from those.\n"
     "Those near which most planned batches are run more often.\n"
-    "calibrate/torch/stepsim_calibrate.py measures your own model on them.\n\n"
+    "calibrate/torch/stepsim_measure.py times the ops of the plans' model on them in PyTorch,\n"
+    "calibrate/torch/stepsim_calibrate.py whole steps of your own model; with the Python package\n"
+    "they are python3 -m stepsim.torch.measure and stepsim.torch.calibrate.\n\n"
     "examples:\n"
     "  stepsim plan SCENARIO.toml --out-dir plans\n"
     "  stepcal grid plans/*.jsonl --out shapes.json\n"
-    "  torchrun --nproc_per_node 2 stepsim_calibrate.py my_model.py --shapes shapes.json --out "
-    "mine\n";
+    "  python3 -m stepsim.torch.measure shapes.json --out samples.jsonl\n"
+    "  python3 -m stepsim.torch.calibrate my_model.py --shapes shapes.json --out mine\n";
+
+/// Whether Stepsim knows the ops of the model one by one.
+bool is_known(const TransformerConfig& model) {
+  return model.family != ModelFamily::Blocks;
+}
+
+/// Where plans say what they train: what stepsim_measure.py has to know of the model. "plan" is the
+/// plan of a samples file, "pass" that file's list of the distinct ops of a step, and "ops" the ops
+/// in execution order: name, pass, and the place among the distinct ones.
+void describe_model(const std::vector<Plan>& plans,
+                    const std::vector<PlanShape>& shapes,
+                    Json* header) {
+  const Plan& first = plans.front();
+  if (!is_known(first.model)) {
+    return;
+  }
+  MeasurePlan plan;
+  plan.model = first.model;
+  plan.ranks = first.ranks;
+  plan.box = box_of_plans(plans);
+  plan.points = mapped(shapes, [](const PlanShape& shape) {
+    return GridPoint{shape.samples, shape.length};
+  });
+  plan.collectives = {CollectiveKind::AllReduce};
+  plan.buckets = first.buckets;
+  plan.collective_bytes = collective_sizes(plan.model, plan.buckets, plan.ranks);
+  // DDP copies each gradient out of its bucket by itself.
+  std::vector<std::vector<int>> single;
+  for (const int parameter : ready_order(plan.model)) {
+    single.push_back({parameter});
+  }
+  const std::vector<Op> ops = training_ops(plan.model, single);
+  const StepOpKinds kinds = distinct_ops(ops);
+  Json list = Json::array();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    list.push_back({ops[i].name, name_of(ops[i].pass), kinds.kind_of[i]});
+  }
+  (*header)["plan"] = plan_json(plan);
+  (*header)["optimizer"] = first.optimizer;
+  (*header)["set_to_none"] = first.ddp ? first.ddp->set_to_none : true;
+  (*header)["bucket_bytes"] = bucket_bytes(plan.model, plan.buckets);
+  (*header)["parameters"] = mapped(parameters(plan.model), [](const Parameter& parameter) -> Json {
+    return {parameter.name, parameter.shape};
+  });
+  (*header)["pass"] = parse_json(pass_line(0, kinds), "the list of ops");
+  (*header)["ops"] = std::move(list);
+}
 
 /// One line a shape.
 std::string shapes_text(const std::vector<Plan>& plans, const std::vector<PlanShape>& shapes) {
@@ -36,6 +89,7 @@ std::string shapes_text(const std::vector<Plan>& plans, const std::vector<PlanSh
     header["policies"].push_back(plan.policy);
   }
   header["ranks"] = plans.front().ranks;
+  describe_model(plans, shapes, &header);
   std::string text = header.dump();
   text.pop_back();
   text += ",\"shapes\":[";
@@ -71,6 +125,21 @@ std::string chosen_text(const std::vector<Plan>& plans, const std::vector<PlanSh
       distance.largest);
 }
 
+/// What to run on the shapes. The plans of a model that Stepsim knows can be measured op by op.
+std::string next_text(const std::vector<Plan>& plans, const std::string& out) {
+  const std::string shapes = shell_word(out);
+  const std::string own =
+      fmt::format("python3 -m stepsim.torch.calibrate my_model.py --shapes {} --out mine", shapes);
+  if (!is_known(plans.front().model)) {
+    return fmt::format("next: {}\n", own);
+  }
+  return fmt::format(
+      "next: python3 -m stepsim.torch.measure {} --out samples.jsonl\n"
+      "  or your own model: {}\n",
+      shapes,
+      own);
+}
+
 }  // namespace
 
 int grid_command(const std::vector<std::string>& arguments) {
@@ -99,13 +168,8 @@ int grid_command(const std::vector<std::string>& arguments) {
   const std::string out = parser.required("out", "file for the shapes (--out)");
   write_text_atomically(out, shapes_text(plans, shapes));
   if (out != "-") {
-    print_report(
-        fmt::format("{}wrote {}\nnext: torchrun --nproc_per_node {} stepsim_calibrate.py "
-                    "my_model.py --shapes {} --out mine\n",
-                    chosen_text(plans, shapes),
-                    printable(out),
-                    plans.front().ranks,
-                    shell_word(out)));
+    print_report(fmt::format(
+        "{}wrote {}\n{}", chosen_text(plans, shapes), printable(out), next_text(plans, out)));
   }
   return kDone;
 }

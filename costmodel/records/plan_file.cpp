@@ -31,10 +31,34 @@ std::string buckets_text(const Buckets& buckets) {
   return result + "]";
 }
 
+Json ddp_json(const PlanDdp& ddp) {
+  return {{"bucket_limits", ddp.bucket_limits},
+          {"set_to_none", ddp.set_to_none},
+          {"gradient_as_bucket_view", ddp.gradient_as_bucket_view},
+          {"find_unused_parameters", ddp.find_unused_parameters},
+          {"static_graph", ddp.static_graph},
+          {"broadcast_buffers", ddp.broadcast_buffers},
+          {"communication_hook", ddp.communication_hook},
+          {"other_keys", ddp.other_keys}};
+}
+
+PlanDdp read_ddp(JsonReader reader) {
+  PlanDdp ddp;
+  ddp.bucket_limits = reader.integers("bucket_limits");
+  ddp.set_to_none = reader.boolean_or("set_to_none", ddp.set_to_none);
+  ddp.gradient_as_bucket_view = reader.boolean_or("gradient_as_bucket_view", false);
+  ddp.find_unused_parameters = reader.boolean_or("find_unused_parameters", false);
+  ddp.static_graph = reader.boolean_or("static_graph", false);
+  ddp.broadcast_buffers = reader.boolean_or("broadcast_buffers", ddp.broadcast_buffers);
+  ddp.communication_hook = reader.text_or("communication_hook", ddp.communication_hook);
+  ddp.other_keys = reader.texts("other_keys");
+  return ddp;
+}
+
 std::string plan_header(const Plan& plan) {
   return fmt::format(
       R"({{"format":"{}","scenario":{},"policy":{},{}"seed":{},"ranks":{},"steps":{},)"
-      R"("warmup_steps":{},"optimizer":{},"model":{},"initial_buckets":{},"buckets":{}}})"
+      R"("warmup_steps":{},"optimizer":{},{}"model":{},"initial_buckets":{},"buckets":{}}})"
       "\n",
       kPlanFormat,
       json_text(plan.scenario),
@@ -48,6 +72,7 @@ std::string plan_header(const Plan& plan) {
       plan.steps,
       plan.warmup_steps,
       json_text(plan.optimizer),
+      plan.ddp ? fmt::format(R"("ddp":{},)", ddp_json(*plan.ddp).dump()) : "",
       to_json(plan.model).dump(-1, ' ', false, Json::error_handler_t::replace),
       buckets_text(plan.initial_buckets),
       buckets_text(plan.buckets));
@@ -126,6 +151,9 @@ Plan read_plan_header(JsonReader header) {
   plan.steps = header.integer_in("steps", 1, kMaxInt);
   plan.warmup_steps = header.integer_in("warmup_steps", 0, plan.steps - 1);
   plan.optimizer = header.text("optimizer");
+  if (header.has("ddp")) {
+    plan.ddp = read_ddp(header.object("ddp"));
+  }
   JsonReader model = header.object("model");
   plan.model = transformer_from_json(model);
   const std::size_t parameter_total = parameters(plan.model).size();

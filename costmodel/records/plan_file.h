@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,24 @@ struct MicroBatch {
   bool operator==(const MicroBatch&) const = default;
 };
 
-/// The batches of a run. `stepsim plan` writes it; `stepcal live` or a PyTorch batch_sampler reads
+/// What DistributedDataParallel is told in the planned run, for those who train it. The fields are
+/// named as DDP's arguments.
+struct PlanDdp {
+  /// [bucket] limit in bytes; the last one holds for all further buckets.
+  std::vector<std::int64_t> bucket_limits;
+  bool set_to_none = true;  ///< Of the optimizer's zero_grad().
+  bool gradient_as_bucket_view = false;
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool broadcast_buffers = true;
+  std::string communication_hook = "none";
+  /// Keys of the scenario that are no arguments of DDP, and that the run depends on.
+  std::vector<std::string> other_keys;
+
+  bool operator==(const PlanDdp&) const = default;
+};
+
+/// The batches of a run. `stepsim plan` writes it; stepsim_live.py or a PyTorch batch_sampler reads
 /// it.
 struct Plan {
   std::string scenario;
@@ -53,6 +71,7 @@ struct Plan {
   int warmup_steps = 0;  ///< The leading steps that all means leave out.
   TransformerConfig model;
   std::string optimizer = "adamw";
+  std::optional<PlanDdp> ddp = {};  ///< Absent in files of version 0.2 and before.
   /// [bucket] parameter indices of step 0, buckets in launch order.
   std::vector<std::vector<int>> initial_buckets;
   std::vector<std::vector<int>> buckets;  ///< [bucket] as DDP rebuilds them, from step 1 on.

@@ -145,6 +145,7 @@ Plan empty_plan(const Scenario& scenario, const BatchingPolicy& policy, const Dd
   plan.model = scenario.model;
   plan.model.attention = policy.attention();
   plan.optimizer = scenario.optimizer;
+  plan.ddp = plan_ddp(scenario);
   plan.initial_buckets = indices(buckets.initial);
   plan.buckets = indices(buckets.rebuilt);
   return plan;

@@ -2,6 +2,9 @@
 
 #include <limits>
 #include <numeric>
+#include <utility>
+
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 
@@ -19,6 +22,14 @@ std::vector<Bucket> hand_written(const DdpOptions& ddp,
   return before_cap_buckets(parameters, order, cap);
 }
 
+/// The limits of the buckets in turn; the last one holds for all others.
+std::vector<std::int64_t> bucket_limits(const DdpOptions& ddp) {
+  if (ddp.bucket_caps.empty()) {
+    return {ddp.first_bucket_cap.value(), ddp.bucket_cap.value()};
+  }
+  return mapped(ddp.bucket_caps, [](const Bytes cap) { return cap.value(); });
+}
+
 }  // namespace
 
 DdpBuckets bucket_lists(const Scenario& scenario) {
@@ -30,19 +41,42 @@ DdpBuckets bucket_lists(const Scenario& scenario) {
     return lists;
   }
   const std::vector<int> order = ready_order(scenario.model);
-  std::vector<std::int64_t> limits = {ddp.first_bucket_cap.value(), ddp.bucket_cap.value()};
-  if (!ddp.bucket_caps.empty()) {
-    limits.clear();
-    for (const Bytes cap : ddp.bucket_caps) {
-      limits.push_back(cap.value());
-    }
-  }
+  const std::vector<std::int64_t> limits = bucket_limits(ddp);
   const bool never_rebuilt = ddp.find_unused_parameters && !ddp.static_graph;
   const bool limited = never_rebuilt || ddp.torch == "1.8" || !ddp.bucket_caps.empty();
   lists.initial = initial_buckets(parameters, limited, limits);
   lists.rebuilt = never_rebuilt ? lists.initial
                                 : rebuilt_buckets(parameters, order, limits, ddp.last_bucket_cap);
   return lists;
+}
+
+PlanDdp plan_ddp(const Scenario& scenario) {
+  const DdpOptions& ddp = scenario.ddp;
+  PlanDdp told;
+  told.bucket_limits = bucket_limits(ddp);
+  told.set_to_none = ddp.set_to_none;
+  told.gradient_as_bucket_view = ddp.gradient_as_bucket_view;
+  told.find_unused_parameters = ddp.find_unused_parameters;
+  told.static_graph = ddp.static_graph;
+  told.broadcast_buffers = ddp.broadcast_buffers;
+  told.communication_hook = name_of(ddp.hook);
+  const std::pair<const char*, bool> others[] = {
+      {"bucket_rule", ddp.bucket_rule != BucketRule::PyTorch},
+      {"last_bucket_cap", ddp.last_bucket_cap},
+      {"optimize_ddp", ddp.optimize_ddp != OptimizeDdp::Eager},
+      {"overlap", !ddp.overlap},
+      {"optimizer_in_backward", ddp.optimizer_in_backward},
+      {"unused_parameters", !ddp.unused_parameters.empty()},
+      {"join_steps", !ddp.join_steps.empty()},
+      {"no_sync", ddp.accumulation_steps > 1 && !ddp.no_sync},
+      {"mixed_precision", ddp.mixed_param_dtype || ddp.mixed_reduce_dtype},
+      {"zero_stage", ddp.zero_stage > 0}};
+  for (const auto& [key, is_set] : others) {
+    if (is_set) {
+      told.other_keys.emplace_back(key);
+    }
+  }
+  return told;
 }
 
 }  // namespace stepsim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "costmodel/records/plan_file.h"
 #include "sim/ddp/ddp_program.h"
 #include "sim/scenario/scenario.h"
 
@@ -13,5 +14,9 @@ namespace stepsim {
 /// compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, PyTorch 2.12 or
 /// later, read in public copies. The Python reducer, which takes no such list, is not simulated.
 [[nodiscard]] DdpBuckets bucket_lists(const Scenario& scenario);
+
+/// What a plan's header says of [ddp]: limits of the buckets in turn, flags, hook, and by name the
+/// keys that no argument of DistributedDataParallel can repeat.
+[[nodiscard]] PlanDdp plan_ddp(const Scenario& scenario);
 
 }  // namespace stepsim

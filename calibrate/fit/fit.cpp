@@ -204,15 +204,22 @@ void fit_ops(const SampleSet& samples, const FitOptions& options, FitResult& res
 NoiseProfile fit_noise(const SampleSet& samples) {
   NoiseProfile noise;
   std::vector<double> deviations;
+  std::vector<double> ratios;
   for (const JitterSample& point : samples.jitter) {
     // Differences of neighbours: what varies from one step to the next. Slower changes are drift.
     const double center = point.step_seconds.empty() ? 0 : median(point.step_seconds);
+    for (std::size_t i = 0; i < point.step_seconds.size() && center > 0; ++i) {
+      ratios.push_back(point.step_seconds[i] / center);
+    }
     for (std::size_t i = 1; i < point.step_seconds.size() && center > 0; ++i) {
       const double difference = point.step_seconds[i] - point.step_seconds[i - 1];
       deviations.push_back(difference / center / std::sqrt(2.0));
     }
   }
   noise.step_jitter = deviations.empty() ? 0 : robust_deviation(deviations);
+  if (!ratios.empty()) {
+    noise.step_quantiles = quantiles_over_mean(ratios);
+  }
   const std::vector<double> sentinels = mapped(samples.sentinels, &SentinelSample::seconds);
   if (sentinels.empty()) {
     return noise;

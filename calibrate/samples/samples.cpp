@@ -13,6 +13,23 @@
 namespace stepsim {
 namespace {
 
+/// Share of the repetitions of a step or a collective left out as hiccups of the machine.
+constexpr double kSlowestLeftOut = 0.01;
+
+/// Every measured step over the median of its batch shape.
+std::vector<double> step_ratios(const SampleLog& log) {
+  std::vector<double> ratios;
+  for (const PointLog& point : log.points()) {
+    const double center = point.step_seconds.empty() ? 0 : median(point.step_seconds);
+    for (const double seconds : point.step_seconds) {
+      if (center > 0) {
+        ratios.push_back(seconds / center);
+      }
+    }
+  }
+  return ratios;
+}
+
 /// What the medians of a step's ops must be multiplied with to add up to the median step.
 double to_median_step(const PointLog& point) {
   double sum = 0;
@@ -20,6 +37,13 @@ double to_median_step(const PointLog& point) {
     sum += median(seconds) * point.op_runs.at(op) / static_cast<double>(point.step_seconds.size());
   }
   return sum > 0 ? median(point.step_seconds) / sum : 1;
+}
+
+/// How much longer a step is on average than at its median, all batch shapes together: what holds
+/// single steps up is in the mean of a training, too. 1 where nothing was measured.
+double mean_over_median(const SampleLog& log) {
+  const std::vector<double> ratios = step_ratios(log);
+  return ratios.empty() ? 1 : trimmed_mean(ratios, kSlowestLeftOut);
 }
 
 OpSample op_sample(const SampleLog& log, std::size_t op, const PointLog& point, double factor) {
@@ -104,14 +128,12 @@ SampleFile read_sample_file(const std::string& path, std::vector<std::string>* w
   return file;
 }
 
-/// Share of the repetitions of a collective left out as hiccups of the machine.
-constexpr double kSlowestLeftOut = 0.01;
-
 SampleSet combine_samples(const SampleLog& log) {
   SampleSet set;
+  const double to_mean = mean_over_median(log);
   std::vector<double> factors;
   for (const PointLog& point : log.points()) {
-    factors.push_back(to_median_step(point));
+    factors.push_back(to_mean * to_median_step(point));
     set.jitter.push_back({point.batch, point.step_seconds});
   }
   for (std::size_t op = 0; op < log.ops().size(); ++op) {

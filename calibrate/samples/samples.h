@@ -12,8 +12,8 @@
 
 namespace stepsim {
 
-/// An op's time at one batch shape: the median over all repetitions, passes and ranks, with its
-/// spread.
+/// An op's time at one batch shape, over all repetitions, passes and ranks, with its spread: see
+/// read_samples().
 struct OpSample {
   Op op;  ///< Class, pass, rows, sizes, dtype (name and completes are left out).
   BatchShape batch;
@@ -86,7 +86,9 @@ struct SampleSet {
 /// raises InputError with file:line.
 ///
 /// The ops of one batch shape are scaled by a common factor so that their sum is the median of the
-/// whole step: medians of parts leave out the hiccups that every step has somewhere.
+/// whole step, since medians of parts leave out the hiccups that every step has somewhere; and by
+/// how much longer steps are on average than at their median, over all shapes without the slowest
+/// 1 % of them.
 [[nodiscard]] SampleSet read_samples(const std::string& path, std::vector<std::string>* warnings);
 
 }  // namespace stepsim

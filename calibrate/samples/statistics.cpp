@@ -27,4 +27,30 @@ double robust_deviation(const std::vector<double>& values) {
   return 1.4826 * median(std::move(deviations));
 }
 
+std::vector<double> quantiles_over_mean(const std::vector<double>& values) {
+  constexpr int kIntervals = 40;
+  std::vector<double> quantiles;
+  quantiles.reserve(kIntervals + 1);
+  for (int i = 0; i < kIntervals; ++i) {
+    quantiles.push_back(quantile(values, static_cast<double>(i) / kIntervals));
+  }
+  double sum = 0;
+  double count = 0;
+  for (const double value : values) {
+    if (value >= quantiles.back()) {
+      sum += value;
+      count += 1;
+    }
+  }
+  quantiles.push_back(std::max(quantiles.back(), 2 * sum / count - quantiles.back()));
+  double mean = 0;  // The mean of draws between them.
+  for (std::size_t i = 0; i + 1 < quantiles.size(); ++i) {
+    mean += (quantiles[i] + quantiles[i + 1]) / (2.0 * kIntervals);
+  }
+  for (double& value : quantiles) {
+    value /= mean;
+  }
+  return quantiles;
+}
+
 }  // namespace stepsim

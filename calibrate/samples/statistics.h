@@ -17,4 +17,9 @@ namespace stepsim {
 /// is normal, but a few outliers do not change it. `values` is not empty.
 [[nodiscard]] double robust_deviation(const std::vector<double>& values);
 
+/// 41 evenly spaced quantiles of the values over the mean of draws between them. The last is chosen
+/// so that the draws above the one before it have the mean of the values there: between the two
+/// largest quantiles there is a long thin tail. `values` is not empty, its mean above 0.
+[[nodiscard]] std::vector<double> quantiles_over_mean(const std::vector<double>& values);
+
 }  // namespace stepsim

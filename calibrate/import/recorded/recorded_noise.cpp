@@ -20,34 +20,6 @@
 namespace stepsim {
 namespace {
 
-/// Evenly spaced quantiles whose last is chosen so that the draws above the one before it have the
-/// mean of the values there: between the two largest quantiles there is a long thin tail.
-std::vector<double> noise_quantiles(const std::vector<double>& ratios) {
-  constexpr int kIntervals = 40;
-  std::vector<double> quantiles;
-  quantiles.reserve(kIntervals + 1);
-  for (int i = 0; i < kIntervals; ++i) {
-    quantiles.push_back(quantile(ratios, static_cast<double>(i) / kIntervals));
-  }
-  double sum = 0;
-  double count = 0;
-  for (const double ratio : ratios) {
-    if (ratio >= quantiles.back()) {
-      sum += ratio;
-      count += 1;
-    }
-  }
-  quantiles.push_back(std::max(quantiles.back(), 2 * sum / count - quantiles.back()));
-  double mean = 0;  // The mean of draws between them.
-  for (std::size_t i = 0; i + 1 < quantiles.size(); ++i) {
-    mean += (quantiles[i] + quantiles[i + 1]) / (2.0 * kIntervals);
-  }
-  for (double& value : quantiles) {
-    value /= mean;
-  }
-  return quantiles;
-}
-
 /// Where each value stands among all, less a half: in (-0.5, 0.5).
 std::vector<double> standings(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
@@ -159,7 +131,7 @@ constexpr const char* kAllocatorHint =
 NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps) {
   const std::vector<double> values = mapped(ratios, &ComputeRatio::ratio);
   NoiseProfile noise;
-  noise.step_quantiles = noise_quantiles(values);
+  noise.step_quantiles = quantiles_over_mean(values);
   noise.step_jitter = robust_deviation(values);
   noise.rank_correlation = rank_correlation(ratios, values);
   noise.drift = drift_of(ratios, steps);

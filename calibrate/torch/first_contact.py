@@ -34,6 +34,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import stepsim_calibrate  # noqa: E402  (beside this file)
+import stepsim_job  # noqa: E402
 
 # Cases in their order, and their parts of the time: cuDNN may take a second to meet a shape.
 CASES = {
@@ -174,7 +175,7 @@ def shapes_of(longest, count, small):
 def write_kernels(path, model, make_batch, shape, precision):
     """Lists what one step runs, by time: which attention the library chose."""
     device = next(model.parameters()).device
-    job = stepsim_calibrate.Job(lambda: model, make_batch)
+    job = stepsim_job.Job(lambda: model, make_batch)
     batch = job.batch(stepsim_calibrate.check_shapes([shape])[0], device)
     dtype = torch.bfloat16
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -183,7 +184,7 @@ def write_kernels(path, model, make_batch, shape, precision):
     for _ in range(2):  # The second step has met the shape.
         with torch.profiler.profile(activities=activities) as profiler:
             with torch.autocast(device.type, dtype=dtype, enabled=precision == "bf16"):
-                loss = stepsim_calibrate.default_loss(model, batch)
+                loss = stepsim_job.default_loss(model, batch)
             loss.backward()
             if device.type == "cuda":
                 torch.cuda.synchronize()

@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Measures what training steps of your own model cost, in your own PyTorch, for Stepsim. Copy this
-file, stepsim_recorder.py and all_reduce.py; they need only torch.
+"""Measures what training steps of your own model cost, in your own PyTorch, for Stepsim.
 
-    torchrun --nproc_per_node 2 stepsim_calibrate.py my_model.py --shapes shapes.json --out mine
-    torchrun --nproc_per_node 2 -m stepsim.torch.calibrate my_model.py …     # the installed package's
+    stepcal grid plans/*.jsonl --out shapes.json
+    python3 stepsim_calibrate.py my_model.py --shapes shapes.json --out mine
+    python3 -m stepsim.torch.calibrate my_model.py --shapes shapes.json --out mine   # the package's
+
+It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
+file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py and all_reduce.py; they
+need only torch and NumPy.
 
 my_model.py defines `make_model()` and `make_batch(samples, length, device)`, and may define
 `loss(model, batch)`, `make_optimizer(parameters)`, `ddp` (a dict of DistributedDataParallel's
 arguments, or None to train without it), `comm_hook` (state, hook) and `precision` ("none", "bf16",
-"fp16"). The same from Python: calibrate(make_model, make_batch, shapes=…, out=…).
+"fp16"). Without it the model is the one that the plans describe, where they do. The same from Python:
+calibrate(make_model, make_batch, shapes=…, out=…).
 """
 
 import argparse
 import collections
 import contextlib
 import gc
-import importlib.util
-import inspect
 import json
 import os
 import random
@@ -32,10 +35,14 @@ import torch
 import torch.distributed as dist
 
 if __package__:  # A module of the package stepsim …
-    from . import stepsim_recorder
+    from . import stepsim_job, stepsim_ranks, stepsim_recorder
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import stepsim_job
+    import stepsim_ranks
     import stepsim_recorder
+
+BadInput, UserError = stepsim_ranks.BadInput, stepsim_job.UserError
 
 SHAPES_FORMAT = "stepsim-shapes/1"
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
@@ -45,17 +52,8 @@ FEWEST_PLAIN_ROUNDS = 4  # The first one meets the shapes.
 WATCHED_ROUNDS = (2, 3)  # Of every ROUNDS: those with bucket times, which cost some time.
 ROUNDS = 6
 SWEEP_SHARE = 0.15  # Of the time, for all-reduces by size.
-INTERRUPTED = 130
 
-Shape = collections.namedtuple("Shape", "samples length lengths runs", defaults=(1,))
-
-
-class BadInput(Exception):
-    """The message says what is wrong with a file or an argument."""
-
-
-class UserError(Exception):
-    """A function of the user failed; its traceback is in __cause__."""
+Shape = stepsim_job.Shape
 
 
 def read_shapes(path):
@@ -90,111 +88,6 @@ def check_shapes(shapes, place="shapes"):
     return sorted(checked, key=lambda s: (s.samples * s.length**2, s.length), reverse=True)
 
 
-def is_out_of_memory(error):
-    text = str(error)
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and ("out of memory" in text or "can't allocate memory" in text)
-    )
-
-
-class Ranks:
-    """This process among all ranks, and what they agree on."""
-
-    def __init__(self, device, backend=None):
-        self.device = device
-        self.started = False
-        if "WORLD_SIZE" in os.environ and not dist.is_initialized():
-            stepsim_recorder.start_ranks(
-                backend or ("nccl" if device.type == "cuda" else "gloo")
-            )
-            self.started = True
-        self.distributed = dist.is_available() and dist.is_initialized()
-        self.count = dist.get_world_size() if self.distributed else 1
-        self.rank = dist.get_rank() if self.distributed else 0
-
-    def largest(self, value):
-        """Returns the largest of the ranks' numbers."""
-        if self.count == 1:
-            return value
-        device = "cpu" if dist.get_backend() == "gloo" else self.device
-        number = torch.tensor([float(value)], device=device)
-        dist.all_reduce(number, dist.ReduceOp.MAX)
-        return float(number)
-
-    def any(self, claim):
-        return self.largest(bool(claim)) > 0
-
-    def say(self, text):
-        if self.rank == 0:
-            print(text, flush=True)
-
-
-class Job:
-    """What the user gave: functions and settings."""
-
-    def __init__(
-        self,
-        make_model,
-        make_batch,
-        loss=None,
-        make_optimizer=None,
-        ddp=types.MappingProxyType({}),
-        comm_hook=None,
-        precision="none",
-        where="",
-    ):
-        if precision not in ("none", "bf16", "fp16"):
-            raise BadInput(f"precision: expected none, bf16 or fp16, got {precision!r}")
-        self.functions = {
-            "make_model": make_model,
-            "make_batch": make_batch,
-            "loss": loss or default_loss,
-            "make_optimizer": make_optimizer or default_optimizer,
-        }
-        self.ddp, self.comm_hook, self.precision, self.where = ddp, comm_hook, precision, where
-        try:
-            self.takes_lengths = "lengths" in inspect.signature(make_batch).parameters
-        except ValueError:
-            self.takes_lengths = False
-
-    def call(self, name, *arguments, **named):
-        """Calls a function of the user. Raises UserError, but running out of memory passes."""
-        try:
-            return self.functions[name](*arguments, **named)
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise
-            given = [repr(one) for one in arguments if isinstance(one, (int, torch.device))]
-            text = f"{name}({', '.join(given)}){self.where} failed"
-            raise UserError(f"{text}: {type(error).__name__}: {error}") from error
-
-    def batch(self, shape, device):
-        more = {"lengths": list(shape.lengths)} if self.takes_lengths else {}
-        return self.call("make_batch", shape.samples, shape.length, device, **more)
-
-    def loss(self, model, batch):
-        value = self.call("loss", model, batch)
-        if not (torch.is_tensor(value) and value.dim() == 0 and value.requires_grad):
-            raise UserError(f"loss(){self.where}: expected one number with a gradient; got {value}")
-        return value
-
-
-def default_loss(model, batch):
-    """Takes the model's output, its .loss or its "loss"."""
-    if isinstance(batch, dict) or hasattr(batch, "keys"):
-        output = model(**batch)
-    else:
-        output = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
-    if not torch.is_tensor(output):
-        output = output["loss"] if isinstance(output, dict) else output.loss
-    return output
-
-
-def default_optimizer(parameters):
-    return torch.optim.AdamW(parameters, lr=1e-6)
-
-
 class Trainer:
     """The model, in DistributedDataParallel or alone, and its optimizer."""
 
@@ -207,17 +100,8 @@ class Trainer:
         self.gradient_bytes = sum(one.numel() * one.element_size() for one in trained)
         self.uses_ddp = ranks.distributed and job.ddp is not None
         self.model = self.module
-        self.scaler = None
-        if job.precision == "fp16" and ranks.device.type == "cuda":
-            new = hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler")
-            self.scaler = torch.amp.GradScaler("cuda") if new else torch.cuda.amp.GradScaler()
+        self.scaler = stepsim_job.make_scaler(job.precision, ranks.device)
         torch.manual_seed(1 + ranks.rank)
-
-    def autocast(self):
-        if self.job.precision == "none":
-            return contextlib.nullcontext()
-        dtype = torch.bfloat16 if self.job.precision == "bf16" else torch.float16
-        return torch.autocast(self.ranks.device.type, dtype=dtype)
 
     def wrap(self, recorder=None):
         """Puts the model into a new DistributedDataParallel; with a recorder, which then sees the
@@ -241,7 +125,7 @@ class Trainer:
     def step(self, shape, batch, recorder):
         with recorder.step(lengths=shape.lengths, max_length=shape.length):
             self.optimizer.zero_grad(set_to_none=True)
-            with self.autocast():
+            with stepsim_job.autocast(self.job.precision, self.ranks.device):
                 loss = self.job.loss(self.model, batch)
             if self.scaler is None:
                 recorder.backward(loss)
@@ -362,10 +246,10 @@ class Calibration:
         except (Exception, KeyboardInterrupt) as error:  # pylint: disable=broad-except
             self.finish()
             traceback.print_exc()
-            if is_out_of_memory(error):
+            if stepsim_ranks.is_out_of_memory(error):
                 print("this fitted in the probe: leave the largest shape out", file=sys.stderr)
             self.report()
-            return INTERRUPTED if self.stop else 3
+            return stepsim_ranks.INTERRUPTED if self.stop else 3
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -374,7 +258,7 @@ class Calibration:
         for recorder in recorders:
             recorder.close()
         self.report()
-        return INTERRUPTED if self.stop else 3 if lost else 0
+        return stepsim_ranks.INTERRUPTED if self.stop else 3 if lost else 0
 
     def interrupted(self, number, _frame):
         """The first signal ends the run after a few steps. Launchers send several at once."""
@@ -463,7 +347,7 @@ class Calibration:
         except UserError as error:
             failed = error
         except Exception as error:
-            if not is_out_of_memory(error):
+            if not stepsim_ranks.is_out_of_memory(error):
                 raise
             memory = RuntimeError(str(error))  # Without the frames, which hold tensors.
         self.agree(failed)
@@ -615,17 +499,6 @@ class Calibration:
         sys.stdout.flush()
 
 
-def pick_device(name=None):
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda":
-        if device.index is None:
-            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        torch.cuda.set_device(device)
-    return device
-
-
 def calibrate(
     make_model,
     make_batch,
@@ -655,44 +528,25 @@ def calibrate(
     Returns the exit status: 0 done, 3 a fault on the way, 130 interrupted; in all cases what was
     measured is in the files. Raises BadInput and UserError.
     """
-    job = Job(make_model, make_batch, **job)
+    job = stepsim_job.Job(make_model, make_batch, **job)
     shapes = read_shapes(shapes) if isinstance(shapes, (str, os.PathLike)) else check_shapes(shapes)
     if not job.takes_lengths:
         shapes = [one._replace(lengths=[one.length] * one.samples) for one in shapes]
     folder = os.path.dirname(os.fspath(out)) or "."
     if not os.path.isdir(folder):
         raise BadInput(f"--out: no folder {folder}")
-    ranks = Ranks(pick_device(device), backend)
-    try:
-        return Calibration(job, ranks, shapes, out, seconds, target, seed).run()
-    finally:
-        if ranks.started and sys.exc_info()[0] is None:
-            dist.destroy_process_group()
+    ranks = stepsim_ranks.Ranks(stepsim_ranks.pick_device(device), backend)
+    status = Calibration(job, ranks, shapes, out, seconds, target, seed).run()
+    return ranks.end(status)
 
 
-def load_module(path):
-    """Runs the user's file. Raises UserError, and BadInput where a function is missing."""
-    if not os.path.isfile(path):
-        raise BadInput(f"{path}: no such file")
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    spec = importlib.util.spec_from_file_location("user_model", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["user_model"] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{path}: {type(error).__name__}: {error}") from error
-    for name in ("make_model()", "make_batch(samples, length, device)"):
-        if not callable(getattr(module, name.split("(", maxsplit=1)[0], None)):
-            raise BadInput(f"{path}: defines no {name}")
-    return module
-
-
-def parse_arguments():
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="your file: my_model.py")
+    parser.add_argument(
+        "model", nargs="?", help="your file: my_model.py; default: the model that the plans describe"
+    )
     parser.add_argument("--shapes", required=True, help="file of stepcal grid")
     parser.add_argument("--out", required=True, help="the records' path without suffix")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure at most")
@@ -701,48 +555,53 @@ def parse_arguments():
     )
     parser.add_argument("--precision", choices=("none", "bf16", "fp16"), help="autocast")
     parser.add_argument("--device", help="cpu, cuda or cuda:1; default: cuda where there is one")
+    parser.add_argument("--ranks", type=int, help="processes; default: as planned, or the GPUs")
     parser.add_argument("--backend", help="of torch.distributed; default: nccl or gloo")
     parser.add_argument("--no-ddp", action="store_true", help="without DistributedDataParallel")
     parser.add_argument("--seed", type=int, default=0, help="of the order of the shapes")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def main():
-    options = parse_arguments()
-    try:
-        module = load_module(options.model)
-        job = {
-            name: getattr(module, name)
-            for name in ("loss", "make_optimizer", "ddp", "comm_hook", "precision")
-            if hasattr(module, name)
-        }
-        if options.no_ddp:
-            job["ddp"] = None
-        if options.precision:
-            job["precision"] = options.precision
-        return calibrate(
-            module.make_model,
-            module.make_batch,
-            options.shapes,
-            options.out,
-            device=options.device,
-            backend=options.backend,
-            seconds=options.seconds,
-            target=options.target,
-            seed=options.seed,
-            where=f" of {options.model}",
-            **job,
-        )
-    except UserError as error:
-        if error.__cause__ is not None:
-            traceback.print_exception(
-                type(error.__cause__), error.__cause__, error.__cause__.__traceback__
-            )
-        print(f"error: {error}", file=sys.stderr, flush=True)
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-    return 2
+def job_of(options, device):
+    """The job to measure, as Job takes it. Raises UserError, BadInput, CannotTrain."""
+    if options.model is not None:
+        job = stepsim_job.job_of_file(options.model)
+    else:
+        request = stepsim_ranks.read_json(options.shapes)
+        if "plan" not in request:
+            raise BadInput(f"{options.shapes} does not say what is trained: give your my_model.py")
+        job = stepsim_job.job_of_family(request["plan"]["model"], request["optimizer"], device)
+    if options.no_ddp:
+        job["ddp"] = None
+    if options.precision:
+        job["precision"] = options.precision
+    return job
+
+
+def run(options):
+    """Measures, or starts the ranks that do. Returns the exit status."""
+    device = stepsim_ranks.pick_device(options.device)
+    if not stepsim_ranks.is_launched():
+        read_shapes(options.shapes)
+        planned = stepsim_ranks.read_json(options.shapes).get("ranks", 1)
+        count = stepsim_ranks.ranks_wanted(options.ranks, planned, device)
+        stepsim_ranks.check_torch(count, device)
+        if count > 1:
+            return stepsim_ranks.launch(count)
+    job = job_of(options, device)
+    return calibrate(
+        job.pop("make_model"),
+        job.pop("make_batch"),
+        options.shapes,
+        options.out,
+        device=options.device,
+        backend=options.backend,
+        seconds=options.seconds,
+        target=options.target,
+        seed=options.seed,
+        **job,
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    stepsim_job.main(run, parse_arguments())

@@ -452,7 +452,10 @@ class Recorder:
         header["backend"] = dist.get_backend() if _distributed() else "none"
         header["device"] = torch.cuda.get_device_name() if on_gpu else _processor()
         header["started_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        header["versions"] = {"torch": torch.__version__, "python": platform.python_version()}
+        header["versions"] = {
+            **{"torch": torch.__version__, "python": platform.python_version()},
+            **header.get("versions", {}),
+        }
         if on_gpu:
             header["versions"]["cuda"] = torch.version.cuda
         header["cores"] = 0 if on_gpu else _shared_cores(self._world_size)

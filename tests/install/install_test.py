@@ -58,7 +58,9 @@ def pkg_config(*arguments):
 def test_it_installs():
     run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", FOLDER.name, "--quiet")
     assert (INSTALLED / "bin" / "stepcal").exists()
-    for name in ("stepsim_recorder.py", "stepsim_calibrate.py", "all_reduce.py"):
+    for source in (ROOT / "calibrate" / "torch").glob("stepsim_*.py"):
+        assert (INSTALLED / "share" / "stepsim" / source.name).exists(), source.name
+    for name in ("stepsim_recorder.py", "all_reduce.py"):
         assert (INSTALLED / "share" / "stepsim" / name).exists(), name
     assert not (INSTALLED / "share" / "stepsim" / "scenarios" / "quickstart").exists()
 

@@ -49,6 +49,8 @@ def test_every_file_has_its_place_in_a_wheel():
                 "{datadir}/share/stepsim/stepsim_recorder.py",
                 "{datadir}/share/bash-completion/completions/stepsim.bash",
                 "{datadir}/share/zsh/site-functions/_stepsim",
+                "{py_platlib}/stepsim/torch/measure.py", "{py_platlib}/stepsim/torch/live.py",
+                "{py_platlib}/stepsim/torch/stepsim_measure.py",
                 "{py_platlib}/stepsim/torch/stepsim_calibrate.py"):
         assert one in found, (one, sorted(found))
     assert [one for one in found if one.endswith(".dist-info/licenses/LICENSE")], sorted(found)

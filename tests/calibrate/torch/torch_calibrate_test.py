@@ -172,7 +172,7 @@ def test_one_rank_from_a_scenario_to_its_predictions():
     pathlib.Path("mine.toml").write_text(SCENARIO.replace("RANKS", "1"), encoding="utf-8")
     shell("stepsim plan mine.toml --out-dir plans")
     told = shell("stepcal grid plans/*.jsonl --out shapes.json --count 12")
-    assert "torchrun --nproc_per_node 1 stepsim_calibrate.py my_model.py" in told, told
+    assert "next: python3 -m stepsim.torch.calibrate my_model.py --shapes shapes.json" in told, told
     with open("shapes.json", encoding="utf-8") as file:
         chosen = json.load(file)["shapes"]
     shapes = [[one["samples"], one["length"]] for one in chosen]
@@ -276,19 +276,17 @@ def test_wrong_input_names_what_is_wrong():
     torch_or_skip()
     sys.path.insert(0, str(TORCH))
     import stepsim_calibrate  # pylint: disable=import-outside-toplevel
+    import stepsim_job  # pylint: disable=import-outside-toplevel
 
     def said(*texts, shapes=SHAPES, model=MODEL, out="mine"):
         """In this process, which has torch already."""
         pathlib.Path("my_model.py").write_text(model, encoding="utf-8")
         pathlib.Path("shapes.json").write_text(json.dumps({"shapes": shapes}), encoding="utf-8")
-        arguments = ["x", "my_model.py", "--shapes", "shapes.json", "--out", out, "--device", "cpu"]
-        error, kept = io.StringIO(), sys.argv
-        sys.argv = arguments
-        try:
-            with contextlib.redirect_stderr(error):
-                assert stepsim_calibrate.main() == 2
-        finally:
-            sys.argv = kept
+        arguments = ["my_model.py", "--shapes", "shapes.json", "--out", out, "--device", "cpu"]
+        options = stepsim_calibrate.parse_arguments(arguments)
+        error = io.StringIO()
+        with contextlib.redirect_stderr(error):
+            assert stepsim_job.outcome(stepsim_calibrate.run, options) == 2
         for text in texts:
             assert text in error.getvalue(), error.getvalue()
 
@@ -366,8 +364,7 @@ def test_the_example_of_the_readme():
     shell(plan)
     shell(grid)
     assert calibrate.strip() == (
-        "torchrun --nproc_per_node 2 stepsim_calibrate.py my_model.py --shapes shapes.json"
-        " --out mine"
+        "python3 stepsim_calibrate.py my_model.py --shapes shapes.json --out mine"
     ), calibrate
     statuses, outputs = run(2, "--seconds", "60", "--target", "1", model=model)
     assert statuses == [0, 0], "\n".join(outputs)

@@ -1,0 +1,182 @@
+"""What a rank trains: your own model, as a file of functions gives it, or a family that Stepsim knows.
+stepsim_calibrate.py and stepsim_live.py import it; it needs only torch and, beside it, stepsim_ranks.py,
+stepsim_recorder.py and stepsim_models.py.
+"""
+
+import collections
+import contextlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+import types
+
+import torch
+
+if __package__:  # A module of the package stepsim …
+    from . import stepsim_models, stepsim_ranks
+else:  # … or a file by itself, with the others beside it.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import stepsim_models
+    import stepsim_ranks
+
+BadInput = stepsim_ranks.BadInput
+SETTINGS = ("loss", "make_optimizer", "ddp", "comm_hook", "precision")  # What a file may define.
+
+
+Shape = collections.namedtuple("Shape", "samples length lengths runs", defaults=(1,))
+
+
+class UserError(Exception):
+    """A function of the user failed; its traceback is in __cause__."""
+
+
+class Job:
+    """What the user gave: functions and settings."""
+
+    def __init__(
+        self,
+        make_model,
+        make_batch,
+        loss=None,
+        make_optimizer=None,
+        ddp=types.MappingProxyType({}),
+        comm_hook=None,
+        precision="none",
+        where="",
+    ):
+        if precision not in ("none", "bf16", "fp16"):
+            raise BadInput(f"precision: expected none, bf16 or fp16, got {precision!r}")
+        self.functions = {
+            "make_model": make_model,
+            "make_batch": make_batch,
+            "loss": loss or default_loss,
+            "make_optimizer": make_optimizer or default_optimizer,
+        }
+        self.ddp, self.comm_hook, self.precision, self.where = ddp, comm_hook, precision, where
+        try:
+            self.takes_lengths = "lengths" in inspect.signature(make_batch).parameters
+        except ValueError:
+            self.takes_lengths = False
+
+    def call(self, name, *arguments, **named):
+        """Calls a function of the user. Raises UserError, but running out of memory passes."""
+        try:
+            return self.functions[name](*arguments, **named)
+        except Exception as error:
+            if stepsim_ranks.is_out_of_memory(error):
+                raise
+            given = [repr(one) for one in arguments if isinstance(one, (int, torch.device))]
+            text = f"{name}({', '.join(given)}){self.where} failed"
+            raise UserError(f"{text}: {type(error).__name__}: {error}") from error
+
+    def batch(self, shape, device):
+        more = {"lengths": list(shape.lengths)} if self.takes_lengths else {}
+        return self.call("make_batch", shape.samples, shape.length, device, **more)
+
+    def loss(self, model, batch):
+        value = self.call("loss", model, batch)
+        if not (torch.is_tensor(value) and value.dim() == 0 and value.requires_grad):
+            raise UserError(f"loss(){self.where}: expected one number with a gradient; got {value}")
+        return value
+
+
+def default_loss(model, batch):
+    """Takes the model's output, its .loss or its "loss"."""
+    if isinstance(batch, dict) or hasattr(batch, "keys"):
+        output = model(**batch)
+    else:
+        output = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+    if not torch.is_tensor(output):
+        output = output["loss"] if isinstance(output, dict) else output.loss
+    return output
+
+
+def default_optimizer(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-6)
+
+
+def autocast(precision, device):
+    """The context of forward and loss."""
+    if precision == "none":
+        return contextlib.nullcontext()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    return torch.autocast(device.type, dtype=dtype)
+
+
+def make_scaler(precision, device):
+    """The gradient scaler of a training in 16-bit floats on a GPU; None elsewhere."""
+    if precision != "fp16" or device.type != "cuda":
+        return None
+    if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda")
+    return torch.cuda.amp.GradScaler()
+
+
+def load_module(path):
+    """Runs the user's file. Raises UserError, and BadInput where a function is missing."""
+    if not os.path.isfile(path):
+        raise BadInput(f"{path}: no such file")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_file_location("user_model", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["user_model"] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{path}: {type(error).__name__}: {error}") from error
+    for name in ("make_model()", "make_batch(samples, length, device)"):
+        if not callable(getattr(module, name.split("(", maxsplit=1)[0], None)):
+            raise BadInput(f"{path}: defines no {name}")
+    return module
+
+
+def job_of_file(path):
+    """The job that a user's file describes, as Job takes it. Raises UserError, BadInput."""
+    module = load_module(path)
+    settings = {name: getattr(module, name) for name in SETTINGS if hasattr(module, name)}
+    settings.update(make_model=module.make_model, make_batch=module.make_batch)
+    return {**settings, "where": f" of {path}"}
+
+
+def job_of_family(config, optimizer, device):
+    """The job of a plan's "model" and "optimizer", as Job takes it. Raises CannotTrain."""
+    stepsim_models.check(config, device)
+
+    def make_batch(samples, length, device, lengths):  # pylint: disable=unused-argument
+        return stepsim_models.make_batch(config, lengths, length, device)
+
+    short = {"bf16": "bf16", "f16": "fp16"}.get(config["dtype"], "none")
+    return {
+        "make_model": lambda: stepsim_models.make_model(config, device),
+        "make_batch": make_batch,
+        "loss": lambda model, batch: model(*batch),
+        "make_optimizer": lambda parameters: stepsim_models.make_optimizer(optimizer, parameters),
+        "precision": "none" if config["parameter_dtype"] == config["dtype"] else short,
+    }
+
+
+def main(run, options):
+    """Ends the process with the exit status of outcome()."""
+    stepsim_ranks.leave(outcome(run, options))
+
+
+def outcome(run, options):
+    """Calls run(options) and prints what goes wrong. Returns the exit status: 2 for bad input, 3 where a
+    rank failed."""
+    try:
+        return run(options)
+    except UserError as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(
+                type(error.__cause__), error.__cause__, error.__cause__.__traceback__
+            )
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    except (BadInput, stepsim_models.CannotTrain) as error:
+        if os.environ.get("RANK", "0") == "0":  # All ranks find the same.
+            print(f"error: {error}", file=sys.stderr, flush=True)
+    except stepsim_ranks.RankFailed as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 3
+    return 2

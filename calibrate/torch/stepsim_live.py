@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+"""Trains the batches of plans in your own PyTorch under DistributedDataParallel and records every step,
+for `stepsim validate`.
+
+    python3 stepsim_live.py plans/*.jsonl --out-dir live
+    python3 stepsim_live.py plans/*.jsonl --out-dir live --model my_model.py
+    python3 -m stepsim.torch.live plans/*.jsonl --out-dir live     # the installed package's
+
+It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
+file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py and stepsim_recorder.py; they need only torch
+and NumPy.
+
+The model is the one that the plans describe, on random tokens, or that of your file as
+stepsim_calibrate.py takes it. All plans train in one process group and take turns of --block steps, so
+that they see the machine in the same state. For each plan PLAN.jsonl it writes the run record
+OUT-DIR/PLAN.jsonl; a run that is stopped leaves OUT-DIR/PLAN.rankN.jsonl, which are read as well.
+"""
+
+import argparse
+import contextlib
+import glob
+import json
+import math
+import os
+import signal
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+if __package__:  # A module of the package stepsim …
+    from . import stepsim_job, stepsim_ranks, stepsim_recorder
+else:  # … or a file by itself, with the others beside it.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import stepsim_job
+    import stepsim_ranks
+    import stepsim_recorder
+
+BadInput = stepsim_ranks.BadInput
+
+FORMAT = "stepsim-plan/1"
+WARMUP_STEPS = 3  # Of each plan, not recorded; DDP rebuilds its buckets after the first step.
+MIB = 2**20
+DEFAULT_CAP = 25 * MIB
+DDP_FLAGS = {  # With DDP's defaults; only others are passed, since arguments come and go.
+    **{"gradient_as_bucket_view": False, "find_unused_parameters": False},
+    **{"static_graph": False, "broadcast_buffers": True},
+}
+HOOKS = {"all_reduce": "allreduce_hook", "fp16": "fp16_compress_hook", "bf16": "bf16_compress_hook"}
+
+
+class Plan:
+    """The batches of one policy: `rows` of this rank, [step] the micro-batches."""
+
+    def __init__(self, path):
+        self.path, self.name = path, os.path.basename(path).rsplit(".", 1)[0]
+        try:
+            with open(path, encoding="utf-8") as lines:
+                self.header = json.loads(next(lines))
+                if self.header["format"] != FORMAT:
+                    raise ValueError(f"format {self.header['format']!r}, expected {FORMAT!r}")
+                rows = [json.loads(line) for line in lines]
+            self.steps = {}
+            for row in rows:
+                self.steps.setdefault((row["rank"], row["step"]), []).append(row)
+            count, ranks = self.header["steps"], self.header["ranks"]
+            if len(self.steps) != count * ranks:
+                raise ValueError(f"it ends early: {count} steps of {ranks} ranks are declared")
+        except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+            raise BadInput(f"{path}: not what stepsim plan writes: {error}") from error
+
+    def check(self):
+        """Raises BadInput: what cannot be trained here."""
+        ddp = self.header.get("ddp", {})
+        asked = list(ddp.get("other_keys", []))
+        hook = ddp.get("communication_hook", "none")
+        if hook != "none" and hook not in HOOKS:
+            asked.append(f"communication_hook = {hook!r}")
+        if any(not row["lengths"] for rows in self.steps.values() for row in rows):
+            asked.append("ranks without a batch")
+        if asked:
+            raise BadInput(
+                f"{self.path}: its scenario asks for what this program does not train "
+                f"({', '.join(asked)}). Train it in your own loop, with the recorder in it"
+            )
+
+    def rows(self, rank, step):
+        return self.steps[rank, step]
+
+
+def read_plans(paths):
+    """Raises BadInput: no plans, two of one name, or plans of different trainings."""
+    plans = [Plan(path) for path in paths]
+    first = plans[0]
+    for plan in plans:
+        plan.check()
+        # Attention belongs to the policy; who trains both kinds has two models.
+        apart = [
+            key
+            for key in ("ranks", "model", "optimizer", "ddp")
+            if plan.header.get(key) != first.header.get(key)
+        ]
+        if apart:
+            raise BadInput(
+                f"{plan.path} is of another {' and '.join(apart)} than {first.path}: plans that take "
+                "turns train one model"
+            )
+    names = [plan.name for plan in plans]
+    if len(set(names)) < len(names):
+        raise BadInput("two plans have one file name, and so would their records")
+    return plans
+
+
+def ddp_arguments(ddp):
+    """DistributedDataParallel's arguments that make the planned buckets. Since PyTorch 2.11 a stated cap
+    limits the first bucket, too."""
+    told = {name: ddp.get(name, default) for name, default in DDP_FLAGS.items()}
+    arguments = {name: value for name, value in told.items() if value != DDP_FLAGS[name]}
+    limits = ddp.get("bucket_limits", [MIB, DEFAULT_CAP])
+    first, cap = limits[0], limits[-1]
+    if len(limits) <= 2:
+        dist._DEFAULT_FIRST_BUCKET_BYTES = first  # pylint: disable=protected-access
+        if cap == DEFAULT_CAP:
+            return arguments
+        version = tuple(int(one) for one in torch.__version__.split("+")[0].split(".")[:2])
+        if version < (2, 11) or first == cap:
+            return {**arguments, "bucket_cap_mb": cap / MIB}
+    if "bucket_cap_mb_list" not in torch.nn.parallel.DistributedDataParallel.__init__.__code__.co_varnames:
+        raise BadInput(
+            f"PyTorch {torch.__version__} has no bucket_cap_mb_list, which the plans' buckets need "
+            f"(limits in bytes: {', '.join(map(str, limits))})"
+        )
+    return {**arguments, "bucket_cap_mb_list": [limit / MIB for limit in limits]}
+
+
+class Trainer:
+    """The model under DDP and its optimizer."""
+
+    def __init__(self, job, header, ranks):
+        self.job, self.ranks = job, ranks
+        told = header.get("ddp", {})
+        self.set_to_none = told.get("set_to_none", True)
+        self.module = job.call("make_model").to(ranks.device).train()
+        trained = [one for one in self.module.parameters() if one.requires_grad]
+        self.optimizer = job.call("make_optimizer", trained)
+        self.model = self.module
+        self.scaler = stepsim_job.make_scaler(job.precision, ranks.device)
+        if ranks.distributed and job.ddp is not None:
+            device = ranks.device
+            more = {"device_ids": [device.index or 0]} if device.type == "cuda" else {}
+            self.model = torch.nn.parallel.DistributedDataParallel(
+                self.module, **{**more, **ddp_arguments(told), **job.ddp}
+            )
+            self.hook(told.get("communication_hook", "none"))
+        torch.manual_seed(1 + ranks.rank)
+
+    def hook(self, name):
+        if self.job.comm_hook is not None:
+            self.model.register_comm_hook(*self.job.comm_hook)
+        elif name != "none":
+            # pylint: disable=import-outside-toplevel
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+            self.model.register_comm_hook(None, getattr(default_hooks, HOOKS[name]))
+
+    def step(self, rows, recorder):
+        """Trains one step: the micro-batches of this rank."""
+        more = {}
+        if len(rows) == 1:
+            more = self.told(rows[0])
+        with recorder.step(**more):
+            self.optimizer.zero_grad(set_to_none=self.set_to_none)
+            for number, row in enumerate(rows):
+                if len(rows) > 1:
+                    recorder.batch(**self.told(row))
+                batch = self.batch(row)
+                last = number + 1 == len(rows)
+                waits = contextlib.nullcontext() if last else self.without_reducing()
+                with waits:
+                    with stepsim_job.autocast(self.job.precision, self.ranks.device):
+                        loss = self.job.loss(self.model, batch)
+                    if row["loss_scale"] != 1:
+                        loss = loss * row["loss_scale"]
+                    recorder.backward(loss if self.scaler is None else self.scaler.scale(loss))
+            if self.scaler is None:
+                self.optimizer.step()
+            else:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+
+    def without_reducing(self):
+        return self.model.no_sync() if hasattr(self.model, "no_sync") else contextlib.nullcontext()
+
+    @staticmethod
+    def told(row):
+        """What the recorder is told of a batch. Packed rows hold several samples each."""
+        lengths = row.get("sequences", row["lengths"])
+        return {
+            "lengths": lengths,
+            "max_length": max(row["max_length"], *lengths),
+            "padded_tokens": row["padded_tokens"],
+        }
+
+    def batch(self, row):
+        lengths = row.get("sequences", row["lengths"])
+        shape = stepsim_job.Shape(len(lengths), max(row["max_length"], *lengths), lengths)
+        return self.job.batch(shape, self.ranks.device)
+
+
+class Silent(stepsim_recorder.Recorder):
+    """Stands in for a recorder where a step is not recorded."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.recording = False
+
+
+class Run:
+    """One plan and its record."""
+
+    def __init__(self, plan, trainer, out_dir):
+        self.plan, self.trainer = plan, trainer
+        self.recorder = stepsim_recorder.Recorder(
+            os.path.join(out_dir, plan.name),
+            policy=plan.header["policy"],
+            scenario=plan.header["scenario"],
+            warmup_steps=plan.header["warmup_steps"],
+            model=trainer.model,
+            optimizer=trainer.optimizer,
+            bucket_times=False,
+            notes={"versions": {"trained_by": "stepsim_live.py"}},
+        )
+
+    def play(self, first, last):
+        self.recorder.resume()
+        for step in range(first, min(last, self.plan.header["steps"])):
+            self.trainer.step(self.plan.rows(self.trainer.ranks.rank, step), self.recorder)
+
+
+class Live:
+    """All runs by turns."""
+
+    def __init__(self, plans, job, ranks, options):
+        self.plans, self.ranks, self.options = plans, ranks, options
+        self.trainer = Trainer(job, plans[0].header, ranks)
+        self.stop = None
+        self.deadline = math.inf
+        self.steps = options.steps or max(plan.header["steps"] for plan in plans)
+        self.runs = []
+
+    def run(self):
+        """Returns the exit status."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.interrupted)
+        each = self.warm_up()
+        self.check_buckets()
+        if self.ranks.rank == 0:
+            self.say_plan(each)
+        self.deadline = time.monotonic() + self.options.seconds
+        self.runs = [Run(plan, self.trainer, self.options.out_dir) for plan in self.plans]
+        self.train()
+        lost = self.ranks.any(not all(run.recorder.recording for run in self.runs))
+        for run in self.runs:
+            run.recorder.close()
+        if self.ranks.rank == 0:
+            self.report()
+        return stepsim_ranks.INTERRUPTED if self.stop else 3 if lost else 0
+
+    def interrupted(self, number, _frame):
+        """The first signal ends the run after a block."""
+        if self.stop is not None:
+            raise KeyboardInterrupt
+        self.stop = signal.Signals(number).name
+
+    def warm_up(self):
+        """Trains some steps of each plan. Returns the seconds of one."""
+        silent, times = Silent(), []
+        for plan in self.plans:
+            for step in range(min(WARMUP_STEPS, plan.header["steps"])):
+                begun = time.monotonic()
+                self.trainer.step(plan.rows(self.ranks.rank, step), silent)
+                if self.ranks.device.type == "cuda":
+                    torch.cuda.synchronize()
+                times.append(time.monotonic() - begun)
+        return self.ranks.largest(statistics.median(times))
+
+    def check_buckets(self):
+        """Says so where DDP has made other buckets than the plans were predicted with."""
+        model = self.plans[0].header["model"]
+        if self.options.model or not hasattr(self.trainer.model, "_get_ddp_logging_data"):
+            return
+        # pylint: disable=protected-access
+        made = self.trainer.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
+        sizes = [one.numel() * one.element_size() for one in self.trainer.module.parameters()]
+        planned = [sum(sizes[one] for one in bucket) for bucket in self.plans[0].header["buckets"]]
+        made = [int(one) for one in made.replace(",", " ").split()]
+        if made and made != planned:
+            self.ranks.say(
+                f"warning: DDP made other buckets of {model['name']} than planned ({made} bytes; "
+                f"planned: {planned})"
+            )
+
+    def say_plan(self, each):
+        steps = self.steps * len(self.plans) * self.options.repeats
+        print(
+            f"training {len(self.plans)} plans by turns in PyTorch {torch.__version__} on "
+            f"{self.ranks.count} rank{'s' * (self.ranks.count > 1)} ({self.ranks.device.type}): "
+            f"{steps} steps of about {1e3 * each:.1f} ms",
+            flush=True,
+        )
+
+    def train(self):
+        """The plans take turns, in an order that rotates."""
+        runs, block = self.runs, self.options.block
+        for repeat in range(self.options.repeats):
+            for turn, first in enumerate(range(0, self.steps, block)):
+                shift = (turn + repeat) % len(runs)
+                for run in runs[shift:] + runs[:shift]:
+                    run.play(first, min(first + block, self.steps))
+                if self.must_stop():
+                    return
+            for run in runs:
+                run.recorder.next_repeat()
+
+    def must_stop(self):
+        own = 2 if self.stop is not None else int(time.monotonic() > self.deadline)
+        agreed = self.ranks.largest(own)
+        if agreed == 2 and self.stop is None:
+            self.stop = "another rank"
+        return agreed > 0
+
+    def report(self):
+        folder = self.options.out_dir
+        for run in self.runs:
+            merged = os.path.join(folder, run.plan.name)
+            if os.path.exists(f"{merged}.jsonl"):
+                for part in glob.glob(f"{glob.escape(merged)}.rank*.jsonl"):
+                    os.remove(part)
+            print(f"{run.plan.header['policy']:24} {os.path.join(folder, run.plan.name)}.jsonl")
+        if self.stop:
+            print(f"interrupted ({self.stop}): the steps up to then are recorded")
+        print(f"next: stepsim validate SCENARIO.toml --live {folder}/*.jsonl", flush=True)
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("plans", nargs="+", help="of stepsim plan, all of one model")
+    parser.add_argument("--out-dir", required=True, help="folder of the records; made if it is not there")
+    parser.add_argument("--model", help="your file: my_model.py; default: the plans' model")
+    parser.add_argument("--device", help="cpu, cuda or cuda:1; default: cuda where there is one")
+    parser.add_argument("--block", type=int, default=4, help="steps of a plan before the next")
+    parser.add_argument("--repeats", type=int, default=1, help="passes over all plans")
+    parser.add_argument("--steps", type=int, help="of each plan, at most")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="ends after so long")
+    return parser.parse_args(arguments)
+
+
+def run(options):
+    """Trains, or starts the ranks that do. Returns the exit status."""
+    for name in ("block", "repeats", "steps"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise BadInput(f"--{name}: at least 1")
+    plans = read_plans(options.plans)
+    header = plans[0].header
+    device = stepsim_ranks.pick_device(options.device)
+    if not stepsim_ranks.is_launched():
+        stepsim_ranks.check_torch(header["ranks"], device)
+        if device.type == "cuda" and header["ranks"] > torch.cuda.device_count():
+            raise BadInput(
+                f"the plans are of {header['ranks']} ranks; there are {torch.cuda.device_count()} GPUs "
+                "here. Set cluster.ranks in the scenario and plan anew"
+            )
+    job = (
+        stepsim_job.job_of_file(options.model)
+        if options.model
+        else stepsim_job.job_of_family(header["model"], header["optimizer"], device)
+    )
+    folder_of_records(options.out_dir)
+    if not stepsim_ranks.is_launched() and header["ranks"] > 1:
+        return stepsim_ranks.launch(header["ranks"])
+    ranks = stepsim_ranks.Ranks(device)
+    if ranks.count != header["ranks"]:
+        raise BadInput(f"the plans are of {header['ranks']} ranks; this runs on {ranks.count}")
+    status = Live(plans, stepsim_job.Job(**job), ranks, options).run()
+    return ranks.end(status)
+
+
+def folder_of_records(path):
+    """Makes the folder. Records of an earlier run there would be taken for this one's."""
+    os.makedirs(path, exist_ok=True)
+    if stepsim_ranks.is_launched():
+        return
+    old = glob.glob(os.path.join(glob.escape(path), "*.jsonl"))
+    if old:
+        raise BadInput(f"{path} holds {len(old)} records already: choose another --out-dir, or empty it")
+
+
+if __name__ == "__main__":
+    stepsim_job.main(run, parse_arguments())

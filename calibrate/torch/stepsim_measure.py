@@ -1,0 +1,749 @@
+#!/usr/bin/env python3
+"""Times the ops of a model family in your own PyTorch, where they run in training steps, and writes the
+samples of which `stepcal fit` makes a profile.
+
+    stepsim plan SCENARIO.toml --out-dir plans
+    stepcal grid plans/*.jsonl --out shapes.json
+    python3 stepsim_measure.py shapes.json --out samples.jsonl
+    python3 -m stepsim.torch.measure shapes.json --out samples.jsonl     # the installed package's
+    stepcal fit samples.jsonl --out profile.json
+
+It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
+file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py and stepsim_recorder.py; they need only torch
+and NumPy.
+
+Each shape is trained for a few steps under DistributedDataParallel with one rank, which adds DDP's own
+work and copies but no waiting. No two steps in a row have one shape, as in training: the second would find
+its memory at hand. Each round times every shape once as a whole, and once op by op: by marks behind each
+op in the forward, and by hooks on the op's output, which run just before its backward. The op times are
+scaled so that they sum to the step without marks. PyTorch computes a linear layer's two gradients in one
+piece, so each gets half. Times on a GPU are between CUDA events in a stream that is held
+until the host has put the step in: launches are not in them. Behind each step the ranks reduce the
+job's own buckets; all-reduces of other sizes follow each round.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import random
+import signal
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+if __package__:  # A module of the package stepsim …
+    from . import stepsim_job, stepsim_models, stepsim_ranks
+else:  # … or a file by itself, with the others beside it.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import stepsim_job
+    import stepsim_models
+    import stepsim_ranks
+
+BadInput = stepsim_ranks.BadInput
+
+FORMAT = "stepsim-samples/1"
+SHAPES_FORMAT = "stepsim-shapes/1"
+FEWEST_ROUNDS = 3
+BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
+SENTINEL_REPETITIONS = 3
+ALLOCATOR = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
+COPY_REPETITIONS = 50
+COLLECTIVE_S = 0.15  # Of a round's time, for all-reduces of other sizes than the buckets'.
+
+
+# ---- the request ------------------------------------------------------------------------------------
+
+
+def read_request(path):
+    """Reads what `stepcal grid` writes for plans that say what they train."""
+    request = stepsim_ranks.read_json(path)
+    if request.get("format") != SHAPES_FORMAT:
+        raise BadInput(f"{path}: format {request.get('format')!r}, expected {SHAPES_FORMAT!r}")
+    missing = [key for key in ("plan", "pass", "ops", "shapes", "bucket_bytes") if key not in request]
+    if missing:
+        raise BadInput(
+            f"{path}: does not say what is trained ({', '.join(missing)}): the plans' scenario has no "
+            "preset or family of models, or an older stepcal made it. Calibrate your own model by "
+            "whole steps: stepsim_calibrate.py, or python3 -m stepsim.torch.calibrate"
+        )
+    return request
+
+
+class Step:
+    """The ops of a step as the samples file lists them.
+
+    Attributes:
+        ops: (name, pass, kind) in execution order.
+        kinds: The distinct ops, as dicts; `count` is how often a step runs each.
+    """
+
+    def __init__(self, request):
+        self.ops = [tuple(one) for one in request["ops"]]
+        self.kinds = request["pass"]["ops"]
+        self.forward = [
+            name
+            for name, which, kind in self.ops
+            if which == "forward" and self.kinds[kind]["rows"] != "elements" and name != "collate"
+        ]
+        self.copied = {}  # [op] elements of the gradients that are copied when it is done.
+        last = None
+        for name, which, kind in self.ops:
+            if name == "gradient_copy_in":
+                self.copied.setdefault(last, []).append(self.kinds[kind]["n"])
+            elif which in ("backward", "wgrad"):
+                last = name
+        self.copied_out = self.elements("gradient_copy_out")
+
+    def elements(self, op):
+        return [self.kinds[kind]["n"] for name, _, kind in self.ops if name == op]
+
+    def check(self, marked):
+        """Raises BadInput: the model's marks are not the ops of the request."""
+        if list(marked) != self.forward:
+            apart = [one for one in zip(self.forward, marked) if one[0] != one[1]]
+            raise BadInput(
+                "stepsim_models.py runs other ops than stepcal grid lists: they are of different "
+                f"versions ({len(marked)} and {len(self.forward)} ops; first difference: {apart[:1]})"
+            )
+
+    def by_kind(self, times):
+        """Means over the occurrences of each kind. `times`: of (name, pass), and of (name, n) for
+        the copies."""
+        sums = [0.0] * len(self.kinds)
+        for name, which, kind in self.ops:
+            if name in ("gradient_copy_in", "gradient_copy_out"):
+                which = self.kinds[kind]["n"]
+            sums[kind] += times[name, which]
+        return [total / kind["count"] for total, kind in zip(sums, self.kinds)]
+
+
+# ---- clocks -----------------------------------------------------------------------------------------
+
+
+class HostClock:
+    """Marks are seconds."""
+
+    @staticmethod
+    def hold(_seconds):
+        """There is nothing to hold."""
+
+    mark = staticmethod(time.perf_counter)
+
+    @staticmethod
+    def seconds(begin, end):
+        return end - begin
+
+    @staticmethod
+    def finish(_first):
+        """Whether the times are of the device alone."""
+        return True
+
+
+class CudaClock:
+    """Marks are events of the current stream."""
+
+    CYCLES_PER_S = 2.0e9
+
+    def hold(self, seconds):
+        torch.cuda.synchronize()
+        if seconds > 0:
+            torch.cuda._sleep(int(seconds * self.CYCLES_PER_S))  # pylint: disable=protected-access
+
+    @staticmethod
+    def mark():
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    @staticmethod
+    def seconds(begin, end):
+        return begin.elapsed_time(end) / 1e3
+
+    @staticmethod
+    def finish(first):
+        """False where the stream went on before the host had put all in."""
+        was_held = not first.query()
+        torch.cuda.synchronize()
+        return was_held
+
+
+# ---- one step ---------------------------------------------------------------------------------------
+
+
+class Marks:
+    """Takes the ends of ops in the forward and the beginnings of their backward."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.forward, self.backward = [], []  # (name, mark)
+        self.begun = set()
+
+    def __call__(self, name, *tensors):
+        def begins(_gradient):
+            if name not in self.begun:  # An op with two outputs begins with the first gradient.
+                self.begun.add(name)
+                self.backward.append((name, self.clock.mark()))
+
+        for tensor in tensors:
+            tensor.register_hook(begins)
+        self.forward.append((name, self.clock.mark()))
+
+
+class Trainer:
+    """The model under DDP with one rank, and its optimizer."""
+
+    def __init__(self, request, ranks):
+        self.config, self.ranks = request["plan"]["model"], ranks
+        self.device = ranks.device
+        self.clock = CudaClock() if self.device.type == "cuda" else HostClock()
+        self.module = stepsim_models.make_model(self.config, self.device).train()
+        shapes = [list(one.shape) for one in self.module.parameters()]
+        if shapes != [shape for _, shape in request["parameters"]]:
+            raise BadInput("stepsim_models.py has other parameters than stepcal grid lists")
+        self.optimizer = stepsim_models.make_optimizer(
+            request["optimizer"], self.module.parameters()
+        )
+        self.set_to_none = request["set_to_none"]
+        self.model = self.module
+        self.held = 0.0  # Seconds that the stream is held: what the host needs.
+        self.host = []  # Its seconds for a step.
+        if ranks.distributed:
+            alone = [dist.new_group([rank]) for rank in range(ranks.count)][ranks.rank]
+            more = {"device_ids": [self.device.index]} if self.device.type == "cuda" else {}
+            self.model = torch.nn.parallel.DistributedDataParallel(
+                self.module, process_group=alone, **more
+            )
+
+    def step(self, lengths, width, marks=None):
+        """Trains one step. Returns its parts in seconds, or None where the times hold launches, and
+        fills in `marks`."""
+        clock = self.clock
+        begun = time.perf_counter()
+        batch = stepsim_models.make_batch(self.config, lengths, width, self.device)
+        collate = time.perf_counter() - begun
+        if marks is not None:
+            self.module.mark = marks
+        clock.hold(self.held)
+        host = time.perf_counter()
+        at = [clock.mark()]
+        self.optimizer.zero_grad(set_to_none=self.set_to_none)
+        at.append(clock.mark())
+        with stepsim_models.autocast(self.config, self.device):
+            loss = self.model(*batch)
+        at.append(clock.mark())
+        loss.backward()
+        at.append(clock.mark())
+        self.optimizer.step()
+        at.append(clock.mark())
+        host = time.perf_counter() - host
+        self.module.mark = stepsim_models.unmarked
+        is_sound = clock.finish(at[0])
+        if self.device.type == "cuda":
+            self.host.append(host)
+            self.held = max(1.5 * host, self.held if is_sound else 2 * self.held)
+        if marks is not None:
+            marks.ends = at
+        if not is_sound:
+            return None
+        parts = [clock.seconds(*pair) for pair in zip(at, at[1:])]
+        return dict(zip(("zero", "forward", "backward", "optimizer"), parts), collate=collate)
+
+    def release(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def copy_times(step, dtype, device, clock):
+    """Seconds of each gradient's copy, by op and elements: into the bucket with DDP's division, and
+    back."""
+    times = {}
+    for op in ("gradient_copy_in", "gradient_copy_out"):
+        for count in set(step.elements(op)):
+            source, target = (torch.ones(count, dtype=dtype, device=device) for _ in range(2))
+            taken = []
+            for _ in range(COPY_REPETITIONS):
+                begin = clock.mark()
+                if op == "gradient_copy_in":
+                    torch.mul(source, 0.5, out=target)
+                else:
+                    target.copy_(source)
+                taken.append((begin, clock.mark()))
+            clock.finish(taken[0][0])
+            times[op, count] = statistics.median(clock.seconds(*pair) for pair in taken)
+    if step.elements("zero_gradient"):
+        (count,) = step.elements("zero_gradient")
+        target = torch.ones(count, dtype=dtype, device=device)
+        taken = []
+        for _ in range(COPY_REPETITIONS):
+            begin = clock.mark()
+            target.zero_()
+            taken.append((begin, clock.mark()))
+        clock.finish(taken[0][0])
+        times["zero_gradient"] = statistics.median(clock.seconds(*pair) for pair in taken)
+    return times
+
+
+def op_times(step, whole, marks, copies, clock, set_to_none):
+    """Splits a step by the marks of the step beside it. Returns seconds by (name, pass), and by
+    (name, elements) of the copies.
+
+    Args:
+        whole: The parts of the step without marks, to which the ops sum.
+        marks: Of the step beside it.
+        copies: copy_times(); they are parts of the backward.
+    """
+    seconds = clock.seconds
+    begin, end = marks.ends[1], marks.ends[2]
+    forward, last = {}, begin
+    for name, mark in marks.forward:
+        forward[name] = seconds(last, mark)
+        last = mark
+    forward[name] += seconds(last, end)  # What DDP does behind the model.
+    backward = {}
+    begins = [*marks.backward, (None, marks.ends[3])]
+    for (name, mark), (_, after) in zip(begins, begins[1:]):
+        backward[name] = seconds(mark, after)
+    backward[begins[0][0]] += seconds(end, begins[0][1])
+    last = begins[-2][0]
+    for times, part in ((forward, "forward"), (backward, "backward")):
+        scale = whole[part] / sum(times.values())
+        for name in times:
+            times[name] *= scale
+    found = {
+        ("collate", "forward"): whole["collate"],
+        ("zero_gradient", "forward"): copies["zero_gradient"] if set_to_none else whole["zero"],
+        ("optimizer", "forward"): whole["optimizer"],
+    }
+    inside = {name: [("gradient_copy_in", one) for one in step.copied.get(name, [])] for name in backward}
+    inside[last] = inside[last] + [("gradient_copy_out", one) for one in step.copied_out]
+    sums = {}
+    for name, total in backward.items():
+        moved = sum(copies[one] for one in inside[name])
+        share = min(1.0, 0.5 * total / moved) if moved > 0 else 1.0  # An op is no less than half.
+        for one in inside[name]:
+            sums.setdefault(one, []).append(share * copies[one])
+        backward[name] = total - share * moved
+    found.update({one: statistics.fmean(times) for one, times in sums.items()})
+    for name, which, _ in step.ops:
+        if which == "forward" and name in forward:
+            found[name, which] = forward[name]
+        elif which == "backward":
+            found[name, which] = backward[name]
+        elif which in ("dgrad", "wgrad"):
+            found[name, which] = backward[name] / 2
+    return found
+
+
+# ---- the samples file -------------------------------------------------------------------------------
+
+
+class Samples:
+    """The samples file on rank 0: a line a measurement, appended and flushed. A file that is there
+    goes on, if it is of the same request on the same machine."""
+
+    def __init__(self, path, header):
+        self.path, self.rounds, self.totals = path, 0, {}
+        kept = b""
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            kept = file.read()
+        whole = kept[: kept.rfind(b"\n") + 1]
+        if whole:
+            self.resume(whole, header)
+        self.file = open(path, "r+b" if whole else "wb")
+        self.file.truncate(len(whole))
+        self.file.seek(len(whole))
+        if not whole:
+            self.write([header])
+
+    def resume(self, whole, header):
+        """Takes in what is there. Raises BadInput."""
+        try:
+            lines = [json.loads(line) for line in whole.decode().splitlines()]
+            kept = lines[0]
+            if kept.get("format") != FORMAT or "plan" not in kept:
+                raise ValueError(f"no samples file (format {kept.get('format')!r})")
+        except (ValueError, AttributeError) as error:
+            raise BadInput(f"{self.path}: {error}; choose another --out, or remove it") from error
+        told = {"plan": "shapes, model or ranks", "versions": "PyTorch, device or threads"}
+        apart = [text for key, text in told.items() if kept.get(key) != header[key]]
+        if apart:
+            old, new = kept.get("versions", {}).get("torch"), header["versions"]["torch"]
+            more = f": PyTorch {old} there, {new} here" if old != new else ""
+            raise BadInput(
+                f"{self.path} holds measurements of another request ({'; '.join(apart)}{more}); choose "
+                "another --out, or remove it"
+            )
+        counts = [1]
+        for line in lines[1:]:
+            if line["kind"] == "pass":
+                counts = [op["count"] for op in line["ops"]]
+            elif line["kind"] == "step":
+                self.add(line, counts)
+            elif line["kind"] == "pass_end":
+                self.rounds = line["pass"] + 1
+
+    def add(self, line, counts):
+        for times in line["op_us"]:
+            total = sum(count * one for count, one in zip(counts, times))
+            self.totals.setdefault((line["samples"], line["max_length"]), []).append(total)
+
+    def write(self, lines):
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        self.file.write(text.encode())
+        self.file.flush()
+
+    def error(self, shapes):
+        """The relative standard error of the median step that nine tenths of the shapes keep; 1 where
+        one has no three repeats."""
+        errors = []
+        for lengths, width in shapes:
+            times = self.totals.get((len(lengths), width), [])
+            if len(times) < 3:
+                return 1.0
+            middle = statistics.median(times)
+            spread = 1.4826 * statistics.median(abs(one - middle) for one in times)
+            errors.append(1.2533 * spread / len(times) ** 0.5 / middle)
+        return sorted(errors)[int(0.9 * (len(errors) - 1))]
+
+    @property
+    def measurements(self):
+        return sum(map(len, self.totals.values()))
+
+
+def processor_name():
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def describe(request, ranks):
+    """The samples file's header."""
+    is_cuda = ranks.device.type == "cuda"
+    name = torch.cuda.get_device_name(ranks.device) if is_cuda else processor_name()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // ranks.count
+    more = {}
+    if is_cuda:
+        properties = torch.cuda.get_device_properties(ranks.device)
+        memory = properties.total_memory
+        more["multiprocessors"] = properties.multi_processor_count
+    versions = {
+        **{"measured_by": "pytorch", "torch": torch.__version__, "device": name},
+        **{"backend": ranks.device.type, "threads_per_rank": torch.get_num_threads()},
+        "collectives": dist.get_backend() if ranks.distributed else "none",
+        # Whether the allocator keeps memory changes what large batches take.
+        **{name: os.environ[name] for name in ALLOCATOR if name in os.environ},
+    }
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    plan = {**request["plan"], "ranks": ranks.count, "device": ranks.device.type}
+    lengths, _ = sentinel(request["plan"]["model"])
+    return {
+        **{"format": FORMAT, "device": name, "backend": ranks.device.type, "versions": versions},
+        **{"memory_bytes_per_rank": memory, "started_at": now},
+        "command": " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        **{"sentinel_lengths": lengths, "not_measured": [], "plan": plan},
+        **more,
+    }
+
+
+def sentinel(model):
+    """The step that is repeated again and again, to see the machine drift: (lengths, width)."""
+    width = min(128, model["max_length"] or 128)
+    return [width] * 8, width
+
+
+# ---- the measurement --------------------------------------------------------------------------------
+
+
+class Measurement:
+    """Runs the rounds: each shape on each rank, then all-reduces."""
+
+    def __init__(self, request, ranks, options):
+        self.request, self.ranks, self.options = request, ranks, options
+        self.step = Step(request)
+        self.trainer = Trainer(request, ranks)
+        self.shapes = [(shape["lengths"], shape["length"]) for shape in request["shapes"]]
+        self.clock = self.trainer.clock
+        self.deadline = None
+        self.stop = None
+        self.samples = None
+        self.rounds = 0
+        self.started = time.monotonic()
+        self.dtype = stepsim_models.DTYPES[request["plan"]["model"]["parameter_dtype"]]
+        self.buckets = {}
+
+    def run(self):
+        """Returns the exit status."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.interrupted)
+        refused = self.warm_up()
+        self.copies = copy_times(self.step, self.dtype, self.trainer.device, self.clock)
+        self.open(refused)
+        self.deadline = time.monotonic() + self.options.seconds
+        while not self.is_done():
+            self.round(self.rounds)
+            self.rounds += 1
+        self.report()
+        return stepsim_ranks.INTERRUPTED if self.stop else 0
+
+    def interrupted(self, number, _frame):
+        """The first signal ends the run after a block."""
+        if self.stop is not None:
+            raise KeyboardInterrupt
+        self.stop = signal.Signals(number).name
+
+    def warm_up(self):
+        """Meets each shape, the largest first, and returns those without the memory."""
+        order = sorted(self.shapes, key=lambda one: (len(one[0]) * one[1] ** 2, one[1]), reverse=True)
+        marks, refused = Marks(self.clock), []
+        for lengths, width in order:
+            error = None
+            try:
+                self.trainer.step(lengths, width)
+            except Exception as caught:  # pylint: disable=broad-except
+                if not stepsim_ranks.is_out_of_memory(caught):
+                    raise
+                error = str(caught).splitlines()[0]
+            if self.ranks.any(error is not None):
+                self.trainer.release()
+                self.shapes.remove((lengths, width))
+                why = error or "out of memory on another rank"
+                refused.append({"samples": len(lengths), "max_length": width, "why": why})
+                self.ranks.say(f"skipped {len(lengths)} x {width}: {why}")
+        if not self.shapes:
+            raise BadInput("no shape fits into the memory")
+        self.trainer.step(*self.shapes[0], marks)
+        self.step.check([name for name, _ in marks.forward])
+        return refused
+
+    def open(self, refused):
+        """Opens the file on rank 0; all ranks hear what is there, or why it cannot be."""
+        header = describe(self.request, self.ranks)
+        if self.trainer.host:
+            each = statistics.median(self.trainer.host) / len(self.step.ops)
+            header["host"] = {"launch_us": each * 1e6}
+        problem = ""
+        if self.ranks.rank == 0:
+            try:
+                self.samples = Samples(self.options.out, header)
+                self.rounds = self.samples.rounds
+            except (BadInput, OSError) as error:
+                problem = str(error)
+        problem, self.rounds = self.ranks.gathered((problem, self.rounds))[0]
+        if problem:
+            raise BadInput(problem)
+        if self.ranks.rank == 0:
+            self.samples.write({"kind": "refused", "pass": self.rounds, **one} for one in refused)
+
+    def is_done(self):
+        """Whether the time is over, or enough rounds ran and their times are as sure as asked."""
+        sure = False
+        if self.ranks.rank == 0 and self.rounds >= FEWEST_ROUNDS:
+            sure = self.samples.error(self.shapes) <= self.options.target
+        over = self.rounds >= FEWEST_ROUNDS and time.monotonic() > self.deadline
+        agreed = self.ranks.largest(2 if self.stop else int(sure or over))
+        if agreed == 2 and self.stop is None:
+            self.stop = "another rank"
+        return agreed > 0
+
+    def at_seconds(self):
+        return round(time.monotonic() - self.started, 3)
+
+    def round(self, number):
+        """Every shape on every rank once as a whole and once by ops. Then the sentinel, and
+        all-reduces."""
+        if self.ranks.rank == 0:
+            self.samples.write([{**self.request["pass"], "pass": number}])
+        reduced, lines = {}, []
+        ways = (self.whole, self.by_ops) if number % 2 == 0 else (self.by_ops, self.whole)
+        found = [self.all_shapes(2 * number + turn, way, reduced) for turn, way in enumerate(ways)]
+        if not self.stop:
+            found = found if number % 2 == 0 else found[::-1]
+            lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
+        lines.append(self.sentinel_line(number))
+        self.keep(lines)
+        self.reduce_sizes(reduced)
+        self.keep_reduced(number, reduced)
+        if self.ranks.rank == 0 and not self.stop:
+            self.samples.write([{"kind": "pass_end", "pass": number, "at_seconds": self.at_seconds()}])
+
+    def all_shapes(self, number, way, reduced):
+        """Calls way(lengths, width) for each shape in a drawn order: all ranks at the same place of it
+        in every second pass, else at different ones. Returns [shape] what it returned."""
+        order = list(range(len(self.shapes)))
+        random.Random(1000 * self.options.seed + number).shuffle(order)
+        if number // 2 % 2 == 0:
+            shift = self.ranks.rank * len(order) // self.ranks.count
+            order = order[shift:] + order[:shift]
+        found = [None] * len(order)
+        for place, shape in enumerate(order):
+            found[shape] = way(*self.shapes[shape])
+            self.reduce_buckets(reduced)
+            if place % BLOCK == BLOCK - 1 and self.ranks.any(self.stop):
+                self.stop = self.stop or "another rank"
+                break
+        return found
+
+    def whole(self, lengths, width):
+        return self.trainer.step(lengths, width)
+
+    def by_ops(self, lengths, width):
+        marks = Marks(self.clock)
+        return marks if self.trainer.step(lengths, width, marks) is not None else None
+
+    def line(self, number, place, whole, marks):
+        """The line of the samples file for a step as a whole and a step by ops of one shape."""
+        lengths, width = self.shapes[place]
+        common = {"pass": number, "rank": self.ranks.rank}
+        if whole is None or marks is None:
+            return {"kind": "disturbed", **common, "dropped": 1, "throttled": 0, "cooled_seconds": 0}
+        times = op_times(
+            self.step, whole, marks, self.copies, self.clock, self.trainer.set_to_none
+        )
+        return {
+            **{"kind": "step", **common, "at_seconds": self.at_seconds()},
+            **{"samples": len(lengths), "max_length": width, "useful_tokens": sum(lengths)},
+            "sum_squares": sum(length * length for length in lengths),
+            "op_us": [[round(1e6 * one, 2) for one in self.step.by_kind(times)]],
+        }
+
+    def sentinel_line(self, number):
+        lengths, width = sentinel(self.trainer.config)
+        steps = [self.trainer.step(lengths, width) for _ in range(1 + SENTINEL_REPETITIONS)][1:]
+        totals = [sum(one.values()) for one in steps if one is not None]
+        return {
+            **{"kind": "sentinel", "pass": number, "rank": self.ranks.rank},
+            "at_seconds": self.at_seconds(),
+            "step_us": round(1e6 * statistics.median(totals or [0]), 2),
+        }
+
+    def keep(self, lines):
+        """Hands the ranks' lines to rank 0, which writes them."""
+        counts = [kind["count"] for kind in self.step.kinds]
+        for own in self.ranks.gathered(lines):
+            if self.ranks.rank == 0:
+                self.samples.write(own)
+                for line in own:
+                    if line["kind"] == "step":
+                        self.samples.add(line, counts)
+
+    # ---- all-reduces --------------------------------------------------------------------------------
+
+    def reduce(self, size, times):
+        """Times one all-reduce: the rank that comes last waits for no other, so that its own time is
+        the transfer's."""
+        width = torch.empty(0, dtype=self.dtype).element_size()
+        if size not in self.buckets:
+            self.buckets[size] = torch.zeros(max(1, size // width), dtype=self.dtype).to(
+                self.trainer.device
+            )
+        begin = self.clock.mark()
+        dist.all_reduce(self.buckets[size])
+        end = self.clock.mark()
+        self.clock.finish(begin)
+        times.setdefault(size, []).append(self.clock.seconds(begin, end))
+
+    def reduce_buckets(self, times):
+        if self.ranks.count > 1:
+            for size in self.request["bucket_bytes"]:
+                self.reduce(size, times)
+
+    def reduce_sizes(self, times):
+        """The other sizes, each behind a step, as in use: between busy ranks a transfer waits for a
+        core now and then."""
+        if self.ranks.count < 2:
+            return
+        begun = time.monotonic()
+        for size in self.request["plan"]["collective_bytes"]:
+            if size not in self.request["bucket_bytes"]:
+                self.trainer.step(*self.shapes[len(self.shapes) // 2])
+                for _ in range(4 if size <= 2**20 else 2):
+                    self.reduce(size, times)
+            self.buckets.pop(size, None)
+            spent = time.monotonic() - begun
+            if self.ranks.any(spent > COLLECTIVE_S * self.options.seconds):
+                break  # The largest sizes come in later rounds, or not at all.
+
+    def keep_reduced(self, number, times):
+        """Of each all-reduce the shortest of the ranks' times."""
+        lines = []
+        by_rank = self.ranks.gathered(times)
+        for size in times:
+            shortest = [min(ranks) for ranks in zip(*(one[size] for one in by_rank))]
+            lines.append(
+                {
+                    **{"kind": "collective", "pass": number, "op": "all_reduce"},
+                    **{"ranks": self.ranks.count, "nodes": 1, "bytes": size, "pipelined": False},
+                    "us": [round(1e6 * one, 2) for one in shortest],
+                }
+            )
+        if self.ranks.rank == 0:
+            self.samples.write(lines)
+
+    # ---- the end ------------------------------------------------------------------------------------
+
+    def report(self):
+        if self.ranks.rank != 0:
+            return
+        error = self.samples.error(self.shapes)
+        sure = f"the steps' times are sure to {100 * error:.1f} %" if error < 1 else "too few rounds"
+        print(
+            f"{self.samples.measurements} steps of {len(self.shapes)} shapes, op by op, in {self.rounds} "
+            f"rounds on {self.ranks.count} rank{'s' * (self.ranks.count > 1)}; {sure}"
+        )
+        if self.ranks.count == 1:
+            print("not measured on one rank: all-reduces (import a log: stepcal import nccl-tests)")
+        if self.stop:
+            print(f"interrupted ({self.stop}): what was measured is kept; the same command goes on")
+        profile = os.path.join(os.path.dirname(self.options.out) or ".", "profile.json")
+        print(f"next: stepcal fit {self.options.out} --out {os.path.relpath(profile)}", flush=True)
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("shapes", help="file of stepcal grid")
+    parser.add_argument("--out", required=True, help="samples file, continued when it exists")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure at most")
+    parser.add_argument(
+        "--target", type=float, default=0.01, help="relative error of the times to stop at"
+    )
+    parser.add_argument("--device", help="cpu, cuda or cuda:1; default: cuda where there is one")
+    parser.add_argument("--ranks", type=int, help="processes; default: as planned, or the GPUs")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of the shapes")
+    return parser.parse_args(arguments)
+
+
+def measure(options):
+    request = read_request(options.shapes)
+    device = stepsim_ranks.pick_device(options.device)
+    folder = os.path.dirname(options.out) or "."
+    if not os.path.isdir(folder):
+        raise BadInput(f"--out: no folder {folder}")
+    if not stepsim_ranks.is_launched():
+        count = stepsim_ranks.ranks_wanted(options.ranks, request["ranks"], device)
+        stepsim_ranks.check_torch(count, device)
+        stepsim_models.check(request["plan"]["model"], device)
+        if count > 1:
+            name = request["plan"]["model"]["name"]
+            print(f"measuring {name} in PyTorch {torch.__version__} on {count} ranks ({device.type})")
+            sys.stdout.flush()
+            return stepsim_ranks.launch(count)
+    ranks = stepsim_ranks.Ranks(device)
+    if device.type == "cpu" and ranks.count > 1 and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    status = Measurement(request, ranks, options).run()
+    return ranks.end(status)
+
+
+if __name__ == "__main__":
+    stepsim_job.main(measure, parse_arguments())

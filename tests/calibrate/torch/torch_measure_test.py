@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""stepsim_measure.py and stepsim_live.py in real PyTorch over gloo on the CPU: from plans to a profile
+and to run records.
+
+usage: torch_measure_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
+"""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TORCH = ROOT / "calibrate" / "torch"
+sys.path[:0] = [str(ROOT / "tests"), str(TORCH)]
+import small_runner  # noqa: E402  (needs the path above)
+
+STEPCAL, STEPSIM = (os.path.abspath(path) for path in sys.argv[1:3])
+SCENARIO = """
+[scenario]
+name = "small"
+steps = 6
+warmup_steps = 2
+[cluster]
+ranks = 2
+profile = "profile.json"
+[model]
+kind = "KIND"
+layers = 2
+hidden = 32
+heads = 4
+MORE
+[ddp]
+bucket_cap = "20 KiB"
+first_bucket_cap = "2 KiB"
+set_to_none = false
+[data]
+samples = 400
+lengths = { uniform = [8, 48], seed = 1 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 4
+[[policy]]
+name = "token_budget"
+kind = "token_budget"
+max_tokens = 150
+"""
+SIZES = "ffn = 64\nvocab = 300\nmax_length = 64\n"
+MODELS = {
+    "token_classifier": SIZES + "classes = 3\n",
+    "bert": SIZES + "classes = 2\n",
+    "distilbert": SIZES + "classes = 2\nattention = \"flash\"\n",
+    "gpt2": SIZES + "tied_embeddings = true\ncausal = true\n",
+    "llama": SIZES + "kv_heads = 2\ncausal = true\nattention = \"flash\"\nwindow = 16\n",
+    "nanochat": SIZES + "kv_heads = 4\ncausal = true\nattention = \"flash\"\n",
+}
+
+
+def torch_or_skip():
+    try:
+        import torch  # noqa: F401  pylint: disable=unused-import
+    except ImportError as error:
+        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
+
+
+def in_folder(test):
+    def wrapped():
+        torch_or_skip()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            test()
+            os.chdir("/")
+
+    return wrapped
+
+
+def run(*command, status=0):
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+    assert done.returncode == status, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def program(name, *arguments, status=0):
+    return run(sys.executable, str(TORCH / f"stepsim_{name}.py"), *arguments, status=status)
+
+
+def plan(kind="token_classifier", **changes):
+    """Writes small.toml, plans/ and shapes.json. Returns what grid prints."""
+    text = SCENARIO.replace("KIND", kind).replace("MORE", MODELS[kind])
+    for old, new in changes.values():
+        assert old in text, old
+        text = text.replace(old, new)
+    pathlib.Path("small.toml").write_text(text, encoding="utf-8")
+    run(STEPSIM, "plan", "small.toml", "--out-dir", "plans", "--quiet")
+    paths = sorted(map(str, pathlib.Path("plans").glob("*.jsonl")))
+    return run(STEPCAL, "grid", *paths, "--out", "shapes.json", "--count", "6")
+
+
+def lines_of(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def plans():
+    return sorted(map(str, pathlib.Path("plans").glob("*.jsonl")))
+
+
+def in_process(module, *arguments):
+    """Runs a module's program in this process, which has torch already. Returns status and text."""
+    import stepsim_job  # pylint: disable=import-outside-toplevel
+
+    program_of = {"stepsim_measure": "measure", "stepsim_live": "run"}[module.__name__]
+    text = io.StringIO()
+    with contextlib.redirect_stderr(text), contextlib.redirect_stdout(text):
+        options = module.parse_arguments(list(map(str, arguments)))
+        status = stepsim_job.outcome(getattr(module, program_of), options)
+    return status, text.getvalue()
+
+
+@in_folder
+def test_every_family_has_the_ops_and_parameters_that_it_is_predicted_with():
+    import torch
+
+    import stepsim_measure
+    import stepsim_ranks
+
+    for kind in MODELS:
+        assert "next: python3 -m stepsim.torch.measure shapes.json" in plan(kind)
+        request = stepsim_measure.read_request("shapes.json")
+        trainer = stepsim_measure.Trainer(request, stepsim_ranks.Ranks(torch.device("cpu")))
+        marks = stepsim_measure.Marks(trainer.clock)
+        lengths, width = request["shapes"][0]["lengths"], request["shapes"][0]["length"]
+        whole = trainer.step(lengths, width, marks)
+        step = stepsim_measure.Step(request)
+        step.check([name for name, _ in marks.forward])
+        begun = [name for name, _ in marks.backward]
+        assert sorted(begun) == sorted(step.forward), (kind, begun)
+        copies = dict.fromkeys(
+            [(op, one) for op in ("gradient_copy_in", "gradient_copy_out") for one in step.elements(op)], 1e-7
+        )
+        times = stepsim_measure.op_times(step, whole, marks, copies, trainer.clock, False)
+        sums = sum(one * kind_["count"] for one, kind_ in zip(step.by_kind(times), step.kinds))
+        assert abs(sums - sum(whole.values())) < 1e-6, (kind, sums, whole)
+
+
+@in_folder
+def test_from_plans_to_a_profile_to_records_to_a_validation():
+    plan()
+    told = program("measure", "shapes.json", "--out", "samples.jsonl", "--seconds", "4", "--device", "cpu")
+    assert "next: stepcal fit samples.jsonl --out profile.json" in told, told
+    header, *lines = lines_of("samples.jsonl")
+    assert header["versions"]["measured_by"] == "pytorch" and header["plan"]["ranks"] == 2, header
+    kinds = {line["kind"] for line in lines}
+    assert kinds == {"pass", "step", "sentinel", "collective", "pass_end"}, kinds
+    rounds = 1 + max(line["pass"] for line in lines if line["kind"] == "pass_end")
+    steps = [line for line in lines if line["kind"] == "step"]
+    assert rounds >= 3 and len(steps) == rounds * 2 * 6, (rounds, len(steps))
+    assert all(min(one) > 0 for line in steps for one in line["op_us"]), "an op without a time"
+    told = run(STEPCAL, "fit", "samples.jsonl", "--out", "profile.json")
+    assert "all-reduce over 2 ranks" in told, told
+    run(STEPSIM, "compare", "small.toml", "--json", "prediction.json", "--quiet")
+    told = program("live", *plans(), "--out-dir", "live", "--repeats", "2", "--device", "cpu")
+    assert "warning" not in told, told
+    for policy in ("fixed", "token_budget"):
+        record, *rows = lines_of(f"live/{policy}.jsonl")
+        assert record["policy"] == policy and record["world_size"] == 2, record
+        assert len(rows) == 2 * 2 * 6, len(rows)
+        batches = [row["lengths"] for row in lines_of(f"plans/{policy}.jsonl")[1:] if row["rank"] == 1]
+        assert [row["lengths"] for row in rows if row["rank"] == 1] == 2 * batches, policy
+    # The plans took turns of four steps.
+    starts = {}
+    for policy in ("fixed", "token_budget"):
+        starts[policy] = [r["start_ms"] for r in lines_of(f"live/{policy}.jsonl")[1:] if r["rank"] == 0]
+    assert starts["fixed"][0] < starts["token_budget"][0] < starts["fixed"][4], starts
+    validation = run(STEPSIM, "validate", "small.toml", "--predictions", "prediction.json", "--bound", "100000",
+                     "--live", "live/fixed.jsonl", "live/token_budget.jsonl")
+    assert "token_budget" in validation, validation
+    told = program("live", *plans(), "--out-dir", "live", status=2)
+    assert "live holds 2 records already" in told, told
+
+
+@in_folder
+def test_a_measurement_that_is_killed_goes_on():
+    plan()
+    command = [sys.executable, str(TORCH / "stepsim_measure.py"), "shapes.json", "--out", "samples.jsonl"]
+    command += ["--device", "cpu", "--ranks", "1", "--target", "0"]
+    process = subprocess.Popen([*command, "--seconds", "60"], stdout=subprocess.PIPE, text=True)
+    path = pathlib.Path("samples.jsonl")
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.read_text(encoding="utf-8").count("pass_end") < 3:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('{"kind":"step","pa')  # Cut off.
+    before = path.read_text(encoding="utf-8").rsplit("\n", 1)[0] + "\n"
+    process = subprocess.Popen([*command, "--seconds", "60"], stdout=subprocess.PIPE, text=True)
+    while path.read_text(encoding="utf-8").count("pass_end") < 5:
+        assert time.monotonic() < deadline + 60 and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate()
+    assert process.returncode == 130 and "interrupted (SIGINT)" in said, said
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith(before), "lines were lost"
+    assert "all-reduces" in run(STEPCAL, "fit", "samples.jsonl", "--out", "p.json") + said
+    # Another PyTorch is another request.
+    header = json.loads(text.splitlines()[0])
+    header["versions"]["torch"] = "1.0"
+    path.write_text(json.dumps(header) + "\n" + text.split("\n", 1)[1], encoding="utf-8")
+    kept = path.read_bytes()
+    told = run(*command, status=2)
+    assert "PyTorch 1.0 there" in told and "choose another --out" in told, told
+    assert path.read_bytes() == kept
+
+
+@in_folder
+def test_a_rank_that_dies_in_live_is_named_and_its_steps_are_kept():
+    plan()
+    command = [sys.executable, str(TORCH / "stepsim_live.py"), *plans(), "--out-dir", "live"]
+    process = subprocess.Popen([*command, "--repeats", "100000", "--device", "cpu"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    path = pathlib.Path("live/fixed.rank1.jsonl")
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.read_bytes().count(b"\n") < 20:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ranks = {}
+    for child in children:
+        names = pathlib.Path(f"/proc/{child}/environ").read_bytes().decode().split("\0")
+        ranks.update({name: int(child) for name in names if name.startswith("RANK=")})
+    os.kill(ranks["RANK=1"], signal.SIGKILL)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 3 and "rank 1 was killed by signal 9" in said, said
+    assert not any(pathlib.Path(f"/proc/{child}").exists() for child in children)
+    parts = sorted(map(str, pathlib.Path("live").glob("fixed.rank*.jsonl")))
+    told = run(sys.executable, str(TORCH / "stepsim_recorder.py"), "merge", *parts, "--out", "merged.jsonl")
+    assert len(lines_of("merged.jsonl")) > 20, told
+
+
+@in_folder
+def test_gradients_are_accumulated_as_planned():
+    plan(accumulation=("[data]", "accumulation_steps = 2\n[data]"))
+    program("live", "plans/fixed.jsonl", "--out-dir", "live", "--device", "cpu")
+    _, *rows = lines_of("live/fixed.jsonl")
+    assert len(rows) == 2 * 6 and all(row["micro_batches"] == 2 for row in rows), rows[0]
+    planned = lines_of("plans/fixed.jsonl")[1:]
+    tokens = sum(one["padded_tokens"] for one in planned)
+    assert sum(row["padded_tokens"] for row in rows) == tokens
+
+
+@in_folder
+def test_a_model_of_the_users_own_trains_the_plans():
+    plan()
+    model = """
+import torch
+
+def make_model():
+    return torch.nn.Linear(16, 1)
+
+def make_batch(samples, length, device):
+    return torch.randn(samples, length, 16, device=device)
+
+def loss(model, batch):
+    return model(batch).square().mean()
+"""
+    pathlib.Path("my_model.py").write_text(model, encoding="utf-8")
+    program("live", "plans/fixed.jsonl", "--out-dir", "live", "--model", "my_model.py", "--device", "cpu")
+    record, *rows = lines_of("live/fixed.jsonl")
+    assert record["model"]["name"] == "Linear" and len(rows) == 2 * 6, record
+
+
+@in_folder
+def test_bad_input_is_said_in_a_sentence_and_nothing_is_left():
+    import torch
+
+    import stepsim_live
+    import stepsim_measure
+
+    plan()
+    header, *rows = pathlib.Path("plans/fixed.jsonl").read_text(encoding="utf-8").splitlines()
+
+    def changed(path, **members):
+        pathlib.Path(path).write_text("\n".join([json.dumps({**json.loads(header), **members}), *rows]) + "\n",
+                                      encoding="utf-8")
+        return path
+
+    def live(text, *arguments):
+        status, said = in_process(stepsim_live, *arguments, "--out-dir", "none", "--device", "cpu")
+        assert status == 2 and text in said, (status, said)
+        assert not os.path.exists("none"), os.listdir("none")
+
+    ddp = json.loads(header)["ddp"]
+    other = changed("other.jsonl", model={**json.loads(header)["model"], "hidden": 64})
+    live("other.jsonl is of another model than plans/fixed.jsonl", "plans/fixed.jsonl", other)
+    live("zero_stage", changed("zero.jsonl", ddp={**ddp, "other_keys": ["zero_stage"]}))
+    live("communication_hook = 'power_sgd'", changed("hook.jsonl", ddp={**ddp, "communication_hook": "power_sgd"}))
+    live("it ends early", changed("short.jsonl", steps=9))
+    live("expected 'stepsim-plan/1'", changed("format.jsonl", format="stepsim-run-record/1"))
+    blocks = {**json.loads(header)["model"], "family": "blocks"}
+    live("stepsim_calibrate.py", changed("blocks.jsonl", model=blocks))
+    live("no such file", "plans/fixed.jsonl", "--model", "nothing.py")
+    live("--block: at least 1", "plans/fixed.jsonl", "--block", "0")
+    if not torch.cuda.is_available():
+        status, said = in_process(stepsim_live, "plans/fixed.jsonl", "--out-dir", "none", "--device", "cuda")
+        assert status == 2 and "finds no GPU here" in said, said
+
+    def measure(text, path="shapes.json", **changes):
+        request = json.loads(pathlib.Path("shapes.json").read_text(encoding="utf-8"))
+        if changes:
+            pathlib.Path("changed.json").write_text(json.dumps({**request, **changes}), encoding="utf-8")
+            path = "changed.json"
+        status, said = in_process(stepsim_measure, path, "--out", "none.jsonl", "--device", "cpu")
+        assert status == 2 and text in said, (status, said)
+        assert not os.path.exists("none.jsonl")
+
+    request = json.loads(pathlib.Path("shapes.json").read_text(encoding="utf-8"))
+    varlen = {**request["plan"], "model": {**request["plan"]["model"], "attention": "varlen"}}
+    measure("CUDA devices", plan=varlen)
+    measure("family 'blocks' are not known", plan={**request["plan"], "model": blocks})
+    measure("expected 'stepsim-shapes/1'", format="stepsim-plan/1")
+    measure("No such file", path="nothing.json")
+    pathlib.Path("own.json").write_text(
+        json.dumps({"format": "stepsim-shapes/1", "shapes": request["shapes"]}), encoding="utf-8"
+    )
+    measure("does not say what is trained", path="own.json")
+    status, said = in_process(stepsim_measure, "shapes.json", "--out", "no/such.jsonl", "--device", "tpu")
+    assert status == 2 and "--device tpu: expected cpu, cuda" in said, said
+    status, said = in_process(stepsim_measure, "shapes.json", "--out", "no/such.jsonl", "--device", "cpu")
+    assert status == 2 and "no folder no" in said, said
+
+
+def test_a_pytorch_that_cannot_do_it_is_told_what_to_do():
+    torch_or_skip()
+    import torch
+
+    import stepsim_ranks
+
+    def refused(text, **changed):
+        kept = {name: getattr(torch, name) for name in ("__version__",)}
+        gloo = getattr(torch.distributed, "is_gloo_available", None)
+        try:
+            if "version" in changed:
+                torch.__version__ = changed["version"]
+            if "gloo" in changed:
+                torch.distributed.is_gloo_available = lambda: False
+            if "numpy" in changed:
+                sys.modules["numpy"] = None
+            try:
+                stepsim_ranks.check_torch(2, torch.device("cpu"))
+            except stepsim_ranks.BadInput as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError(f"not refused: {text}")
+        finally:
+            torch.__version__ = kept["__version__"]
+            if gloo is None:
+                torch.distributed.__dict__.pop("is_gloo_available", None)
+            else:
+                torch.distributed.is_gloo_available = gloo
+            if sys.modules.get("numpy", 0) is None:
+                del sys.modules["numpy"]
+
+    refused("older than 1.13: install a newer one", version="1.12.1")
+    refused("built without gloo", gloo=False)
+    refused("NumPy is not installed", numpy=None)
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(dict(globals())))

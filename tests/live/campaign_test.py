@@ -236,7 +236,7 @@ def test_the_report_of_own_models():
         "live_at": "2026-01-01T10:00:03Z",
         "passes": 4,
         "other_load": [0.1, 0.25],
-        "refused": {"calibrate": "measure larger batches"},
+        "refused": {"measured": "measure larger batches"},
         "validations": {
             "own": validation({"a": (10.1, 10.0), "b": (12.0, 15.0)}),
             "recorded": validation({"a": (9.0, 10.0), "b": (15.0, 15.0)}),
@@ -248,7 +248,7 @@ def test_the_report_of_own_models():
     assert own in text, text
     assert "| one recorded policy (bucketed) | 60 s | -10.0 % | +0.0 % | 5.0 %" in text, text
     assert "| measured |  | 10.00 ms | 15.00 ms |" in text, text
-    assert "stepcal calibrate: measure larger batches" in text, text
+    assert "stepsim_measure.py: measure larger batches" in text, text
 
 
 def test_every_own_model_has_its_files():

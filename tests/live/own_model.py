@@ -3,7 +3,7 @@
 
     nohup /usr/bin/python3 tests/live/own_model.py --build build > own_model.log 2>&1 &
 
-For each model of tests/live/own: profiles by `stepcal calibrate` (where a preset exists), of one
+For each model of tests/live/own: profiles by stepsim_measure.py (where the family is known), of one
 recorded policy, and by stepsim_calibrate.py; then the predictions of all policies with each; then
 the policies trained live, by turns in blocks of 4 steps of one process, on 2 ranks over gloo. A
 model that is done is not run again: remove its folder to do so. Writes tests/live/OWN_MODEL.md.
@@ -41,7 +41,7 @@ MODELS = {
     "images": "own_images.toml",
     "encoder_decoder": "own_model.toml",
 }
-# The same two models as stepcal knows them.
+# The same two models as Stepsim knows them.
 PRESETS = {
     "distilbert": (
         'kind = "distilbert"\nlayers = 4\nhidden = 128\nheads = 4\nffn = 512\nvocab = 8192\n'
@@ -55,7 +55,7 @@ PRESETS = {
 SOURCES = {
     "own": "stepsim_calibrate.py",
     "recorded": f"one recorded policy ({RECORDED})",
-    "calibrate": "stepcal calibrate",
+    "measured": "stepsim_measure.py",
 }
 
 
@@ -151,7 +151,7 @@ class Trial:
         text = text.replace("ranks = 2\n", f'ranks = 2\nprofile = "{self.folder}/{source}.json"\n')
         text = text.replace("../../../scenarios", str(ROOT / "scenarios"))
         text = text.replace("own_images.txt", str(LIVE / "scenarios" / "own_images.txt"))
-        if source == "calibrate":
+        if source == "measured":
             text = text.replace('kind = "recorded"', PRESETS[self.name])
         path = self.folder / f"scenario_{source}.toml"
         path.write_text(text, encoding="utf-8")
@@ -231,15 +231,14 @@ class Trial:
         )
         return took
 
-    def calibrate_by_stepcal(self):
-        begun = time.monotonic()
-        self.tool(
-            *("calibrate/stepcal", "calibrate", "--device", "cpu"),
-            *("--plan", *self.plans("calibrate"), "--samples", self.folder / "samples.jsonl"),
-            *("--budget", f"{2 * self.options.seconds} s"),  # It says that less cannot be fitted.
-            *("--out", self.folder / "calibrate.json"),
-        )
-        return time.monotonic() - begun
+    def measure_ops(self):
+        """Returns the seconds that stepsim_measure.py took, its start included."""
+        shapes, samples = self.folder / "measured_shapes.json", self.folder / "samples.jsonl"
+        self.tool("calibrate/stepcal", "grid", *self.plans("measured"), "--out", shapes)
+        options = ["--out", samples, "--seconds", self.options.seconds, "--device", "cpu"]
+        took = self.launch(TORCH / "stepsim_measure.py", [shapes, *options], "measured.log")
+        self.tool("calibrate/stepcal", "fit", samples, "--out", self.folder / "measured.json")
+        return took
 
     def predict(self, source):
         path = self.folder / f"predictions_{source}.json"
@@ -262,8 +261,8 @@ class Trial:
         took = {}
         begun = campaign.processor_s()
         if self.name in PRESETS:
-            self.say("stepcal calibrate")
-            took["calibrate"] = self.calibrate_by_stepcal()
+            self.say("stepsim_measure.py")
+            took["measured"] = self.measure_ops()
         plans = self.plans("own")
         self.say(f"recording {RECORDED}")
         took["recorded"] = self.record_one_policy(plans)
@@ -367,7 +366,7 @@ def report(found):
         "",
         "Written by `tests/live/own_model.py`. Errors of predicted mean steps, predicted before",
         "the policies ran: with a profile by `stepsim_calibrate.py`, by `import run-record`",
-        "from one recorded policy, and by `stepcal calibrate` where a preset exists. The last row",
+        "from one recorded policy, and by `stepsim_measure.py` where the family is known. The last row",
         "of these was measured first; then, with all shapes met, all policies trained live, by",
         "turns in blocks of 4 steps of one process, 2 ranks over gloo. Models: `tests/live/own`.",
         "",

@@ -364,8 +364,8 @@ def test_hostile_names_stay_text():
     evil = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&amp;"
     long = "x" * 10000
     text = pathlib.Path(PAIR).read_text(encoding="utf-8")
-    profile = ROOT / "scenarios" / "profiles" / "cpu_xeon_2core_2ranks.json"
-    text = text.replace("profiles/cpu_xeon_2core_2ranks.json", str(profile))
+    profile = ROOT / "scenarios" / "profiles" / "cpu_epyc_2core_2ranks.json"
+    text = text.replace("profiles/cpu_epyc_2core_2ranks.json", str(profile))
     text = re.sub(r'(?m)^name = "token_skew_2ranks"', lambda _: "name = " + json.dumps(evil), text)
     names = [evil, long, "a\u202eb\u0007\u001b[31m", "<!-- ${1} {{x}} -->"]
     for old in ("uniform", "variable_fixed", "bucketing", "token_budget"):

@@ -26,7 +26,7 @@ from stepsim.lengths import checked_lengths  # noqa: E402
 
 OWN = {
     "scenario": {"name": "own", "steps": 6, "warmup_steps": 1},
-    "cluster": {"ranks": 4, "profile": "cpu_xeon_2core_4ranks"},
+    "cluster": {"ranks": 4, "profile": "cpu_epyc_2core_4ranks"},
     "model": {"preset": "tiny-classifier"},
     "data": {"samples": 256, "lengths": {"uniform": [16, 128]}},
     "policy": [{"name": "plain", "kind": "fixed", "batch_size": 8}],

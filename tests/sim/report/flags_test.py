@@ -18,7 +18,7 @@ import small_runner  # noqa: E402
 
 STEPSIM = str(pathlib.Path(sys.argv[1]).resolve())
 SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
-PROFILE = json.loads((ROOT / "scenarios" / "profiles" / "cpu_xeon_2core_2ranks.json").read_text())
+PROFILE = json.loads((ROOT / "scenarios" / "profiles" / "cpu_epyc_2core_2ranks.json").read_text())
 # The policy's batches: 8 samples of 128 tokens on each rank.
 POLICY, TOKENS, LENGTH = "uniform", 1024, 128
 BEYOND, BELOW = "times the largest size", "of the smallest size"

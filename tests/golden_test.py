@@ -64,14 +64,6 @@ for scenario in sorted((ROOT / "scenarios" / "published").glob("*.toml")):
     globals()[f"test_published_{scenario.stem}"] = published_test(scenario)
 
 
-def figures_test(path):
-    return lambda: check(f"figures_{path.stem}", "figures", str(path.relative_to(ROOT)))
-
-
-for scenario in sorted((ROOT / "scenarios" / "figures").glob("*.toml")):
-    globals()[f"test_figures_{scenario.stem}"] = figures_test(scenario)
-
-
 def test_the_best_setting():
     check("token_skew_tune", "tune", "scenarios/token_skew.toml")
 

@@ -80,20 +80,24 @@ Bytes parse_bytes(std::string_view text) {
   throw InputError("unknown unit '{}'; use KiB, MiB, GiB or bytes without unit", printable(unit));
 }
 
-Duration parse_duration(std::string_view text) {
+double parse_seconds(std::string_view text) {
   const auto [value, unit] = number_and_unit(text, "time such as 3 ms");
   for (const auto& [name, factor] : kTimeUnits) {
     if (name == unit) {
       if (value * factor > 9.2e9) {
         throw InputError("'{}' is longer than 292 years", printable(text));
       }
-      return to_duration(value * factor);
+      return value * factor;
     }
   }
   if (unit.empty()) {
     throw InputError("'{}' has no unit; use ns, us, ms, s or min", printable(text));
   }
   throw InputError("unknown unit '{}'; use ns, us, ms, s or min", printable(unit));
+}
+
+Duration parse_duration(std::string_view text) {
+  return to_duration(parse_seconds(text));
 }
 
 double parse_bandwidth(std::string_view text) {

@@ -13,7 +13,10 @@ namespace stepsim {
 /// only, since the caller knows the place.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
 
-/// Parses "3 ms", "20us", "1.5 s", "100 ns" or "5 min".
+/// Parses "3 ms", "20us", "1.5 s", "2.5 ns" or "5 min" into seconds.
+[[nodiscard]] double parse_seconds(std::string_view text);
+
+/// The same, rounded to whole nanoseconds.
 [[nodiscard]] Duration parse_duration(std::string_view text);
 
 /// Parses "150 GB/s", "100 Gbit/s" or "12.5 GiB/s" into bytes per second. kB, MB, GB and TB are

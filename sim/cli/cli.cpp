@@ -39,7 +39,6 @@ constexpr std::array kQuestions = {
     Question{"ladder", "the lengths to pad batches to, where new shapes cost", ladder_command},
     Question{"plan", "write the batches of every step and rank", plan_command},
     Question{"buckets", "the gradient buckets DDP makes, initial and rebuilt", buckets_command},
-    Question{"figures", "published figures against computed ones", figures_command},
     Question{"replay", "a recorded program under the simulator's rules", replay_command},
     Question{"validate", "predicted against measured", validate_command},
     Question{"trace", "a Chrome trace for Perfetto", trace_command},

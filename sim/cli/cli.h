@@ -32,7 +32,6 @@ using JoinPeers = std::unique_ptr<Peers> (*)();
 [[nodiscard]] Answer ladder_command(const Request& request);
 [[nodiscard]] Answer plan_command(const Request& request);
 [[nodiscard]] Answer buckets_command(const Request& request);
-[[nodiscard]] Answer figures_command(const Request& request);
 [[nodiscard]] Answer replay_command(const Request& request);
 [[nodiscard]] Answer validate_command(const Request& request);
 [[nodiscard]] Answer lengths_command(const Request& request);

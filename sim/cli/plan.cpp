@@ -27,7 +27,7 @@ constexpr const char* kPlanUsage =
     "usage: stepsim plan SCENARIO --policy NAME --out FILE [options]\n"
     "       stepsim plan SCENARIO --out-dir FOLDER [options]\n\n"
     "Writes the batches of every step and rank (JSONL): of one policy to a file, or of all\n"
-    "policies to FOLDER/POLICY.jsonl. `stepcal live` runs them for real.\n\n"
+    "policies to FOLDER/POLICY.jsonl. python3 -m stepsim.torch.live trains them.\n\n"
     "examples:\n"
     "  stepsim plan scenarios/token_skew.toml --policy bucketing --out bucketing.jsonl\n"
     "  stepsim plan scenarios/token_skew.toml --out-dir plans --csv plans/all.csv\n";
@@ -174,7 +174,8 @@ Answer plan_command(const Request& request) {
   const std::string next = scenario.model.family == ModelFamily::Blocks
                                ? "train them with the loader of calibrate/torch, or stepcal grid" +
                                      list + " --out shapes.json, to calibrate on their shapes"
-                               : "stepcal live" + list + " --out-dir live   (trains them here)";
+                               : "python3 -m stepsim.torch.live" + list +
+                                     " --out-dir live   (trains them here, in PyTorch)";
   if (!parser.has("out") || parser.text("out") != "-") {
     answer.text = [=](const Screen& screen) {
       return varlen_text(varlen_uses, screen) +

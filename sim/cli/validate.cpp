@@ -51,7 +51,7 @@ constexpr const char* kValidateUsage =
     "examples:\n"
     "  stepsim validate job.toml --step-times steps.csv\n"
     "  stepsim compare scenarios/token_skew_2ranks.toml --json prediction.json\n"
-    "  stepcal live plans/*.jsonl --out-dir live\n"
+    "  python3 -m stepsim.torch.live plans/*.jsonl --out-dir live\n"
     "  stepsim validate scenarios/token_skew_2ranks.toml --live live/*.jsonl "
     "--predictions prediction.json --report validation.md --html page.html\n";
 
@@ -176,7 +176,7 @@ Answer validate_command(const Request& request) {
   CommonOptions common = parser.common();
   common.outputs.markdown = parser.text("report");
   if (!parser.has("live") && !parser.has("step-times")) {
-    parser.fail("give --live FILE… (from stepcal live) or --step-times FILE");
+    parser.fail("give --live FILE… (of stepsim.torch.live or the recorder) or --step-times FILE");
   }
   if (parser.has("live") && parser.has("step-times")) {
     parser.fail("--step-times takes the place of --live; give one of them");

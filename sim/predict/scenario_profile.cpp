@@ -21,7 +21,7 @@ Profile scenario_profile(const Scenario& scenario) {
   } else if (scenario.profile.empty()) {
     throw InputError(SourcePlace{scenario.path},
                      "cluster.profile: no profile is named; give --profile FILE, or make one: "
-                     "stepcal calibrate --help",
+                     "README.md, \"get a profile of my machine\"",
                      Lookup::Profiles);
   } else {
     profile = read_profile(scenario.profile);

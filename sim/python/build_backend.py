@@ -32,6 +32,9 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     """Writes the METADATA that the wheel will have. meson-python has no such hook: without one pip
     builds everything to read it."""
     project = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8"))
+    stated = re.search(r"version: '(.*)'", pathlib.Path("meson.build").read_text(encoding="utf-8"))
+    project["project"].pop("dynamic")
+    project["project"]["version"] = stated[1]
     metadata = pyproject_metadata.StandardMetadata.from_pyproject(project, os.curdir)
     folder = pathlib.Path(metadata_directory, f"{metadata.name}-{metadata.version}.dist-info")
     folder.mkdir()

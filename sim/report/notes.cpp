@@ -37,7 +37,7 @@ std::string way_to_measure(const std::string& ops) {
   }
   return ops.find(" pass") != std::string::npos
              ? "record or time batches that have them"
-             : "stepcal calibrate --plan PLANS measures such sizes";
+             : "stepsim.torch.measure on these plans' shapes measures such sizes";
 }
 
 /// One overload for each kind of note.
@@ -55,8 +55,8 @@ struct Words {
   }
   std::string operator()(const SizesNotMeasured& note) const {
     return fmt::format(
-        "extrapolated from other sizes, since the profile has none of these: {}; stepcal calibrate "
-        "--plan PLANS measures them",
+        "extrapolated from other sizes, since the profile has none of these: {}; "
+        "stepsim.torch.measure on these plans' shapes measures them",
         fmt::join(note.op_classes, ", "));
   }
   std::string operator()(const EmptyBlocksFree& /*note*/) const {
@@ -178,7 +178,7 @@ struct Words {
     return "not measured: " + note.origin.text +
            (by_steps ? "; a step timed on more ranks or nodes narrows the interval "
                        "(stepcal import step-times)"
-                     : "; stepcal calibrate or stepcal import nccl-tests measures it");
+                     : "; stepcal measure or all_reduce.py measures it");
   }
 };
 

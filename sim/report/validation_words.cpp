@@ -179,10 +179,11 @@ std::string profile_option(const ValidationSources& sources) {
                                                 : " --profile " + path_word(sources.profile_path);
 }
 
-/// The live runs are trainings of PyTorch, which the user runs.
-bool is_training(const ValidationSources& sources) {
+/// Whether stepsim_live.py trained the plans; else the training is the user's own.
+bool is_live_run(const ValidationSources& sources) {
   return std::ranges::any_of(sources.live, [](const LiveFile& file) {
-    return file.header.versions->is_object() && file.header.versions->contains("torch");
+    return file.header.versions->is_object() &&
+           file.header.versions->value("trained_by", "") == "stepsim_live.py";
   });
 }
 
@@ -193,18 +194,17 @@ std::string calibrate_command(const ValidationSources& sources) {
                        path_word(sources.profile_path));
   }
   return fmt::format(
-      "stepcal calibrate --device {} --plan plans/*.jsonl --samples samples.jsonl "
-      "--out {}",
-      sources.profile.backend == "cuda" ? "cuda" : "cpu",
+      "stepcal grid plans/*.jsonl --out shapes.json && python3 -m stepsim.torch.measure "
+      "shapes.json "
+      "--out samples.jsonl && stepcal fit samples.jsonl --out {}",
       path_word(sources.profile_path));
 }
 
 std::string repeats_command(const ValidationSources& sources, int passes) {
-  if (is_training(sources)) {
+  if (!is_live_run(sources)) {
     return stepsim_command("plan", sources.scenario) + " --out-dir plans" + profile_option(sources);
   }
-  return fmt::format("stepcal live plans/*.jsonl{} --repeat {} --out-dir live",
-                     sources.profile.backend == "cuda" ? " --device cuda" : "",
+  return fmt::format("python3 -m stepsim.torch.live plans/*.jsonl --repeats {} --out-dir live",
                      passes);
 }
 

@@ -43,7 +43,6 @@ std::vector<KeyTable> all_tables() {
                 "optimizer",
                 "data",
                 "policy",
-                "published",
                 "interference",
                 "new_shapes",
                 "host",
@@ -74,7 +73,6 @@ std::vector<KeyTable> all_tables() {
       {"policy", policy_keys()},
       {"policy.varlen",
        keys_of({"max_num_docs", "max_seq_len", "overflow", "block_rows", "empty_block"})},
-      {"published", published_keys()},
   };
   add_lengths("data.lengths", length_keys(), tables);
   add_lengths("data.targets", length_keys() + keys_of({"ratio", "sigma"}), tables);

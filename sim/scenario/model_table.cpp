@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "costmodel/base/parse_units.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/model/tensor_list.h"
 #include "costmodel/records/profile.h"
@@ -191,9 +192,8 @@ VarlenCall read_varlen(const TomlReader& owner, const VarlenCall& fallback) {
     call.overflow = static_cast<Overflow>(std::ranges::find(names, name) - names.begin());
   }
   if (table.has("empty_block")) {
-    call.empty_block_seconds = table.parsed("empty_block", [](const std::string& text) {
-      return parse_quantity(text, Dimension::Time).value;
-    });
+    call.empty_block_seconds =
+        table.parsed("empty_block", [](const std::string& text) { return parse_seconds(text); });
     if (*call.empty_block_seconds > to_seconds(kMaxScenarioDuration)) {
       table.fail("empty_block", "too long; expected at most 1 hour");
     }
@@ -234,10 +234,6 @@ std::vector<Key> model_keys() {
                 "keep each layer's input alone and compute its forward once more in the backward: "
                 "less memory, longer steps",
                 "false"),
-      described("parameters",
-                "what `[[published]]` figures call the size of the model, as 70_000_000_000; "
-                "nothing else reads it",
-                "counted from the tensors"),
       described("buffers",
                 "elements of the model's buffers by dtype, `{ f32 = 53120, i64 = 53 }`: what "
                 "`ddp.broadcast_buffers` sends",
@@ -307,7 +303,6 @@ void read_model(const TomlReader& root, Scenario& scenario) {
   }
   check_model(table, model);
   scenario.varlen = read_varlen(table, {});
-  scenario.stated_parameters = table.integer_or("parameters", 0, 1, kMaxParameters);
   scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
   scenario.model = model;
 }

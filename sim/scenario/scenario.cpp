@@ -30,7 +30,6 @@ Scenario scenario_of(const TomlDocument& document, const std::string& text) {
   read_machine(root, scenario);
   read_new_shapes(root, scenario);
   read_policies(root, scenario);
-  read_published(root, scenario);
   return scenario;
 }
 

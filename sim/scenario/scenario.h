@@ -18,7 +18,6 @@
 #include "sim/batching/targets.h"
 #include "sim/ddp/ddp_options.h"
 #include "sim/scenario/new_shapes.h"
-#include "sim/scenario/published_figure.h"
 
 namespace stepsim {
 
@@ -107,7 +106,6 @@ struct Scenario {
   /// The model is the recorded one of a profile that is not there yet; only batches can be planned.
   bool model_is_unknown = false;
   VarlenCall varlen;                   ///< It matters where attention is varlen.
-  std::int64_t stated_parameters = 0;  ///< For published figures; 0: counted from the tensors.
   DdpOptions ddp;
   Interference interference;
   bool interference_given = false;  ///< Otherwise the profile's holds, if it has one.
@@ -129,7 +127,6 @@ struct Scenario {
 
   std::vector<BatchingPolicy> policies;  ///< At least one.
 
-  std::vector<PublishedFigure> published;
 };
 
 [[nodiscard]] inline bool is_varlen(const Scenario& scenario) {

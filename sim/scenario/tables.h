@@ -43,8 +43,6 @@ void read_data(const TomlReader& root, Scenario& scenario);
 /// Reads [[policy]], after [data].
 void read_policies(const TomlReader& root, Scenario& scenario);
 
-/// Reads [[published]], which may be missing, after everything else.
-void read_published(const TomlReader& root, Scenario& scenario);
 
 /// A table of lengths, of [data] or of a policy.
 [[nodiscard]] LengthSource read_lengths(const TomlReader& table, const Scenario& scenario);
@@ -82,7 +80,6 @@ void read_by_rank(const TomlReader& owner,
 [[nodiscard]] std::vector<Key> loading_keys();
 [[nodiscard]] std::vector<Key> sampler_keys();
 [[nodiscard]] std::vector<Key> length_keys();
-[[nodiscard]] std::vector<Key> published_keys();
 [[nodiscard]] std::vector<Key> policy_keys();
 
 }  // namespace stepsim

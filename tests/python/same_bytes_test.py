@@ -23,7 +23,6 @@ import stepsim  # noqa: E402  (PYTHONPATH has it)
 
 WHOLE = "--whole" in sys.argv
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
-FIGURES = sorted((ROOT / "scenarios" / "figures").glob("*.toml"))
 FEW_STEPS = 6
 LARGE = "engines_step"  # 8192 ranks: one prediction takes a minute.
 HEAVY = ("accumulation", "busy_cluster", "ddp_or_shard", "planned_shapes", "varlen_nanochat")
@@ -79,11 +78,6 @@ def test_the_best_buckets():
     path = next(path for path in SCENARIOS if path.stem == "bucket_valley")
     scenario, options = scenario_of(path)
     same(scenario.best_buckets(), "buckets", path, "--best", *options)
-
-
-def test_every_figure():
-    for path in FIGURES:
-        same(stepsim.Scenario(path).figures(), "figures", path)
 
 
 def test_every_scenario_swept():

@@ -121,7 +121,7 @@ class Verification {
     const std::string folder = shell_word(folder_);
     return fmt::format(
         "\nfor live runs, predicted before them:\n{0}next:\n"
-        "  stepcal live {1}/*.plan.jsonl --repeat 30 --out-dir {1}/live\n"
+        "  python3 -m stepsim.torch.live {1}/*.plan.jsonl --repeats 30 --out-dir {1}/live\n"
         "  for i in {2}; do stepsim validate {1}/$i.toml --predictions {1}/$i.prediction.json "
         "--live {1}/live/$i.plan.jsonl; done\n",
         rows_,

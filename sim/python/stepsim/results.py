@@ -377,10 +377,6 @@ class Lengths(Result):
     """What the sample lengths look like."""
 
 
-class Figures(Result):
-    """Published figures against computed ones."""
-
-
 class Replay(Result):
     """A recorded program under the simulator's rules."""
 

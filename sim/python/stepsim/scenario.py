@@ -223,11 +223,6 @@ class Scenario:
         """Describes the sample lengths. Returns a results.Lengths."""
         return self._ask(results.Lengths, "lengths", flags(policy=policy))
 
-    def figures(self) -> results.Figures:
-        """Compares the published figures of the scenario with computed ones. Returns a
-        results.Figures."""
-        return self._ask(results.Figures, "figures", [])
-
     def plan(self, policy=None) -> Plan:
         """Plans the batches of every step and rank by one policy (the first, without a name).
         Returns a Plan."""

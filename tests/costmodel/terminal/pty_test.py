@@ -64,8 +64,7 @@ def widest(text):
 
 def test_no_line_is_wider_than_the_terminal_and_no_figure_is_lost():
     for command in (COMPARE, SWEEP, (STEPSIM, "blame", "scenarios/token_skew_2ranks.toml"),
-                    (STEPSIM, "run", "scenarios/token_skew.toml"), (STEPSIM, "models"),
-                    (STEPSIM, "figures", "scenarios/figures/zero_memory.toml")):
+                    (STEPSIM, "run", "scenarios/token_skew.toml"), (STEPSIM, "models")):
         plain = piped(command)
         figures = set(re.findall(r"\b\d+\.\d+\b", re.sub(r"(?m)^planning on this.*$", "", plain)))
         for columns in (60, 80, 200):

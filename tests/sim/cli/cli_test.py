@@ -22,7 +22,7 @@ def test_help_names_every_command_and_each_has_its_own_help():
     text = run("--help").stdout
     for command in (
         "advise run compare sweep blame solve ladder plan buckets "
-        "figures replay validate trace policies models profiles"
+        "replay validate trace policies models profiles"
     ).split():
         assert f"\n  {command} " in text, command
         assert "usage: stepsim " + command in run(command, "--help").stdout
@@ -192,21 +192,6 @@ def test_every_text_report_has_its_json_and_csv():
         assert len(prediction["steps"]) == 48
     table = list(csv.DictReader(io.StringIO(run("compare", SKEW, "--csv", "-").stdout)))
     assert float(table[1]["padding_ratio"]) == result["predictions"][1]["summary"]["padding_ratio"]
-
-
-def test_figures_have_json_and_csv_and_a_wrong_one_needs_a_note():
-    table = ROOT / "scenarios" / "figures" / "all_reduce_volume.toml"
-    result = json.loads(run("figures", str(table), "--json", "-").stdout)
-    assert result["format"] == "stepsim-figures/1"
-    assert [f["agrees"] for f in result["figures"]] == [True, True, True, False]
-    rows = list(csv.DictReader(io.StringIO(run("figures", str(table), "--csv", "-").stdout)))
-    assert [float(row["computed"]) for row in rows] == [280e9, 420e9, 490e9, 551.25e9]
-    with tempfile.TemporaryDirectory() as folder:
-        bare = pathlib.Path(folder) / "bare.toml"
-        lines = table.read_text(encoding="utf-8").splitlines()
-        bare.write_text("\n".join(x for x in lines if not x.startswith("note")), encoding="utf-8")
-        assert "1 differ without an explanation" in run("figures", str(bare), status=1).stdout
-    assert "add a [[published]] table" in run("figures", SKEW, status=2).stderr
 
 
 def test_compare_prints_the_published_padding_and_spread():

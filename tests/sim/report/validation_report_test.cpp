@@ -148,7 +148,8 @@ TEST_CASE("a prediction that does not hold names the policy, the part and what t
   CHECK(advice(off, sources(), 0.1)[0] ==
         "fixed: backward is predicted too long: recalibrate with the plans of this scenario");
   CHECK(next_command(off, sources(), 0.1) ==
-        "stepcal calibrate --device cpu --plan plans/*.jsonl --samples samples.jsonl --out p.json");
+        "stepcal grid plans/*.jsonl --out shapes.json && python3 -m stepsim.torch.measure "
+        "shapes.json --out samples.jsonl && stepcal fit samples.jsonl --out p.json");
 }
 
 TEST_CASE("live runs that cannot tell the side of the bound ask for more repeats") {
@@ -157,8 +158,11 @@ TEST_CASE("live runs that cannot tell the side of the bound ask for more repeats
   REQUIRE(advice(open, sources(), 0.1).size() == 1);
   CHECK(advice(open, sources(), 0.1)[0].find("more repeats: the live runs tell the mean of fixed "
                                              "to +-8.0 %; about 103 passes") == 0);
-  CHECK(next_command(open, sources(), 0.1) ==
-        "stepcal live plans/*.jsonl --repeat 103 --out-dir live");
+  ValidationSources from = sources();
+  CHECK(next_command(open, from, 0.1).starts_with("stepsim plan x.toml"));  // The user's training.
+  *from.live[0].header.versions = {{"trained_by", "stepsim_live.py"}};
+  CHECK(next_command(open, from, 0.1) ==
+        "python3 -m stepsim.torch.live plans/*.jsonl --repeats 103 --out-dir live");
   CHECK(advice(one_policy(10, 10, 0.04), sources(), 0.1).empty());
   CHECK(advice(one_policy(10, 10, 0.06), sources(), 0.1).size() == 1);  // Holds, but blindly.
 }
@@ -255,7 +259,7 @@ TEST_CASE("the report says what was compared, the verdict and the next command")
                            "stepsim validate x.toml --live live.jsonl\n",
                            "fixed: predicted 12.000 ms, measured 10.000 ms, an error of +20.0 %, "
                            "real: the live runs tell +-2.0 %. Most of it: backward (+20.0 points)",
-                           "```\nstepcal calibrate --device cpu"}) {
+                           "```\nstepcal grid plans/*.jsonl"}) {
     CHECK_MESSAGE(text.find(part) != std::string::npos, part, "\n", text);
   }
 }

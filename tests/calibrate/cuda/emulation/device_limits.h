@@ -22,6 +22,7 @@ inline std::atomic<std::int64_t> launches = 0;
 /// Products, or batches of them, by the library that would have multiplied.
 inline std::atomic<std::int64_t> cublaslt_products = 0;
 inline std::atomic<std::int64_t> cublas_products = 0;
+inline std::atomic<std::int64_t> product_flops = 0;  ///< 2 m n k of each.
 
 /// Sets back what a test has changed.
 struct LimitsLifted {

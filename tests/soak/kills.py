@@ -103,9 +103,7 @@ class Quickstart(Stage):
 
 def stages(build, inputs):
     stepsim, stepcal = str(build / "sim/stepsim"), str(build / "calibrate/stepcal")
-    emulated = str(build / "tests/calibrate/cuda/stepcal_emulated")
     small = ["--model", "tiny-classifier", "--max-length", "64", "--max-tokens", "256", "--budget", "1"]
-    tiny = ["--model", "tiny-classifier", "--max-length", "4", "--max-tokens", "8", "--budget", "1"]
     return [
         Stage("stepsim plan", [stepsim, "plan", SCENARIO, "--steps", "3000", "--out-dir", "plans"]),
         Stage("stepsim compare", [stepsim, "compare", SCENARIO, "--steps", "2000", "--json", "compare.json", "--html", "compare.html"]),
@@ -114,8 +112,6 @@ def stages(build, inputs):
         Stage("stepsim trace", [stepsim, "trace", SCENARIO, "--steps", "40", "--out", "trace.json.gz"]),
         Stage("stepcal measure", [stepcal, "measure", *small, "--out", "samples.jsonl"], exact=False,
               kept="samples.jsonl"),
-        Stage("stepcal calibrate", [emulated, "calibrate", "--device", "cuda", *tiny, "--samples", "samples.jsonl",
-                                    "--out", "profile.json"], exact=False, kept="samples.jsonl"),
         Stage("stepcal fit", [stepcal, "fit", str(inputs / "samples.jsonl"), "--out", "profile.json"]),
         Stage("stepcal import", [stepcal, "import", "run-record", RECORD, "--profile", "recorded.json"]),
     ]

@@ -290,6 +290,9 @@ void OpRunner::release_memory() {
   stream_.synchronize();
   memory_.release();
   mask_.release();
+  device_ids_.release();
+  sequences_.release();
+  lengths_.clear();
   sdpa_.release();
 }
 

@@ -58,6 +58,29 @@ TEST_CASE("every op of a step is timed") {
   }
 }
 
+TEST_CASE("a fused activation takes what the product beside it takes longer with it") {
+  const cuda::emulated::LimitsLifted lifted;
+  TransformerConfig model = small_model();
+  model.kernels = KernelChoice::Fused;
+  cuda::CudaBackend backend(model, {}, cuda::RankPlace{});
+  CHECK(backend.prepare(std::vector<BatchLengths>{kLengths}).empty());
+  cuda::emulated::product_nanoseconds = 50'000'000;
+  cuda::emulated::gelu_nanoseconds = 20'000'000;
+  int activations = 0;
+  for (const Op& op : backend.ops().ops) {
+    if (op.op_class == OpClass::Activation) {
+      ++activations;
+      const double seconds = backend.time_op(op, kLengths).value();
+      CHECK(seconds > 0.01);
+      CHECK(seconds < 0.04);
+    }
+    if (op.op_class == OpClass::Gemm) {
+      CHECK(backend.time_op(op, kLengths).value() > 0.04);
+    }
+  }
+  CHECK(activations == 2);
+}
+
 TEST_CASE("every shape is run once, the largest first, and grows all memory before it is timed") {
   const auto backend = small_backend();
   const std::vector<BatchLengths> batches = {{3, 4}, {16, 16, 9}, kLengths};
@@ -73,10 +96,17 @@ TEST_CASE("every shape is run once, the largest first, and grows all memory befo
 
 TEST_CASE("a batch that does not fit is refused, and smaller ones run after it") {
   const cuda::emulated::LimitsLifted lifted;
+  // Room for two small samples, and none besides: what the large batch took has to be given back.
+  const std::size_t before = cuda::emulated::memory_used;
+  std::size_t needed = 0;
+  {
+    const auto trial = small_backend();
+    CHECK(trial->prepare(std::vector<BatchLengths>{kLengths}).empty());
+    needed = cuda::emulated::memory_used - before;
+  }
   const auto backend = small_backend();
-  // Room for what is there and two small samples, not for four hundred.
-  cuda::emulated::memory_limit = cuda::emulated::memory_used + (std::size_t{1} << 20U);
-  const std::vector<BatchLengths> batches = {kLengths, BatchLengths(400, 60)};
+  cuda::emulated::memory_limit = before + needed;
+  const std::vector<BatchLengths> batches = {kLengths, BatchLengths(40, 60)};
   for (int again = 0; again < 2; ++again) {
     const std::vector<RefusedBatch> refused = backend->prepare(batches);
     REQUIRE(refused.size() == 1);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "calibrate/cuda/kernels/gemm.h"
+#include "tests/calibrate/cuda/emulation/clock.h"
 #include "tests/calibrate/cuda/emulation/device_limits.h"
 #include "tests/calibrate/cuda/host_array.h"
 
@@ -100,7 +101,11 @@ std::int64_t Gemm::cublas_workspace_bytes() const {
 
 void Gemm::run(const Stream& /*stream*/, const GemmCall& call) {
   ++(by_cublaslt(state_->route, call) ? emulated::cublaslt_products : emulated::cublas_products);
+  const bool has_gelu =
+      call.epilogue == GemmEpilogue::BiasGelu || call.epilogue == GemmEpilogue::GeluGradient;
+  emulated::napped += emulated::product_nanoseconds + (has_gelu ? emulated::gelu_nanoseconds : 0);
   emulated::product_flops += 2 * call.m * call.n * call.k * call.batch;
+  emulated::product_results += call.m * call.n * call.batch;
   for (std::int64_t i = 0; i < call.batch; ++i) {
     multiply(call,
              call.a.at(i * call.stride_a),

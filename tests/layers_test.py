@@ -55,15 +55,13 @@ SIM = [
 CALIBRATE = [
     "calibrate/samples",
     "calibrate/ranks",
-    "calibrate/training",
     "calibrate/measure",
     "calibrate/cpu",
     "calibrate/cuda/device",
     "calibrate/cuda/kernels",
-    "calibrate/cuda/eager",
     "calibrate/cuda/attention",
     "calibrate/cuda/collectives",
-    "calibrate/cuda/training",
+    "calibrate/cuda/ops",
     "calibrate/cuda/timing",
     "calibrate/cuda",
     "calibrate/fit",
@@ -72,7 +70,6 @@ CALIBRATE = [
     "calibrate/import/kineto",
     "calibrate/import/recorded",
     "calibrate/import/step_times",
-    "calibrate/live",
     "calibrate/cli",
     "calibrate",
 ]
@@ -81,7 +78,7 @@ CALIBRATE = [
 LIBRARIES = {
     "boost/": ("costmodel/terminal/command_parser.cpp", "sim/predict/draws/noise"),
     "gloo/": ("calibrate/cpu/",),
-    "Eigen/": ("calibrate/cpu/", "calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
+    "Eigen/": ("calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
     "toml++/": ("sim/scenario/",),
     "zlib.h": ("costmodel/io/",),
     "cuda": ("calibrate/cuda/",),

@@ -36,9 +36,9 @@ std::string device_kind(const std::string& device) {
   return parse_device(device).first;
 }
 
-BackendFactory backend_factory(const std::string& device, const StandInShape& stand_in) {
+BackendFactory backend_factory(const std::string& device) {
   const auto [kind, first] = parse_device(device);
-  return kind == kCuda ? cuda_backend_factory(first, stand_in) : cpu_backend_factory();
+  return kind == kCuda ? cuda_backend_factory(first) : cpu_backend_factory();
 }
 
 }  // namespace stepsim

@@ -6,14 +6,13 @@ namespace stepsim {
 
 BackendFactory cpu_backend_factory() {
   return [](const RankContext& context,
-            const TransformerConfig& model,
-            const std::vector<std::vector<int>>& buckets) -> std::unique_ptr<Backend> {
+            const TransformerConfig& /*model*/,
+            const std::vector<std::vector<int>>& /*buckets*/) -> std::unique_ptr<Backend> {
     if (context.nodes() > 1) {
       throw InputError("the CPU backend works on one machine; its ranks are on " +
                        std::to_string(context.nodes()));
     }
-    return std::make_unique<CpuBackend>(
-        model, buckets, context.rank(), context.ranks(), context.folder());
+    return std::make_unique<CpuBackend>(context.rank(), context.ranks(), context.folder());
   };
 }
 

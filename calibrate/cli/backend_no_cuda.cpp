@@ -4,7 +4,7 @@
 
 namespace stepsim {
 
-BackendFactory cuda_backend_factory(int /*first_device*/, const StandInShape& /*stand_in*/) {
+BackendFactory cuda_backend_factory(int /*first_device*/) {
   throw EnvironmentFault(
       "this stepcal was built without the CUDA backend: install the CUDA toolkit with cuBLAS, "
       "cuDNN 9 and NCCL, then meson setup --reconfigure and build again (its summary says what is "

@@ -10,8 +10,8 @@ namespace {
 
 constexpr const char* kCheckUsage =
     "usage: stepcal check --profile PROFILE\n\n"
-    "Does the profile still fit this machine? Times the sentinel step and a few batch shapes now,\n"
-    "on the profile's device, and compares them with the profile, which stepcal measure or\n"
+    "Does the profile still fit this machine? Times the ops of a few batch shapes now, on the\n"
+    "GPUs that the profile is of, and compares them with the profile, which stepcal measure or\n"
     "calibrate made. Exit status 0: it fits, within 5 % or twice the noise of\n"
     "the calibration; 1: calibrate again.\n\n"
     "example:\n"

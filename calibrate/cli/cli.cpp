@@ -16,16 +16,17 @@
 namespace stepsim {
 namespace {
 
-constexpr std::array<Command, 8> kCommands = {{
-    {"calibrate", "measure this machine and fit a profile: the usual way", calibrate_command},
-    {"measure", "measure only, into a samples file that survives a kill", measure_command},
+constexpr std::array<Command, 7> kCommands = {{
+    {"calibrate", "measure GPUs and fit a profile", calibrate_command},
+    {"measure",
+     "measure only, into a samples file that survives a kill: GPUs, or gloo's collectives",
+     measure_command},
     {"fit", "make a profile of a samples file", fit_command},
     {"import",
      "use measurements made elsewhere: logs of nccl-tests, profiler traces",
      import_command},
     {"grid", "the batch shapes to calibrate your own model on", grid_command},
     {"check", "does a profile still fit this machine?", check_command},
-    {"live", "train the batches of plans for real and record every step", live_command},
     {"devices", "what there is to measure on", devices_command},
 }};
 
@@ -33,8 +34,9 @@ const CommandSet kSet = {
     "stepcal",
     "Measure what training steps cost on this machine.",
     "Start here:\n"
-    "  stepcal calibrate --model tiny-classifier --max-length 256 \\\n"
-    "      --max-tokens 4096 --out here.json\n\n"
+    "  stepcal grid plans/*.jsonl --out shapes.json\n"
+    "  python3 -m stepsim.torch.measure shapes.json --out samples.jsonl\n"
+    "  stepcal fit samples.jsonl --out here.json\n\n"
     "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine; 130 "
     "Ctrl-C.\n\n"
     "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
@@ -56,6 +58,11 @@ int run_stepcal(const std::vector<std::string>& arguments) {
   std::signal(SIGINT, leave);
   std::signal(SIGTERM, leave);
   try {
+    if (!arguments.empty() && arguments.front() == "live") {
+      throw InputError(
+          "stepcal trains nothing: PyTorch itself does, by "
+          "python3 -m stepsim.torch.live PLANS... --out-dir live");
+    }
     const int status = run_commands(kSet, arguments);
     if (std::fflush(stdout) != 0) {
       print_message("stepcal: error: cannot write to standard output");

@@ -15,7 +15,6 @@ int measure_command(const std::vector<std::string>& arguments);
 int fit_command(const std::vector<std::string>& arguments);
 int calibrate_command(const std::vector<std::string>& arguments);
 int check_command(const std::vector<std::string>& arguments);
-int live_command(const std::vector<std::string>& arguments);
 /// `stepcal grid` chooses the batch shapes that calibrate/torch/stepsim_calibrate.py measures.
 int grid_command(const std::vector<std::string>& arguments);
 int import_command(const std::vector<std::string>& arguments);

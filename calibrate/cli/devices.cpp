@@ -1,6 +1,5 @@
 #include "calibrate/cuda/device/devices.h"
 
-#include <fstream>
 #include <iterator>
 #include <thread>
 
@@ -9,6 +8,7 @@
 
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/options.h"
+#include "calibrate/measure/processor.h"
 #include "costmodel/base/parse_units.h"
 
 namespace stepsim {
@@ -20,17 +20,6 @@ constexpr const char* kDevicesUsage =
     "measure.\n\n"
     "example:\n"
     "  stepcal devices\n";
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown processor";
-}
 
 std::string cuda_text(const CudaInventory& inventory) {
   std::string text;
@@ -68,7 +57,7 @@ int devices_command(const std::vector<std::string>& arguments) {
   }
   const auto memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   print_report(fmt::format("cpu     {}, {} threads, {}\n{}",
-                           cpu_name(),
+                           processor_name(),
                            std::thread::hardware_concurrency(),
                            format_bytes(Bytes(memory)),
                            cuda_text(cuda_inventory())));

@@ -6,7 +6,7 @@
 #include "calibrate/samples/measure_plan.h"
 #include "calibrate/samples/plan_shapes.h"
 #include "calibrate/samples/sample_log.h"
-#include "calibrate/training/training_ops.h"
+#include "calibrate/samples/training_ops.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"

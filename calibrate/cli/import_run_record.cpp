@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kImportRunRecordUsage =
     "usage: stepcal import run-record RECORD… [--plan PLAN…] --profile OUT [--base PROFILE]\n\n"
     "Makes a profile of a training's own steps. A few dozen steps of ONE policy, recorded with\n"
-    "stepsim_recorder.py or stepcal live, give forward, backward, optimizer and data times as\n"
+    "stepsim_recorder.py or stepsim_live.py, give forward, backward, optimizer and data times as\n"
     "functions of the batch, with their errors on held-out steps and sizes. stepsim compare\n"
     "--profile OUT then predicts other policies of the same model. Record a policy whose batches\n"
     "differ much in length and tokens, or give the records of several policies together: what\n"

@@ -33,29 +33,31 @@ namespace {
 constexpr const char* kMeasureUsage =
     "usage: stepcal measure --plan FILE… --out SAMPLES [options]\n"
     "       stepcal measure --model NAME --max-length L --max-tokens T --out SAMPLES [options]\n\n"
-    "Times every operation of training steps over a grid of batch shapes, and all-reduces, on all\n"
-    "ranks at once. It appends every measurement to SAMPLES as it comes; after Ctrl-C or a crash\n"
-    "the same command goes on where it stopped. Under torchrun, mpirun or srun it measures on\n"
-    "their ranks, and rank 0 prints and writes.\n\n"
+    "On GPUs it times every operation of training steps over a grid of batch shapes, one at a\n"
+    "time, and all-reduces, reduce-scatters and all-gathers by NCCL, on all ranks at once; on a\n"
+    "CPU the collectives, by gloo. (Operations on a CPU are timed in your own PyTorch: python3 -m\n"
+    "stepsim.torch.measure.) It appends every measurement to SAMPLES as it comes; after Ctrl-C or\n"
+    "a crash the same command goes on where it stopped. Under torchrun, mpirun or srun it\n"
+    "measures on their ranks, and rank 0 prints and writes.\n\n"
     "examples:\n"
     "  stepcal measure --plan plans/*.jsonl --out samples.jsonl\n"
-    "  stepcal measure --model tiny-classifier --ranks 2 --max-length 256 --max-tokens 4096 \\\n"
+    "  stepcal measure --device cuda --model gpt2-small --max-length 256 --max-tokens 4096 \\\n"
     "      --budget 120 --out samples.jsonl\n";
 
 constexpr const char* kCalibrateUsage =
     "usage: stepcal calibrate --plan FILE… --out PROFILE [options]\n"
     "       stepcal calibrate --model NAME --max-length L --max-tokens T --out PROFILE "
     "[options]\n\n"
-    "Measures this machine (stepcal measure) and fits a profile (stepcal fit).\n\n"
+    "Measures GPUs (stepcal measure) and fits a profile (stepcal fit).\n\n"
     "examples:\n"
-    "  stepcal calibrate --plan plans/*.jsonl --out here.json\n"
-    "  stepcal calibrate --model gpt2-small --max-length 256 --max-tokens 1024 --budget 600 \\\n"
-    "      --out here.json\n";
+    "  stepcal calibrate --device cuda --plan plans/*.jsonl --out here.json\n"
+    "  stepcal calibrate --device cuda --model gpt2-small --max-length 256 --max-tokens 1024 \\\n"
+    "      --budget 600 --out here.json\n";
 
 constexpr const char* kFitUsage =
     "usage: stepcal fit SAMPLES --out PROFILE [--base PROFILE] [--monotone] [--report PLOT.svg]\n\n"
     "Fits the cost of every operation and collective, with errors on held-out measurements.\n"
-    "--base adds imported collectives (stepcal import) to an existing profile.\n\n"
+    "--base puts collectives, imported or measured, into an existing profile.\n\n"
     "examples:\n"
     "  stepcal fit samples.jsonl --out here.json --report residuals.svg\n"
     "  stepcal fit collectives.jsonl --base scenarios/profiles/h100_8x_published.json \\\n"
@@ -172,23 +174,26 @@ MeasureRequest make_request(const OptionParser& parser,
 }
 
 void print_plan(const MeasurePlan& plan, double estimate, bool resumed) {
+  const std::string shapes =
+      plan.points.empty()
+          ? ""
+          : fmt::format("{} batch shapes (length {}..{}, {}..{} samples, up to {} tokens), ",
+                        plan.points.size(),
+                        plan.box.min_length,
+                        plan.box.max_length,
+                        plan.box.min_samples,
+                        plan.box.max_samples,
+                        plan.box.max_tokens);
   fmt::print(
-      "{}{} on {} rank{} ({}): {} batch shapes (length {}..{}, {}..{} samples, up to {} tokens), "
-      "{} sizes of collectives,\nup to {} passes of {} repetitions; about {:.0f} s{}\n",
+      "{}{} on {} rank{} ({}): {}{} sizes of collectives,\nup to {} passes; about {:.0f} s{}\n",
       resumed ? "going on with " : "measuring ",
       plan.model.name,
       plan.ranks,
       plan.ranks == 1 ? "" : "s",
       plan.device,
-      plan.points.size(),
-      plan.box.min_length,
-      plan.box.max_length,
-      plan.box.min_samples,
-      plan.box.max_samples,
-      plan.box.max_tokens,
+      shapes,
       plan.collective_bytes.size(),
       plan.passes,
-      plan.repetitions,
       estimate,
       !resumed && estimate > 1.2 * plan.budget_seconds
           ? fmt::format(" (more than the budget of {:.0f} s: it is the least that can be fitted)",
@@ -218,7 +223,7 @@ void print_left_out(const SampleLog& log) {
                disturbed.dropped);
   }
   if (disturbed.throttled > 0) {
-    fmt::print("{} steps ran while heat held the clock down; {:.1f} s were waited for it to cool\n",
+    fmt::print("{} ops ran while heat held the clock down; {:.1f} s were waited for it to cool\n",
                disturbed.throttled,
                disturbed.cooled_seconds);
   }
@@ -227,8 +232,8 @@ void print_left_out(const SampleLog& log) {
   }
 }
 
-/// What a framework pays that builds attention plans when it meets a shape. Neither `measure` nor
-/// `live` times it, and so no profile holds it.
+/// What a framework pays that builds attention plans when it meets a shape. `measure` does not time
+/// it, and so no profile holds it.
 void print_plan_costs(const std::vector<double>& plan_seconds) {
   if (plan_seconds.empty()) {
     return;
@@ -306,6 +311,22 @@ void print_fit_warnings(const std::vector<std::string>& warnings) {
   }
 }
 
+/// What to do with a profile. One of collectives alone prices no step.
+std::string next_step(const Profile& profile, const std::string& samples, const std::string& out) {
+  if (!profile.ops.empty()) {
+    return fmt::format("stepsim compare SCENARIO.toml --profile {}", shell_word(out));
+  }
+  return fmt::format(
+      "it has no ops, only collectives; time the ops in your own PyTorch, and put the collectives "
+      "beside them:\n"
+      "  stepcal grid PLANS... --out shapes.json\n"
+      "  python3 -m stepsim.torch.measure shapes.json --out ops.jsonl\n"
+      "  stepcal fit ops.jsonl --out ops.json\n"
+      "  stepcal fit {} --base ops.json --out {}",
+      shell_word(samples),
+      shell_word(out));
+}
+
 void run_fit(const std::string& samples_path,
              const std::string& out,
              const std::string& command,
@@ -334,10 +355,10 @@ void run_fit(const std::string& samples_path,
   }
   write_profile(out, result.profile);
   if (out != "-") {
-    print_report(fmt::format("{}\nwrote {}\nnext: stepsim compare SCENARIO.toml --profile {}\n",
+    print_report(fmt::format("{}\nwrote {}\nnext: {}\n",
                              fit_report(result, output_screen()),
                              out,
-                             shell_word(out)));
+                             next_step(result.profile, samples_path, out)));
   }
 }
 
@@ -370,7 +391,7 @@ int fit_command(const std::vector<std::string>& arguments) {
               {"out", option_text(), "PROFILE or -: profile to write", true},
               {"monotone", option_flag(), "costs never fall when a batch grows"},
               {"report", option_text(), "FILE: also draw the errors at all points (SVG)", true},
-              {"base", option_text(), "PROFILE: to put imported collectives into"}});
+              {"base", option_text(), "PROFILE: to put collectives into"}});
   parser.positional("samples", 1);
   if (!parser.parse(arguments)) {
     return kDone;
@@ -396,6 +417,12 @@ int calibrate_command(const std::vector<std::string>& arguments) {
         "SAMPLES: samples file, continued when it exists (default: PROFILE.samples.jsonl)"}});
   if (!parser.parse(arguments)) {
     return kDone;
+  }
+  if (device_kind(parser.text("device")) == "cpu") {
+    throw InputError(
+        "ops on a CPU are timed in your own PyTorch: stepcal grid plans/*.jsonl --out shapes.json, "
+        "then python3 -m stepsim.torch.measure shapes.json --out samples.jsonl, then stepcal fit "
+        "samples.jsonl --out profile.json; on GPUs say --device cuda");
   }
   const std::string out = parser.required("out", "profile to write (--out)");
   const std::string samples = parser.has("samples") ? parser.text("samples")

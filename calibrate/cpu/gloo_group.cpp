@@ -1,8 +1,12 @@
 #include "calibrate/cpu/gloo_group.h"
 
+#include <algorithm>
 #include <exception>
+#include <functional>
+#include <vector>
 
 #include <fmt/core.h>
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/config.h>
@@ -18,6 +22,7 @@ namespace stepsim {
 struct GlooGroup::State {
   int rank = 0;
   int ranks = 1;
+  unsigned tag = 0;  ///< Of the last collective, the same on all ranks.
   std::shared_ptr<gloo::rendezvous::Context> context;  ///< Null with one rank.
 };
 
@@ -59,11 +64,27 @@ GlooGroup::GlooGroup(int rank,
 
 GlooGroup::~GlooGroup() = default;
 
-void GlooGroup::all_reduce(float* data, std::size_t count, unsigned tag) {
-  if (state_->context == nullptr || count == 0) {
+int GlooGroup::ranks() const {
+  return state_->ranks;
+}
+
+/// Runs one collective between several ranks; `what` names it where it fails.
+void GlooGroup::run(const char* what, const std::function<void(unsigned tag)>& collective) {
+  if (state_->context == nullptr) {
     return;
   }
   try {
+    collective(++state_->tag);
+  } catch (const std::exception& error) {
+    fail(what, state_->rank, state_->ranks, error);
+  }
+}
+
+void GlooGroup::all_reduce(float* data, std::size_t count) {
+  if (count == 0) {
+    return;
+  }
+  run("all-reduce", [&](unsigned tag) {
     gloo::AllreduceOptions options(state_->context);
     options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
     options.setOutput(data, count);
@@ -72,22 +93,35 @@ void GlooGroup::all_reduce(float* data, std::size_t count, unsigned tag) {
     });
     options.setTag(tag);
     gloo::allreduce(options);
-  } catch (const std::exception& error) {
-    fail("all-reduce", state_->rank, state_->ranks, error);
-  }
+  });
 }
 
-void GlooGroup::barrier(unsigned tag) {
-  if (state_->context == nullptr) {
+void GlooGroup::reduce_scatter(float* data, std::size_t count) {
+  std::vector<float> copy(data, data + count);
+  all_reduce(copy.data(), count);
+  const std::size_t share = count / static_cast<std::size_t>(state_->ranks);
+  const std::size_t mine = share * static_cast<std::size_t>(state_->rank);
+  std::copy_n(copy.data() + mine, share, data + mine);
+}
+
+void GlooGroup::all_gather(float* data, std::size_t count) {
+  if (count == 0) {
     return;
   }
-  try {
+  run("all-gather", [&](unsigned tag) {
+    gloo::AllgatherOptions options(state_->context);
+    options.setOutput(data, count);  // Without an input each rank's share is in its place.
+    options.setTag(tag);
+    gloo::allgather(options);
+  });
+}
+
+void GlooGroup::barrier() {
+  run("barrier", [&](unsigned tag) {
     gloo::BarrierOptions options(state_->context);
     options.setTag(tag);
     gloo::barrier(options);
-  } catch (const std::exception& error) {
-    fail("barrier", state_->rank, state_->ranks, error);
-  }
+  });
 }
 
 std::string gloo_version() {

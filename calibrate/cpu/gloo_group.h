@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,7 +12,7 @@ namespace stepsim {
 /// reduces by rings.
 ///
 /// gloo starts threads: construct a group after the last fork of the process. Every rank must call
-/// the collectives in the same order, or with different tags when several are in flight.
+/// the collectives in the same order, one at a time.
 class GlooGroup {
  public:
   /// The ranks find each other through files in `folder`, which is the same for all ranks and used
@@ -25,12 +26,23 @@ class GlooGroup {
   GlooGroup(const GlooGroup&) = delete;
   GlooGroup& operator=(const GlooGroup&) = delete;
 
-  /// Sums `data` over the ranks, in place. `tag` tells collectives in flight apart.
-  void all_reduce(float* data, std::size_t count, unsigned tag);
-  void barrier(unsigned tag);
+  [[nodiscard]] int ranks() const;
+
+  /// Sums `data` over the ranks, in place.
+  void all_reduce(float* data, std::size_t count);
+  /// Leaves this rank's share of the sum at its place in `data`; `count` is a multiple of the
+  /// ranks. The whole of a copy is summed, as PyTorch's group does for want of a reduce-scatter in
+  /// gloo. Source: PyTorch, torch/csrc/distributed/c10d/ProcessGroupGloo.cpp,
+  /// reduce_scatter_tensor_coalesced.
+  void reduce_scatter(float* data, std::size_t count);
+  /// The inverse: from each rank's share at its place to all of `data` on all ranks.
+  void all_gather(float* data, std::size_t count);
+  void barrier();
 
  private:
   struct State;
+  void run(const char* what, const std::function<void(unsigned tag)>& collective);
+
   std::unique_ptr<State> state_;
 };
 

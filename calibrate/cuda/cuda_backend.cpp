@@ -15,9 +15,11 @@
 #include "calibrate/cuda/attention/sdpa_graph.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/cuda/timing/host_costs.h"
-#include "calibrate/cuda/timing/launch_queue.h"
-#include "calibrate/training/clock.h"
+#include "calibrate/measure/clock.h"
+#include "calibrate/samples/training_ops.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/model/batch_shape.h"
 
 namespace stepsim::cuda {
 namespace {
@@ -27,6 +29,8 @@ constexpr double kCoolDown = 0.5;
 /// Waiting for the device to cool down in all, in a process: a card that is always hot is measured
 /// as it is.
 constexpr double kMostCooling = 10;
+/// A shorter time is none that a device can tell.
+constexpr double kShortest = 1e-7;
 
 }  // namespace
 
@@ -36,52 +40,36 @@ CudaBackend::CudaBackend(const TransformerConfig& model,
     : device_(place.device),
       info_(device_info()),
       monitor_(info_.bus_id),
-      trainer_(model, place.ranks, kWeightSeed),
-      group_(place.rank, place.ranks, place.unique_id),
-      reducer_(group_, trainer_.stream()),
-      stand_in_shape_(place.stand_in),
       model_(model),
+      kinds_(distinct_ops(training_ops(model, buckets))),
+      runner_(model),
+      group_(place.rank, place.ranks, place.unique_id),
       overlap_(place.overlap),
-      clock_(trainer_.stream(),
-             most_launches(trainer_.ops(), {ready_order(model)}),
-             [this] { hot_ = hot_ || monitor_.throttled(); }),
-      attention_(model.attention == AttentionKind::Dense ? "products and our softmax" : "cuDNN"),
+      timer_(runner_.stream(), [this] { hot_ = hot_ || monitor_.throttled(); }),
       gradient_dtype_(stored_as(model.parameter_dtype)),
-      collective_timer_(group_, reducer_.stream()) {
-  if (!buckets.empty()) {
-    set_buckets(buckets);
-  }
-  trainer_.seed_data(kWeightSeed + 1 + static_cast<std::uint64_t>(place.rank));
-}
+      collective_timer_(group_, communication_) {}
 
-void CudaBackend::set_buckets(const std::vector<std::vector<int>>& buckets) {
-  trainer_.set_buckets(buckets);
-  clock_.resize(most_launches(trainer_.ops(), buckets));
-}
-
-std::vector<RefusedBatch> CudaBackend::prepare(std::span<const StepBatch> batches) {
-  std::vector<BatchSize> sizes;
-  for (const StepBatch& batch : batches) {
-    sizes.push_back(trainer_.batch_size(batch.lengths, batch.padded_length));
-  }
-  std::vector<std::string> reasons = plan_attention(sizes);
+std::vector<RefusedBatch> CudaBackend::prepare(std::span<const BatchLengths> batches) {
+  const std::vector<BatchShape> shapes =
+      mapped(batches, [](const BatchLengths& lengths) { return batch_shape(lengths); });
+  std::vector<std::string> reasons = runner_.prepare(shapes);
   std::vector<std::size_t> order(batches.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   // By the memory they need, as far as a batch's size tells: dense attention keeps its scores.
   const bool is_dense = model_.attention == AttentionKind::Dense;
-  const auto weight = [&sizes, is_dense](std::size_t i) {
-    const BatchSize& size = sizes[i];
-    return std::pair(is_dense ? size.rows * size.length : size.rows, size.length);
+  const auto weight = [&shapes, is_dense](std::size_t i) {
+    const BatchShape& shape = shapes[i];
+    const std::int64_t tokens = shape.padded_tokens();
+    return std::pair(is_dense ? tokens * shape.max_length : tokens, shape.max_length);
   };
   std::ranges::stable_sort(order, std::greater<>(), weight);
   for (const std::size_t i : order) {
     if (!reasons[i].empty()) {
       continue;
     }
-    const BatchSize& size = sizes[i];
-    const MetShape shape{size.samples, size.length, size.rows, size.has_padding()};
+    const MetShape shape{shapes[i].samples, shapes[i].max_length, shapes[i].useful_tokens};
     if (!met_.contains(shape)) {
-      met_[shape] = first_step(batches[i]);
+      met_[shape] = first_run(batches[i]);
     }
     reasons[i] = met_[shape];
   }
@@ -95,26 +83,20 @@ std::vector<RefusedBatch> CudaBackend::prepare(std::span<const StepBatch> batche
   return refused;
 }
 
-std::vector<std::string> CudaBackend::plan_attention(std::span<const BatchSize> sizes) {
-  if (model_.attention == AttentionKind::Dense) {
-    return std::vector<std::string>(sizes.size());
-  }
-  TrainingDevice& device = trainer_.device();
-  std::vector<SdpaShape> shapes;
-  for (const BatchSize& size : sizes) {
-    shapes.push_back(device.sdpa_shape(size));
-  }
-  return device.sdpa.prepare_all(shapes);
-}
-
-std::string CudaBackend::first_step(const StepBatch& batch) {
+std::string CudaBackend::first_run(const BatchLengths& lengths) {
   try {
-    trainer_.step(batch.lengths, 1.0, nullptr, nullptr, batch.padded_length);
+    runner_.set_batch(lengths);
+    for (const Op& op : kinds_.ops) {
+      if (runner_.is_in_product(op)) {
+        runner_.put_product(op);
+      }
+      runner_.put(op);
+    }
+    runner_.stream().synchronize();
     return {};
   } catch (const EnvironmentFault& fault) {
     // Raises in its turn when the device is broken, and not just too small.
-    trainer_.stream().synchronize();
-    trainer_.release_memory();
+    runner_.release_memory();
     return fault.what();
   }
 }
@@ -129,7 +111,7 @@ void CudaBackend::agree(std::vector<std::string>& reasons) {
   auto* const refused = staging.as<float>();
   std::ranges::transform(
       reasons, refused, [](const std::string& why) { return why.empty() ? 0.0F : 1.0F; });
-  const Stream& stream = reducer_.stream();
+  const Stream& stream = communication_;
   copy_to_device(stream, flags.data(), refused, bytes);
   group_.all_reduce(stream, {flags.data(), Dtype::F32}, static_cast<std::int64_t>(reasons.size()));
   copy_to_host(stream, refused, flags.data(), bytes);
@@ -143,7 +125,7 @@ void CudaBackend::agree(std::vector<std::string>& reasons) {
 
 std::vector<PreparedPlan> CudaBackend::prepared_plans() const {
   std::vector<PreparedPlan> prepared;
-  for (const SdpaPlan& plan : trainer_.device().sdpa.plans()) {
+  for (const SdpaPlan& plan : runner_.sdpa().plans()) {
     prepared.push_back({describe(plan.shape),
                         plan.forward_engine,
                         plan.backward_engine,
@@ -153,12 +135,12 @@ std::vector<PreparedPlan> CudaBackend::prepared_plans() const {
   return prepared;
 }
 
-std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths) {
+std::optional<double> CudaBackend::time_op(const Op& op, const BatchLengths& lengths) {
+  runner_.set_batch(lengths);
   for (int i = 0; i < kMostTries; ++i) {
-    std::vector<double> seconds = time_once(lengths);
-    if (seconds.empty()) {
+    const std::optional<double> seconds = time_once(op);
+    if (!seconds) {
       ++disturbances_.dropped;
-      clock_.halve_chunks();
       continue;
     }
     disturbances_.throttled += hot_ ? 1 : 0;
@@ -168,23 +150,23 @@ std::vector<double> CudaBackend::time_step(std::span<const std::int64_t> lengths
     std::this_thread::sleep_for(std::chrono::duration<double>(kCoolDown));
     disturbances_.cooled_seconds += kCoolDown;
   }
-  return {};
+  return std::nullopt;
 }
 
-std::vector<double> CudaBackend::time_once(std::span<const std::int64_t> lengths) {
+std::optional<double> CudaBackend::time_once(const Op& op) {
   hot_ = false;
-  clock_.start(OpClock::Marks::Ops);
-  trainer_.step(lengths, 1.0, nullptr, &clock_);
-  if (clock_.expired()) {
-    return {};
+  if (op.op_class == OpClass::Collate) {
+    const double start = clock_seconds();
+    runner_.put(op);
+    runner_.stream().synchronize();
+    return clock_seconds() - start;
   }
-  std::vector<double> ops = clock_.op_seconds();
-  clock_.start(OpClock::Marks::Chunks);
-  trainer_.step(lengths, 1.0, nullptr, &clock_);
-  if (clock_.expired()) {
-    return {};
+  const std::optional<double> seconds = timer_.seconds([&] { runner_.put(op); });
+  if (!seconds || !runner_.is_in_product(op)) {
+    return seconds;
   }
-  return clock_.scaled(std::move(ops), clock_.chunk_seconds());
+  const std::optional<double> product = timer_.seconds([&] { runner_.put_product(op); });
+  return product ? std::optional(std::max(kShortest, *seconds - *product)) : std::nullopt;
 }
 
 CollectiveTimes CudaBackend::time_collective(CollectiveKind kind, Bytes bytes, int calls) {
@@ -194,45 +176,10 @@ CollectiveTimes CudaBackend::time_collective(CollectiveKind kind, Bytes bytes, i
   return {0, seconds.value_or(0), seconds.has_value()};
 }
 
-TrainedStep CudaBackend::run_step(std::span<const std::int64_t> lengths,
-                                  double loss_scale,
-                                  std::int64_t padded_length,
-                                  StreamReducer& reducer) {
-  TrainedStep step;
-  step.start = clock_seconds();
-  const double cpu_start = thread_cpu_seconds();
-  static_cast<TrainerStep&>(step) =
-      trainer_.step(lengths, loss_scale, &reducer, nullptr, padded_length);
-  step.end = clock_seconds();
-  step.thread_cpu = thread_cpu_seconds() - cpu_start;
-  step.buckets = reducer.times(trainer_.step_start());
-  return step;
-}
-
-TrainedStep CudaBackend::train_step(std::span<const std::int64_t> lengths,
-                                    double loss_scale,
-                                    std::int64_t padded_length) {
-  reducer_.start_step();
-  return run_step(lengths, loss_scale, padded_length, reducer_);
-}
-
-TrainedStep CudaBackend::emulate_step(std::span<const std::int64_t> lengths,
-                                      double loss_scale,
-                                      std::int64_t padded_length,
-                                      std::span<const StandIn> collectives) {
-  if (!stand_in_) {
-    stand_in_.emplace(stand_in_shape_, trainer_.stream());
-  }
-  stand_in_->start_step(collectives);
-  return run_step(lengths, loss_scale, padded_length, *stand_in_);
-}
-
 std::vector<OverlapSample> CudaBackend::overlaps(Bytes bytes) {
   OverlapSetting setting = overlap_;
   setting.collective_bytes = bytes.value();
-  setting.traffic = stand_in_shape_.traffic;
-  return probe_overlaps(
-      model_, group_, trainer_.stream(), reducer_.stream(), gradient_dtype_, setting);
+  return probe_overlaps(model_, group_, runner_.stream(), communication_, gradient_dtype_, setting);
 }
 
 void CudaBackend::barrier() {
@@ -250,12 +197,12 @@ Json CudaBackend::description() const {
   json["driver"] = monitor_.driver_version();
   json["cublas"] = cublas_version();
   json["kernels"] = name_of(model_.kernels);
-  json["cublas_workspace_bytes"] = trainer_.device().gemm.cublas_workspace_bytes();
-  json["cublaslt_workspace_bytes"] = trainer_.device().gemm.cublaslt_workspace_bytes();
+  json["cublas_workspace_bytes"] = runner_.gemm().cublas_workspace_bytes();
+  json["cublaslt_workspace_bytes"] = runner_.gemm().cublaslt_workspace_bytes();
   json["cudnn"] = cudnn_version();
   json["nccl"] = nccl_version();
   json["collectives"] = "nccl";
-  json["attention"] = attention_;
+  json["attention"] = model_.attention == AttentionKind::Dense ? "products" : "cuDNN";
   if (const std::optional<DeviceState> state = monitor_.state()) {
     json["sm_clock_mhz"] = state->sm_clock_mhz;
     json["max_sm_clock_mhz"] = state->max_sm_clock_mhz;
@@ -267,7 +214,11 @@ Json CudaBackend::description() const {
 }
 
 std::optional<HostCosts> CudaBackend::host_costs() {
-  return measure_host_costs(trainer_);
+  const BatchLengths small = {8, 8};
+  if (!prepare({&small, 1}).empty()) {
+    return std::nullopt;
+  }
+  return measure_host_costs(runner_, kinds_);
 }
 
 }  // namespace stepsim::cuda

@@ -18,8 +18,7 @@ int device_of(const RankContext& context, int first_device) {
   const auto count = static_cast<int>(inventory.devices.size());
   if (device >= count) {
     throw InputError(
-        "rank {} needs CUDA device {}, and this machine has {}: measure kernels with --ranks {}, "
-        "or train with --emulate-ranks",
+        "rank {} needs CUDA device {}, and this machine has {}: measure with --ranks {}",
         context.rank(),
         device,
         count == 1 ? "device 0 only" : fmt::format("devices 0 to {}", count - 1),

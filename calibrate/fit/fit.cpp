@@ -231,14 +231,15 @@ NoiseProfile fit_noise(const SampleSet& samples) {
 }
 
 FitResult fit_profile(const SampleSet& samples, const FitOptions& options) {
-  if (samples.ops.empty() && samples.imports->empty() && samples.overlaps.empty()) {
+  if (samples.ops.empty() && samples.collectives.empty() && samples.imports->empty() &&
+      samples.overlaps.empty()) {
     throw InputError(SourcePlace{options.samples_file},
-                     "holds no measured step yet; run stepcal measure to the end first");
+                     "holds no measurement yet; run stepcal measure to the end first");
   }
   if (!samples.ops.empty() && options.base) {
     throw InputError(SourcePlace{options.samples_file},
                      "holds measured steps, which make a profile of their own; a base is for "
-                     "imported collectives and overlaps");
+                     "collectives and overlaps");
   }
   FitResult result;
   Profile& profile = result.profile;

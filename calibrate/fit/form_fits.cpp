@@ -18,6 +18,23 @@ namespace {
 using Candidates = std::vector<Candidate>;
 using OpPoints = std::span<const OpPoint>;
 
+/// How one form of cost is fitted. How a form is named, priced, read and written stands in
+/// costmodel/compute/cost_form.cpp.
+struct FormFit {
+  CostForm form;
+  bool can_be_monotone;  ///< Whether its fit can be kept from falling when the batch grows.
+  /// Appends what is worth trying for an op measured at its own sizes; null: nothing ever is.
+  void (*offer_measured)(const Op& op, std::int64_t processors, std::vector<Candidate>& candidates);
+  /// Appends what is worth trying for the sizes of a class that were never measured, given the
+  /// points of those that were (at least one); null: nothing ever is.
+  void (*offer_unmeasured)(std::span<const OpPoint> points,
+                           std::int64_t processors,
+                           std::vector<Candidate>& candidates);
+  /// Fills in the form's members of a cost whose class and form are set. There is at least one
+  /// point.
+  void (*fit)(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost);
+};
+
 const std::vector<std::string> kRoofline = {"1", "flops", "bytes"};
 
 bool is_attention(const Op& op) {
@@ -225,10 +242,6 @@ const FormFit& fit_of(CostForm form) {
 }
 
 }  // namespace
-
-std::span<const FormFit> form_fits() {
-  return kFits;
-}
 
 std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
   Candidates candidates;

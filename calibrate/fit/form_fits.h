@@ -29,26 +29,6 @@ struct OpPoint {
   std::size_t series = 0;  ///< Points of the same size of op have the same number.
 };
 
-/// How one form of cost is fitted. form_fits.cpp holds a row for each; how a form is named, priced,
-/// read and written stands in costmodel/compute/cost_form.cpp.
-struct FormFit {
-  CostForm form;
-  bool can_be_monotone;  ///< Whether its fit can be kept from falling when the batch grows.
-  /// Appends what is worth trying for an op measured at its own sizes; null: nothing ever is.
-  void (*offer_measured)(const Op& op, std::int64_t processors, std::vector<Candidate>& candidates);
-  /// Appends what is worth trying for the sizes of a class that were never measured, given the
-  /// points of those that were (at least one); null: nothing ever is.
-  void (*offer_unmeasured)(std::span<const OpPoint> points,
-                           std::int64_t processors,
-                           std::vector<Candidate>& candidates);
-  /// Fills in the form's members of a cost whose class and form are set. There is at least one
-  /// point.
-  void (*fit)(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost);
-};
-
-/// The forms, simplest first.
-[[nodiscard]] std::span<const FormFit> form_fits();
-
 /// The forms worth trying for an op, simplest first. `processors` are those of a device that
 /// multiplies in waves of tiles, one a processor; 0 means a CPU.
 ///

@@ -49,10 +49,6 @@ Smoother::Smoother(std::vector<double> x,
   const Eigen::LLT<Eigen::MatrixXd> factor(matrix);
   const Eigen::VectorXd solution = factor.solve(target);
   weights_.assign(solution.begin(), solution.end());
-  log_likelihood_ = -target.dot(solution) / 2;
-  for (Eigen::Index i = 0; i < size; ++i) {
-    log_likelihood_ -= std::log(factor.matrixLLT()(i, i));
-  }
 }
 
 double Smoother::covariance(double x, double log_x, std::size_t point) const {

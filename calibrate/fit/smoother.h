@@ -26,9 +26,6 @@ class Smoother {
 
   [[nodiscard]] double at(double x) const;
 
-  /// The logarithm of the density of y under this model, up to a constant.
-  [[nodiscard]] double log_likelihood() const { return log_likelihood_; }
-
  private:
   [[nodiscard]] double covariance(double x, double log_x, std::size_t point) const;
 
@@ -36,7 +33,6 @@ class Smoother {
   std::vector<double> log_x_;
   std::vector<double> weights_;  ///< [point] What its covariance with x is multiplied by.
   double step_;
-  double log_likelihood_ = 0;
 };
 
 }  // namespace stepsim

@@ -8,10 +8,10 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/measure/clock.h"
 #include "calibrate/measure/measure_rank.h"
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/statistics.h"
-#include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
@@ -99,6 +99,15 @@ MeasurePlan plan_of_profile(const Profile& profile) {
               "PROFILE --live RECORD"
             : "import new measurements and compare the two profiles' predictions: stepsim "
               "compare SCENARIO.toml --profile PROFILE");
+  }
+  const Json versions = profile.provenance->value("versions", Json::object());
+  if (!versions.is_object() || versions.contains("measured_by") ||
+      versions.value("backend", Json()) != "cuda") {
+    throw InputError(
+        "the ops of profile '{}' are PyTorch's or a CPU's, which stepcal does not time. To check "
+        "it, measure again with python3 -m stepsim.torch.measure, and compare the two profiles' "
+        "predictions: stepsim compare SCENARIO.toml --profile PROFILE",
+        printable(profile.name));
   }
   return measure_plan_from_json(profile.provenance->at("plan"), "provenance", 0);
 }

@@ -33,8 +33,8 @@ struct CheckResult {
   [[nodiscard]] bool fits() const;
 };
 
-/// Runs the sentinel and a few steps of the profile's own grid on all its ranks, and compares.
-/// Raises InputError when the profile was not measured by stepcal, so that its plan is not known.
+/// Times the ops of the sentinel and of a few points of the profile's own grid on all its ranks,
+/// and compares. Raises InputError when stepcal did not time the profile's ops.
 [[nodiscard]] CheckResult check_profile(const Profile& profile,
                                         const BackendFactory& factory,
                                         const ProgressCallback& on_progress = {});

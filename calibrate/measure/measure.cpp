@@ -8,13 +8,13 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/measure/clock.h"
 #include "calibrate/measure/measure_probe.h"
 #include "calibrate/measure/measure_rank.h"
 #include "calibrate/measure/stopping.h"
 #include "calibrate/ranks/launched_group.h"
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/sample_writer.h"
-#include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -65,8 +65,11 @@ class Measurement {
     estimate_ = answer.estimate;
     plan_ = choose_plan(request_, estimate_);
     plan_.nodes = request_.launched != nullptr ? request_.launched->nodes() : 1;
-    if (plan_.points.empty()) {
+    if (plan_.points.empty() && estimate_.times_ops) {
       throw InputError("no batch shape lies in the range to measure");
+    }
+    if (plan_.points.empty() && plan_.collective_bytes.empty()) {
+      throw InputError("one rank has no collectives to measure; use --ranks 2 or more");
     }
     const Json header = samples_header(request_, plan_, answer);
     std::error_code ignored;
@@ -145,7 +148,7 @@ class Measurement {
     rest.points = task.points;
     double expected = pass_seconds(rest, estimate_);
     if (pass > 0) {
-      const bool enough = pass >= kFewestPasses &&
+      const bool enough = pass >= kFewestPasses && !plan_.points.empty() &&
                           std::ranges::all_of(plan_.points, [this](const GridPoint& point) {
                             return is_enough(point);
                           });

@@ -72,8 +72,9 @@ int measure(const MeasureRequest& request,
             const BackendFactory& factory,
             const MeasureHooks& hooks);
 
-/// How fast the machine is, as two steps and two sizes of an all-reduce tell that are timed before
-/// the start. The time of a step is a line in its floating-point operations.
+/// How fast the machine is, as the ops of two batches and two sizes of an all-reduce tell that are
+/// timed before the start. The time that measuring a batch takes is a line in its floating-point
+/// operations.
 struct StepEstimate {
   double start_seconds = 0;    ///< To start the processes of a pass.
   double prepare_seconds = 0;  ///< To build what one batch shape needs, on one core.
@@ -86,7 +87,8 @@ struct StepEstimate {
   double prepare_cores = 1;  ///< Cores of a rank that build side by side; below 1 it shares one.
   /// Seconds until what `shapes` batch shapes need is built.
   [[nodiscard]] double prepare(std::size_t shapes) const;
-  /// Seconds of one step.
+  bool times_ops = true;  ///< Whether the backend times ops; else collectives only.
+  /// Seconds that it takes to time the ops of one batch.
   [[nodiscard]] double step(const TransformerConfig& model, const GridPoint& point) const;
   /// Seconds of one call.
   [[nodiscard]] double collective(std::int64_t bytes) const;

@@ -18,10 +18,8 @@ std::int64_t gradient_bytes(const TransformerConfig& model) {
                 [](const Parameter& parameter) { return parameter.bytes().value(); });
 }
 
-/// Estimates the time for collectives in an average pass, each measured behind a step.
-double collective_seconds(const MeasurePlan& plan,
-                          const StepEstimate& estimate,
-                          double step_seconds) {
+/// Estimates the time for collectives in an average pass.
+double collective_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
   constexpr int kWarmUps = 2;
   const std::vector<std::int64_t> buckets = bucket_bytes(plan.model, plan.buckets);
   double seconds = 0;
@@ -29,10 +27,26 @@ double collective_seconds(const MeasurePlan& plan,
     for (const CollectiveTask& task : collectives_of_pass(plan, pass)) {
       const double repetitions = kWarmUps + collective_repetitions(task, buckets);
       const double each = estimate.collective(task.bytes) * collective_calls(task);
-      seconds += repetitions * (step_seconds + each) / 3;
+      seconds += repetitions * each / 3;
     }
   }
   return seconds;
+}
+
+/// Chooses points and repetitions.
+void choose_grid(const MeasureRequest& request, const StepEstimate& estimate, MeasurePlan& plan) {
+  constexpr std::array<GridDensity, 7> kDensities = {
+      {{11, 5}, {9, 5}, {8, 4}, {7, 3}, {6, 3}, {5, 2}, {4, 2}}};
+  for (const GridDensity& density : kDensities) {
+    plan.points =
+        in_tile_pairs(make_grid(request.box, density, request.model.max_length), request.box);
+    for (const int repetitions : {3, 2}) {
+      plan.repetitions = repetitions;
+      if (kFewestPasses * pass_seconds(plan, estimate) <= request.budget_seconds) {
+        return;
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -56,14 +70,12 @@ double pass_seconds(const MeasurePlan& plan, const StepEstimate& estimate) {
   const std::vector<std::int64_t> sentinel = sentinel_lengths(plan.model);
   const GridPoint small{static_cast<std::int64_t>(sentinel.size()), sentinel.front()};
   const double sentinels = 1 + std::ceil(static_cast<double>(plan.points.size()) / 10);
-  const double reduce = sum_of(
-      bucket_bytes(plan.model, plan.buckets),
-      [&](const std::int64_t bytes) { return plan.ranks > 1 ? estimate.collective(bytes) : 0; });
-  const double rounds = 1 + plan.repetitions;
   const double start = kForkSeconds + estimate.start_seconds + estimate.prepare(plan.points.size());
-  return start + (steps + reduce * static_cast<double>(plan.points.size())) * rounds +
-         sentinels * 4 * estimate.step(plan.model, small) +
-         collective_seconds(plan, estimate, estimate.step(plan.model, small));
+  // A sentinel has a warm-up; preparing runs every op once.
+  const double of_sentinels =
+      sentinels * (1 + kSentinelRepetitions) * estimate.step(plan.model, small);
+  return start + steps * (1 + plan.repetitions) + (estimate.times_ops ? of_sentinels : 0) +
+         collective_seconds(plan, estimate);
 }
 
 MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estimate) {
@@ -77,21 +89,8 @@ MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estim
   plan.buckets = request.buckets;
   plan.collectives = estimate.collectives;
   plan.collective_bytes = collective_sizes(request.model, request.buckets, request.ranks);
-  constexpr std::array<GridDensity, 7> kDensities = {
-      {{11, 5}, {9, 5}, {8, 4}, {7, 3}, {6, 3}, {5, 2}, {4, 2}}};
-  for (const GridDensity& density : kDensities) {
-    plan.points = make_grid(request.box, density, request.model.max_length);
-    if (request.device != "cpu") {
-      plan.points = in_tile_pairs(plan.points, request.box);
-    }
-    plan.repetitions = 3;
-    if (kFewestPasses * pass_seconds(plan, estimate) <= request.budget_seconds) {
-      break;
-    }
-    plan.repetitions = 2;
-    if (kFewestPasses * pass_seconds(plan, estimate) <= request.budget_seconds) {
-      break;
-    }
+  if (estimate.times_ops) {
+    choose_grid(request, estimate, plan);
   }
   const double fitting = std::floor(request.budget_seconds / pass_seconds(plan, estimate));
   plan.passes = static_cast<int>(std::clamp<double>(fitting, kFewestPasses, kMaxPasses));

@@ -1,17 +1,16 @@
 #include "calibrate/measure/measure_probe.h"
 
 #include <algorithm>
-#include <numeric>
 #include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "calibrate/measure/clock.h"
 #include "calibrate/measure/measure_rank.h"
 #include "calibrate/ranks/launched_group.h"
 #include "calibrate/samples/statistics.h"
-#include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 
@@ -25,15 +24,11 @@ std::vector<std::string> kind_names(const std::vector<CollectiveKind>& kinds) {
   return mapped(kinds, [&](const CollectiveKind kind) { return std::string(name_of(kind)); });
 }
 
-/// Median seconds on this rank, behind a step each time: as measuring does it, waiting for the
-/// other ranks included.
-double time_all_reduce(Backend& backend,
-                       const std::vector<std::int64_t>& lengths,
-                       std::int64_t bytes) {
+/// Median seconds on this rank, waiting for the other ranks included.
+double time_all_reduce(Backend& backend, std::int64_t bytes) {
   constexpr int kRepetitions = 5;
   std::vector<double> seconds;
   for (int i = 0; i < kRepetitions; ++i) {
-    static_cast<void>(backend.time_step(lengths));
     const CollectiveTimes times =
         backend.time_collective(CollectiveKind::AllReduce, Bytes(bytes), 1);
     seconds.push_back(times.end - times.arrival);
@@ -54,25 +49,26 @@ Json host_json(const std::optional<HostCosts>& costs) {
           {"host_to_device", copies}};
 }
 
-/// Median seconds of a whole measured step: at least its ops, and all it does around them.
-double wall_seconds(Backend& backend, const std::vector<std::int64_t>& lengths) {
+/// Median seconds that it takes to time the ops of a batch: at least their own, and all that is
+/// done around them.
+double wall_seconds(Backend& backend, const BatchLengths& lengths) {
   constexpr int kRepetitions = 2;
+  StepTimes times(backend);
+  times.time_elements();
   std::vector<double> seconds;
   for (int i = -1; i < kRepetitions; ++i) {
     backend.barrier();
     const double start = clock_seconds();
-    const std::vector<double> ops = backend.time_step(lengths);
+    const double ops = sum_of(times.at(lengths).value_or(std::vector<double>{}));
     if (i >= 0) {
-      seconds.push_back(
-          std::max(clock_seconds() - start, std::accumulate(ops.begin(), ops.end(), 0.0)));
+      seconds.push_back(std::max(clock_seconds() - start, ops));
     }
   }
   return median(seconds);
 }
 
-void prepare_one(Backend& backend, const std::vector<std::int64_t>& lengths) {
-  const StepBatch batch{lengths, 0};
-  for (const RefusedBatch& refused : backend.prepare({&batch, 1})) {
+void prepare_one(Backend& backend, const BatchLengths& lengths) {
+  for (const RefusedBatch& refused : backend.prepare({&lengths, 1})) {
     throw EnvironmentFault("a step of {} x {} tokens cannot run here: {}",
                            lengths.size(),
                            lengths.front(),
@@ -83,8 +79,8 @@ void prepare_one(Backend& backend, const std::vector<std::int64_t>& lengths) {
 Json probe_rank(const RankContext& context,
                 const MeasureRequest& request,
                 const BackendFactory& factory,
-                const std::vector<std::int64_t>& small,
-                const std::vector<std::int64_t>& large) {
+                const BatchLengths& small,
+                const BatchLengths& large) {
   const double start = clock_seconds();
   const std::unique_ptr<Backend> backend = factory(context, request.model, request.buckets);
   // The first shape loads libraries, which counts as the start; the second tells what a shape
@@ -101,8 +97,9 @@ Json probe_rank(const RankContext& context,
                {"large", large_step},
                {"small", wall_seconds(*backend, small)},
                {"collectives", kind_names(backend->collectives())},
-               {"small_reduce", time_all_reduce(*backend, large, kSmallBytes)},
-               {"large_reduce", time_all_reduce(*backend, large, kLargeBytes)}};
+               {"times_ops", !backend->ops().ops.empty()},
+               {"small_reduce", time_all_reduce(*backend, kSmallBytes)},
+               {"large_reduce", time_all_reduce(*backend, kLargeBytes)}};
   line["host"] = host_json(backend->host_costs());
   line["description"] = backend->description();
   return line;
@@ -111,8 +108,8 @@ Json probe_rank(const RankContext& context,
 }  // namespace
 
 Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
-  const std::vector<std::int64_t> large = sentinel_lengths(request.model);
-  const std::vector<std::int64_t> small(2, std::max<std::int64_t>(1, large.front() / 8));
+  const BatchLengths large = sentinel_lengths(request.model);
+  const BatchLengths small(2, std::max<std::int64_t>(1, large.front() / 8));
   Json answer;
   run_ranks(
       request.ranks,
@@ -145,6 +142,7 @@ Probe probe(const MeasureRequest& request, const BackendFactory& factory) {
       std::max(0.0, seconds("large") - seconds("small")) / (flops(large) - flops(small));
   estimate.fixed_seconds =
       std::max(0.0, seconds("small") - estimate.seconds_per_flop * flops(small));
+  estimate.times_ops = answer.at("times_ops").get<bool>();
   estimate.collective_latency = seconds("small_reduce");
   estimate.collective_seconds_per_byte =
       std::max(0.0, seconds("large_reduce") - seconds("small_reduce")) /

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "calibrate/measure/clock.h"
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/statistics.h"
-#include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 
@@ -19,57 +19,18 @@ constexpr std::size_t kPointsPerSentinel = 10;
 constexpr int kCollectiveWarmUps = 2;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// [kind] Mean time over a kind's occurrences in the step.
-std::vector<double> mean_by_kind(const StepOpKinds& kinds, const std::vector<double>& seconds) {
-  std::vector<double> sums(kinds.ops.size(), 0.0);
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    sums[kinds.kind_of[i]] += seconds[i];
-  }
-  for (std::size_t kind = 0; kind < sums.size(); ++kind) {
-    sums[kind] /= kinds.counts[kind];
-  }
-  return sums;
-}
-
-/// Times of the job's own buckets, reduced behind every measured step.
-using BucketTimes = std::map<CollectiveTask, RankTimes>;
-
-void keep_times(RankTimes& all, const CollectiveTimes& once) {
-  all.arrival.push_back(once.arrival);
-  all.end.push_back(once.end);
-  all.sound.push_back(once.sound);
-}
-
-/// One rank has nothing to reduce.
-void reduce_buckets(Backend& backend, const RankPass& pass, BucketTimes* times) {
-  if (pass.ranks == 1) {
-    return;
-  }
-  for (const std::int64_t bytes : pass.bucket_bytes) {
-    const CollectiveTimes once =
-        backend.time_collective(CollectiveKind::AllReduce, Bytes(bytes), 1);
-    if (times != nullptr) {
-      const CollectiveTask task{CollectiveKind::AllReduce, bytes, false};
-      RankTimes& all = (*times)[task];
-      all.task = task;
-      keep_times(all, once);
-    }
-  }
-}
-
-/// Each behind a training step and before the next one, as in use: between busy ranks the transfer
-/// has to wait for a core now and then, and can take several times as long as between idle ones.
 RankTimes measure_collective(Backend& backend, const RankPass& pass, const CollectiveTask& task) {
   RankTimes times;
   times.task = task;
   backend.barrier();
   const int repetitions = collective_repetitions(task, pass.bucket_bytes);
   for (int i = -kCollectiveWarmUps; i < repetitions; ++i) {
-    static_cast<void>(backend.time_step(pass.sentinel));
     const CollectiveTimes once =
         backend.time_collective(task.kind, Bytes(task.bytes), collective_calls(task));
     if (i >= 0) {
-      keep_times(times, once);
+      times.arrival.push_back(once.arrival);
+      times.end.push_back(once.end);
+      times.sound.push_back(once.sound);
     }
   }
   return times;
@@ -90,30 +51,63 @@ int collective_calls(const CollectiveTask& task) {
   return !task.pipelined ? 1 : (task.bytes < kMiB ? 20 : 5);
 }
 
-std::optional<double> time_steps(Backend& backend,
-                                 const std::vector<std::int64_t>& lengths,
-                                 int repetitions) {
-  backend.barrier();
-  static_cast<void>(backend.time_step(lengths));
-  std::vector<double> totals;
-  for (int i = 0; i < repetitions; ++i) {
-    backend.barrier();
-    const std::vector<double> seconds = backend.time_step(lengths);
-    if (!seconds.empty()) {
-      totals.push_back(sum_of(seconds));
+void StepTimes::time_elements() {
+  const std::vector<Op>& ops = backend_.ops().ops;
+  for (std::size_t kind = 0; kind < ops.size(); ++kind) {
+    if (ops[kind].rows == RowUnit::Elements) {
+      elements_[kind] = backend_.time_op(ops[kind], {1});
     }
   }
-  return totals.empty() ? std::nullopt : std::optional(median(totals));
+}
+
+std::optional<std::vector<double>> StepTimes::at(const BatchLengths& lengths) {
+  const std::vector<Op>& ops = backend_.ops().ops;
+  std::vector<double> seconds;
+  for (std::size_t kind = 0; kind < ops.size(); ++kind) {
+    const bool is_fixed = ops[kind].rows == RowUnit::Elements;
+    const std::optional<double> one =
+        is_fixed ? elements_[kind] : backend_.time_op(ops[kind], lengths);
+    if (!one) {
+      return std::nullopt;
+    }
+    seconds.push_back(*one);
+  }
+  return seconds;
+}
+
+std::optional<double> StepTimes::sum_at(const BatchLengths& lengths) {
+  const std::optional<std::vector<double>> seconds = at(lengths);
+  if (!seconds) {
+    return std::nullopt;
+  }
+  double sum = 0;
+  for (std::size_t kind = 0; kind < seconds->size(); ++kind) {
+    sum += backend_.ops().counts[kind] * (*seconds)[kind];
+  }
+  return sum;
+}
+
+std::optional<double> time_sentinel(Backend& backend, const BatchLengths& lengths) {
+  StepTimes times(backend);
+  std::vector<double> sums;
+  for (int i = -1; i < kSentinelRepetitions; ++i) {
+    backend.barrier();
+    times.time_elements();
+    const std::optional<double> sum = times.sum_at(lengths);
+    if (i >= 0 && sum) {
+      sums.push_back(*sum);
+    }
+  }
+  return sums.empty() ? std::nullopt : std::optional(median(sums));
 }
 
 std::vector<GridPoint> prepare_points(Backend& backend,
                                       const RankPass& pass,
                                       const SendLine& send) {
   // The sentinel is prepared with the points, as the last.
-  std::vector<StepBatch> batches = mapped(pass.points, [&pass](const GridPoint& point) {
-    return StepBatch{point_lengths(point, pass.padded), 0};
-  });
-  batches.push_back({pass.sentinel, 0});
+  std::vector<BatchLengths> batches = mapped(
+      pass.points, [&pass](const GridPoint& point) { return point_lengths(point, pass.padded); });
+  batches.push_back(pass.sentinel);
   const double start = clock_seconds();
   const std::vector<RefusedBatch> refused = backend.prepare(batches);
   const bool leads = pass.rank == 0;
@@ -143,70 +137,94 @@ std::vector<GridPoint> prepare_points(Backend& backend,
   return points;
 }
 
+namespace {
+
+/// One rank's share of a pass under way.
+class RankMeasurement {
+ public:
+  RankMeasurement(Backend& backend, const RankPass& pass, const SendLine& send)
+      : backend_(backend), pass_(pass), send_(send) {}
+
+  void time_ops() {
+    if (pass_.rank == 0) {
+      send_(pass_line(pass_.pass, backend_.ops()));
+    }
+    const std::vector<GridPoint> points = prepare_points(backend_, pass_, send_);
+    StepTimes times(backend_);
+    for (int repetition = 0; repetition < pass_.repetitions; ++repetition) {
+      times.time_elements();
+      for (std::size_t i = 0; i < points.size(); ++i) {
+        if (i % kPointsPerSentinel == 0 && repetition == 0) {
+          sentinel();
+        }
+        time_point(points[i], times);
+      }
+    }
+  }
+
+  void time_collectives() {
+    for (const CollectiveTask& task : pass_.collectives) {
+      send_(rank_times_line(measure_collective(backend_, pass_, task)));
+    }
+    if (!pass_.overlaps_kept) {
+      return;
+    }
+    const std::int64_t largest = *std::ranges::max_element(pass_.bucket_bytes);
+    const std::vector<OverlapSample> samples = backend_.overlaps(Bytes(largest));
+    for (std::size_t i = *pass_.overlaps_kept; pass_.rank == 0 && i < samples.size(); ++i) {
+      send_(overlap_line(pass_.pass, samples[i]));
+    }
+  }
+
+  void sentinel() {
+    if (const auto seconds = time_sentinel(backend_, pass_.sentinel)) {
+      send_(sentinel_line(pass_.pass, pass_.rank, now(), *seconds));
+    }
+  }
+
+  void tell_disturbances() {
+    const Disturbances now = backend_.disturbances();
+    if (now != told_) {
+      send_(disturbed_line(pass_.pass,
+                           pass_.rank,
+                           {now.dropped - told_.dropped,
+                            now.throttled - told_.throttled,
+                            now.cooled_seconds - told_.cooled_seconds}));
+      told_ = now;
+    }
+  }
+
+ private:
+  [[nodiscard]] double now() const { return clock_seconds() + pass_.clock_offset; }
+
+  void time_point(const GridPoint& point, StepTimes& times) {
+    const BatchLengths lengths = point_lengths(point, pass_.padded);
+    const std::optional<std::vector<double>> seconds = times.at(lengths);
+    tell_disturbances();
+    if (seconds) {
+      send_(step_line(pass_.pass, pass_.rank, now(), batch_shape(lengths), {*seconds}));
+    }
+  }
+
+  Backend& backend_;
+  const RankPass& pass_;
+  const SendLine& send_;
+  Disturbances told_;
+};
+
+}  // namespace
+
 void measure_rank_pass(Backend& backend, const RankPass& pass, const SendLine& send) {
-  const StepOpKinds kinds = distinct_ops(backend.ops());
-  const auto sentinel = [&] {
-    if (const auto seconds = time_steps(backend, pass.sentinel, kSentinelRepetitions)) {
-      send(sentinel_line(pass.pass, pass.rank, clock_seconds() + pass.clock_offset, *seconds));
-    }
-  };
-  Disturbances told;
-  const auto tell_disturbances = [&] {
-    const Disturbances now = backend.disturbances();
-    if (now != told) {
-      send(disturbed_line(pass.pass,
-                          pass.rank,
-                          {now.dropped - told.dropped,
-                           now.throttled - told.throttled,
-                           now.cooled_seconds - told.cooled_seconds}));
-      told = now;
-    }
-  };
-  if (pass.rank == 0) {
-    send(pass_line(pass.pass, kinds));
+  RankMeasurement measurement(backend, pass, send);
+  const bool times_ops = !backend.ops().ops.empty();
+  if (times_ops) {
+    measurement.time_ops();
   }
-  const std::vector<GridPoint> points = prepare_points(backend, pass, send);
-  // The steps are those of a training run: another shape every time, and the gradients reduced in
-  // between. One shape again and again would find warmer caches and idler neighbours than a run
-  // does.
-  BucketTimes bucket_times;
-  for (int repetition = -1; repetition < pass.repetitions; ++repetition) {
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      if (i % kPointsPerSentinel == 0 && repetition == 0) {
-        sentinel();
-      }
-      const std::vector<std::int64_t> lengths = point_lengths(points[i], pass.padded);
-      if (repetition < 0) {
-        backend.warm_up(lengths);
-        reduce_buckets(backend, pass, nullptr);
-        continue;
-      }
-      const std::vector<double> seconds = backend.time_step(lengths);
-      reduce_buckets(backend, pass, &bucket_times);
-      tell_disturbances();
-      if (!seconds.empty()) {
-        send(step_line(pass.pass,
-                       pass.rank,
-                       clock_seconds() + pass.clock_offset,
-                       batch_shape(lengths),
-                       {mean_by_kind(kinds, seconds)}));
-      }
-    }
+  measurement.time_collectives();
+  if (times_ops) {
+    measurement.sentinel();
   }
-  for (const CollectiveTask& task : pass.collectives) {
-    const auto own = bucket_times.find(task);
-    send(rank_times_line(own != bucket_times.end() ? own->second
-                                                   : measure_collective(backend, pass, task)));
-  }
-  if (pass.overlaps_kept) {
-    const std::int64_t largest = *std::ranges::max_element(pass.bucket_bytes);
-    const std::vector<OverlapSample> samples = backend.overlaps(Bytes(largest));
-    for (std::size_t i = *pass.overlaps_kept; pass.rank == 0 && i < samples.size(); ++i) {
-      send(overlap_line(pass.pass, samples[i]));
-    }
-  }
-  sentinel();
-  tell_disturbances();
+  measurement.tell_disturbances();
 }
 
 Json rank_pass_json(const RankPass& pass) {

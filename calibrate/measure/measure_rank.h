@@ -25,7 +25,7 @@ struct RankPass {
   std::vector<CollectiveTask> collectives;
   std::vector<std::int64_t> bucket_bytes;  ///< The sizes that the job itself reduces.
   std::vector<std::vector<int>> buckets;   ///< [bucket] Parameter indices, in launch order.
-  std::vector<std::int64_t> sentinel;      ///< Lengths of the sentinel step.
+  BatchLengths sentinel;                   ///< Of the sentinel step.
   /// The number of overlaps that are in the file already. Absent: overlaps are not measured.
   std::optional<std::size_t> overlaps_kept;
   double clock_offset = 0;  ///< Added to clock_seconds() to get `at_seconds`.
@@ -59,11 +59,27 @@ using SendLine = std::function<void(const std::string& line)>;
 /// the ranks.
 void measure_rank_pass(Backend& backend, const RankPass& pass, const SendLine& send);
 
-/// Runs a step a few times after a warm-up, on all ranks at once, and returns the median of the
-/// sums of its op times in seconds; nothing when none could be had. Its batch has been prepared.
-[[nodiscard]] std::optional<double> time_steps(Backend& backend,
-                                               const std::vector<std::int64_t>& lengths,
-                                               int repetitions);
+/// Times the distinct ops of a step, each by itself. Those that no batch changes, such as the
+/// optimizer, are timed apart from the others, and far less often.
+class StepTimes {
+ public:
+  explicit StepTimes(Backend& backend) : backend_(backend), elements_(backend.ops().ops.size()) {}
+
+  /// Times the ops that no batch changes; their times hold until the next call.
+  void time_elements();
+  /// [kind] Seconds at a batch that has been prepared; nothing when one could not be had.
+  [[nodiscard]] std::optional<std::vector<double>> at(const BatchLengths& lengths);
+  /// Seconds of all ops of a step, one after the other.
+  [[nodiscard]] std::optional<double> sum_at(const BatchLengths& lengths);
+
+ private:
+  Backend& backend_;
+  std::vector<std::optional<double>> elements_;  ///< [kind]
+};
+
+/// Times the ops of a batch that has been prepared a few times after a warm-up, on all ranks at
+/// once. Returns the median of their sums in seconds; nothing when none could be had.
+[[nodiscard]] std::optional<double> time_sentinel(Backend& backend, const BatchLengths& lengths);
 
 /// Writes {"kind":"prepared","pass","seconds","plans":[{"shape","forward_engine",
 /// "backward_engine","workspace_bytes","seconds"}]}: what took time before the first step.

@@ -21,9 +21,9 @@ enum class Dtype { F32, Tf32, Bf16, F16, F64 };
 /// over the padded length, and Varlen is fused over the real lengths, so that no op sees padding.
 enum class AttentionKind { Dense, Flash, Varlen };
 
-/// Which kernels `stepcal` runs for the ops of a step on a GPU. TorchEager runs those that PyTorch
-/// runs without torch.compile, Fused the fewest for each op. Ops and their names are the same; a
-/// profile predicts the training whose kernels it was measured with. See calibrate/cuda/README.md.
+/// How `stepcal` has libraries run the ops of a step on a GPU: TorchEager as PyTorch calls them
+/// without torch.compile, Fused with the fewest kernels. Ops and their names are the same; a profile
+/// predicts the training whose kernels it was measured with. See calibrate/cuda/README.md.
 enum class KernelChoice { TorchEager, Fused };
 
 /// The layout of modules and parameters. Each value is one published architecture, except Blocks: a

@@ -286,7 +286,7 @@ void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {
                                             limits_.max_rank_factor)
                               : "";
   throw InputError(
-      "profile {} has no {} of {}; it has {}{}: measure it with: stepcal calibrate …, or write the "
+      "profile {} has no {} of {}; it has {}{}: measure it with: stepcal measure …, or write the "
       "measured times in cluster.all_reduce or the links in [cluster.topology]",
       printable(profile_name_),
       name_of(kind),

@@ -104,9 +104,10 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
   }
   const Found found = find(op);
   if (found.cost == nullptr) {
-    throw InputError("profile {} has no cost for {}: measure it with: stepcal calibrate --model …",
-                     printable(profile_.name),
-                     described(op));
+    throw InputError(
+        "profile {} has no cost for {}: measure it with: python3 -m stepsim.torch.measure …",
+        printable(profile_.name),
+        described(op));
   }
   Cost cost = evaluate(*found.cost, op, batch);
   if (cost.extrapolation > max_extrapolation_ && !cost.smaller) {

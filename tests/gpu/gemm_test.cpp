@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -83,7 +84,7 @@ Element product_at(const Problem& problem, std::int64_t i, std::int64_t row, std
   if (call.beta != 0) {
     element.add(call.beta * problem.c[i * call.stride_c + row * call.ldc + column]);
   }
-  if (call.bias.data != nullptr) {
+  if (call.epilogue == GemmEpilogue::Bias || call.epilogue == GemmEpilogue::BiasGelu) {
     element.add(problem.bias[column]);
   }
   return element;
@@ -149,6 +150,7 @@ void check_size_by(GemmRoute route, const std::array<std::int64_t, 3>& size, Ref
         call.batch = option == 3 ? 3 : 1;
         Problem problem(with_gaps(call, option == 0 ? 0 : 8), dtypes);
         if (option == 2) {
+          problem.call.epilogue = GemmEpilogue::Bias;
           problem.call.bias = problem.bias.array();
         }
         CAPTURE(name_of(dtypes.operands));
@@ -178,6 +180,111 @@ void check_size(const std::array<std::int64_t, 3>& size, Refusal refusal) {
 TEST_CASE("library: products of plain sizes in every dtype, layout and epilogue") {
   check_size({40, 24, 56}, Refusal::Fails);
   check_size({130, 72, 256}, Refusal::Fails);
+}
+
+namespace {
+
+/// gelu(x) by its tanh form, and its slope.
+std::pair<double, double> gelu(double x) {
+  const double root = std::sqrt(2 / 3.14159265358979323846);
+  const double t = std::tanh(root * (x + 0.044715 * x * x * x));
+  const double du = root * (1 + 3 * 0.044715 * x * x);
+  return {0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du};
+}
+
+/// A hyperbolic tangent of the hardware, which kernels may take.
+constexpr double kOfTanh = 0x1p-10;
+
+/// The product of a forward with bias and GELU: what goes to aux, and its GELU.
+void check_bias_gelu(Gemm& gemm, Problem& problem) {
+  const GemmCall& call = problem.call;
+  const DeviceArray aux(problem.dtypes.result, call.m * call.n);
+  problem.call.epilogue = GemmEpilogue::BiasGelu;
+  problem.call.bias = problem.bias.array();
+  problem.call.aux = aux.array();
+  gemm.run(stream(), call);
+  const std::vector<double> kept = aux.read();
+  const std::vector<double> result = problem.c.read();
+  double worst = 0;
+  for (std::int64_t at = 0; at < call.m * call.n; ++at) {
+    const Element sum = product_at(problem, 0, at / call.n, at % call.n);
+    const double most = bound(problem, sum);
+    const auto [value, slope] = gelu(sum.value);
+    // The slope of a GELU is 1.13 at most.
+    const double of_gelu = 1.13 * most + kOfTanh * std::abs(sum.value) +
+                           2 * test::unit_roundoff(problem.dtypes.result) * std::abs(value);
+    const auto i = static_cast<std::size_t>(at);
+    worst = std::max(
+        {worst, std::abs(kept[i] - sum.value) / most, std::abs(result[i] - value) / of_gelu});
+  }
+  CHECK(worst <= 1);
+}
+
+void check_gelu_gradient(Gemm& gemm, Problem& problem) {
+  const GemmCall& call = problem.call;
+  const DeviceArray aux(problem.dtypes.result, test::numbers(call.m * call.n, 5, 2));
+  problem.call.epilogue = GemmEpilogue::GeluGradient;
+  problem.call.aux = aux.array();
+  gemm.run(stream(), call);
+  const std::vector<double> result = problem.c.read();
+  double worst = 0;
+  for (std::int64_t at = 0; at < call.m * call.n; ++at) {
+    const Element sum = product_at(problem, 0, at / call.n, at % call.n);
+    const double slope = gelu(aux[at]).second;
+    const double most = 1.13 * bound(problem, sum) + 8 * kOfTanh * std::abs(sum.value);
+    worst =
+        std::max(worst, std::abs(result[static_cast<std::size_t>(at)] - sum.value * slope) / most);
+  }
+  CHECK(worst <= 1);
+}
+
+/// The sums of op(A)'s rows or op(B)'s columns beside the product.
+void check_sums(Gemm& gemm, Problem& problem, GemmEpilogue epilogue) {
+  const GemmCall& call = problem.call;
+  const bool of_a = epilogue == GemmEpilogue::SumsOfA;
+  const DeviceArray sums(problem.dtypes.result, of_a ? call.m : call.n);
+  problem.call.epilogue = epilogue;
+  problem.call.bias = sums.array();
+  check(gemm, problem);
+  const std::vector<double> result = sums.read();
+  double worst = 0;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(result.size()); ++i) {
+    Element sum;
+    for (std::int64_t k = 0; k < call.k; ++k) {
+      const bool turned = of_a ? call.transpose_a : !call.transpose_b;
+      const std::int64_t leading = of_a ? call.lda : call.ldb;
+      const std::int64_t at = turned ? k * leading + i : i * leading + k;
+      sum.add(of_a ? problem.a[at] : problem.b[at]);
+    }
+    worst = std::max(
+        worst, std::abs(result[static_cast<std::size_t>(i)] - sum.value) / bound(problem, sum));
+  }
+  CHECK(worst <= 1);
+}
+
+}  // namespace
+
+// The layouts are those of a linear layer whose weights lie as [out][in].
+TEST_CASE("library: a GELU, its gradient and sums beside a product") {
+  Gemm gemm(GemmRoute::Lt);
+  for (const Dtype dtype : {Dtype::F32, Dtype::Bf16, Dtype::F16}) {
+    CAPTURE(name_of(dtype));
+    GemmCall call;
+    call.m = 40;
+    call.n = 24;
+    call.k = 56;
+    call.transpose_b = true;
+    Problem forward(with_gaps(call, 0), {dtype, dtype});
+    check_bias_gelu(gemm, forward);
+    call.transpose_b = false;
+    Problem backward(with_gaps(call, 0), {dtype, dtype});
+    check_gelu_gradient(gemm, backward);
+    call.transpose_a = true;
+    for (const GemmEpilogue epilogue : {GemmEpilogue::SumsOfA, GemmEpilogue::SumsOfB}) {
+      Problem weights(with_gaps(call, 0), {dtype, dtype});
+      check_sums(gemm, weights, epilogue);
+    }
+  }
 }
 
 TEST_CASE("library: products of odd sizes") {

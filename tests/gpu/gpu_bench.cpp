@@ -1,5 +1,6 @@
-// Kernels of a training step on this machine's GPU: TFLOP/s or GB/s of each, and its share of the
-// card's own ceiling (the largest product, the largest copy), measured in the same run.
+// What the CUDA backend times ops with, on this machine's GPU: TFLOP/s or GB/s of each, and its
+// share of the card's own ceiling (the largest product, the largest copy), measured in the same
+// run.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -9,7 +10,6 @@
 #include <benchmark/benchmark.h>
 
 #include "calibrate/cuda/attention/sdpa.h"
-#include "calibrate/cuda/eager/eager.h"
 #include "calibrate/cuda/kernels/gemm.h"
 #include "calibrate/cuda/kernels/kernels.h"
 #include "costmodel/base/input_error.h"
@@ -257,162 +257,26 @@ void add_attention(Bench& bench) {
   }
 }
 
-/// Operands of the kernels over rows of kHidden features.
-struct RowArrays {
-  std::int64_t rows = 0;
-  Array x, y, z;
-  Array gain, bias, dgain, dbias;
-  float* saved = nullptr;
-  float* scratch = nullptr;
-
-  [[nodiscard]] std::int64_t count() const { return rows * kHidden; }
-};
-
-void layer_norm(const Stream& stream, const RowArrays& a) {
-  norm_forward(stream, false, a.y, a.saved, a.x, {a.gain, a.bias}, a.rows, kHidden);
-}
-
-RowArrays row_arrays(const Bench& bench, std::vector<DeviceBuffer>& buffers, std::int64_t rows) {
-  RowArrays arrays;
-  arrays.rows = rows;
-  arrays.x = features(bench, buffers[0], arrays.count());
-  arrays.y = features(bench, buffers[1], arrays.count());
-  arrays.z = features(bench, buffers[2], arrays.count());
-  const Array parameters = features(bench, buffers[3], 4 * kHidden);
-  arrays.gain = parameters;
-  arrays.bias = parameters.at(kHidden);
-  arrays.dgain = parameters.at(2 * kHidden);
-  arrays.dbias = parameters.at(3 * kHidden);
-  buffers[4].reserve(static_cast<std::size_t>(rows * 2) * sizeof(float));
-  buffers[5].reserve(static_cast<std::size_t>(norm_scratch(rows, kHidden)) * sizeof(float));
-  arrays.saved = buffers[4].as<float>();
-  arrays.scratch = buffers[5].as<float>();
-  layer_norm(bench.stream(), arrays);  // What its backward reads.
-  return arrays;
-}
-
-/// A kernel that reads and writes `moved` arrays of rows x kHidden elements.
-void add_rows(Bench& bench,
-              const std::string& name,
-              std::int64_t rows,
-              int moved,
-              void (*launch)(const Stream&, const RowArrays&)) {
+/// The two measures of bandwidth.
+void add_bandwidth(Bench& bench, std::int64_t rows) {
+  const std::string size = "/" + std::to_string(rows) + "x" + std::to_string(kHidden);
+  const double bytes = static_cast<double>(rows * kHidden * element_size(kDtype));
   for (const Cache cache : {Cache::Hot, Cache::Cold}) {
-    add(bench,
-        name + "/" + std::to_string(rows) + "x" + std::to_string(kHidden),
-        cache,
-        [rows, moved, launch](Bench& b, std::vector<DeviceBuffer>& buffers) {
-          const RowArrays arrays = row_arrays(b, buffers, rows);
-          return Work{.flops = 0,
-                      .bytes = static_cast<double>(moved * arrays.count() * element_size(kDtype)),
-                      .launch = [&b, arrays, launch] { launch(b.stream(), arrays); }};
-        });
-  }
-}
-
-void layer_norm_backward(const Stream& stream, const RowArrays& a) {
-  norm_backward(stream,
-                false,
-                a.z,
-                Store::Assign,
-                {a.dgain, a.dbias},
-                a.y,
-                a.x,
-                a.saved,
-                {a.gain, a.bias},
-                a.rows,
-                kHidden,
-                a.scratch);
-}
-
-void add_row_kernels(Bench& bench, std::int64_t rows) {
-  add_rows(bench, "residual_add", rows, 3, [](const Stream& stream, const RowArrays& a) {
-    add_elements(stream, a.z, a.x, a.y, {}, a.count());
-  });
-  add_rows(bench, "gelu/forward", rows, 2, [](const Stream& stream, const RowArrays& a) {
-    activation_forward(stream, ActivationKind::GeluTanh, a.y, a.x, a.count());
-  });
-  add_rows(bench, "gelu/backward", rows, 3, [](const Stream& stream, const RowArrays& a) {
-    activation_backward(stream, ActivationKind::GeluTanh, a.z, a.y, a.x, a.count());
-  });
-  add_rows(bench, "layer_norm/forward", rows, 2, layer_norm);
-  add_rows(bench, "layer_norm/backward", rows, 3, [](const Stream& stream, const RowArrays& a) {
-    layer_norm_backward(stream, a);
-  });
-}
-
-/// One fused update of fp32 weights that also writes their bf16 copies.
-void add_adamw(Bench& bench, std::int64_t count) {
-  add(bench,
-      "adamw/" + std::to_string(count),
-      Cache::Hot,
-      [count](Bench& b, std::vector<DeviceBuffer>& buffers) {
-        std::vector<Array> arrays;  // Weights, m, v, gradient.
-        for (std::size_t i = 0; i < 4; ++i) {
-          buffers[i].reserve(static_cast<std::size_t>(count) * sizeof(float));
-          arrays.push_back({buffers[i].data(), Dtype::F32});
-          fill_uniform(b.stream(), arrays[i], count, 0.01F, 0.02F, i);
-        }
-        const Array copy = features(b, buffers[4], count);
-        // Seven times fp32 (four read, three written) and the copy.
-        const double bytes = static_cast<double>(count) * (7.0 * 4.0 + 2.0);
-        return Work{
-            .flops = 0, .bytes = bytes, .launch = [&b, arrays, copy, count] {
-              adamw_update(
-                  b.stream(), {}, arrays[0], arrays[1], arrays[2], arrays[3], copy, count, 10);
-            }};
-      });
-}
-
-/// Adds the update as foreach AdamW makes it, in 8 passes and without a copy.
-void add_foreach_adamw(Bench& bench, std::int64_t count) {
-  add(bench,
-      "foreach_adamw/" + std::to_string(count),
-      Cache::Hot,
-      [count](Bench& b, std::vector<DeviceBuffer>& buffers) {
-        std::vector<Array> arrays;  // Weights, m, v, gradient, root.
-        for (std::size_t i = 0; i < 5; ++i) {
-          buffers[i].reserve(static_cast<std::size_t>(count) * sizeof(float));
-          arrays.push_back({buffers[i].data(), Dtype::F32});
-          fill_uniform(b.stream(), arrays[i], count, 0.01F, 0.02F, i);
-        }
-        const double bytes = static_cast<double>(count) * 21.0 * 4.0;
-        return Work{
-            .flops = 0, .bytes = bytes, .launch = [&b, arrays, count] {
-              foreach_adamw(
-                  b.stream(), {}, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], count, 10);
-            }};
-      });
-}
-
-/// The loss over GPT-2's vocabulary.
-void add_cross_entropy(Bench& bench, std::int64_t rows) {
-  for (const bool is_backward : {false, true}) {
-    add(bench,
-        std::string("cross_entropy/") + (is_backward ? "backward/" : "forward/") +
-            std::to_string(rows) + "x" + std::to_string(kVocab),
-        Cache::Hot,
-        [rows, is_backward](Bench& b, std::vector<DeviceBuffer>& buffers) {
-          const Array logits = features(b, buffers[0], rows * kVocab);
-          const Array gradient = features(b, buffers[1], rows * kVocab);
-          buffers[2].reserve(static_cast<std::size_t>(rows) * 3 * sizeof(float));
-          auto* const losses = buffers[2].as<float>();
-          float* const saved = losses + rows;
-          const std::int32_t* const targets =
-              upload(b, buffers[3], std::vector<std::int32_t>(static_cast<std::size_t>(rows), 7));
-          const auto forward = [&b, losses, saved, logits, targets, rows] {
-            cross_entropy_forward(b.stream(), losses, saved, logits, targets, rows, kVocab);
-          };
-          const double read = static_cast<double>(rows * kVocab * element_size(kDtype));
-          if (!is_backward) {
-            return Work{.flops = 0, .bytes = read, .launch = forward};
-          }
-          forward();
-          return Work{.flops = 0, .bytes = 2 * read, .launch = [=, &b] {
-                        cross_entropy_backward(
-                            b.stream(), gradient, logits, saved, targets, 1.0F, rows, kVocab);
-                      }};
-        });
+    add(bench, "scaled_copy" + size, cache, [=](Bench& b, std::vector<DeviceBuffer>& buffers) {
+      const Array from = features(b, buffers[0], rows * kHidden);
+      const Array to = features(b, buffers[1], rows * kHidden);
+      return Work{.flops = 0, .bytes = 2 * bytes, .launch = [=, &b] {
+                    scaled_copy(b.stream(), to, from, 1, rows * kHidden);
+                  }};
+    });
+    add(bench, "row_sums" + size, cache, [=](Bench& b, std::vector<DeviceBuffer>& buffers) {
+      const Array x = features(b, buffers[0], rows * kHidden);
+      buffers[1].reserve(static_cast<std::size_t>(rows) * sizeof(float));
+      auto* const sums = buffers[1].as<float>();
+      return Work{.flops = 0, .bytes = bytes, .launch = [=, &b] {
+                    row_sums(b.stream(), sums, x, rows, kHidden);
+                  }};
+    });
   }
 }
 
@@ -425,7 +289,7 @@ void measure_ceiling(Bench& bench) {
   const Array to = features(bench, buffers[4], kCeilingCopy / element_size(kDtype));
   largest.launch();
   const auto copy = [&] {
-    copy_on_device(bench.stream(), to.data, from.data, static_cast<std::size_t>(kCeilingCopy));
+    scaled_copy(bench.stream(), to, from, 1, kCeilingCopy / element_size(kDtype));
   };
   for (int i = 0; i < 20; ++i) {
     bench.ceiling_flops = std::max(bench.ceiling_flops,
@@ -452,11 +316,8 @@ void add_all(Bench& bench) {
   });
   add_attention(bench);
   for (const std::int64_t rows : {2048, 16384, 131072}) {
-    add_row_kernels(bench, rows);
+    add_bandwidth(bench, rows);
   }
-  add_adamw(bench, std::int64_t{1} << 26);
-  add_foreach_adamw(bench, std::int64_t{1} << 26);
-  add_cross_entropy(bench, 4096);
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCENARIO = str(ROOT / "scenarios/token_skew_2ranks.toml")
+RECORD = str(ROOT / "scenarios/tour/random.jsonl")
 APPENDED = {"samples.jsonl", "points.jsonl"}
 
 
@@ -102,9 +103,7 @@ class Quickstart(Stage):
 
 def stages(build, inputs):
     stepsim, stepcal = str(build / "sim/stepsim"), str(build / "calibrate/stepcal")
-    plans = sorted(str(p) for p in (inputs / "plans").iterdir())
     small = ["--model", "tiny-classifier", "--max-length", "64", "--max-tokens", "256", "--budget", "1"]
-    profile = str(inputs / "profile.json")
     return [
         Stage("stepsim plan", [stepsim, "plan", SCENARIO, "--steps", "3000", "--out-dir", "plans"]),
         Stage("stepsim compare", [stepsim, "compare", SCENARIO, "--steps", "2000", "--json", "compare.json", "--html", "compare.html"]),
@@ -113,26 +112,16 @@ def stages(build, inputs):
         Stage("stepsim trace", [stepsim, "trace", SCENARIO, "--steps", "40", "--out", "trace.json.gz"]),
         Stage("stepcal measure", [stepcal, "measure", *small, "--out", "samples.jsonl"], exact=False,
               kept="samples.jsonl"),
-        Stage("stepcal calibrate", [stepcal, "calibrate", *small, "--samples", "samples.jsonl", "--out",
-                                    "profile.json"], exact=False, kept="samples.jsonl"),
         Stage("stepcal fit", [stepcal, "fit", str(inputs / "samples.jsonl"), "--out", "profile.json"]),
-        Stage("stepcal import", [stepcal, "import", "run-record", str(inputs / "live.jsonl"), "--plan", plans[0],
-                                 "--profile", "recorded.json", "--base", profile]),
-        Stage("stepcal live", [stepcal, "live", *plans, "--out-dir", "live"], exact=False),
+        Stage("stepcal import", [stepcal, "import", "run-record", RECORD, "--profile", "recorded.json"]),
     ]
 
 
 def prepare(build, inputs):
-    """Files that stages read: plans of few steps, samples, a profile and a live record."""
-    stepsim, stepcal = str(build / "sim/stepsim"), str(build / "calibrate/stepcal")
-    plan = [stepsim, "plan", SCENARIO, "--steps", "6", "--out-dir", str(inputs / "plans")]
-    subprocess.run(plan, check=True, stdout=subprocess.DEVNULL)
-    plans = sorted(str(p) for p in (inputs / "plans").iterdir())
-    subprocess.run([stepcal, "calibrate", "--plan", *plans, "--budget", "10", "--samples",
-                    str(inputs / "samples.jsonl"), "--out", str(inputs / "profile.json")], check=True,
-                   stdout=subprocess.DEVNULL)
-    subprocess.run([stepcal, "live", plans[0], "--repeat", "8", "--out", str(inputs / "live.jsonl")], check=True,
-                   stdout=subprocess.DEVNULL)
+    """The samples that a stage reads."""
+    stepcal = str(build / "calibrate/stepcal")
+    subprocess.run([stepcal, "measure", "--model", "tiny-classifier", "--max-length", "64", "--max-tokens", "256",
+                    "--budget", "2", "--out", str(inputs / "samples.jsonl")], check=True, stdout=subprocess.DEVNULL)
 
 
 def text_of(path):
@@ -225,7 +214,7 @@ def main():
     parser.add_argument("--quickstart", type=int, default=0, help="so many kills of scenarios/quickstart")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--stage", nargs="*", default=[], help="only these, e.g. 'stepcal live'")
+    parser.add_argument("--stage", nargs="*", default=[], help="only these, e.g. 'stepcal fit'")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
     begin = time.monotonic()

@@ -13,7 +13,7 @@
 #include "calibrate/cuda/attention/sdpa_kernels.h"
 #include "calibrate/cuda/attention/sdpa_passes.h"
 #include "calibrate/cuda/device/check_cuda.h"
-#include "calibrate/training/clock.h"
+#include "calibrate/measure/clock.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim::cuda {

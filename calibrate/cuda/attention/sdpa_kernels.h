@@ -4,10 +4,17 @@
 #include <cstdint>
 
 #include "calibrate/cuda/device/device.h"
-#include "calibrate/training/kernel_arguments.h"
 
 /// What fused attention needs beside cuDNN's kernels.
 namespace stepsim::cuda {
+
+/// Which keys a query of a score matrix [sample][head][query][key] may see.
+struct ScoreMask {
+  const std::int32_t* lengths = nullptr;  ///< [sample] Useful tokens.
+  bool causal = false;
+  /// A query sees keys with |query - key| < window, on both sides unless causal; 0 = no window.
+  std::int64_t window = 0;
+};
 
 /// out[array][i] = offsets[i] * stride[array]: first tokens as first elements of several arrays.
 ///

@@ -41,13 +41,6 @@ void use_device(int index) {
   check_cuda(cudaSetDevice(index), "cudaSetDevice");
 }
 
-int device_count() {
-  load_kernels_at_start();
-  int count = 0;
-  check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  return count;
-}
-
 DeviceInfo device_info() {
   const int device = current_device();
   cudaDeviceProp properties{};
@@ -64,13 +57,6 @@ DeviceInfo device_info() {
   info.compute_major = properties.major;
   info.compute_minor = properties.minor;
   return info;
-}
-
-std::int64_t free_memory_bytes() {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return static_cast<std::int64_t>(free);
 }
 
 void synchronize_device() {
@@ -169,10 +155,6 @@ void copy_to_device(const Stream& stream, void* device, const void* host, std::s
 
 void copy_to_host(const Stream& stream, void* host, const void* device, std::size_t bytes) {
   copy(stream, host, device, bytes, cudaMemcpyDeviceToHost);
-}
-
-void copy_on_device(const Stream& stream, void* to, const void* from, std::size_t bytes) {
-  copy(stream, to, from, bytes, cudaMemcpyDeviceToDevice);
 }
 
 void set_zero(const Stream& stream, void* device, std::size_t bytes) {

@@ -26,9 +26,7 @@ struct DeviceInfo {
 
 /// Makes `index` this thread's device. A process that has used one must not fork.
 void use_device(int index);
-[[nodiscard]] int device_count();
-[[nodiscard]] DeviceInfo device_info();          ///< Describes the current device.
-[[nodiscard]] std::int64_t free_memory_bytes();  ///< What is free on the current device now.
+[[nodiscard]] DeviceInfo device_info();  ///< Describes the current device.
 void synchronize_device();
 
 class Event;
@@ -124,8 +122,12 @@ class HostBuffer {
 /// Copies in stream order; the host side should be a HostBuffer and must stay as it is until then.
 void copy_to_device(const Stream& stream, void* device, const void* host, std::size_t bytes);
 void copy_to_host(const Stream& stream, void* host, const void* device, std::size_t bytes);
-void copy_on_device(const Stream& stream, void* to, const void* from, std::size_t bytes);
 void set_zero(const Stream& stream, void* device, std::size_t bytes);
+
+/// The dtype that numbers have in memory: Tf32 is a way to multiply, its numbers are stored as F32.
+[[nodiscard]] constexpr Dtype stored_as(Dtype dtype) {
+  return dtype == Dtype::Tf32 ? Dtype::F32 : dtype;
+}
 
 /// Device memory with the dtype of its elements: F32, Bf16 or F16 (Tf32 is stored as F32).
 struct Array {
@@ -145,17 +147,6 @@ struct ConstArray {
   [[nodiscard]] ConstArray at(std::int64_t index) const {
     return {static_cast<const std::byte*>(data) + index * element_size(dtype), dtype};
   }
-};
-
-/// Features of attention heads inside rows of tokens: those of head h start at column
-/// h * head_dim; `stride` elements from a token to the next.
-struct Heads {
-  Array array;
-  std::int64_t stride = 0;
-};
-struct ConstHeads {
-  ConstArray array;
-  std::int64_t stride = 0;
 };
 
 }  // namespace stepsim::cuda

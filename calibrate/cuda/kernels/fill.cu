@@ -6,26 +6,6 @@ namespace stepsim::cuda {
 namespace {
 
 template <typename T>
-struct Uniform {
-  T* out;
-  float bound;
-  float center;
-  std::uint64_t seed;
-
-  template <int N>
-  __device__ void at(std::int64_t i) const {
-    float values[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-      const auto bits = static_cast<std::uint32_t>(random_bits(seed, i + k) >> 32);
-      // One rounding, whatever the compiler contracts: the same numbers everywhere.
-      values[k] = fmaf(bound, 2.0F * uniform_of(bits) - 1.0F, center);
-    }
-    store<N>(out + i, values);
-  }
-};
-
-template <typename T>
 struct Normal {
   T* out;
   float deviation;
@@ -48,20 +28,6 @@ struct Normal {
 };
 
 }  // namespace
-
-void fill_uniform(const Stream& stream,
-                  Array out,
-                  std::int64_t count,
-                  float bound,
-                  float center,
-                  std::uint64_t seed) {
-  with_type(out.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
-    constexpr int kN = kPack<T>;
-    T* data = data_of<T>(out);
-    launch_elements<kN>(stream, Uniform<T>{data, bound, center, seed}, count, aligned(kN, data));
-  });
-}
 
 void fill_normal(
     const Stream& stream, Array out, std::int64_t count, float deviation, std::uint64_t seed) {

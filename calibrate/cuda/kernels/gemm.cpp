@@ -42,8 +42,9 @@ struct GemmKey {
   std::int64_t batch, stride_a, stride_b, stride_c;
   Dtype operands, result;
   bool transpose_a, transpose_b;
-  bool adds, tf32, has_bias;
-  std::uint32_t align_a, align_b, align_c, align_bias;  ///< Bytes.
+  bool adds, tf32;
+  GemmEpilogue epilogue;
+  std::uint32_t align_a, align_b, align_c, align_bias, align_aux;  ///< Bytes.
   auto operator<=>(const GemmKey&) const = default;
 };
 
@@ -74,11 +75,12 @@ GemmKey key_of(const GemmCall& call) {
           .transpose_b = call.transpose_b,
           .adds = call.beta != 0,
           .tf32 = call.tf32,
-          .has_bias = call.bias.data != nullptr,
+          .epilogue = call.epilogue,
           .align_a = alignment_of(call.a.data),
           .align_b = alignment_of(call.b.data),
           .align_c = alignment_of(call.c.data),
-          .align_bias = alignment_of(call.bias.data)};
+          .align_bias = alignment_of(call.bias.data),
+          .align_aux = alignment_of(call.aux.data)};
 }
 
 std::string describe(const GemmCall& call) {
@@ -142,17 +144,49 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t name
   CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference.get(), name, &value, sizeof value));
 }
 
+/// The library's A is the call's B, and its B the call's A.
+cublasLtEpilogue_t cublas_epilogue(GemmEpilogue epilogue) {
+  switch (epilogue) {
+    case GemmEpilogue::None:
+      break;
+    case GemmEpilogue::Bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case GemmEpilogue::BiasGelu:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case GemmEpilogue::GeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case GemmEpilogue::SumsOfA:
+      return CUBLASLT_EPILOGUE_BGRADB;
+    case GemmEpilogue::SumsOfB:
+      return CUBLASLT_EPILOGUE_BGRADA;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/// Of this call, also where another call's plan is used.
+void set_pointers(const Product& product, const GemmCall& call) {
+  if (call.bias.data != nullptr) {
+    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.data);
+  }
+  if (call.aux.data != nullptr) {
+    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux.data);
+  }
+}
+
 Product product_of(const GemmCall& call, const ColumnMajorGemm& shape) {
   Product product;
   CUBLAS_CHECK(cublasLtMatmulDescCreate(
       product.out(), call.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   set(product, CUBLASLT_MATMUL_DESC_TRANSA, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product, CUBLASLT_MATMUL_DESC_TRANSB, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(call.epilogue));
   if (call.bias.data != nullptr) {
-    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublas_type_of(call.bias.dtype));
-    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.data);
   }
+  if (call.aux.data != nullptr) {
+    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.ldc);
+  }
+  set_pointers(product, call);
   return product;
 }
 
@@ -247,9 +281,7 @@ void Gemm::run(const Stream& stream, const GemmCall& call) {
                 .first;
   }
   const Plan& plan = found->second;
-  if (call.bias.data != nullptr) {
-    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.data);
-  }
+  set_pointers(plan.product, call);
   const float alpha = 1.0F;
   CUBLAS_CHECK(cublasLtMatmul(state_->library.get(),
                               plan.product.get(),

@@ -7,6 +7,17 @@
 
 namespace stepsim::cuda {
 
+/// What becomes of a product on its way to C.
+enum class GemmEpilogue {
+  None,
+  Bias,          ///< C = product + bias, [n], added to every row.
+  BiasGelu,      ///< aux = product + bias, C = gelu(aux), by the tanh form.
+  GeluGradient,  ///< C = product * gelu'(aux).
+  /// Beside the product, bias [m] = the sums of op(A)'s rows: the bias gradient where A holds dy^T.
+  SumsOfA,
+  SumsOfB  ///< Beside the product, bias [n] = the sums of op(B)'s columns.
+};
+
 /// C = op(A) op(B) + beta C, all row-major; C is m x n, op(A) m x k, op(B) k x n. A transposed
 /// operand lies in memory as the transpose (A: k x m, B: n x k). Leading dimensions are elements
 /// from a row in memory to the next.
@@ -28,20 +39,22 @@ struct GemmCall {
   std::int64_t stride_a = 0;
   std::int64_t stride_b = 0;
   std::int64_t stride_c = 0;
-  ConstArray bias;  ///< [n], of C's dtype, added to every row; null data = none.
+  GemmEpilogue epilogue = GemmEpilogue::None;
+  Array bias;  ///< Of C's dtype; read or written as the epilogue says.
+  Array aux;   ///< Like C, with its leading dimension; likewise.
 };
 
 /// Which library multiplies.
 enum class GemmRoute {
   Lt,    ///< cuBLASLt.
-  Torch  ///< As PyTorch: cuBLASLt where a bias is added in the product, else cuBLAS.
+  Torch  ///< As PyTorch: cuBLASLt where a product has an epilogue, else cuBLAS.
 };
 
 /// Whether a product goes to cuBLASLt. Source: PyTorch, aten/src/ATen/native/cuda/Blas.cpp: addmm
 /// of a linear layer takes cuBLASLt for its bias; mm, both backward products and bmm take cuBLAS
 /// unless torch.backends.cuda.preferred_blas_library() says otherwise.
 [[nodiscard]] inline bool by_cublaslt(GemmRoute route, const GemmCall& call) {
-  return route == GemmRoute::Lt || call.bias.data != nullptr;
+  return route == GemmRoute::Lt || call.epilogue != GemmEpilogue::None;
 }
 
 /// Matrix products by cuBLASLt or cuBLAS on the current device, with fp32 accumulation; a product

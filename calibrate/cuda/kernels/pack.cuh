@@ -94,18 +94,6 @@ void with_type(Dtype dtype, const Body& body) {
   throw InputError("the CUDA kernels take f32, bf16 and f16, not " + std::string(name_of(dtype)));
 }
 
-/// Raises InputError unless all arrays of a kernel are stored as `dtype`; null is no array.
-template <typename... Arrays>
-void expect_dtype(Dtype dtype, const Arrays&... arrays) {
-  const auto stored = [](Dtype type) { return type == Dtype::Tf32 ? Dtype::F32 : type; };
-  const auto differs = [&](const ConstArray& array) {
-    return array.data != nullptr && stored(array.dtype) != stored(dtype);
-  };
-  if ((differs(arrays) || ...)) {
-    throw InputError("the arrays of a CUDA kernel differ in dtype");
-  }
-}
-
 template <typename T>
 T* data_of(const Array& array) {
   return static_cast<T*>(array.data);

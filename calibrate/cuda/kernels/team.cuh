@@ -68,14 +68,6 @@ __device__ T reduce(const Team& team, T value, const Combine& combine) {
   return value;
 }
 
-/// The function together() of a type as an object, which the compiler sees through.
-struct Together {
-  template <typename T>
-  __device__ T operator()(const T& a, const T& b) const {
-    return together(a, b);
-  }
-};
-
 __device__ inline float reduce_sum(const Team& team, float value) {
   return reduce(team, value, [](float a, float b) { return a + b; });
 }

@@ -25,7 +25,7 @@ void put_collective(
 /// ranks are in the time.
 class CollectiveTimer {
  public:
-  /// Both outlive the timer; `stream` is where training puts its collectives.
+  /// Both outlive the timer; `stream` is where collectives go.
   CollectiveTimer(NcclGroup& group, const Stream& stream);
 
   /// Seconds of `calls` collectives back to back, on this rank; the group's time is that of its

@@ -5,85 +5,57 @@
 #include <cstdint>
 
 #include "calibrate/cuda/kernels/kernels.h"
-#include "calibrate/cuda/timing/launch_queue.h"
+#include "calibrate/cuda/timing/op_timer.h"
 #include "calibrate/cuda/timing/stream_hold.h"
+#include "calibrate/measure/clock.h"
 #include "calibrate/samples/statistics.h"
-#include "calibrate/training/clock.h"
 
 namespace stepsim::cuda {
 namespace {
 
 constexpr int kRepetitions = 9;
 
-/// Adds up the host's time for the launches of a step behind its batch. Every few ops it waits for
-/// the device, outside the time: however slow the device is, its queue never fills and blocks the
-/// host.
-class LaunchTimer : public OpTimer {
- public:
-  explicit LaunchTimer(const Stream& stream) : stream_(stream) {}
-
-  void op_begin(std::size_t op) override {
-    if (op % kOps == 1) {
-      stream_.synchronize();
-    }
-    begin_ = clock_seconds();
-  }
-  void op_done(std::size_t op) override {
-    if (op > 0) {
-      total_ += clock_seconds() - begin_;
-      ++ops_;
-    }
-  }
-  [[nodiscard]] double per_op() const { return total_ / static_cast<double>(ops_); }
-
- private:
-  /// Two ops short of what the queue holds: op_begin() of the first waits.
-  static constexpr std::size_t kOps = kQueued / kLaunchesOfOp - 2;
-
-  const Stream& stream_;
-  double begin_ = 0;
-  double total_ = 0;
-  std::size_t ops_ = 0;
-};
-
-double launch_seconds(Trainer& trainer) {
+/// Host seconds to launch an op, averaged over a step. Every few ops it waits for the device,
+/// outside the time: however slow the device is, its queue never fills and blocks the host.
+double launch_seconds(OpRunner& runner, const StepOpKinds& kinds) {
   constexpr std::array<std::int64_t, 2> kLengths = {8, 8};
+  constexpr std::size_t kOps = 40;
+  runner.set_batch(kLengths);
   std::vector<double> seconds;
   for (int i = -1; i < kRepetitions; ++i) {
-    LaunchTimer timer(trainer.stream());
-    trainer.step(kLengths, 1.0, nullptr, &timer);
+    double total = 0;
+    int ops = 0;
+    for (std::size_t kind = 0; kind < kinds.ops.size(); ++kind) {
+      const Op& op = kinds.ops[kind];
+      if (op.op_class == OpClass::Collate) {
+        continue;
+      }
+      if (kind % kOps == 0) {
+        runner.stream().synchronize();
+      }
+      const double start = clock_seconds();
+      runner.put(op);
+      total += (clock_seconds() - start) * kinds.counts[kind];
+      ops += kinds.counts[kind];
+    }
+    runner.stream().synchronize();
     if (i >= 0) {
-      seconds.push_back(timer.per_op());
+      seconds.push_back(total / std::max(1, ops));
     }
   }
   return median(seconds);
 }
 
-/// Device time of `work` repeated, over its repetitions, launched behind a held stream. Where every
-/// hold ends too soon, the last time, which holds launches.
-template <typename Work>
-double device_seconds(const Stream& stream, int repetitions, const Work& work) {
+/// Device time of one of some calls back to back; 0 where no hold lasted long enough.
+double device_seconds(OpTimer& timer, int calls, const OpTimer::Put& put) {
   constexpr int kTries = 3;
-  const Event begin;
-  const Event end;
-  StreamHold hold;
-  work();
+  put();
   for (int i = 0; i < kTries; ++i) {
-    stream.synchronize();
-    hold.start();
-    hold.hold(stream);
-    begin.record(stream);
-    for (int j = 0; j < repetitions; ++j) {
-      work();
-    }
-    end.record(stream);
-    hold.release();
-    stream.synchronize();
-    if (!hold.expired()) {
-      break;
+    if (const std::optional<double> seconds = timer.seconds(put, calls)) {
+      return *seconds;
     }
   }
-  return seconds_between(begin, end) / repetitions;
+  return 0;
 }
 
 /// Launches into a held stream until one blocks the host.
@@ -106,7 +78,7 @@ int queue_depth(const Stream& stream) {
   return launched < kMax ? launched : 0;
 }
 
-std::vector<std::pair<std::int64_t, double>> copy_seconds(const Stream& stream) {
+std::vector<std::pair<std::int64_t, double>> copy_seconds(const Stream& stream, OpTimer& timer) {
   constexpr std::int64_t kLargest = std::int64_t{16} << 20U;
   const HostBuffer from(static_cast<std::size_t>(kLargest));
   const DeviceBuffer to(static_cast<std::size_t>(kLargest));
@@ -116,7 +88,7 @@ std::vector<std::pair<std::int64_t, double>> copy_seconds(const Stream& stream) 
     std::vector<double> seconds;
     seconds.reserve(kRepetitions);
     for (int i = 0; i < kRepetitions; ++i) {
-      seconds.push_back(device_seconds(stream, 4, [&] {
+      seconds.push_back(device_seconds(timer, 4, [&] {
         copy_to_device(stream, to.data(), from.as<void>(), static_cast<std::size_t>(bytes));
       }));
     }
@@ -127,13 +99,14 @@ std::vector<std::pair<std::int64_t, double>> copy_seconds(const Stream& stream) 
 
 }  // namespace
 
-HostCosts measure_host_costs(Trainer& trainer) {
-  const Stream& stream = trainer.stream();
+HostCosts measure_host_costs(OpRunner& runner, const StepOpKinds& kinds) {
+  const Stream& stream = runner.stream();
+  OpTimer timer(stream);
   HostCosts costs;
-  costs.launch_seconds = launch_seconds(trainer);
-  costs.kernel_floor_seconds = device_seconds(stream, 64, [&stream] { launch_nothing(stream); });
+  costs.launch_seconds = launch_seconds(runner, kinds);
+  costs.kernel_floor_seconds = device_seconds(timer, 64, [&stream] { launch_nothing(stream); });
   costs.queue_depth = queue_depth(stream);
-  costs.host_to_device = copy_seconds(stream);
+  costs.host_to_device = copy_seconds(stream, timer);
   return costs;
 }
 

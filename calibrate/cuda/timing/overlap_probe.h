@@ -35,7 +35,7 @@ struct OverlapSetting {
 /// of NVLink 3), and collective_beside is unknown. cuBLASLt does not say how many thread blocks it
 /// launches: compute_blocks is unknown.
 ///
-/// All ranks at once. `compute` and `communication` are where training puts its work; `dtype` is
+/// All ranks at once. `compute` and `communication` are the streams of both; `dtype` is
 /// the gradients'.
 [[nodiscard]] std::vector<OverlapSample> probe_overlaps(const TransformerConfig& model,
                                                         NcclGroup& group,

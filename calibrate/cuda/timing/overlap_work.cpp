@@ -73,7 +73,7 @@ class CopyWork : public OverlapWork {
   [[nodiscard]] std::string name() const override { return "memory"; }
 
   void put(const Stream& stream) override {
-    scaled_copy(stream, to_.array(), from_.array(), 1.0F, elements_, Store::Assign);
+    scaled_copy(stream, to_.array(), from_.array(), 1.0F, elements_);
   }
 
  private:

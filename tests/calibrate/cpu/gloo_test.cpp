@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "calibrate/cpu/cpu_backend.h"
 #include "calibrate/cpu/gloo_group.h"
 #include "calibrate/ranks/rank_processes.h"
 #include "costmodel/base/input_error.h"
@@ -75,7 +76,7 @@ TEST_CASE("a rank that aborts is reported by its signal, before its neighbours' 
       std::abort();
     }
     std::vector<float> data(1000, 1.0F);
-    group.all_reduce(data.data(), data.size(), 1);
+    group.all_reduce(data.data(), data.size());
   };
   CHECK(error_of<EnvironmentFault>(2, body) == "rank 1 of 2 was ended by signal 6 (Aborted)");
 }
@@ -153,20 +154,19 @@ TEST_CASE("an all-reduce sums over every rank, also for sizes that do not divide
         ranks,
         [](const RankContext& context) {
           GlooGroup group(context.rank(), context.ranks(), context.folder());
-          unsigned tag = 0;
           bool good = true;
           for (const std::size_t count : {1U, 2U, 7U, 1000U, 300001U}) {
             std::vector<float> data(count);
             for (std::size_t i = 0; i < count; ++i) {
               data[i] = static_cast<float>(i % 100) + static_cast<float>(context.rank());
             }
-            group.all_reduce(data.data(), count, ++tag);
+            group.all_reduce(data.data(), count);
             const int n = context.ranks();
             const auto extra = static_cast<float>(n * (n - 1) / 2);
             for (std::size_t i = 0; i < count; ++i) {
               good = good && data[i] == static_cast<float>(n) * static_cast<float>(i % 100) + extra;
             }
-            group.barrier(++tag);
+            group.barrier();
           }
           context.send(good ? "right" : "wrong");
         },
@@ -175,13 +175,72 @@ TEST_CASE("an all-reduce sums over every rank, also for sizes that do not divide
   }
 }
 
+TEST_CASE(
+    "a reduce-scatter leaves each rank its share of the sum, an all-gather brings them together") {
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    int right = 0;
+    run_ranks(
+        ranks,
+        [](const RankContext& context) {
+          GlooGroup group(context.rank(), context.ranks(), context.folder());
+          const auto n = static_cast<std::size_t>(context.ranks());
+          const auto rank = static_cast<std::size_t>(context.rank());
+          bool good = true;
+          for (const std::size_t share : {1U, 7U, 10000U}) {
+            std::vector<float> data(share * n);
+            for (std::size_t i = 0; i < data.size(); ++i) {
+              data[i] = static_cast<float>(i % 100) + static_cast<float>(rank);
+            }
+            const std::vector<float> before = data;
+            group.reduce_scatter(data.data(), data.size());
+            const auto extra = static_cast<float>(n * (n - 1) / 2);
+            const auto sum = [&](std::size_t i) {
+              return static_cast<float>(n) * static_cast<float>(i % 100) + extra;
+            };
+            for (std::size_t i = 0; i < data.size(); ++i) {
+              const bool mine = i / share == rank;
+              good = good && data[i] == (mine ? sum(i) : before[i]);
+            }
+            group.all_gather(data.data(), data.size());
+            for (std::size_t i = 0; i < data.size(); ++i) {
+              good = good && data[i] == sum(i);
+            }
+          }
+          context.send(good ? "right" : "wrong");
+        },
+        [&](int, const std::string& line) { right += line == "right" ? 1 : 0; });
+    CHECK(right == ranks);
+  }
+}
+
+TEST_CASE("the CPU backend times every collective, at sizes that do not divide by the ranks too") {
+  int right = 0;
+  run_ranks(
+      3,
+      [](const RankContext& context) {
+        CpuBackend backend(context.rank(), context.ranks(), context.folder());
+        bool good = backend.ops().ops.empty();
+        for (const CollectiveKind kind : backend.collectives()) {
+          for (const std::int64_t bytes : {4, 1000, 40000}) {
+            backend.barrier();
+            const CollectiveTimes times = backend.time_collective(kind, Bytes(bytes), 2);
+            good = good && times.sound && times.end > times.arrival;
+          }
+        }
+        context.send(good && backend.collectives().size() == 3 ? "right" : "wrong");
+      },
+      [&](int, const std::string& line) { right += line == "right" ? 1 : 0; });
+  CHECK(right == 3);
+}
+
 TEST_CASE("a neighbour that does not take part in a collective is a fault that names it") {
   const auto body = [](const RankContext& context) {
     GlooGroup group(
         context.rank(), context.ranks(), context.folder(), std::chrono::milliseconds(200));
     if (context.rank() == 0) {
       std::vector<float> data(10, 1.0F);
-      group.all_reduce(data.data(), data.size(), 1);
+      group.all_reduce(data.data(), data.size());
     }
     ::sleep(60);
   };

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "calibrate/cuda/attention/sdpa_passes.h"
-#include "calibrate/cuda/training/training_device.h"
+#include "calibrate/cuda/ops/op_runner.h"
+#include "calibrate/measure/clock.h"
 #include "calibrate/samples/grid.h"
-#include "calibrate/training/batch.h"
-#include "calibrate/training/clock.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/plan_file.h"
 #include "tests/calibrate/cuda/described_card.h"
@@ -25,27 +24,14 @@ using namespace stepsim::cuda;
 
 namespace {
 
-/// The model's attention without a batch's size, as the trainer has it with q, k and v in one row.
-SdpaShape form_of(const TransformerConfig& model) {
-  SdpaShape form{.dtype = model.dtype,
-                 .heads = model.heads,
-                 .kv_heads = model.kv_heads,
-                 .head_dim = model.head_dim(),
-                 .causal = model.causal,
-                 .window = model.window};
-  form.q_stride = form.kv_stride = (model.heads + 2 * model.kv_heads) * model.head_dim();
-  form.o_stride = model.heads * model.head_dim();
-  return form;
-}
-
 void add(std::set<SdpaShape>& shapes,
          const TransformerConfig& model,
          const std::vector<std::int64_t>& lengths,
          std::int64_t padded_length) {
   if (!lengths.empty()) {
-    const BatchSize size =
-        batch_size(lengths, padded_length, model.attention == AttentionKind::Varlen);
-    shapes.insert(compiled_shape(sdpa_shape(form_of(model), size, model.kernels)));
+    BatchShape batch = batch_shape(lengths);
+    batch.max_length = std::max(batch.max_length, padded_length);
+    shapes.insert(compiled_shape(sdpa_shape(model, batch)));
   }
 }
 

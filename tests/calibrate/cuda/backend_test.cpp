@@ -1,4 +1,4 @@
-// The CUDA backend on the emulated device: measuring, live steps and emulated ranks.
+// The CUDA backend on the emulated device.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/cuda/cuda_backend.h"
+#include "calibrate/cuda/timing/op_timer.h"
 #include "calibrate/cuda/timing/stream_hold.h"
 #include "calibrate/measure/measure_rank.h"
 #include "calibrate/ranks/rank_processes.h"
@@ -38,46 +39,81 @@ std::unique_ptr<cuda::CudaBackend> small_backend() {
       model, buckets_by_cap(model, Bytes(1024), Bytes(4096)), cuda::RankPlace{});
 }
 
-const std::vector<std::int64_t> kLengths = {9, 16};
+const BatchLengths kLengths = {9, 16};
+
+Op attention_op(const Backend& backend) {
+  return *std::ranges::find(backend.ops().ops, OpClass::Attention, &Op::op_class);
+}
 
 }  // namespace
 
-TEST_CASE("a measured step times every op") {
+TEST_CASE("every op of a step is timed") {
   const auto backend = small_backend();
-  CHECK(backend->prepare(std::vector<StepBatch>{{kLengths, 0}}).empty());
+  CHECK(backend->prepare(std::vector<BatchLengths>{kLengths}).empty());
   CHECK(backend->prepared_plans().size() == 1);
-  const std::vector<double> seconds = backend->time_step(kLengths);
-  REQUIRE(seconds.size() == backend->ops().size());
-  for (const double op : seconds) {
-    CHECK(op >= 0);
+  CHECK(backend->ops().ops.size() > 20);
+  for (const Op& op : backend->ops().ops) {
+    CAPTURE(op_key(op));
+    CHECK(backend->time_op(op, kLengths).value() > 0);
   }
 }
 
-TEST_CASE("an untimed step of every shape, the largest first, grows all memory before the others") {
+TEST_CASE("a fused activation takes what the product beside it takes longer with it") {
+  const cuda::emulated::LimitsLifted lifted;
+  TransformerConfig model = small_model();
+  model.kernels = KernelChoice::Fused;
+  cuda::CudaBackend backend(model, {}, cuda::RankPlace{});
+  CHECK(backend.prepare(std::vector<BatchLengths>{kLengths}).empty());
+  cuda::emulated::product_nanoseconds = 50'000'000;
+  cuda::emulated::gelu_nanoseconds = 20'000'000;
+  int activations = 0;
+  for (const Op& op : backend.ops().ops) {
+    if (op.op_class == OpClass::Activation) {
+      ++activations;
+      const double seconds = backend.time_op(op, kLengths).value();
+      CHECK(seconds > 0.01);
+      CHECK(seconds < 0.04);
+    }
+    if (op.op_class == OpClass::Gemm) {
+      CHECK(backend.time_op(op, kLengths).value() > 0.04);
+    }
+  }
+  CHECK(activations == 2);
+}
+
+TEST_CASE("every shape is run once, the largest first, and grows all memory before it is timed") {
   const auto backend = small_backend();
-  const std::vector<StepBatch> batches = {{{3, 4}, 0}, {{16, 16, 9}, 0}, {kLengths, 0}};
+  const std::vector<BatchLengths> batches = {{3, 4}, {16, 16, 9}, kLengths};
   CHECK(backend->prepare(batches).empty());
   const std::size_t used = cuda::emulated::memory_used;
-  for (const StepBatch& batch : batches) {
-    CHECK_FALSE(backend->time_step(batch.lengths).empty());
+  for (const BatchLengths& lengths : batches) {
+    for (const Op& op : backend->ops().ops) {
+      CHECK(backend->time_op(op, lengths));
+    }
   }
   CHECK(cuda::emulated::memory_used == used);
 }
 
 TEST_CASE("a batch that does not fit is refused, and smaller ones run after it") {
   const cuda::emulated::LimitsLifted lifted;
+  // Room for two small samples, and none besides: what the large batch took has to be given back.
+  const std::size_t before = cuda::emulated::memory_used;
+  std::size_t needed = 0;
+  {
+    const auto trial = small_backend();
+    CHECK(trial->prepare(std::vector<BatchLengths>{kLengths}).empty());
+    needed = cuda::emulated::memory_used - before;
+  }
   const auto backend = small_backend();
-  // Room for what is there and two small samples, not for forty.
-  cuda::emulated::memory_limit = cuda::emulated::memory_used + (std::size_t{1} << 20U);
-  const std::vector<StepBatch> batches = {{kLengths, 0}, {std::vector<std::int64_t>(40, 60), 0}};
+  cuda::emulated::memory_limit = before + needed;
+  const std::vector<BatchLengths> batches = {kLengths, BatchLengths(40, 60)};
   for (int again = 0; again < 2; ++again) {
     const std::vector<RefusedBatch> refused = backend->prepare(batches);
     REQUIRE(refused.size() == 1);
     CHECK(refused[0].index == 1);
     CHECK(refused[0].why.find("out of memory") != std::string::npos);
   }
-  CHECK_FALSE(backend->time_step(kLengths).empty());
-  CHECK(backend->train_step(kLengths, 1.0, 0).loss > 0);
+  CHECK(backend->time_op(backend->ops().ops.back(), kLengths));
 }
 
 TEST_CASE("a batch without a plan is refused, and the others are measured") {
@@ -85,11 +121,11 @@ TEST_CASE("a batch without a plan is refused, and the others are measured") {
   cuda::emulated::length_without_plan = 16;
   const auto backend = small_backend();
   const std::vector<RefusedBatch> refused =
-      backend->prepare(std::vector<StepBatch>{{{9, 9}, 0}, {kLengths, 0}});
+      backend->prepare(std::vector<BatchLengths>{{9, 9}, kLengths});
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].index == 1);
   CHECK(refused[0].why.find("no fused attention kernel for bf16, 2 x 16") != std::string::npos);
-  CHECK_FALSE(backend->time_step(std::vector<std::int64_t>{9, 9}).empty());
+  CHECK(backend->time_op(attention_op(*backend), {9, 9}));
 }
 
 TEST_CASE("all ranks refuse what one of them cannot run") {
@@ -125,14 +161,16 @@ TEST_CASE("all ranks refuse what one of them cannot run") {
 
 TEST_CASE("times behind a hold that ends by itself are dropped and counted") {
   const auto backend = small_backend();
+  const Op op = attention_op(*backend);
+  CHECK(backend->prepare(std::vector<BatchLengths>{kLengths}).empty());
   cuda::emulated::holds_expire = true;
-  const bool none = backend->time_step(kLengths).empty();
+  const bool none = !backend->time_op(op, kLengths);
   const bool sound = backend->time_collective(CollectiveKind::AllReduce, Bytes(64), 1).sound;
   cuda::emulated::holds_expire = false;
   CHECK(none);
   CHECK_FALSE(sound);
-  CHECK(backend->disturbances().dropped == 5 + 1);  // Each try of the step, and the collective.
-  CHECK_FALSE(backend->time_step(kLengths).empty());
+  CHECK(backend->disturbances().dropped == 5 + 1);  // Each try of the op, and the collective.
+  CHECK(backend->time_op(op, kLengths));
   CHECK(backend->disturbances().dropped == 6);
 }
 
@@ -150,41 +188,24 @@ TEST_CASE("a hold tells that it has ended by itself") {
   CHECK_FALSE(hold.expired());
 }
 
-TEST_CASE("times of ops are scaled to the time of their chunk") {
-  // The first op, and a hundred with a launch and an event each in 960 less 2 of the hold: all.
-  std::vector<double> ops(1 + 100, 1.0);
+TEST_CASE("work is repeated until it lasts a tenth of a millisecond, 32 times at most") {
   const cuda::Stream stream;
-  cuda::OpClock clock(stream, std::vector<int>(ops.size(), 8));
-  const std::vector<double> scaled = clock.scaled(ops, {50.0});
-  CHECK(scaled[0] == 1.0);
-  CHECK(scaled[1] == doctest::Approx(0.5));
-  CHECK(scaled[100] == doctest::Approx(0.5));
-  clock.halve_chunks();  // 53 of (480 - 2) / 9, and 47.
-  const std::vector<double> finer = clock.scaled(ops, {26.5, 94.0});
-  CHECK(finer[53] == doctest::Approx(0.5));
-  CHECK(finer[54] == doctest::Approx(2));
-  CHECK(finer[100] == doctest::Approx(2));
-}
-
-TEST_CASE("the stream is held for as many ops as fit into the queue, and never for more") {
-  const cuda::Stream stream;
-  cuda::emulated::holds_expire = true;  // Tells which ops were held for.
-  const auto held = [&stream](std::vector<int> launches) {
-    cuda::OpClock clock(stream, launches);
-    clock.start(cuda::OpClock::Marks::Ops);
-    for (std::size_t op = 0; op < launches.size(); ++op) {
-      clock.op_begin(op);
-      clock.op_done(op);
-    }
-    CHECK(clock.op_seconds().size() == launches.size());
-    return std::pair(clock.expired(), clock.chunk_seconds().size());
+  cuda::OpTimer timer(stream);
+  const auto calls_of = [&timer](unsigned microseconds) {
+    int calls = 0;
+    const auto seconds = timer.seconds([&] {
+      ++calls;
+      cuda::emulated::napped += 1000ULL * microseconds;
+    });
+    CHECK(seconds.value() >= microseconds * 1e-6);
+    CHECK(seconds.value() < microseconds * 1e-6 + 20e-6);
+    return calls;
   };
-  CHECK(held({0, 20, 900}) == std::pair(true, std::size_t{1}));
-  CHECK(held({0, 20, 937}) == std::pair(true, std::size_t{2}));
-  // A bucket of a thousand parameters that are copied out one by one.
-  CHECK(held({0, 2000}) == std::pair(false, std::size_t{1}));
-  CHECK(held({0, 20, 2000, 20}) == std::pair(true, std::size_t{3}));
-  cuda::emulated::holds_expire = false;
+  CHECK(calls_of(1000) == 1);
+  // One, and as many more as last long enough; the host's own time may make it fewer.
+  CHECK(calls_of(30) <= 1 + 4);
+  CHECK(calls_of(30) >= 1 + 2);
+  CHECK(calls_of(0) == 1 + 32);
 }
 
 TEST_CASE("heat is seen that holds the clock down while the device is at work, and only then") {
@@ -195,43 +216,18 @@ TEST_CASE("heat is seen that holds the clock down while the device is at work, a
     return;
   }
   const auto backend = small_backend();
+  const Op op = attention_op(*backend);
+  CHECK(backend->prepare(std::vector<BatchLengths>{kLengths}).empty());
   *reads = 0;
-  CHECK_FALSE(backend->time_step(kLengths).empty());
-  // The second read of a step says that it is hot; the step is then taken again.
+  CHECK(backend->time_op(op, kLengths));
+  CHECK(backend->time_op(op, kLengths));
+  // The second read says that it is hot; that op is then timed again.
   CHECK(*reads > 2);
   CHECK(backend->disturbances().throttled == 1);
   CHECK(backend->disturbances().cooled_seconds == 0.5);
-  CHECK_FALSE(backend->time_step(kLengths).empty());
+  CHECK(backend->time_op(op, kLengths));
   CHECK(backend->disturbances().throttled == 1);
   dlclose(nvml);
-}
-
-TEST_CASE("a live step tells its parts and its buckets") {
-  const auto backend = small_backend();
-  const TrainedStep step = backend->train_step(kLengths, 1.0, 0);
-  CHECK(step.loss > 0);
-  CHECK(step.end > step.start);
-  CHECK(step.data + step.forward + step.backward + step.wait + step.optimizer <=
-        1.001 * (step.end - step.start));
-  const std::vector<std::int64_t> bytes =
-      bucket_bytes(small_model(), buckets_by_cap(small_model(), Bytes(1024), Bytes(4096)));
-  REQUIRE(step.buckets.size() == bytes.size());
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    CHECK(step.buckets[i].bytes == bytes[i]);
-    CHECK(step.buckets[i].launch >= 0);
-    CHECK(step.buckets[i].end >= step.buckets[i].launch);
-  }
-}
-
-TEST_CASE("an emulated step holds its stand-ins as long as it is told") {
-  const auto backend = small_backend();
-  const TrainedStep alone = backend->emulate_step(kLengths, 1.0, 0, {});
-  const std::vector<StandIn> collectives(alone.buckets.size(), {0.002, 0.003});
-  const TrainedStep step = backend->emulate_step(kLengths, 1.0, 0, collectives);
-  REQUIRE(step.buckets.size() == collectives.size());
-  for (const TrainedStep::Bucket& bucket : step.buckets) {
-    CHECK(bucket.end - bucket.launch >= 0.005);
-  }
 }
 
 TEST_CASE("host costs are measured") {

@@ -155,8 +155,7 @@ TEST_CASE("a linear layer's three products are those of cuBLASLt's usual table")
 TEST_CASE("PyTorch's route takes cuBLASLt for the bias alone") {
   GemmCall plain;
   GemmCall with_bias;
-  const float bias = 0;
-  with_bias.bias = {&bias, Dtype::F32};
+  with_bias.epilogue = GemmEpilogue::Bias;
   CHECK(by_cublaslt(GemmRoute::Lt, plain));
   CHECK(by_cublaslt(GemmRoute::Lt, with_bias));
   CHECK_FALSE(by_cublaslt(GemmRoute::Torch, plain));

@@ -1,4 +1,4 @@
-// Measuring, fitting and live runs with the CUDA backend on emulated devices, one a forked rank.
+// Measuring and fitting with the CUDA backend on emulated devices, one a forked rank.
 #include "calibrate/measure/measure.h"
 
 #include <algorithm>
@@ -14,7 +14,6 @@
 
 #include "calibrate/cuda/cuda_backend.h"
 #include "calibrate/fit/fit.h"
-#include "calibrate/live/live.h"
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/samples.h"
 #include "costmodel/model/model_presets.h"
@@ -43,8 +42,6 @@ std::unique_ptr<Backend> emulated_backend(const RankContext& context,
   place.overlap.repetitions = 1;
   place.rank = context.rank();
   place.ranks = context.ranks();
-  // Emulated blocks run one after the other: several channels would take several times as long.
-  place.stand_in = {1, 0};
   if (place.ranks > 1) {
     place.unique_id = context.broadcast(context.rank() == 0 ? cuda::nccl_unique_id() : "");
   }
@@ -124,51 +121,6 @@ TEST_CASE("shapes that cannot run are skipped, named in file and profile, and no
   CHECK(std::ranges::count_if(fit.warnings, [](const std::string& warning) {
           return warning.starts_with("not measured, batches of ");
         }) == refused);
-}
-
-TEST_CASE("two emulated devices train the batches of a plan") {
-  Plan plan;
-  plan.scenario = "test";
-  plan.policy = "a";
-  plan.ranks = 2;
-  plan.steps = 3;
-  plan.warmup_steps = 1;
-  plan.model = measured_model();
-  plan.initial_buckets = {ready_order(plan.model)};
-  plan.buckets = buckets_by_cap(plan.model, Bytes(4096), Bytes(16384));
-  for (int step = 0; step < plan.steps; ++step) {
-    for (int rank = 0; rank < plan.ranks; ++rank) {
-      MicroBatch batch;
-      batch.step = step;
-      batch.rank = rank;
-      batch.samples = {2 * rank, 2 * rank + 1};
-      batch.lengths = {2 + step, 7 + rank};
-      plan.micro_batches.push_back(batch);
-    }
-  }
-  const auto ignore = [](const LiveProgress&) {};
-  std::vector<RunRecord> records;
-  LiveOptions options;
-  run_live({plan}, emulated_backend, options, ignore, records);
-  REQUIRE(records.size() == 1);
-  CHECK(records[0].backend == "nccl");
-  CHECK(records[0].steps.size() == 6);
-  for (const StepRecord& step : records[0].steps) {
-    CHECK(step.buckets.size() == plan.buckets.size());
-    CHECK(step.step_ms > 0);
-  }
-
-  options.emulated_transfer = [](std::int64_t bytes) { return 1e-3 + 1e-9 * double(bytes); };
-  *options.emulation = {{"ranks", 2}};
-  run_live({plan}, emulated_backend, options, ignore, records);
-  REQUIRE(records.size() == 1);
-  CHECK(records[0].backend == "emulated");
-  CHECK(records[0].versions->at("emulation").at("ranks") == 2);
-  REQUIRE(records[0].steps.size() == 6);
-  for (std::size_t i = 0; i < 6; ++i) {
-    CHECK(records[0].steps[i].step == static_cast<int>(i / 2));
-    CHECK(records[0].steps[i].rank == static_cast<int>(i % 2));
-  }
 }
 
 }  // namespace stepsim

@@ -3,7 +3,7 @@
 usage: stage_times_test.py STEPSIM
 
 check_gpu lists its parts with their limits; this plays them with assumed times, the real plans and
-the real turns of train_plans.py. The assumptions are no measurements, and on the careful side:
+the real turns of stepsim_live.py. The assumptions are no measurements, and on the careful side:
 steps take twice what the published profile predicts; a new shape of cuDNN's attention in PyTorch
 costs 0.67 s, what compiling it took on one core.
 """
@@ -27,10 +27,10 @@ import small_runner  # noqa: E402  (needs the path above)
 STEPSIM = os.path.abspath(sys.argv[1])
 NEW_SHAPE_S = 0.67
 STEP_FACTOR = 2
-CORES = 8  # Of the GPU's machine; stepcal compiles attention on all.
 CONTACT_STEP_S = 0.15  # A step of first_contact.py, in the mean over its shapes.
 CONTACT_ROUNDS = 6  # Three of the shapes, the warm-up, and the kernels' list.
 FEWEST_STEPS = 20
+MEASURE_MORE_S = 15  # Of stepsim_measure.py beyond its --seconds: the model, the first steps, the last round.
 WARM_UP_STEPS = 3
 BLOCK = 4
 
@@ -105,11 +105,9 @@ class Stage:
         self.machine, self.plans = machine, plans
 
     def train(self, part):
-        """train_plans.py: its seconds, and the steps of each policy that met no new shape."""
+        """stepsim_live.py: its seconds, and the steps of each policy that met no new shape."""
         model = part.name.split(".")[0]
         plans = self.plans[model]
-        if part.name.endswith(".record"):
-            plans = [plan for plan in plans if plan.policy == "fixed"]
         by_cudnn = "TORCH_CUDNN_SDPA_DEPRIORITIZED=1" not in part.command
         met, steps, took = set(), collections.Counter(), 0.0
 
@@ -134,16 +132,6 @@ class Stage:
                         steps[plan.policy] += not is_new
         return self.machine.torch + took, steps
 
-    def live(self, plans, repeats):
-        """stepcal live: new shapes are compiled side by side, and run once before."""
-        first = {}
-        for plan in plans:
-            for shape, seconds in zip(plan.shapes, plan.seconds):
-                first.setdefault(shape, seconds)
-        met = len(first) * NEW_SHAPE_S / CORES + sum(first.values())
-        steps = sum(sum(plan.seconds) for plan in plans)
-        return self.machine.start + met + repeats * steps, {}
-
     def needs(self, part):
         """Seconds that a part takes if nothing ends it, and its steps."""
         machine, command = self.machine, part.command
@@ -151,18 +139,19 @@ class Stage:
             return machine.environment, {}
         if part.name == "import_torch":
             return machine.first_import, {}
-        if "train_plans.py" in command:
+        if "stepsim_live.py" in command:
             return self.train(part)
+        if "stepsim_measure.py" in command:
+            return machine.torch + MEASURE_MORE_S + option(command, "--seconds"), {}
         if "first_contact.py" in command:
             return option(command, "--seconds") + 5, {}
         if "calibrate --device" in command:
             # The shapes of the grid are compiled and run once; then it keeps to its budget.
             return machine.start + option(command, "--budget") + 25, {}
-        if part.name == "live":
-            return self.live(self.plans["gpt2"], option(command, "--repeat"))
-        if part.name == "emulate":
-            of_ranks = self.plans["emulated"]
-            return self.live(of_ranks, 2 * 4)
+        if "measure --device" in command:
+            return machine.start + option(command, "--budget") + 15, {}
+        if "stepcal check" in command:
+            return machine.start + 10, {}
         assert "./step" in command, command
         return machine.short, {}
 
@@ -183,11 +172,6 @@ SCENARIOS = {
     "bert": [str(ROOT / "calibrate/cuda/bert_1gpu.toml")],
 }
 PLANS = {name: plans_of(*scenario) for name, scenario in SCENARIOS.items()}
-PLANS["emulated"] = [
-    plan
-    for plan in plans_of(*SCENARIOS["gpt2"], "--steps", "8", "--set", "data.samples=1920")
-    if plan.policy in ("fixed", "group_by_length")
-]
 
 
 def play(stage, machine, change=lambda part: part):
@@ -233,12 +217,10 @@ def test_new_shapes_of_cudnn_would_take_the_time_of_the_torch_stage():
     assert min(live.steps[plan.policy] for plan in PLANS["gpt2"]) < FEWEST_STEPS
 
 
-def test_the_steps_stage_has_two_whole_repeats():
+def test_the_steps_stage_has_time_for_every_part():
     for machine in (USUAL, SLOW):
         played = play("steps", machine)
         assert not cut(played), cut(played)
-    _, parts = parts_of("steps")
-    assert option(next(part.command for part in parts if part.name == "live"), "--repeat") >= 2
 
 
 def constants_of(path):

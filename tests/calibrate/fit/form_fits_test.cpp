@@ -142,14 +142,4 @@ TEST_CASE("every form of cost is offered by some fit, prices, and reads back as 
   }
 }
 
-TEST_CASE("every form of cost has one row that fits it") {
-  REQUIRE(form_fits().size() == cost_form_rows().size());
-  for (std::size_t i = 0; i < form_fits().size(); ++i) {
-    CAPTURE(i);
-    CHECK(form_fits()[i].form == cost_form_rows()[i].form);
-    const bool has_fit = form_fits()[i].fit != nullptr;
-    CHECK(has_fit);
-  }
-}
-
 }  // namespace stepsim

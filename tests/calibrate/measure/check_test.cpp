@@ -93,6 +93,56 @@ TEST_CASE("every kind of collective that the backend has is measured and fitted"
   CHECK(fit_report(result).find(floors) != std::string::npos);
 }
 
+TEST_CASE("a backend without ops is measured for its collectives, which make a profile") {
+  MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
+  request.budget_seconds = 2;
+  test::FakeMachine machine;
+  machine.times_ops = false;
+  CHECK(measure(request, test::fake_factory(machine), {}) > 10);
+  const SampleSet samples = read_samples(request.out, nullptr);
+  CHECK(samples.plan.points.empty());
+  CHECK(samples.ops.empty());
+  CHECK(samples.sentinels.empty());
+  const Profile profile = fitted(request.out);
+  CHECK(profile.ops.empty());
+  REQUIRE(profile.collectives.size() == 1);
+  CHECK(collective_pricer(profile)
+            .price(CollectiveKind::AllReduce, Bytes(300000), 2, 1)
+            .cost.seconds ==
+        doctest::Approx(test::planted_collective_seconds(CollectiveKind::AllReduce, 300000, false))
+            .epsilon(1e-3));
+  // All passes are there, since no point tells that it is enough.
+  const int all = read_sample_file(request.out, nullptr).log.measurements();
+  CHECK(measure(request, test::fake_factory(machine), {}) == all);
+  request.ranks = 1;
+  request.out += ".one";
+  CHECK_THROWS_WITH_AS(measure(request, test::fake_factory(machine), {}),
+                       "one rank has no collectives to measure; use --ranks 2 or more",
+                       InputError);
+}
+
+TEST_CASE("ops that no batch changes are timed apart, once for all batches of a round") {
+  MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
+  request.budget_seconds = 2;
+  request.ranks = 1;
+  measure(request, test::fake_factory({0.05, 1, "fake"}), {});
+  const SampleFile file = read_sample_file(request.out, nullptr);
+  const std::vector<Op>& ops = file.log.ops();
+  const auto first = [&](OpClass op_class) {
+    const auto found = std::ranges::find(ops, op_class, &Op::op_class);
+    REQUIRE(found != ops.end());
+    return static_cast<std::size_t>(found - ops.begin());
+  };
+  const std::vector<PointLog>& points = file.log.points();
+  REQUIRE(points.size() > 2);
+  const std::size_t optimizer = first(OpClass::Optimizer);
+  const std::vector<double>& times = points[0].op_seconds.at(optimizer);
+  CHECK(points[1].op_seconds.at(optimizer) == times);
+  CHECK(times[0] != times[1]);
+  const std::size_t gemm = first(OpClass::Gemm);
+  CHECK(points[0].op_seconds.at(gemm)[0] != points[1].op_seconds.at(gemm)[0]);
+}
+
 TEST_CASE("a profile survives its file") {
   const std::string folder = test::fresh_folder();
   MeasureRequest request = test::small_request(folder + "/samples.jsonl");
@@ -242,6 +292,24 @@ TEST_CASE("check says yes to the machine that was measured and no to a slower on
   const CheckResult other = check_profile(profile, test::fake_factory({0.01, 1, "another card"}));
   CHECK(check_report(profile, other)
             .ends_with("it was measured on another device: fake; this is: another card\n"));
+}
+
+TEST_CASE("a profile of PyTorch's ops cannot be checked, and says what to do") {
+  MeasureRequest request = test::small_request(test::fresh_folder() + "/samples.jsonl");
+  request.budget_seconds = 1;
+  measure(request, test::fake_factory({}), {});
+  Profile profile = fitted(request.out);
+  const std::string advice =
+      "the ops of profile 'fake' are PyTorch's or a CPU's, which stepcal does not time. To check "
+      "it, measure again with python3 -m stepsim.torch.measure, and compare the two profiles' "
+      "predictions: stepsim compare SCENARIO.toml --profile PROFILE";
+  Json& versions = (*profile.provenance)["versions"];
+  versions["measured_by"] = "pytorch";
+  CHECK_THROWS_WITH_AS((void)plan_of_profile(profile), advice.c_str(), InputError);
+  versions.erase("measured_by");
+  CHECK(plan_of_profile(profile).ranks == 2);
+  versions["backend"] = "cpu";
+  CHECK_THROWS_WITH_AS((void)plan_of_profile(profile), advice.c_str(), InputError);
 }
 
 TEST_CASE("a profile that was not measured here cannot be checked, and says why") {

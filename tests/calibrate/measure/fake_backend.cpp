@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "calibrate/training/training_ops.h"
+#include "calibrate/samples/training_ops.h"
 #include "costmodel/compute/cost_features.h"
 #include "costmodel/model/model_presets.h"
 
@@ -20,21 +20,17 @@ class FakeBackend : public Backend {
               const std::vector<std::vector<int>>& buckets,
               int rank)
       : machine_(machine),
-        ops_(training_ops(model, buckets)),
+        kinds_(machine.times_ops ? distinct_ops(training_ops(model, buckets)) : StepOpKinds{}),
         noise_(static_cast<std::uint64_t>(rank) + 7) {}
 
-  [[nodiscard]] const std::vector<Op>& ops() const override { return ops_; }
+  [[nodiscard]] const StepOpKinds& ops() const override { return kinds_; }
 
-  [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> lengths) override {
-    if (++steps_ > 30) {
+  [[nodiscard]] std::optional<double> time_op(const Op& op, const BatchLengths& lengths) override {
+    // Collate is timed once for each batch.
+    if (op.op_class == OpClass::Collate && ++batches_ > 30) {
       std::this_thread::sleep_for(std::chrono::duration<double>(machine_.delay));
     }
-    const BatchShape batch = batch_shape(lengths);
-    std::vector<double> seconds;
-    for (const Op& op : ops_) {
-      seconds.push_back(planted_seconds(op, batch) * machine_.slowdown * factor());
-    }
-    return seconds;
+    return planted_seconds(op, batch_shape(lengths)) * machine_.slowdown * factor();
   }
 
   [[nodiscard]] std::vector<CollectiveKind> collectives() const override {
@@ -49,21 +45,6 @@ class FakeBackend : public Backend {
     return {clock_, clock_ + calls * seconds * machine_.slowdown};
   }
 
-  [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> lengths,
-                                       double /*loss_scale*/,
-                                       std::int64_t /*padded_length*/) override {
-    TrainedStep step;
-    step.start = clock_;
-    for (const double seconds : time_step(lengths)) {
-      step.forward += seconds;
-    }
-    clock_ += step.forward;
-    step.end = clock_;
-    return step;
-  }
-
-  void set_buckets(const std::vector<std::vector<int>>& /*buckets*/) override {}
-
   [[nodiscard]] std::vector<OverlapSample> overlaps(Bytes bytes) override {
     std::vector<OverlapSample> samples;
     for (int i = 0; i < machine_.overlaps; ++i) {
@@ -74,16 +55,18 @@ class FakeBackend : public Backend {
 
   void barrier() override {}
 
-  [[nodiscard]] Json description() const override { return {{"device", machine_.device}}; }
+  [[nodiscard]] Json description() const override {
+    return {{"backend", "cuda"}, {"device", machine_.device}};
+  }
 
  private:
   double factor() { return std::max(0.1, 1 + machine_.noise * noise_.next()); }
 
   FakeMachine machine_;
-  std::vector<Op> ops_;
+  StepOpKinds kinds_;
   Noise noise_;
   double clock_ = 0;
-  int steps_ = 0;
+  int batches_ = 0;
 };
 
 }  // namespace
@@ -139,6 +122,7 @@ MeasureRequest small_request(const std::string& samples_file) {
   MeasureRequest request;
   request.model = small_model();
   request.ranks = 2;
+  request.device = "cuda";
   request.box = box_of_limits(request.model, 256, 2048);
   request.buckets = buckets_by_cap(request.model, Bytes(1024 * 1024), Bytes(25 * 1024 * 1024));
   request.budget_seconds = 20;

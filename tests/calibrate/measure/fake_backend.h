@@ -28,37 +28,12 @@ struct FakeMachine {
   std::string device = "fake";
   std::vector<CollectiveKind> collectives = {CollectiveKind::AllReduce};
   int overlaps = 0;  ///< Samples of overlaps().
-  double delay = 0;  ///< Seconds that pass in every step behind the first thirty, as on a
+  double delay = 0;  ///< Seconds that pass with every batch behind the first thirty, as on a
                      ///< machine that is slower than its probe.
+  bool times_ops = true;
 };
 
 [[nodiscard]] BackendFactory fake_factory(const FakeMachine& machine);
-
-/// A backend that does nothing, for tests that fill in one function.
-class IdleBackend : public Backend {
- public:
-  [[nodiscard]] const std::vector<Op>& ops() const override { return ops_; }
-  [[nodiscard]] std::vector<double> time_step(std::span<const std::int64_t> /*lengths*/) override {
-    return {};
-  }
-  [[nodiscard]] std::vector<CollectiveKind> collectives() const override { return {}; }
-  [[nodiscard]] CollectiveTimes time_collective(CollectiveKind /*kind*/,
-                                                Bytes /*bytes*/,
-                                                int /*calls*/) override {
-    return {};
-  }
-  [[nodiscard]] TrainedStep train_step(std::span<const std::int64_t> /*lengths*/,
-                                       double /*loss_scale*/,
-                                       std::int64_t /*padded_length*/) override {
-    return {};
-  }
-  void set_buckets(const std::vector<std::vector<int>>& /*buckets*/) override {}
-  void barrier() override {}
-  [[nodiscard]] Json description() const override { return {{"device", "idle"}}; }
-
- private:
-  std::vector<Op> ops_;
-};
 
 /// A small model, and a request to measure it on two fake ranks.
 [[nodiscard]] TransformerConfig small_model();

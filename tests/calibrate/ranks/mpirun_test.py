@@ -1,7 +1,6 @@
-"""Starts stepcal with a real mpirun, two ranks on this machine: measure, calibrate, live, and what
-goes wrong.
+"""Starts stepcal with a real mpirun, two ranks on this machine: measure, and what goes wrong.
 
-usage: mpirun_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
+usage: mpirun_test.py PATH_OF_STEPCAL
 """
 
 import json
@@ -16,33 +15,12 @@ import tempfile
 import time
 
 STEPCAL = os.path.abspath(sys.argv[1])
-STEPSIM = os.path.abspath(sys.argv[2])
 MPIRUN = shutil.which("mpirun")
 SKIPPED = 77
 LIMIT = 280  # Seconds for all, on a busy machine.
 
 MODEL = ["--model", "tiny-classifier", "--max-length", "32", "--max-tokens", "64"]
 LITTLE = [*MODEL, "--budget", "1"]
-SCENARIO = """
-[scenario]
-name = "mpirun"
-question = "Do ranks that mpirun starts train together?"
-seed = 1
-steps = 6
-warmup_steps = 2
-[cluster]
-ranks = 2
-profile = "here.json"
-[model]
-preset = "tiny-classifier"
-[data]
-samples = 64
-lengths = { uniform = [8, 32] }
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 2
-"""
 # In the place of ssh: drops its options and the host's name, and runs the command here.
 AGENT = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -90,17 +68,13 @@ def test_measure():
     assert again.stdout.startswith("going on with tiny-classifier on 2 ranks"), again.stdout
 
 
-def test_calibrate_and_live():
-    run(["calibrate", *LITTLE, "--out", "here.json"])
-    assert json.loads(pathlib.Path("here.json").read_text())["collectives"][0]["ranks"] == 2
-    pathlib.Path("scenario.toml").write_text(SCENARIO)
-    plan = [STEPSIM, "plan", "scenario.toml", "--policy", "fixed", "--out", "plan.jsonl"]
-    subprocess.run(plan, check=True, capture_output=True, timeout=LIMIT)
-    run(["live", "plan.jsonl", "--out", "run.jsonl"])
-    header, *steps = lines_of("run.jsonl")
-    assert header["world_size"] == 2, header
-    seen = sorted((step["step"], step["rank"]) for step in steps)
-    assert seen == [(step, rank) for step in range(6) for rank in range(2)], seen
+def test_fit():
+    run(["measure", *LITTLE, "--out", "fitted.jsonl"])
+    fit = [STEPCAL, "fit", "fitted.jsonl", "--out", "here.json"]
+    subprocess.run(fit, check=True, capture_output=True, timeout=LIMIT)
+    tables = json.loads(pathlib.Path("here.json").read_text())["collectives"]
+    assert {table["kind"] for table in tables} == {"all_reduce", "reduce_scatter", "all_gather"}
+    assert all(table["ranks"] == 2 for table in tables), tables
 
 
 def test_refusals():
@@ -153,7 +127,7 @@ if MPIRUN is None:
     sys.exit(SKIPPED)
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for test in (test_measure, test_calibrate_and_live, test_refusals, test_interrupt):
+    for test in (test_measure, test_fit, test_refusals, test_interrupt):
         test()
         print(test.__name__, "passed", flush=True)
     os.chdir("/")

@@ -95,7 +95,7 @@ TEST_CASE("up to twice the largest number of ranks a price goes on by log2(ranks
       refusal(pricer, Kind::AllReduce, 17, 1) ==
       "profile lab has no all_reduce of 17 ranks; it has those of 2 ranks, 8 ranks, 16 ranks on 2 "
       "nodes; more than 2 times the measured ranks is refused: measure it with: stepcal "
-      "calibrate …, or write the measured times in cluster.all_reduce or the links in "
+      "measure …, or write the measured times in cluster.all_reduce or the links in "
       "[cluster.topology]");
   const CollectivePricer allowed =
       collective_pricer(profile(), std::nullopt, {.max_rank_factor = 8});
@@ -215,7 +215,7 @@ TEST_CASE("below the first knot: its value to 32 KiB, a line above, then refused
 TEST_CASE("without any source the message says what to write") {
   CHECK(refusal(collective_pricer(Profile{}), Kind::AllGather, 4, 2) ==
         "profile  has no all_gather of 4 ranks on 2 nodes; it has none: measure it with: stepcal "
-        "calibrate …, or write the measured times in cluster.all_reduce or the links in "
+        "measure …, or write the measured times in cluster.all_reduce or the links in "
         "[cluster.topology]");
   CHECK(refusal(collective_pricer(Profile{}), Kind::AllGather, 4, 0) ==
         "4 ranks do not fill 0 nodes");

@@ -409,8 +409,8 @@ TEST_CASE("an op is priced by its exact entry, else by its class, else not at al
 
   op.n = 145;
   CHECK(error_of([&] { (void)ProfileCostModel(profile).op(op, batch); }) ==
-        "profile lab has no cost for gemm forward (n=145, k=48, f32): measure it with: stepcal "
-        "calibrate --model …");
+        "profile lab has no cost for gemm forward (n=145, k=48, f32): measure it with: python3 "
+        "-m stepsim.torch.measure …");
   OpCost general;
   general.form = CostForm::Roofline;
   general.features = {"1", "flops"};
@@ -468,7 +468,7 @@ TEST_CASE("the number of elements is a variable and no unseen shape") {
           (void)model.op(elements_op(OpClass::GradientCopyOut, 5, Dtype::F32), BatchShape{});
         }) ==
         "profile lab has no cost for gradient_copy_out forward (n=5, f32): measure it with: "
-        "stepcal calibrate --model …");
+        "python3 -m stepsim.torch.measure …");
 }
 
 TEST_CASE("an empty batch costs nothing") {

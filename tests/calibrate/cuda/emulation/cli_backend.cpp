@@ -5,13 +5,11 @@
 
 namespace stepsim {
 
-BackendFactory cuda_backend_factory(int first_device, const StandInShape& stand_in) {
-  return [first_device, stand_in](
-             const RankContext& context,
-             const TransformerConfig& model,
-             const std::vector<std::vector<int>>& buckets) -> std::unique_ptr<Backend> {
+BackendFactory cuda_backend_factory(int first_device) {
+  return [first_device](const RankContext& context,
+                        const TransformerConfig& model,
+                        const std::vector<std::vector<int>>& buckets) -> std::unique_ptr<Backend> {
     cuda::RankPlace place = cuda::rank_place(context, first_device);
-    place.stand_in = stand_in;
     place.overlap.channels = {2};
     place.overlap.tokens = 32;
     place.overlap.copy_elements = 4096;

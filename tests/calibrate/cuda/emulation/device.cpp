@@ -55,10 +55,6 @@ void use_device(int index) {
   }
 }
 
-int device_count() {
-  return 1;
-}
-
 DeviceInfo device_info() {
   DeviceInfo info;
   info.name = "emulated device";
@@ -69,10 +65,6 @@ DeviceInfo device_info() {
   info.compute_major = 8;
   info.compute_minor = 0;
   return info;
-}
-
-std::int64_t free_memory_bytes() {
-  return device_info().memory_bytes;
 }
 
 void synchronize_device() {}
@@ -139,10 +131,6 @@ void copy_to_device(const Stream& /*stream*/, void* device, const void* host, st
 
 void copy_to_host(const Stream& /*stream*/, void* host, const void* device, std::size_t bytes) {
   copy(host, device, bytes);
-}
-
-void copy_on_device(const Stream& /*stream*/, void* to, const void* from, std::size_t bytes) {
-  copy(to, from, bytes);
 }
 
 void set_zero(const Stream& /*stream*/, void* device, std::size_t bytes) {

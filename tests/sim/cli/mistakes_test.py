@@ -146,8 +146,8 @@ def test_the_wrong_file(folder):
         [
             ["import run-record run.rank0.jsonl --profile x.json", "holds rank 0 of 2 ranks"],
             ["import nccl-tests run.rank0.jsonl --profile x.json", "no table of nccl-tests"],
-            ["live run.rank0.jsonl", "expected stepsim-plan/1, got 'stepsim-run-record/1'"],
-            ["live nothere.jsonl", "cannot read nothere.jsonl"],
+            ["measure --plan run.rank0.jsonl --out x", "expected stepsim-plan/1, got 'stepsim-run-record/1'"],
+            ["measure --plan nothere.jsonl --out x", "cannot read nothere.jsonl"],
             ["check pred.json", "expected stepsim-profile/1, got 'stepsim-prediction/2'"],
             ["fit nothere.jsonl", "no profile to write (--out) given"],
             ["calibrate --backend tpu", "unknown option '--backend'", "--device"],

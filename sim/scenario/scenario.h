@@ -137,9 +137,6 @@ struct Scenario {
 inline constexpr int kMaxSteps = 1'000'000;
 inline constexpr int kMaxRanks = kMaxPlacedRanks;
 
-/// The largest stated number of parameters.
-inline constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;
-
 /// Reads and checks a scenario. `overrides` are "key=value" texts (`ddp.bucket_cap=50 MiB`),
 /// applied to the parsed file before it is checked; a policy's key is `policy.NAME.key`. A path in
 /// an override is taken as it stands, one in the file relative to the file.

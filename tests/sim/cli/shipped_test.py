@@ -31,7 +31,6 @@ def test_every_command_finds_a_shipped_scenario_by_its_name():
             ["ladder", name, "--shape-cost", "5 ms"],
             ["plan", name, "--out", "plan.jsonl"],
             ["buckets", name],
-            ["figures", "scenarios/figures/all_reduce_volume.toml"],
             ["trace", name, "--out", "trace.json"],
             ["lengths", name],
         ):

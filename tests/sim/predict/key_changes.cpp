@@ -314,7 +314,6 @@ std::vector<KeyChange> decoder_changes() {
       {"model.attention", "dense"},
       {"model.kernels", "fused", {}, Effect::Nothing},  // It is for what measures the plan.
       {"model.checkpointing", "true"},
-      {"model.parameters", "9_000_000", {}, Effect::Nothing},
       {"model.sparse_embeddings", "true", {"model.tied_embeddings=false"}},
       {"model.varlen", "{max_num_docs=64, empty_block=\"900 ns\"}", {"model.attention=varlen"}},
       {"model.varlen.max_num_docs", "64", varlen},

@@ -34,16 +34,17 @@ import statistics
 import sys
 import time
 
-import torch
-import torch.distributed as dist
-
 if __package__:  # A module of the package stepsim …
-    from . import stepsim_job, stepsim_models, stepsim_ranks
+    from . import stepsim_ranks  # First: it says so where there is no PyTorch.
+    from . import stepsim_job, stepsim_models
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import stepsim_ranks  # First: it says so where there is no PyTorch.
     import stepsim_job
     import stepsim_models
-    import stepsim_ranks
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 
 BadInput = stepsim_ranks.BadInput
 

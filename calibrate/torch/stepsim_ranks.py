@@ -13,8 +13,16 @@ import subprocess
 import sys
 import time
 
-import torch
-import torch.distributed as dist
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as missing:
+    print(
+        f"error: {sys.executable} has no PyTorch ({missing}): pip install torch, or run the python3 that "
+        "has it",
+        file=sys.stderr,
+    )
+    raise SystemExit(2) from None
 
 if __package__:  # A module of the package stepsim …
     from . import stepsim_recorder
@@ -80,8 +88,10 @@ def read_json(path):
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: {error}") from error
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: no JSON: {error}") from error
     if not isinstance(content, dict):
         raise BadInput(f"{path}: expected a JSON object")
     return content

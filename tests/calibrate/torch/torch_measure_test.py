@@ -338,6 +338,17 @@ def test_bad_input_is_said_in_a_sentence_and_nothing_is_left():
     assert status == 2 and "no folder no" in said, said
 
 
+def test_a_python_without_pytorch_is_told_what_to_do():
+    for name in ("measure", "live", "calibrate"):
+        hidden = f"""
+import runpy, sys
+sys.modules["torch"] = None
+sys.argv = ["{name}", "x", "--out", "y"]
+runpy.run_path({str(TORCH / f"stepsim_{name}.py")!r}, run_name="__main__")
+"""
+        assert "has no PyTorch" in run(sys.executable, "-c", hidden, status=2), name
+
+
 def test_a_pytorch_that_cannot_do_it_is_told_what_to_do():
     torch_or_skip()
     import torch

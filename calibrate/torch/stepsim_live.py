@@ -115,8 +115,9 @@ def read_plans(paths):
 
 
 def ddp_arguments(ddp):
-    """DistributedDataParallel's arguments that make the planned buckets. Since PyTorch 2.11 a stated cap
-    limits the first bucket, too."""
+    """DistributedDataParallel's arguments that make the planned buckets. Since PyTorch 2.11, and in Debian's
+    2.6, a stated cap limits the first bucket, too; check_buckets() tells where another one was planned
+    and no list of caps is known."""
     told = {name: ddp.get(name, default) for name, default in DDP_FLAGS.items()}
     arguments = {name: value for name, value in told.items() if value != DDP_FLAGS[name]}
     limits = ddp.get("bucket_limits", [MIB, DEFAULT_CAP])

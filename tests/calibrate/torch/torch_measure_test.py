@@ -38,7 +38,7 @@ heads = 4
 MORE
 [ddp]
 bucket_cap = "20 KiB"
-first_bucket_cap = "2 KiB"
+first_bucket_cap = "20 KiB"
 set_to_none = false
 [data]
 samples = 400

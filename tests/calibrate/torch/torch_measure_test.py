@@ -5,6 +5,7 @@ and to run records.
 usage: torch_measure_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -255,6 +256,35 @@ def test_gradients_are_accumulated_as_planned():
     planned = lines_of("plans/fixed.jsonl")[1:]
     tokens = sum(one["padded_tokens"] for one in planned)
     assert sum(row["padded_tokens"] for row in rows) == tokens
+
+
+@in_folder
+def test_all_micro_batches_but_the_last_run_without_reducing():
+    import torch
+
+    import stepsim_live
+
+    said = []
+
+    class Model(torch.nn.Linear):
+        @contextlib.contextmanager
+        def no_sync(self):
+            said.append("no_sync")
+            yield
+
+    trainer = object.__new__(stepsim_live.Trainer)
+    trainer.model, trainer.scaler, trainer.set_to_none = Model(4, 1), None, True
+    trainer.optimizer = torch.optim.SGD(trainer.model.parameters(), lr=0.1)
+    trainer.ranks = argparse.Namespace(device=torch.device("cpu"))
+    trainer.job = argparse.Namespace(
+        precision="none",
+        batch=lambda shape, _device: said.append(shape.samples) or torch.ones(shape.samples, 4),
+        loss=lambda model, batch: model(batch).sum(),
+    )
+    rows = [{"lengths": [3] * count, "max_length": 3, "padded_tokens": 3 * count, "loss_scale": 1}
+            for count in (1, 2, 3)]
+    trainer.step(rows, stepsim_live.Silent())
+    assert said == [1, "no_sync", 2, "no_sync", 3], said
 
 
 @in_folder

@@ -16,7 +16,7 @@ namespace stepsim {
 /// Parses "3 ms", "20us", "1.5 s", "2.5 ns" or "5 min" into seconds.
 [[nodiscard]] double parse_seconds(std::string_view text);
 
-/// The same, rounded to whole nanoseconds.
+/// parse_duration() does the same, and rounds to whole nanoseconds.
 [[nodiscard]] Duration parse_duration(std::string_view text);
 
 /// Parses "150 GB/s", "100 Gbit/s" or "12.5 GiB/s" into bytes per second. kB, MB, GB and TB are

@@ -22,8 +22,8 @@ enum class Dtype { F32, Tf32, Bf16, F16, F64 };
 enum class AttentionKind { Dense, Flash, Varlen };
 
 /// How `stepcal` has libraries run the ops of a step on a GPU: TorchEager as PyTorch calls them
-/// without torch.compile, Fused with the fewest kernels. Ops and their names are the same; a profile
-/// predicts the training whose kernels it was measured with. See calibrate/cuda/README.md.
+/// without torch.compile, Fused with the fewest kernels. Ops and their names are the same; a
+/// profile predicts the training whose kernels it was measured with. See calibrate/cuda/README.md.
 enum class KernelChoice { TorchEager, Fused };
 
 /// The layout of modules and parameters. Each value is one published architecture, except Blocks: a

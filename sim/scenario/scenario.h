@@ -105,7 +105,7 @@ struct Scenario {
   TransformerConfig model;
   /// The model is the recorded one of a profile that is not there yet; only batches can be planned.
   bool model_is_unknown = false;
-  VarlenCall varlen;                   ///< It matters where attention is varlen.
+  VarlenCall varlen;  ///< It matters where attention is varlen.
   DdpOptions ddp;
   Interference interference;
   bool interference_given = false;  ///< Otherwise the profile's holds, if it has one.
@@ -126,7 +126,6 @@ struct Scenario {
   SamplerSpec sampler;
 
   std::vector<BatchingPolicy> policies;  ///< At least one.
-
 };
 
 [[nodiscard]] inline bool is_varlen(const Scenario& scenario) {

@@ -43,7 +43,6 @@ void read_data(const TomlReader& root, Scenario& scenario);
 /// Reads [[policy]], after [data].
 void read_policies(const TomlReader& root, Scenario& scenario);
 
-
 /// A table of lengths, of [data] or of a policy.
 [[nodiscard]] LengthSource read_lengths(const TomlReader& table, const Scenario& scenario);
 /// Raises InputError at the table of these lengths when they can be longer than the model takes.

@@ -163,7 +163,7 @@ cublasLtEpilogue_t cublas_epilogue(GemmEpilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/// Of this call, also where another call's plan is used.
+/// The pointers are those of this call, also where another call's plan is used.
 void set_pointers(const Product& product, const GemmCall& call) {
   if (call.bias.data != nullptr) {
     set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.data);

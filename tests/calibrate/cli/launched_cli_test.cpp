@@ -70,7 +70,7 @@ TEST_CASE("ranks started by torchrun, mpirun and srun measure together, and rank
     CHECK(printed(folder, "out1").empty());
     CHECK(printed(folder, "err1").empty());
     if (&variables == &launchers.front()) {
-      // The same command goes on: nothing is left to do for a pass that has ended.
+      // The same command goes on, and nothing is left to do for a pass that has ended.
       REQUIRE(launch(folder, variables, kMeasure) == 0);
       CHECK(printed(folder, "out0").find("going on with") == 0);
     }

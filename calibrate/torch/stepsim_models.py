@@ -318,45 +318,51 @@ class Family(nn.Module):
         return lambda name, *tensors: self.mark(f"layer{layer}.{name}", *tensors)
 
 
+class PreNormBlock(nn.Module):
+    """Attention and MLP with the norms before them: `linear` is nn.Linear or Conv1D."""
+
+    def __init__(self, c, linear, activation):
+        super().__init__()
+        self.activation = activation
+        self.norm1 = nn.LayerNorm(c["hidden"])
+        self.qkv = linear(c["hidden"], 3 * c["hidden"])
+        self.proj = linear(c["hidden"], c["hidden"])
+        self.norm2 = nn.LayerNorm(c["hidden"])
+        self.fc1 = linear(c["hidden"], c["ffn"])
+        self.fc2 = linear(c["ffn"], c["hidden"])
+
+    def forward(self, rows, attend, mark, batch):
+        normed = self.norm1(rows)
+        mark("attention_norm", normed)
+        packed = self.qkv(normed)
+        mark("qkv", packed)
+        context = attend(mark, *(attend.split(one) for one in packed.chunk(3, dim=-1)), batch)
+        output = self.proj(context)
+        mark("attention_output", output)
+        rows = rows + output
+        mark("attention_residual", rows)
+        normed = self.norm2(rows)
+        mark("mlp_norm", normed)
+        wide = self.fc1(normed)
+        mark("mlp_up", wide)
+        wide = self.activation(wide)
+        mark("activation", wide)
+        output = self.fc2(wide)
+        mark("mlp_down", output)
+        rows = rows + output
+        mark("mlp_residual", rows)
+        return rows
+
+
 class TokenClassifier(Family):
     """The token-skew lab's classifier: pre-norm blocks, a masked mean over the tokens."""
-
-    class Block(nn.Module):
-        def __init__(self, c):
-            super().__init__()
-            self.norm1 = nn.LayerNorm(c["hidden"])
-            self.qkv = nn.Linear(c["hidden"], 3 * c["hidden"])
-            self.proj = nn.Linear(c["hidden"], c["hidden"])
-            self.norm2 = nn.LayerNorm(c["hidden"])
-            self.fc1 = nn.Linear(c["hidden"], c["ffn"])
-            self.fc2 = nn.Linear(c["ffn"], c["hidden"])
-
-        def forward(self, rows, attend, mark, batch):
-            normed = self.norm1(rows)
-            mark("attention_norm", normed)
-            packed = self.qkv(normed)
-            mark("qkv", packed)
-            context = attend(mark, *(attend.split(one) for one in packed.chunk(3, dim=-1)), batch)
-            output = self.proj(context)
-            mark("attention_output", output)
-            rows = rows + output
-            mark("attention_residual", rows)
-            normed = self.norm2(rows)
-            mark("mlp_norm", normed)
-            wide = self.fc1(normed)
-            mark("mlp_up", wide)
-            wide = F.gelu(wide)
-            mark("activation", wide)
-            output = self.fc2(wide)
-            mark("mlp_down", output)
-            rows = rows + output
-            mark("mlp_residual", rows)
-            return rows
 
     def __init__(self, config):
         super().__init__(config)
         self.embedding = embedding(config["vocab"], config["hidden"])
-        self.layers = nn.ModuleList(self.Block(config) for _ in range(config["layers"]))
+        self.layers = nn.ModuleList(
+            PreNormBlock(config, nn.Linear, F.gelu) for _ in range(config["layers"])
+        )
         if config["classes"]:
             self.classifier = nn.Linear(config["hidden"], config["classes"])
 
@@ -472,43 +478,13 @@ class Encoder(Family):
 class Gpt2(Family):
     """GPT-2 of Hugging Face."""
 
-    class Block(nn.Module):
-        def __init__(self, c):
-            super().__init__()
-            self.ln_1 = nn.LayerNorm(c["hidden"])
-            self.c_attn = Conv1D(c["hidden"], 3 * c["hidden"])
-            self.c_proj = Conv1D(c["hidden"], c["hidden"])
-            self.ln_2 = nn.LayerNorm(c["hidden"])
-            self.c_fc = Conv1D(c["hidden"], c["ffn"])
-            self.mlp_proj = Conv1D(c["ffn"], c["hidden"])
-
-        def forward(self, rows, attend, mark, batch):
-            normed = self.ln_1(rows)
-            mark("attention_norm", normed)
-            packed = self.c_attn(normed)
-            mark("qkv", packed)
-            context = attend(mark, *(attend.split(one) for one in packed.chunk(3, dim=-1)), batch)
-            output = self.c_proj(context)
-            mark("attention_output", output)
-            rows = output + rows
-            mark("attention_residual", rows)
-            normed = self.ln_2(rows)
-            mark("mlp_norm", normed)
-            wide = self.c_fc(normed)
-            mark("mlp_up", wide)
-            wide = gelu_new(wide)
-            mark("activation", wide)
-            output = self.mlp_proj(wide)
-            mark("mlp_down", output)
-            rows = rows + output
-            mark("mlp_residual", rows)
-            return rows
-
     def __init__(self, config):
         super().__init__(config)
         self.wte = embedding(config["vocab"], config["hidden"])
         self.wpe = embedding(config["max_length"], config["hidden"])
-        self.layers = nn.ModuleList(self.Block(config) for _ in range(config["layers"]))
+        self.layers = nn.ModuleList(
+            PreNormBlock(config, Conv1D, gelu_new) for _ in range(config["layers"])
+        )
         self.ln_f = nn.LayerNorm(config["hidden"])
         if not config["tied_embeddings"]:
             self.lm_head = nn.Linear(config["hidden"], config["vocab"], bias=False)

@@ -86,9 +86,11 @@ def autocast(config, device):
 
 def make_batch(config, lengths, width, device):
     """Random tokens of samples of these lengths, padded to `width` (varlen: one after the other), and
-    labels. Drawn on the host and copied, as a loader with pinned memory does.
+    labels. Drawn on the host and copied, as a loader with pinned memory does; nothing in the forward
+    waits for the device.
 
-    Returns (tokens [samples][width] or [1][tokens], lengths on the host, labels [samples])."""
+    Returns (tokens [samples][width] or [1][tokens], lengths as a list, lengths [samples] on the device,
+    labels [samples])."""
     if config["attention"] == "varlen":
         tokens = torch.randint(1, config["vocab"], (1, sum(lengths)))
     else:
@@ -96,11 +98,12 @@ def make_batch(config, lengths, width, device):
         if min(lengths) < width:
             tokens *= torch.arange(width) < torch.tensor(lengths)[:, None]
     labels = torch.randint(0, config["classes"] or config["hidden"], (len(lengths),))
+    counts = torch.tensor(lengths)
     if device.type == "cuda":
-        tokens, labels = (
-            one.pin_memory().to(device, non_blocking=True) for one in (tokens, labels)
+        tokens, counts, labels = (
+            one.pin_memory().to(device, non_blocking=True) for one in (tokens, counts, labels)
         )
-    return tokens, torch.tensor(lengths), labels
+    return tokens, list(lengths), counts, labels
 
 
 def unmarked(_name, *_tensors):
@@ -114,22 +117,26 @@ class Batch:
     mask: the same as true and false, for fused attention.
     """
 
-    def __init__(self, config, tokens, lengths):
+    def __init__(self, config, tokens, lengths, counts):
         self.config, device = config, tokens.device
         self.is_packed = config["attention"] == "varlen"
         self.bias = self.mask = None
         if self.is_packed:
-            self.ends = F.pad(lengths.cumsum(0), (1, 0)).to(device, torch.int32)
-            self.longest = int(lengths.max())
-            self.positions = torch.cat([torch.arange(int(one)) for one in lengths]).to(device)
+            self.longest, total = max(lengths), sum(lengths)
+            ends = F.pad(counts.cumsum(0), (1, 0))
+            self.ends = ends.to(torch.int32)
+            numbers = torch.arange(len(lengths), device=device)
+            # With its size told, nothing is asked of the device.
+            self.owner = torch.repeat_interleave(numbers, counts, output_size=total)
+            self.positions = torch.arange(total, device=device) - ends[self.owner]
             return
         length = tokens.shape[1]
         self.positions = torch.arange(length, device=device)
-        is_padded = int(lengths.min()) < length
+        is_padded = min(lengths) < length
         is_decoder = config["family"] in ("gpt2", "llama", "nanochat")
         self.useful = None
         if is_padded or config["family"] == "token_classifier":
-            self.useful = self.positions < lengths.to(device)[:, None]
+            self.useful = self.positions < counts[:, None]
         if config["causal"] or config["window"]:
             self.mask = self.banded(length, device)
         elif self.useful is not None and is_padded and not is_decoder:
@@ -366,16 +373,15 @@ class TokenClassifier(Family):
         if config["classes"]:
             self.classifier = nn.Linear(config["hidden"], config["classes"])
 
-    def forward(self, tokens, lengths, labels):
-        batch = Batch(self.config, tokens, lengths)
+    def forward(self, tokens, lengths, counts, labels):
+        batch = Batch(self.config, tokens, lengths, counts)
         rows = self.embedding(tokens)
         self.mark("embedding", rows)
         for number, layer in enumerate(self.layers):
             rows = layer(rows, self.attend, self.layer_mark(number), batch)
         if batch.is_packed:
             sums = torch.zeros(len(lengths), rows.shape[-1], device=rows.device, dtype=rows.dtype)
-            owner = torch.repeat_interleave(lengths.to(rows.device))
-            rows = sums.index_add(0, owner, rows[0]) / lengths.to(rows.device)[:, None]
+            rows = sums.index_add(0, batch.owner, rows[0]) / counts[:, None]
         else:
             weights = batch.useful[:, :, None].to(rows.dtype)
             rows = (rows * weights).sum(dim=1) / weights.sum(dim=1)
@@ -444,8 +450,8 @@ class Encoder(Family):
         if classes:
             self.classifier = nn.Linear(hidden, classes)
 
-    def forward(self, tokens, lengths, labels):
-        batch = Batch(self.config, tokens, lengths)
+    def forward(self, tokens, lengths, counts, labels):
+        batch = Batch(self.config, tokens, lengths, counts)
         rows = self.words(tokens)
         self.mark("embedding", rows)
         positions = self.positions(batch.positions)
@@ -489,8 +495,8 @@ class Gpt2(Family):
         if not config["tied_embeddings"]:
             self.lm_head = nn.Linear(config["hidden"], config["vocab"], bias=False)
 
-    def forward(self, tokens, lengths, _labels):
-        batch = Batch(self.config, tokens, lengths)
+    def forward(self, tokens, lengths, counts, _labels):
+        batch = Batch(self.config, tokens, lengths, counts)
         rows = self.wte(tokens)
         self.mark("embedding", rows)
         positions = self.wpe(batch.positions)
@@ -574,8 +580,8 @@ class Rotary(Family):
         if not config["tied_embeddings"]:
             self.lm_head = nn.Linear(config["hidden"], config["vocab"], bias=False)
 
-    def forward(self, tokens, lengths, _labels):
-        batch = Batch(self.config, tokens, lengths)
+    def forward(self, tokens, lengths, counts, _labels):
+        batch = Batch(self.config, tokens, lengths, counts)
         rows = self.tokens(tokens)
         self.mark("embedding", rows)
         if not self.is_llama:

@@ -382,8 +382,10 @@ def run(options):
         else stepsim_job.job_of_family(header["model"], header["optimizer"], device)
     )
     folder_of_records(options.out_dir)
-    if not stepsim_ranks.is_launched() and header["ranks"] > 1:
-        return stepsim_ranks.launch(header["ranks"])
+    if not stepsim_ranks.is_launched():
+        if header["ranks"] > 1:
+            return stepsim_ranks.launch(header["ranks"])
+        stepsim_ranks.start_alone(device)
     ranks = stepsim_ranks.Ranks(device)
     if ranks.count != header["ranks"]:
         raise BadInput(f"the plans are of {header['ranks']} ranks; this runs on {ranks.count}")

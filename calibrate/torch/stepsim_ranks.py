@@ -118,6 +118,15 @@ def is_launched():
     return "WORLD_SIZE" in os.environ
 
 
+def start_alone(device):
+    """Makes this process the only rank of a group, so that it trains as ranks do; without one where this
+    PyTorch has none."""
+    backend = backend_for(device)
+    if dist.is_available() and getattr(dist, f"is_{backend}_available", lambda: True)():
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

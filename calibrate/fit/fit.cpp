@@ -10,6 +10,7 @@
 
 #include "calibrate/fit/find_processors.h"
 #include "calibrate/fit/holdout.h"
+#include "calibrate/fit/host_fit.h"
 #include "calibrate/fit/interference_fit.h"
 #include "calibrate/fit/series.h"
 #include "calibrate/fit/unmeasured_sizes.h"
@@ -175,6 +176,10 @@ void set_machine(const SampleSet& samples, Profile& profile) {
       static_cast<std::int64_t>(number_in(header, "memory_bytes_per_rank", std::ldexp(1.0, 62))));
   if (header.contains("host")) {
     profile.launch_seconds = number_in(header.at("host"), "launch_us", 1e6) * 1e-6;
+  }
+  if (!samples.hosts.empty()) {
+    profile.launch_seconds = fit_launch(samples.hosts);
+    profile.new_shapes = fit_meetings(samples.meetings);
   }
   profile.noise = fit_noise(samples);
 }

@@ -84,6 +84,10 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     add_overlap(reader);
   } else if (kind == "refused") {
     add_refused(reader);
+  } else if (kind == "host") {
+    add_host(reader, hosts_);
+  } else if (kind == "meeting") {
+    add_host(reader, meetings_);
   } else if (kind == "disturbed") {
     disturbed_.dropped += reader.integer_in("dropped", 0, kMaxInt);
     disturbed_.throttled += reader.integer_in("throttled", 0, kMaxInt);
@@ -97,7 +101,7 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     ended_.insert(reader.integer_in("pass", 0, kMaxInt));
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
   } else {
-    const std::array<std::string, 11> known = {"pass",
+    const std::array<std::string, 13> known = {"pass",
                                                "step",
                                                "all_reduce",
                                                "sentinel",
@@ -107,6 +111,8 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
                                                "overlap",
                                                "prepared",
                                                "refused",
+                                               "host",
+                                               "meeting",
                                                "disturbed"};
     reader.fail("kind", unknown_name("kind of line", printable(kind), known));
   }
@@ -297,6 +303,19 @@ void SampleLog::add_refused(JsonReader& reader) {
   if (!is_refused(refused.point)) {
     refused_.push_back(refused);
   }
+}
+
+void SampleLog::add_host(JsonReader& reader, std::vector<HostSample>& samples) {
+  HostSample host;
+  host.point = {reader.integer_in("samples", 1, kMaxInt),
+                reader.integer_in("max_length", 1, kMaxInt)};
+  host.ops = reader.integer_in("ops", 1, kMostRunsOfAnOp);
+  for (const auto& [key, seconds] : {std::pair("forward_us", &host.forward_seconds),
+                                     std::pair("backward_us", &host.backward_seconds),
+                                     std::pair("optimizer_us", &host.optimizer_seconds)}) {
+    *seconds = reader.number(key) * 1e-6;  // A meeting's is a difference.
+  }
+  samples.push_back(host);
 }
 
 bool SampleLog::is_refused(const GridPoint& point) const {

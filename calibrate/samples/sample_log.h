@@ -99,6 +99,8 @@ class SampleLog {
   [[nodiscard]] const std::vector<SentinelSample>& sentinels() const { return sentinels_; }
   [[nodiscard]] const std::vector<RefusedPoint>& refused() const { return refused_; }
   [[nodiscard]] bool is_refused(const GridPoint& point) const;
+  [[nodiscard]] const std::vector<HostSample>& hosts() const { return hosts_; }
+  [[nodiscard]] const std::vector<HostSample>& meetings() const { return meetings_; }
   [[nodiscard]] const DisturbedSamples& disturbed() const { return disturbed_; }
   /// [shape] What building its attention plans took, forward and backward together, on one core.
   [[nodiscard]] const std::vector<double>& plan_seconds() const { return plan_seconds_; }
@@ -117,6 +119,7 @@ class SampleLog {
   void add_imported(JsonReader& reader);
   void add_overlap(JsonReader& reader);
   void add_refused(JsonReader& reader);
+  void add_host(JsonReader& reader, std::vector<HostSample>& samples);
   void add_prepared(JsonReader& reader, const std::string& file, int number);
   PointLog& point_of(const BatchShape& batch);
 
@@ -133,6 +136,8 @@ class SampleLog {
   std::vector<OverlapSample> overlaps_;
   std::vector<SentinelSample> sentinels_;
   std::vector<RefusedPoint> refused_;
+  std::vector<HostSample> hosts_;
+  std::vector<HostSample> meetings_;
   DisturbedSamples disturbed_;
   std::vector<double> plan_seconds_;
   std::set<int> ended_;

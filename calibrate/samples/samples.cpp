@@ -165,6 +165,8 @@ SampleSet combine_samples(const SampleLog& log) {
   set.overlaps = log.overlaps();
   set.sentinels = log.sentinels();
   set.refused = log.refused();
+  set.hosts = log.hosts();
+  set.meetings = log.meetings();
   set.disturbed = log.disturbed();
   return set;
 }

@@ -60,6 +60,15 @@ struct RefusedPoint {
   std::string why;
 };
 
+/// What it took the host of a GPU to put a training step in, or more to meet its shape first.
+struct HostSample {
+  GridPoint point;
+  int ops = 1;  ///< Of the step.
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double optimizer_seconds = 0;
+};
+
 /// What came between the samples of a file.
 struct DisturbedSamples {
   std::int64_t dropped = 0;    ///< Times that hold launches; they are not in the file.
@@ -79,6 +88,8 @@ struct SampleSet {
   std::vector<SentinelSample> sentinels;
   std::vector<JitterSample> jitter;
   std::vector<RefusedPoint> refused;
+  std::vector<HostSample> hosts;     ///< Steps as in training, of a small shape.
+  std::vector<HostSample> meetings;  ///< What the first step of a shape took more than the second.
   DisturbedSamples disturbed;
 };
 

@@ -18,7 +18,7 @@ its memory at hand. Each round times every shape once as a whole, and once op by
 op in the forward, and by hooks on the op's output, which run just before its backward. The op times are
 scaled so that they sum to the step without marks. PyTorch computes a linear layer's two gradients in one
 piece, so each gets half. Times on a GPU are between CUDA events in a stream that is held
-until the host has put the step in: launches are not in them. Behind each step the ranks reduce the
+until the host has put in so many ops: launches are not in them. Behind each step the ranks reduce the
 job's own buckets; all-reduces of other sizes follow each round.
 """
 
@@ -53,6 +53,7 @@ SHAPES_FORMAT = "stepsim-shapes/1"
 FEWEST_ROUNDS = 3
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 SENTINEL_REPETITIONS = 3
+HOST_STEPS = 6
 ALLOCATOR = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
 COPY_REPETITIONS = 50
 COLLECTIVE_S = 0.15  # Of a round's time, for all-reduces of other sizes than the buckets'.
@@ -130,48 +131,104 @@ class Step:
 class HostClock:
     """Marks are seconds."""
 
-    @staticmethod
-    def hold(_seconds):
-        """There is nothing to hold."""
+    PIECE = 0  # There are none.
+    host = 0.0
+    TRIES = 1
 
-    mark = staticmethod(time.perf_counter)
+    @staticmethod
+    def start():
+        """There is nothing to hold, and a cut is a mark."""
+
+    mark = cut = staticmethod(time.perf_counter)
 
     @staticmethod
     def seconds(begin, end):
         return end - begin
 
     @staticmethod
-    def finish(_first):
+    def finish():
         """Whether the times are of the device alone."""
         return True
 
 
 class CudaClock:
-    """Marks are events of the current stream."""
+    """Marks are events of the current stream. A step is put in piece by piece: the stream is held until
+    the host has put a piece in, so that its times hold no launches. A piece is short, since the host
+    must wait where about a thousand launches are pending.
 
+    Attributes:
+        holds: False: nothing is held, so that the host meets a shape as it does in training.
+        host: Seconds in which the host put in all pieces since start().
+    """
+
+    PIECE = 32  # Ops.
+    TRIES = 3  # Of a step whose stream went on too early.
     CYCLES_PER_S = 2.0e9
+    FIRST_HOLD_S, LONGEST_HOLD_S = 0.01, 0.05
+    MORE_THAN_LAST = 2.5  # A hold over the host's time of the same piece.
 
-    def hold(self, seconds):
+    def __init__(self):
+        self.holds = True
+        self.hold_s = {}  # [number of the piece]
+        self.pieces, self.host, self.is_sound = [], 0.0, True
+
+    def start(self):
+        self.pieces, self.host, self.is_sound = [], 0.0, True
+        self.open()
+
+    def open(self):
         torch.cuda.synchronize()
-        if seconds > 0:
-            torch.cuda._sleep(int(seconds * self.CYCLES_PER_S))  # pylint: disable=protected-access
+        if self.holds:
+            hold = self.hold_s.get(len(self.pieces), self.FIRST_HOLD_S)
+            torch.cuda._sleep(int(hold * self.CYCLES_PER_S))  # pylint: disable=protected-access
+        self.begun = time.perf_counter()
+        self.pieces.append([self.event(), None])
+
+    def close(self):
+        number = len(self.pieces) - 1
+        begin, _ = self.pieces[-1]
+        self.pieces[-1][1] = self.event()
+        host = time.perf_counter() - self.begun
+        was_held = not begin.query()
+        hold = self.hold_s.get(number, self.FIRST_HOLD_S)
+        # A piece that outlasts the longest hold is taken as it ran: so it does in training.
+        self.is_sound &= was_held or hold >= self.LONGEST_HOLD_S
+        wanted = host * self.MORE_THAN_LAST * (1 if was_held else 2)
+        self.hold_s[number] = min(max(wanted, 0.8 * hold), self.LONGEST_HOLD_S)
+        self.host += host
+
+    def cut(self):
+        """Ends a piece and begins the next: a mark between two ops."""
+        self.close()
+        end = len(self.pieces) - 1, self.pieces[-1][1]
+        self.open()
+        return end, (len(self.pieces) - 1, self.pieces[-1][0])
+
+    def mark(self):
+        """Of a mark, the event that ends what is before it, and the one that begins what is behind."""
+        at = len(self.pieces) - 1, self.event()
+        return at, at
 
     @staticmethod
-    def mark():
+    def event():
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
-    @staticmethod
-    def seconds(begin, end):
-        return begin.elapsed_time(end) / 1e3
+    def seconds(self, begin, end):
+        """Without what lies between pieces. Only behind finish()."""
+        (first, since), (last, until) = begin[1], end[0]
+        if first == last:
+            return since.elapsed_time(until) / 1e3
+        pieces = [(since, self.pieces[first][1]), *self.pieces[first + 1 : last]]
+        pieces.append((self.pieces[last][0], until))
+        return sum(one.elapsed_time(other) for one, other in pieces) / 1e3
 
-    @staticmethod
-    def finish(first):
-        """False where the stream went on before the host had put all in."""
-        was_held = not first.query()
+    def finish(self):
+        """False where the stream went on before the host had put a piece in."""
+        self.close()
         torch.cuda.synchronize()
-        return was_held
+        return self.is_sound
 
 
 # ---- one step ---------------------------------------------------------------------------------------
@@ -186,14 +243,37 @@ class Marks:
         self.begun = set()
 
     def __call__(self, name, *tensors):
+        cuts = is_cut(self.clock, len(self.forward))
+
         def begins(_gradient):
             if name not in self.begun:  # An op with two outputs begins with the first gradient.
                 self.begun.add(name)
-                self.backward.append((name, self.clock.mark()))
+                self.backward.append((name, self.clock.cut() if cuts else self.clock.mark()))
 
         for tensor in tensors:
             tensor.register_hook(begins)
-        self.forward.append((name, self.clock.mark()))
+        self.forward.append((name, self.clock.cut() if cuts else self.clock.mark()))
+
+
+class Cuts:
+    """Cuts a step into the pieces that Marks cuts it into, and takes no times."""
+
+    def __init__(self, clock):
+        self.clock, self.ops = clock, 0
+
+    def __call__(self, _name, *tensors):
+        if is_cut(self.clock, self.ops):
+            tensors[0].register_hook(self.cut)
+            self.clock.cut()
+        self.ops += 1
+
+    def cut(self, _gradient):
+        self.clock.cut()
+
+
+def is_cut(clock, ops):
+    """Whether a piece ends behind so many ops."""
+    return clock.PIECE > 0 and ops % clock.PIECE == clock.PIECE - 1
 
 
 class Trainer:
@@ -212,8 +292,7 @@ class Trainer:
         )
         self.set_to_none = request["set_to_none"]
         self.model = self.module
-        self.held = 0.0  # Seconds that the stream is held: what the host needs.
-        self.host = []  # Its seconds for a step.
+        self.host = None  # Seconds in which a GPU's host put in forward, backward and optimizer.
         if ranks.distributed:
             alone = [dist.new_group([rank]) for rank in range(ranks.count)][ranks.rank]
             more = {"device_ids": [self.device.index]} if self.device.type == "cuda" else {}
@@ -221,34 +300,34 @@ class Trainer:
                 self.module, process_group=alone, **more
             )
 
-    def step(self, lengths, width, marks=None):
-        """Trains one step. Returns its parts in seconds, or None where the times hold launches, and
-        fills in `marks`."""
-        clock = self.clock
+    def step(self, lengths, width, marks=None, clock=None):
+        """Trains one step. Returns its parts in seconds by `clock` (this trainer's), or None where the
+        times hold launches, and fills in `marks`."""
+        clock = clock or self.clock
         begun = time.perf_counter()
         batch = stepsim_models.make_batch(self.config, lengths, width, self.device)
         collate = time.perf_counter() - begun
-        if marks is not None:
-            self.module.mark = marks
-        clock.hold(self.held)
-        host = time.perf_counter()
+        is_whole = marks is None
+        if is_whole and clock.PIECE > 0:
+            marks = Cuts(clock)
+        self.module.mark = marks or stepsim_models.unmarked
+        clock.start()
         at = [clock.mark()]
         self.optimizer.zero_grad(set_to_none=self.set_to_none)
         at.append(clock.mark())
         with stepsim_models.autocast(self.config, self.device):
             loss = self.model(*batch)
-        at.append(clock.mark())
+        at.append(clock.cut())
+        host = [clock.host]
         loss.backward()
-        at.append(clock.mark())
+        at.append(clock.cut())
+        host.append(clock.host)
         self.optimizer.step()
         at.append(clock.mark())
-        host = time.perf_counter() - host
+        is_sound = clock.finish()
         self.module.mark = stepsim_models.unmarked
-        is_sound = clock.finish(at[0])
-        if self.device.type == "cuda":
-            self.host.append(host)
-            self.held = max(1.5 * host, self.held if is_sound else 2 * self.held)
-        if marks is not None:
+        self.host = host[0], host[1] - host[0], clock.host - host[1]
+        if not is_whole:
             marks.ends = at
         if not is_sound:
             return None
@@ -265,29 +344,27 @@ def copy_times(step, dtype, device, clock):
     """Seconds of each gradient's copy, by op and elements: into the bucket with DDP's division, and
     back."""
     times = {}
+
+    def timed(run):
+        clock.start()
+        marks = [clock.mark()]
+        for _ in range(COPY_REPETITIONS):
+            run()
+            marks.append(clock.mark())
+        clock.finish()
+        return statistics.median(clock.seconds(*pair) for pair in zip(marks, marks[1:]))
+
     for op in ("gradient_copy_in", "gradient_copy_out"):
         for count in set(step.elements(op)):
             source, target = (torch.ones(count, dtype=dtype, device=device) for _ in range(2))
-            taken = []
-            for _ in range(COPY_REPETITIONS):
-                begin = clock.mark()
-                if op == "gradient_copy_in":
-                    torch.mul(source, 0.5, out=target)
-                else:
-                    target.copy_(source)
-                taken.append((begin, clock.mark()))
-            clock.finish(taken[0][0])
-            times[op, count] = statistics.median(clock.seconds(*pair) for pair in taken)
+            if op == "gradient_copy_in":
+                times[op, count] = timed(lambda: torch.mul(source, 0.5, out=target))
+            else:
+                times[op, count] = timed(lambda: target.copy_(source))
     if step.elements("zero_gradient"):
         (count,) = step.elements("zero_gradient")
         target = torch.ones(count, dtype=dtype, device=device)
-        taken = []
-        for _ in range(COPY_REPETITIONS):
-            begin = clock.mark()
-            target.zero_()
-            taken.append((begin, clock.mark()))
-        clock.finish(taken[0][0])
-        times["zero_gradient"] = statistics.median(clock.seconds(*pair) for pair in taken)
+        times["zero_gradient"] = timed(target.zero_)
     return times
 
 
@@ -480,6 +557,7 @@ class Measurement:
         self.started = time.monotonic()
         self.dtype = stepsim_models.DTYPES[request["plan"]["model"]["parameter_dtype"]]
         self.buckets = {}
+        self.hosts = []  # Lines of first meetings.
 
     def run(self):
         """Returns the exit status."""
@@ -508,7 +586,7 @@ class Measurement:
         for lengths, width in order:
             error = None
             try:
-                self.trainer.step(lengths, width)
+                self.meet(lengths, width)
             except Exception as caught:  # pylint: disable=broad-except
                 if not stepsim_ranks.is_out_of_memory(caught):
                     raise
@@ -528,9 +606,6 @@ class Measurement:
     def open(self, refused):
         """Opens the file on rank 0; all ranks hear what is there, or why it cannot be."""
         header = describe(self.request, self.ranks)
-        if self.trainer.host:
-            each = statistics.median(self.trainer.host) / len(self.step.ops)
-            header["host"] = {"launch_us": each * 1e6}
         problem = ""
         if self.ranks.rank == 0:
             try:
@@ -570,7 +645,8 @@ class Measurement:
             found = found if number % 2 == 0 else found[::-1]
             lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
         lines.append(self.sentinel_line(number))
-        self.keep(lines)
+        self.keep(lines + self.hosts + self.host_lines())
+        self.hosts = []
         self.reduce_sizes(reduced)
         self.keep_reduced(number, reduced)
         if self.ranks.rank == 0 and not self.stop:
@@ -594,11 +670,55 @@ class Measurement:
         return found
 
     def whole(self, lengths, width):
-        return self.trainer.step(lengths, width)
+        for _ in range(self.clock.TRIES):
+            parts = self.trainer.step(lengths, width)
+            if parts is not None:
+                return parts
+        return None
 
     def by_ops(self, lengths, width):
-        marks = Marks(self.clock)
-        return marks if self.trainer.step(lengths, width, marks) is not None else None
+        for _ in range(self.clock.TRIES):
+            marks = Marks(self.clock)
+            if self.trainer.step(lengths, width, marks) is not None:
+                return marks
+        return None
+
+    def meet(self, lengths, width):
+        """The first step of a shape, and on a GPU a line of what it takes the host more than the second:
+        some libraries compile kernels for it."""
+        if self.clock.PIECE == 0:
+            self.trainer.step(lengths, width)
+            return
+        hosts = []
+        self.clock.holds = False
+        try:
+            for _ in range(2):
+                self.trainer.step(lengths, width)
+                hosts.append(self.trainer.host)
+        finally:
+            self.clock.holds = True
+        times = [first - second for first, second in zip(*hosts)]
+        self.hosts.append(self.host_line("meeting", lengths, width, times))
+
+    def host_lines(self):
+        """Steps of the smallest shape as in training, with nothing between them: a line for each with
+        what the host of a GPU took."""
+        if self.clock.PIECE == 0:
+            return []
+        lengths, width = min(self.shapes, key=lambda one: len(one[0]) * one[1])
+        torch.cuda.synchronize()
+        steps = [self.trainer.step(lengths, width, clock=HostClock()) for _ in range(1 + HOST_STEPS)]
+        torch.cuda.synchronize()
+        parts = [[one[name] for name in ("forward", "backward", "optimizer")] for one in steps[1:]]
+        return [self.host_line("host", lengths, width, one) for one in parts]
+
+    def host_line(self, kind, lengths, width, times):
+        names = ("forward_us", "backward_us", "optimizer_us")
+        return {
+            **{"kind": kind, "pass": self.rounds, "rank": self.ranks.rank},
+            **{"samples": len(lengths), "max_length": width, "ops": len(self.step.ops)},
+            **{name: round(1e6 * seconds, 2) for name, seconds in zip(names, times)},
+        }
 
     def line(self, number, place, whole, marks):
         """The line of the samples file for a step as a whole and a step by ops of one shape."""
@@ -646,10 +766,11 @@ class Measurement:
             self.buckets[size] = torch.zeros(max(1, size // width), dtype=self.dtype).to(
                 self.trainer.device
             )
+        self.clock.start()
         begin = self.clock.mark()
         dist.all_reduce(self.buckets[size])
         end = self.clock.mark()
-        self.clock.finish(begin)
+        self.clock.finish()
         times.setdefault(size, []).append(self.clock.seconds(begin, end))
 
     def reduce_buckets(self, times):
@@ -739,6 +860,7 @@ def measure(options):
             print(f"measuring {name} in PyTorch {torch.__version__} on {count} ranks ({device.type})")
             sys.stdout.flush()
             return stepsim_ranks.launch(count)
+        stepsim_ranks.start_alone(device)
     ranks = stepsim_ranks.Ranks(device)
     if device.type == "cpu" and ranks.count > 1 and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)

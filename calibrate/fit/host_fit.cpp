@@ -1,0 +1,64 @@
+#include "calibrate/fit/host_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/mapped.h"
+
+namespace stepsim {
+namespace {
+
+constexpr std::size_t kFewestMeetings = 5;
+constexpr double kFewestErrors = 3;
+/// A first meeting that takes longer than this many medians also loaded a library.
+constexpr double kMostOverMedian = 3;
+/// What is known of later first meetings, at best.
+constexpr double kLeastError = 0.1;
+
+/// The mean and its standard error, without what a process does once: (0, 0) unless it is surely
+/// above 0.
+std::pair<double, double> sure_mean(std::vector<double> excesses) {
+  const double most = kMostOverMedian * median(excesses);
+  std::erase_if(excesses, [most](double excess) { return excess > most; });
+  if (excesses.size() < kFewestMeetings) {
+    return {0, 0};
+  }
+  const auto count = static_cast<double>(excesses.size());
+  const double mean = sum_of(excesses) / count;
+  const double squares =
+      sum_of(excesses, [mean](double excess) { return (excess - mean) * (excess - mean); });
+  const double error = std::sqrt(squares / (count * (count - 1)));
+  return mean > kFewestErrors * error ? std::pair(mean, error) : std::pair(0.0, 0.0);
+}
+
+}  // namespace
+
+double fit_launch(std::span<const HostSample> hosts) {
+  const std::vector<double> launches = mapped(hosts, [](const HostSample& host) {
+    return (host.forward_seconds + host.backward_seconds + host.optimizer_seconds) / host.ops;
+  });
+  return launches.empty() ? 0 : median(launches);
+}
+
+std::vector<ShapeCost> fit_meetings(std::span<const HostSample> meetings) {
+  if (meetings.size() < kFewestMeetings) {
+    return {};
+  }
+  ShapeCost cost;
+  const auto [forward, forward_error] = sure_mean(mapped(meetings, &HostSample::forward_seconds));
+  const auto [backward, backward_error] =
+      sure_mean(mapped(meetings, &HostSample::backward_seconds));
+  cost.forward_seconds = forward;
+  cost.backward_seconds = backward;
+  if (cost.seconds() <= 0) {
+    return {};
+  }
+  cost.mechanism = "new shape";
+  cost.relative_error =
+      std::max(std::hypot(forward_error, backward_error) / cost.seconds(), kLeastError);
+  return {cost};
+}
+
+}  // namespace stepsim

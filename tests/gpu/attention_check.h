@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "tests/calibrate/cuda/plain_attention.h"
 #include "tests/gpu/checks.h"
@@ -29,6 +33,8 @@ inline double worst(const PlainAttention& problem,
                     std::int64_t columns,
                     double factor) {
   double largest = 0;
+  std::string where;
+  std::int64_t beyond = 0;
   for (std::size_t sample = 0; sample < problem.lengths.size(); ++sample) {
     const std::int64_t first = problem.offsets[sample];
     const std::int64_t end =
@@ -39,9 +45,22 @@ inline double worst(const PlainAttention& problem,
         const double apart = std::abs(actual[at + static_cast<std::size_t>(column)] - expected[at]);
         const double bound = factor * sizes[at];
         const double ratio = apart == 0 ? 0 : apart / bound;
-        largest = std::isnan(ratio) ? INFINITY : std::max(largest, ratio);
+        beyond += ratio <= 1 ? 0 : 1;
+        if (!(ratio <= largest)) {
+          largest = std::isnan(ratio) ? INFINITY : ratio;
+          where = fmt::format("sample {} row {} column {}: {} for {}, of terms of {}",
+                              sample,
+                              row - first,
+                              i,
+                              actual[at + static_cast<std::size_t>(column)],
+                              expected[at],
+                              sizes[at]);
+        }
       }
     }
+  }
+  if (beyond > 0) {
+    MESSAGE(beyond, " elements are beyond their bounds; the worst at ", where);
   }
   return largest;
 }

@@ -7,7 +7,7 @@
 
 #include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/nnls.h"
-#include "calibrate/fit/thinned_places.h"
+#include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 
 namespace stepsim {

@@ -6,7 +6,7 @@
 
 #include <Eigen/Dense>
 
-#include "calibrate/fit/thinned_places.h"
+#include "calibrate/samples/statistics.h"
 #include "costmodel/model/op_flops.h"
 
 namespace stepsim {

@@ -72,6 +72,23 @@ void append_interference(const InterferenceProfile& interference, std::string* t
   }
 }
 
+void append_host(const Profile& profile, std::string* text) {
+  if (profile.host_is_device || profile.launch_seconds <= 0) {
+    return;
+  }
+  fmt::format_to(std::back_inserter(*text),
+                 "\nhost: {} to put an op in\n",
+                 format_duration(profile.launch_seconds));
+  for (const ShapeCost& cost : profile.new_shapes) {
+    fmt::format_to(
+        std::back_inserter(*text),
+        "a batch shape that it meets first holds it up by {} in the forward and {} in the "
+        "backward\n",
+        format_duration(cost.forward_seconds),
+        format_duration(cost.backward_seconds));
+  }
+}
+
 void append_collective(const CollectiveFit& fit, std::string* text) {
   fmt::format_to(std::back_inserter(*text),
                  "\n{} over {} ranks{}, {} sizes, {} .. {}: error left one out, in %\n",
@@ -129,6 +146,7 @@ std::string fit_report(const FitResult& result, const Screen& screen) {
   if (profile.interference && profile.interference->samples > 0) {
     append_interference(*profile.interference, &text);
   }
+  append_host(profile, &text);
   if (result.rows.empty()) {
     return text;
   }

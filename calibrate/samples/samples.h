@@ -60,7 +60,10 @@ struct RefusedPoint {
   std::string why;
 };
 
-/// What it took the host of a GPU to put a training step in, or more to meet its shape first.
+/// What it took the host of a GPU to put a training step in, or how much more to meet its shape
+/// first:
+/// {"kind":"host"|"meeting","pass","rank","samples","max_length","ops","forward_us","backward_us",
+/// "optimizer_us"}.
 struct HostSample {
   GridPoint point;
   int ops = 1;  ///< Of the step.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 
 #include "costmodel/base/mapped.h"
@@ -51,6 +52,19 @@ std::vector<double> quantiles_over_mean(const std::vector<double>& values) {
     value /= mean;
   }
   return quantiles;
+}
+
+std::vector<std::size_t> thinned_places(std::size_t size, std::size_t count) {
+  std::vector<std::size_t> places;
+  std::uint32_t state = 1;
+  for (std::size_t i = 0; i < size; ++i) {
+    state = state * 1664525U + 1013904223U;
+    if (static_cast<double>(state) * 0x1p-32 * static_cast<double>(size) <
+        static_cast<double>(count)) {
+      places.push_back(i);
+    }
+  }
+  return places;
 }
 
 }  // namespace stepsim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "costmodel/base/quantile.h"
@@ -21,5 +22,9 @@ namespace stepsim {
 /// so that the draws above the one before it have the mean of the values there: between the two
 /// largest quantiles there is a long thin tail. `values` is not empty, its mean above 0.
 [[nodiscard]] std::vector<double> quantiles_over_mean(const std::vector<double>& values);
+
+/// About `count` of the places 0 .. size - 1, ascending, drawn evenly but not in step with the
+/// order of what lies there; all of them if there are no more.
+[[nodiscard]] std::vector<std::size_t> thinned_places(std::size_t size, std::size_t count);
 
 }  // namespace stepsim

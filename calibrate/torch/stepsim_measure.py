@@ -53,7 +53,8 @@ SHAPES_FORMAT = "stepsim-shapes/1"
 FEWEST_ROUNDS = 3
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 SENTINEL_REPETITIONS = 3
-HOST_STEPS = 6
+HOST_STEPS = 6  # Of a round, for what the host of a GPU takes …
+MEETINGS = 4  # … and shapes that it has not met.
 ALLOCATOR = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
 COPY_REPETITIONS = 50
 COLLECTIVE_S = 0.15  # Of a round's time, for all-reduces of other sizes than the buckets'.
@@ -549,6 +550,7 @@ class Measurement:
         self.step = Step(request)
         self.trainer = Trainer(request, ranks)
         self.shapes = [(shape["lengths"], shape["length"]) for shape in request["shapes"]]
+        self.met = {(len(lengths), width) for lengths, width in self.shapes}
         self.clock = self.trainer.clock
         self.deadline = None
         self.stop = None
@@ -557,7 +559,6 @@ class Measurement:
         self.started = time.monotonic()
         self.dtype = stepsim_models.DTYPES[request["plan"]["model"]["parameter_dtype"]]
         self.buckets = {}
-        self.hosts = []  # Lines of first meetings.
 
     def run(self):
         """Returns the exit status."""
@@ -586,7 +587,7 @@ class Measurement:
         for lengths, width in order:
             error = None
             try:
-                self.meet(lengths, width)
+                self.trainer.step(lengths, width)
             except Exception as caught:  # pylint: disable=broad-except
                 if not stepsim_ranks.is_out_of_memory(caught):
                     raise
@@ -645,8 +646,7 @@ class Measurement:
             found = found if number % 2 == 0 else found[::-1]
             lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
         lines.append(self.sentinel_line(number))
-        self.keep(lines + self.hosts + self.host_lines())
-        self.hosts = []
+        self.keep(lines + self.host_lines() + self.meetings())
         self.reduce_sizes(reduced)
         self.keep_reduced(number, reduced)
         if self.ranks.rank == 0 and not self.stop:
@@ -683,22 +683,32 @@ class Measurement:
                 return marks
         return None
 
-    def meet(self, lengths, width):
-        """The first step of a shape, and on a GPU a line of what it takes the host more than the second:
-        some libraries compile kernels for it."""
+    def meetings(self):
+        """Lines of what it takes the host of a GPU more to meet a shape than to meet it again: some
+        libraries compile kernels for each. The shapes are a little shorter than known ones, since the
+        first shapes of a process also load kernels that all later ones find."""
         if self.clock.PIECE == 0:
-            self.trainer.step(lengths, width)
-            return
-        hosts = []
-        self.clock.holds = False
-        try:
-            for _ in range(2):
-                self.trainer.step(lengths, width)
-                hosts.append(self.trainer.host)
-        finally:
-            self.clock.holds = True
-        times = [first - second for first, second in zip(*hosts)]
-        self.hosts.append(self.host_line("meeting", lengths, width, times))
+            return []
+        lines = []
+        for turn in range(MEETINGS):
+            place = (self.rounds * MEETINGS + turn) * len(self.shapes) // (MEETINGS + 1)
+            lengths, width = self.shapes[place % len(self.shapes)]
+            while (len(lengths), width) in self.met:
+                width -= 1
+            if width < 1:
+                continue
+            self.met.add((len(lengths), width))
+            lengths, hosts = [min(one, width) for one in lengths], []
+            self.clock.holds = False
+            try:
+                for _ in range(2):
+                    self.trainer.step(lengths, width)
+                    hosts.append(self.trainer.host)
+            finally:
+                self.clock.holds = True
+            times = [first - second for first, second in zip(*hosts)]
+            lines.append(self.host_line("meeting", lengths, width, times))
+        return lines
 
     def host_lines(self):
         """Steps of the smallest shape as in training, with nothing between them: a line for each with

@@ -16,8 +16,8 @@ namespace stepsim::cuda {
 /// Which rows of a batch are compared: with Stored the padding's too, which must be zero.
 enum class Compared { Useful, Stored };
 
-/// Worst error in bounds, which are `factor` times the size of each element's terms; above 1 is
-/// wrong.
+/// Worst error in bounds, which are `factor` times the size of each element's terms and half the
+/// smallest number; above 1 is wrong, and a message says where.
 ///
 /// Args:
 ///     actual, column: `columns` elements of a row from `column` on are compared …
@@ -43,7 +43,7 @@ inline double worst(const PlainAttention& problem,
       for (std::int64_t i = 0; i < columns; ++i) {
         const auto at = static_cast<std::size_t>(row * stride + i);
         const double apart = std::abs(actual[at + static_cast<std::size_t>(column)] - expected[at]);
-        const double bound = factor * sizes[at];
+        const double bound = factor * sizes[at] + test::smallest_error(problem.shape.dtype);
         const double ratio = apart == 0 ? 0 : apart / bound;
         beyond += ratio <= 1 ? 0 : 1;
         if (!(ratio <= largest)) {

@@ -48,11 +48,6 @@ double decode(Dtype dtype, const std::byte* from) {
   return get<float>(from);
 }
 
-/// Half the distance of the smallest numbers, which are rounded absolutely.
-double smallest_error(Dtype dtype) {
-  return dtype == Dtype::F16 ? 0x1p-25 : 0x1p-134;
-}
-
 }  // namespace
 
 double unit_roundoff(Dtype dtype) {
@@ -64,6 +59,10 @@ double unit_roundoff(Dtype dtype) {
     default:
       return kRoundoff32;
   }
+}
+
+double smallest_error(Dtype dtype) {
+  return dtype == Dtype::F16 ? 0x1p-25 : 0x1p-134;
 }
 
 double rounded(Dtype dtype, double value) {

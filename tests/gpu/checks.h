@@ -16,6 +16,8 @@ inline constexpr std::array kDtypes{Dtype::F32, Dtype::Bf16, Dtype::F16};
 constexpr double kRoundoff32 = 0x1p-24;
 /// Largest relative error of rounding to `dtype`.
 [[nodiscard]] double unit_roundoff(Dtype dtype);
+/// Half the distance of the smallest numbers of `dtype`, which are rounded absolutely.
+[[nodiscard]] double smallest_error(Dtype dtype);
 [[nodiscard]] double rounded(Dtype dtype, double value);
 
 /// The one stream of all checks.

@@ -186,6 +186,118 @@ def test_from_plans_to_a_profile_to_records_to_a_validation():
     assert "live holds 2 records already" in told, told
 
 
+class Stream:
+    """Stands for a GPU's stream: events are numbers of its clock, which each launch and hold moves on."""
+
+    def __init__(self, tick):
+        self.seconds, self.tick = 0.0, tick  # Passes between two events.
+        self.held, self.is_late, self.waits = [], False, 0
+
+    def install(self):
+        stream = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                stream.seconds += stream.tick
+                self.at = stream.seconds
+
+            def query(self):
+                return stream.is_late
+
+            def elapsed_time(self, other):
+                return 1e3 * (other.at - self.at)
+
+        return {"Event": Event, "_sleep": self.hold, "synchronize": self.wait}
+
+    def wait(self):
+        self.waits += 1
+
+    def hold(self, cycles):
+        self.held.append(cycles)
+        self.seconds += 100.0  # Must be in no time.
+
+
+@contextlib.contextmanager
+def a_stream(stepsim_measure, tick=0.0):
+    stream, cuda = Stream(tick), stepsim_measure.torch.cuda
+    there = {name: getattr(cuda, name, None) for name in ("Event", "_sleep", "synchronize")}
+    try:
+        for name, value in stream.install().items():
+            setattr(cuda, name, value)
+        yield stream
+    finally:
+        for name, value in there.items():
+            setattr(cuda, name, value)
+
+
+def test_a_gpu_is_held_piece_by_piece():
+    import stepsim_measure  # pylint: disable=import-outside-toplevel
+
+    with a_stream(stepsim_measure) as stream:
+        clock = stepsim_measure.CudaClock()
+        clock.start()
+        marks = [clock.mark()]
+        for seconds, is_cut in ((1.0, False), (2.0, True), (4.0, False), (8.0, True), (16.0, True)):
+            stream.seconds += seconds
+            marks.append(clock.cut() if is_cut else clock.mark())
+        assert clock.finish()
+        assert [clock.seconds(*pair) for pair in zip(marks, marks[1:])] == [1, 2, 4, 8, 16]
+        assert clock.seconds(marks[0], marks[-1]) == 31, "holds and what the host does between pieces"
+        assert clock.seconds(marks[1], marks[4]) == 14
+        assert len(stream.held) == 4 and stream.waits == 5, "each piece begins with an empty stream"
+        # A stream that went on too early is told, and held longer, up to a bound; then it is taken as it is.
+        first = clock.hold_s[0]
+        stream.is_late = True
+        clock.start()
+        time.sleep(0.01)
+        assert not clock.finish() and clock.hold_s[0] > max(first, 0.04)
+        clock.start()
+        time.sleep(0.01)
+        assert clock.finish() and clock.hold_s[0] == clock.LONGEST_HOLD_S
+        held = len(stream.held)
+        clock.holds = False
+        clock.start()
+        clock.finish()
+        assert len(stream.held) == held
+
+
+@in_folder
+def test_the_host_of_a_gpu_is_measured_by_itself():
+    import stepsim_measure  # pylint: disable=import-outside-toplevel
+
+    plan()
+    with a_stream(stepsim_measure, tick=1e-4):
+        host_clock, stepsim_measure.HostClock = stepsim_measure.HostClock, stepsim_measure.CudaClock
+        measurement = None
+        try:
+            options = stepsim_measure.parse_arguments(
+                ["shapes.json", "--out", "samples.jsonl", "--device", "cpu", "--seconds", "0"]
+            )
+            request = stepsim_measure.read_request("shapes.json")
+            ranks = stepsim_measure.stepsim_ranks.Ranks(stepsim_measure.torch.device("cpu"))
+            measurement = stepsim_measure.Measurement(request, ranks, options)
+            stepsim_measure.HostClock = host_clock
+            with contextlib.redirect_stdout(io.StringIO()):
+                assert measurement.run() == 0
+        finally:
+            stepsim_measure.HostClock = host_clock
+    lines = lines_of("samples.jsonl")[1:]
+    hosts = [line for line in lines if line["kind"] == "host"]
+    assert len(hosts) == 3 * stepsim_measure.HOST_STEPS
+    assert all(line["forward_us"] > 0 and line["backward_us"] > 0 for line in hosts)
+    met = [(one["samples"], one["max_length"]) for one in lines if one["kind"] == "meeting"]
+    known = {(len(one["lengths"]), one["length"]) for one in request["shapes"]}
+    assert met and len(set(met)) == len(met) and not known & set(met), "they are new"
+    output = run(STEPCAL, "fit", "samples.jsonl", "--out", "profile.json")
+    total = sorted(one["forward_us"] + one["backward_us"] + one["optimizer_us"] for one in hosts)
+    middle = (total[(len(total) - 1) // 2] + total[len(total) // 2]) / 2
+    launch = json.loads(pathlib.Path("profile.json").read_text(encoding="utf-8"))["host"]["launch_s"]
+    assert abs(launch * 1e6 * hosts[0]["ops"] - middle) < 0.01, (launch, middle, output)
+
+
 @in_folder
 def test_a_measurement_that_is_killed_goes_on():
     plan()

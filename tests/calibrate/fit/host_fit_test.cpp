@@ -1,0 +1,69 @@
+#include "calibrate/fit/host_fit.h"
+
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace stepsim {
+namespace {
+
+HostSample host(double forward_ms, double backward_ms, double optimizer_ms) {
+  HostSample sample;
+  sample.point = {12, 25};
+  sample.ops = 1000;
+  sample.forward_seconds = forward_ms * 1e-3;
+  sample.backward_seconds = backward_ms * 1e-3;
+  sample.optimizer_seconds = optimizer_ms * 1e-3;
+  return sample;
+}
+
+/// First meetings of GPT-2 medium on an H200: cuDNN compiles its attention for each shape.
+std::vector<HostSample> compiled() {
+  return {host(69.5, 73.8, 0),
+          host(68.2, 88.7, 0),
+          host(70.6, 73.1, 2),
+          host(63.5, 84.8, 1),
+          host(40.1, 85.1, 0),
+          host(40.5, 62.6, 1),
+          host(43.0, 51.1, 0),
+          host(66.0, 81.2, 3)};
+}
+
+TEST_CASE("host: an op takes the median step's share") {
+  CHECK(fit_launch(std::vector<HostSample>{}) == 0);
+  const std::vector<HostSample> hosts = {host(20, 45, 5), host(21, 44, 6), host(60, 90, 9)};
+  CHECK(fit_launch(hosts) == doctest::Approx(71e-6));
+}
+
+TEST_CASE("host: what a first meeting takes is the mean over shapes") {
+  const std::vector<ShapeCost> costs = fit_meetings(compiled());
+  REQUIRE(costs.size() == 1);
+  CHECK(costs[0].key == ShapeKey::SamplesAndLength);
+  CHECK(costs[0].forward_seconds == doctest::Approx(57.675e-3));
+  CHECK(costs[0].backward_seconds == doctest::Approx(75.05e-3));
+  CHECK(costs[0].relative_error == doctest::Approx(0.1));
+}
+
+TEST_CASE("host: a meeting that also loads a library is left out") {
+  std::vector<HostSample> meetings = compiled();
+  meetings.push_back(host(1301, 633, 79));
+  const std::vector<ShapeCost> costs = fit_meetings(meetings);
+  REQUIRE(costs.size() == 1);
+  CHECK(costs[0].forward_seconds == doctest::Approx(57.675e-3));
+}
+
+TEST_CASE("host: differences around nothing, and few of them, cost nothing") {
+  const std::vector<HostSample> noise = {host(2, -1, 0),
+                                         host(-3, 2, 0),
+                                         host(1, -2, 0),
+                                         host(-1, 3, 0),
+                                         host(3, -2, 0),
+                                         host(-2, 0, 0)};
+  CHECK(fit_meetings(noise).empty());
+  std::vector<HostSample> few = compiled();
+  few.resize(4);
+  CHECK(fit_meetings(few).empty());
+}
+
+}  // namespace
+}  // namespace stepsim

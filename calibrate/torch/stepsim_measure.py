@@ -55,7 +55,12 @@ BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 SENTINEL_REPETITIONS = 3
 HOST_STEPS = 6  # Of a round, for what the host of a GPU takes …
 MEETINGS = 4  # … and shapes that it has not met.
-ALLOCATOR = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
+TELLING = (  # Variables that change what steps take.
+    *("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD"),
+    *("TORCH_CUDNN_SDPA_DEPRIORITIZED", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
+    *("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "NVIDIA_TF32_OVERRIDE"),
+    *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING"),
+)
 COPY_REPETITIONS = 50
 COLLECTIVE_S = 0.15  # Of a round's time, for all-reduces of other sizes than the buckets'.
 
@@ -518,8 +523,7 @@ def describe(request, ranks):
         **{"measured_by": "pytorch", "torch": torch.__version__, "device": name},
         **{"backend": ranks.device.type, "threads_per_rank": torch.get_num_threads()},
         "collectives": dist.get_backend() if ranks.distributed else "none",
-        # Whether the allocator keeps memory changes what large batches take.
-        **{name: os.environ[name] for name in ALLOCATOR if name in os.environ},
+        **{name: os.environ[name] for name in TELLING if name in os.environ},
     }
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     plan = {**request["plan"], "ranks": ranks.count, "device": ranks.device.type}

@@ -54,20 +54,21 @@ def sources(build):
     return found
 
 
-def parse_all(compiler, build, files):
-    """Parses [(file, arguments)], two at a time. Returns what the compiler said of those that it
-    refused."""
+def run_all(build, commands):
+    """Runs {name: command} in the build folder, two at a time. Returns what those printed that failed."""
 
-    def parse(command):
-        file, arguments = command
-        done = subprocess.run(
-            [*compiler, "-fsyntax-only", *arguments, str(file)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=build,
-        )
-        return f"{file}\n{done.stderr}" if done.returncode != 0 else ""
+    def run(named):
+        name, command = named
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=build)
+        return f"{name}\n{done.stdout}{done.stderr}" if done.returncode != 0 else ""
 
     with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
-        return [text for text in pool.map(parse, files) if text]
+        return [text for text in pool.map(run, commands.items()) if text]
+
+
+def parse_all(compiler, build, files):
+    """Parses [(file, arguments)]. Returns what the compiler said of those that it refused."""
+    return run_all(
+        build,
+        {str(file): [*compiler, "-fsyntax-only", *arguments, str(file)] for file, arguments in files},
+    )

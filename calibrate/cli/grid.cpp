@@ -71,6 +71,9 @@ void describe_model(const std::vector<Plan>& plans,
   (*header)["plan"] = plan_json(plan);
   (*header)["optimizer"] = first.optimizer;
   (*header)["set_to_none"] = first.ddp ? first.ddp->set_to_none : true;
+  if (first.ddp) {
+    (*header)["bucket_limits"] = first.ddp->bucket_limits;
+  }
   (*header)["bucket_bytes"] = bucket_bytes(plan.model, plan.buckets);
   (*header)["parameters"] = mapped(parameters(plan.model), [](const Parameter& parameter) -> Json {
     return {parameter.name, parameter.shape};

@@ -21,8 +21,15 @@ else:  # … or a file by itself, with the others beside it.
     import stepsim_models
 
 import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 
 BadInput = stepsim_ranks.BadInput
+MIB = 2**20
+DEFAULT_CAP = 25 * MIB
+DDP_FLAGS = {  # With DDP's defaults; only others are passed, since arguments come and go.
+    **{"gradient_as_bucket_view": False, "find_unused_parameters": False},
+    **{"static_graph": False, "broadcast_buffers": True},
+}
 SETTINGS = ("loss", "make_optimizer", "ddp", "comm_hook", "precision")  # What a file may define.
 
 
@@ -113,6 +120,29 @@ def make_scaler(precision, device):
     if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler("cuda")
     return torch.cuda.amp.GradScaler()
+
+
+def ddp_arguments(ddp):
+    """DistributedDataParallel's arguments that make the planned buckets. Since PyTorch 2.11, and in Debian's
+    2.6, a stated cap limits the first bucket, too; check_buckets() tells where another one was planned
+    and no list of caps is known."""
+    told = {name: ddp.get(name, default) for name, default in DDP_FLAGS.items()}
+    arguments = {name: value for name, value in told.items() if value != DDP_FLAGS[name]}
+    limits = ddp.get("bucket_limits", [MIB, DEFAULT_CAP])
+    first, cap = limits[0], limits[-1]
+    if len(limits) <= 2:
+        dist._DEFAULT_FIRST_BUCKET_BYTES = first  # pylint: disable=protected-access
+        if cap == DEFAULT_CAP:
+            return arguments
+        version = tuple(int(one) for one in torch.__version__.split("+")[0].split(".")[:2])
+        if version < (2, 11) or first == cap:
+            return {**arguments, "bucket_cap_mb": cap / MIB}
+    if "bucket_cap_mb_list" not in torch.nn.parallel.DistributedDataParallel.__init__.__code__.co_varnames:
+        raise BadInput(
+            f"PyTorch {torch.__version__} has no bucket_cap_mb_list, which the plans' buckets need "
+            f"(limits in bytes: {', '.join(map(str, limits))})"
+        )
+    return {**arguments, "bucket_cap_mb_list": [limit / MIB for limit in limits]}
 
 
 def load_module(path):

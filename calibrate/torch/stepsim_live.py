@@ -43,12 +43,6 @@ BadInput = stepsim_ranks.BadInput
 
 FORMAT = "stepsim-plan/1"
 WARMUP_STEPS = 3  # Of each plan, not recorded; DDP rebuilds its buckets after the first step.
-MIB = 2**20
-DEFAULT_CAP = 25 * MIB
-DDP_FLAGS = {  # With DDP's defaults; only others are passed, since arguments come and go.
-    **{"gradient_as_bucket_view": False, "find_unused_parameters": False},
-    **{"static_graph": False, "broadcast_buffers": True},
-}
 HOOKS = {"all_reduce": "allreduce_hook", "fp16": "fp16_compress_hook", "bf16": "bf16_compress_hook"}
 
 
@@ -114,29 +108,6 @@ def read_plans(paths):
     return plans
 
 
-def ddp_arguments(ddp):
-    """DistributedDataParallel's arguments that make the planned buckets. Since PyTorch 2.11, and in Debian's
-    2.6, a stated cap limits the first bucket, too; check_buckets() tells where another one was planned
-    and no list of caps is known."""
-    told = {name: ddp.get(name, default) for name, default in DDP_FLAGS.items()}
-    arguments = {name: value for name, value in told.items() if value != DDP_FLAGS[name]}
-    limits = ddp.get("bucket_limits", [MIB, DEFAULT_CAP])
-    first, cap = limits[0], limits[-1]
-    if len(limits) <= 2:
-        dist._DEFAULT_FIRST_BUCKET_BYTES = first  # pylint: disable=protected-access
-        if cap == DEFAULT_CAP:
-            return arguments
-        version = tuple(int(one) for one in torch.__version__.split("+")[0].split(".")[:2])
-        if version < (2, 11) or first == cap:
-            return {**arguments, "bucket_cap_mb": cap / MIB}
-    if "bucket_cap_mb_list" not in torch.nn.parallel.DistributedDataParallel.__init__.__code__.co_varnames:
-        raise BadInput(
-            f"PyTorch {torch.__version__} has no bucket_cap_mb_list, which the plans' buckets need "
-            f"(limits in bytes: {', '.join(map(str, limits))})"
-        )
-    return {**arguments, "bucket_cap_mb_list": [limit / MIB for limit in limits]}
-
-
 class Trainer:
     """The model under DDP and its optimizer."""
 
@@ -153,7 +124,7 @@ class Trainer:
             device = ranks.device
             more = {"device_ids": [device.index or 0]} if device.type == "cuda" else {}
             self.model = torch.nn.parallel.DistributedDataParallel(
-                self.module, **{**more, **ddp_arguments(told), **job.ddp}
+                self.module, **{**more, **stepsim_job.ddp_arguments(told), **job.ddp}
             )
             self.hook(told.get("communication_hook", "none"))
         torch.manual_seed(1 + ranks.rank)

@@ -18,8 +18,9 @@ its memory at hand. Each round times every shape once as a whole, and once op by
 op in the forward, and by hooks on the op's output, which run just before its backward. The op times are
 scaled so that they sum to the step without marks. PyTorch computes a linear layer's two gradients in one
 piece, so each gets half. Times on a GPU are between CUDA events in a stream that is held
-until the host has put in so many ops: launches are not in them. Behind each step the ranks reduce the
-job's own buckets; all-reduces of other sizes follow each round.
+until the host has put in so many ops: launches are not in them. On a CPU each round then trains steps
+under DDP with all ranks, in which the job's own all-reduces are timed; on GPUs the ranks reduce those
+behind each step. All-reduces of other sizes follow.
 """
 
 import argparse
@@ -53,6 +54,7 @@ SHAPES_FORMAT = "stepsim-shapes/1"
 FEWEST_ROUNDS = 3
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 SENTINEL_REPETITIONS = 3
+TOGETHER, UNTIMED = 12, 2  # Steps of a round with all ranks' all-reduces in them, and before those.
 HOST_STEPS = 6  # Of a round, for what the host of a GPU takes …
 MEETINGS = 4  # … and shapes that it has not met.
 TELLING = (  # Variables that change what steps take.
@@ -300,11 +302,37 @@ class Trainer:
         self.model = self.module
         self.host = None  # Seconds in which a GPU's host put in forward, backward and optimizer.
         if ranks.distributed:
-            alone = [dist.new_group([rank]) for rank in range(ranks.count)][ranks.rank]
-            more = {"device_ids": [self.device.index]} if self.device.type == "cuda" else {}
+            self.alone = [dist.new_group([rank]) for rank in range(ranks.count)][ranks.rank]
+            limits = {"bucket_limits": request["bucket_limits"]} if "bucket_limits" in request else {}
+            self.arguments = stepsim_job.ddp_arguments(limits)
+            if self.device.type == "cuda":
+                self.arguments["device_ids"] = [self.device.index]
+            self.wrap()
+
+    def wrap(self, reduced=None):
+        """Trains under DDP alone, or with all ranks, whose all-reduces are then appended to `reduced`:
+        [bytes, launch, end] of each."""
+        self.model = self.module  # The old reducer goes, and its hooks with it.
+        if reduced is None:
             self.model = torch.nn.parallel.DistributedDataParallel(
-                self.module, process_group=alone, **more
+                self.module, process_group=self.alone, **self.arguments
             )
+            return
+        self.model = torch.nn.parallel.DistributedDataParallel(self.module, **self.arguments)
+
+        def reduce(_state, bucket):
+            gradients = bucket.buffer()
+            gradients.mul_(1.0 / self.ranks.count)  # As DDP does.
+            times = [gradients.numel() * gradients.element_size(), time.perf_counter(), None]
+            reduced.append(times)
+
+            def ended(future):
+                times[2] = time.perf_counter()
+                return future.value()[0]
+
+            return dist.all_reduce(gradients, async_op=True).get_future().then(ended)
+
+        self.model.register_comm_hook(None, reduce)
 
     def step(self, lengths, width, marks=None, clock=None):
         """Trains one step. Returns its parts in seconds by `clock` (this trainer's), or None where the
@@ -651,6 +679,8 @@ class Measurement:
             lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
         lines.append(self.sentinel_line(number))
         self.keep(lines + self.host_lines() + self.meetings())
+        if self.ranks.count > 1 and self.clock.PIECE == 0:
+            reduced = self.together()
         self.reduce_sizes(reduced)
         self.keep_reduced(number, reduced)
         if self.ranks.rank == 0 and not self.stop:
@@ -786,6 +816,28 @@ class Measurement:
         end = self.clock.mark()
         self.clock.finish()
         times.setdefault(size, []).append(self.clock.seconds(begin, end))
+
+    def together(self):
+        """Times the job's own all-reduces inside steps of real DDP, in which all ranks have the same shape:
+        on a CPU the ranks' threads take each other's cores there. Returns [bytes] seconds, from the last
+        rank's launch to the last rank's end; between hosts, whose clocks differ, the shortest of the
+        ranks' own times."""
+        found, times = [], {}
+        self.trainer.wrap(found)
+        for turn in range(-UNTIMED, TOGETHER):  # DDP makes its buckets anew behind the first step.
+            place = (self.rounds * TOGETHER + turn) % len(self.shapes)
+            self.trainer.step(*self.shapes[place])
+            if turn < 0:
+                found.clear()
+        self.trainer.wrap()
+        hosts, ranks = zip(*self.ranks.gathered((platform.node(), found)))
+        for reduces in zip(*ranks):
+            sizes, launched, ended = zip(*reduces)
+            seconds = max(ended) - max(launched)
+            if len(set(hosts)) > 1:
+                seconds = min(end - launch for launch, end in zip(launched, ended))
+            times.setdefault(sizes[0], []).append(seconds)
+        return times
 
     def reduce_buckets(self, times):
         if self.ranks.count > 1:

@@ -6,6 +6,7 @@ usage: torch_measure_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
 """
 
 import argparse
+import collections
 import contextlib
 import io
 import json
@@ -163,6 +164,16 @@ def test_from_plans_to_a_profile_to_records_to_a_validation():
     steps = [line for line in lines if line["kind"] == "step"]
     assert rounds >= 3 and len(steps) == rounds * 2 * 6, (rounds, len(steps))
     assert all(min(one) > 0 for line in steps for one in line["op_us"]), "an op without a time"
+    # The job's own all-reduces were timed inside DDP's steps: the buckets that are planned, and no others.
+    planned = json.loads(pathlib.Path("shapes.json").read_text(encoding="utf-8"))["bucket_bytes"]
+    assert len(planned) > 2, planned
+    timed = collections.Counter()
+    for line in lines:
+        if line["kind"] == "collective" and line["bytes"] in planned:
+            timed[line["bytes"]] += len(line["us"])
+            assert min(line["us"]) > 0, line
+    inside = 12 * rounds
+    assert timed == {size: inside * count for size, count in collections.Counter(planned).items()}, timed
     told = run(STEPCAL, "fit", "samples.jsonl", "--out", "profile.json")
     assert "all-reduce over 2 ranks" in told, told
     run(STEPSIM, "compare", "small.toml", "--json", "prediction.json", "--quiet")

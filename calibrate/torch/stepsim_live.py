@@ -37,7 +37,6 @@ else:  # … or a file by itself, with the others beside it.
     import stepsim_recorder
 
 import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
 
 BadInput = stepsim_ranks.BadInput
 

@@ -9,8 +9,7 @@ samples of which `stepcal fit` makes a profile.
     stepcal fit samples.jsonl --out profile.json
 
 It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
-file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py and stepsim_recorder.py; they need only torch
-and NumPy.
+file: all other stepsim_*.py; they need only torch and NumPy.
 
 Each shape is trained for a few steps under DistributedDataParallel with one rank, which adds DDP's own
 work and copies but no waiting. No two steps in a row have one shape, as in training: the second would find
@@ -24,9 +23,6 @@ behind each step. All-reduces of other sizes follow.
 """
 
 import argparse
-import contextlib
-import datetime
-import json
 import os
 import platform
 import random
@@ -37,19 +33,21 @@ import time
 
 if __package__:  # A module of the package stepsim …
     from . import stepsim_ranks  # First: it says so where there is no PyTorch.
-    from . import stepsim_job, stepsim_models
+    from . import stepsim_clocks, stepsim_job, stepsim_models, stepsim_samples, stepsim_step
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import stepsim_ranks  # First: it says so where there is no PyTorch.
+    import stepsim_clocks
     import stepsim_job
     import stepsim_models
+    import stepsim_samples
+    import stepsim_step
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 BadInput = stepsim_ranks.BadInput
 
-FORMAT = "stepsim-samples/1"
 SHAPES_FORMAT = "stepsim-shapes/1"
 FEWEST_ROUNDS = 3
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
@@ -57,17 +55,7 @@ SENTINEL_REPETITIONS = 3
 TOGETHER, UNTIMED = 12, 2  # Steps of a round with all ranks' all-reduces in them, and before those.
 HOST_STEPS = 6  # Of a round, for what the host of a GPU takes …
 MEETINGS = 4  # … and shapes that it has not met.
-TELLING = (  # Variables that change what steps take.
-    *("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD"),
-    *("TORCH_CUDNN_SDPA_DEPRIORITIZED", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
-    *("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "NVIDIA_TF32_OVERRIDE"),
-    *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING"),
-)
-COPY_REPETITIONS = 50
 COLLECTIVE_S = 0.15  # Of a round's time, for all-reduces of other sizes than the buckets'.
-
-
-# ---- the request ------------------------------------------------------------------------------------
 
 
 def read_request(path):
@@ -85,502 +73,13 @@ def read_request(path):
     return request
 
 
-class Step:
-    """The ops of a step as the samples file lists them.
-
-    Attributes:
-        ops: (name, pass, kind) in execution order.
-        kinds: The distinct ops, as dicts; `count` is how often a step runs each.
-    """
-
-    def __init__(self, request):
-        self.ops = [tuple(one) for one in request["ops"]]
-        self.kinds = request["pass"]["ops"]
-        self.forward = [
-            name
-            for name, which, kind in self.ops
-            if which == "forward" and self.kinds[kind]["rows"] != "elements" and name != "collate"
-        ]
-        self.copied = {}  # [op] elements of the gradients that are copied when it is done.
-        last = None
-        for name, which, kind in self.ops:
-            if name == "gradient_copy_in":
-                self.copied.setdefault(last, []).append(self.kinds[kind]["n"])
-            elif which in ("backward", "wgrad"):
-                last = name
-        self.copied_out = self.elements("gradient_copy_out")
-
-    def elements(self, op):
-        return [self.kinds[kind]["n"] for name, _, kind in self.ops if name == op]
-
-    def check(self, marked):
-        """Raises BadInput: the model's marks are not the ops of the request."""
-        if list(marked) != self.forward:
-            apart = [one for one in zip(self.forward, marked) if one[0] != one[1]]
-            raise BadInput(
-                "stepsim_models.py runs other ops than stepcal grid lists: they are of different "
-                f"versions ({len(marked)} and {len(self.forward)} ops; first difference: {apart[:1]})"
-            )
-
-    def by_kind(self, times):
-        """Means over the occurrences of each kind. `times`: of (name, pass), and of (name, n) for
-        the copies."""
-        sums = [0.0] * len(self.kinds)
-        for name, which, kind in self.ops:
-            if name in ("gradient_copy_in", "gradient_copy_out"):
-                which = self.kinds[kind]["n"]
-            sums[kind] += times[name, which]
-        return [total / kind["count"] for total, kind in zip(sums, self.kinds)]
-
-
-# ---- clocks -----------------------------------------------------------------------------------------
-
-
-class HostClock:
-    """Marks are seconds."""
-
-    PIECE = 0  # There are none.
-    host = 0.0
-    TRIES = 1
-
-    @staticmethod
-    def start():
-        """There is nothing to hold, and a cut is a mark."""
-
-    mark = cut = staticmethod(time.perf_counter)
-
-    @staticmethod
-    def seconds(begin, end):
-        return end - begin
-
-    @staticmethod
-    def finish():
-        """Whether the times are of the device alone."""
-        return True
-
-
-class CudaClock:
-    """Marks are events of the current stream. A step is put in piece by piece: the stream is held until
-    the host has put a piece in, so that its times hold no launches. A piece is short, since the host
-    must wait where about a thousand launches are pending.
-
-    Attributes:
-        holds: False: nothing is held, so that the host meets a shape as it does in training.
-        host: Seconds in which the host put in all pieces since start().
-    """
-
-    PIECE = 32  # Ops.
-    TRIES = 3  # Of a step whose stream went on too early.
-    CYCLES_PER_S = 2.0e9
-    FIRST_HOLD_S, LONGEST_HOLD_S = 0.01, 0.05
-    MORE_THAN_LAST = 2.5  # A hold over the host's time of the same piece.
-
-    def __init__(self):
-        self.holds = True
-        self.hold_s = {}  # [number of the piece]
-        self.pieces, self.host, self.is_sound = [], 0.0, True
-
-    def start(self):
-        self.pieces, self.host, self.is_sound = [], 0.0, True
-        self.open()
-
-    def open(self):
-        torch.cuda.synchronize()
-        if self.holds:
-            hold = self.hold_s.get(len(self.pieces), self.FIRST_HOLD_S)
-            torch.cuda._sleep(int(hold * self.CYCLES_PER_S))  # pylint: disable=protected-access
-        self.begun = time.perf_counter()
-        self.pieces.append([self.event(), None])
-
-    def close(self):
-        number = len(self.pieces) - 1
-        begin, _ = self.pieces[-1]
-        self.pieces[-1][1] = self.event()
-        host = time.perf_counter() - self.begun
-        was_held = not begin.query()
-        hold = self.hold_s.get(number, self.FIRST_HOLD_S)
-        # A piece that outlasts the longest hold is taken as it ran: so it does in training.
-        self.is_sound &= was_held or hold >= self.LONGEST_HOLD_S
-        wanted = host * self.MORE_THAN_LAST * (1 if was_held else 2)
-        self.hold_s[number] = min(max(wanted, 0.8 * hold), self.LONGEST_HOLD_S)
-        self.host += host
-
-    def cut(self):
-        """Ends a piece and begins the next: a mark between two ops."""
-        self.close()
-        end = len(self.pieces) - 1, self.pieces[-1][1]
-        self.open()
-        return end, (len(self.pieces) - 1, self.pieces[-1][0])
-
-    def mark(self):
-        """Of a mark, the event that ends what is before it, and the one that begins what is behind."""
-        at = len(self.pieces) - 1, self.event()
-        return at, at
-
-    @staticmethod
-    def event():
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def seconds(self, begin, end):
-        """Without what lies between pieces. Only behind finish()."""
-        (first, since), (last, until) = begin[1], end[0]
-        if first == last:
-            return since.elapsed_time(until) / 1e3
-        pieces = [(since, self.pieces[first][1]), *self.pieces[first + 1 : last]]
-        pieces.append((self.pieces[last][0], until))
-        return sum(one.elapsed_time(other) for one, other in pieces) / 1e3
-
-    def finish(self):
-        """False where the stream went on before the host had put a piece in."""
-        self.close()
-        torch.cuda.synchronize()
-        return self.is_sound
-
-
-# ---- one step ---------------------------------------------------------------------------------------
-
-
-class Marks:
-    """Takes the ends of ops in the forward and the beginnings of their backward."""
-
-    def __init__(self, clock):
-        self.clock = clock
-        self.forward, self.backward = [], []  # (name, mark)
-        self.begun = set()
-
-    def __call__(self, name, *tensors):
-        cuts = is_cut(self.clock, len(self.forward))
-
-        def begins(_gradient):
-            if name not in self.begun:  # An op with two outputs begins with the first gradient.
-                self.begun.add(name)
-                self.backward.append((name, self.clock.cut() if cuts else self.clock.mark()))
-
-        for tensor in tensors:
-            tensor.register_hook(begins)
-        self.forward.append((name, self.clock.cut() if cuts else self.clock.mark()))
-
-
-class Cuts:
-    """Cuts a step into the pieces that Marks cuts it into, and takes no times."""
-
-    def __init__(self, clock):
-        self.clock, self.ops = clock, 0
-
-    def __call__(self, _name, *tensors):
-        if is_cut(self.clock, self.ops):
-            tensors[0].register_hook(self.cut)
-            self.clock.cut()
-        self.ops += 1
-
-    def cut(self, _gradient):
-        self.clock.cut()
-
-
-def is_cut(clock, ops):
-    """Whether a piece ends behind so many ops."""
-    return clock.PIECE > 0 and ops % clock.PIECE == clock.PIECE - 1
-
-
-class Trainer:
-    """The model under DDP with one rank, and its optimizer."""
-
-    def __init__(self, request, ranks):
-        self.config, self.ranks = request["plan"]["model"], ranks
-        self.device = ranks.device
-        self.clock = CudaClock() if self.device.type == "cuda" else HostClock()
-        self.module = stepsim_models.make_model(self.config, self.device).train()
-        shapes = [list(one.shape) for one in self.module.parameters()]
-        if shapes != [shape for _, shape in request["parameters"]]:
-            raise BadInput("stepsim_models.py has other parameters than stepcal grid lists")
-        self.optimizer = stepsim_models.make_optimizer(
-            request["optimizer"], self.module.parameters()
-        )
-        self.set_to_none = request["set_to_none"]
-        self.model = self.module
-        self.host = None  # Seconds in which a GPU's host put in forward, backward and optimizer.
-        if ranks.distributed:
-            self.alone = [dist.new_group([rank]) for rank in range(ranks.count)][ranks.rank]
-            limits = {"bucket_limits": request["bucket_limits"]} if "bucket_limits" in request else {}
-            self.arguments = stepsim_job.ddp_arguments(limits)
-            if self.device.type == "cuda":
-                self.arguments["device_ids"] = [self.device.index]
-            self.wrap()
-
-    def wrap(self, reduced=None):
-        """Trains under DDP alone, or with all ranks, whose all-reduces are then appended to `reduced`:
-        [bytes, launch, end] of each."""
-        self.model = self.module  # The old reducer goes, and its hooks with it.
-        if reduced is None:
-            self.model = torch.nn.parallel.DistributedDataParallel(
-                self.module, process_group=self.alone, **self.arguments
-            )
-            return
-        self.model = torch.nn.parallel.DistributedDataParallel(self.module, **self.arguments)
-
-        def reduce(_state, bucket):
-            gradients = bucket.buffer()
-            gradients.mul_(1.0 / self.ranks.count)  # As DDP does.
-            times = [gradients.numel() * gradients.element_size(), time.perf_counter(), None]
-            reduced.append(times)
-
-            def ended(future):
-                times[2] = time.perf_counter()
-                return future.value()[0]
-
-            return dist.all_reduce(gradients, async_op=True).get_future().then(ended)
-
-        self.model.register_comm_hook(None, reduce)
-
-    def step(self, lengths, width, marks=None, clock=None):
-        """Trains one step. Returns its parts in seconds by `clock` (this trainer's), or None where the
-        times hold launches, and fills in `marks`."""
-        clock = clock or self.clock
-        begun = time.perf_counter()
-        batch = stepsim_models.make_batch(self.config, lengths, width, self.device)
-        collate = time.perf_counter() - begun
-        is_whole = marks is None
-        if is_whole and clock.PIECE > 0:
-            marks = Cuts(clock)
-        self.module.mark = marks or stepsim_models.unmarked
-        clock.start()
-        at = [clock.mark()]
-        self.optimizer.zero_grad(set_to_none=self.set_to_none)
-        at.append(clock.mark())
-        with stepsim_models.autocast(self.config, self.device):
-            loss = self.model(*batch)
-        at.append(clock.cut())
-        host = [clock.host]
-        loss.backward()
-        at.append(clock.cut())
-        host.append(clock.host)
-        self.optimizer.step()
-        at.append(clock.mark())
-        is_sound = clock.finish()
-        self.module.mark = stepsim_models.unmarked
-        self.host = host[0], host[1] - host[0], clock.host - host[1]
-        if not is_whole:
-            marks.ends = at
-        if not is_sound:
-            return None
-        parts = [clock.seconds(*pair) for pair in zip(at, at[1:])]
-        return dict(zip(("zero", "forward", "backward", "optimizer"), parts), collate=collate)
-
-    def release(self):
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-
-def copy_times(step, dtype, device, clock):
-    """Seconds of each gradient's copy, by op and elements: into the bucket with DDP's division, and
-    back."""
-    times = {}
-
-    def timed(run):
-        clock.start()
-        marks = [clock.mark()]
-        for _ in range(COPY_REPETITIONS):
-            run()
-            marks.append(clock.mark())
-        clock.finish()
-        return statistics.median(clock.seconds(*pair) for pair in zip(marks, marks[1:]))
-
-    for op in ("gradient_copy_in", "gradient_copy_out"):
-        for count in set(step.elements(op)):
-            source, target = (torch.ones(count, dtype=dtype, device=device) for _ in range(2))
-            if op == "gradient_copy_in":
-                times[op, count] = timed(lambda: torch.mul(source, 0.5, out=target))
-            else:
-                times[op, count] = timed(lambda: target.copy_(source))
-    if step.elements("zero_gradient"):
-        (count,) = step.elements("zero_gradient")
-        target = torch.ones(count, dtype=dtype, device=device)
-        times["zero_gradient"] = timed(target.zero_)
-    return times
-
-
-def op_times(step, whole, marks, copies, clock, set_to_none):
-    """Splits a step by the marks of the step beside it. Returns seconds by (name, pass), and by
-    (name, elements) of the copies.
-
-    Args:
-        whole: The parts of the step without marks, to which the ops sum.
-        marks: Of the step beside it.
-        copies: copy_times(); they are parts of the backward.
-    """
-    seconds = clock.seconds
-    begin, end = marks.ends[1], marks.ends[2]
-    forward, last = {}, begin
-    for name, mark in marks.forward:
-        forward[name] = seconds(last, mark)
-        last = mark
-    forward[name] += seconds(last, end)  # What DDP does behind the model.
-    backward = {}
-    begins = [*marks.backward, (None, marks.ends[3])]
-    for (name, mark), (_, after) in zip(begins, begins[1:]):
-        backward[name] = seconds(mark, after)
-    backward[begins[0][0]] += seconds(end, begins[0][1])
-    last = begins[-2][0]
-    for times, part in ((forward, "forward"), (backward, "backward")):
-        scale = whole[part] / sum(times.values())
-        for name in times:
-            times[name] *= scale
-    found = {
-        ("collate", "forward"): whole["collate"],
-        ("zero_gradient", "forward"): copies["zero_gradient"] if set_to_none else whole["zero"],
-        ("optimizer", "forward"): whole["optimizer"],
-    }
-    inside = {name: [("gradient_copy_in", one) for one in step.copied.get(name, [])] for name in backward}
-    inside[last] = inside[last] + [("gradient_copy_out", one) for one in step.copied_out]
-    sums = {}
-    for name, total in backward.items():
-        moved = sum(copies[one] for one in inside[name])
-        share = min(1.0, 0.5 * total / moved) if moved > 0 else 1.0  # An op is no less than half.
-        for one in inside[name]:
-            sums.setdefault(one, []).append(share * copies[one])
-        backward[name] = total - share * moved
-    found.update({one: statistics.fmean(times) for one, times in sums.items()})
-    for name, which, _ in step.ops:
-        if which == "forward" and name in forward:
-            found[name, which] = forward[name]
-        elif which == "backward":
-            found[name, which] = backward[name]
-        elif which in ("dgrad", "wgrad"):
-            found[name, which] = backward[name] / 2
-    return found
-
-
-# ---- the samples file -------------------------------------------------------------------------------
-
-
-class Samples:
-    """The samples file on rank 0: a line a measurement, appended and flushed. A file that is there
-    goes on, if it is of the same request on the same machine."""
-
-    def __init__(self, path, header):
-        self.path, self.rounds, self.totals = path, 0, {}
-        kept = b""
-        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-            kept = file.read()
-        whole = kept[: kept.rfind(b"\n") + 1]
-        if whole:
-            self.resume(whole, header)
-        self.file = open(path, "r+b" if whole else "wb")
-        self.file.truncate(len(whole))
-        self.file.seek(len(whole))
-        if not whole:
-            self.write([header])
-
-    def resume(self, whole, header):
-        """Takes in what is there. Raises BadInput."""
-        try:
-            lines = [json.loads(line) for line in whole.decode().splitlines()]
-            kept = lines[0]
-            if kept.get("format") != FORMAT or "plan" not in kept:
-                raise ValueError(f"no samples file (format {kept.get('format')!r})")
-        except (ValueError, AttributeError) as error:
-            raise BadInput(f"{self.path}: {error}; choose another --out, or remove it") from error
-        told = {"plan": "shapes, model or ranks", "versions": "PyTorch, device or threads"}
-        apart = [text for key, text in told.items() if kept.get(key) != header[key]]
-        if apart:
-            old, new = kept.get("versions", {}).get("torch"), header["versions"]["torch"]
-            more = f": PyTorch {old} there, {new} here" if old != new else ""
-            raise BadInput(
-                f"{self.path} holds measurements of another request ({'; '.join(apart)}{more}); choose "
-                "another --out, or remove it"
-            )
-        counts = [1]
-        for line in lines[1:]:
-            if line["kind"] == "pass":
-                counts = [op["count"] for op in line["ops"]]
-            elif line["kind"] == "step":
-                self.add(line, counts)
-            elif line["kind"] == "pass_end":
-                self.rounds = line["pass"] + 1
-
-    def add(self, line, counts):
-        for times in line["op_us"]:
-            total = sum(count * one for count, one in zip(counts, times))
-            self.totals.setdefault((line["samples"], line["max_length"]), []).append(total)
-
-    def write(self, lines):
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        self.file.write(text.encode())
-        self.file.flush()
-
-    def error(self, shapes):
-        """The relative standard error of the median step that nine tenths of the shapes keep; 1 where
-        one has no three repeats."""
-        errors = []
-        for lengths, width in shapes:
-            times = self.totals.get((len(lengths), width), [])
-            if len(times) < 3:
-                return 1.0
-            middle = statistics.median(times)
-            spread = 1.4826 * statistics.median(abs(one - middle) for one in times)
-            errors.append(1.2533 * spread / len(times) ** 0.5 / middle)
-        return sorted(errors)[int(0.9 * (len(errors) - 1))]
-
-    @property
-    def measurements(self):
-        return sum(map(len, self.totals.values()))
-
-
-def processor_name():
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def describe(request, ranks):
-    """The samples file's header."""
-    is_cuda = ranks.device.type == "cuda"
-    name = torch.cuda.get_device_name(ranks.device) if is_cuda else processor_name()
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // ranks.count
-    more = {}
-    if is_cuda:
-        properties = torch.cuda.get_device_properties(ranks.device)
-        memory = properties.total_memory
-        more["multiprocessors"] = properties.multi_processor_count
-    versions = {
-        **{"measured_by": "pytorch", "torch": torch.__version__, "device": name},
-        **{"backend": ranks.device.type, "threads_per_rank": torch.get_num_threads()},
-        "collectives": dist.get_backend() if ranks.distributed else "none",
-        **{name: os.environ[name] for name in TELLING if name in os.environ},
-    }
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    plan = {**request["plan"], "ranks": ranks.count, "device": ranks.device.type}
-    lengths, _ = sentinel(request["plan"]["model"])
-    return {
-        **{"format": FORMAT, "device": name, "backend": ranks.device.type, "versions": versions},
-        **{"memory_bytes_per_rank": memory, "started_at": now},
-        "command": " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
-        **{"sentinel_lengths": lengths, "not_measured": [], "plan": plan},
-        **more,
-    }
-
-
-def sentinel(model):
-    """The step that is repeated again and again, to see the machine drift: (lengths, width)."""
-    width = min(128, model["max_length"] or 128)
-    return [width] * 8, width
-
-
-# ---- the measurement --------------------------------------------------------------------------------
-
-
 class Measurement:
     """Runs the rounds: each shape on each rank, then all-reduces."""
 
     def __init__(self, request, ranks, options):
         self.request, self.ranks, self.options = request, ranks, options
-        self.step = Step(request)
-        self.trainer = Trainer(request, ranks)
+        self.step = stepsim_step.Step(request)
+        self.trainer = stepsim_step.Trainer(request, ranks)
         self.shapes = [(shape["lengths"], shape["length"]) for shape in request["shapes"]]
         self.met = {(len(lengths), width) for lengths, width in self.shapes}
         self.clock = self.trainer.clock
@@ -597,7 +96,7 @@ class Measurement:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.interrupted)
         refused = self.warm_up()
-        self.copies = copy_times(self.step, self.dtype, self.trainer.device, self.clock)
+        self.copies = stepsim_step.copy_times(self.step, self.dtype, self.trainer.device, self.clock)
         self.open(refused)
         self.deadline = time.monotonic() + self.options.seconds
         while not self.is_done():
@@ -615,7 +114,7 @@ class Measurement:
     def warm_up(self):
         """Meets each shape, the largest first, and returns those without the memory."""
         order = sorted(self.shapes, key=lambda one: (len(one[0]) * one[1] ** 2, one[1]), reverse=True)
-        marks, refused = Marks(self.clock), []
+        marks, refused = stepsim_step.Marks(self.clock), []
         for lengths, width in order:
             error = None
             try:
@@ -638,11 +137,11 @@ class Measurement:
 
     def open(self, refused):
         """Opens the file on rank 0; all ranks hear what is there, or why it cannot be."""
-        header = describe(self.request, self.ranks)
+        header = stepsim_samples.describe(self.request, self.ranks)
         problem = ""
         if self.ranks.rank == 0:
             try:
-                self.samples = Samples(self.options.out, header)
+                self.samples = stepsim_samples.Samples(self.options.out, header)
                 self.rounds = self.samples.rounds
             except (BadInput, OSError) as error:
                 problem = str(error)
@@ -712,7 +211,7 @@ class Measurement:
 
     def by_ops(self, lengths, width):
         for _ in range(self.clock.TRIES):
-            marks = Marks(self.clock)
+            marks = stepsim_step.Marks(self.clock)
             if self.trainer.step(lengths, width, marks) is not None:
                 return marks
         return None
@@ -751,7 +250,7 @@ class Measurement:
             return []
         lengths, width = min(self.shapes, key=lambda one: len(one[0]) * one[1])
         torch.cuda.synchronize()
-        steps = [self.trainer.step(lengths, width, clock=HostClock()) for _ in range(1 + HOST_STEPS)]
+        steps = [self.trainer.step(lengths, width, clock=stepsim_clocks.HostClock()) for _ in range(1 + HOST_STEPS)]
         torch.cuda.synchronize()
         parts = [[one[name] for name in ("forward", "backward", "optimizer")] for one in steps[1:]]
         return [self.host_line("host", lengths, width, one) for one in parts]
@@ -770,7 +269,7 @@ class Measurement:
         common = {"pass": number, "rank": self.ranks.rank}
         if whole is None or marks is None:
             return {"kind": "disturbed", **common, "dropped": 1, "throttled": 0, "cooled_seconds": 0}
-        times = op_times(
+        times = stepsim_step.op_times(
             self.step, whole, marks, self.copies, self.clock, self.trainer.set_to_none
         )
         return {
@@ -781,7 +280,7 @@ class Measurement:
         }
 
     def sentinel_line(self, number):
-        lengths, width = sentinel(self.trainer.config)
+        lengths, width = stepsim_samples.sentinel(self.trainer.config)
         steps = [self.trainer.step(lengths, width) for _ in range(1 + SENTINEL_REPETITIONS)][1:]
         totals = [sum(one.values()) for one in steps if one is not None]
         return {

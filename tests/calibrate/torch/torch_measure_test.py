@@ -131,22 +131,23 @@ def test_every_family_has_the_ops_and_parameters_that_it_is_predicted_with():
 
     import stepsim_measure
     import stepsim_ranks
+    import stepsim_step
 
     for kind in MODELS:
         assert "next: python3 -m stepsim.torch.measure shapes.json" in plan(kind)
         request = stepsim_measure.read_request("shapes.json")
-        trainer = stepsim_measure.Trainer(request, stepsim_ranks.Ranks(torch.device("cpu")))
-        marks = stepsim_measure.Marks(trainer.clock)
+        trainer = stepsim_step.Trainer(request, stepsim_ranks.Ranks(torch.device("cpu")))
+        marks = stepsim_step.Marks(trainer.clock)
         lengths, width = request["shapes"][0]["lengths"], request["shapes"][0]["length"]
         whole = trainer.step(lengths, width, marks)
-        step = stepsim_measure.Step(request)
+        step = stepsim_step.Step(request)
         step.check([name for name, _ in marks.forward])
         begun = [name for name, _ in marks.backward]
         assert sorted(begun) == sorted(step.forward), (kind, begun)
         copies = dict.fromkeys(
             [(op, one) for op in ("gradient_copy_in", "gradient_copy_out") for one in step.elements(op)], 1e-7
         )
-        times = stepsim_measure.op_times(step, whole, marks, copies, trainer.clock, False)
+        times = stepsim_step.op_times(step, whole, marks, copies, trainer.clock, False)
         sums = sum(one * kind_["count"] for one, kind_ in zip(step.by_kind(times), step.kinds))
         assert abs(sums - sum(whole.values())) < 1e-6, (kind, sums, whole)
 
@@ -232,8 +233,8 @@ class Stream:
 
 
 @contextlib.contextmanager
-def a_stream(stepsim_measure, tick=0.0):
-    stream, cuda = Stream(tick), stepsim_measure.torch.cuda
+def a_stream(stepsim_clocks, tick=0.0):
+    stream, cuda = Stream(tick), stepsim_clocks.torch.cuda
     there = {name: getattr(cuda, name, None) for name in ("Event", "_sleep", "synchronize")}
     try:
         for name, value in stream.install().items():
@@ -245,10 +246,10 @@ def a_stream(stepsim_measure, tick=0.0):
 
 
 def test_a_gpu_is_held_piece_by_piece():
-    import stepsim_measure  # pylint: disable=import-outside-toplevel
+    import stepsim_clocks  # pylint: disable=import-outside-toplevel
 
-    with a_stream(stepsim_measure) as stream:
-        clock = stepsim_measure.CudaClock()
+    with a_stream(stepsim_clocks) as stream:
+        clock = stepsim_clocks.CudaClock()
         clock.start()
         marks = [clock.mark()]
         for seconds, is_cut in ((1.0, False), (2.0, True), (4.0, False), (8.0, True), (16.0, True)):
@@ -277,24 +278,21 @@ def test_a_gpu_is_held_piece_by_piece():
 
 @in_folder
 def test_the_host_of_a_gpu_is_measured_by_itself():
-    import stepsim_measure  # pylint: disable=import-outside-toplevel
+    # pylint: disable=import-outside-toplevel
+    import stepsim_clocks
+    import stepsim_measure
 
     plan()
-    with a_stream(stepsim_measure, tick=1e-4):
-        host_clock, stepsim_measure.HostClock = stepsim_measure.HostClock, stepsim_measure.CudaClock
-        measurement = None
-        try:
-            options = stepsim_measure.parse_arguments(
-                ["shapes.json", "--out", "samples.jsonl", "--device", "cpu", "--seconds", "0"]
-            )
-            request = stepsim_measure.read_request("shapes.json")
-            ranks = stepsim_measure.stepsim_ranks.Ranks(stepsim_measure.torch.device("cpu"))
-            measurement = stepsim_measure.Measurement(request, ranks, options)
-            stepsim_measure.HostClock = host_clock
-            with contextlib.redirect_stdout(io.StringIO()):
-                assert measurement.run() == 0
-        finally:
-            stepsim_measure.HostClock = host_clock
+    options = stepsim_measure.parse_arguments(
+        ["shapes.json", "--out", "samples.jsonl", "--device", "cpu", "--seconds", "0"]
+    )
+    request = stepsim_measure.read_request("shapes.json")
+    ranks = stepsim_measure.stepsim_ranks.Ranks(stepsim_measure.torch.device("cpu"))
+    with a_stream(stepsim_clocks, tick=1e-4):
+        measurement = stepsim_measure.Measurement(request, ranks, options)
+        measurement.clock = measurement.trainer.clock = stepsim_clocks.CudaClock()
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert measurement.run() == 0
     lines = lines_of("samples.jsonl")[1:]
     hosts = [line for line in lines if line["kind"] == "host"]
     assert len(hosts) == 3 * stepsim_measure.HOST_STEPS

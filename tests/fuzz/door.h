@@ -1,21 +1,36 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "costmodel/base/input_error.h"
 
-/// What libFuzzer calls with each input; every door defines it in a program of its own.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-
 namespace stepsim::fuzz {
+
+/// Where outside text enters: reads an input, and checks what must hold of what was read.
+using Door = void (*)(std::string_view input);
+
+void enter_kineto(std::string_view input);
+void enter_lengths(std::string_view input);
+void enter_nccl_log(std::string_view input);
+void enter_plan(std::string_view input);
+void enter_points(std::string_view input);
+void enter_profile(std::string_view input);
+void enter_replay(std::string_view input);
+void enter_run_record(std::string_view input);
+void enter_samples(std::string_view input);
+void enter_scenario(std::string_view input);
+void enter_simulation(std::string_view input);
+void enter_tables(std::string_view input);
+void enter_validate(std::string_view input);
+
+/// The door of that name, or null.
+Door door_of(std::string_view name);
 
 /// Feeds an input to a door. Bad input may raise InputError, and a machine at its limits
 /// EnvironmentFault; whatever else the door raises goes on to the caller, as a fault.
-int enter(const std::uint8_t* data, std::size_t size, void (*door)(std::string_view input));
+void enter(Door door, std::string_view input);
 
 /// Runs a part of a door that bad input may end, and tells whether it went through.
 template <typename Part>

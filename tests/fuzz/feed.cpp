@@ -148,10 +148,10 @@ class Mutations {
 };
 
 /// Feeds one input. Returns what the door raised, or nothing.
-std::string fault_of(const std::string& input) {
+std::string fault_of(stepsim::fuzz::Door door, const std::string& input) {
   g_input = input;
   try {
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+    stepsim::fuzz::enter(door, input);
   } catch (const std::exception& error) {
     keep_input();
     return error.what();
@@ -171,11 +171,12 @@ void limit_memory() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
+  const std::string name = argc >= 3 ? argv[1] : "";
+  const stepsim::fuzz::Door door = stepsim::fuzz::door_of(name);
+  if (door == nullptr) {
     std::fputs("usage: feed DOOR MUTATIONS, or feed DOOR FILE…\n", stderr);
     return 2;
   }
-  const std::string door = argv[1];
   const bool mutates =
       std::string_view(argv[2]).find_first_not_of("0123456789") == std::string_view::npos;
   std::FILE* const report = ::fdopen(::dup(STDERR_FILENO), "w");
@@ -188,17 +189,17 @@ int main(int argc, char** argv) {
     std::signal(number, fail_by_signal);
   }
   const std::vector<std::string> paths =
-      mutates ? inputs_of(door) : std::vector<std::string>(argv + 2, argv + argc);
+      mutates ? inputs_of(name) : std::vector<std::string>(argv + 2, argv + argc);
   std::vector<std::string> seeds;
   int faults = 0;
-  const auto feed = [&](const std::string& input, const std::string& name) {
+  const auto feed = [&](const std::string& input, const std::string& from) {
     const auto start = std::chrono::steady_clock::now();
-    const std::string fault = fault_of(input);
+    const std::string fault = fault_of(door, input);
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     constexpr double kTooLong = 30;
     if (!fault.empty() || taken.count() > kTooLong) {
       ++faults;
-      fmt::print(report, "{}: {} ({:.1f} s)\n", name, fault, taken.count());
+      fmt::print(report, "{}: {} ({:.1f} s)\n", from, fault, taken.count());
     }
   };
   for (const std::string& path : paths) {
@@ -211,7 +212,7 @@ int main(int argc, char** argv) {
     feed(mutated.next(), fmt::format("mutation {}, kept as {}", i, kLastInput));
   }
   fmt::print(
-      report, "{}: {} inputs, {} mutations, {} faults\n", door, paths.size(), mutations, faults);
+      report, "{}: {} inputs, {} mutations, {} faults\n", name, paths.size(), mutations, faults);
   std::fclose(report);
   return paths.empty() || faults > 0 ? 1 : 0;
 }

@@ -11,8 +11,6 @@
 
 namespace stepsim::fuzz {
 
-namespace {
-
 void enter_kineto(std::string_view input) {
   std::vector<std::string> import = {"kineto"};
   for (const InputPart& part : parts_of(input)) {
@@ -43,10 +41,4 @@ void enter_kineto(std::string_view input) {
   }
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_kineto);
-}

@@ -6,8 +6,6 @@
 
 namespace stepsim::fuzz {
 
-namespace {
-
 void enter_lengths(std::string_view input) {
   for (const char* name : {"lengths.txt", "lengths.json", "lengths.jsonl"}) {
     const std::string path = file_with(name, input);
@@ -25,10 +23,4 @@ void enter_lengths(std::string_view input) {
   });
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_lengths);
-}

@@ -8,8 +8,6 @@
 
 namespace stepsim::fuzz {
 
-namespace {
-
 void enter_nccl_log(std::string_view input) {
   const std::string path = file_with("nccl.log", input);
   const std::string json = path_of("nccl.json");
@@ -39,10 +37,4 @@ void enter_nccl_log(std::string_view input) {
   }
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_nccl_log);
-}

@@ -7,8 +7,6 @@
 
 namespace stepsim::fuzz {
 
-namespace {
-
 void enter_plan(std::string_view input) {
   const std::string path = file_with("plan.jsonl", input);
   (void)accepts([&] {
@@ -26,10 +24,4 @@ void enter_plan(std::string_view input) {
   require(grid_command({path, "--out", path_of("shapes.json")}) == kDone, "no shapes");
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_plan);
-}

@@ -9,8 +9,6 @@
 
 namespace stepsim::fuzz {
 
-namespace {
-
 void enter_points(std::string_view input) {
   const std::string path = file_with("points.jsonl", input);
   const PointFile file = read_point_file(path);
@@ -28,10 +26,4 @@ void enter_points(std::string_view input) {
   require(read_point_file(path).results.size() >= file.results.size(), "results are lost");
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_points);
-}

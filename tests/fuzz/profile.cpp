@@ -38,6 +38,8 @@ kind = "fixed"
 batch_size = 2
 )";
 
+}  // namespace
+
 void enter_profile(std::string_view input) {
   const std::string path = file_with("profile.json", input);
   const Profile profile = read_profile(path);
@@ -69,10 +71,4 @@ void enter_profile(std::string_view input) {
   }
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_profile);
-}

@@ -29,6 +29,8 @@ void enter_starter(const std::string& path) {
   require(accepts([&] { (void)read_scenario(scenario); }), "a scenario that is refused");
 }
 
+}  // namespace
+
 void enter_run_record(std::string_view input) {
   const std::string path = file_with("run.jsonl", input);
   std::vector<std::string> warnings;
@@ -48,10 +50,4 @@ void enter_run_record(std::string_view input) {
   }
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_run_record);
-}

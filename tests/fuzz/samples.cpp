@@ -6,8 +6,6 @@
 
 namespace stepsim::fuzz {
 
-namespace {
-
 void enter_samples(std::string_view input) {
   const std::string path = file_with("samples.jsonl", input);
   const std::string out = path_of("fitted.json");
@@ -18,10 +16,4 @@ void enter_samples(std::string_view input) {
   (void)fit_command({path, "--out", out, "--base", base});
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_samples);
-}

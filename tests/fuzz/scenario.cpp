@@ -60,6 +60,8 @@ void predict_and_report(const Scenario& scenario) {
   (void)steps_csv(predictions);
 }
 
+}  // namespace
+
 void enter_scenario(std::string_view input) {
   const std::string text(input);
   const std::string path = source_path("scenarios/fuzzed.toml");
@@ -75,10 +77,4 @@ void enter_scenario(std::string_view input) {
   }
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_scenario);
-}

@@ -384,6 +384,8 @@ void check_scenario(const std::string& text) {
   }
 }
 
+}  // namespace
+
 void enter_simulation(std::string_view input) {
   const std::string text = ScenarioWriter(Choices(input)).text();
   try {
@@ -393,10 +395,4 @@ void enter_simulation(std::string_view input) {
   }
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_simulation);
-}

@@ -29,6 +29,8 @@ void enter_tensors(const std::string& path) {
   require(!answer.text({}).empty(), "no report");
 }
 
+}  // namespace
+
 void enter_tables(std::string_view input) {
   const std::string path = file_with("table.csv", input);
   (void)accepts([&] { enter_tensors(path); });
@@ -46,10 +48,4 @@ void enter_tables(std::string_view input) {
   });
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_tables);
-}

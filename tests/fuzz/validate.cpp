@@ -36,6 +36,8 @@ kind = "fixed"
 batch_size = 2
 )";
 
+}  // namespace
+
 void enter_validate(std::string_view input) {
   const std::string scenario = file_with("validated.toml", kValidated);
   std::vector<std::string> live = {scenario};
@@ -56,10 +58,4 @@ void enter_validate(std::string_view input) {
   require(!answer.text({}).empty() && !answer.json_text().empty(), "no report");
 }
 
-}  // namespace
-
 }  // namespace stepsim::fuzz
-
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return stepsim::fuzz::enter(data, size, stepsim::fuzz::enter_validate);
-}

@@ -13,7 +13,6 @@ import os
 import pathlib
 import pickle
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "python")]
 
 import policy_examples  # noqa: E402
 import small_runner  # noqa: E402
-import torch_store  # noqa: E402
+import torch_ranks  # noqa: E402
 
 try:
     import numpy as np  # noqa: E402
@@ -595,22 +594,15 @@ def test_wrong_ranks_are_refused():
 
 def on_ranks(program, folder, ranks):
     """Runs a Python program on ranks with gloo. Returns [rank] what each printed."""
-    torch_data()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [
-        subprocess.Popen([sys.executable, "-c", program], cwd=folder, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                         env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks),
-                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                              **torch_store.settings(),
-                              "PYTHONPATH": str(pathlib.Path(stepsim.__file__).parents[1]),
-                              "OMP_NUM_THREADS": "1"})
-        for rank in range(ranks)
-    ]
-    texts = [process.communicate(timeout=60)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * ranks, texts
+    file = pathlib.Path(folder, "program.py")
+    file.write_text(program, encoding="utf-8")
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        statuses, texts = zip(*torch_ranks.run(file.name, ranks=ranks))
+    finally:
+        os.chdir(before)
+    assert not any(statuses), texts
     return texts
 
 
@@ -670,7 +662,8 @@ dist.barrier()
 
 
 def test_verify_names_the_rank_that_differs_on_all_ranks():
-    texts = on_ranks(VERIFY, ".", 3)
+    with tempfile.TemporaryDirectory() as folder:
+        texts = on_ranks(VERIFY, folder, 3)
     lines = texts[0].strip().splitlines()
     assert texts[1] == texts[2] == texts[0], texts
     assert lines[0] == "agreed", lines

@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "calibrate" / "torch")]
 
 import small_runner  # noqa: E402
-import torch_store  # noqa: E402
+import torch_ranks  # noqa: E402
 import stepsim_recorder  # noqa: E402
 
 SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
@@ -266,12 +265,6 @@ def rank_main(mode):
 # ---- the tests ------------------------------------------------------------------------------
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def torch_or_skip():
     try:
         import torch  # noqa: F401  pylint: disable=unused-import
@@ -281,30 +274,12 @@ def torch_or_skip():
 
 def run_ranks(mode, ranks=2):
     """Each rank's exit status and what it printed."""
-    torch_or_skip()
-    names = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    names |= torch_store.settings()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, mode],
-            env={**os.environ, **names, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        outputs = [process.communicate(timeout=300)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [process.returncode for process in processes], outputs
+    return zip(*torch_ranks.run(__file__, mode, ranks=ranks))
 
 
 def run_good_ranks(mode, ranks=2):
     statuses, outputs = run_ranks(mode, ranks)
-    assert statuses == [0] * ranks, "\n".join(outputs)
+    assert not any(statuses), "\n".join(outputs)
     return outputs
 
 

@@ -6,21 +6,22 @@
 
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
 
 namespace stepsim {
 namespace {
 
 constexpr std::size_t kFewestMeetings = 5;
 constexpr double kFewestErrors = 3;
-/// A first meeting that takes longer than this many medians also loaded a library.
-constexpr double kMostOverMedian = 3;
+/// A first meeting that takes longer than this many upper quartiles also loaded a library.
+constexpr double kMostOverQuartile = 3;
 /// What is known of later first meetings, at best.
 constexpr double kLeastError = 0.1;
 
 /// The mean and its standard error, without what a process does once: (0, 0) unless it is surely
 /// above 0.
 std::pair<double, double> sure_mean(std::vector<double> excesses) {
-  const double most = kMostOverMedian * median(excesses);
+  const double most = kMostOverQuartile * quantile(excesses, 0.75);
   std::erase_if(excesses, [most](double excess) { return excess > most; });
   if (excesses.size() < kFewestMeetings) {
     return {0, 0};

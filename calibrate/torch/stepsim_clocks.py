@@ -69,12 +69,14 @@ class CudaClock:
         self.pieces[-1][1] = self.event()
         host = time.perf_counter() - self.begun
         was_held = not begin.query()
+        self.host += host
+        if not self.holds:
+            return
         hold = self.hold_s.get(number, self.FIRST_HOLD_S)
         # A piece that outlasts the longest hold is taken as it ran: so it does in training.
         self.is_sound &= was_held or hold >= self.LONGEST_HOLD_S
         wanted = host * self.MORE_THAN_LAST * (1 if was_held else 2)
         self.hold_s[number] = min(max(wanted, 0.8 * hold), self.LONGEST_HOLD_S)
-        self.host += host
 
     def cut(self):
         """Ends a piece and begins the next: a mark between two ops."""

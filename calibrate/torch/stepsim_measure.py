@@ -24,7 +24,6 @@ behind each step. All-reduces of other sizes follow.
 
 import argparse
 import os
-import platform
 import random
 import signal
 import statistics
@@ -53,7 +52,7 @@ FEWEST_ROUNDS = 3
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 SENTINEL_REPETITIONS = 3
 TOGETHER, UNTIMED = 12, 2  # Steps of a round with all ranks' all-reduces in them, and before those.
-HOST_STEPS = 6  # Of a round, for what the host of a GPU takes …
+HOST_STEPS, TINY = 6, 8  # Of a round, and their one sample, for what the host of a GPU takes …
 MEETINGS = 4  # … and shapes that it has not met.
 COLLECTIVE_S = 0.15  # Of a round's time, for all-reduces of other sizes than the buckets'.
 
@@ -83,6 +82,7 @@ class Measurement:
         self.shapes = [(shape["lengths"], shape["length"]) for shape in request["shapes"]]
         self.met = {(len(lengths), width) for lengths, width in self.shapes}
         self.clock = self.trainer.clock
+        self.nodes = len(set(ranks.gathered(stepsim_ranks.host())))
         self.reducing = type(self.clock)()  # Its pieces are not those of steps.
         self.deadline = None
         self.stop = None
@@ -167,23 +167,26 @@ class Measurement:
         return round(time.monotonic() - self.started, 3)
 
     def round(self, number):
-        """Every shape on every rank once as a whole and once by ops. Then the sentinel, and
-        all-reduces."""
+        """Every shape on every rank once as a whole and once by ops. Then the sentinel, what the host of a
+        GPU takes, and all-reduces."""
         if self.ranks.rank == 0:
             self.samples.write([{**self.request["pass"], "pass": number}])
-        reduced, lines = {}, []
+        behind, inside, others = {}, {}, {}
         ways = (self.whole, self.by_ops) if number % 2 == 0 else (self.by_ops, self.whole)
-        found = [self.all_shapes(2 * number + turn, way, reduced) for turn, way in enumerate(ways)]
-        if not self.stop:
-            found = found if number % 2 == 0 else found[::-1]
-            lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
+        found = [self.all_shapes(2 * number + turn, way, behind) for turn, way in enumerate(ways)]
+        if self.ranks.any(self.stop):
+            self.stop = self.stop or "another rank"
+            return
+        found = found if number % 2 == 0 else found[::-1]
+        lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
         lines.append(self.sentinel_line(number))
         self.keep(lines + self.host_lines() + self.meetings())
-        if self.ranks.count > 1 and self.clock.PIECE == 0:
-            reduced = self.together()
-        self.reduce_sizes(reduced)
-        self.keep_reduced(number, reduced)
-        if self.ranks.rank == 0 and not self.stop:
+        if self.ranks.count > 1:
+            if self.clock.PIECE == 0:
+                inside = self.together()
+            self.reduce_sizes({*behind, *inside}, others)
+            self.keep_reduced(number, self.shortest(behind), inside, self.shortest(others))
+        if self.ranks.rank == 0:
             self.samples.write([{"kind": "pass_end", "pass": number, "at_seconds": self.at_seconds()}])
 
     def all_shapes(self, number, way, reduced):
@@ -245,11 +248,12 @@ class Measurement:
         return lines
 
     def host_lines(self):
-        """Steps of the smallest shape as in training, with nothing between them: a line for each with
+        """Steps of a tiny batch as in training, with nothing between them: a line for each with
         what the host of a GPU took."""
         if self.clock.PIECE == 0:
             return []
-        lengths, width = min(self.shapes, key=lambda one: len(one[0]) * one[1])
+        width = min(TINY, self.trainer.config["max_length"] or TINY)  # So that the device does not hold the host up.
+        lengths = [width]
         torch.cuda.synchronize()
         steps = [self.trainer.step(lengths, width, clock=stepsim_clocks.HostClock()) for _ in range(1 + HOST_STEPS)]
         torch.cuda.synchronize()
@@ -323,21 +327,26 @@ class Measurement:
         on a CPU the ranks' threads take each other's cores there. Returns [bytes] seconds, from the last
         rank's launch to the last rank's end; between hosts, whose clocks differ, the shortest of the
         ranks' own times."""
-        found, times = [], {}
-        self.trainer.wrap(found)
+        steps, times = [], {}
+        self.trainer.wrap(steps)
         for turn in range(-UNTIMED, TOGETHER):  # DDP makes its buckets anew behind the first step.
             place = (self.rounds * TOGETHER + turn) % len(self.shapes)
+            steps.append([])
             self.trainer.step(*self.shapes[place])
-            if turn < 0:
-                found.clear()
         self.trainer.wrap()
-        hosts, ranks = zip(*self.ranks.gathered((platform.node(), found)))
-        for reduces in zip(*ranks):
-            sizes, launched, ended = zip(*reduces)
-            seconds = max(ended) - max(launched)
-            if len(set(hosts)) > 1:
-                seconds = min(end - launch for launch, end in zip(launched, ended))
-            times.setdefault(sizes[0], []).append(seconds)
+        for ranks in zip(*(one[UNTIMED:] for one in self.ranks.gathered(steps))):
+            sizes = [size for size, _, _ in ranks[0]]
+            flights = [[(launch, end) for _, launch, end in own] for own in ranks]
+            if self.nodes == 1:
+                flights = [[tuple(map(max, zip(*one))) for one in zip(*flights)]]
+            shared = [stepsim_step.shared_times(one) for one in flights]
+            for size, *seconds in zip(sizes, *shared):
+                times.setdefault(size, []).append(min(seconds))
+        if set(times) != set(self.request["bucket_bytes"]) and self.rounds == 0:
+            self.ranks.say(
+                f"warning: DDP makes other buckets here ({', '.join(map(str, sorted(times)))} bytes) than "
+                "planned; those are timed in steps, the planned ones behind them"
+            )
         return times
 
     def reduce_buckets(self, times):
@@ -345,14 +354,12 @@ class Measurement:
             for size in self.request["bucket_bytes"]:
                 self.reduce(size, times)
 
-    def reduce_sizes(self, times):
+    def reduce_sizes(self, done, times):
         """The other sizes, each behind a step, as in use: between busy ranks a transfer waits for a
         core now and then."""
-        if self.ranks.count < 2:
-            return
         begun = time.monotonic()
         for size in self.request["plan"]["collective_bytes"]:
-            if size not in self.request["bucket_bytes"]:
+            if size not in done:
                 self.trainer.step(*self.shapes[len(self.shapes) // 2])
                 for _ in range(4 if size <= 2**20 else 2):
                     self.reduce(size, times)
@@ -361,19 +368,29 @@ class Measurement:
             if self.ranks.any(spent > COLLECTIVE_S * self.options.seconds):
                 break  # The largest sizes come in later rounds, or not at all.
 
-    def keep_reduced(self, number, times):
-        """Of each all-reduce the shortest of the ranks' times."""
-        lines = []
+    def shortest(self, times):
+        """[bytes] of each all-reduce the shortest of the ranks' times."""
         by_rank = self.ranks.gathered(times)
-        for size in times:
-            shortest = [min(ranks) for ranks in zip(*(one[size] for one in by_rank))]
-            lines.append(
-                {
-                    **{"kind": "collective", "pass": number, "op": "all_reduce"},
-                    **{"ranks": self.ranks.count, "nodes": 1, "bytes": size, "pipelined": False},
-                    "us": [round(1e6 * one, 2) for one in shortest],
-                }
-            )
+        return {size: list(map(min, zip(*(one[size] for one in by_rank)))) for size in times}
+
+    def keep_reduced(self, number, behind, inside, others):
+        """Writes the times in steps, where there are some; those behind steps of other sizes then as much
+        longer as the same sizes were in steps."""
+        both = [size for size in behind if size in inside]
+        longer = 1.0
+        if both:
+            means = [sum(statistics.fmean(of[size]) for size in both) for of in (inside, behind)]
+            longer = means[0] / means[1]
+        outside = {**behind, **others}
+        times = {size: [longer * one for one in outside[size]] for size in outside}
+        lines = [
+            {
+                **{"kind": "collective", "pass": number, "op": "all_reduce", "ranks": self.ranks.count},
+                **{"nodes": self.nodes, "bytes": size, "pipelined": False},
+                "us": [round(1e6 * one, 2) for one in seconds],
+            }
+            for size, seconds in {**times, **inside}.items()
+        ]
         if self.ranks.rank == 0:
             self.samples.write(lines)
 

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -116,6 +117,13 @@ def ranks_wanted(asked, planned, device):
 def is_launched():
     """Whether this process is a rank already."""
     return "WORLD_SIZE" in os.environ
+
+
+def host():
+    """What tells this host from others, also where several have one name."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        return platform.node(), file.read().strip()
+    return platform.node(), ""
 
 
 def start_alone(device):

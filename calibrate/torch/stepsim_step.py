@@ -23,6 +23,7 @@ import torch.distributed as dist  # noqa: E402
 BadInput = stepsim_ranks.BadInput
 
 COPY_REPETITIONS = 50
+GLOO_WORKERS = 2  # ProcessGroupGloo's threads.
 
 
 class Step:
@@ -141,8 +142,8 @@ class Trainer:
             self.wrap()
 
     def wrap(self, reduced=None):
-        """Trains under DDP alone, or with all ranks, whose all-reduces are then appended to `reduced`:
-        [bytes, launch, end] of each."""
+        """Trains under DDP alone, or with all ranks, whose all-reduces are then appended to the last list of
+        `reduced`: [bytes, launch, end] of each."""
         self.model = self.module  # The old reducer goes, and its hooks with it.
         if reduced is None:
             self.model = torch.nn.parallel.DistributedDataParallel(
@@ -155,7 +156,7 @@ class Trainer:
             gradients = bucket.buffer()
             gradients.mul_(1.0 / self.ranks.count)  # As DDP does.
             times = [gradients.numel() * gradients.element_size(), time.perf_counter(), None]
-            reduced.append(times)
+            reduced[-1].append(times)
 
             def ended(future):
                 times[2] = time.perf_counter()
@@ -200,9 +201,29 @@ class Trainer:
         return dict(zip(("zero", "forward", "backward", "optimizer"), parts), collate=collate)
 
     def release(self):
+        """Gives memory back after a step that ran out of it, perhaps in the middle of a backward, after
+        which DDP takes no other."""
+        if self.ranks.distributed:
+            self.wrap()
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def shared_times(flights):
+    """Seconds that count for each all-reduce of a step, where gloo's two workers take them in order and
+    share the links: their sum is the time in which any is on its way.
+
+    Args:
+        flights: (launch, end) of each, by launch.
+    """
+    moments = sorted({moment for flight in flights for moment in flight})
+    times = [0.0] * len(flights)
+    for since, until in zip(moments, moments[1:]):
+        on_way = [i for i, (launch, end) in enumerate(flights) if launch <= since < end][:GLOO_WORKERS]
+        for one in on_way:
+            times[one] += (until - since) / len(on_way)
+    return times
 
 
 def copy_times(step, dtype, device, clock):

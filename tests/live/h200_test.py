@@ -93,4 +93,4 @@ def test_whole_steps_tell_what_new_shapes_cost():
 
 
 if __name__ == "__main__":
-    small_runner.main(globals())
+    sys.exit(small_runner.main(globals()))

@@ -52,6 +52,14 @@ TEST_CASE("host: a meeting that also loads a library is left out") {
   CHECK(costs[0].forward_seconds == doctest::Approx(57.675e-3));
 }
 
+TEST_CASE("host: shapes of which fewer than half are compiled cost their mean") {
+  std::vector<HostSample> meetings(5, host(68, 70, 0));
+  meetings.resize(12, host(1, 1, 0));
+  const std::vector<ShapeCost> costs = fit_meetings(meetings);
+  REQUIRE(costs.size() == 1);
+  CHECK(costs[0].forward_seconds == doctest::Approx((5 * 68 + 7 * 1) / 12e3));
+}
+
 TEST_CASE("host: differences around nothing, and few of them, cost nothing") {
   const std::vector<HostSample> noise = {host(2, -1, 0),
                                          host(-3, 2, 0),

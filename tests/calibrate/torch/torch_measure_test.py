@@ -307,6 +307,50 @@ def test_the_host_of_a_gpu_is_measured_by_itself():
     assert abs(launch * 1e6 * hosts[0]["ops"] - middle) < 0.01, (launch, middle, output)
 
 
+def test_all_reduces_that_share_the_links_sum_to_the_time_in_which_any_is_on_its_way():
+    import stepsim_step  # pylint: disable=import-outside-toplevel
+
+    shared = stepsim_step.shared_times
+    assert shared([(0, 2), (3, 4)]) == [2, 1], "one after another"
+    assert shared([(0, 4), (1, 3)]) == [3, 1], "the second beside the first"
+    assert shared([(0, 4), (0, 4), (0, 6)]) == [2, 2, 2], "the third waits for a worker"
+    assert shared([]) == []
+
+
+OUT_OF_MEMORY = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import stepsim_job, stepsim_measure, stepsim_models
+largest = int(sys.argv.pop(1))
+gelu = stepsim_models.F.gelu
+
+def planted(rows):
+    def fails(_gradient):  # By then DDP has some gradients.
+        raise RuntimeError("CUDA out of memory. Tried to allocate")
+    rows = gelu(rows)
+    if len(rows) == largest:
+        rows.register_hook(fails)
+    return rows
+
+stepsim_models.F.gelu = planted
+stepsim_job.main(stepsim_measure.measure, stepsim_measure.parse_arguments())
+"""
+
+
+@in_folder
+def test_a_shape_that_runs_out_of_memory_in_the_backward_is_skipped():
+    plan(RANKS=("ranks = 2", "ranks = 1"))
+    shapes = json.loads(pathlib.Path("shapes.json").read_text(encoding="utf-8"))["shapes"]
+    most = max(len(one["lengths"]) for one in shapes)
+    pathlib.Path("out_of_memory.py").write_text(OUT_OF_MEMORY, encoding="utf-8")
+    told = run(sys.executable, "out_of_memory.py", str(TORCH), str(most), "shapes.json",
+               "--out", "samples.jsonl", "--seconds", "0", "--device", "cpu")  # fmt: skip
+    refused = [line for line in lines_of("samples.jsonl")[1:] if line["kind"] == "refused"]
+    assert {line["samples"] for line in refused} == {most}, told
+    assert "skipped" in told and "CUDA out of memory" in refused[0]["why"], told
+    run(STEPCAL, "fit", "samples.jsonl", "--out", "profile.json")
+
+
 @in_folder
 def test_a_measurement_that_is_killed_goes_on():
     plan()

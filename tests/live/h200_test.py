@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fits and validates the records of real PyTorch on an H200 (live/H200.md) with the rules of today.
+"""Fits and validates the records of real PyTorch on an H200 (live/H200.md): FlashAttention's, and those of
+a model of one's own.
 
 usage: h200_test.py STEPCAL STEPSIM
 """
@@ -44,19 +45,24 @@ def errors(scenario, live, *options):
     return {row["policy"]: (row["error"]["mean"], row["in_interval"]) for row in rows}
 
 
-def profile_of(folder):
+def profile_of(records):
     """Fitted to what was measured, but for first meetings: they were taken on a process's first shapes."""
-    lines = (folder / "samples.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    samples = folder / "steady.jsonl"
-    samples.write_text("".join(one for one in lines if '"kind":"meeting"' not in one), encoding="utf-8")
-    run(STEPCAL, "fit", samples, "--out", folder / "profile.json")
-    return folder / "profile.json"
+    run(STEPCAL, "fit", records / "h200_gpt2_medium.samples.jsonl", "--out", records / "profile.json")
+    return records / "profile.json"
+
+
+def test_the_samples_that_are_fitted_are_those_of_the_run():
+    with tempfile.TemporaryDirectory() as folder:
+        records = unpacked("h200_gpt2_medium", folder)
+        of_run = (records / "flash" / "samples.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+        fitted = (records / "h200_gpt2_medium.samples.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+        assert fitted == [line for line in of_run if '"kind":"meeting"' not in line]
 
 
 def test_steps_with_flash_attention_are_predicted_from_ops():
     with tempfile.TemporaryDirectory() as folder:
         records = unpacked("h200_gpt2_medium", folder)
-        profile = profile_of(records / "flash")
+        profile = profile_of(records)
         for run_of in ("flash", "flash_earlier"):
             found = errors(SCENARIO, records / run_of / "live", "--profile", profile)
             assert set(found) == {*DEVICE_BOUND, *HOST_BOUND}
@@ -70,7 +76,7 @@ def test_steps_with_flash_attention_are_predicted_from_ops():
 def test_the_shipped_profile_is_of_these_measurements():
     with tempfile.TemporaryDirectory() as folder:
         records = unpacked("h200_gpt2_medium", folder)
-        fitted = json.loads(profile_of(records / "flash").read_text(encoding="utf-8"))
+        fitted = json.loads(profile_of(records).read_text(encoding="utf-8"))
         shipped = ROOT / "scenarios" / "profiles" / "h200_gpt2_medium.json"
         kept = json.loads(shipped.read_text(encoding="utf-8"))
         for member in ("ops", "host", "noise", "device"):

@@ -31,10 +31,4 @@ Iteration IterationSequence::next(bool synchronises) {
   return iteration;
 }
 
-bool IterationSequence::next_evaluation() {
-  const bool broadcasts = options_.has_buffers && sync_parameters_;
-  sync_parameters_ = false;
-  return broadcasts;
-}
-
 }  // namespace stepsim

@@ -41,8 +41,6 @@ class IterationSequence {
 
   /// The next training iteration; `synchronises` = false: its forward ran inside no_sync().
   Iteration next(bool synchronises = true);
-  /// A forward without gradients; true when it broadcasts buffers.
-  bool next_evaluation();
 
  private:
   [[nodiscard]] bool records_order() const;

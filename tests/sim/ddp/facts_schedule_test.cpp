@@ -201,11 +201,6 @@ TEST_CASE("iterations under no_sync record nothing: the rebuild waits for a sync
   for (const auto& [synchronises, rebuilds] : synchronises_rebuilds) {
     CHECK(sequence.next(synchronises).rebuilds == rebuilds);
   }
-  // A forward without gradients does not rebuild; the next training forward does.
-  IterationSequence evaluated({});
-  (void)evaluated.next();
-  (void)evaluated.next_evaluation();
-  CHECK(evaluated.next().rebuilds);
 }
 
 TEST_CASE("the rebuild between two synced micro-batches of one step changes the second only") {
@@ -442,12 +437,6 @@ TEST_CASE("buffers are broadcast iff the forward before was a synchronising trai
     CHECK(std::count(sent.begin(), sent.end(), 96) == (broadcasts ? 1 : 0));
     CHECK(std::count(sent.begin(), sent.end(), 40) == (broadcasts ? 1 : 0));
   }
-  // An evaluation after a synchronising step broadcasts; the training forward behind it does not.
-  IterationSequence evaluated({false, false, true});
-  CHECK(evaluated.next().broadcasts_buffers);
-  CHECK(evaluated.next_evaluation());
-  CHECK(!evaluated.next().broadcasts_buffers);
-  CHECK(evaluated.next().broadcasts_buffers);
 }
 
 TEST_CASE("buffers are there before the forward runs, and the host does not wait") {

@@ -207,12 +207,6 @@ MemoryUse PeakMemory::at(const BatchShape& batch) const {
   return use;
 }
 
-MemoryUse peak_memory(const TransformerConfig& config,
-                      const BatchShape& batch,
-                      const MemoryOptions& options) {
-  return PeakMemory(config, options).at(batch);
-}
-
 std::int64_t largest_token_budget(const TransformerConfig& config,
                                   const MemoryOptions& options,
                                   Bytes capacity,

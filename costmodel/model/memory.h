@@ -58,8 +58,8 @@ struct MemoryUse {
 /// True when the model computes as under PyTorch's autocast: in 16 bit on fp32 parameters.
 [[nodiscard]] bool autocast(const TransformerConfig& config);
 
-/// Returns the peak memory of a step. It is reached at the start of the backward pass, when the
-/// states, all kept activations and the loss are in memory.
+/// The peak memory of a step, for many batches of one job. It is reached at the start of the
+/// backward pass, when the states, all kept activations and the loss are in memory.
 ///
 /// States are those of state_memory(). Buckets hold a second copy of the gradients unless the
 /// gradients are views of them; ZeRO-2 and 3 have one working bucket. ZeRO-3 gathers the largest
@@ -79,11 +79,6 @@ struct MemoryUse {
 /// 8 T V in fp32.
 ///
 /// The framework's context, workspaces and allocator slack count only as `fixed`.
-[[nodiscard]] MemoryUse peak_memory(const TransformerConfig& config,
-                                    const BatchShape& batch,
-                                    const MemoryOptions& options);
-
-/// Computes peak_memory() for many batches of one job; what no batch changes is computed once.
 class PeakMemory {
  public:
   PeakMemory(TransformerConfig config, const MemoryOptions& options);
@@ -96,8 +91,8 @@ class PeakMemory {
 };
 
 /// Returns the most padded tokens that a micro-batch of samples of `length` tokens each may have so
-/// that its peak_memory() is at most `capacity`. The result is an exact multiple of `length`; it is
-/// 0 when not even one sample fits.
+/// that its peak is at most `capacity`. The result is an exact multiple of `length`; it is 0 when
+/// not even one sample fits.
 ///
 /// Raises:
 ///     InputError: `length` is below 1, or nothing states the model's activations.

@@ -12,6 +12,12 @@ using namespace stepsim::test;
 
 namespace {
 
+MemoryUse peak_memory(const TransformerConfig& config,
+                      const BatchShape& batch,
+                      const MemoryOptions& options) {
+  return PeakMemory(config, options).at(batch);
+}
+
 /// Activations of one layer: the difference that one more layer makes.
 std::int64_t layer_bytes(TransformerConfig config, const BatchShape& batch) {
   config.layers = 1;

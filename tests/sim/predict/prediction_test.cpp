@@ -246,7 +246,7 @@ TEST_CASE("the largest token budget is the last one that fits") {
   CHECK(length == 128);
   const auto peak = [&](std::int64_t samples) {
     const BatchShape batch{samples, 128, samples * 128, static_cast<double>(samples) * 128 * 128};
-    return peak_memory(scenario.model, batch, memory_options(scenario)).total();
+    return PeakMemory(scenario.model, memory_options(scenario)).at(batch).total();
   };
   CHECK(peak(tokens / 128) <= profile.memory_capacity);
   CHECK(peak(tokens / 128 + 1) > profile.memory_capacity);
@@ -256,7 +256,7 @@ TEST_CASE("the working bucket of ZeRO-2 is as large as its rule makes the bucket
   // 12 tensors of 1 MB.
   const auto buckets = [](const std::vector<std::string>& overrides) {
     const Scenario scenario = parse_scenario(test::kBlocksText, "blocks.toml", overrides);
-    return peak_memory(scenario.model, {1, 128, 128, 0}, memory_options(scenario)).buckets;
+    return PeakMemory(scenario.model, memory_options(scenario)).at({1, 128, 128, 0}).buckets;
   };
   const std::string zero = "ddp.zero_stage=2";
   CHECK(buckets({zero, "ddp.bucket_cap=4 MiB"}) == Bytes(4 << 20));

@@ -6,12 +6,13 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/batching/lengths.h"
-#include "sim/batching/policies/policy_table.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/policy_examples.h"
 
 namespace {
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 constexpr std::int64_t kSamples = 1'000'000;
 constexpr std::int64_t kLongest = 2048;

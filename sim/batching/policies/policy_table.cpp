@@ -55,11 +55,6 @@ std::vector<PolicyKind> playing_policies() {
            .epoch = PolicyKind::PlaysFile{}}};
 }
 
-BatchingPolicy make_policy(PolicySpec spec) {
-  const PolicyKind& kind = policy_kind(spec.kind);
-  return {kind, std::move(spec)};
-}
-
 std::function<std::optional<double>(const PolicyParameters&)> value_of(std::string parameter) {
   return [name = std::move(parameter)](const PolicyParameters& parameters) {
     return parameters.maybe_number(name);

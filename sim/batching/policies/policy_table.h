@@ -18,9 +18,6 @@ namespace stepsim {
 /// The names of all parameters that any kind takes, in the order of the table.
 [[nodiscard]] std::span<const std::string> policy_parameter_names();
 
-/// The policy of `spec.kind`. Raises InputError: there is no such kind; else as BatchingPolicy.
-[[nodiscard]] BatchingPolicy make_policy(PolicySpec spec);
-
 /// A family of kinds.
 struct PolicyFamily {
   std::string name;

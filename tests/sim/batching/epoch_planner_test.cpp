@@ -7,6 +7,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/loss_scale.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/policy_examples.h"
 
 using namespace stepsim;

@@ -11,10 +11,10 @@
 #include "sim/batching/policies/espnet.h"
 #include "sim/batching/policies/fairseq.h"
 #include "sim/batching/policies/hold_back.h"
-#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/policy.h"
 #include "sim/batching/sharding.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
 
 namespace stepsim::test {

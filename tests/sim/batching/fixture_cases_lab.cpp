@@ -7,8 +7,8 @@
 
 #include "costmodel/model/batch_shape.h"
 #include "sim/batching/lengths.h"
-#include "sim/batching/policies/policy_table.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
 #include "tests/sim/batching/steps_of.h"
 

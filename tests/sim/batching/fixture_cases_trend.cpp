@@ -9,9 +9,9 @@
 #include "sim/batching/policies/batch_forming.h"
 #include "sim/batching/policies/fairseq.h"
 #include "sim/batching/policies/min_max.h"
-#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/sharding.h"
 #include "tests/sim/batching/fixture_case.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/step_figures.h"
 
 namespace stepsim::test {

@@ -5,10 +5,11 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policies/policy_table.h"
 #include "tests/oracles/min_max_enumeration.h"
+#include "tests/sim/batching/make_policy.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 

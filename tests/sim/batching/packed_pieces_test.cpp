@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/training_effects.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
 #include "tests/sim/batching/steps_of.h"
 

@@ -13,9 +13,9 @@
 #include "sim/batching/algorithms/ordered_partition.h"
 #include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/algorithms/partition.h"
-#include "sim/batching/policies/policy_table.h"
 #include "tests/oracles/published_batching.h"
 #include "tests/sim/batching/fixtures.h"
+#include "tests/sim/batching/make_policy.h"
 
 using namespace stepsim;
 using namespace stepsim::test;

@@ -10,10 +10,11 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/batch_cost.h"
-#include "sim/batching/policies/policy_table.h"
 #include "sim/batching/random/random.h"
+#include "tests/sim/batching/make_policy.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 

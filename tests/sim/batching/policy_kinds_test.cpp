@@ -9,6 +9,7 @@
 #include "costmodel/base/mapped.h"
 #include "sim/batching/policies/policy_table.h"
 #include "sim/batching/training_effects.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/policy_examples.h"
 
 using namespace stepsim;

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/batching/policies/policy_table.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
 
 using namespace stepsim;

@@ -6,6 +6,7 @@
 #include "costmodel/base/input_error.h"
 #include "sim/batching/loss_scale.h"
 #include "sim/batching/policies/policy_table.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
 #include "tests/sim/batching/steps_of.h"
 

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/model/batch_shape.h"
-#include "sim/batching/policies/policy_table.h"
 #include "tests/sim/batching/fixtures.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
 #include "tests/sim/batching/steps_of.h"
 #include "tests/test_data.h"

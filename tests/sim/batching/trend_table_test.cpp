@@ -16,7 +16,7 @@
 #include <fmt/core.h>
 
 #include "sim/batching/histogram.h"
-#include "sim/batching/policies/policy_table.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;

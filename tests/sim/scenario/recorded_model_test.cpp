@@ -5,13 +5,14 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/profile.h"
-#include "sim/batching/policies/policy_table.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 

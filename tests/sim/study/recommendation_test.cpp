@@ -3,9 +3,10 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/batching/policies/policy_table.h"
+#include "tests/sim/batching/make_policy.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/batching/policies/policy_table.h"
 #include "sim/predict/predict.h"
+#include "tests/sim/batching/make_policy.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;

@@ -239,14 +239,6 @@ std::vector<HookCollective> hook_collectives(CommunicationHook hook,
                                          : hook_info(hook).collectives(bucket, options);
 }
 
-double bytes_on_wire_per_rank(std::span<const HookCollective> collectives) {
-  double bytes = 0;
-  for (const HookCollective& one : collectives) {
-    bytes += ring_bytes_per_rank(one.kind, one.bytes, one.ranks);
-  }
-  return bytes;
-}
-
 bool averages_parameters(CommunicationHook hook,
                          const HookOptions& options,
                          std::int64_t iteration) {

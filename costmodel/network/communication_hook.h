@@ -119,9 +119,6 @@ struct HookInfo {
     int ranks,
     std::int64_t iteration);
 
-/// Bytes that one rank sends, and receives, for these collectives in a ring.
-[[nodiscard]] double bytes_on_wire_per_rank(std::span<const HookCollective> collectives);
-
 /// True for the iterations after whose optimizer post-local SGD all-reduces every parameter over
 /// all ranks: each period-th one, counted from start_iteration.
 [[nodiscard]] bool averages_parameters(CommunicationHook hook,

@@ -12,9 +12,10 @@
 #include "costmodel/model/memory.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/network/collective_cost.h"
-#include "costmodel/network/communication_hook.h"
+#include "tests/costmodel/network/wire_bytes.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 

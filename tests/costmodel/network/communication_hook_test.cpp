@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/costmodel/helpers.h"
+#include "tests/costmodel/network/wire_bytes.h"
 
 using namespace stepsim;
 using namespace stepsim::test;

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/base/input_error.h"
@@ -14,7 +17,7 @@
 namespace stepsim::test {
 
 /// The text of the error that `action` raises; "no error" when it raises none.
-template <typename Error = InputError, typename Action>
+template <typename Error = InputError, std::invocable Action>
 std::string error_of(Action action) {
   try {
     action();
@@ -44,10 +47,36 @@ inline std::string replaced(std::string text, const std::string& from, const std
                                  : text.replace(at, from.size(), to);
 }
 
+/// `text` after each of these replacements, in their order.
+inline std::string replaced(std::string text,
+                            const std::vector<std::pair<std::string, std::string>>& changes) {
+  for (const auto& [from, to] : changes) {
+    text = replaced(std::move(text), from, to);
+  }
+  return text;
+}
+
+/// `text` with all occurrences of `from` replaced.
+inline std::string replaced_all(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+/// The error of reading a file of this name and text, from its name on; empty where there is none.
+template <typename Read>
+std::string error_of_file(const std::string& name, const std::string& text, Read read) {
+  const std::string path = written(name, text);
+  const std::string error = error_of([&] { (void)read(path); });
+  return error.substr(std::min(error.find(name), error.size()));
+}
+
 /// Random values for the round trips; fixed by the standard, unlike std::*_distribution.
-class Draw {
+class RandomValues {
  public:
-  explicit Draw(std::uint64_t seed) : generator_(seed) {}
+  explicit RandomValues(std::uint64_t seed) : generator_(seed) {}
   /// From 0 to most.
   int whole(int most) { return static_cast<int>(generator_() % (static_cast<unsigned>(most) + 1)); }
   bool coin() { return whole(1) == 1; }

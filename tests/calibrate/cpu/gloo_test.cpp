@@ -10,7 +10,7 @@
 #include "calibrate/cpu/cpu_backend.h"
 #include "calibrate/cpu/gloo_group.h"
 #include "calibrate/ranks/rank_processes.h"
-#include "costmodel/base/input_error.h"
+#include "tests/costmodel/helpers.h"
 
 namespace stepsim {
 namespace {
@@ -20,12 +20,7 @@ const auto kIgnoreGlooLines = [](int, const std::string&) {};
 /// The message of the error that run_ranks ends with.
 template <typename Error>
 std::string error_of(int ranks, const std::function<void(const RankContext&)>& body) {
-  try {
-    run_ranks(ranks, body, kIgnoreGlooLines);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of<Error>([&] { run_ranks(ranks, body, kIgnoreGlooLines); });
 }
 
 }  // namespace

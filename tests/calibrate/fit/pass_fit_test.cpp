@@ -12,14 +12,14 @@
 
 using namespace stepsim;
 using doctest::Approx;
-using stepsim::test::Draw;
+using stepsim::test::RandomValues;
 
 namespace {
 
 using Law = std::function<double(const BatchShape&)>;
 
 /// 4 to 16 samples of 20 to 240 tokens.
-BatchShape random_batch(Draw& draw) {
+BatchShape random_batch(RandomValues& draw) {
   std::vector<std::int64_t> lengths;
   const int longest = 60 + draw.whole(180);
   for (int i = 4 + draw.whole(12); i > 0; --i) {
@@ -30,7 +30,7 @@ BatchShape random_batch(Draw& draw) {
 
 /// Two ranks' passes by a law, times 1 +- noise.
 std::vector<PassObservation> observed(const Law& law, int steps, double noise = 0) {
-  Draw draw(7);
+  RandomValues draw(7);
   std::mt19937_64 generator(3);
   std::vector<PassObservation> result;
   for (int i = 0; i < 2 * steps; ++i) {
@@ -51,7 +51,7 @@ PassCost fitted_pass(const std::vector<PassObservation>& observations,
 
 /// Largest relative error on batches that were not fitted_pass.
 double worst_unseen(const PassCost& cost, const Law& law, bool varlen) {
-  Draw draw(1000);
+  RandomValues draw(1000);
   double worst = 0;
   for (int i = 0; i < 200; ++i) {
     const BatchShape batch = random_batch(draw);
@@ -141,7 +141,7 @@ TEST_CASE("the draws are other fits around the cost") {
 
 TEST_CASE("the ranges are those of single micro-batches, and a step is the sum of its own") {
   std::vector<PassObservation> points = observed(planted_pass, 60);
-  Draw draw(20);
+  RandomValues draw(20);
   for (PassObservation& point : points) {
     point.batches.push_back(random_batch(draw));
     point.seconds += planted_pass(point.batches[1]);

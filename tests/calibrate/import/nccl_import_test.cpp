@@ -6,7 +6,7 @@
 
 #include "calibrate/import/nccl/nccl_report.h"
 #include "calibrate/import/nccl/nccl_tests.h"
-#include "costmodel/base/input_error.h"
+#include "tests/costmodel/helpers.h"
 
 namespace stepsim {
 namespace {
@@ -47,14 +47,6 @@ std::vector<std::string> log_lines(const std::string& text) {
     at = end;
   }
   return lines;
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos;
-       at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
 }
 
 }  // namespace
@@ -127,7 +119,7 @@ TEST_CASE("NCCL's own lines inside a row: root and check glued to a host name of
   CHECK(row.out_of_place->check == 0);  // The footer says so.
   CHECK(import.sweeps[0].ranks == 4);
   CHECK_FALSE(has(import, NcclVerdict::Warn, "rows_elided"));
-  const NcclImport unknown = import_text(replaced(text, "0 OK", "1 FAILED"));
+  const NcclImport unknown = import_text(test::replaced_all(text, "0 OK", "1 FAILED"));
   CHECK_FALSE(unknown.sweeps[0].table.rows[0].out_of_place->check.has_value());
   CHECK(has(unknown, NcclVerdict::Refuse, "failed_footer"));
 }
@@ -235,10 +227,11 @@ TEST_CASE("before 2022 all-gather printed no redop, and broadcast only a root") 
 }
 
 TEST_CASE("sizes and counts with an exponent are read, as far as they were printed") {
-  const NcclImport import =
-      import_text(kHeader + replaced(replaced(kRows, "8388608       2097152", "8.39e+06 2.1e+6"),
-                                     "4194304       1048576",
-                                     "4194304 1.05e+06"));
+  const NcclImport import = import_text(
+      kHeader +
+      test::replaced_all(test::replaced_all(kRows, "8388608       2097152", "8.39e+06 2.1e+6"),
+                         "4194304       1048576",
+                         "4194304 1.05e+06"));
   const NcclSweep& sweep = import.sweeps.at(0);
   REQUIRE(sweep.used.size() == 4);
   CHECK(sweep.used[3].bytes == 8'390'000);
@@ -246,8 +239,10 @@ TEST_CASE("sizes and counts with an exponent are read, as far as they were print
   CHECK(sweep.used[2].count == 1'050'000);
   CHECK(has(import, NcclVerdict::Accept, "rounded_sizes"));
   // 8.39e+06 bytes may be 8,388,608, but not in half the time.
-  const NcclImport wrong = import_text(replaced(
-      kHeader + replaced(kRows, "8388608       2097152", "8.39e+06 2.1e+6"), "400.00", "200.00"));
+  const NcclImport wrong = import_text(test::replaced_all(
+      kHeader + test::replaced_all(kRows, "8388608       2097152", "8.39e+06 2.1e+6"),
+      "400.00",
+      "200.00"));
   CHECK(has(wrong, NcclVerdict::Refuse, "damaged_rows"));
 }
 
@@ -301,7 +296,7 @@ TEST_CASE("ranks that contradict each other are refused until the user says whic
 
 TEST_CASE("a row that its own bandwidth contradicts is left out; many make a damaged log") {
   const NcclImport import =
-      import_text(kHeader + replaced(kRows, "   400.00   20.97", "   500.00   20.97"));
+      import_text(kHeader + test::replaced_all(kRows, "   400.00   20.97", "   500.00   20.97"));
   CHECK(import.sweeps.at(0).used.size() == 3);
   CHECK(has(import, NcclVerdict::Refuse, "damaged_rows"));
   CHECK(has(import, NcclVerdict::Refuse, "too_few_sizes"));
@@ -323,12 +318,13 @@ TEST_CASE("a log that ends inside a row keeps the whole rows and says so") {
 }
 
 TEST_CASE("wrong results and CPU times are refused; wrong ones can be accepted") {
-  const std::string wrong = kHeader + replaced(kRows, "31.46       0\n", "31.46       7\n");
+  const std::string wrong =
+      kHeader + test::replaced_all(kRows, "31.46       0\n", "31.46       7\n");
   CHECK(has(import_text(wrong), NcclVerdict::Refuse, "wrong_values"));
   NcclStatements statements;
   statements.accepted = {"wrong_values"};
   CHECK(import_text(wrong, statements).verdict() == NcclVerdict::Warn);
-  const NcclImport cpu = import_text(replaced(kHeader, "   time", "cputime") + kRows);
+  const NcclImport cpu = import_text(test::replaced_all(kHeader, "   time", "cputime") + kRows);
   CHECK(has(cpu, NcclVerdict::Refuse, "cpu_time"));
 }
 
@@ -345,16 +341,16 @@ TEST_CASE("other collectives: by name, by root, by count, or asked for") {
   NcclStatements statements;
   statements.op = "all_to_all";
   CHECK(import_text(kHeader + gather, statements).sweeps.at(0).ranks == 8);
-  const NcclImport scatter = import_text(kHeader + replaced(gather, "none", " sum"));
+  const NcclImport scatter = import_text(kHeader + test::replaced_all(gather, "none", " sum"));
   CHECK(scatter.sweeps.at(0).op == "reduce_scatter");
   const NcclImport broadcast =
-      import_text(kHeader + replaced(gather, "none      -1", "none       0"));
+      import_text(kHeader + test::replaced_all(gather, "none      -1", "none       0"));
   CHECK(broadcast.sweeps.at(0).op == "broadcast");
   CHECK(has(broadcast, NcclVerdict::Refuse, "ranks_unknown"));
 }
 
 TEST_CASE("one collective's rows under another's name are refused") {
-  const std::string gather = replaced(kRows, " sum", "none");
+  const std::string gather = test::replaced_all(kRows, " sum", "none");
   NcclStatements as_all_reduce;
   as_all_reduce.op = "all_reduce";
   const std::string named = "# Collective test starting: all_gather_perf\n" + kHeader + gather;
@@ -369,7 +365,7 @@ TEST_CASE("one collective's rows under another's name are refused") {
                                  "elements; import a log of all_reduce_perf"});
   const std::string as_reduce = "# Collective test starting: all_reduce_perf\n" + kHeader;
   CHECK(has(import_text(as_reduce + gather), NcclVerdict::Refuse, "op_disagrees"));
-  const std::string rooted = replaced(kRows, "sum      -1", "sum       0");
+  const std::string rooted = test::replaced_all(kRows, "sum      -1", "sum       0");
   CHECK(has(import_text(as_reduce + rooted), NcclVerdict::Refuse, "op_disagrees"));
   CHECK_FALSE(has(import_text(as_reduce + kRows), NcclVerdict::Refuse, "op_disagrees"));
   CHECK_FALSE(
@@ -378,16 +374,17 @@ TEST_CASE("one collective's rows under another's name are refused") {
 
 TEST_CASE("an older log is of the program that its command line names") {
   const std::string command = "$ mpirun -np 4 ./build/all_gather_perf -b 1M -e 8M -f 2\n" + kHeader;
-  CHECK(import_text(command + replaced(kRows, " sum", "none")).sweeps.at(0).op == "all_gather");
+  CHECK(import_text(command + test::replaced_all(kRows, " sum", "none")).sweeps.at(0).op ==
+        "all_gather");
   CHECK(has(import_text(command + kRows), NcclVerdict::Refuse, "op_disagrees"));
-  const std::string reduced = replaced(command, "all_gather", "all_reduce");
+  const std::string reduced = test::replaced_all(command, "all_gather", "all_reduce");
   CHECK(import_text(reduced + kRows).sweeps.at(0).op == "all_reduce");
 }
 
 TEST_CASE("bandwidths that fit no number of ranks are said to") {
   // 4 ranks send 3/4 of the bytes in an all-gather, not 1.5 times as many.
   const NcclImport import = import_text("# Collective test starting: all_gather_perf\n" + kHeader +
-                                        replaced(kRows, " sum", "none"));
+                                        test::replaced_all(kRows, " sum", "none"));
   CHECK(reasons_of(import, NcclVerdict::Refuse) ==
         std::vector<std::string>{"ranks_unknown: no rank lines, and busbw / algbw are those of no "
                                  "number of ranks; say it with --ranks N"});
@@ -395,7 +392,7 @@ TEST_CASE("bandwidths that fit no number of ranks are said to") {
 
 TEST_CASE("one revision prints (n-1)/(n+1) where NCCL_ALGO names NVLS") {
   // n = 8: 7/9 of 20.97.
-  const NcclImport import = import_text(kHeader + replaced(kRows, "31.46", "16.31"));
+  const NcclImport import = import_text(kHeader + test::replaced_all(kRows, "31.46", "16.31"));
   CHECK(import.sweeps.at(0).op == "all_reduce");
   CHECK(import.sweeps.at(0).ranks == 8);
 }
@@ -424,7 +421,7 @@ TEST_CASE("the JSON of nccl-tests: ranks are processes times GPUs, the environme
   CHECK(json.find("SECRET") == std::string::npos);
   CHECK(json.find("\"out_of_place_us\":null,\"in_place_us\":50.0") != std::string::npos);
   CHECK_THROWS_AS(import_text(text.substr(0, 700)), InputError);
-  CHECK(has(import_text(replaced(text, "\"version\": 3", "\"version\": 4")),
+  CHECK(has(import_text(test::replaced_all(text, "\"version\": 3", "\"version\": 4")),
             NcclVerdict::Warn,
             "unknown_version"));
 }

@@ -6,6 +6,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
+#include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
 
@@ -47,12 +48,7 @@ RunRecord described_record() {
 }
 
 std::string plan_error(const RunRecord& record) {
-  try {
-    (void)recorded_plan(record, "run.jsonl");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)recorded_plan(record, "run.jsonl"); });
 }
 
 }  // namespace

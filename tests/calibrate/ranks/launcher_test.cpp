@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "tests/costmodel/helpers.h"
 
 namespace stepsim {
 namespace {
@@ -21,12 +22,7 @@ std::optional<Launch> launch_of(const Variables& variables) {
 }
 
 std::string error_of(const Variables& variables) {
-  try {
-    static_cast<void>(launch_of(variables));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { static_cast<void>(launch_of(variables)); });
 }
 
 /// `variables` with some more, or others in their place.

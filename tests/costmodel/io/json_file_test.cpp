@@ -193,7 +193,7 @@ TEST_CASE("a damaged line before the end is refused in either case") {
 }
 
 TEST_CASE("a number is printed so that it reads back the same") {
-  test::Draw draw(1);
+  test::RandomValues draw(1);
   for (int i = 0; i < 1000; ++i) {
     const double value = draw.real();
     CHECK(parse_json(json_number(value), "x").get<double>() == value);

@@ -131,7 +131,7 @@ TEST_CASE("a slow node's adapters do not slow a group on one node, a slow rank d
 }
 
 TEST_CASE("slower links and more bytes never make a collective faster") {
-  test::Draw draw(7);
+  test::RandomValues draw(7);
   for (int trial = 0; trial < 200; ++trial) {
     CAPTURE(trial);
     const auto algorithm = static_cast<CollectiveAlgorithm>(draw.whole(6));

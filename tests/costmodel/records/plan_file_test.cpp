@@ -8,16 +8,11 @@
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using stepsim::test::content;
-using stepsim::test::Draw;
-using stepsim::test::error_of;
-using stepsim::test::fresh_folder;
-using stepsim::test::replaced;
-using stepsim::test::written;
+using namespace stepsim::test;
 
 namespace {
 
-MicroBatch micro_batch(int step, int rank, int number, bool targets, Draw& draw) {
+MicroBatch micro_batch(int step, int rank, int number, bool targets, RandomValues& draw) {
   MicroBatch batch;
   batch.step = step;
   batch.rank = rank;
@@ -45,7 +40,7 @@ MicroBatch micro_batch(int step, int rank, int number, bool targets, Draw& draw)
 
 /// A plan of any shape that is allowed.
 Plan random_plan(std::uint64_t seed) {
-  Draw draw(seed);
+  RandomValues draw(seed);
   Plan plan;
   plan.scenario = draw.text();
   plan.policy = draw.text();
@@ -98,19 +93,9 @@ std::string small_plan_text() {
   return content(path);
 }
 
-std::string replaced_all(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos;
-       at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
 /// The error of the small plan after one change, without the folder of its file.
 std::string error_after(const std::string& from, const std::string& to) {
-  const std::string path = written("plan.jsonl", replaced(small_plan_text(), from, to));
-  const std::string text = error_of([&path] { (void)read_plan(path); });
-  return text.substr(std::min(text.find("plan.jsonl"), text.size()));
+  return error_of_file("plan.jsonl", replaced(small_plan_text(), from, to), read_plan);
 }
 
 }  // namespace
@@ -256,7 +241,7 @@ TEST_CASE("a plan of 100,000 rows is written and read in seconds") {
   plan.ranks = 8;
   plan.steps = 12500;
   plan.micro_batches.clear();
-  Draw draw(2);
+  RandomValues draw(2);
   for (int i = 0; i < plan.ranks * plan.steps; ++i) {
     plan.micro_batches.push_back(micro_batch(i / plan.ranks, i % plan.ranks, 0, false, draw));
   }

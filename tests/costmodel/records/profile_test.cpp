@@ -1,8 +1,6 @@
 #include "costmodel/records/profile.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -13,25 +11,20 @@
 
 using namespace stepsim;
 using doctest::Approx;
-using stepsim::test::content;
-using stepsim::test::Draw;
-using stepsim::test::error_of;
-using stepsim::test::fresh_folder;
-using stepsim::test::replaced;
-using stepsim::test::written;
+using namespace stepsim::test;
 
 namespace {
 
-std::optional<double> maybe(Draw& draw) {
+std::optional<double> maybe(RandomValues& draw) {
   return draw.coin() ? std::optional(draw.real()) : std::nullopt;
 }
 
 /// A time as a profile may hold it: up to 1000 s.
-double random_seconds(Draw& draw) {
+double random_seconds(RandomValues& draw) {
   return draw.real() * 1e-3;
 }
 
-std::vector<std::pair<double, double>> random_knots(Draw& draw) {
+std::vector<std::pair<double, double>> random_knots(RandomValues& draw) {
   std::vector<std::pair<double, double>> knots;
   double x = draw.real();
   for (int i = draw.whole(5); i >= 0; --i) {
@@ -41,7 +34,7 @@ std::vector<std::pair<double, double>> random_knots(Draw& draw) {
   return knots;
 }
 
-GemmRatio random_gemm_ratio(Draw& draw) {
+GemmRatio random_gemm_ratio(RandomValues& draw) {
   GemmRatio ratio;
   for (int left = 1 + draw.whole(3); left > 0; --left) {
     ratio.processors.push_back(1 + draw.whole(200));
@@ -56,7 +49,7 @@ GemmRatio random_gemm_ratio(Draw& draw) {
   return ratio;
 }
 
-OpCost random_cost(int number, Draw& draw) {
+OpCost random_cost(int number, RandomValues& draw) {
   OpCost cost;
   cost.op_class = static_cast<OpClass>(draw.whole(15));
   cost.pass = static_cast<Pass>(draw.whole(3));
@@ -92,7 +85,7 @@ OpCost random_cost(int number, Draw& draw) {
   return cost;
 }
 
-ShapeCost random_shape_cost(Draw& draw) {
+ShapeCost random_shape_cost(RandomValues& draw) {
   ShapeCost cost;
   cost.mechanism = draw.text();
   cost.key = static_cast<ShapeKey>(draw.whole(4));
@@ -111,7 +104,7 @@ ShapeCost random_shape_cost(Draw& draw) {
 }
 
 Profile random_profile(std::uint64_t seed) {
-  Draw draw(seed);
+  RandomValues draw(seed);
   Profile profile;
   profile.name = draw.text();
   profile.device = draw.text();
@@ -173,10 +166,30 @@ const std::string kSmall = R"({
   ]
 })";
 
+Profile bare_profile() {
+  Profile profile;
+  profile.name = profile.device = profile.backend = "x";
+  return profile;
+}
+
+/// The text of the profile's file, which reads back as it.
+std::string text_of(const Profile& profile) {
+  const std::string path = fresh_folder() + "/profile.json";
+  write_profile(path, profile);
+  CHECK(read_profile(path) == profile);
+  return content(path);
+}
+
+/// The first op of kSmall.
+Op small_gemm() {
+  Op op;
+  op.n = 144;
+  op.k = 48;
+  return op;
+}
+
 std::string profile_error_after(const std::string& from, const std::string& to) {
-  const std::string path = written("profile.json", replaced(kSmall, from, to));
-  const std::string text = error_of([&path] { (void)read_profile(path); });
-  return text.substr(std::min(text.find("profile.json"), text.size()));
+  return error_of_file("profile.json", replaced(kSmall, from, to), read_profile);
 }
 
 }  // namespace
@@ -184,17 +197,12 @@ std::string profile_error_after(const std::string& from, const std::string& to) 
 TEST_CASE("a profile reads back as it was written, to the last bit") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
-    const Profile profile = random_profile(seed);
-    const std::string path = fresh_folder() + "/profile.json";
-    write_profile(path, profile);
-    CHECK(read_profile(path) == profile);
+    (void)text_of(random_profile(seed));
   }
 }
 
 TEST_CASE("a profile holds one entry a line") {
-  const std::string path = fresh_folder() + "/profile.json";
-  write_profile(path, read_profile(written("small.json", kSmall)));
-  CHECK(content(path) == R"({
+  CHECK(text_of(read_profile(written("small.json", kSmall))) == R"({
   "format": "stepsim-profile/1",
   "name": "lab",
   "device": "CPU",
@@ -215,39 +223,28 @@ TEST_CASE("a profile holds one entry a line") {
 }
 
 TEST_CASE("costs of new shapes are for programs that know them") {
-  const std::string path = fresh_folder() + "/profile.json";
-  Profile profile;
-  profile.name = profile.device = profile.backend = "x";
-  Draw draw(3);
+  Profile profile = bare_profile();
+  RandomValues draw(3);
   profile.new_shapes = {random_shape_cost(draw)};
-  write_profile(path, profile);
-  CHECK(content(path).find("stepsim-profile/4") != std::string::npos);
-  CHECK(read_profile(path) == profile);
+  CHECK(text_of(profile).find("stepsim-profile/4") != std::string::npos);
 }
 
 TEST_CASE("the version of a profile is 2 only where a form needs it") {
-  const std::string path = fresh_folder() + "/profile.json";
-  Profile profile;
-  profile.name = profile.device = profile.backend = "x";
+  Profile profile = bare_profile();
   OpCost cost;
   cost.n = cost.k = 1;
   cost.knots = {{1, 1}};
   profile.ops = {cost};
-  write_profile(path, profile);
-  CHECK(content(path).find("stepsim-profile/1") != std::string::npos);
+  CHECK(text_of(profile).find("stepsim-profile/1") != std::string::npos);
   cost.form = CostForm::FeaturesRatio;
   cost.features = {"1"};
   cost.coefficients = {2};
   profile.ops = {cost};
-  write_profile(path, profile);
-  CHECK(content(path).find("stepsim-profile/2") != std::string::npos);
-  CHECK(read_profile(path) == profile);
+  CHECK(text_of(profile).find("stepsim-profile/2") != std::string::npos);
 }
 
 TEST_CASE("a profile of version 2 is checked: tiles, processors, weights") {
-  const std::string path = fresh_folder() + "/profile.json";
-  Profile profile;
-  profile.name = profile.device = profile.backend = "x";
+  Profile profile = bare_profile();
   OpCost cost;
   cost.form = CostForm::FeaturesRatio;
   cost.features = {"1", "waves:128x64"};
@@ -256,6 +253,7 @@ TEST_CASE("a profile of version 2 is checked: tiles, processors, weights") {
   cost.knots = {{1, 1}};
   profile.ops = {cost};
   const auto error_with = [&](const std::string& from, const std::string& to) {
+    const std::string path = fresh_folder() + "/profile.json";
     write_profile(path, profile);
     const std::string text = replaced(content(path), from, to);
     return error_of([&] { (void)read_profile(written("profile.json", text)); });
@@ -308,11 +306,7 @@ TEST_CASE("the interference of a profile is checked") {
 TEST_CASE("unequal ranks are written and read, by programs that know them") {
   Profile profile = read_profile(written("small.json", kSmall));
   profile.rank_factors = {1, 1.25};
-  const std::string unequal = test::fresh_folder() + "/unequal.json";
-  write_profile(unequal, profile);
-  CHECK(read_profile(unequal) == profile);
-  std::ifstream file(unequal);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string text = text_of(profile);
   CHECK(text.find("\"stepsim-profile/6\"") != std::string::npos);
   for (const char* wrong : {"[]", "[1, 0]", "[1, -1]", "[1, 1e7]"}) {
     CAPTURE(wrong);
@@ -328,11 +322,7 @@ TEST_CASE("stalls are written and read, by programs that know them") {
   Profile profile = read_profile(written("small.json", kSmall));
   profile.noise.stalls = {0.25, {0.5, 1.5}};
   CHECK(profile.noise.stalls.seconds_per_step() == 0.25);
-  const std::string stalling = test::fresh_folder() + "/stalling.json";
-  write_profile(stalling, profile);
-  CHECK(read_profile(stalling) == profile);
-  std::ifstream file(stalling);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string text = text_of(profile);
   CHECK(text.find("\"stepsim-profile/7\"") != std::string::npos);
   for (const char* wrong : {"[]", "[1.5, 0.5]", "[-1, 0.5]"}) {
     CAPTURE(wrong);
@@ -387,9 +377,7 @@ TEST_CASE("a bad profile is refused by line and key") {
 TEST_CASE("an op that would take more than an hour is refused") {
   Profile profile = read_profile(written("long.json", kSmall));
   profile.ops[0].knots = {{64, 1e-5}, {128, 3600}};
-  Op op;
-  op.n = 144;
-  op.k = 48;
+  const Op op = small_gemm();
   CHECK(ProfileCostModel(profile).op(op, {1, 128, 128, 16384}).seconds == Approx(3600));
   CHECK_THROWS_WITH_AS((void)ProfileCostModel(profile).op(op, {1, 256, 256, 65536}),
                        doctest::Contains("more than 1 hour is refused"),
@@ -398,9 +386,7 @@ TEST_CASE("an op that would take more than an hour is refused") {
 
 TEST_CASE("an op is priced by its exact entry, else by its class, else not at all") {
   Profile profile = read_profile(written("small.json", kSmall));
-  Op op;
-  op.n = 144;
-  op.k = 48;
+  Op op = small_gemm();
   const BatchShape batch{1, 96, 96, 9216};
   const Cost exact = ProfileCostModel(profile).op(op, batch);
   CHECK(exact.seconds == Approx(1.5e-5));
@@ -473,17 +459,13 @@ TEST_CASE("the number of elements is a variable and no unseen shape") {
 
 TEST_CASE("an empty batch costs nothing") {
   const ProfileCostModel model(read_profile(written("small.json", kSmall)));
-  Op op;
-  op.n = 144;
-  op.k = 48;
+  const Op op = small_gemm();
   CHECK(model.op(op, BatchShape{}).seconds == 0);
 }
 
 TEST_CASE("beyond the allowed factor of its range a cost is refused") {
   const Profile profile = read_profile(written("small.json", kSmall));
-  Op op;
-  op.n = 144;
-  op.k = 48;
+  const Op op = small_gemm();
   const BatchShape fourfold{4, 128, 512, 0};
   const BatchShape more{4, 129, 516, 0};
   CHECK(ProfileCostModel(profile).op(op, fourfold).extrapolation == 4);

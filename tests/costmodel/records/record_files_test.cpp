@@ -33,12 +33,7 @@ std::string record_at(const std::string& folder,
 }
 
 std::string join_error(const std::vector<std::string>& paths) {
-  try {
-    (void)read_record_files(paths, nullptr);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)read_record_files(paths, nullptr); });
 }
 
 }  // namespace

@@ -8,16 +8,11 @@
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using stepsim::test::content;
-using stepsim::test::Draw;
-using stepsim::test::error_of;
-using stepsim::test::fresh_folder;
-using stepsim::test::replaced;
-using stepsim::test::written;
+using namespace stepsim::test;
 
 namespace {
 
-StepRecord random_step(int repeat, int step, int rank, Draw& draw) {
+StepRecord random_step(int repeat, int step, int rank, RandomValues& draw) {
   StepRecord record;
   record.repeat = repeat;
   record.step = step;
@@ -55,7 +50,7 @@ StepRecord random_step(int repeat, int step, int rank, Draw& draw) {
 }
 
 RunRecord random_record(std::uint64_t seed) {
-  Draw draw(seed);
+  RandomValues draw(seed);
   RunRecord record;
   record.scenario = draw.text();
   record.policy = draw.text();
@@ -94,9 +89,9 @@ const std::string kForeign =
     "\n";
 
 std::string record_error_after(const std::string& from, const std::string& to) {
-  const std::string path = written("run.jsonl", replaced(kForeign, from, to));
-  const std::string text = error_of([&path] { (void)read_run_record(path); });
-  return text.substr(std::min(text.find("run.jsonl"), text.size()));
+  return error_of_file("run.jsonl", replaced(kForeign, from, to), [](const std::string& path) {
+    return read_run_record(path);
+  });
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
 
@@ -91,12 +92,7 @@ std::vector<LadderBatch> random_batches(std::mt19937& random) {
 }
 
 std::string ladder_error(const LadderProblem& problem) {
-  try {
-    (void)optimal_length_ladder(problem);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)optimal_length_ladder(problem); });
 }
 
 }  // namespace

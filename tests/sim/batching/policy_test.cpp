@@ -6,6 +6,7 @@
 #include "costmodel/base/input_error.h"
 #include "sim/batching/loss_scale.h"
 #include "sim/batching/policies/policy_table.h"
+#include "tests/costmodel/helpers.h"
 #include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
 #include "tests/sim/batching/steps_of.h"
@@ -47,12 +48,7 @@ EpochBatches batches(const PolicySpec& policy, const PolicyInput& input) {
 }
 
 std::string error_of(const PolicySpec& bad) {
-  try {
-    (void)make_policy(bad);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)make_policy(bad); });
 }
 
 }  // namespace

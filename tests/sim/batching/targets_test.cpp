@@ -15,27 +15,11 @@
 #include "tests/sim/batching/make_policy.h"
 #include "tests/sim/predict/plan_of.h"
 #include "tests/sim/scenario/scenario_text.h"
-#include "tests/test_data.h"
 
 using namespace stepsim;
 using namespace stepsim::test;
 
 namespace {
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-std::string written(const std::string& name, const std::string& text) {
-  const std::string path = fresh_folder() + "/" + name;
-  write_text_atomically(path, text);
-  return path;
-}
 
 TargetSource file_targets(const std::string& path) {
   TargetSource targets;

@@ -7,6 +7,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/varlen_epoch.h"
+#include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
 
@@ -61,12 +62,7 @@ std::int64_t counted_empty_blocks(const Lengths& lengths,
 }
 
 std::string error_of(EpochBatches epoch, const Lengths& lengths, const VarlenCall& call) {
-  try {
-    (void)fit_into_slots(epoch, lengths, call, true);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)fit_into_slots(epoch, lengths, call, true); });
 }
 
 }  // namespace

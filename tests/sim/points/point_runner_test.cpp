@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <mutex>
 #include <thread>
 
 #include <doctest/doctest.h>
+
+#include "tests/test_data.h"
 
 using namespace stepsim;
 
@@ -94,17 +94,10 @@ void with_peers(int count, const Work& work, Lead lead) {
   }
 }
 
-/// A file in a new folder, both of which disappear with this.
+/// A file in a new folder.
 class StoreFile {
  public:
-  StoreFile() {
-    std::string name = std::filesystem::temp_directory_path() / "stepsim-runner-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~StoreFile() { std::filesystem::remove_all(folder_); }
-  StoreFile(const StoreFile&) = delete;
-  StoreFile& operator=(const StoreFile&) = delete;
-  [[nodiscard]] std::string path() const { return folder_ / "points.jsonl"; }
+  [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] PointRunner runner(const Shard& shard = {}, Peers* peers = nullptr) const {
     PointSources sources;
     sources.threads = 2;
@@ -115,7 +108,7 @@ class StoreFile {
   }
 
  private:
-  std::filesystem::path folder_;
+  std::string path_ = test::fresh_folder() + "/points.jsonl";
 };
 
 }  // namespace

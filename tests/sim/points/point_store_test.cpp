@@ -1,6 +1,5 @@
 #include "sim/points/point_store.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -9,38 +8,13 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
 #include "sim/points/point_parts.h"
+#include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
 
 namespace {
 
 const StudyId kStudy = {"1.2", "sweep", {"a scenario.toml", "--over", "k=1,2"}, "s1", "p1"};
-
-/// A new folder, which disappears with this.
-class PointFolder {
- public:
-  PointFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "stepsim-points-XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~PointFolder() { std::filesystem::remove_all(path_); }
-  PointFolder(const PointFolder&) = delete;
-  PointFolder& operator=(const PointFolder&) = delete;
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
-template <typename Call>
-std::string error_in(Call call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 bool store_says(const std::string& message, const std::string& part) {
   CAPTURE(message);
@@ -50,14 +24,13 @@ bool store_says(const std::string& message, const std::string& part) {
 }
 
 std::string store_error(const std::string& path, const StudyId& id, const Shard& shard = {}) {
-  return error_in([&] { const PointStore store(path, id, shard); });
+  return test::error_of([&] { const PointStore store(path, id, shard); });
 }
 
 }  // namespace
 
 TEST_CASE("a store keeps results for the next process") {
-  const PointFolder folder;
-  const std::string path = folder.file("points.jsonl");
+  const std::string path = test::fresh_folder() + "/points.jsonl";
   {
     PointStore store(path, kStudy, {});
     CHECK(store.results().empty());
@@ -70,8 +43,7 @@ TEST_CASE("a store keeps results for the next process") {
 }
 
 TEST_CASE("a line that was cut off anywhere costs its own point only") {
-  const PointFolder folder;
-  const std::string path = folder.file("points.jsonl");
+  const std::string path = test::fresh_folder() + "/points.jsonl";
   {
     PointStore store(path, kStudy, {});
     store.add("one", "[1]");
@@ -92,8 +64,7 @@ TEST_CASE("a line that was cut off anywhere costs its own point only") {
 }
 
 TEST_CASE("a file of another study is refused, and says in what it differs") {
-  const PointFolder folder;
-  const std::string path = folder.file("points.jsonl");
+  const std::string path = test::fresh_folder() + "/points.jsonl";
   { PointStore store(path, kStudy, {}); }
   const std::string before = read_text(path);
   StudyId other = kStudy;
@@ -117,44 +88,42 @@ TEST_CASE("a file of another study is refused, and says in what it differs") {
 }
 
 TEST_CASE("a file that is no store is refused and left as it is") {
-  const PointFolder folder;
-  const std::string path = folder.file("notes.txt");
+  const std::string folder = test::fresh_folder();
+  const std::string path = folder + "/notes.txt";
   for (const char* text : {"my notes", "my notes\n", "{\"format\":\"stepsim-plan/1\"}\n", "[]\n"}) {
     write_text_atomically(path, text);
     store_says(store_error(path, kStudy), "not a file of a study's points");
     CHECK(read_text(path) == text);
   }
   store_says(store_error("/dev/null", kStudy), "not a regular file");
-  CHECK_THROWS_AS(PointStore(folder.file("no/such/folder"), kStudy, {}), EnvironmentFault);
+  CHECK_THROWS_AS(PointStore(folder + "/no/such/folder", kStudy, {}), EnvironmentFault);
 }
 
 TEST_CASE("a line in the middle that is damaged is named") {
-  const PointFolder folder;
-  const std::string path = folder.file("points.jsonl");
+  const std::string path = test::fresh_folder() + "/points.jsonl";
   { PointStore store(path, kStudy, {}); }
   std::ofstream(path, std::ios::app) << "{\"point\":\"a\",\"res\n{\"point\":\"b\",\"result\":1}\n";
   store_says(store_error(path, kStudy), "points.jsonl:2:");
 }
 
 TEST_CASE("two processes cannot write one store") {
-  const PointFolder folder;
-  const std::string path = folder.file("points.jsonl");
+  const std::string path = test::fresh_folder() + "/points.jsonl";
   const PointStore first(path, kStudy, {});
   store_says(store_error(path, kStudy), "another process is writing it; wait for its end");
 }
 
 TEST_CASE("parts must be all shards of one study, each once") {
-  const PointFolder folder;
-  const std::string one = folder.file("1");
-  const std::string two = folder.file("2");
-  const std::string third = folder.file("3");
+  const std::string folder = test::fresh_folder();
+  const std::string one = folder + "/1";
+  const std::string two = folder + "/2";
+  const std::string third = folder + "/3";
   StudyId other = kStudy;
   other.scenario = "s2";
   { PointStore store(one, kStudy, {1, 3}); }
   { PointStore store(two, kStudy, {2, 3}); }
   { PointStore store(third, other, {3, 3}); }
   const auto parts_error = [](const std::vector<std::string>& paths) {
-    return error_in([&] { (void)read_point_parts(paths); });
+    return test::error_of([&] { (void)read_point_parts(paths); });
   };
   store_says(parts_error({one, two}),
              "shard 3/3 of the study: missing. Compute it:\n  stepsim sweep");

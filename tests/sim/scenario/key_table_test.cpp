@@ -43,12 +43,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 std::string override_error(const std::vector<std::string>& overrides) {
-  try {
-    (void)parse_scenario(kScenarioText, "s.toml", overrides);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)parse_scenario(kScenarioText, "s.toml", overrides); });
 }
 
 }  // namespace

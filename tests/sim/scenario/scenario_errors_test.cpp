@@ -14,12 +14,7 @@ using namespace stepsim::test;
 namespace {
 
 std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  try {
-    (void)parse_scenario(text, "s.toml", overrides);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)parse_scenario(text, "s.toml", overrides); });
 }
 
 struct BrokenFile {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "tests/costmodel/helpers.h"
 
 namespace stepsim::test {
 
@@ -73,12 +73,6 @@ name = "fixed.two"
 kind = "fixed"
 batch_size = 2
 )";
-
-/// The text with its first `from` replaced by `to`; empty when `from` is not in it.
-inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  return at == std::string::npos ? "" : text.replace(at, from.size(), to);
-}
 
 /// A small decoder on two ranks by measured times, with [new_shapes]: replace MECHANISMS.
 inline const std::string kShapesScenario = R"([scenario]

@@ -22,9 +22,9 @@ struct PredictOptions {
   /// always are where new shapes cost something.
   KeptRows rows = KeptRows::Rows;
   bool keep_timelines = false;
-  std::optional<int> timeline_of_step;  ///< Keeps this step's timeline alone.
+  std::optional<int> timeline_of_step = {};  ///< Keeps this step's timeline alone.
   bool engine = false;  ///< The engine plays the run without noise, even where the recurrence can.
-  std::optional<Counterfactual> counterfactual;
+  std::optional<Counterfactual> counterfactual = {};
   int threads = 0;  ///< For the noise runs; 0: one a core. The result does not depend on it.
   ProgressCallback on_progress = {};
   /// Is told the wall-clock seconds that planning one epoch took.

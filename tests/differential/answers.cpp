@@ -21,12 +21,10 @@ namespace {
 
 /// The rows of every step and rank, and the means over the steady steps.
 Json answer(const Scenario& scenario, bool engine) {
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.threads = 1;
-  options.engine = engine;
-  const Prediction prediction =
-      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  const Prediction prediction = predict(scenario,
+                                        scenario.policies.front(),
+                                        scenario_profile(scenario),
+                                        {.noise_runs = 0, .engine = engine, .threads = 1});
   Json rows = Json::array();
   for (const RankStepResult& row : prediction.steps) {
     rows.push_back({row.samples,

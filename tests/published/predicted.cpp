@@ -31,10 +31,10 @@ Prediction predicted(const std::string& scenario,
                      const Overrides& overrides,
                      const std::string& policy) {
   const Scenario read = read_scenario(published_file(scenario), overrides);
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.keep_timelines = true;
-  return predict(read, find_policy(read, policy), scenario_profile(read), options);
+  return predict(read,
+                 find_policy(read, policy),
+                 scenario_profile(read),
+                 {.noise_runs = 0, .keep_timelines = true});
 }
 
 double predicted_ms(const std::string& scenario,

@@ -72,10 +72,10 @@ batch_size = 4
                                                        ddp),
                                            "compiled.toml",
                                            {});
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.timeline_of_step = 4;
-  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  return predict(scenario,
+                 scenario.policies.front(),
+                 scenario_profile(scenario),
+                 {.noise_runs = 0, .timeline_of_step = 4});
 }
 
 /// Milliseconds from the start of the step at which rank 0 launches each bucket.

@@ -333,11 +333,10 @@ TEST_CASE("without interference the step is the ideal one, to the nanosecond") {
 
 TEST_CASE("the overlap metrics of a prediction come back from its timeline and spans") {
   const Scenario scenario = parse_scenario(kScenario, "x.toml");
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.keep_timelines = true;
-  const Prediction prediction =
-      predict(scenario, scenario.policies[0], scenario_profile(scenario), options);
+  const Prediction prediction = predict(scenario,
+                                        scenario.policies[0],
+                                        scenario_profile(scenario),
+                                        {.noise_runs = 0, .keep_timelines = true});
   REQUIRE(prediction.timelines.size() == 5);
   double busy = 0;
   double hidden = 0;

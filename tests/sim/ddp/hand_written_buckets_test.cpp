@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/io/csv_table.h"
-#include "sim/predict/predict.h"
+#include "tests/sim/predict/predict_quietly.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -18,10 +18,7 @@ const std::string kScenario = test::source_root() + "/scenarios/lm2b_2gpu.toml";
 
 double hand_written_step_ms(std::vector<std::string> overrides) {
   const Scenario scenario = read_scenario(kScenario, overrides);
-  PredictOptions options;
-  options.noise_runs = 0;
-  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options)
-      .summary.step_time_ms.mean;
+  return test::predict_quietly(scenario).summary.step_time_ms.mean;
 }
 
 /// Measured milliseconds by variant and bucket size ("" for none).
@@ -95,10 +92,7 @@ TEST_CASE("the step of other engines: within 0.6 % of what they print") {
                           Case{{"cluster.ranks=64"}, 452.304, 455.094},
                           Case{{"cluster.ranks=8", "cluster.skew=0"}, 380.117, 380.291}}) {
     const Scenario scenario = read_scenario(path, one.overrides);
-    PredictOptions options;
-    options.noise_runs = 0;
-    const Prediction run =
-        predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+    const Prediction run = test::predict_quietly(scenario);
     const double end = run.steps.back().start_ms + run.steps.back().step_ms;
     CAPTURE(end);
     CHECK(end >= one.low * 0.994);

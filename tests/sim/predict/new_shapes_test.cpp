@@ -10,6 +10,7 @@
 #include "costmodel/compute/shape_stalls.h"
 #include "sim/predict/predict.h"
 #include "sim/study/shape_payback.h"
+#include "tests/sim/predict/predict_quietly.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
@@ -22,10 +23,10 @@ Prediction predicted(const std::string& mechanisms,
                      bool engine = false) {
   const Scenario scenario =
       parse_scenario(replaced(kShapesScenario, "MECHANISMS", mechanisms), "s.toml", overrides);
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.engine = engine;
-  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  return predict(scenario,
+                 scenario.policies.front(),
+                 scenario_profile(scenario),
+                 {.noise_runs = 0, .engine = engine});
 }
 
 /// All times of all ranks and steps.
@@ -39,12 +40,9 @@ std::vector<double> times(const Prediction& prediction) {
 }
 
 std::string error_of_mechanisms(const std::string& mechanisms, const std::string& more = "") {
-  try {
+  return test::error_of([&] {
     (void)parse_scenario(replaced(kShapesScenario, "MECHANISMS", mechanisms) + more, "s.toml");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  });
 }
 
 bool mentions(const std::string& text, const std::string& part) {
@@ -252,10 +250,7 @@ TEST_CASE("switches of attention plans") {
   const auto builds = [](const std::string& more) {
     const Scenario scenario =
         parse_scenario(replaced(kShapesScenario, "MECHANISMS", kPlan) + more, "s.toml");
-    PredictOptions options;
-    options.noise_runs = 0;
-    const auto shapes =
-        predict(scenario, scenario.policies.front(), scenario_profile(scenario), options).shapes;
+    const auto shapes = predict_quietly(scenario).shapes;
     return shapes ? shapes->builds : 0;
   };
   const std::int64_t all = builds("");

@@ -89,10 +89,8 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
   // mlp_up, mlp_down, classifier), each forward and two gradients at 1024 us: 15.36 ms. One
   // bucket, all-reduced in 1 ms after the last gradient: nothing to hide behind.
   const Scenario scenario = token_skew();
-  PredictOptions options;
-  options.noise_runs = 0;
   const Prediction prediction =
-      predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), options);
+      predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), {.noise_runs = 0});
   CHECK(prediction.summary.forward_ms + prediction.summary.backward_ms == doctest::Approx(15.36));
   CHECK(prediction.summary.exposed_communication_ms == doctest::Approx(1.0));
   CHECK(prediction.summary.step_time_ms.mean == doctest::Approx(16.36));
@@ -101,11 +99,9 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
 }
 
 TEST_CASE("ranks that the profile knows as unequal are as slow as those of the scenario") {
-  PredictOptions options;
-  options.noise_runs = 0;
   const auto predicted = [&](const Scenario& scenario, const Profile& profile) {
-    return prediction_json({predict(scenario, find_policy(scenario, "uniform"), profile, options)},
-                           true);
+    return prediction_json(
+        {predict(scenario, find_policy(scenario, "uniform"), profile, {.noise_runs = 0})}, true);
   };
   const Scenario scenario = token_skew();
   const Profile equal = flat_profile(4);
@@ -121,11 +117,9 @@ TEST_CASE("ranks that the profile knows as unequal are as slow as those of the s
 }
 
 TEST_CASE("SGD takes its share of the profile's AdamW, and the prediction says so") {
-  PredictOptions options;
-  options.noise_runs = 0;
   const auto predicted = [&](const std::vector<std::string>& overrides) {
     const Scenario scenario = token_skew(overrides);
-    return predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), options);
+    return predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), {.noise_runs = 0});
   };
   const auto optimizer_ms = [](const Prediction& prediction) {
     return prediction.summary.optimizer_ms;
@@ -148,14 +142,10 @@ TEST_CASE("events and closed form predict the same steps") {
   const Scenario scenario = token_skew({"ddp.bucket_cap=65536",
                                         "ddp.first_bucket_cap=4096",
                                         "cluster.slow_ranks=[{rank=2, factor=1.5}]"});
-  PredictOptions closed;
-  closed.noise_runs = 0;
-  PredictOptions events = closed;
-  events.engine = true;
   for (const BatchingPolicy& policy : scenario.policies) {
     const Profile profile = flat_profile(4);
-    const Prediction a = predict(scenario, policy, profile, events);
-    const Prediction b = predict(scenario, policy, profile, closed);
+    const Prediction a = predict(scenario, policy, profile, {.noise_runs = 0, .engine = true});
+    const Prediction b = predict(scenario, policy, profile, {.noise_runs = 0});
     CHECK(prediction_json({a}, true) == prediction_json({b}, true));
   }
 }
@@ -237,10 +227,8 @@ TEST_CASE("the largest token budget is the last one that fits") {
   const Scenario scenario = token_skew();
   Profile profile = flat_profile(4);
   profile.memory_capacity = Bytes(std::int64_t{40} << 20);
-  PredictOptions options;
-  options.noise_runs = 0;
   const Prediction prediction =
-      predict(scenario, find_policy(scenario, "uniform"), profile, options);
+      predict(scenario, find_policy(scenario, "uniform"), profile, {.noise_runs = 0});
   REQUIRE(prediction.token_budget);
   const auto [tokens, length] = *prediction.token_budget;
   CHECK(length == 128);
@@ -296,9 +284,7 @@ TEST_CASE("a policy that plans by time plans with the profile that the run is pr
     }
   }
   const auto predicted = [&](const Profile& profile) {
-    PredictOptions options;
-    options.noise_runs = 0;
-    const Prediction prediction = predict(scenario, policy, profile, options);
+    const Prediction prediction = predict(scenario, policy, profile, {.noise_runs = 0});
     const PlannedPolicy planned = plan_policy(scenario, policy, {step_cost(scenario, profile)});
     std::vector<std::int64_t> samples;  // By step, then rank, as the plan's batches.
     for (const RankStepResult& row : prediction.steps) {
@@ -319,9 +305,7 @@ TEST_CASE("a policy that plans by time plans with the profile that the run is pr
 TEST_CASE("a trace by parts has one slice a part, and shows the names of the scenario as text") {
   const Scenario scenario = token_skew({"scenario.name=\"</script>\\u0001 \\\"quoted\\\"\""});
   const BatchingPolicy& policy = scenario.policies[1];
-  PredictOptions options;
-  options.noise_runs = 0;
-  const Prediction prediction = predict(scenario, policy, flat_profile(4), options);
+  const Prediction prediction = predict(scenario, policy, flat_profile(4), {.noise_runs = 0});
   const std::string path = test::fresh_folder() + "/trace.json.gz";
   TraceChoice choice;
   choice.by_part = true;

@@ -12,8 +12,8 @@
 #include "sim/predict/step_lowering.h"
 #include "sim/report/notes.h"
 #include "sim/study/recommendation.h"
+#include "tests/costmodel/helpers.h"
 #include "tests/sim/predict/plan_of.h"
-#include "tests/test_data.h"
 
 using namespace stepsim;
 using doctest::Approx;
@@ -65,8 +65,6 @@ StepTimeSummary uniform_step(const Profile& profile, std::vector<std::string> ov
 
 TEST_CASE("a step of recorded passes is data, the slowest rank, the all-reduce, the optimizer") {
   const Scenario scenario = two_ranks();
-  PredictOptions options;
-  options.noise_runs = 0;
   for (const BatchingPolicy& policy : scenario.policies) {
     CAPTURE(policy.name());
     const Plan plan = test::plan_of(scenario, policy);
@@ -78,7 +76,7 @@ TEST_CASE("a step of recorded passes is data, the slowest rank, the all-reduce, 
     for (int step = plan.warmup_steps; step < plan.steps; ++step) {
       expected += (kBeside + 3 * (1 + 1e-3 * static_cast<double>(most[step]))) / 10;
     }
-    const Prediction prediction = predict(scenario, policy, recorded_profile(), options);
+    const Prediction prediction = predict(scenario, policy, recorded_profile(), {.noise_runs = 0});
     CHECK(prediction.summary.step_time_ms.mean == Approx(expected).epsilon(1e-6));
     if (policy.name() == "uniform") {
       CHECK(prediction.summary.step_time_ms.mean == Approx(kBeside + kPasses));
@@ -91,13 +89,7 @@ TEST_CASE("a step of recorded passes is data, the slowest rank, the all-reduce, 
 TEST_CASE("recorded passes are for their own model only, unless the profile prices ops") {
   const Scenario other = two_ranks({"model.preset=\"bert-base\""});
   Profile profile = recorded_profile();
-  std::string error;
-  try {
-    (void)predict(other, other.policies[0], profile, {});
-  } catch (const InputError& raised) {
-    error = raised.what();
-  }
-  CHECK(error ==
+  CHECK(test::error_of([&] { (void)predict(other, other.policies[0], profile, {}); }) ==
         "profile 'lab' was recorded from another model (tiny-classifier) than the scenario's, and "
         "holds no costs of single ops; record steps of this one");
   CHECK(prices_recorded_model(two_ranks(), profile));
@@ -206,9 +198,7 @@ TEST_CASE("stalls move mean and interval by what they take, and are seen in the 
   const Scenario scenario = two_ranks();
   const double has_any = 1 - std::pow(0.9, scenario.steps - scenario.warmup_steps);
   CHECK(with.max == Approx(without.p50 + 30 * has_any).epsilon(0.05));
-  PredictOptions noiseless;
-  noiseless.noise_runs = 0;
-  CHECK(predict(scenario, find_policy(scenario, "uniform"), profile, noiseless)
+  CHECK(predict(scenario, find_policy(scenario, "uniform"), profile, {.noise_runs = 0})
             .summary.step_time_ms.mean == Approx(without.mean));
 }
 

@@ -80,9 +80,7 @@ struct Differences {
 
 Differences differences(const Scenario& scenario, const BatchingPolicy& policy) {
   const Profile profile = scenario_profile(scenario);
-  PredictOptions options;
-  options.noise_runs = 0;
-  const Prediction prediction = predict(scenario, policy, profile, options);
+  const Prediction prediction = predict(scenario, policy, profile, {.noise_runs = 0});
   const PricedRun run(scenario, policy, profile);
   StepSimulator simulator(run);
   Differences result;

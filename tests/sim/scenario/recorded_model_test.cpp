@@ -8,7 +8,9 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
+#include "tests/costmodel/helpers.h"
 #include "tests/sim/batching/make_policy.h"
+#include "tests/sim/predict/predict_quietly.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -63,12 +65,7 @@ Scenario recorded_scenario(const std::string& profile, const std::string& more =
 }
 
 std::string recorded_error(const std::string& profile, const std::string& more = "") {
-  try {
-    (void)recorded_scenario(profile, more);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)recorded_scenario(profile, more); });
 }
 
 }  // namespace
@@ -79,10 +76,7 @@ TEST_CASE("a recorded model is that of the profile, and its step is of the recor
   const Scenario scenario = recorded_scenario(path);
   CHECK(scenario.model.name == "Net");
   CHECK(scenario.model.tensors.size() == 2);
-  PredictOptions options;
-  options.noise_runs = 0;
-  const PredictionSummary summary =
-      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options).summary;
+  const PredictionSummary summary = predict_quietly(scenario).summary;
   CHECK(summary.forward_ms == doctest::Approx(10));
   CHECK(summary.backward_ms == doctest::Approx(20));
   CHECK(summary.optimizer_ms == doctest::Approx(5));

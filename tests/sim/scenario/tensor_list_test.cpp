@@ -7,6 +7,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/model/transformer_json.h"
 #include "sim/predict/predict.h"
+#include "tests/costmodel/helpers.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
@@ -41,12 +42,7 @@ Scenario listed(const std::string& list,
 }
 
 std::string tensor_list_error(const std::string& list, const std::string& times = kTimes) {
-  try {
-    (void)listed(list, times);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)listed(list, times); });
 }
 
 bool says(const std::string& message, const std::string& part) {
@@ -61,11 +57,10 @@ TEST_CASE(
   const Scenario scenario = listed(kList);
   CHECK(parameter_count(scenario.model) == 512 * 512 + 2 * 512 + 1024 * 512);
   CHECK(ready_order(scenario.model) == std::vector<int>{3, 2, 1, 0});
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.keep_timelines = true;
-  const Prediction run =
-      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  const Prediction run = predict(scenario,
+                                 scenario.policies.front(),
+                                 scenario_profile(scenario),
+                                 {.noise_runs = 0, .keep_timelines = true});
   const StepTimeline& step = run.timelines.back();
   const RankTimeline& rank = step.ranks.front();
   CHECK(to_ms(rank.forward_end - rank.data_end) == doctest::Approx(8));

@@ -12,6 +12,7 @@
 #include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
+#include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
 
@@ -68,10 +69,10 @@ BestBuckets best_of(const Scenario& scenario) {
 }
 
 double by_engine(const Scenario& scenario) {
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.engine = true;
-  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options)
+  return predict(scenario,
+                 scenario.policies.front(),
+                 scenario_profile(scenario),
+                 {.noise_runs = 0, .engine = true})
       .summary.step_time_ms.mean;
 }
 
@@ -101,16 +102,13 @@ std::string refusal(const std::string& ddp,
                     const std::string& from = "",
                     const std::string& to = "") {
   Scenario scenario = listed_blocks(ddp, "2 GB/s", "1 ms");
-  try {
+  return test::error_of([&] {
     std::string text = scenario.text;
     if (!from.empty()) {
       text.replace(text.find(from), from.size(), to);
     }
     (void)best_of(parse_scenario(text, "blocks.toml", {}));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  });
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/predict/predict.h"
 #include "tests/sim/batching/make_policy.h"
+#include "tests/sim/predict/predict_quietly.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
@@ -22,15 +22,9 @@ Scenario with_costs(const std::string& forward, const std::string& backward) {
   return parse_scenario(replaced(kShapesScenario, "MECHANISMS", mechanism), "s.toml", overrides);
 }
 
-Prediction without_noise(const Scenario& scenario) {
-  PredictOptions options;
-  options.noise_runs = 0;
-  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
-}
-
 ShapeCure cure_of(const Scenario& scenario) {
   return cheapest_cure(
-      scenario, scenario.policies.front(), scenario_profile(scenario), without_noise(scenario));
+      scenario, scenario.policies.front(), scenario_profile(scenario), predict_quietly(scenario));
 }
 
 }  // namespace
@@ -38,12 +32,12 @@ ShapeCure cure_of(const Scenario& scenario) {
 TEST_CASE("the cure of new shapes takes what the cured policy is predicted to take") {
   const Scenario scenario = with_costs("300 ms", "50 ms");
   const ShapeCure cure = cure_of(scenario);
-  CHECK(cure.now_ms == without_noise(scenario).shapes->epoch->step_ms);
+  CHECK(cure.now_ms == predict_quietly(scenario).shapes->epoch->step_ms);
   // A ladder of one length leaves the first meeting of one shape.
   CHECK(cure.key == "pad_to_lengths = [60]");
   Scenario cured = scenario;
   cured.policies = {scenario.policies.front().with_padding(1, {60})};
-  const Prediction after = without_noise(cured);
+  const Prediction after = predict_quietly(cured);
   CHECK(after.shapes->builds == 2);
   CHECK(cure.cured_ms == doctest::Approx(after.shapes->epoch->step_ms).epsilon(1e-9));
   CHECK(cure.cured_ms < 0.5 * cure.now_ms);
@@ -63,7 +57,7 @@ TEST_CASE("planned shapes are met once by all ranks together, and fewer where th
     spec.name = spec.kind = "planned_shapes";
     spec.parameters.set("batch_size", std::int64_t{4});
     scenario.policies = {make_policy(spec)};
-    const ShapeSummary shapes = without_noise(scenario).shapes.value();
+    const ShapeSummary shapes = predict_quietly(scenario).shapes.value();
     CHECK(shapes.builds == 2 * shapes.distinct.back());
     CHECK(shapes.stalled_steps == shapes.distinct.back());
     builds.push_back(shapes.builds);

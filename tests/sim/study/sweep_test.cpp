@@ -17,12 +17,7 @@ using namespace stepsim;
 namespace {
 
 std::string message(const std::string& text) {
-  try {
-    (void)parse_sweep_axis(text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { (void)parse_sweep_axis(text); });
 }
 
 }  // namespace
@@ -155,11 +150,10 @@ TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {
   const Scenario scenario =
       read_scenario(test::source_root() + "/scenarios/batching_libraries.toml", links);
   const Profile profile = scenario_profile(scenario);
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.timeline_of_step = scenario.steps - 1;
-  const Prediction prediction =
-      predict(scenario, find_policy(scenario, "fairseq"), profile, options);
+  const Prediction prediction = predict(scenario,
+                                        find_policy(scenario, "fairseq"),
+                                        profile,
+                                        {.noise_runs = 0, .timeline_of_step = scenario.steps - 1});
   const StepTimeline& step = prediction.timelines.front();
   const double last_ms = to_ms(step.reduce_end.back() - step.reduce_start.back());
   SweepOptions sweep_options;

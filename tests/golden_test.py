@@ -10,7 +10,6 @@ import io
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import small_runner
@@ -24,9 +23,7 @@ SWEEP = ["--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
 
 def check(name, *arguments):
     """Runs stepsim and compares its output with tests/golden/NAME.txt."""
-    text = subprocess.run(
-        [STEPSIM, *arguments], capture_output=True, text=True, check=True, timeout=300, cwd=ROOT
-    ).stdout
+    text = small_runner.run(STEPSIM, *arguments, cwd=ROOT).stdout
     text = re.sub(r"(?m)^(planning on this host): .*$", r"\1: …", text)  # a measured time
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("STEPSIM_ACCEPT") == "1":
@@ -115,10 +112,8 @@ def ladder_row(rows):
 def test_the_readme_has_the_figures_of_the_ladders():
     readme = (ROOT / "scenarios" / "README.md").read_text(encoding="utf-8")
     for cost in ("5 ms", "500 ms"):
-        table = subprocess.run(
-            [STEPSIM, "ladder", "scenarios/ladders.toml", "--shape-cost", cost, "--csv", "-"],
-            capture_output=True, text=True, check=True, timeout=300, cwd=ROOT,
-        ).stdout
+        command = [STEPSIM, "ladder", "scenarios/ladders.toml", "--shape-cost", cost, "--csv", "-"]
+        table = small_runner.run(*command, cwd=ROOT).stdout
         rows = list(csv.DictReader(io.StringIO(table)))
         policies = list(dict.fromkeys(row["policy"] for row in rows))
         assert len(policies) == 8

@@ -11,7 +11,6 @@ import os
 import pathlib
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 
@@ -19,12 +18,6 @@ import small_runner
 import torch_store
 
 SECONDS = 300
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @functools.cache
@@ -47,7 +40,7 @@ def run(file, *arguments, ranks=2, **environment):
         "ranks": ranks,
         "folder": os.getcwd(),
         "environment": {
-            "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+            "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(torch_store.free_port()),
             **environment,
         },
     }  # fmt: skip

@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -24,18 +23,8 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("MESON",
 
 
 def run(*command, status=0, **keywords):
-    done = subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=ELSEWHERE.name,
-        env=ENVIRONMENT | keywords.pop("env", {}),
-    )
-    assert done.returncode == status, (
-        f"{command}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}"
-    )
+    environment = ENVIRONMENT | keywords.pop("env", {})
+    done = small_runner.run(*command, status=status, cwd=ELSEWHERE.name, env=environment)
     return done.stdout
 
 

@@ -58,15 +58,9 @@ print("every sample once, NumPy", numpy.__version__)
 """
 
 
-def run(*command, status=0, **keywords):
-    environment = keywords.pop("env", ENVIRONMENT)
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          check=False, env=environment, **{"cwd": FOLDER.name, **keywords})
-    assert done.returncode == status, (
-        f"{command}: status {done.returncode}, not {status}\n{done.stdout[-4000:]}"
-        f"{done.stderr[-4000:]}"
-    )
-    return done.stdout + done.stderr
+def run(*command, **keywords):
+    here = {"cwd": FOLDER.name, "env": ENVIRONMENT, "timeout": None}
+    return small_runner.output(*command, **{**here, **keywords})
 
 
 def online():

@@ -8,7 +8,6 @@ usage: h200_test.py STEPCAL STEPSIM
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -16,18 +15,13 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
+from small_runner import run  # noqa: E402
 
 STEPCAL, STEPSIM = (os.path.abspath(path) for path in sys.argv[1:3])
 SCENARIO = ROOT / "scenarios" / "gpt2_medium_1gpu.toml"
 LENGTHS = ROOT / "scenarios" / "lengths"
 DEVICE_BOUND = ("packed", "max_tokens", "fixed")
 HOST_BOUND = ("group_by_length", "small_fixed")
-
-
-def run(*command, statuses=(0,)):
-    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode in statuses, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
 
 
 def unpacked(name, folder):
@@ -40,7 +34,7 @@ def errors(scenario, live, *options):
     """Relative errors of the mean steps, and whether the interval holds them, by policy."""
     report = live / "validation.json"
     records = sorted(live.glob("*.jsonl"))
-    run(STEPSIM, "validate", scenario, "--live", *records, "--json", report, *options, statuses=(0, 1))
+    run(STEPSIM, "validate", scenario, "--live", *records, "--json", report, *options, status=(0, 1))
     rows = json.loads(report.read_text(encoding="utf-8"))["policies"]
     return {row["policy"]: (row["error"]["mean"], row["in_interval"]) for row in rows}
 

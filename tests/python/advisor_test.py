@@ -13,7 +13,6 @@ import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -252,19 +251,7 @@ def run_ranks(mode, ranks=2):
     return outputs
 
 
-def in_own_folder(test):
-    def wrapped():
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            try:
-                test()
-            finally:
-                os.chdir("/")
-
-    return wrapped
-
-
-@in_own_folder
+@small_runner.in_new_folder
 def test_advice_arrives_and_names_a_policy_and_a_bucket_cap():
     outputs = run_ranks("advises")
     told = json.loads(pathlib.Path("rank0.json").read_text(encoding="utf-8"))
@@ -285,17 +272,17 @@ def test_advice_arrives_and_names_a_policy_and_a_bucket_cap():
     assert sorted(os.listdir(".")) == ["advice", "rank0.json", "tmp"], os.listdir(".")
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_gradients_are_the_same_bit_for_bit():
     run_ranks("keeps_gradients")
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_an_error_of_the_training_reaches_the_caller_unchanged():
     run_ranks("raises", ranks=1)
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_a_rank_that_records_nothing_does_not_hold_the_others():
     start = time.monotonic()
     outputs = run_ranks("fails")
@@ -304,26 +291,26 @@ def test_a_rank_that_records_nothing_does_not_hold_the_others():
     assert os.listdir("tmp") == []
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_steps_before_a_failure_make_an_advice():
     outputs = run_ranks("fails_midway")
     assert "rank 1 stopped recording too early: ZeroDivisionError" in outputs[0], outputs[0]
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_a_rank_without_an_advisor_does_not_hold_the_others():
     outputs = run_ranks("is_alone")
     assert "all-reduces are not measured: not all ranks take part" in outputs[0], outputs[0]
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_a_folder_that_cannot_be_written_costs_only_the_advice():
     outputs = run_ranks("cannot_write")
     assert outputs[0].count("stepsim advisor: no advice: NotADirectoryError") == 1, outputs[0]
     assert os.listdir("tmp") == []
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_a_training_that_ends_without_close_leaves_no_process_and_no_file():
     run_ranks("ends_early", ranks=1)
     assert os.listdir("tmp") == [], os.listdir("tmp")
@@ -335,12 +322,12 @@ def test_a_training_that_ends_without_close_leaves_no_process_and_no_file():
             pass  # That process has ended meanwhile.
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_one_rank_gets_advice_on_batches():
     run_ranks("is_single", ranks=1)
 
 
-@in_own_folder
+@small_runner.in_new_folder
 def test_accumulated_gradients_are_advised_on():
     run_ranks("accumulates")
 

@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -146,11 +145,9 @@ def test_step_times_validated_and_imported():
         profile = stepsim.Profile.from_step_times(here / "steps.csv", here / "job.json",
                                                   preset="bert-base")
         assert profile.has_recorded_model and "ms" in profile.report, profile.report
-        done = subprocess.run(
-            [stepsim._core.own_program("stepcal"), "import", "step-times", here / "steps.csv",
-             "--preset", "bert-base", "--out", here / "job.json", "--scenario", job],
-            capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        small_runner.run(
+            stepsim._core.own_program("stepcal"), "import", "step-times", here / "steps.csv",
+            "--preset", "bert-base", "--out", here / "job.json", "--scenario", job)
         result = stepsim.Scenario(job).validate(step_times=here / "steps.csv")
         same(result, "validate", job, "--step-times", here / "steps.csv")
 

@@ -5,15 +5,13 @@ usage: PYTHONPATH=BUILD/sim/python torch_modules_test.py
 """
 
 import json
-import os
 import pathlib
-import socket
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import small_runner  # noqa: E402  (needs the path above)
+import torch_store  # noqa: E402
 
 # `steps` is also the name of a module in stepsim.torch, which must not hide a user's own.
 STEPS = "SIZE = 16\n"
@@ -35,27 +33,10 @@ SHAPES = [{"samples": samples, "length": length} for samples, length in ((8, 32)
 
 def on_ranks(folder, module, *arguments, ranks=2):
     """Runs a module of stepsim.torch on ranks with gloo. Returns [rank] what each printed."""
-    try:
-        import torch  # noqa: F401  pylint: disable=unused-import
-    except ImportError as error:
-        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    names = {**os.environ, "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
-             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    torch_store.torch_or_skip()
     command = [sys.executable, "-m", f"stepsim.torch.{module}", *arguments]
-    processes = [
-        subprocess.Popen(command, cwd=folder, env={**names, "RANK": str(rank)}, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for rank in range(ranks)
-    ]
-    try:
-        texts = [process.communicate(timeout=120)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * ranks, texts
+    statuses, texts = torch_store.run_ranks(command, ranks, folder)
+    assert statuses == [0] * ranks, texts
     assert not any("RuntimeWarning" in text for text in texts), texts
     return texts
 

@@ -7,13 +7,13 @@ import csv
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
+from small_runner import run  # noqa: E402
 
 DATA = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "data"))
 STEPCAL = os.path.abspath(sys.argv[1])
@@ -54,17 +54,6 @@ def log_text(ranks=8):
         lines.append(f"{size:12}  {size // 4:12}     float     sum      -1{blocks}")
     lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g}"]
     return "\n".join(lines) + "\n"
-
-
-def run(program, *arguments, status=0):
-    """Runs a program, checks its exit status and returns the finished process."""
-    done = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == status, (
-        f"{' '.join(arguments)}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}"
-    )
-    return done
 
 
 class Folder:

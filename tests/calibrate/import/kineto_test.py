@@ -15,6 +15,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
+from small_runner import run  # noqa: E402
 
 STEPCAL = os.path.abspath(sys.argv[1])
 STEPSIM = os.path.abspath(sys.argv[2])
@@ -30,19 +31,8 @@ def path_of(name, text=None):
     return str(path)
 
 
-def run(program, *arguments, status=0):
-    """Runs a program, checks its exit status and returns the finished process."""
-    done = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == status, (
-        f"{' '.join(arguments)}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}"
-    )
-    return done
-
-
-def import_traces(*arguments, status=0):
-    return run(STEPCAL, "import", "kineto", *arguments, status=status)
+def import_traces(*arguments, **keywords):
+    return run(STEPCAL, "import", "kineto", *arguments, **keywords)
 
 
 def replayed(program):
@@ -417,11 +407,7 @@ def test_damaged_traces_are_refused_or_read():
             random = random * 6364136223846793005 % 2**64
             damaged[(random >> 20) % len(damaged)] = random >> 56
         pathlib.Path(name).write_bytes(damaged)
-        done = subprocess.run(
-            [STEPCAL, "import", "kineto", name, "--program", path_of("damaged")],
-            capture_output=True, check=False, timeout=60,
-        )
-        assert done.returncode in (0, 2), (done.returncode, done.stderr)
+        import_traces(name, "--program", path_of("damaged"), status=(0, 2), text=False, timeout=60)
 
 
 def test_the_recorded_step_of_three_of_eight_ranks():

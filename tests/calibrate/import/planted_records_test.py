@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
@@ -138,12 +137,6 @@ class Training:
         return rows, (now - 1e6) / len(batches)
 
 
-def command(*words):
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
 def check(training, recorded="bucketed", limit=0.025):
     """Records `recorded`, predicts all three. Returns what the import said, and the predictions."""
     before = os.getcwd()
@@ -153,12 +146,12 @@ def check(training, recorded="bucketed", limit=0.025):
             scenario = SCENARIO.format(steps=STEPS, ranks=training.ranks, micro_batches=training.micro_batches,
                                        no_sync=str(training.no_sync).lower())
             pathlib.Path("scenario.toml").write_text(scenario)
-            command(STEPSIM, "plan", "scenario.toml", "--out-dir", "plans", "--quiet")
+            small_runner.output(STEPSIM, "plan", "scenario.toml", "--out-dir", "plans", "--quiet")
             rows, _ = training.run(f"plans/{recorded}.jsonl")
             lines = [training.header(recorded), *rows]
             pathlib.Path("run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-            said = command(STEPCAL, "import", "run-record", "run.jsonl", "--profile", "profile.json")
-            command(STEPSIM, "compare", "scenario.toml", "--json", "answer.json", "--quiet")
+            said = small_runner.output(STEPCAL, "import", "run-record", "run.jsonl", "--profile", "profile.json")
+            small_runner.output(STEPSIM, "compare", "scenario.toml", "--json", "answer.json", "--quiet")
             predictions = json.loads(pathlib.Path("answer.json").read_text())["predictions"]
             for prediction in predictions:
                 _, true = training.run(f"plans/{prediction['policy']}.jsonl")

@@ -6,7 +6,6 @@ usage: step_times_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -26,16 +25,7 @@ FIVE_LINES = """placement,batch,step_ms
 
 
 def run(program, *arguments, folder, status=0):
-    done = subprocess.run(
-        [program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=300,
-    )
-    assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
+    return small_runner.output(program, *arguments, cwd=folder, status=status)
 
 
 def imported(folder, *arguments, table=FIVE_LINES):

@@ -8,47 +8,24 @@ import json
 import os
 import pathlib
 import re
-import socket
-import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
+from torch_store import run_ranks, torch_or_skip  # noqa: E402
 
 STEPCAL = os.path.abspath(sys.argv[1])
 PROGRAM = ROOT / "calibrate" / "torch" / "all_reduce.py"
 SIZES = [4096 * 2**index for index in range(9)]  # The importer wants 1 MiB or more at the end.
 
 
-def torch_or_skip():
-    try:
-        import torch  # noqa: F401  pylint: disable=unused-import
-    except ImportError as error:
-        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def sweep(out, ranks=2):
     """Runs the program on all ranks."""
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    names = {**os.environ, **address, "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(PROGRAM), "--seconds", "0.05", "--max-bytes", str(SIZES[-1])]
-    processes = [
-        subprocess.Popen([*command, "--out", out], env={**names, "RANK": str(rank)})
-        for rank in range(ranks)
-    ]
-    try:
-        assert [process.wait(timeout=120) for process in processes] == [0] * ranks
-    finally:
-        for process in processes:
-            process.kill()
+    statuses, texts = run_ranks([*command, "--out", out], ranks)
+    assert statuses == [0] * ranks, texts
 
 
 def test_a_sweep_over_gloo_is_accepted_and_becomes_a_table_of_its_medians():
@@ -57,8 +34,7 @@ def test_a_sweep_over_gloo_is_accepted_and_becomes_a_table_of_its_medians():
         log, profile, rows = (os.path.join(folder, n) for n in ("a.log", "p.json", "rows.json"))
         sweep(log)
         command = [STEPCAL, "import", "nccl-tests", log, "--profile", profile, "--json", rows]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = small_runner.run(*command)
         warnings = set(re.findall(r"warn: (\w+):", done.stdout))
         assert warnings <= {"noisy", "nonmonotone"}, done.stdout  # A busy machine.
         found = json.loads(pathlib.Path(rows).read_text(encoding="utf-8"))

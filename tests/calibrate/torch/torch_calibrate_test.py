@@ -11,16 +11,15 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TORCH = ROOT / "calibrate" / "torch"
 sys.path.insert(0, str(ROOT / "tests"))
 import small_runner  # noqa: E402  (needs the path above)
+from torch_store import ended, free_port, torch_or_skip  # noqa: E402
 
 STEPCAL, STEPSIM = (os.path.abspath(path) for path in sys.argv[1:3])
 CALIBRATE = TORCH / "stepsim_calibrate.py"
@@ -63,19 +62,6 @@ max_tokens = 300
 """
 
 
-def torch_or_skip():
-    try:
-        import torch  # noqa: F401  pylint: disable=unused-import
-    except ImportError as error:
-        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def start(ranks, *options, model=MODEL, shapes=None):
     """Starts all ranks; with one rank without torch.distributed."""
     torch_or_skip()
@@ -102,28 +88,8 @@ def start(ranks, *options, model=MODEL, shapes=None):
     return processes
 
 
-def ended(processes):
-    """Returns the ranks' exit statuses and what they printed."""
-    try:
-        outputs = [process.communicate(timeout=120)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [process.returncode for process in processes], outputs
-
-
 def run(ranks, *options, **more):
     return ended(start(ranks, *options, **more))
-
-
-def in_folder(test):
-    def wrapped():
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            test()
-            os.chdir("/")
-
-    return wrapped
 
 
 def shell(command):
@@ -166,7 +132,7 @@ def size(row):
     return [row["samples"], row["max_length"]]
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_one_rank_from_a_scenario_to_its_predictions():
     torch_or_skip()
     pathlib.Path("mine.toml").write_text(SCENARIO.replace("RANKS", "1"), encoding="utf-8")
@@ -196,7 +162,7 @@ def test_one_rank_from_a_scenario_to_its_predictions():
     assert "token_budget" in predicted, predicted
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_two_ranks_with_bucket_times_and_a_sweep():
     model = MODEL + "ddp = {'bucket_cap_mb': 0.05}\n"
     statuses, outputs = run(2, "--seconds", "15", "--target", "1", model=model, shapes=SHAPES)
@@ -225,7 +191,7 @@ def test_two_ranks_with_bucket_times_and_a_sweep():
     assert "token_budget" in shell("stepsim compare mine.toml")
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_without_ddp_a_shape_without_memory_is_skipped_on_all_ranks_and_said():
     model = MODEL.replace(
         "    return model(",
@@ -247,7 +213,7 @@ def test_without_ddp_a_shape_without_memory_is_skipped_on_all_ranks_and_said():
     assert "warning: mine.jsonl: skipped 24 samples x 32: out of memory" in report, report
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_an_interrupt_keeps_what_was_measured():
     processes = start(2, "--seconds", "20", "--target", "0", model=MODEL, shapes=SHAPES)
     wait_for_rows(processes, 60)
@@ -260,7 +226,7 @@ def test_an_interrupt_keeps_what_was_measured():
     shell(next_command(outputs[0]))
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_a_rank_that_dies_leaves_the_files_of_the_ranks():
     processes = start(2, "--seconds", "20", "--target", "0", model=MODEL, shapes=SHAPES)
     wait_for_rows(processes, 40)
@@ -271,7 +237,7 @@ def test_a_rank_that_dies_leaves_the_files_of_the_ranks():
     shell(next_command(outputs[0]))
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_wrong_input_names_what_is_wrong():
     torch_or_skip()
     sys.path.insert(0, str(TORCH))
@@ -300,7 +266,7 @@ def test_wrong_input_names_what_is_wrong():
     said("--out: no folder no/such", out="no/such/file")
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_an_error_of_one_rank_ends_all_of_them():
     model = MODEL.replace(
         "    return torch.randn",
@@ -316,7 +282,7 @@ def test_an_error_of_one_rank_ends_all_of_them():
         assert text in outputs[1], outputs[1]
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_first_contact_with_a_gpu_is_rehearsed():
     """Two cases of first_contact.py with small models: through calibrate(), one rank with DDP."""
     torch_or_skip()
@@ -336,7 +302,7 @@ def test_first_contact_with_a_gpu_is_rehearsed():
         shell(case["import"])
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_shapes_that_ran_too_rarely_at_first_contact_are_told():
     torch_or_skip()
     sys.path.insert(0, str(TORCH))
@@ -349,7 +315,7 @@ def test_shapes_that_ran_too_rarely_at_first_contact_are_told():
     assert first_contact.rarely_run("record.jsonl") == [(4, 8), (1, 9)]
 
 
-@in_folder
+@small_runner.in_new_folder
 def test_the_example_of_the_readme():
     torch_or_skip()
     text = (TORCH / "README.md").read_text(encoding="utf-8")

@@ -15,13 +15,14 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TORCH = ROOT / "calibrate" / "torch"
 sys.path[:0] = [str(ROOT / "tests"), str(TORCH)]
 import small_runner  # noqa: E402  (needs the path above)
+from small_runner import output as run  # noqa: E402
+from torch_store import torch_or_skip  # noqa: E402
 
 STEPCAL, STEPSIM = (os.path.abspath(path) for path in sys.argv[1:3])
 SCENARIO = """
@@ -65,28 +66,12 @@ MODELS = {
 }
 
 
-def torch_or_skip():
-    try:
-        import torch  # noqa: F401  pylint: disable=unused-import
-    except ImportError as error:
-        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
-
-
 def in_folder(test):
-    def wrapped():
+    def with_torch():
         torch_or_skip()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            test()
-            os.chdir("/")
+        test()
 
-    return wrapped
-
-
-def run(*command, status=0):
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
-    assert done.returncode == status, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
+    return small_runner.in_new_folder(with_torch)
 
 
 def program(name, *arguments, status=0):

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -19,6 +18,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "calibrate" / "torch")]
 
 import small_runner  # noqa: E402
 import torch_ranks  # noqa: E402
+from torch_store import torch_or_skip  # noqa: E402
 import stepsim_recorder  # noqa: E402
 
 SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
@@ -265,13 +265,6 @@ def rank_main(mode):
 # ---- the tests ------------------------------------------------------------------------------
 
 
-def torch_or_skip():
-    try:
-        import torch  # noqa: F401  pylint: disable=unused-import
-    except ImportError as error:
-        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
-
-
 def run_ranks(mode, ranks=2):
     """Each rank's exit status and what it printed."""
     return zip(*torch_ranks.run(__file__, mode, ranks=ranks))
@@ -290,14 +283,11 @@ def stepsim(*arguments, status=0):
 
 
 def in_folder_with_plan(test):
-    def wrapped():
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            stepsim("plan", SCENARIO, "--policy", POLICY, "--out", "plan.jsonl", "--quiet")
-            test()
-            os.chdir("/")
+    def with_plan():
+        stepsim("plan", SCENARIO, "--policy", POLICY, "--out", "plan.jsonl", "--quiet")
+        test()
 
-    return wrapped
+    return small_runner.in_new_folder(with_plan)
 
 
 def read_lines(path):

@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -74,27 +73,12 @@ def traces():
         raise small_runner.Skip("no torch in this Python")
     write_scenario("plan.toml", lambda one: f'kind = "{one}"\nbatch_size = 8')
     run(STEPSIM, "plan", "plan.toml", "--out-dir", ".")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    names = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    names |= torch_store.settings()
     script = str(pathlib.Path(__file__).with_name("traced_training.py"))
     plans = [f"{one}.jsonl" for one in POLICIES]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script, *plans, str(STEPS)],
-            # A second thread of OpenBLAS would take the other rank's core.
-            env={**names, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            cwd=FOLDER.name,
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        assert [process.wait(timeout=200) for process in processes] == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
+    # A second thread of OpenBLAS would take the other rank's core.
+    statuses, texts = torch_store.run_ranks([sys.executable, script, *plans, str(STEPS)],
+                                            folder=FOLDER.name, **torch_store.settings())
+    assert statuses == [0, 0], texts
     return {one: [f"{one}.rank{rank}.pt.trace.json.gz" for rank in (0, 1)] for one in POLICIES}
 
 

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import small_runner  # noqa: E402
+from torch_store import torch_or_skip  # noqa: E402
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SCENARIO = ROOT / "scenarios" / "token_skew_2ranks.toml"
@@ -73,13 +74,6 @@ def check_loader(rows, ranks, steps, multiple=1):
             assert (batch >= 0).sum(dim=1).tolist() == row["lengths"], row
             assert batch.shape == (len(row["samples"]), row["max_length"]), batch.shape
             assert (batch >= 0).sum().item() == row["useful_tokens"], row
-
-
-def torch_or_skip():
-    try:
-        import torch  # noqa: F401  pylint: disable=unused-import
-    except ImportError as error:
-        raise small_runner.Skip(f"PyTorch is not installed (python3-torch): {error}") from error
 
 
 def test_the_example_of_the_readme():

@@ -16,12 +16,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
+from small_runner import in_new_folder  # noqa: E402
 
 STEPSIM = os.path.abspath(sys.argv[1])
 KILLS = int(sys.argv[sys.argv.index("--kills") + 1]) if "--kills" in sys.argv else 4
-SCENARIOS = pathlib.Path(__file__).resolve().parents[3] / "scenarios"
+SCENARIOS = ROOT / "scenarios"
 MPIRUN = shutil.which("mpirun")
 PARALLEL = shutil.which("parallel")
 LIMIT = 250  # Seconds for one command, on a busy machine.
@@ -33,8 +37,6 @@ LONG = ["sweep", str(SCENARIOS / "token_skew.toml"), "--policy", "token_budget",
         "--over", "policy.token_budget.max_tokens=512..2048:+16"]
 OUTPUTS = ["--json", "answer.json", "--csv", "answer.csv", "--html", "answer.html"]
 
-SKIPPED = []
-
 
 def environment(**more):
     """This test's, without what a launcher or a job may have left."""
@@ -44,11 +46,7 @@ def environment(**more):
 
 
 def run(command, status=0, **more):
-    done = subprocess.run(
-        command, env=environment(**more), capture_output=True, text=True, timeout=LIMIT
-    )
-    assert done.returncode == status, (command, done.returncode, done.stdout, done.stderr)
-    return done
+    return small_runner.run(*command, status=status, env=environment(**more), timeout=LIMIT)
 
 
 def stepsim(arguments, status=0, **more):
@@ -80,26 +78,13 @@ def has_mpi():
     return done.returncode == 0
 
 
-def in_new_folder(test):
-    def wrapped():
-        before = os.getcwd()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            try:
-                test()
-            finally:
-                os.chdir(before)
-    wrapped.__name__ = test.__name__
-    return wrapped
-
-
 def outputs_here():
     """All outputs that this build has."""
     global OUTPUTS
     done = subprocess.run([STEPSIM, *COMPARE, "--html", "page.html"], env=environment(),
                           capture_output=True, text=True, timeout=LIMIT)
     if done.returncode != 0:
-        SKIPPED.append("pages: this build has none")
+        print("pages: this build has none")
         OUTPUTS = OUTPUTS[:-2]
 
 
@@ -148,8 +133,7 @@ def test_a_job_array():
 @in_new_folder
 def test_gnu_parallel():
     if PARALLEL is None:
-        SKIPPED.append("GNU parallel: not installed (Debian: parallel)")
-        return
+        raise small_runner.Skip("GNU parallel: not installed (Debian: parallel)")
     whole = answer_of([STEPSIM, *SWEEP])
     words = " ".join(SWEEP)
     run([PARALLEL, "-j2", f"{STEPSIM} {words} --shard {{}}/4 --resume part-{{}}.jsonl",
@@ -160,8 +144,7 @@ def test_gnu_parallel():
 @in_new_folder
 def test_mpirun():
     if not has_mpi():
-        SKIPPED.append("mpirun: there is none, or this build has no MPI")
-        return
+        raise small_runner.Skip("mpirun: there is none, or this build has no MPI")
     for study in (SWEEP, COMPARE):
         whole = answer_of([STEPSIM, *study])
         assert answer_of([*under_mpirun(2), *study]) == whole
@@ -347,14 +330,14 @@ def test_kills():
 @in_new_folder
 def test_kills_under_mpirun():
     if not has_mpi():
-        return
+        raise small_runner.Skip("mpirun: there is none, or this build has no MPI")
     check_kills(under_mpirun(3), 3, KILLS // 2, seed=KILLS + 1)
 
 
 @in_new_folder
 def test_a_dead_process_ends_the_job():
     if not has_mpi():
-        return
+        raise small_runner.Skip("mpirun: there is none, or this build has no MPI")
     process = subprocess.Popen([*under_mpirun(2), *LONG, "--resume", "points.jsonl"],
                                env=environment(), start_new_session=True, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -368,22 +351,6 @@ def test_a_dead_process_ends_the_job():
     assert "exited on signal 9" in " ".join(errors.split()), errors  # Open MPI 5 breaks the line.
 
 
-@in_new_folder
-def main():
-    outputs_here()
-    failed = 0
-    tests = [value for name, value in globals().items() if name.startswith("test_")]
-    for test in tests:
-        try:
-            test()
-            print("passed", test.__name__, flush=True)
-        except Exception as error:  # noqa: BLE001: the next test still says something.
-            failed += 1
-            print("FAILED", test.__name__, repr(error), flush=True)
-    for reason in SKIPPED:
-        print("skipped", reason)
-    print(f"{len(tests) - failed} passed, {failed} failed, {len(SKIPPED)} skipped")
-    sys.exit(1 if failed else 0)
-
-
-main()
+if __name__ == "__main__":
+    in_new_folder(outputs_here)()
+    sys.exit(small_runner.main(dict(globals())))

@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -25,14 +24,7 @@ DATA = pathlib.Path(os.environ.get("STEPSIM_DATA", ROOT / ".." / "shared" / "dat
 
 def replay(*arguments, status=0):
     """Runs stepsim replay, checks its exit status and returns the finished process."""
-    done = subprocess.run(
-        [STEPSIM, "replay", *arguments], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == status, (
-        f"stepsim replay {' '.join(arguments)}: status {done.returncode}, not {status}\n"
-        f"{done.stdout}{done.stderr}"
-    )
-    return done
+    return small_runner.run(STEPSIM, "replay", *arguments, status=status)
 
 
 def recorded(name):

@@ -8,11 +8,13 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+from small_runner import run  # noqa: E402  (needs the path above)
+
 STEPSIM = os.path.abspath(sys.argv[1])
 STEPCAL = os.path.abspath(sys.argv[2])
 SCENARIOS = ROOT / "scenarios"
@@ -24,16 +26,6 @@ SMALL = ["--set", "model.preset=gpt2-small", "--set", "model.layers=4", "--steps
 TWO_NODES = [str(SCENARIOS / "two_nodes.toml"), *SMALL]
 ACCUMULATION = [str(SCENARIOS / "accumulation.toml"), *SMALL, "--set", "scenario.warmup_steps=1"]
 EVERY = {"skew": SKEW, "valley": VALLEY, "two nodes": TWO_NODES, "accumulation": ACCUMULATION}
-
-
-def run(program, *arguments, status=0):
-    done = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == status, (
-        f"{' '.join(arguments)}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}"
-    )
-    return done
 
 
 def path_of(name):

@@ -2,12 +2,12 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests"))  # for small_runner
+sys.path.insert(0, str(ROOT / "tests"))
+import small_runner  # noqa: E402  (needs the path above)
 
 STEPSIM = os.path.abspath(sys.argv[1])
 SKEW = str(ROOT / "scenarios" / "token_skew.toml")
@@ -18,42 +18,7 @@ VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
 
 def run(*arguments, status=0, **keywords):
     """Runs stepsim, checks its exit status and returns the finished process."""
-    done = subprocess.run(
-        [STEPSIM, *arguments], capture_output=True, text=True, check=False, timeout=120, **keywords
-    )
-    assert done.returncode == status, (
-        f"stepsim {' '.join(arguments)}: status {done.returncode}, not {status}\n"
-        f"{done.stdout}{done.stderr}"
-    )
-    return done
-
-
-BLOCKS = '''[scenario]
-name = "blocks"
-steps = 6
-warmup_steps = 3
-[cluster]
-ranks = 4
-topology = { algorithm = "ring", intra_latency = "10 us", intra_bandwidth = "1 GB/s" }
-[times]
-forward = "12 ms"
-backward = "24 ms"
-optimizer = "1.5 ms"
-tokens = 128
-[model]
-kind = "blocks"
-layers = 12
-block_elements = 250_000
-[ddp]
-gradient_as_bucket_view = true
-[data]
-samples = 1024
-lengths = { constant = 128 }
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 1
-'''
+    return small_runner.run(STEPSIM, *arguments, status=status, **keywords)
 
 
 class Blocks:
@@ -64,7 +29,7 @@ class Blocks:
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory()
-        text = BLOCKS
+        text = (ROOT / "tests" / "sim" / "scenario" / "blocks.toml").read_text(encoding="utf-8")
         for old, new in self.changes:
             assert old in text, old
             text = text.replace(old, new, 1)

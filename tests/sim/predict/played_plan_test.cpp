@@ -1,43 +1,21 @@
 // kind = "plan": the batches of a plan file or a run record, played as they are.
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/run_record.h"
 #include "sim/predict/predict.h"
 #include "sim/study/recommendation.h"
 #include "tests/sim/predict/plan_of.h"
+#include "tests/sim/predict/predict_quietly.h"
+#include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
 
 namespace {
-
-const std::string kPlayedScenario = R"([scenario]
-name = "s"
-steps = 12
-warmup_steps = 0
-[cluster]
-ranks = 2
-topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
-[times]
-forward = "10 ms"
-backward = "20 ms"
-[model]
-kind = "gpt2"
-layers = 2
-hidden = 64
-heads = 4
-vocab = 100
-max_length = 128
-[data]
-samples = 64
-lengths = { uniform = [4, 60] }
-)";
 
 const std::string kPlayedPolicies = R"([[policy]]
 name = "fixed"
@@ -64,45 +42,24 @@ max_seq_len = 40
 attention = "varlen"
 )";
 
-/// A file of this test, which is removed at the end.
-struct TemporaryFile {
-  explicit TemporaryFile(const std::string& name)
-      : path((std::filesystem::temp_directory_path() /
-              fmt::format("stepsim-played-{}-{}", ::getpid(), name))
-                 .string()) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::filesystem::remove(path); }
-  std::string path;
-};
-
 Scenario playing(const std::string& path,
                  const std::string& keys = "",
                  const std::vector<std::string>& overrides = {}) {
   const std::string text =
       fmt::format("{}[[policy]]\nname = \"played\"\nkind = \"plan\"\nfile = \"{}\"\n{}",
-                  kPlayedScenario,
+                  test::kDecoderText,
                   path,
                   keys);
   return parse_scenario(text, "s.toml", overrides);
 }
 
-Prediction run_played(const Scenario& scenario, const std::string& policy) {
-  PredictOptions options;
-  options.noise_runs = 0;
-  return predict(scenario, find_policy(scenario, policy), scenario_profile(scenario), options);
-}
-
 std::string played_error(const std::string& path,
                          const std::string& keys,
                          const std::vector<std::string>& overrides) {
-  try {
+  return test::error_of([&] {
     const Scenario scenario = playing(path, keys, overrides);
-    (void)run_played(scenario, "played");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+    (void)test::predict_quietly(scenario, "played");
+  });
 }
 
 /// Rows with the sample ids left out: a played plan counts its samples anew.
@@ -140,30 +97,30 @@ RunRecord record_of(const Plan& plan) {
 }  // namespace
 
 TEST_CASE("a plan that is played is the plan that was written") {
-  const Scenario scenario = parse_scenario(kPlayedScenario + kPlayedPolicies, "s.toml");
+  const Scenario scenario = parse_scenario(test::kDecoderText + kPlayedPolicies, "s.toml");
   for (const BatchingPolicy& policy : scenario.policies) {
     CAPTURE(policy.name());
-    const TemporaryFile file("plan.jsonl");
+    const std::string file = test::fresh_folder() + "/plan.jsonl";
     const Plan written = test::plan_of(scenario, policy);
-    write_plan(file.path, written);
-    const Scenario played = playing(file.path);
+    write_plan(file, written);
+    const Scenario played = playing(file);
     const Plan again = test::plan_of(played, played.policies[0]);
     CHECK(without_ids(again.micro_batches) == without_ids(written.micro_batches));
     CHECK(again.model.attention == written.model.attention);
     CHECK(again.buckets == written.buckets);
-    const Prediction before = run_played(scenario, policy.name());
-    const Prediction after = run_played(played, "played");
+    const Prediction before = test::predict_quietly(scenario, policy.name());
+    const Prediction after = test::predict_quietly(played, "played");
     CHECK(after.summary.step_time_ms.mean == before.summary.step_time_ms.mean);
     CHECK(after.summary.useful_tokens_per_step == before.summary.useful_tokens_per_step);
   }
 }
 
 TEST_CASE("a record is played by its first repeat, and again from the start where it ends") {
-  const Scenario scenario = parse_scenario(kPlayedScenario + kPlayedPolicies, "s.toml");
+  const Scenario scenario = parse_scenario(test::kDecoderText + kPlayedPolicies, "s.toml");
   const Plan plan = test::plan_of(scenario, find_policy(scenario, "fixed"));
-  const TemporaryFile file("record.jsonl");
-  write_run_record(file.path, record_of(plan));
-  const Scenario played = playing(file.path, "", {"scenario.steps=30"});
+  const std::string file = test::fresh_folder() + "/record.jsonl";
+  write_run_record(file, record_of(plan));
+  const Scenario played = playing(file, "", {"scenario.steps=30"});
   const Plan again = test::plan_of(played, played.policies[0]);
   REQUIRE(again.steps == 30);
   REQUIRE(again.micro_batches.size() == 60);
@@ -174,18 +131,18 @@ TEST_CASE("a record is played by its first repeat, and again from the start wher
     CHECK(again.micro_batches[i].step == static_cast<int>(i) / 2);
   }
   // Its samples are a data set for other policies.
-  const std::vector<std::string> overrides = {
-      fmt::format("data.lengths={{ plan = \"{}\" }}", file.path), "data.samples=96"};
-  const Scenario fixed = parse_scenario(kPlayedScenario + kPlayedPolicies, "s.toml", overrides);
+  const std::vector<std::string> overrides = {fmt::format("data.lengths={{ plan = \"{}\" }}", file),
+                                              "data.samples=96"};
+  const Scenario fixed = parse_scenario(test::kDecoderText + kPlayedPolicies, "s.toml", overrides);
   CHECK(data_lengths(fixed, fixed.policies[0]) == data_lengths(played, played.policies[0]));
 }
 
 TEST_CASE("training effects of a played plan: what it loses and repeats") {
-  const Scenario scenario = parse_scenario(kPlayedScenario + kPlayedPolicies, "s.toml");
+  const Scenario scenario = parse_scenario(test::kDecoderText + kPlayedPolicies, "s.toml");
   const Plan plan = test::plan_of(scenario, find_policy(scenario, "fixed"));
-  const TemporaryFile file("plan.jsonl");
-  write_plan(file.path, plan);
-  const Scenario played = playing(file.path);
+  const std::string file = test::fresh_folder() + "/plan.jsonl";
+  write_plan(file, plan);
+  const Scenario played = playing(file);
   const BatchingPolicy& policy = played.policies[0];
   const TrainingEffects effects =
       first_epoch_effects(played, policy, plan_policy(played, policy, {}));
@@ -196,35 +153,35 @@ TEST_CASE("training effects of a played plan: what it loses and repeats") {
 }
 
 TEST_CASE("a policy on data of its own is recommended where the scenario says so") {
-  const Scenario scenario = parse_scenario(kPlayedScenario + kPlayedPolicies, "s.toml");
-  const TemporaryFile file("plan.jsonl");
-  write_plan(file.path, test::plan_of(scenario, find_policy(scenario, "varlen")));
-  const Scenario played = playing(file.path);
+  const Scenario scenario = parse_scenario(test::kDecoderText + kPlayedPolicies, "s.toml");
+  const std::string file = test::fresh_folder() + "/plan.jsonl";
+  write_plan(file, test::plan_of(scenario, find_policy(scenario, "varlen")));
+  const Scenario played = playing(file);
   CHECK(is_reference(played, "played"));
-  CHECK(recommend(played, {run_played(played, "played")}).choices.empty());
-  const Scenario chosen = playing(file.path, "reference = false\n");
+  CHECK(recommend(played, {test::predict_quietly(played, "played")}).choices.empty());
+  const Scenario chosen = playing(file, "reference = false\n");
   CHECK_FALSE(is_reference(chosen, "played"));
-  CHECK(recommend(chosen, {run_played(chosen, "played")}).choices.size() == 1);
+  CHECK(recommend(chosen, {test::predict_quietly(chosen, "played")}).choices.size() == 1);
 }
 
 TEST_CASE("a file that cannot be played: what is wrong, and what to change") {
-  const Scenario scenario = parse_scenario(kPlayedScenario + kPlayedPolicies, "s.toml");
+  const Scenario scenario = parse_scenario(test::kDecoderText + kPlayedPolicies, "s.toml");
   const Plan plan = test::plan_of(scenario, find_policy(scenario, "fixed"));
-  const TemporaryFile file("plan.jsonl");
-  write_plan(file.path, plan);
-  CHECK(played_error(file.path, "", {"cluster.ranks=4"})
+  const std::string file = test::fresh_folder() + "/plan.jsonl";
+  write_plan(file, plan);
+  CHECK(played_error(file, "", {"cluster.ranks=4"})
             .find("holds batches of 2 ranks, the scenario has 4; set cluster.ranks = 2") !=
         std::string::npos);
-  CHECK(played_error(file.path, "", {"ddp.accumulation_steps=2"})
+  CHECK(played_error(file, "", {"ddp.accumulation_steps=2"})
             .find("has 1 micro-batches, the scenario accumulates 2") != std::string::npos);
-  CHECK(played_error(file.path, "weighting = \"token\"\n", {})
+  CHECK(played_error(file, "weighting = \"token\"\n", {})
             .find("weighting: does not apply to policy kind 'plan'") != std::string::npos);
-  CHECK(played_error(file.path, "", {"model.max_length=16"}).find("takes at most 16") !=
+  CHECK(played_error(file, "", {"model.max_length=16"}).find("takes at most 16") !=
         std::string::npos);
   CHECK(played_error("/nowhere/plan.jsonl", "", {}).find("/nowhere/plan.jsonl") !=
         std::string::npos);
   CHECK_THROWS_WITH_AS(
-      (void)parse_scenario(kPlayedScenario + "[[policy]]\nname = \"p\"\nkind = \"plan\"\n",
+      (void)parse_scenario(test::kDecoderText + "[[policy]]\nname = \"p\"\nkind = \"plan\"\n",
                            "s.toml"),
       doctest::Contains("needs file, a plan or a run record"),
       InputError);
@@ -232,8 +189,7 @@ TEST_CASE("a file that cannot be played: what is wrong, and what to change") {
   for (StepRecord& step : record.steps) {
     step.lengths.clear();
   }
-  const TemporaryFile without("without.jsonl");
-  write_run_record(without.path, record);
-  CHECK(played_error(without.path, "", {}).find("record with step(lengths=…)") !=
-        std::string::npos);
+  const std::string without = test::fresh_folder() + "/without.jsonl";
+  write_run_record(without, record);
+  CHECK(played_error(without, "", {}).find("record with step(lengths=…)") != std::string::npos);
 }

@@ -10,8 +10,8 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/step_simulator.h"
 #include "sim/report/notes.h"
-#include "tests/source_root.h"
-#include "tests/test_data.h"
+#include "tests/sim/predict/predict_quietly.h"
+#include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
 
@@ -48,9 +48,8 @@ batch_size = 1
 
 Prediction run(const std::vector<std::string>& overrides, int noise_runs = 0) {
   const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
-  PredictOptions options;
-  options.noise_runs = noise_runs;
-  return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  return predict(
+      scenario, scenario.policies.front(), scenario_profile(scenario), {.noise_runs = noise_runs});
 }
 
 double step_ms(const std::vector<std::string>& overrides) {
@@ -84,9 +83,7 @@ TEST_CASE("run: the profile's interference holds unless the scenario states its 
     profile.interference.emplace().value.compute = 0.1;
     profile.interference->value.transfer = 0.5;
     profile.interference->samples = 12;
-    PredictOptions options;
-    options.noise_runs = 0;
-    return predict(scenario, scenario.policies.front(), profile, options);
+    return predict(scenario, scenario.policies.front(), profile, {.noise_runs = 0});
   };
   const std::string note =
       "interference is the profile's, from 12 measurements: compute +10.0 %, transfers +50.0 %; "
@@ -118,10 +115,9 @@ TEST_CASE("run: the interval of a step holds those of the measured interference"
     all_reduce.knots = {{1e6, 0.25e-3}, {8e6, 2e-3}};
     profile.interference.emplace().value.compute = 0.5;
     profile.interference->compute = {0.5 - half, 0.5 + half};
-    PredictOptions options;
-    options.noise_runs = 400;
     const StepTimeSummary times =
-        predict(scenario, scenario.policies.front(), profile, options).summary.step_time_ms;
+        predict(scenario, scenario.policies.front(), profile, {.noise_runs = 400})
+            .summary.step_time_ms;
     return times.high90 - times.low90;
   };
   CHECK(width(0) == 0);
@@ -135,11 +131,9 @@ TEST_CASE("run: the engine and the recurrence give the same steps") {
   for (const char* name : {"sst2_distilbert", "token_skew", "bucket_valley"}) {
     CAPTURE(name);
     const std::string path = test::source_root() + "/scenarios/" + name + ".toml";
-    PredictOptions options;
-    options.noise_runs = 0;
     const auto predicted = [&](const std::vector<std::string>& overrides) {
       const Scenario scenario = read_scenario(path, overrides);
-      return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+      return test::predict_quietly(scenario);
     };
     const Prediction plain = predicted({});
     const Prediction engine = predicted({kEngine});
@@ -289,10 +283,7 @@ capacity = 200
 )",
                                              "packed.toml",
                                              {});
-    PredictOptions options;
-    options.noise_runs = 0;
-    return predict(scenario, scenario.policies.front(), scenario_profile(scenario), options)
-        .summary.forward_ms;
+    return test::predict_quietly(scenario).summary.forward_ms;
   };
   const std::string blocks = "kind = \"blocks\"\nlayers = 3\nblock_elements = 1000";
   const std::string gpt2 =
@@ -302,37 +293,13 @@ capacity = 200
 }
 
 TEST_CASE("run: what a hook holds the host for is exposed, and hides behind nothing") {
-  const Scenario scenario = parse_scenario(R"([scenario]
-name = "held"
-steps = 4
-warmup_steps = 2
-[cluster]
-ranks = 4
-topology = { algorithm = "ring", intra_latency = "10 us", intra_bandwidth = "1 GB/s" }
-[times]
-forward = "12 ms"
-backward = "24 ms"
-[model]
-kind = "blocks"
-layers = 12
-block_elements = 250_000
-[ddp]
-bucket_rule = "per_parameter"
-communication_hook = { kind = "power_sgd", start_iteration = 0 }
-[data]
-samples = 64
-lengths = { constant = 128 }
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 1
-)",
-                                           "held.toml",
-                                           {});
-  PredictOptions options;
-  options.noise_runs = 0;
-  const PredictionSummary summary =
-      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options).summary;
+  const std::vector<std::string> hook = {
+      "times.optimizer=0 ms",
+      "ddp.gradient_as_bucket_view=false",
+      "ddp.bucket_rule=per_parameter",
+      "ddp.communication_hook={kind=\"power_sgd\", start_iteration=0}"};
+  const Scenario scenario = parse_scenario(test::kBlocksText, "held.toml", hook);
+  const PredictionSummary summary = test::predict_quietly(scenario).summary;
   // PyTorch's hook synchronises the device for each bucket: nothing of the backward runs beside.
   CHECK(summary.step_time_ms.mean == doctest::Approx(36 + summary.communication_ms));
   CHECK(summary.exposed_communication_ms == doctest::Approx(summary.communication_ms));
@@ -451,10 +418,7 @@ TEST_CASE("run: a worker loads and collates") {
                                               "data.loading={batch=\"1 s\"}"};
   const Scenario scenario =
       read_scenario(test::source_root() + "/scenarios/token_skew.toml", overrides);
-  PredictOptions options;
-  options.noise_runs = 0;
-  const Prediction prediction =
-      predict(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  const Prediction prediction = test::predict_quietly(scenario);
   // Steps compute for some 20 ms, so the worker alone sets the pace, with some 0.4 ms a batch to
   // collate.
   CHECK(prediction.summary.step_time_ms.mean > 1000.1);

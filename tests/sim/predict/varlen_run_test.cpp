@@ -12,33 +12,21 @@
 #include "sim/report/notes.h"
 #include "sim/report/text.h"
 #include "tests/sim/predict/plan_of.h"
+#include "tests/sim/predict/predict_quietly.h"
+#include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
+using namespace stepsim::test;
 
 namespace {
 
 /// 2 ranks, 2 layers of 4 heads; four documents of 16 tokens a batch.
-const std::string kDocuments = R"([scenario]
-name = "documents"
-steps = 4
-[cluster]
-ranks = 2
-topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
-[times]
-forward = "10 ms"
-backward = "20 ms"
-[model]
-kind = "gpt2"
-layers = 2
-hidden = 64
-heads = 4
-vocab = 100
-max_length = 64
-attention = "flash"
-[data]
-samples = 64
-lengths = { constant = 16 }
-[[policy]]
+const std::string kDocuments = replaced(kDecoderText,
+                                        {{"steps = 12", "steps = 4"},
+                                         {"max_length = 128", "max_length = 64"},
+                                         {"vocab = 100", "vocab = 100\nattention = \"flash\""},
+                                         {"{ uniform = [4, 60] }", "{ constant = 16 }"}}) +
+                               R"([[policy]]
 name = "rows"
 kind = "packed_next_fit"
 capacity = 64
@@ -55,46 +43,38 @@ Scenario documents(const std::vector<std::string>& overrides = {}) {
   return parse_scenario(kDocuments, "s.toml", overrides);
 }
 
-Prediction run(const Scenario& scenario, const std::string& policy) {
-  PredictOptions options;
-  options.noise_runs = 0;
-  return predict(scenario, find_policy(scenario, policy), scenario_profile(scenario), options);
-}
-
 std::string error_of(const std::vector<std::string>& overrides) {
-  try {
+  return test::error_of([&] {
     const Scenario scenario = documents(overrides);
-    (void)run(scenario, "varlen");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+    (void)predict_quietly(scenario, "varlen");
+  });
 }
 
 }  // namespace
 
 TEST_CASE("a batch packed into rows is attended row by row") {
   const Scenario scenario = documents();
-  const Plan plan = test::plan_of(scenario, find_policy(scenario, "rows"));
+  const Plan plan = plan_of(scenario, find_policy(scenario, "rows"));
   for (const MicroBatch& batch : plan.micro_batches) {
     CHECK(batch.lengths == std::vector<std::int64_t>{16, 16, 16, 16});
     CHECK(batch.sequences == std::vector<std::int64_t>{32, 32});
     CHECK(batch.shape().sum_squares == 2 * 32 * 32);
   }
-  const Prediction rows = run(scenario, "rows");
+  const Prediction rows = predict_quietly(scenario, "rows");
   CHECK(rows.steps.front().samples == 4);
   CHECK(rows.steps.front().padded_tokens == 64);
   // The last row of 64 tokens in rows of 24 holds 16 and is padded.
   const Scenario uneven = documents({"policy.rows.row_length=24"});
-  const Plan padded = test::plan_of(uneven, find_policy(uneven, "rows"));
+  const Plan padded = plan_of(uneven, find_policy(uneven, "rows"));
   CHECK(padded.micro_batches.front().sequences == std::vector<std::int64_t>{24, 24, 16});
   CHECK(padded.micro_batches.front().shape().padded_tokens() == 72);
 }
 
 TEST_CASE("an empty block takes its time in every head, layer and pass") {
   // 6 slots of 4 blocks of 8 rows, of which 4 documents fill two each: 16 are empty.
-  const Prediction free = run(documents(), "varlen");
-  const Prediction slow = run(documents({"policy.varlen.varlen.empty_block=2 us"}), "varlen");
+  const Prediction free = predict_quietly(documents(), "varlen");
+  const Prediction slow =
+      predict_quietly(documents({"policy.varlen.varlen.empty_block=2 us"}), "varlen");
   const double forward_ms = 16 * 4 * 2 * 2e-3;
   CHECK(slow.steps.front().forward_ms - free.steps.front().forward_ms ==
         doctest::Approx(forward_ms).epsilon(1e-4));
@@ -110,7 +90,7 @@ TEST_CASE("an empty block takes its time in every head, layer and pass") {
   CHECK(note_text(EmptyBlocksFree{})
             .starts_with("the empty blocks of varlen attention's grid cost nothing here"));
   CHECK(!says(slow));
-  CHECK(!says(run(documents(), "rows")));
+  CHECK(!says(predict_quietly(documents(), "rows")));
 }
 
 TEST_CASE("a profile that prices empty blocks comes before the scenario's time") {
@@ -124,11 +104,11 @@ TEST_CASE("a profile that prices empty blocks comes before the scenario's time")
   cost.coefficients = {1e-6};
   profile.ops.push_back(cost);
   CHECK(prices_empty_blocks(profile));
-  PredictOptions options;
-  options.noise_runs = 0;
-  const Prediction priced = predict(scenario, find_policy(scenario, "varlen"), profile, options);
+  const Prediction priced =
+      predict(scenario, find_policy(scenario, "varlen"), profile, {.noise_runs = 0});
   // [times] prices the ops of this scenario, so no empty block takes any time.
-  CHECK(priced.steps.front().forward_ms == run(documents(), "varlen").steps.front().forward_ms);
+  CHECK(priced.steps.front().forward_ms ==
+        predict_quietly(documents(), "varlen").steps.front().forward_ms);
   CHECK(note_texts(priced).front() ==
         "varlen.empty_block is not used: the profile prices empty blocks itself");
   BatchShape batch{4, 16, 64, 1024};
@@ -146,7 +126,7 @@ TEST_CASE("merged documents stand in the plan, and in the reports") {
                                               "policy.varlen.varlen.overflow=merge"};
   const Scenario scenario = documents(overrides);
   const BatchingPolicy& policy = find_policy(scenario, "varlen");
-  for (const MicroBatch& batch : test::plan_of(scenario, policy).micro_batches) {
+  for (const MicroBatch& batch : plan_of(scenario, policy).micro_batches) {
     CHECK(batch.lengths == std::vector<std::int64_t>{16, 16, 16, 16});
     CHECK(batch.sequences == std::vector<std::int64_t>{32, 16, 16});
   }
@@ -156,14 +136,14 @@ TEST_CASE("merged documents stand in the plan, and in the reports") {
   CHECK(use.merged_batches == 16);
   CHECK(use.merged_documents == 32);
   CHECK(use.cross_document_tokens == 16 * 16);
-  Prediction prediction = run(scenario, "varlen");
+  Prediction prediction = predict_quietly(scenario, "varlen");
   prediction.varlen = use;
   const Json json = prediction_json({prediction}, false)["predictions"][0]["varlen"];
   CHECK(json["most_documents"] == 4);
   CHECK(json["cross_document_tokens"] == 256);
   CHECK(run_text(scenario, prediction).find("cross-document tokens") != std::string::npos);
   // What is merged costs (16 + 16)^2.
-  CHECK(test::plan_of(scenario, policy).micro_batches.front().shape().sum_squares ==
+  CHECK(plan_of(scenario, policy).micro_batches.front().shape().sum_squares ==
         32 * 32 + 2 * 16 * 16);
 }
 

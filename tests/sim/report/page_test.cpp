@@ -12,50 +12,24 @@
 #include "sim/report/html/page_data.h"
 #include "sim/report/html/page_source.h"
 #include "sim/report/html/timeline_data.h"
+#include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
 
 namespace {
 
 /// Two blocks with a bucket each on two ranks, the second of them 1.5 times slower.
-constexpr const char* kPageBlocks = R"([scenario]
-name = "blocks"
-steps = 4
-
-[cluster]
-ranks = 2
-slow_ranks = [{ rank = 1, factor = 1.5 }]
-all_reduce = { sizes = ["1 KiB", "4 MiB"], times = ["9 ms", "9 ms"] }
-
-[model]
-kind = "blocks"
-layers = 2
-block_elements = 262144
-
-[ddp]
-bucket_cap = "1 MiB"
-
-[times]
-forward = "10 ms"
-backward = "20 ms"
-
-[data]
-samples = 64
-lengths = { constant = 8 }
-
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 2
-)";
+const std::string kPageBlocks =
+    test::replaced(test::kBucketBlocks,
+                   {{"ranks = 2\n", "ranks = 2\nslow_ranks = [{ rank = 1, factor = 1.5 }]\n"},
+                    {"layers = 4", "layers = 2"}});
 
 Json picture(const std::vector<std::string>& overrides) {
   const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml", overrides);
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.timeline_of_step = 2;
-  const Prediction prediction =
-      predict(scenario, find_policy(scenario, "fixed"), scenario_profile(scenario), options);
+  const Prediction prediction = predict(scenario,
+                                        find_policy(scenario, "fixed"),
+                                        scenario_profile(scenario),
+                                        {.noise_runs = 0, .timeline_of_step = 2});
   REQUIRE(prediction.timelines.size() == 1);
   return timeline_json({"fixed", "1 MiB", 54, true, true}, step_picture(scenario, prediction, 2));
 }

@@ -13,44 +13,18 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/step_simulator.h"
 #include "sim/report/trace/traces.h"
-#include "tests/test_data.h"
+#include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
 
 namespace {
 
 /// Four blocks, from the second step on with one bucket each, on four ranks, the last of them slow.
-constexpr const char* kTraceBlocks = R"([scenario]
-name = "blocks"
-steps = 3
-
-[cluster]
-ranks = 4
-slow_ranks = [{ rank = 3, factor = 1.3 }]
-all_reduce = { sizes = ["1 KiB", "4 MiB"], times = ["9 ms", "9 ms"] }
-
-[model]
-kind = "blocks"
-layers = 4
-block_elements = 262144
-
-[ddp]
-bucket_cap = "1 MiB"
-
-[times]
-forward = "10 ms"
-backward = "20 ms"
-copy_bandwidth = "2 GB/s"
-
-[data]
-samples = 64
-lengths = { constant = 8 }
-
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 2
-)";
+const std::string kTraceBlocks =
+    test::replaced(test::kBucketBlocks,
+                   {{"steps = 4", "steps = 3"},
+                    {"ranks = 2\n", "ranks = 4\nslow_ranks = [{ rank = 3, factor = 1.3 }]\n"},
+                    {"[times]\n", "[times]\ncopy_bandwidth = \"2 GB/s\"\n"}});
 
 constexpr int kComputeThread = 2;
 
@@ -62,14 +36,11 @@ struct Traced {
 
 Traced trace(const std::vector<std::string>& overrides) {
   const Scenario scenario = parse_scenario(kTraceBlocks, "blocks.toml", overrides);
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.keep_timelines = true;
   const BatchingPolicy& policy = scenario.policies.front();
   const Profile profile = scenario_profile(scenario);
   const std::string path = test::fresh_folder() + "/trace.json";
   Traced traced;
-  traced.prediction = predict(scenario, policy, profile, options);
+  traced.prediction = predict(scenario, policy, profile, {.noise_runs = 0, .keep_timelines = true});
   traced.files = write_chrome_trace(scenario, policy, profile, {}, path);
   traced.events = parse_json(read_text(path), path)["traceEvents"];
   return traced;

@@ -42,49 +42,48 @@ max_tokens = 1280
 weighting = "token"
 )";
 
-/// Twelve equal blocks of 1 MB of gradients by measured times, on four ranks around a ring; no
-/// profile is needed.
-inline constexpr const char* kBlocksText = R"([scenario]
-name = "blocks"
-steps = 6
-warmup_steps = 3
-[cluster]
-ranks = 4
-topology = { algorithm = "ring", intra_latency = "10 us", intra_bandwidth = "1 GB/s" }
-[times]
-forward = "12 ms"
-backward = "24 ms"
-optimizer = "1.5 ms"
-[model]
-kind = "blocks"
-layers = 12
-block_elements = 250_000
-[ddp]
-gradient_as_bucket_view = true
-[data]
-samples = 1024
-lengths = { constant = 128 }
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 1
-[[policy]]
+/// blocks.toml for batches of any length, with a second policy; no profile is needed.
+inline const std::string kBlocksText =
+    replaced(content(source_root() + "/tests/sim/scenario/blocks.toml"), "tokens = 128\n", "") +
+    R"([[policy]]
 name = "fixed.two"
 kind = "fixed"
 batch_size = 2
 )";
 
-/// A small decoder on two ranks by measured times, with [new_shapes]: replace MECHANISMS.
-inline const std::string kShapesScenario = R"([scenario]
+/// Four blocks with a bucket each on two ranks, all-reduced in 9 ms each; no profile is needed.
+inline const std::string kBucketBlocks = R"([scenario]
+name = "blocks"
+steps = 4
+[cluster]
+ranks = 2
+all_reduce = { sizes = ["1 KiB", "4 MiB"], times = ["9 ms", "9 ms"] }
+[model]
+kind = "blocks"
+layers = 4
+block_elements = 262144
+[ddp]
+bucket_cap = "1 MiB"
+[times]
+forward = "10 ms"
+backward = "20 ms"
+[data]
+samples = 64
+lengths = { constant = 8 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 2
+)";
+
+/// A small decoder on two ranks by measured times, without a policy.
+inline const std::string kDecoderText = R"([scenario]
 name = "s"
-steps = 40
+steps = 12
 warmup_steps = 0
 [cluster]
 ranks = 2
 topology = { algorithm = "ring", intra_latency = "0 us", intra_bandwidth = "4 GB/s" }
-[host]
-step_sync = true
-launch = "10 us"
 [times]
 forward = "10 ms"
 backward = "20 ms"
@@ -96,8 +95,16 @@ heads = 4
 vocab = 100
 max_length = 128
 [data]
-samples = 320
+samples = 64
 lengths = { uniform = [4, 60] }
+)";
+
+/// The same for longer with [new_shapes]: replace MECHANISMS.
+inline const std::string kShapesScenario =
+    replaced(kDecoderText, {{"steps = 12", "steps = 40"}, {"samples = 64", "samples = 320"}}) +
+    R"([host]
+step_sync = true
+launch = "10 us"
 [[policy]]
 name = "fixed"
 kind = "fixed"

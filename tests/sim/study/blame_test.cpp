@@ -11,6 +11,7 @@
 #include "costmodel/base/mapped.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/blame_report.h"
+#include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
 
@@ -18,36 +19,10 @@ namespace {
 
 /// Two ranks, forward 10 ms, backward 20 ms in four blocks; each block's gradients are one bucket,
 /// all-reduced in 3 ms. Three of the four hide behind the backward: 33 ms.
-constexpr const char* kBlameBlocks = R"([scenario]
-name = "blocks"
-steps = 4
-warmup_steps = 2
-
-[cluster]
-ranks = 2
-all_reduce = { sizes = ["1 KiB", "4 MiB"], times = ["3 ms", "3 ms"] }
-
-[model]
-kind = "blocks"
-layers = 4
-block_elements = 262144
-
-[ddp]
-bucket_cap = "1 MiB"
-
-[times]
-forward = "10 ms"
-backward = "20 ms"
-
-[data]
-samples = 64
-lengths = { constant = 8 }
-
-[[policy]]
-name = "fixed"
-kind = "fixed"
-batch_size = 1
-)";
+const std::string kBlameBlocks = test::replaced(test::kBucketBlocks,
+                                                {{"steps = 4", "steps = 4\nwarmup_steps = 2"},
+                                                 {"\"9 ms\", \"9 ms\"", "\"3 ms\", \"3 ms\""},
+                                                 {"batch_size = 2", "batch_size = 1"}});
 
 Scenario blocks(const std::vector<std::string>& overrides = {}) {
   return parse_scenario(kBlameBlocks, "blocks.toml", overrides);

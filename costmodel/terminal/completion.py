@@ -16,10 +16,6 @@ def choices(option):
     return [word for word in words if word == word.lower()] if len(words) > 1 else []
 
 
-def subcommands(name, helps):
-    return [f"{name} {one['name']}" for one in helps[name].get("commands", [])]
-
-
 # bash
 
 BASH_HEAD = """\

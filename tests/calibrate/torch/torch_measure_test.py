@@ -157,7 +157,8 @@ def test_from_plans_to_a_profile_to_records_to_a_validation():
     for line in lines:
         if line["kind"] == "collective" and line["bytes"] in planned:
             timed[line["bytes"]] += len(line["us"])
-            assert min(line["us"]) > 0, line
+            # One that waits for both of gloo's workers has no time of its own.
+            assert min(line["us"]) >= 0 and sum(line["us"]) > 0, line
     inside = 12 * rounds
     assert timed == {size: inside * count for size, count in collections.Counter(planned).items()}, timed
     told = run(STEPCAL, "fit", "samples.jsonl", "--out", "profile.json")

@@ -101,20 +101,21 @@ LengthHistogram read_histogram(const std::string& path) {
 std::vector<std::int64_t> sample_histogram(const LengthHistogram& histogram,
                                            std::int64_t count,
                                            std::uint64_t seed) {
-  std::vector<std::int64_t> ascending;
-  ascending.reserve(static_cast<std::size_t>(histogram.total()));
+  std::vector<std::int64_t> ends;  // [entry] the sequences up to it.
+  std::int64_t total = 0;
   for (const auto& [length, times] : histogram.counts) {
-    ascending.insert(ascending.end(), static_cast<std::size_t>(times), length);
+    ends.push_back(total += times);
   }
-  const auto wanted = count == 0 ? ascending.size() : static_cast<std::size_t>(count);
+  const std::int64_t wanted = count == 0 ? total : count;
   std::vector<std::int64_t> lengths;
-  lengths.reserve(wanted);
-  for (; lengths.size() < wanted && !ascending.empty(); ++seed) {
-    const std::size_t take = std::min(ascending.size(), wanted - lengths.size());
-    auto permuted = ascending;
-    torch_shuffle_head(permuted, take, seed);
-    lengths.insert(
-        lengths.end(), permuted.begin(), permuted.begin() + static_cast<std::ptrdiff_t>(take));
+  lengths.reserve(static_cast<std::size_t>(wanted));
+  for (std::int64_t left = wanted; left > 0 && total > 0; ++seed) {
+    const std::int64_t taken = std::min(total, left);
+    for (const std::int64_t index : torch_randperm_head(total, taken, seed)) {
+      const auto entry = std::ranges::upper_bound(ends, index) - ends.begin();
+      lengths.push_back(histogram.counts[static_cast<std::size_t>(entry)].first);
+    }
+    left -= taken;
   }
   return lengths;
 }

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <stdexcept>
+#include <unordered_map>
 
 namespace stepsim {
 namespace {
@@ -58,20 +59,41 @@ std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed) 
   return order;
 }
 
-void torch_shuffle_head(std::span<std::int64_t> values, std::size_t count, std::uint64_t seed) {
-  check_torch_count(values.size());
-  MersenneTwister generator(static_cast<std::uint32_t>(seed));
-  for (std::size_t i = 0; i < count && i + 1 < values.size(); ++i) {
-    std::swap(values[i], values[i + generator() % (values.size() - i)]);
-  }
-}
-
 std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed) {
   check_torch_count(static_cast<std::uint64_t>(n));
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  torch_shuffle_head(order, order.size(), seed);
+  MersenneTwister generator(static_cast<std::uint32_t>(seed));
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+    std::swap(order[i], order[i + generator() % (order.size() - i)]);
+  }
   return order;
+}
+
+std::vector<std::int64_t> torch_randperm_head(std::int64_t n,
+                                              std::int64_t count,
+                                              std::uint64_t seed) {
+  constexpr std::int64_t kFew = 16;
+  if (count > n / kFew) {
+    std::vector<std::int64_t> order = torch_randperm(n, seed);
+    order.resize(static_cast<std::size_t>(count));
+    return order;
+  }
+  check_torch_count(static_cast<std::uint64_t>(n));
+  MersenneTwister generator(static_cast<std::uint32_t>(seed));
+  std::unordered_map<std::int64_t, std::int64_t> moved;  // What lies where another one began.
+  const auto at = [&moved](std::int64_t place) {
+    const auto found = moved.find(place);
+    return found != moved.end() ? found->second : place;
+  };
+  std::vector<std::int64_t> head;
+  head.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t other = i + generator() % (n - i);
+    head.push_back(at(other));
+    moved[other] = at(i);
+  }
+  return head;
 }
 
 }  // namespace stepsim

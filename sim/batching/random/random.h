@@ -75,18 +75,17 @@ class NumpyRandom {
 /// RandomState(seed).permutation(n); only the low 32 bits of the seed count.
 [[nodiscard]] std::vector<std::int64_t> numpy_permutation(std::int64_t n, std::uint64_t seed);
 
-/// Permutes `values` as torch.randperm(values.size()) does on the CPU with manual_seed(seed), until
-/// the first `count` of them are in place. Only the low 32 bits of the seed count.
-///
-/// Raises:
-///     std::invalid_argument: There are 2^32 / 20 values or more, for which torch makes 64-bit
-///     draws.
-void torch_shuffle_head(std::span<std::int64_t> values, std::size_t count, std::uint64_t seed);
-
-/// torch.randperm(n) on the CPU with manual_seed(seed).
+/// torch.randperm(n) on the CPU with manual_seed(seed). Only the low 32 bits of the seed
+/// count.
 ///
 /// Raises:
 ///     std::invalid_argument: n < 0 or n >= 2^32 / 20; before any memory is taken.
 [[nodiscard]] std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed);
+
+/// The first `count` <= n of torch_randperm(n, seed). Where they are few of many, time and memory
+/// are those of the few.
+[[nodiscard]] std::vector<std::int64_t> torch_randperm_head(std::int64_t n,
+                                                            std::int64_t count,
+                                                            std::uint64_t seed);
 
 }  // namespace stepsim

@@ -115,6 +115,16 @@ TEST_CASE("torch.randperm is reproduced") {
   }
 }
 
+TEST_CASE("the head of torch.randperm is that of the whole, few of it or many") {
+  for (const std::int64_t n : {0, 1, 2, 500}) {
+    const Ids whole = torch_randperm(n, 7);
+    for (const std::int64_t count : {std::int64_t{0}, n / 50, n / 16, n / 2, n}) {
+      CHECK(torch_randperm_head(n, count, 7) == Ids(whole.begin(), whole.begin() + count));
+    }
+  }
+  CHECK_THROWS_AS((void)torch_randperm_head(std::int64_t{1} << 32, 1, 7), std::invalid_argument);
+}
+
 TEST_CASE("long permutations of torch.randperm have the reference hashes") {
   const auto data = fixture("rng.torch_randperm.large");
   if (!data) {

@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 TORCH = ROOT / "calibrate" / "torch"
 sys.path[:0] = [str(ROOT / "tests"), str(TORCH)]
 import small_runner  # noqa: E402  (needs the path above)
+import torch_ranks  # noqa: E402
 from small_runner import output as run  # noqa: E402
 from torch_store import torch_or_skip  # noqa: E402
 
@@ -76,6 +77,12 @@ def in_folder(test):
 
 def program(name, *arguments, status=0):
     return run(sys.executable, str(TORCH / f"stepsim_{name}.py"), *arguments, status=status)
+
+
+def live_on_ranks(*arguments):
+    """Runs stepsim_live.py on two ranks that a launcher has started."""
+    done = torch_ranks.run(TORCH / "stepsim_live.py", *arguments, "--out-dir", "live", "--device", "cpu")
+    assert not any(status for status, _ in done), done
 
 
 def plan(kind="token_classifier", **changes):
@@ -401,7 +408,7 @@ def test_a_rank_that_dies_in_live_is_named_and_its_steps_are_kept():
 @in_folder
 def test_gradients_are_accumulated_as_planned():
     plan(accumulation=("[data]", "accumulation_steps = 2\n[data]"))
-    program("live", "plans/fixed.jsonl", "--out-dir", "live", "--device", "cpu")
+    live_on_ranks("plans/fixed.jsonl")
     _, *rows = lines_of("live/fixed.jsonl")
     assert len(rows) == 2 * 6 and all(row["micro_batches"] == 2 for row in rows), rows[0]
     planned = lines_of("plans/fixed.jsonl")[1:]
@@ -454,7 +461,7 @@ def loss(model, batch):
     return model(batch).square().mean()
 """
     pathlib.Path("my_model.py").write_text(model, encoding="utf-8")
-    program("live", "plans/fixed.jsonl", "--out-dir", "live", "--model", "my_model.py", "--device", "cpu")
+    live_on_ranks("plans/fixed.jsonl", "--model", "my_model.py")
     record, *rows = lines_of("live/fixed.jsonl")
     assert record["model"]["name"] == "Linear" and len(rows) == 2 * 6, record
 

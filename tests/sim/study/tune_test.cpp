@@ -161,7 +161,7 @@ TEST_CASE("tune: on random small spaces the certificate never lies") {
   std::size_t priced = 0;  // For the best alone.
   int fronts = 0;
   const char* wanted = std::getenv("STEPSIM_TUNE_SPACES");  // 200 take some minutes.
-  const int count = wanted != nullptr ? std::stoi(wanted) : 10;
+  const int count = wanted != nullptr ? std::stoi(wanted) : 4;
   for (int i = 0; i < count; ++i) {
     const RandomSpace drawn = spaces.next();
     CAPTURE(fmt::format("{}", fmt::join(drawn.overrides, "; ")));

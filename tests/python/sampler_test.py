@@ -745,7 +745,8 @@ dist.barrier()
 
 
 def test_verify_counts_every_sample_on_all_ranks():
-    told, planted = (text.strip().splitlines() for text in on_ranks(COUNT, ".", 2))
+    with tempfile.TemporaryDirectory() as folder:
+        told, planted = (text.strip().splitlines() for text in on_ranks(COUNT, folder, 2))
     own = [line for line in planted if not line.startswith("[")]
     assert own == told, (own, told)  # All ranks hear the same.
     clean, faults, resumed = told[:4], told[4:-1], told[-1]

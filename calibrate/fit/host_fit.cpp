@@ -12,7 +12,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::size_t kFewestMeetings = 5;
-constexpr double kFewestErrors = 3;
+constexpr double kFewestErrors = 2;
 /// A first meeting that takes longer than this many upper quartiles also loaded a library.
 constexpr double kMostOverQuartile = 3;
 /// What is known of later first meetings, at best.

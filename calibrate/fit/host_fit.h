@@ -13,7 +13,7 @@ namespace stepsim {
 
 /// What it takes the host to meet a batch shape for the first time, as where a library compiles
 /// kernels for it: in forward and backward, the mean over shapes. Empty where few shapes tell, or
-/// where that is not three standard errors above 0.
+/// where that is not two standard errors above 0.
 [[nodiscard]] std::vector<ShapeCost> fit_meetings(std::span<const HostSample> meetings);
 
 }  // namespace stepsim

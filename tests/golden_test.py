@@ -1,6 +1,6 @@
 """Runs every shipped scenario and compares its report with the last accepted one.
 
-usage: golden_test.py PATH_OF_STEPSIM
+usage: golden_test.py PATH_OF_STEPSIM [TEST…]
 A mismatch writes NAME.txt.new beside the golden file and prints both paths. STEPSIM_ACCEPT=1
 rewrites the goldens; that counts as skipped, so that it never looks like a pass.
 """
@@ -131,8 +131,13 @@ def test_the_models():
 
 def test_the_policies():
     check("policies", "policies", "--all")
+
+
+def test_the_policies_to_try():
     check("policies_to_try", "policies")
 
 
 if __name__ == "__main__":
-    sys.exit(small_runner.main(dict(globals())))
+    wanted = sys.argv[2:]
+    tests = {name: test for name, test in globals().items() if not wanted or name in wanted}
+    sys.exit(small_runner.main(tests))

@@ -76,8 +76,10 @@ def traces():
     script = str(pathlib.Path(__file__).with_name("traced_training.py"))
     plans = [f"{one}.jsonl" for one in POLICIES]
     # A second thread of OpenBLAS would take the other rank's core.
+    # The C library keeps its memory: else page faults make some steps twice as long.
+    kept = dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), "4000000000")
     statuses, texts = torch_store.run_ranks([sys.executable, script, *plans, str(STEPS)],
-                                            folder=FOLDER.name, **torch_store.settings())
+                                            folder=FOLDER.name, **torch_store.settings(), **kept)
     assert statuses == [0, 0], texts
     return {one: [f"{one}.rank{rank}.pt.trace.json.gz" for rank in (0, 1)] for one in POLICIES}
 

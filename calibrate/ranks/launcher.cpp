@@ -130,7 +130,7 @@ int find_port(const Reader& reader) {
 std::string find_secret(const Reader& reader) {
   for (const char* name : {"STEPSIM_SECRET", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"}) {
     if (reader.has(name)) {
-      const std::string secret = reader.text(name);
+      std::string secret = reader.text(name);
       if (secret.size() > kMaxSecret) {
         throw InputError("{}: {} bytes; at most {} are sent", name, secret.size(), kMaxSecret);
       }

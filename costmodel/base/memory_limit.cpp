@@ -15,8 +15,11 @@ namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 
+// The one limit of the process, which all its jobs share.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<std::int64_t> stated_limit = kUnknown;
 std::atomic<std::size_t> sharing_jobs = 1;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 /// The number that a file of the system begins with; kUnknown where it holds none, as "max".
 std::int64_t number_in(const char* path) {

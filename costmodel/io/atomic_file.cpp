@@ -38,8 +38,7 @@ std::string first_free_name(const std::string& path, Make make) {
   static std::atomic<unsigned> next{0};
   constexpr int kAttempts = 1000;  // Process numbers repeat between machines that share a folder.
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::string name =
-        fmt::format("{}/.stepsim-{}-{}.tmp", folder_of(path), ::getpid(), next++);
+    std::string name = fmt::format("{}/.stepsim-{}-{}.tmp", folder_of(path), ::getpid(), next++);
     if (make(name)) {
       return name;
     }

@@ -141,7 +141,7 @@ class StepTimeReader {
   /// The row's placement; its nodes and ranks, where they are stated too, are the same.
   [[nodiscard]] Placement placement(std::size_t row) const {
     if (has(row, placement_)) {
-      const Placement placement = stated_placement(row);
+      Placement placement = stated_placement(row);
       const auto agree = [&](Column column, int count, const char* what) {
         if (has(row, column) && table_.integer(row, *column, 1, kMaxPlacedRanks) != count) {
           table_.fail(

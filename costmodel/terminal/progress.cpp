@@ -16,7 +16,8 @@ namespace stepsim {
 
 namespace {
 
-/// The listener of the innermost ProgressScope of this thread.
+/// The listener of the innermost ProgressScope of this thread: what a scope is for.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local const ProgressListener* current_listener = nullptr;
 
 constexpr double kShortJob = 2;  // A job of fewer seconds needs no line.

@@ -66,7 +66,7 @@ auto& rank_times_in(Row& row) {
 }
 
 auto members(Is<RankStepResult> auto& value) {
-  static_assert(sizeof(RankStepResult) == sizeof(RankTimes) + 2 * 4 + 6 * 8);
+  static_assert(sizeof(RankStepResult) == sizeof(RankTimes) + 2UL * 4 + 6UL * 8);
   return std::tuple_cat(members(rank_times_in(value)),
                         std::tie(value.step,
                                  value.rank,
@@ -79,7 +79,7 @@ auto members(Is<RankStepResult> auto& value) {
 }
 
 auto members(Is<RankMeans> auto& value) {
-  static_assert(sizeof(RankMeans) == sizeof(RankTimes) + 2 * 8);
+  static_assert(sizeof(RankMeans) == sizeof(RankTimes) + 2UL * 8);
   return std::tuple_cat(members(rank_times_in(value)),
                         std::tie(value.useful_tokens, value.padded_tokens));
 }

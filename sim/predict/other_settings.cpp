@@ -28,7 +28,7 @@ const Json& member(const Json& json, const char* key) {
 /// The kernels that ops were measured with, of the profile or of the one that it was made on.
 /// Empty: unknown, or a build of the CPU kernels, which have no choice.
 std::string measured_kernels(const Json& provenance) {
-  const std::string kernels = text_in(member(provenance, "versions"), "kernels");
+  std::string kernels = text_in(member(provenance, "versions"), "kernels");
   if (kernels == name_of(KernelChoice::TorchEager) || kernels == name_of(KernelChoice::Fused)) {
     return kernels;
   }

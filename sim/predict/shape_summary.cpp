@@ -51,6 +51,7 @@ std::vector<double> warm_steps(const PricedRun& run) {
   factors.new_shapes = 0;
   StepSimulator simulator(run, factors);
   std::vector<double> steps;
+  steps.reserve(at(run.scenario().steps));
   for (int step = 0; step < run.scenario().steps; ++step) {
     steps.push_back(to_ms(step_time(simulator.next())));
   }

@@ -21,6 +21,7 @@ py::object number_or_none(int number) {
 
 void bind_errors(py::module_& core) {
   (void)core;
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the type is pybind11's.
   py::register_exception_translator([](std::exception_ptr raised) {
     try {
       if (raised) {

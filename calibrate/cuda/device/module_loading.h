@@ -9,7 +9,7 @@ namespace stepsim::cuda {
 /// for work that is queued: behind a held stream until the hold expires. Called before the first
 /// call of CUDA.
 inline void load_kernels_at_start() {
-  [[maybe_unused]] static const int once = ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  [[maybe_unused]] static const int kOnce = ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 }  // namespace stepsim::cuda

@@ -45,6 +45,7 @@ struct GemmKey {
   bool adds, tf32;
   GemmEpilogue epilogue;
   std::uint32_t align_a, align_b, align_c, align_bias, align_aux;  ///< Bytes.
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 finds a 0 in what the compiler writes.
   auto operator<=>(const GemmKey&) const = default;
 };
 

@@ -15,6 +15,7 @@ namespace stepsim {
 struct KinetoBatch {
   std::int64_t samples = 0;
   std::int64_t length = 1;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 finds a 0 in what the compiler writes.
   auto operator<=>(const KinetoBatch&) const = default;
 };
 

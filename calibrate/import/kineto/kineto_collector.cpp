@@ -361,7 +361,7 @@ void KinetoCollector::take_size(const Statement& statement, KinetoCollective* co
 void KinetoCollector::add_collective(const KinetoSpan& span,
                                      std::int64_t stream,
                                      const KinetoLaunch& launch,
-                                     Statement own) {
+                                     const Statement& own) {
   const Call* call = enclosing(calls_, launch);
   Call* record = enclosing(comm_records_, launch);
   if (record != nullptr) {
@@ -414,8 +414,7 @@ void KinetoCollector::finish() {
   }
   for (const Call& call : calls_) {
     if (call.gloo) {
-      Statement statement = call.statement;
-      add_collective(call.at.span, -1, call.at, std::move(statement));
+      add_collective(call.at.span, -1, call.at, call.statement);
     }
   }
   complete_syncs();

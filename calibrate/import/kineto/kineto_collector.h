@@ -75,7 +75,7 @@ class KinetoCollector {
   void add_collective(const KinetoSpan& span,
                       std::int64_t stream,
                       const KinetoLaunch& launch,
-                      Statement own);
+                      const Statement& own);
   void complete_syncs();
   void leave_waits_of_collectives();
   void take_size(const Statement& statement, KinetoCollective* collective);

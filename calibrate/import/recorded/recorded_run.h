@@ -69,7 +69,7 @@ enum class RecordedForm { Passes, WholeSteps };
 /// Raises InputError: runs of different models, ranks or devices; a record that ran other batches
 /// than its plan; a step whose backward cannot be told from waiting although others' can; too few
 /// steps.
-[[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> runs,
+[[nodiscard]] RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded,
                                               RecordedForm form = RecordedForm::Passes);
 
 /// Makes a profile of those costs alone, or of `base` with them in place of its own.

@@ -151,7 +151,7 @@ bool explained_by_meetings(std::span<const Row> rows, const std::vector<double>&
     long_ones += held[i] > 0 ? 1 : 0;
     long_meeting += held[i] > 0 && rows[i].meets ? 1 : 0;
   }
-  return long_ones >= kFewest && 2 * long_meeting > long_ones && 2 * meeting < std::ssize(rows);
+  return long_ones >= kFewest && 2 * long_meeting > long_ones && 2L * meeting < std::ssize(rows);
 }
 
 /// A time of a row that was held up.

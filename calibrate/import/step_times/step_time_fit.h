@@ -42,14 +42,14 @@ struct StepTimeFit {
 /// of the logarithms of steps, and, where the table has them, of steps without their exposed
 /// communication; in units of the noise, those of one placement counting as half of one run. Slow
 /// outliers count with the square root of their excess. The form is Interference where that has a
-/// held-out error at least 5 % less, unless `form` states it.
+/// held-out error at least 5 % less, unless `stated` is that.
 ///
 /// Raises InputError: a single row; only one rank was timed and no links are known; links that are
 /// slower than 12 MB/s or faster than 2 TB/s, as times in the wrong unit make them.
 [[nodiscard]] StepTimeFit fit_step_times(const StepTimeTable& table,
                                          const StepTimeJob& job,
                                          const std::optional<FittedLinks>& known = std::nullopt,
-                                         std::optional<StepTimeForm> form = std::nullopt);
+                                         std::optional<StepTimeForm> stated = std::nullopt);
 
 /// The coefficients that a vector stands for; `compute` is the place in StepTimeJob::compute.
 [[nodiscard]] StepTimeCoefficients coefficients_of(const StepTimeFit& fit,

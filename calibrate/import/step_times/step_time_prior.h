@@ -14,6 +14,8 @@ struct StepTimePrior {
 
 /// The coefficients' places in a fit's vector. Behind kShared come factors on compute that was not
 /// timed alone. Those of bandwidths, latencies, two nodes and several ranks are logarithms.
+// Places in a vector are constants, and not the values of a type.
+// NOLINTBEGIN(readability-identifier-naming)
 enum StepTimePlace : std::size_t {
   kSeveral,
   kPerDoubling,
@@ -29,6 +31,7 @@ enum StepTimePlace : std::size_t {
   kInterference,
   kShared
 };
+// NOLINTEND(readability-identifier-naming)
 
 /// [StepTimePlace] The shares are those of a backward with twice the work of its forward;
 /// bandwidths get their means from the table. A ring's step costs as much as 100 kB more would, two

@@ -150,7 +150,7 @@ Prediction add_step(const CommonOptions& common,
                     PageContent& content) {
   PredictOptions options;
   options.training_effects = true;
-  const Prediction prediction =
+  Prediction prediction =
       predict(scenario, find_policy(scenario, policy), scenario_profile(scenario), options);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
   add_timeline(common, scenario, prediction, content);

@@ -34,12 +34,12 @@ constexpr std::array kSizes = {"batch_size",
 
 /// A hook is none of them: which copies there are depends on it.
 bool is_only_reducing(const std::string& key) {
-  static const std::set<std::string> keys = {"ddp.bucket_cap",
-                                             "ddp.first_bucket_cap",
-                                             "ddp.bucket_caps",
-                                             "ddp.bucket_cap_mb_list",
-                                             "ddp.last_bucket_cap"};
-  return keys.count(key) > 0;
+  static const std::set<std::string> kKeys = {"ddp.bucket_cap",
+                                              "ddp.first_bucket_cap",
+                                              "ddp.bucket_caps",
+                                              "ddp.bucket_cap_mb_list",
+                                              "ddp.last_bucket_cap"};
+  return kKeys.count(key) > 0;
 }
 
 /// The values once each, the first of them first.

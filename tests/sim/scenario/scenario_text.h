@@ -99,7 +99,7 @@ samples = 64
 lengths = { uniform = [4, 60] }
 )";
 
-/// The same for longer with [new_shapes]: replace MECHANISMS.
+/// This is the same job for longer, with [new_shapes]: a test replaces MECHANISMS.
 inline const std::string kShapesScenario =
     replaced(kDecoderText, {{"steps = 12", "steps = 40"}, {"samples = 64", "samples = 320"}}) +
     R"([host]

@@ -11,7 +11,6 @@
 #include "costmodel/terminal/table.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/ddp/iteration.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
@@ -192,21 +191,6 @@ std::string caps_text(const DdpOptions& ddp) {
     return "cap " + format_bytes(ddp.bucket_cap);
   }
   return fmt::format("caps {}", fmt::join(mapped(ddp.bucket_caps, format_bytes), ", "));
-}
-
-/// The first iteration that reduces rebuilt buckets, counted from 1; 0: there is none.
-int first_rebuilt(const DdpOptions& ddp) {
-  constexpr int kLatest = 3;
-  IterationSequence iterations({ddp.static_graph,
-                                ddp.find_unused_parameters,
-                                false,
-                                ddp.bucket_rule == BucketRule::PyTorch});
-  for (int number = 1; number <= kLatest; ++number) {
-    if (iterations.next().uses_rebuilt) {
-      return number;
-    }
-  }
-  return 0;
 }
 
 /// The lists of the first iterations and of those after the rebuild, where there is one.

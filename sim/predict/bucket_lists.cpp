@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "costmodel/base/mapped.h"
+#include "sim/ddp/iteration.h"
 
 namespace stepsim {
 
@@ -48,6 +49,20 @@ DdpBuckets bucket_lists(const Scenario& scenario) {
   lists.rebuilt = never_rebuilt ? lists.initial
                                 : rebuilt_buckets(parameters, order, limits, ddp.last_bucket_cap);
   return lists;
+}
+
+int first_rebuilt(const DdpOptions& ddp) {
+  constexpr int kLatest = 3;
+  IterationSequence iterations({ddp.static_graph,
+                                ddp.find_unused_parameters,
+                                false,
+                                ddp.bucket_rule == BucketRule::PyTorch});
+  for (int number = 1; number <= kLatest; ++number) {
+    if (iterations.next().uses_rebuilt) {
+      return number;
+    }
+  }
+  return 0;
 }
 
 PlanDdp plan_ddp(const Scenario& scenario) {

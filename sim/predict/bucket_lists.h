@@ -15,6 +15,9 @@ namespace stepsim {
 /// later, read in public copies. The Python reducer, which takes no such list, is not simulated.
 [[nodiscard]] DdpBuckets bucket_lists(const Scenario& scenario);
 
+/// The first synchronised iteration that reduces rebuilt buckets, counted from 1; 0: none does.
+[[nodiscard]] int first_rebuilt(const DdpOptions& ddp);
+
 /// What a plan's header says of [ddp]: limits of the buckets in turn, flags, hook, and by name the
 /// keys that no argument of DistributedDataParallel can repeat.
 [[nodiscard]] PlanDdp plan_ddp(const Scenario& scenario);

@@ -123,27 +123,85 @@ double total_seconds(const std::vector<ReduceBound::Bucket>& buckets) {
   return sum_of(buckets, [](const ReduceBound::Bucket& bucket) { return bucket.seconds; });
 }
 
-/// Copies from the buckets to the gradients: what follows the last all-reduce at least, and what a
-/// step takes for all of them at most.
-void add_copies(const Scenario& scenario,
-                const Profile& profile,
-                const DdpModel& model,
-                const std::vector<Bucket>& list,
-                const ReducePrices& prices,
-                ReduceBound& bound) {
+/// Adds the copies from the buckets to the gradients: what follows the last all-reduce at least, in
+/// that share of the steady steps. Returns what a step takes for all of them at most.
+double add_copies(const Scenario& scenario,
+                  const Profile& profile,
+                  const DdpModel& model,
+                  const std::vector<Bucket>& list,
+                  double share,
+                  const ReducePrices& prices,
+                  ReduceBound& bound) {
   const DdpOptions& ddp = scenario.ddp;
   if (ddp.gradient_as_bucket_view || ddp.optimizer_in_backward || ddp.zero_stage >= 2) {
-    return;
+    return 0;
   }
   const auto [fastest, slowest] = rank_factors(scenario, profile);
+  double most = 0;
+  double last = 0;
   for (const Bucket& bucket : list) {
     const double seconds = sum_of(bucket.parameters, [&](const int parameter) {
       return prices.copy_out(model.elements(parameter));
     });
-    bound.copy_out_s = fastest * seconds;
-    bound.warmup_s +=
-        slowest * seconds + prices.launch() * static_cast<double>(bucket.parameters.size());
+    last = fastest * seconds;
+    most += slowest * seconds + prices.launch() * static_cast<double>(bucket.parameters.size());
   }
+  bound.copy_out_s += share * last;
+  return most;
+}
+
+/// The share of the steady steps whose last micro-batch comes before DDP rebuilds its buckets.
+double initial_share(const Scenario& scenario) {
+  const int synchronised =
+      scenario.ddp.no_sync ? 1 : scenario.ddp.accumulation_steps;  // In a step.
+  const int first = first_rebuilt(scenario.ddp);
+  const int before = first > 0 ? (first - 1) / synchronised : 0;
+  return static_cast<double>(
+             std::max(0, std::min(before, scenario.steps) - scenario.warmup_steps)) /
+         (scenario.steps - scenario.warmup_steps);
+}
+
+/// DDP, or the first two stages of ZeRO: both lists, each in its share of the steady steps.
+ReduceBound bucketed_bound(const Scenario& scenario,
+                           const Profile& profile,
+                           const DdpModel& model,
+                           double sent,
+                           const ReducePrices& prices) {
+  const DdpOptions& ddp = scenario.ddp;
+  const CollectiveKind kind =
+      ddp.zero_stage == 2 ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+  const DdpBuckets lists = bucket_lists(scenario);
+  const double initial = initial_share(scenario);
+  ReduceBound bound;
+  const std::pair<const std::vector<Bucket>&, double> parts[] = {{lists.initial, initial},
+                                                                 {lists.rebuilt, 1 - initial}};
+  for (const auto& [list, share] : parts) {
+    bound.buckets = reduced_buckets(list, model, sent, kind, prices);
+    const double all = total_seconds(bound.buckets);
+    const double copies = add_copies(scenario, profile, model, list, share, prices, bound);
+    bound.warmup_s = std::max(bound.warmup_s, all + copies);
+    if (&list == &lists.initial && !bound.buckets.empty()) {
+      bound.initial_s = share * all;
+      bound.initial_last_s = share * bound.buckets.back().seconds;
+    }
+    if (ddp.zero_stage == 2) {
+      for (const Bucket& bucket : list) {
+        bound.after_s +=
+            share * prices.collective(CollectiveKind::AllGather,
+                                      static_cast<double>(bucket_bytes(bucket, model.parameters)));
+      }
+    }
+  }
+  for (ReduceBound::Bucket& bucket : bound.buckets) {
+    bucket.seconds *= 1 - initial;
+  }
+  if (ddp.zero_stage == 1 && !ddp.zero_broadcast_by_rank) {
+    for (const BucketParameter& parameter : model.parameters) {
+      bound.after_s +=
+          prices.collective(CollectiveKind::Broadcast, static_cast<double>(parameter.bytes));
+    }
+  }
+  return bound;
 }
 
 }  // namespace
@@ -159,29 +217,8 @@ ReduceBound reduce_bound(const Scenario& scenario, const Profile& profile) {
   const ReducePrices prices(scenario, profile);
   const DdpModel model =
       with_compiled_graphs(ddp_model(scenario.model, step_ops(scenario), {}), ddp);
-  if (ddp.zero_stage == 3) {
-    bound = fully_sharded_bound(scenario, model, prices);
-  } else {
-    const CollectiveKind kind =
-        ddp.zero_stage == 2 ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-    const DdpBuckets lists = bucket_lists(scenario);
-    bound.buckets = reduced_buckets(lists.rebuilt, model, *share, kind, prices);
-    bound.warmup_s =
-        std::max(total_seconds(bound.buckets),
-                 total_seconds(reduced_buckets(lists.initial, model, *share, kind, prices)));
-    add_copies(scenario, profile, model, lists.rebuilt, prices, bound);
-    if (ddp.zero_stage == 2) {
-      for (const Bucket& bucket : lists.rebuilt) {
-        bound.after_s += prices.collective(
-            CollectiveKind::AllGather, static_cast<double>(bucket_bytes(bucket, model.parameters)));
-      }
-    } else if (ddp.zero_stage == 1 && !ddp.zero_broadcast_by_rank) {
-      for (const BucketParameter& parameter : model.parameters) {
-        bound.after_s +=
-            prices.collective(CollectiveKind::Broadcast, static_cast<double>(parameter.bytes));
-      }
-    }
-  }
+  bound = ddp.zero_stage == 3 ? fully_sharded_bound(scenario, model, prices)
+                              : bucketed_bound(scenario, profile, model, *share, prices);
   bound.known = true;
   bound.streams = scenario.gloo ? 2 : 1;
   return bound;

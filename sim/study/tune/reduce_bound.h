@@ -15,10 +15,14 @@ struct ReduceBound {
     double seconds = 0;
   };
 
-  bool known = false;           ///< False: this says nothing about the collectives of the setting.
-  std::vector<Bucket> buckets;  ///< In the order of their reduction, one after another.
-  double streams = 1;           ///< Collectives at a time: 2 with gloo.
-  double gather_s = 0;    ///< Fully sharded training: the parameters, in forward and backward.
+  bool known = false;  ///< False: this says nothing about the collectives of the setting.
+  /// In the order of their reduction, one after another. Where the first steady steps come before
+  /// DDP rebuilds its buckets, `seconds` is the mean of all steady steps, with none in those.
+  std::vector<Bucket> buckets;
+  double initial_s = 0;       ///< In the mean of the steady steps, the buckets before the rebuild,
+  double initial_last_s = 0;  ///< and of these the last one.
+  double streams = 1;         ///< Collectives at a time: 2 with gloo.
+  double gather_s = 0;        ///< Fully sharded training: the parameters, in forward and backward.
   double copy_out_s = 0;  ///< From the last bucket to its gradients.
   double after_s = 0;     ///< Collectives after the optimizer, such as the broadcasts of ZeRO-1.
   double warmup_s = 0;    ///< A step's collectives and copies take at most so long.

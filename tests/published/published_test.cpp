@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/io/json_file.h"
+#include "tests/approx.h"
 #include "tests/published/predicted.h"
 #include "tests/published/seed_lab.h"
 #include "tests/published/validation.h"
@@ -15,6 +16,7 @@
 
 using namespace stepsim;
 using namespace stepsim::published;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -231,9 +233,8 @@ TEST_CASE("token-skew lab: a case from the other case's recorded steps") {
     return;
   }
   // Published: the slowest rank's mean steps. From last start to last end the means are the same.
-  CHECK(measured_step_ms(seed_lab_run(*data, "uniform")) == doctest::Approx(16.32).epsilon(0.02));
-  CHECK(measured_step_ms(seed_lab_run(*data, "variable_fixed")) ==
-        doctest::Approx(38.05).epsilon(0.01));
+  CHECK(measured_step_ms(seed_lab_run(*data, "uniform")) == Approx(16.32).epsilon(0.02));
+  CHECK(measured_step_ms(seed_lab_run(*data, "variable_fixed")) == Approx(38.05).epsilon(0.01));
   // Neither case's steps differ enough to tell the other's: both errors are large.
   const Validation all = seed_lab(*data);
   CHECK(std::abs(all.error(all.figure("uniform from variable_fixed"), 0)) <= 0.20);
@@ -255,7 +256,7 @@ TEST_CASE("token-skew lab: what was fitted is met, and both unseen cases lie bet
     const double ms = measured_step_ms(seed_lab_run(*data, name));
     const auto step = seed_lab_prediction(*data, measured, name).summary.step_time_ms;
     CAPTURE(name);
-    CHECK(step.mean == doctest::Approx(ms).epsilon(0.05));
+    CHECK(step.mean == Approx(ms).epsilon(0.05));
     CHECK(step.low90 < ms);
     CHECK(step.high90 > ms);
     fitted.push_back(step.mean);

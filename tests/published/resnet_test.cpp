@@ -8,11 +8,13 @@
 
 #include "costmodel/io/csv_table.h"
 #include "costmodel/io/json_file.h"
+#include "tests/approx.h"
 #include "tests/published/predicted.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
 using namespace stepsim::published;
+using stepsim::test::Approx;
 
 TEST_CASE("the tensors of ResNet-50 are those recorded, in their order") {
   const auto path = test::data_file("traces/resnet50_1xV100/parameters.csv");
@@ -51,7 +53,7 @@ TEST_CASE("parameters and operations of all four are those that torchvision stat
     CHECK(std::abs(flops / 2e9 - stated.at(net.name).second) < 0.0051);
     // Two gradients each, but for the images'.
     const double first = 2.0 * 64 * 3 * 7 * 7 * 112 * 112;
-    CHECK(backward == doctest::Approx(2 * flops - first));
+    CHECK(backward == Approx(2 * flops - first));
   }
 }
 

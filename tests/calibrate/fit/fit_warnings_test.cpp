@@ -7,7 +7,10 @@
 #include "calibrate/fit/residual_plot.h"
 #include "calibrate/fit/warnings.h"
 #include "costmodel/compute/op_cost.h"
+#include "tests/approx.h"
 #include "tests/calibrate/measure/fake_backend.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 namespace {
@@ -57,10 +60,9 @@ TEST_CASE("tiny samples are warned about and priced by what is there") {
         std::vector<std::string>{
             "gemm forward n=8 k=4: only 3 different sizes were measured; its error is unknown"});
   CHECK_FALSE(fit_best(series).errors.random);
-  CHECK(evaluate(fit_best(series), series.op, one_sample(128)).seconds ==
-        doctest::Approx(line(128)));
+  CHECK(evaluate(fit_best(series), series.op, one_sample(128)).seconds == Approx(line(128)));
   const Series one = series_of(1, line);
-  CHECK(evaluate(fit_best(one), one.op, one_sample(64)).seconds == doctest::Approx(line(64)));
+  CHECK(evaluate(fit_best(one), one.op, one_sample(64)).seconds == Approx(line(64)));
 }
 
 TEST_CASE("constant samples are warned about") {
@@ -68,7 +70,7 @@ TEST_CASE("constant samples are warned about") {
   CHECK(warnings_of(series) ==
         std::vector<std::string>{
             "gemm forward n=8 k=4: takes the same time at all sizes from 64 to 1280"});
-  CHECK(evaluate(fit_best(series), series.op, one_sample(100)).seconds == doctest::Approx(1e-4));
+  CHECK(evaluate(fit_best(series), series.op, one_sample(100)).seconds == Approx(1e-4));
 }
 
 TEST_CASE("samples that fall are warned about, on the right side of 70 %") {
@@ -127,8 +129,8 @@ TEST_CASE("monotone fits never fall, and keep what ascends") {
   make_monotone(&knots);
   // 4 and 2 become their mean with weights 1/16 and 1/4: (4/16 + 2/4) / (5/16) = 2.4.
   CHECK(knots[0].second == 1);
-  CHECK(knots[1].second == doctest::Approx(2.4));
-  CHECK(knots[2].second == doctest::Approx(2.4));
+  CHECK(knots[1].second == Approx(2.4));
+  CHECK(knots[2].second == Approx(2.4));
   CHECK(knots[3].second == 5);
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     CAPTURE(seed);

@@ -8,7 +8,10 @@
 #include "calibrate/fit/holdout.h"
 #include "costmodel/model/op_flops.h"
 #include "costmodel/records/profile.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 namespace {
@@ -100,14 +103,14 @@ TEST_CASE("fused attention has a term for padding where batches with and without
   CHECK(since_version(cost) == kPaddingVersion);
   for (const bool padded : {false, true}) {
     const BatchShape batch = batch_of(4, 500, padded);
-    CHECK(evaluate(cost, op, batch).seconds == doctest::Approx(seconds_of(batch)).epsilon(0.02));
+    CHECK(evaluate(cost, op, batch).seconds == Approx(seconds_of(batch)).epsilon(0.02));
   }
   // Where all have padding there is nothing to tell apart, and padding has no term of its own.
   std::erase_if(series.points, [](const SeriesPoint& point) { return !point.batch.has_padding(); });
   const OpCost same = fit_best(series, kProcessors);
   CHECK(std::ranges::count(same.features, "padded*length^2") == 0);
   CHECK(evaluate(same, op, batch_of(4, 500, false)).seconds ==
-        doctest::Approx(seconds_of(batch_of(4, 500, true))).epsilon(0.02));
+        Approx(seconds_of(batch_of(4, 500, true))).epsilon(0.02));
 }
 
 TEST_CASE("every form of cost is offered by some fit, prices, and reads back as it was written") {
@@ -129,7 +132,7 @@ TEST_CASE("every form of cost is offered by some fit, prices, and reads back as 
     CHECK_FALSE(row.title.empty());
     REQUIRE(fitted.contains(row.form));
     const auto& [cost, op, point] = fitted.at(row.form);
-    CHECK(evaluate(cost, op, point.batch).seconds == doctest::Approx(point.seconds).epsilon(0.05));
+    CHECK(evaluate(cost, op, point.batch).seconds == Approx(point.seconds).epsilon(0.05));
     Profile profile;
     profile.name = profile.device = profile.backend = "x";
     profile.ops = {cost};

@@ -7,7 +7,10 @@
 #include "calibrate/fit/gemm_ratio_fit.h"
 #include "calibrate/fit/holdout.h"
 #include "costmodel/compute/op_cost.h"
+#include "tests/approx.h"
 #include "tests/calibrate/measure/fake_backend.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 namespace {
@@ -55,7 +58,7 @@ double error_inside(std::int64_t step, std::int64_t processors) {
   }
   for (const SeriesPoint& point : series.points) {
     CAPTURE(point.batch.max_length);
-    CHECK(evaluate(cost, op, point.batch).seconds == doctest::Approx(point.seconds).epsilon(0.02));
+    CHECK(evaluate(cost, op, point.batch).seconds == Approx(point.seconds).epsilon(0.02));
   }
   return *sum.mean();
 }
@@ -117,7 +120,7 @@ TEST_CASE("the weights of several numbers of processors are those of each by its
   for (const std::int64_t& count : both) {
     product *= gemm_ratio(fit_gemm_ratio(points, first, std::span(&count, 1)), 1000, 4000, 2000);
   }
-  CHECK(gemm_ratio(mean, 1000, 4000, 2000) == doctest::Approx(std::sqrt(product)));
+  CHECK(gemm_ratio(mean, 1000, 4000, 2000) == Approx(std::sqrt(product)));
 }
 
 }  // namespace stepsim

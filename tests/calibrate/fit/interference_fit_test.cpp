@@ -12,13 +12,14 @@
 #include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/sample_writer.h"
 #include "costmodel/base/input_error.h"
+#include "tests/approx.h"
 #include "tests/calibrate/measure/fake_backend.h"
 #include "tests/test_data.h"
 
+using stepsim::test::Approx;
+
 namespace stepsim {
 namespace {
-
-using doctest::Approx;
 
 /// Every work beside collectives of 2 .. 24 channels, slowed as `truth` says and scattered by
 /// `noise`, a relative standard deviation.

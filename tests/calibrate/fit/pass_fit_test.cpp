@@ -8,10 +8,11 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using doctest::Approx;
+using stepsim::test::Approx;
 using stepsim::test::RandomValues;
 
 namespace {

@@ -10,11 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/recorded/recorded_plan.h"
+#include "tests/approx.h"
 #include "tests/calibrate/import/kineto_text.h"
 
 namespace stepsim {
 namespace {
 
+using stepsim::test::Approx;
 using test::row;
 
 using HostRows = std::vector<std::string>;
@@ -129,17 +131,17 @@ TEST_CASE("a CPU's step becomes a row with the times that a recorder would take"
   CHECK(last.samples == 6);
   CHECK(last.padded_tokens == 12);
   CHECK(last.lengths == std::vector<std::int64_t>(6, 2));
-  CHECK(last.start_ms == doctest::Approx(1));
-  CHECK(last.data_ms == doctest::Approx(0.1));
-  CHECK(last.forward_ms == doctest::Approx(0.3));
-  CHECK(last.backward_ms == doctest::Approx(0.4));
-  CHECK(last.wait_ms == doctest::Approx(0.05));
-  CHECK(last.optimizer_ms == doctest::Approx(0.15));
-  CHECK(last.step_ms == doctest::Approx(1));
+  CHECK(last.start_ms == Approx(1));
+  CHECK(last.data_ms == Approx(0.1));
+  CHECK(last.forward_ms == Approx(0.3));
+  CHECK(last.backward_ms == Approx(0.4));
+  CHECK(last.wait_ms == Approx(0.05));
+  CHECK(last.optimizer_ms == Approx(0.15));
+  CHECK(last.step_ms == Approx(1));
   REQUIRE(last.buckets.size() == 1);
   CHECK(last.buckets[0].bytes == 80);
-  CHECK(last.buckets[0].launch_ms == doctest::Approx(0.79));
-  CHECK(last.buckets[0].end_ms == doctest::Approx(0.85));
+  CHECK(last.buckets[0].launch_ms == Approx(0.79));
+  CHECK(last.buckets[0].end_ms == Approx(0.85));
   // The last gradient is that of the tensor which was registered first.
   const Plan plan = recorded_plan(record, "trace");
   REQUIRE(plan.model.tensors.size() == 2);
@@ -286,8 +288,8 @@ TEST_CASE("micro-batches are told apart") {
   CHECK(step.micro_batch_samples == std::vector<std::int64_t>{3, 2});
   CHECK(step.micro_batch_max_lengths == std::vector<std::int64_t>{7, 4});
   CHECK(step.padded_tokens == 29);
-  CHECK(step.forward_ms == doctest::Approx(0.4));  // What is between the micro-batches, too.
-  CHECK(step.backward_ms == doctest::Approx(0.45));
+  CHECK(step.forward_ms == Approx(0.4));  // What is between the micro-batches, too.
+  CHECK(step.backward_ms == Approx(0.45));
 }
 
 TEST_CASE("a GPU's step becomes the time in which it worked for each pass") {
@@ -323,14 +325,14 @@ TEST_CASE("a GPU's step becomes the time in which it worked for each pass") {
   REQUIRE(made.record->steps.size() == 2);
   const StepRecord& slow = made.record->steps[1];
   CHECK(slow.data_ms == 0);
-  CHECK(slow.forward_ms == doctest::Approx(0.12));  // 20 + 40 + 60 us.
-  CHECK(slow.backward_ms == doctest::Approx(0.18));
-  CHECK(slow.optimizer_ms == doctest::Approx(0.12));
+  CHECK(slow.forward_ms == Approx(0.12));  // 20 + 40 + 60 us.
+  CHECK(slow.backward_ms == Approx(0.18));
+  CHECK(slow.optimizer_ms == Approx(0.12));
   REQUIRE(slow.buckets.size() == 1);
-  CHECK(slow.buckets[0].launch_ms == doctest::Approx(0.2));
-  CHECK(made.record->steps[0].buckets[0].launch_ms == doctest::Approx(0.1));
+  CHECK(slow.buckets[0].launch_ms == Approx(0.2));
+  CHECK(made.record->steps[0].buckets[0].launch_ms == Approx(0.1));
   for (const StepRecord& step : made.record->steps) {
-    CHECK(step.buckets[0].end_ms == doctest::Approx(0.25));  // The transfer: 1250 - 1200 us.
+    CHECK(step.buckets[0].end_ms == Approx(0.25));  // The transfer: 1250 - 1200 us.
   }
   CHECK(all_of(made.warnings).find("the GPU stood still in 78 %") != std::string::npos);
 }

@@ -15,6 +15,7 @@
 #include "calibrate/import/kineto/kineto_parts.h"
 #include "calibrate/import/kineto/kineto_program.h"
 #include "calibrate/import/kineto/kineto_trace.h"
+#include "tests/approx.h"
 #include "tests/costmodel/network/nccl_sweeps.h"
 #include "tests/test_data.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 /// One line of a CSV file, by column.
 using TraceLine = std::map<std::string, std::string>;
+using stepsim::test::Approx;
 
 std::vector<TraceLine> read_lines(const std::string& path) {
   std::ifstream file(path);
@@ -60,9 +62,9 @@ void check_collectives(const KinetoTrace& trace,
     CHECK(one.elements == std::stoll(line.at("nelems")));
     CHECK(one.bytes == std::stoll(line.at("bytes")));
     CHECK(one.stream == std::stoll(line.at("stream")));
-    CHECK(us(one.launch.span.start_ns) == doctest::Approx(std::stod(line.at("launch_us"))));
-    CHECK(us(one.span.start_ns) == doctest::Approx(std::stod(line.at("start_us"))));
-    CHECK(us(one.span.end_ns()) == doctest::Approx(std::stod(line.at("end_us"))));
+    CHECK(us(one.launch.span.start_ns) == Approx(std::stod(line.at("launch_us"))));
+    CHECK(us(one.span.start_ns) == Approx(std::stod(line.at("start_us"))));
+    CHECK(us(one.span.end_ns()) == Approx(std::stod(line.at("end_us"))));
     CHECK(trace.steps[static_cast<std::size_t>(one.step)].number == std::stoll(line.at("step")));
   }
   CHECK(i == trace.collectives.size());
@@ -197,7 +199,7 @@ TEST_CASE("DLRM: collectives of three ranks as recorded, transfers as the index 
     const KinetoMatch& match = matches.matches[i++];
     const auto check_us = [&](std::int64_t found, const std::string& column) {
       CAPTURE(column);
-      CHECK(static_cast<double>(found) * 1e-3 == doctest::Approx(std::stod(line.at(column))));
+      CHECK(static_cast<double>(found) * 1e-3 == Approx(std::stod(line.at(column))));
     };
     CHECK(match.kind == line.at("op"));
     CHECK(match.bytes == std::stoll(line.at("bytes")));
@@ -225,7 +227,7 @@ void check_step_times(const std::string& trace_path, const std::string& steps_pa
     const KinetoStepTime& time = times[i++];
     const auto check_us = [&](std::int64_t ns, const std::string& column) {
       CAPTURE(column);
-      CHECK(static_cast<double>(ns) * 1e-3 == doctest::Approx(std::stod(line.at(column))));
+      CHECK(static_cast<double>(ns) * 1e-3 == Approx(std::stod(line.at(column))));
     };
     check_us(time.compute_ns, "compute_busy_us");
     check_us(time.collective_ns, "nccl_busy_us");

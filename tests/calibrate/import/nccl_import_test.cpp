@@ -6,7 +6,10 @@
 
 #include "calibrate/import/nccl/nccl_report.h"
 #include "calibrate/import/nccl/nccl_tests.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 namespace {
@@ -54,7 +57,7 @@ std::vector<std::string> log_lines(const std::string& text) {
 TEST_CASE("printed numbers know half a unit of their last place") {
   CHECK(parse_printed("1.25") == PrintedNumber{1.25, 0.5 * 1e-2});
   CHECK(parse_printed("12") == PrintedNumber{12, 0.5});
-  CHECK(parse_printed("1.2e+07")->half_unit == doctest::Approx(0.05e7));
+  CHECK(parse_printed("1.2e+07")->half_unit == Approx(0.05e7));
   CHECK(parse_printed("0.009", 3)->value == 9);
   for (const char* word : {"", "-", ".", "1.2.3", "1e", "nan", "0x10", "12:", "N/A", "1e999"}) {
     CAPTURE(word);

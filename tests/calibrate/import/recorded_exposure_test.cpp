@@ -6,11 +6,11 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/network/collective_table.h"
+#include "tests/approx.h"
 #include "tests/calibrate/import/recorded_training.h"
 
 using namespace stepsim;
 using namespace stepsim::test;
-using doctest::Approx;
 
 TEST_CASE("without recorded buckets all-reduces are scaled to what the steps left exposed") {
   const MadeTraining training;  // Its second bucket's 0.5 ms are exposed, the first one hides.

@@ -6,9 +6,11 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -72,8 +74,8 @@ TEST_CASE("a described record is its own plan: tensors, buckets, batches") {
 TEST_CASE("tensors of a described record take the backward's time as the buckets were launched") {
   const Plan plan = recorded_plan(described_record(), "run.jsonl");
   // (26 - 1 - 10) / 20 of the backward, divided as 3000 to 500.
-  CHECK(plan.model.tensors[1].backward == doctest::Approx(0.75e9 * 6 / 7).epsilon(1e-8));
-  CHECK(plan.model.tensors[2].backward == doctest::Approx(0.75e9 / 7).epsilon(1e-8));
+  CHECK(plan.model.tensors[1].backward == Approx(0.75e9 * 6 / 7).epsilon(1e-8));
+  CHECK(plan.model.tensors[2].backward == Approx(0.75e9 / 7).epsilon(1e-8));
   CHECK(plan.model.tensors[0].backward == 250'000'000);
 
   RunRecord unwatched = described_record();
@@ -248,8 +250,7 @@ TEST_CASE("records of one model whose launches differ a little are of one model"
   CHECK(plans[0].model == plans[1].model);
   const double share = 0.5 * (15.0 / 20 + 11.0 / 20);
   const auto& tensors = plans[0].model.tensors;
-  CHECK(static_cast<double>(tensors[1].backward + tensors[2].backward) ==
-        doctest::Approx(1e9 * share));
+  CHECK(static_cast<double>(tensors[1].backward + tensors[2].backward) == Approx(1e9 * share));
 }
 
 TEST_CASE("a record keeps what it says about the training") {

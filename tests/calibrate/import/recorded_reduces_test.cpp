@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
+
 using namespace stepsim;
-using doctest::Approx;
+using stepsim::test::Approx;
 
 namespace {
 

@@ -10,12 +10,12 @@
 #include "calibrate/fit/fit.h"
 #include "costmodel/compute/shared_cores.h"
 #include "costmodel/model/model_presets.h"
+#include "tests/approx.h"
 #include "tests/calibrate/import/recorded_training.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
 using namespace stepsim::test;
-using doctest::Approx;
 
 namespace {
 

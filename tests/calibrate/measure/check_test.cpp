@@ -17,8 +17,11 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile_cost_model.h"
+#include "tests/approx.h"
 #include "tests/calibrate/measure/fake_backend.h"
 #include "tests/test_data.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 namespace {
@@ -56,18 +59,17 @@ TEST_CASE("measured and fitted, the profile prices every step as the machine cha
         const Cost cost = costs.op(op, batch);
         CHECK_FALSE(cost.unseen_shape);
         CHECK(cost.extrapolation == 1);
-        CHECK(cost.seconds == doctest::Approx(test::planted_seconds(op, batch)).epsilon(0.02));
+        CHECK(cost.seconds == Approx(test::planted_seconds(op, batch)).epsilon(0.02));
       }
     }
   }
   const Op copy = elements_op(OpClass::GradientCopyOut, 33333, Dtype::F32);
-  CHECK(costs.op(copy, {}).seconds ==
-        doctest::Approx(test::planted_seconds(copy, {})).epsilon(0.01));
+  CHECK(costs.op(copy, {}).seconds == Approx(test::planted_seconds(copy, {})).epsilon(0.01));
   const CollectivePricer pricer = collective_pricer(costs.profile());
   CHECK(pricer.price(CollectiveKind::AllReduce, Bytes(300000), 2, 1).cost.seconds ==
-        doctest::Approx(test::planted_collective_seconds(CollectiveKind::AllReduce, 300000, false))
+        Approx(test::planted_collective_seconds(CollectiveKind::AllReduce, 300000, false))
             .epsilon(1e-3));
-  CHECK(costs.profile().noise.step_jitter == doctest::Approx(0).epsilon(1e-3));
+  CHECK(costs.profile().noise.step_jitter == Approx(0).epsilon(1e-3));
   CHECK(costs.profile().device == "fake");
 }
 
@@ -82,10 +84,10 @@ TEST_CASE("every kind of collective that the backend has is measured and fitted"
   for (const CollectiveFit& fit : result.collectives) {
     CAPTURE(fit.cost.kind);
     const CollectiveKind kind = parse_collective_kind(fit.cost.kind);
-    CHECK(fit.floor == doctest::Approx(test::planted_collective_seconds(kind, 1024, false)));
+    CHECK(fit.floor == Approx(test::planted_collective_seconds(kind, 1024, false)).epsilon(1e-4));
     REQUIRE(fit.pipelined_floor);
     CHECK(*fit.pipelined_floor ==
-          doctest::Approx(test::planted_collective_seconds(kind, 1024, true)).epsilon(1e-3));
+          Approx(test::planted_collective_seconds(kind, 1024, true)).epsilon(1e-3));
   }
   const std::string floors = fmt::format("\n  floor: {} by itself, {} back to back\n",
                                          format_duration(result.collectives[0].floor),
@@ -109,7 +111,7 @@ TEST_CASE("a backend without ops is measured for its collectives, which make a p
   CHECK(collective_pricer(profile)
             .price(CollectiveKind::AllReduce, Bytes(300000), 2, 1)
             .cost.seconds ==
-        doctest::Approx(test::planted_collective_seconds(CollectiveKind::AllReduce, 300000, false))
+        Approx(test::planted_collective_seconds(CollectiveKind::AllReduce, 300000, false))
             .epsilon(1e-3));
   // All passes are there, since no point tells that it is enough.
   const int all = read_sample_file(request.out, nullptr).log.measurements();
@@ -280,12 +282,12 @@ TEST_CASE("check says yes to the machine that was measured and no to a slower on
   const Profile profile = fitted(request.out);
   const CheckResult same = check_profile(profile, test::fake_factory({0.01, 1, "fake"}));
   CHECK(same.fits());
-  CHECK(same.ratio() == doctest::Approx(1).epsilon(0.02));
+  CHECK(same.ratio() == Approx(1).epsilon(0.02));
   const CheckResult slower = check_profile(profile, test::fake_factory({0.01, 1.2, "fake"}));
   CHECK_FALSE(slower.fits());
-  CHECK(slower.ratio() == doctest::Approx(1.2).epsilon(0.02));
+  CHECK(slower.ratio() == Approx(1.2).epsilon(0.02));
   for (const CheckRow& row : slower.rows) {
-    CHECK(row.ratio() == doctest::Approx(1.2).epsilon(0.06));
+    CHECK(row.ratio() == Approx(1.2).epsilon(0.06));
   }
   CHECK(check_report(profile, slower).find("does not fit: recalibrate") != std::string::npos);
   CHECK(check_report(profile, same).find("device") == std::string::npos);

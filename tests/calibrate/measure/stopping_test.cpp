@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/samples/statistics.h"
+#include "tests/approx.h"
 #include "tests/calibrate/measure/fake_backend.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 
@@ -34,7 +37,7 @@ TEST_CASE("the standard error of the median falls with the root of the repetitio
   // 1.2533 * 0.1 / sqrt(n) = 0.01 at n = 157.
   CHECK(stopping.repetitions() > 70);
   CHECK(stopping.repetitions() < 320);
-  CHECK(stopping.noise() == doctest::Approx(0.1).epsilon(0.3));
+  CHECK(stopping.noise() == Approx(0.1).epsilon(0.3));
 }
 
 TEST_CASE("measuring stops when the noise is stable although the target is out of reach") {
@@ -63,10 +66,10 @@ TEST_CASE("measuring stops when the time of the point is used up") {
 TEST_CASE("median, quantiles and the robust deviation are what their definitions say") {
   CHECK(median({3, 1, 2}) == 2);
   CHECK(median({4, 1, 2, 3}) == 2.5);
-  CHECK(quantile({0, 10}, 0.2) == doctest::Approx(2));
+  CHECK(quantile({0, 10}, 0.2) == Approx(2));
   CHECK(quantile({5}, 0.8) == 5);
   // Deviations from 3: 2 1 0 1 97; their median is 1, the outlier does not count.
-  CHECK(robust_deviation({1, 2, 3, 4, 100}) == doctest::Approx(1.4826));
+  CHECK(robust_deviation({1, 2, 3, 4, 100}) == Approx(1.4826));
 }
 
 }  // namespace stepsim

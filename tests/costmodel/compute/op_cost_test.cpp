@@ -8,10 +8,11 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/cost_features.h"
 #include "costmodel/compute/tile_feature.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using doctest::Approx;
+using stepsim::test::Approx;
 using stepsim::test::error_of;
 
 namespace {

@@ -4,10 +4,11 @@
 
 #include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using doctest::Approx;
+using stepsim::test::Approx;
 using stepsim::test::content;
 using stepsim::test::error_of;
 using stepsim::test::fresh_folder;

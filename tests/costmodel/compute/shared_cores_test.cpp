@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
+
 using namespace stepsim;
-using doctest::Approx;
+using stepsim::test::Approx;
 
 TEST_CASE("ranks with a core each do not slow each other") {
   const std::vector<double> seconds = {1, 5, 2};
@@ -36,6 +38,6 @@ TEST_CASE("who is left computes faster, and no core is idle while there is work 
 TEST_CASE("a fraction of a core is a rate: two ranks on 1.25 cores") {
   // Both run at 0.625 until the first has its 5 s, at 8 s; the other then has a core of its own.
   const std::vector<double> factors = shared_core_factors(std::vector<double>{5, 10}, 1.25);
-  CHECK(factors[0] == doctest::Approx(1.6));
-  CHECK(factors[1] == doctest::Approx(1.3));
+  CHECK(factors[0] == Approx(1.6));
+  CHECK(factors[1] == Approx(1.3));
 }

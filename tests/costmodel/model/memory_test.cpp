@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/model/model_presets.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
@@ -135,7 +136,7 @@ TEST_CASE("mixed-precision Adam of 7.5 B parameters on 64 ranks: 120, 31.4, 16.6
     CAPTURE(stage);
     const Bytes total = state_memory(7'500'000'000, Dtype::Bf16, sharded(stage, 64, 12)).total();
     CHECK(std::abs(gigabytes(total) - published[stage]) <= 0.05);
-    CHECK(gigabytes(total) == doctest::Approx(7.5 * exact[stage]).epsilon(1e-8));
+    CHECK(gigabytes(total) == Approx(7.5 * exact[stage]).epsilon(1e-8));
   }
 }
 
@@ -235,7 +236,7 @@ TEST_CASE("views save one copy of the gradients: less than the half of what RoBE
   const Bytes saved = peak_memory(config, kMemoryBatch, {}).total() -
                       peak_memory(config, kMemoryBatch, views).total();
   CHECK(saved == Bytes(4 * parameter_count(config)));
-  CHECK(gigabytes(saved) / 1.067 == doctest::Approx(0.467).epsilon(0.01));
+  CHECK(gigabytes(saved) / 1.067 == Approx(0.467).epsilon(0.01));
 }
 
 TEST_CASE("many batches of one job use what each of them would alone") {

@@ -11,9 +11,11 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/model/transformer_json.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 using stepsim::test::error_of;
 
 namespace {
@@ -335,5 +337,5 @@ TEST_CASE("training flops are six times the multiply-adds of the matrices, and a
   const double length = 128;
   const double samples = 8;
   const double forward = 2 * (samples * length * (18432 + 96 * length) + 768 * samples);
-  CHECK(training_flops(model_preset("tiny-classifier"), 8, 128) == doctest::Approx(3 * forward));
+  CHECK(training_flops(model_preset("tiny-classifier"), 8, 128) == Approx(3 * forward));
 }

@@ -4,12 +4,13 @@
 
 #include "costmodel/network/collective_table.h"
 #include "costmodel/records/profile_cost_model.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using doctest::Approx;
 using stepsim::test::error_of;
 using Kind = CollectiveKind;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -191,24 +192,24 @@ TEST_CASE("below the first knot: its value to 32 KiB, a line above, then refused
     cost.knots = knots;
     return table_cost(cost, Bytes(65536), 4, "lab");
   };
-  CHECK(half({{131072, 1e-4}, {262144, 1.5e-4}}).seconds == doctest::Approx(0.75e-4));
-  CHECK(half({{131072, 1e-4}, {262144, 3e-4}}).seconds == doctest::Approx(0.5e-4));
-  CHECK(half({{131072, 1e-4}, {262144, 0.9e-4}}).seconds == doctest::Approx(1e-4));
-  CHECK(half({{131072, 1e-4}}).seconds == doctest::Approx(0.75e-4));
+  CHECK(half({{131072, 1e-4}, {262144, 1.5e-4}}).seconds == Approx(0.75e-4));
+  CHECK(half({{131072, 1e-4}, {262144, 3e-4}}).seconds == Approx(0.5e-4));
+  CHECK(half({{131072, 1e-4}, {262144, 0.9e-4}}).seconds == Approx(1e-4));
+  CHECK(half({{131072, 1e-4}}).seconds == Approx(0.75e-4));
   const Cost below = half({{131072, 1e-4}, {262144, 1.5e-4}});
   CHECK(below.extrapolation == 2);
   CHECK(below.smaller);
-  CHECK(below.relative_error == doctest::Approx(0.01 + 0.18));
+  CHECK(below.relative_error == Approx(0.01 + 0.18));
   CHECK(below.shared_error == below.relative_error);
   const Cost scalar = table_cost(cost, Bytes(1), 4, "lab");
   CHECK(scalar.extrapolation == 4);
-  CHECK(scalar.seconds == doctest::Approx(0.625e-4));  // That of 32 KiB.
+  CHECK(scalar.seconds == Approx(0.625e-4));  // That of 32 KiB.
   cost.knots = {{1048576, 1e-4}, {2097152, 2e-4}};
   CHECK(error_of([&] { (void)table_cost(cost, Bytes(131072), 4, "lab"); }) ==
         "profile lab: the all_reduce of 2 ranks was measured from 1 MiB to 2 MiB; 128 KiB is 8.00 "
         "times below, and more than 4 times is refused: measure smaller messages");
   // Bucket indices and scalars are no reason to refuse a step.
-  CHECK(table_cost(cost, Bytes(208), 4, "lab").seconds == doctest::Approx(1e-4 / 32));
+  CHECK(table_cost(cost, Bytes(208), 4, "lab").seconds == Approx(1e-4 / 32));
   CHECK(table_cost(cost, Bytes(208), 4, "lab").relative_error == 1);
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 #include "tests/costmodel/network/wire_bytes.h"
 
@@ -47,7 +48,7 @@ TEST_CASE("ring bytes per rank are 2(p-1)/p x S without a hook") {
     CHECK(of(Hook::None, ranks) == std::vector{all_reduce(4 * kElements, ranks)});
     CHECK(of(Hook::AllReduce, ranks) == of(Hook::None, ranks));
     CHECK(wire(Hook::None, ranks) ==
-          doctest::Approx(2.0 * (ranks - 1) / ranks * 4 * kElements).epsilon(1e-12));
+          Approx(2.0 * (ranks - 1) / ranks * 4 * kElements).epsilon(1e-12));
   }
 }
 
@@ -71,8 +72,7 @@ TEST_CASE("PowerSGD sends sum r(n+m) and what it leaves uncompressed") {
                                                   all_reduce(4 * rank * (100 + 144), 8)};
     CHECK(of(Hook::PowerSgd, 8, options) == expected);
     const double elements = rank * (64 + 100 + 32 + 144) + 64 + 12;
-    CHECK(wire(Hook::PowerSgd, 8, options) ==
-          doctest::Approx(2.0 * 7 / 8 * 4 * elements).epsilon(1e-12));
+    CHECK(wire(Hook::PowerSgd, 8, options) == Approx(2.0 * 7 / 8 * 4 * elements).epsilon(1e-12));
   }
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("a quantised all-gather is p/8 of the fp32 ring") {
     CHECK(collectives[0] == all_gather(8.0 * ranks, ranks));
     const double ratio = bytes_on_wire_per_rank(std::span(collectives).subspan(1)) /
                          wire(Hook::None, ranks, {}, large);
-    CHECK(ratio == doctest::Approx(ranks / 8.0).epsilon(1e-12));
+    CHECK(ratio == Approx(ranks / 8.0).epsilon(1e-12));
   }
 }
 

@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/network/collective_pricer.h"
+#include "tests/approx.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 namespace {
@@ -27,11 +30,11 @@ double ring(double bytes, int ranks, int nodes) {
 
 TEST_CASE("a ring over fitted links: inside a node, between two, three and more") {
   CHECK(ring(1e8, 1, 1) == 0);
-  CHECK(ring(1e8, 4, 1) == doctest::Approx((6 * 1e5 + 1.5e8) / 2e9));
-  CHECK(ring(1e8, 2, 2) == doctest::Approx((2 * 2e5 + 1e8) / 0.5e9));
-  CHECK(ring(1e8, 3, 3) == doctest::Approx((4 * 2e5 + 4.0 / 3 * 1e8) / 1e9));
-  CHECK(ring(1e8, 6, 6) == doctest::Approx((10 * 2e5 + 5.0 / 3 * 1e8) / (1e9 * std::exp(-0.1))));
-  CHECK(ring(1e8, 4, 2) == doctest::Approx((6 * 2e5 + 1.5e8) / (0.5e9 * std::exp(-0.2))));
+  CHECK(ring(1e8, 4, 1) == Approx((6 * 1e5 + 1.5e8) / 2e9));
+  CHECK(ring(1e8, 2, 2) == Approx((2 * 2e5 + 1e8) / 0.5e9));
+  CHECK(ring(1e8, 3, 3) == Approx((4 * 2e5 + 4.0 / 3 * 1e8) / 1e9));
+  CHECK(ring(1e8, 6, 6) == Approx((10 * 2e5 + 5.0 / 3 * 1e8) / (1e9 * std::exp(-0.1))));
+  CHECK(ring(1e8, 4, 2) == Approx((6 * 2e5 + 1.5e8) / (0.5e9 * std::exp(-0.2))));
 }
 
 TEST_CASE("fitted links price what no table has, with the other fits as draws") {
@@ -45,9 +48,9 @@ TEST_CASE("fitted links price what no table has, with the other fits as draws") 
   CHECK(price(2, 1).cost.seconds == 0.2);
   const CollectivePrice two = price(2, 2);
   CHECK(two.source == CollectiveSource::FittedLinks);
-  CHECK(two.cost.seconds == doctest::Approx(ring(1e8, 2, 2)));
+  CHECK(two.cost.seconds == Approx(ring(1e8, 2, 2)));
   CHECK(two.draws == std::vector<double>{0.5, 2});
-  CHECK(two.cost.shared_error == doctest::Approx(0.1 * 0.79788456));
+  CHECK(two.cost.shared_error == Approx(0.1 * 0.79788456));
   const CollectivePrice far = price(8, 8);
   CHECK(far.source == CollectiveSource::BeyondFittedLinks);
   CHECK(far.text == "links fitted to step times of up to 4 ranks on 4 nodes");

@@ -5,13 +5,14 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using doctest::Approx;
 using stepsim::test::error_of;
 using Algorithm = NcclAlgorithm;
 using Protocol = NcclProtocol;
+using stepsim::test::Approx;
 
 namespace {
 

@@ -4,12 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using doctest::Approx;
 using stepsim::test::error_of;
 using Kind = CollectiveKind;
+using stepsim::test::Approx;
 
 namespace {
 

@@ -7,10 +7,10 @@
 
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/records/profile_cost_model.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
-using doctest::Approx;
 using namespace stepsim::test;
 
 namespace {

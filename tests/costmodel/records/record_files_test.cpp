@@ -5,9 +5,11 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/model/model_presets.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -157,8 +159,7 @@ TEST_CASE("clocks of hosts are laid over each other where the all-reduces of a s
     CHECK(warnings[0].starts_with(paths[1] +
                                   ": its ranks' clocks are up to 5 s apart (several hosts)"));
     for (std::size_t i = 0; i < files[0].record.steps.size(); ++i) {
-      CHECK(files[1].record.steps[i].start_ms ==
-            doctest::Approx(files[0].record.steps[i].start_ms));
+      CHECK(files[1].record.steps[i].start_ms == Approx(files[0].record.steps[i].start_ms));
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/loss_scale.h"
+#include "tests/approx.h"
 #include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/policy_examples.h"
 
@@ -138,7 +139,7 @@ TEST_CASE("loss scales of a planned epoch are those of the shapes of its batches
       }
       const std::vector<double> expected = loss_scales(weighting, shapes);
       for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        CHECK(ranks[rank].loss_scales[at(step)] == doctest::Approx(expected[rank]));
+        CHECK(ranks[rank].loss_scales[at(step)] == Approx(expected[rank]));
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "sim/batching/algorithms/sparse_nnls.h"
 #include "sim/batching/histogram.h"
 #include "sim/batching/policy.h"
+#include "tests/approx.h"
 #include "tests/sim/batching/fixtures.h"
 #include "tests/test_data.h"
 

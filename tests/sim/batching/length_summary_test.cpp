@@ -10,9 +10,11 @@
 #include "costmodel/io/json_file.h"
 #include "sim/batching/histogram.h"
 #include "sim/batching/lengths.h"
+#include "tests/approx.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 TEST_CASE("length summary: figures of a list worked out by hand") {
   // Batches of 8: 1..8 padded to 8, and 100 alone.
@@ -21,9 +23,9 @@ TEST_CASE("length summary: figures of a list worked out by hand") {
   CHECK(s.tokens == 136);
   CHECK(s.shortest == 1);
   CHECK(s.longest == 100);
-  CHECK(s.mean == doctest::Approx(136.0 / 9));
-  CHECK(s.padding_in_random_batches == doctest::Approx(1 - 136.0 / 164));
-  CHECK(s.longest_percent_tokens == doctest::Approx(100.0 / 136));
+  CHECK(s.mean == Approx(136.0 / 9));
+  CHECK(s.padding_in_random_batches == Approx(1 - 136.0 / 164));
+  CHECK(s.longest_percent_tokens == Approx(100.0 / 136));
   REQUIRE(s.percentiles.size() == 10);
   CHECK(s.percentiles[4] == std::pair<double, std::int64_t>{50, 5});
   CHECK(s.percentiles.back().second == 100);
@@ -38,7 +40,7 @@ TEST_CASE("length summary: figures of a list worked out by hand") {
   }
   CHECK(next == 101);
   CHECK(samples == 9);
-  CHECK(tokens == doctest::Approx(1));
+  CHECK(tokens == Approx(1));
   CHECK(s.bars.size() <= 16);
   CHECK_THROWS_AS((void)summarise_lengths({}), std::invalid_argument);
 }
@@ -69,7 +71,7 @@ TEST_CASE("shipped histograms have the published statistics") {
     const double off = std::abs(s.mean - stats.at("mean").get<double>());
     CHECK(off <= (exact ? 0.0051 : 0.02 * s.mean));
     CHECK(static_cast<double>(s.percentiles[4].second) ==
-          doctest::Approx(stats.at("p50").get<double>()).epsilon(exact ? 1e-9 : 0.01));
+          Approx(stats.at("p50").get<double>()).epsilon(exact ? 1e-9 : 0.01));
     if (exact) {
       CHECK(s.longest == stats.at("max").get<std::int64_t>());
     }

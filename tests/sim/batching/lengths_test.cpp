@@ -9,6 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/histogram.h"
+#include "tests/approx.h"
 #include "tests/sim/batching/fixtures.h"
 #include "tests/test_data.h"
 
@@ -112,8 +113,8 @@ TEST_CASE("log-normal lengths have the asked median and spread and stay inside t
   Ids lengths = generate_lengths(normal, 20001);
   std::sort(lengths.begin(), lengths.end());
   // exp(6) = 403.4; one sigma above: 665.1; the median of 20001 draws is within 2 % (4 sigma).
-  CHECK(static_cast<double>(lengths[10000]) == doctest::Approx(403.4).epsilon(0.02));
-  CHECK(static_cast<double>(lengths[16827]) == doctest::Approx(665.1).epsilon(0.02));
+  CHECK(static_cast<double>(lengths[10000]) == Approx(403.4).epsilon(0.02));
+  CHECK(static_cast<double>(lengths[16827]) == Approx(665.1).epsilon(0.02));
   normal.min = 400;
   normal.max = 410;
   lengths = generate_lengths(normal, 500);

@@ -13,6 +13,7 @@
 #include "sim/batching/algorithms/ordered_partition.h"
 #include "sim/batching/algorithms/packing_stream.h"
 #include "sim/batching/algorithms/partition.h"
+#include "tests/approx.h"
 #include "tests/oracles/published_batching.h"
 #include "tests/sim/batching/fixtures.h"
 #include "tests/sim/batching/make_policy.h"
@@ -299,9 +300,8 @@ TEST_CASE("SQuAD packed three sequences a row: 2.18161 times fewer rows, 97.74 %
   padded.resize(384);
   const auto packing = pack_longest_first(padded, 3);
   const auto packs = static_cast<double>(packing.packs());
-  CHECK(static_cast<double>(packing.sequences()) / packs == doctest::Approx(2.18161).epsilon(5e-6));
-  CHECK(100 * static_cast<double>(packing.tokens()) / (384 * packs) ==
-        doctest::Approx(97.74).epsilon(5e-5));
+  CHECK(static_cast<double>(packing.sequences()) / packs == Approx(2.18161).epsilon(5e-6));
+  CHECK(100 * static_cast<double>(packing.tokens()) / (384 * packs) == Approx(97.74).epsilon(5e-5));
 }
 
 TEST_CASE("what cannot be balanced or packed is bad input") {

@@ -11,6 +11,7 @@
 #include "costmodel/base/input_error.h"
 #include "sim/batching/batch_cost.h"
 #include "sim/batching/random/random.h"
+#include "tests/approx.h"
 #include "tests/sim/batching/make_policy.h"
 
 using namespace stepsim;
@@ -198,12 +199,11 @@ TEST_CASE("batch cost: exact where it is linear, never falling, proportional bey
       512);
   for (const std::int64_t samples : {1, 3, 7, 50, 64}) {
     for (const std::int64_t longest : {1, 5, 100, 511, 512}) {
-      CHECK(linear(samples, longest) ==
-            doctest::Approx(2.0 * static_cast<double>(samples * longest)));
+      CHECK(linear(samples, longest) == Approx(2.0 * static_cast<double>(samples * longest)));
     }
   }
   CHECK(linear(0, 10) == 0);
-  CHECK(linear(128, 512) == doctest::Approx(2.0 * 128 * 512));
+  CHECK(linear(128, 512) == Approx(2.0 * 128 * 512));
   const BatchCost refused(
       [](const BatchShape& shape) {
         if (shape.padded_tokens() > 1000) {

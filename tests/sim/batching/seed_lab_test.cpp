@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/model/batch_shape.h"
+#include "tests/approx.h"
 #include "tests/sim/batching/fixtures.h"
 #include "tests/sim/batching/make_policy.h"
 #include "tests/sim/batching/plan_hash.h"
@@ -163,7 +164,7 @@ Ids numbers(const std::string& text) {
 }
 
 doctest::Approx near(const std::string& text) {
-  return doctest::Approx(std::stod(text)).epsilon(1e-9);
+  return Approx(std::stod(text)).epsilon(1e-9);
 }
 
 }  // namespace
@@ -260,8 +261,8 @@ TEST_CASE("token-skew cases with other ranks, steps, seeds and lengths are repro
       CHECK(run.epoch[rank].size() == expected.at("batches_per_rank")[rank].get<std::size_t>());
     }
     const Aggregate steady = aggregate(run, run.executed, 2, static_cast<std::size_t>(lab.steps));
-    CHECK(steady.useful == doctest::Approx(expected.at("useful_mean_per_step").get<double>()));
-    CHECK(steady.padded == doctest::Approx(expected.at("padded_mean_per_step").get<double>()));
-    CHECK(steady.spread == doctest::Approx(expected.at("average_rank_token_spread").get<double>()));
+    CHECK(steady.useful == Approx(expected.at("useful_mean_per_step").get<double>()));
+    CHECK(steady.padded == Approx(expected.at("padded_mean_per_step").get<double>()));
+    CHECK(steady.spread == Approx(expected.at("average_rank_token_spread").get<double>()));
   }
 }

@@ -11,6 +11,7 @@
 #include "costmodel/io/json_file.h"
 #include "sim/batching/policies/nemo.h"
 #include "sim/batching/training_effects.h"
+#include "tests/approx.h"
 #include "tests/sim/batching/fixtures.h"
 #include "tests/sim/batching/make_policy.h"
 #include "tests/sim/predict/plan_of.h"
@@ -189,7 +190,7 @@ TEST_CASE("training effects count target tokens where there are targets") {
   const TrainingEffects effects = training_effects({{{{0, 1}, {2}}}, {}}, input);
   CHECK(effects.useful_target_tokens == 14);
   CHECK(effects.padded_target_tokens == 19);
-  CHECK(*effects.target_padding_ratio() == doctest::Approx(5.0 / 19));
+  CHECK(*effects.target_padding_ratio() == Approx(5.0 / 19));
 }
 
 TEST_CASE("a plan carries the targets of its samples, and gives them back as a source") {

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
+
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -33,9 +36,9 @@ TEST_CASE("training effects: the sampler's own order changes nothing") {
   CHECK(effects.most_steps == 3);
   CHECK(effects.sample_skew == 1);
   // Tokens: 8 of 12, 8 of 12, 6 of 8.
-  CHECK(effects.token_skew == doctest::Approx(2 * (8.0 / 12 + 8.0 / 12 + 6.0 / 8) / 3));
+  CHECK(effects.token_skew == Approx(2 * (8.0 / 12 + 8.0 / 12 + 6.0 / 8) / 3));
   // Each step holds two neighbours; each is half a sample from the step's middle.
-  CHECK(effects.displacement == doctest::Approx(0.5 / 6));
+  CHECK(effects.displacement == Approx(0.5 / 6));
   CHECK(effects.distinct_shapes == 4);  // Lengths 4, 2, 8, 6.
 }
 
@@ -49,7 +52,7 @@ TEST_CASE("training effects: lost, repeated and unequal") {
   CHECK(effects.split_samples == 0);
   CHECK(effects.fewest_steps == 1);
   CHECK(effects.most_steps == 2);
-  CHECK(effects.sample_skew == doctest::Approx(2 * 3.0 / 4));
+  CHECK(effects.sample_skew == Approx(2 * 3.0 / 4));
 }
 
 TEST_CASE("training effects: the reverse order is half an epoch away on average") {
@@ -62,7 +65,7 @@ TEST_CASE("training effects: the reverse order is half an epoch away on average"
   for (std::int64_t sample = 99; sample >= 0; --sample) {
     batches.push_back({sample});
   }
-  CHECK(training_effects({{batches}, {}}, many).displacement == doctest::Approx(0.5).epsilon(0.01));
+  CHECK(training_effects({{batches}, {}}, many).displacement == Approx(0.5).epsilon(0.01));
 }
 
 TEST_CASE("training effects: parts of samples") {
@@ -85,8 +88,8 @@ TEST_CASE("training effects: parts of samples") {
   CHECK(effects.repeated_samples == 1);
   CHECK(effects.repeated_tokens == 2 + 2);
   // Tokens of the steps: 7 of 13, 7 of 12.
-  CHECK(effects.token_skew == doctest::Approx((2 * 7.0 / 13 + 2 * 7.0 / 12) / 2));
-  CHECK(effects.sample_skew == doctest::Approx((1 + 2 * 2.0 / 3) / 2));
+  CHECK(effects.token_skew == Approx((2 * 7.0 / 13 + 2 * 7.0 / 12) / 2));
+  CHECK(effects.sample_skew == Approx((1 + 2 * 2.0 / 3) / 2));
   CHECK(effects.distinct_shapes == 4);  // (2, 4), (2, 5), (2, 3), (1, 5).
 }
 

@@ -16,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "sim/batching/histogram.h"
+#include "tests/approx.h"
 #include "tests/sim/batching/make_policy.h"
 #include "tests/test_data.h"
 
@@ -307,7 +308,7 @@ TEST_CASE(
       CHECK(std::max(of(Fairseq), of(LocalSort)) < std::min(of(Rebalance), of(HfGrouped)));
       CHECK(std::max(of(Rebalance), of(HfGrouped)) < of(MinMax));
       // Both are governed by 64 neighbours in length, whoever holds them.
-      CHECK(of(HfStrided) == doctest::Approx(of(HfGrouped)).epsilon(1e-12));
+      CHECK(of(HfStrided) == Approx(of(HfGrouped)).epsilon(1e-12));
     }
     for (const Row row : {Fairseq, LocalSort}) {
       CHECK(trend().mean[row][set][2] >= 1.005 - noise(row, set, 2));
@@ -332,7 +333,7 @@ TEST_CASE("the trend table: min-max helps unless every rank holds a sample at th
     const double ratio = trend().mean[MinMax][set][2] / trend().mean[Fixed][set][2];
     const std::string name = kSetNames[set];
     if (name == "OpenChat" || name == "Wiki512") {
-      CHECK(ratio == doctest::Approx(1).epsilon(0.01));
+      CHECK(ratio == Approx(1).epsilon(0.01));
     } else {
       CHECK(ratio < 0.9);
     }

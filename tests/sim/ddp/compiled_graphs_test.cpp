@@ -9,6 +9,7 @@
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
+#include "tests/approx.h"
 #include "tests/sim/ddp/bucket_lists.h"
 
 using namespace stepsim;
@@ -132,7 +133,7 @@ TEST_CASE("a compiled step launches its buckets at the ends of graphs") {
   CHECK(launches(split) == std::vector<std::int64_t>{22, 30, 34});
   const auto whole = compiled_step(cap + "optimize_ddp = \"no_optimization\"");
   CHECK(launches(whole) == std::vector<std::int64_t>{34, 34, 34});
-  CHECK(whole.summary.overlap_fraction == doctest::Approx(0));
+  CHECK(whole.summary.overlap_fraction == Approx(0));
   CHECK(eager.summary.step_time_ms.mean <= split.summary.step_time_ms.mean);
   CHECK(split.summary.step_time_ms.mean < whole.summary.step_time_ms.mean);
 }

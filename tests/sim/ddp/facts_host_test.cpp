@@ -9,6 +9,7 @@
 
 #include "costmodel/network/interference.h"
 #include "sim/predict/predict.h"
+#include "tests/approx.h"
 #include "tests/sim/ddp/ddp_fixture.h"
 
 using namespace stepsim;
@@ -297,7 +298,7 @@ TEST_CASE("waves: a full one doubles when one multiprocessor is taken, half a on
 TEST_CASE("memory-bound work slows by the bandwidth that is taken") {
   Interference interference;
   interference.memory_share = 0.2;
-  CHECK(compute_slowdown(interference, Bound::Memory, 0, 16) == doctest::Approx(1.25));
+  CHECK(compute_slowdown(interference, Bound::Memory, 0, 16) == Approx(1.25));
   CHECK(compute_slowdown(interference, Bound::Compute, 132, 16) == 1);
   CHECK(compute_slowdown(interference, Bound::Unaffected, 0, 16) == 1);
 }
@@ -393,12 +394,12 @@ TEST_CASE("the overlap metrics of a prediction come back from its timeline and s
     }
   }
   const PredictionSummary& summary = prediction.summary;
-  CHECK(summary.communication_ms == doctest::Approx(busy));
-  CHECK(summary.exposed_communication_ms == doctest::Approx(exposed));
-  CHECK(summary.overlap_fraction == doctest::Approx(hidden / busy));
-  CHECK(summary.forward_ms == doctest::Approx(forward));
-  CHECK(summary.backward_ms == doctest::Approx(backward));
-  CHECK(summary.optimizer_ms == doctest::Approx(optimizer));
+  CHECK(summary.communication_ms == Approx(busy));
+  CHECK(summary.exposed_communication_ms == Approx(exposed));
+  CHECK(summary.overlap_fraction == Approx(hidden / busy));
+  CHECK(summary.forward_ms == Approx(forward));
+  CHECK(summary.backward_ms == Approx(backward));
+  CHECK(summary.optimizer_ms == Approx(optimizer));
   CHECK(hidden > 0);
   CHECK(exposed > 0);
 }

@@ -9,6 +9,7 @@
 
 #include "costmodel/network/collective_cost.h"
 #include "sim/batching/loss_scale.h"
+#include "tests/approx.h"
 #include "tests/sim/ddp/ddp_fixture.h"
 
 using namespace stepsim;
@@ -120,11 +121,11 @@ TEST_CASE("later micro-batches add into the gradients") {
 TEST_CASE("a step sends 2(p-1)/p of the gradients, half of it with the fp16 and bf16 hooks") {
   DdpCase work = matrices();
   const double model = 4 * (16384 + 256);
-  CHECK(wire_bytes(work) == doctest::Approx(2.0 * 3 / 4 * model));
+  CHECK(wire_bytes(work) == Approx(2.0 * 3 / 4 * model));
   work.options.hook = CommunicationHook::Fp16;
-  CHECK(wire_bytes(work) == doctest::Approx(3.0 / 4 * model));
+  CHECK(wire_bytes(work) == Approx(3.0 / 4 * model));
   work.options.hook = CommunicationHook::Bf16;
-  CHECK(wire_bytes(work) == doctest::Approx(3.0 / 4 * model));
+  CHECK(wire_bytes(work) == Approx(3.0 / 4 * model));
 }
 
 TEST_CASE("a step with PowerSGD sends the factors and the biases") {
@@ -151,7 +152,7 @@ TEST_CASE("a quantised step sends p/8 of the fp32 ring, beside the scales") {
     const double plain = wire_bytes(work);
     work.options.hook = CommunicationHook::QuantizePerTensor;
     const double scales = (ranks - 1) * 8.0 * static_cast<double>(work.buckets.rebuilt.size());
-    CHECK((wire_bytes(work) - scales) / plain == doctest::Approx(ranks / 8.0));
+    CHECK((wire_bytes(work) - scales) / plain == Approx(ranks / 8.0));
   }
 }
 

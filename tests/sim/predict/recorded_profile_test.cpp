@@ -12,11 +12,12 @@
 #include "sim/predict/step_lowering.h"
 #include "sim/report/notes.h"
 #include "sim/study/recommendation.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 #include "tests/sim/predict/plan_of.h"
 
 using namespace stepsim;
-using doctest::Approx;
+using stepsim::test::Approx;
 
 namespace {
 

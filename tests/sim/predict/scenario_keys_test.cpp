@@ -10,6 +10,7 @@
 #include "sim/batching/policies/policy_table.h"
 #include "sim/predict/predict.h"
 #include "sim/scenario/key_table.h"
+#include "tests/approx.h"
 #include "tests/sim/predict/key_changes.h"
 #include "tests/test_data.h"
 
@@ -163,8 +164,8 @@ void check(const std::string& scenario, const KeyChange& change) {
     // Without noise the paths agree; the engine's noisy runs also play the rebuild of the second
     // step, which moves the ends of an interval of four runs.
     const double tolerance = i < fast_before.size() / 2 ? 1e-3 : 2e-2;
-    CHECK(fast_before[i] == doctest::Approx(engine_before[i]).epsilon(tolerance));
-    CHECK(fast_after[i] == doctest::Approx(engine_after[i]).epsilon(tolerance));
+    CHECK(fast_before[i] == Approx(engine_before[i]).epsilon(tolerance));
+    CHECK(fast_after[i] == Approx(engine_after[i]).epsilon(tolerance));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
 #include "sim/report/text.h"
+#include "tests/approx.h"
 #include "tests/sim/predict/plan_of.h"
 #include "tests/sim/predict/predict_quietly.h"
 #include "tests/sim/scenario/scenario_text.h"
@@ -77,9 +78,9 @@ TEST_CASE("an empty block takes its time in every head, layer and pass") {
       predict_quietly(documents({"policy.varlen.varlen.empty_block=2 us"}), "varlen");
   const double forward_ms = 16 * 4 * 2 * 2e-3;
   CHECK(slow.steps.front().forward_ms - free.steps.front().forward_ms ==
-        doctest::Approx(forward_ms).epsilon(1e-4));
+        Approx(forward_ms).epsilon(1e-4));
   CHECK(slow.steps.front().backward_ms - free.steps.front().backward_ms ==
-        doctest::Approx(forward_ms).epsilon(1e-4));
+        Approx(forward_ms).epsilon(1e-4));
   CHECK(free.steps.front().padded_tokens == 64);
   const auto says = [](const Prediction& prediction) {
     return std::any_of(prediction.notes.begin(), prediction.notes.end(), [](const Note& note) {
@@ -118,7 +119,7 @@ TEST_CASE("a profile that prices empty blocks comes before the scenario's time")
   op.heads = 4;
   op.head_dim = 16;
   op.varlen = true;
-  CHECK(ProfileCostModel(profile).op(op, batch).seconds == doctest::Approx(16 * 4 * 1e-6));
+  CHECK(ProfileCostModel(profile).op(op, batch).seconds == Approx(16 * 4 * 1e-6));
 }
 
 TEST_CASE("merged documents stand in the plan, and in the reports") {

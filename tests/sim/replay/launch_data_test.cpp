@@ -10,9 +10,11 @@
 
 #include "costmodel/io/csv_table.h"
 #include "sim/replay/launch_replay.h"
+#include "tests/approx.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -65,8 +67,8 @@ TEST_CASE("the recorded step is replayed to 0.15 %, as published") {
     const auto figure = [&](const char* name) {
       return us(table.duration(r, table.column(name), kMicrosecond));
     };
-    CHECK(us(full.ranks[r].step) == doctest::Approx(figure("replay_step_us")).epsilon(4e-6));
-    CHECK(us(alone.ranks[r].step) == doctest::Approx(figure("no_barrier_step_us")).epsilon(4e-6));
+    CHECK(us(full.ranks[r].step) == Approx(figure("replay_step_us")).epsilon(4e-6));
+    CHECK(us(alone.ranks[r].step) == Approx(figure("no_barrier_step_us")).epsilon(4e-6));
   }
   CHECK(errors(full).mean <= 0.15);
   CHECK(errors(full).worst < 0.195);
@@ -90,7 +92,7 @@ TEST_CASE("every collective ends 9 to 31 us before its record, as published") {
     };
     const ReplayedCollective& collective = result.collectives[c];
     const auto& measured = collective.measured.value();
-    CHECK(us(collective.replayed.end) == doctest::Approx(figure("replay_end_us")).epsilon(4e-6));
+    CHECK(us(collective.replayed.end) == Approx(figure("replay_end_us")).epsilon(4e-6));
     CHECK(std::abs(us(measured.end) - figure("measured_mean_end_us")) <= 0.051);
     CHECK(us(measured.skew) == figure("arrival_skew_us"));
     CHECK(us(measured.transfer) == figure("transfer_us_min_end_minus_max_start"));
@@ -139,5 +141,5 @@ TEST_CASE("wrong models of the recorded step miss by what is published") {
     }
   }
   std::ranges::sort(donors);
-  CHECK((donors[3] + donors[4]) / 2 == doctest::Approx(1.9).epsilon(0.03));
+  CHECK((donors[3] + donors[4]) / 2 == Approx(1.9).epsilon(0.03));
 }

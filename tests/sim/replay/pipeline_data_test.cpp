@@ -9,9 +9,11 @@
 
 #include "costmodel/io/csv_table.h"
 #include "sim/replay/pipeline_replay.h"
+#include "tests/approx.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -74,6 +76,6 @@ TEST_CASE("45 steps of a pipeline job are replayed to 0.2 %; with buffered sends
   CHECK(errors(recording, buffered).worst <= 0.93);
   CHECK(errors(recording, blocking).mean <= 0.2);
   CHECK(errors(recording, blocking).worst <= 0.36);
-  CHECK(mean_ms(balanced) == doctest::Approx(6760.5).epsilon(1e-4));
+  CHECK(mean_ms(balanced) == Approx(6760.5).epsilon(1e-4));
   CHECK(std::abs(mean_ms(replay(recording, {.balanced = true})) - 6760) < 100);
 }

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -60,20 +62,20 @@ bool pipeline_error_holds(const std::string& text, const std::string& part) {
 TEST_CASE("blocking sends: both stages wait for the transfer, and the step is 101 ms") {
   const PipelineTrace recording = read(kTwoStages);
   CHECK(to_ms(recording.steps[0].measured) == 101);
-  CHECK(only_step_ms(recording, {}) == doctest::Approx(101));
+  CHECK(only_step_ms(recording, {}) == Approx(101));
 }
 
 // Forward 1 ends on stage 0 at 21, its transfer at 24: stage 1 goes on at 42 with it, at 52 with
 // the backward, ends that at 72. Backward 1 starts on stage 0 at 76, ends at 96.
 TEST_CASE("buffered sends: only the receiver waits, and the step is 97 ms") {
-  CHECK(only_step_ms(read(kTwoStages), {.sends = SendMode::Buffered}) == doctest::Approx(97));
+  CHECK(only_step_ms(read(kTwoStages), {.sends = SendMode::Buffered}) == Approx(97));
 }
 
 // Forward 0 of stage 0 takes the mean of 8 and 12: all that follows is 2 ms later.
 TEST_CASE("balanced: each forward and backward takes its stage's mean") {
-  CHECK(only_step_ms(read(kTwoStages), {.balanced = true}) == doctest::Approx(103));
+  CHECK(only_step_ms(read(kTwoStages), {.balanced = true}) == Approx(103));
   CHECK(only_step_ms(read(kTwoStages), {.sends = SendMode::Buffered, .balanced = true}) ==
-        doctest::Approx(99));
+        Approx(99));
 }
 
 // The reduce-scatter starts when both replicas are there, at 30; 35 and 37. Clipping starts at 37
@@ -88,7 +90,7 @@ TEST_CASE("operations of a group start when all its workers are there") {
       "0,1,0,grads-reduce-scatter,0,30,7\n"
       "0,1,0,optimizer-clip-main-grad,0,37,2\n"
       "0,1,0,optimizer,0,39,1\n");
-  CHECK(only_step_ms(recording, {}) == doctest::Approx(48));
+  CHECK(only_step_ms(recording, {}) == Approx(48));
 }
 
 TEST_CASE("embeddings are reduced by the stages that have them, in each replica") {
@@ -100,12 +102,12 @@ TEST_CASE("embeddings are reduced by the stages that have them, in each replica"
       "0,0,1,forward-compute,0,0,21\n"
       "0,0,2,forward-compute,0,0,20\n"
       "0,0,2,embedding-grads-all-reduce,0,20,3\n");
-  CHECK(only_step_ms(recording, {}) == doctest::Approx(23));
+  CHECK(only_step_ms(recording, {}) == Approx(23));
 }
 
 TEST_CASE("a communication below zero counts as none, computing below zero is refused") {
   CHECK(only_step_ms(read("0,0,0,forward-compute,0,0,5\n0,0,0,grads-reduce-scatter,0,5,-0.1\n"),
-                     {}) == doctest::Approx(5));
+                     {}) == Approx(5));
   CHECK(pipeline_error_holds(pipeline_error("0,0,0,forward-compute,0,0,-5\n"),
                              "ops.csv:2:27: error: dur_ms: less"));
 }

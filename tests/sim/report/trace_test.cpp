@@ -13,9 +13,11 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/step_simulator.h"
 #include "sim/report/trace/traces.h"
+#include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -137,7 +139,7 @@ TEST_CASE("a played step shows every op by its name, as long as it took") {
   for (const RankStepResult& row : traced.prediction.steps) {
     worked += row.forward_ms + row.backward_ms + row.exposed_ms + row.optimizer_ms;
   }
-  CHECK(shown / 1e3 == doctest::Approx(worked));
+  CHECK(shown / 1e3 == Approx(worked));
 }
 
 TEST_CASE("transfers and the waits before them are apart, and end together on all ranks") {

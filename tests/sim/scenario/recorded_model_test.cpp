@@ -8,6 +8,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 #include "tests/sim/batching/make_policy.h"
 #include "tests/sim/predict/predict_quietly.h"
@@ -77,13 +78,13 @@ TEST_CASE("a recorded model is that of the profile, and its step is of the recor
   CHECK(scenario.model.name == "Net");
   CHECK(scenario.model.tensors.size() == 2);
   const PredictionSummary summary = predict_quietly(scenario).summary;
-  CHECK(summary.forward_ms == doctest::Approx(10));
-  CHECK(summary.backward_ms == doctest::Approx(20));
-  CHECK(summary.optimizer_ms == doctest::Approx(5));
+  CHECK(summary.forward_ms == Approx(10));
+  CHECK(summary.backward_ms == Approx(20));
+  CHECK(summary.optimizer_ms == Approx(5));
   // Tensors of 1 MiB fill a bucket each. The first is reduced from 5 to 13 ms of the backward, the
   // second for 8 ms after its end.
-  CHECK(summary.exposed_communication_ms == doctest::Approx(8));
-  CHECK(summary.step_time_ms.mean == doctest::Approx(43));
+  CHECK(summary.exposed_communication_ms == Approx(8));
+  CHECK(summary.step_time_ms.mean == Approx(43));
 }
 
 TEST_CASE("a recorded model needs a profile that holds one, and takes no other keys") {

@@ -7,10 +7,12 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/model/transformer_json.h"
 #include "sim/predict/predict.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -63,12 +65,12 @@ TEST_CASE(
                                  {.noise_runs = 0, .keep_timelines = true});
   const StepTimeline& step = run.timelines.back();
   const RankTimeline& rank = step.ranks.front();
-  CHECK(to_ms(rank.forward_end - rank.data_end) == doctest::Approx(8));
+  CHECK(to_ms(rank.forward_end - rank.data_end) == Approx(8));
   // Buckets of 2 MiB (fc) and 1 MiB and a little (the rest): ready after 1 and all 8 shares of 16
   // ms.
   REQUIRE(rank.ready_at.size() == 2);
-  CHECK(to_ms(rank.ready_at[0] - rank.forward_end) == doctest::Approx(2));
-  CHECK(to_ms(rank.ready_at[1] - rank.forward_end) == doctest::Approx(16));
+  CHECK(to_ms(rank.ready_at[0] - rank.forward_end) == Approx(2));
+  CHECK(to_ms(rank.ready_at[1] - rank.forward_end) == Approx(16));
 }
 
 TEST_CASE("a list of tensors survives JSON, where plans keep it") {

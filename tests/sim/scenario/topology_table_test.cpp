@@ -2,11 +2,11 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/scenario/scenario.h"
+#include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
 using namespace stepsim::test;
-using doctest::Approx;
 
 namespace {
 

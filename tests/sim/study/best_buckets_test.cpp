@@ -12,9 +12,11 @@
 #include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
+#include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -125,7 +127,7 @@ TEST_CASE("the best list of equal steps is the best of all lists, played by the 
         const BestBuckets best = best_of(scenario);
         CHECK(best.plain);
         CHECK(best.searched == 1);
-        CHECK(step_ms(best.list) == doctest::Approx(best_by_engine(scenario)).epsilon(1e-12));
+        CHECK(step_ms(best.list) == Approx(best_by_engine(scenario)).epsilon(1e-12));
         CHECK(step_ms(best.list) <= step_ms(best.cap));
         CHECK(step_ms(best.cap) <= step_ms(best.standard));
         list_wins += step_ms(best.list) < step_ms(best.cap) - 1e-6 ? 1 : 0;
@@ -135,13 +137,13 @@ TEST_CASE("the best list of equal steps is the best of all lists, played by the 
           one.ddp.bucket_cap = Bytes(blocks_in * kBlockBytes);
           cap_ms = std::min(cap_ms, by_engine(one));
         }
-        CHECK(step_ms(best.cap) == doctest::Approx(cap_ms).epsilon(1e-12));
+        CHECK(step_ms(best.cap) == Approx(cap_ms).epsilon(1e-12));
         // What is to be pasted makes these predictions.
         for (const BucketChoice* choice : {&best.cap, &best.list}) {
           const Scenario pasted =
               listed_blocks(ddp + std::string("\n") + toml_lines(*choice), bandwidth, latency);
           CHECK(pasted.ddp.bucket_caps == choice->ddp.bucket_caps);
-          CHECK(by_engine(pasted) == doctest::Approx(step_ms(*choice)).epsilon(1e-12));
+          CHECK(by_engine(pasted) == Approx(step_ms(*choice)).epsilon(1e-12));
         }
       }
     }

@@ -11,9 +11,11 @@
 #include "costmodel/base/mapped.h"
 #include "sim/predict/priced_run.h"
 #include "sim/report/blame_report.h"
+#include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -57,35 +59,35 @@ TEST_CASE("free communication saves exactly what the backward does not hide") {
                               "\", \"" + times + "\"] }";
     const Blame result = blame_of(blocks({"cluster.all_reduce=" + table}));
     const Saving& saving = find(result, Change::FreeCommunication);
-    CHECK(saving.step_ms == doctest::Approx(30));
-    CHECK(saving.saves_ms == doctest::Approx(exposed_ms(result)));
+    CHECK(saving.step_ms == Approx(30));
+    CHECK(saving.saves_ms == Approx(exposed_ms(result)));
     CHECK(saving.saves_ms > 2.9);
   }
 }
 
 TEST_CASE("the exposed time is that of the last bucket where the others hide") {
   const Blame result = blame_of(blocks());
-  CHECK(result.step_ms == doctest::Approx(33));
+  CHECK(result.step_ms == Approx(33));
   REQUIRE(result.buckets.size() == 4);
   CHECK(most_exposed(result) == 3);
-  CHECK(result.buckets[3].exposed_ms == doctest::Approx(3));
-  CHECK(exposed_ms(result) == doctest::Approx(3));
+  CHECK(result.buckets[3].exposed_ms == Approx(3));
+  CHECK(exposed_ms(result) == Approx(3));
 }
 
 TEST_CASE("compute is listed by class of op, largest first") {
   const Blame result = blame_of(blocks());
   REQUIRE(result.ops.size() == 2);
   CHECK(result.ops[0].ops == "backward pass");
-  CHECK(result.ops[0].ms == doctest::Approx(20));
+  CHECK(result.ops[0].ms == Approx(20));
   CHECK(result.ops[1].ops == "forward pass");
-  CHECK(result.ops[1].ms == doctest::Approx(10));
+  CHECK(result.ops[1].ms == Approx(10));
 }
 
 TEST_CASE("one slow rank costs exactly what it takes longer, and is always last") {
   // Half as slow again: 15 + 30 ms of compute and the last bucket's 3 ms.
   const Blame result = blame_of(blocks({"cluster.slow_ranks=[{rank=1, factor=1.5}]"}));
-  CHECK(result.step_ms == doctest::Approx(48));
-  CHECK(find(result, Change::EqualRanks).saves_ms == doctest::Approx(15));
+  CHECK(result.step_ms == Approx(48));
+  CHECK(find(result, Change::EqualRanks).saves_ms == Approx(15));
   CHECK(result.savings.front().change == Change::EqualRanks);
   CHECK(result.last == std::vector<double>{0, 1});
 }
@@ -95,8 +97,8 @@ TEST_CASE("one bucket costs the overlap: a negative saving") {
   // bucket; at 1 ms a bucket and 4 ms for all, 3 ms are lost.
   const Blame result = blame_of(blocks(
       {"cluster.all_reduce={ sizes = [\"1 MiB\", \"4 MiB\"], times = [\"1 ms\", \"4 ms\"] }"}));
-  CHECK(result.step_ms == doctest::Approx(31));
-  CHECK(find(result, Change::OneBucket).saves_ms == doctest::Approx(-3));
+  CHECK(result.step_ms == Approx(31));
+  CHECK(find(result, Change::OneBucket).saves_ms == Approx(-3));
   CHECK(result.savings.back().change == Change::OneBucket);
 }
 
@@ -132,21 +134,21 @@ TEST_CASE("a rank that is out of inputs has no load to balance") {
   // has 34.5 ms on both ranks: the mean of the two steps is 2.25 ms less.
   const Blame result =
       blame_of(blocks({"cluster.skew=0.3", "ddp.join=[4, 3]", "model.block_elements=1024"}));
-  CHECK(find(result, Change::Balanced).saves_ms == doctest::Approx(2.25));
-  CHECK(find(result, Change::MedianRank, 0).saves_ms == doctest::Approx(0).epsilon(0.01));
+  CHECK(find(result, Change::Balanced).saves_ms == Approx(2.25));
+  CHECK(find(result, Change::MedianRank, 0).saves_ms == Approx(0).epsilon(0.01));
 }
 
 TEST_CASE("interference and loading are blamed for what they add") {
   const Blame slowed = blame_of(blocks({"interference.strength=0.2"}));
-  CHECK(find(slowed, Change::NoInterference).step_ms == doctest::Approx(33));
+  CHECK(find(slowed, Change::NoInterference).step_ms == Approx(33));
   CHECK(find(slowed, Change::NoInterference).saves_ms > 0.5);
   // The host loads ahead of the device, so loading counts where it is longer than the step.
   const Blame hidden = blame_of(blocks({"data.loading={ batch = \"20 ms\" }"}));
-  CHECK(hidden.step_ms == doctest::Approx(33));
+  CHECK(hidden.step_ms == Approx(33));
   CHECK(find(hidden, Change::NoData).saves_ms == 0);
   const Blame loading = blame_of(blocks({"data.loading={ batch = \"40 ms\" }"}));
-  CHECK(loading.step_ms == doctest::Approx(40));
-  CHECK(find(loading, Change::NoData).saves_ms == doctest::Approx(7));
+  CHECK(loading.step_ms == Approx(40));
+  CHECK(find(loading, Change::NoData).saves_ms == Approx(7));
 }
 
 TEST_CASE("a change that the profile cannot price is said, not hidden") {
@@ -196,8 +198,8 @@ TEST_CASE("a skew is named where it makes the ranks differ more than their batch
   const Scenario scenario = blocks({"cluster.skew=0.5"});
   const Blame result = blame_of(scenario);
   CHECK(result.savings.front().change == Change::Balanced);
-  CHECK(result.imbalance.work_over_mean == doctest::Approx(1));
-  CHECK(result.imbalance.skew_over_mean == doctest::Approx(1.2));
+  CHECK(result.imbalance.work_over_mean == Approx(1));
+  CHECK(result.imbalance.skew_over_mean == Approx(1.2));
   const std::string text = blame_text(scenario, result);
   CHECK(text.find("Why: cluster.skew gives the last rank 1.20 times the mean work of the ranks, "
                   "whatever the batches.\nNext: stepsim run blocks.toml --policy fixed --set "
@@ -205,7 +207,7 @@ TEST_CASE("a skew is named where it makes the ranks differ more than their batch
   // (10 + 20) ms (1 + 1.5) / 2, and 1.5 times that of a rank that is as much slower.
   CHECK(text.find("forward and backward: 37.500 ms a rank") != std::string::npos);
   const Scenario slower = blocks({"cluster.skew=0.5", "cluster.slow_ranks=[{rank=0, factor=1.5}]"});
-  CHECK(sum_of(blame_of(slower).ops, &OpBlame::ms) == doctest::Approx((45 + 45) / 2.0));
+  CHECK(sum_of(blame_of(slower).ops, &OpBlame::ms) == Approx((45 + 45) / 2.0));
 
   // Samples of 1 to 128 tokens differ more than that.
   const Scenario uneven = blocks({"cluster.skew=0.1",
@@ -214,7 +216,7 @@ TEST_CASE("a skew is named where it makes the ranks differ more than their batch
                                   "scenario.steps=12"});
   const Blame of_batches = blame_of(uneven);
   CHECK(of_batches.imbalance.work_over_mean ==
-        doctest::Approx(of_batches.imbalance.heaviest_over_mean).epsilon(1e-3));
+        Approx(of_batches.imbalance.heaviest_over_mean).epsilon(1e-3));
   CHECK(blame_text(uneven, of_batches).find("the most padded tokens has 1.") != std::string::npos);
 }
 

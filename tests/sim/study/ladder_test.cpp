@@ -9,9 +9,11 @@
 #include "sim/predict/batch_plan.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
+#include "tests/approx.h"
 #include "tests/test_data.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -90,18 +92,17 @@ TEST_CASE("a step waits for the rank with most new shapes and for the one that c
   CHECK(longest.padding_ratio == 0);
   CHECK(longest.shape_seconds == 0.75);  // In steps 0 (both ranks), 1 and 2.
   CHECK(longest.compute_seconds ==
-        doctest::Approx(seconds_of(scenario, 10) + seconds_of(scenario, 20) +
-                        2 * seconds_of(scenario, 30)));
-  CHECK(longest.step_ms == doctest::Approx(longest.steady_step_ms + 750.0 / 4));
+        Approx(seconds_of(scenario, 10) + seconds_of(scenario, 20) + 2 * seconds_of(scenario, 30)));
+  CHECK(longest.step_ms == Approx(longest.steady_step_ms + 750.0 / 4));
   const PaddedEpoch& multiple = result.rows[1];  // 16 and 32.
   CHECK(multiple.lengths == 2);
   CHECK(multiple.shape_seconds == 0.75);
-  CHECK(multiple.padding_ratio == doctest::Approx(1 - 140.0 / (4 * 16 + 4 * 32)));
+  CHECK(multiple.padding_ratio == Approx(1 - 140.0 / (4 * 16 + 4 * 32)));
   const PaddedEpoch& one = result.rows[2];
   CHECK(one.rungs == std::vector<std::int64_t>{30});
   CHECK(one.shapes == 1);
   CHECK(one.shape_seconds == 0.25);
-  CHECK(one.compute_seconds == doctest::Approx(4 * seconds_of(scenario, 30)));
+  CHECK(one.compute_seconds == Approx(4 * seconds_of(scenario, 30)));
   CHECK(result.rows[3].rungs == one.rungs);
   CHECK(result.best == 2);
 }
@@ -113,8 +114,7 @@ TEST_CASE("micro-batches of one step add up, new shapes too") {
   CHECK(result.steps == 2);
   CHECK(result.rows[0].shape_seconds == 3);  // Rank 0 meets 10 and 20, then rank 1 meets 30.
   CHECK(result.rows[0].compute_seconds ==
-        doctest::Approx(seconds_of(scenario, 10) + seconds_of(scenario, 20) +
-                        2 * seconds_of(scenario, 30)));
+        Approx(seconds_of(scenario, 10) + seconds_of(scenario, 20) + 2 * seconds_of(scenario, 30)));
 }
 
 TEST_CASE("nothing is padded where shapes cost next to nothing") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/approx.h"
 #include "tests/sim/batching/make_policy.h"
 
 using namespace stepsim;
@@ -53,7 +54,7 @@ TEST_CASE("a policy that is faster in every draw is first in all of them") {
   CHECK(result.choices[0].policy == "fast");
   CHECK(result.choices[0].first_share == 1);
   CHECK(result.choices[1].first_share == 0);
-  CHECK(result.gain == doctest::Approx(1));
+  CHECK(result.gain == Approx(1));
   CHECK(recommendation_text(result).find("more than 99 % likely to be the fastest.") !=
         std::string::npos);
 }
@@ -71,25 +72,25 @@ TEST_CASE("where all policies are references there is none to choose, whatever t
 TEST_CASE("shares count every combination of draws, ties by half") {
   // Against 11 and 20: 10 wins both, 12 wins one of two: three of four.
   const auto two = recommend({prediction("a", {10, 12}), prediction("b", {11, 20})});
-  CHECK(two.choices[0].first_share == doctest::Approx(0.75));
-  CHECK(two.choices[1].first_share == doctest::Approx(0.25));
+  CHECK(two.choices[0].first_share == Approx(0.75));
+  CHECK(two.choices[1].first_share == Approx(0.25));
   const auto same = recommend({prediction("a", {10, 12}), prediction("b", {10, 12})});
-  CHECK(same.choices[0].first_share == doctest::Approx(0.5));
+  CHECK(same.choices[0].first_share == Approx(0.5));
   const auto three =
       recommend({prediction("a", {10, 14}), prediction("b", {11, 13}), prediction("c", {12, 15})});
   double sum = 0;
   for (const Choice& choice : three.choices) {
     sum += choice.first_share;
   }
-  CHECK(sum == doctest::Approx(1));
+  CHECK(sum == Approx(1));
 }
 
 TEST_CASE("the drift of the machine is the same for all policies") {
   const auto result =
       recommend({prediction("a", {10, 20}, {1, 2}), prediction("b", {11, 22}, {1, 2})});
   CHECK(result.choices[0].first_share == 1);
-  CHECK(result.gain_interval.first == doctest::Approx(0.1));
-  CHECK(result.gain_interval.second == doctest::Approx(0.1));
+  CHECK(result.gain_interval.first == Approx(0.1));
+  CHECK(result.gain_interval.second == Approx(0.1));
 }
 
 TEST_CASE("what the profile has wrong for both is no doubt about a gain") {
@@ -99,9 +100,9 @@ TEST_CASE("what the profile has wrong for both is no doubt about a gain") {
   first.paired_step_ms = {10, 20};
   second.paired_step_ms = {11, 22};
   const Gain gain = paired_gain(first, second);
-  CHECK(gain.gain == doctest::Approx(0.1));
-  CHECK(gain.interval.first == doctest::Approx(0.1));
-  CHECK(gain.interval.second == doctest::Approx(0.1));
+  CHECK(gain.gain == Approx(0.1));
+  CHECK(gain.interval.first == Approx(0.1));
+  CHECK(gain.interval.second == Approx(0.1));
   CHECK(gain.faster_share == 1);
   CHECK(gain.is_certain());
   CHECK_FALSE(paired_gain(second, first).is_certain());

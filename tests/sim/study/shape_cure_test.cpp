@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
 #include "tests/sim/batching/make_policy.h"
 #include "tests/sim/predict/predict_quietly.h"
 #include "tests/sim/scenario/scenario_text.h"
@@ -39,7 +40,7 @@ TEST_CASE("the cure of new shapes takes what the cured policy is predicted to ta
   cured.policies = {scenario.policies.front().with_padding(1, {60})};
   const Prediction after = predict_quietly(cured);
   CHECK(after.shapes->builds == 2);
-  CHECK(cure.cured_ms == doctest::Approx(after.shapes->epoch->step_ms).epsilon(1e-9));
+  CHECK(cure.cured_ms == Approx(after.shapes->epoch->step_ms).epsilon(1e-9));
   CHECK(cure.cured_ms < 0.5 * cure.now_ms);
 }
 

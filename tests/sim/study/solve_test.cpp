@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -35,10 +37,10 @@ TEST_CASE("the strength of interference is found from the step time") {
     const SolveRange range = parse_solve_range("interference.strength=0..2");
     const Solution solution = solve(two_blocks(), range, ms(62 + k * 12), {});
     REQUIRE(solution.found);
-    CHECK(solution.value == doctest::Approx(k).epsilon(1e-4));
-    CHECK(solution.step_ms == doctest::Approx(62 + k * 12).epsilon(1e-5));
-    CHECK(solution.low_ms == doctest::Approx(62));
-    CHECK(solution.high_ms == doctest::Approx(86));
+    CHECK(solution.value == Approx(k).epsilon(1e-4));
+    CHECK(solution.step_ms == Approx(62 + k * 12).epsilon(1e-5));
+    CHECK(solution.low_ms == Approx(62));
+    CHECK(solution.high_ms == Approx(86));
   }
 }
 
@@ -46,7 +48,7 @@ TEST_CASE("times with a unit, and step times that fall with the value") {
   const Solution forward =
       solve(two_blocks(), parse_solve_range("times.forward=0..1000 ms"), ms(75), {});
   REQUIRE(forward.found);
-  CHECK(forward.value == doctest::Approx(23));
+  CHECK(forward.value == Approx(23));
   // The larger the bandwidth of the gradients' copies, the shorter the step.
   const SolveRange copies = parse_solve_range("times.copy_bandwidth=1..100 GB/s");
   const double slow = solve(two_blocks(), copies, ms(1), {}).low_ms;
@@ -54,7 +56,7 @@ TEST_CASE("times with a unit, and step times that fall with the value") {
   CHECK(slow > fast);
   const Solution middle = solve(two_blocks(), copies, ms((slow + fast) / 2), {});
   REQUIRE(middle.found);
-  CHECK(middle.step_ms == doctest::Approx((slow + fast) / 2).epsilon(1e-4));
+  CHECK(middle.step_ms == Approx((slow + fast) / 2).epsilon(1e-4));
 }
 
 TEST_CASE("a time outside the range of predictions has no solution, and both ends are told") {
@@ -62,8 +64,8 @@ TEST_CASE("a time outside the range of predictions has no solution, and both end
   for (const double time : {61.9, 74.1}) {
     const Solution solution = solve(two_blocks(), range, ms(time), {});
     CHECK_FALSE(solution.found);
-    CHECK(solution.low_ms == doctest::Approx(62));
-    CHECK(solution.high_ms == doctest::Approx(74));
+    CHECK(solution.low_ms == Approx(62));
+    CHECK(solution.high_ms == Approx(74));
   }
   CHECK_FALSE(solve(two_blocks(), parse_solve_range("host.hook=0..1 ns"), ms(62), {}).found);
 }

@@ -9,10 +9,12 @@
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/sweep_report.h"
 #include "sim/study/bucket_cap_sweep.h"
+#include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
 #include "tests/source_root.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -161,5 +163,5 @@ TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {
   sweep_options.overrides = links;
   const std::vector<SweepPoint> points =
       sweep(scenario, {parse_sweep_axis("ddp.bucket_cap=25 MiB")}, sweep_options);
-  CHECK(points.front().last_bucket_ms == doctest::Approx(last_ms).epsilon(1e-6));
+  CHECK(points.front().last_bucket_ms == Approx(last_ms).epsilon(1e-6));
 }

@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/approx.h"
+
+using stepsim::test::Approx;
+
 namespace stepsim {
 namespace {
 
@@ -37,7 +41,7 @@ TEST_CASE("what training costs: hours, GPU-hours, money, efficiency and the fron
   CHECK(*costs[1].money == 5);
   CHECK(costs[1].efficiency == 1);
   CHECK(costs[2].efficiency == 0.4);
-  CHECK(costs[3].efficiency == doctest::Approx(0.625));
+  CHECK(costs[3].efficiency == Approx(0.625));
   // The first does as much per rank as the second, and less; the third less than the second.
   CHECK_FALSE(costs[0].efficient);
   CHECK(costs[1].efficient);

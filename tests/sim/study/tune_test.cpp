@@ -14,10 +14,12 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/report/tune/tune_report.h"
+#include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
 #include "tests/source_root.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -264,7 +266,7 @@ TEST_CASE("tune: a setting that crops samples is named, or left out where all ar
   // each long sample 400 tokens are lost, 400 of 950 in the mean.
   const TunedPoint& best = result.finalists.front();
   CHECK(space.settings(best.choice)[0] == "policy.packed.capacity=100");
-  CHECK(best.left_out == doctest::Approx(400.0 / 950).epsilon(0.1));
+  CHECK(best.left_out == Approx(400.0 / 950).epsilon(0.1));
   CHECK(best_reference(result)->left_out == 0);
   CHECK(best_reference(result)->meets_limits);
   const std::string headline = tune_headline(space, result);
@@ -301,7 +303,7 @@ TEST_CASE("tune: what a varlen call cuts is left out as well") {
   REQUIRE(works.size() == 2);
   // Uniform up to L and cut at L/2: half of them lose L/4 in the mean, of L/2.
   CHECK(works[0].refused.empty());
-  CHECK(works[0].left_out == doctest::Approx(0.25).epsilon(0.1));
+  CHECK(works[0].left_out == Approx(0.25).epsilon(0.1));
   CHECK(works[1].left_out == 0);
 }
 

@@ -5,8 +5,10 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "tests/approx.h"
 
 using namespace stepsim;
+using stepsim::test::Approx;
 
 namespace {
 
@@ -58,11 +60,11 @@ TEST_CASE("errors, repeatability and coverage are of the steady steps' global ti
       validate({predicted("a", 11)}, {}, {measured("a", {9.9, 10.1})}, 1, 0.0);
   REQUIRE(result.policies.size() == 1);
   const PolicyValidation& policy = result.policies[0];
-  CHECK(policy.measured_mean == doctest::Approx(10));
-  CHECK(policy.error_mean == doctest::Approx(0.1));
-  CHECK(policy.step_error == doctest::Approx(0.1));
+  CHECK(policy.measured_mean == Approx(10));
+  CHECK(policy.error_mean == Approx(0.1));
+  CHECK(policy.step_error == Approx(0.1));
   // Two repeats 0.1 either side: sd with n - 1 is 0.1414.
-  CHECK(policy.repeatability == doctest::Approx(0.014142).epsilon(1e-3));
+  CHECK(policy.repeatability == Approx(0.014142).epsilon(1e-3));
   CHECK_FALSE(policy.covered);
   CHECK(validate({predicted("a", 10.2)}, {}, {measured("a", {10})}, 1, 0.0).policies[0].covered);
 }
@@ -76,8 +78,8 @@ TEST_CASE("a wrong recommendation costs its regret, and a reference case is no c
                0.0);
   CHECK(result.recommended == "a");
   CHECK(result.truly_best == "b");
-  CHECK(result.regret == doctest::Approx(0.2));
-  CHECK(result.kendall_tau == doctest::Approx(1.0 / 3));
+  CHECK(result.regret == Approx(0.2));
+  CHECK(result.kendall_tau == Approx(1.0 / 3));
 }
 
 TEST_CASE("an error below two standard errors of the measured mean is within repeatability") {
@@ -85,7 +87,7 @@ TEST_CASE("an error below two standard errors of the measured mean is within rep
   const auto check = [](double ms) {
     return validate({predicted("a", ms)}, {}, {measured("a", {9, 10, 11, 10})}, 1, 0.0).policies[0];
   };
-  CHECK(check(10.8).standard_error == doctest::Approx(0.040825).epsilon(1e-4));
+  CHECK(check(10.8).standard_error == Approx(0.040825).epsilon(1e-4));
   CHECK(check(10.81).within_repeatability());
   CHECK(check(9.19).within_repeatability());
   CHECK_FALSE(check(10.82).within_repeatability());
@@ -103,16 +105,16 @@ TEST_CASE("pairs that the live runs cannot tell are counted apart") {
       {measured("a", {9.9, 10.1}), measured("b", {10.1, 10.3}), measured("c", {19.9, 20.1})},
       1,
       0.0);
-  CHECK(result.kendall_tau == doctest::Approx(1.0 / 3));
+  CHECK(result.kendall_tau == Approx(1.0 / 3));
   CHECK(result.pairs == 3);
   CHECK(result.distinguishable_pairs == 2);
   CHECK(result.distinguishable_kendall_tau == 1);
   CHECK(result.recommended == "b");
   CHECK(result.truly_best == "a");
-  CHECK(result.regret == doctest::Approx(0.02));
+  CHECK(result.regret == Approx(0.02));
   REQUIRE(result.regret_resolution.has_value());
   CHECK(*result.regret_resolution ==
-        doctest::Approx(2 * std::hypot(0.1 / 10, 0.1 / 10.2) * 1.02).epsilon(0.01));
+        Approx(2 * std::hypot(0.1 / 10, 0.1 / 10.2) * 1.02).epsilon(0.01));
   CHECK(result.regret < *result.regret_resolution);
 }
 
@@ -136,8 +138,8 @@ TEST_CASE("single steps are counted below the predicted p50 and p95") {
   const Validation result =
       validate({prediction}, {}, {measured("a", {9, 10, 11, 12, 13})}, 1, 0.0);
   CHECK(result.policies[0].measured_steps == 10);
-  CHECK(result.policies[0].below_p50 == doctest::Approx(0.2));
-  CHECK(result.below_p95 == doctest::Approx(0.8));
+  CHECK(result.policies[0].below_p50 == Approx(0.2));
+  CHECK(result.below_p95 == Approx(0.8));
 }
 
 TEST_CASE("several files of one policy are more passes, and drift between them counts") {
@@ -150,9 +152,9 @@ TEST_CASE("several files of one policy are more passes, and drift between them c
   const PolicyValidation& policy = result.policies[0];
   CHECK(policy.files == 2);
   CHECK(policy.repeats == 6);
-  CHECK(policy.measured_mean == doctest::Approx(11));
+  CHECK(policy.measured_mean == Approx(11));
   // Passes alone would give 1.1 / sqrt(6) = 0.45; the files' means 10 and 12 give 1.414 / sqrt(2).
-  CHECK(*policy.standard_error * 11 == doctest::Approx(1));
+  CHECK(*policy.standard_error * 11 == Approx(1));
   CHECK(*policy.standard_error > policy.repeatability / std::sqrt(6.0));
 }
 
@@ -180,7 +182,7 @@ TEST_CASE("the error is shared out among the parts of the step") {
   const std::vector<double> expected = {0, 0.1, -0.05, 0.05, 0, 0.1};
   REQUIRE(errors.size() == expected.size());
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    CHECK(errors[i] == doctest::Approx(expected[i]));
+    CHECK(errors[i] == Approx(expected[i]));
   }
   CHECK(largest_part_error(policy).part == "forward");
 
@@ -190,8 +192,8 @@ TEST_CASE("the error is shared out among the parts of the step") {
   }
   policy = validate({prediction}, {}, {record}, 1, 0.0).policies[0];
   CHECK_FALSE(policy.states_wait);
-  CHECK(policy.measured_parts.backward == doctest::Approx(6));
-  CHECK(policy.predicted_parts.backward == doctest::Approx(6));
+  CHECK(policy.measured_parts.backward == Approx(6));
+  CHECK(policy.predicted_parts.backward == Approx(6));
   CHECK(part_errors(policy).size() == 5);
 }
 
@@ -200,7 +202,7 @@ TEST_CASE("a pass that was cut short, and a step that not all ranks finished, ar
   record.steps.pop_back();
   const Validation result = validate({predicted("a", 10)}, {}, {record}, 1, 0.0);
   CHECK(result.policies[0].repeats == 2);
-  CHECK(result.policies[0].measured_mean == doctest::Approx(10));
+  CHECK(result.policies[0].measured_mean == Approx(10));
   REQUIRE(result.warnings.size() == 1);
   CHECK(result.warnings[0] == "policy 'a': 1 of 3 passes cut short and left out");
 }
@@ -239,12 +241,12 @@ TEST_CASE("a record of some of the steps is compared with the prediction of thos
   record.steps.resize(4);
   const Validation result = validate({prediction}, {}, {record}, 1, 0.0);
   const PolicyValidation& policy = result.policies[0];
-  CHECK(policy.predicted.mean == doctest::Approx(12));
-  CHECK(policy.predicted.low90 == doctest::Approx(10));
-  CHECK(policy.error_mean == doctest::Approx(0));
-  CHECK(policy.predicted_parts.forward == doctest::Approx(9.5));
-  CHECK(policy.predicted_tokens_per_s == doctest::Approx(200 * 1e3 / 12));
-  CHECK(policy.measured_tokens_per_s == doctest::Approx(200 * 1e3 / 12));
+  CHECK(policy.predicted.mean == Approx(12));
+  CHECK(policy.predicted.low90 == Approx(10));
+  CHECK(policy.error_mean == Approx(0));
+  CHECK(policy.predicted_parts.forward == Approx(9.5));
+  CHECK(policy.predicted_tokens_per_s == Approx(200 * 1e3 / 12));
+  CHECK(policy.measured_tokens_per_s == Approx(200 * 1e3 / 12));
 }
 
 TEST_CASE("policies without a name in common are named on both sides") {
@@ -268,8 +270,7 @@ TEST_CASE("Kendall's tau counts agreeing less disagreeing pairs") {
 TEST_CASE("the sentinel tells how fast the machine was during the run") {
   RunRecord record = measured("a", {10});
   record.sentinel_ms = {6, 5.5, 5};
-  CHECK(validate({predicted("a", 10)}, {}, {record}, 1, 0.005).machine_speed ==
-        doctest::Approx(1.1));
+  CHECK(validate({predicted("a", 10)}, {}, {record}, 1, 0.005).machine_speed == Approx(1.1));
 }
 
 TEST_CASE("a record that ran other batches than the plan is refused") {

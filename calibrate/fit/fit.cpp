@@ -178,7 +178,9 @@ void set_machine(const SampleSet& samples, Profile& profile) {
     profile.launch_seconds = number_in(header.at("host"), "launch_us", 1e6) * 1e-6;
   }
   if (!samples.hosts.empty()) {
-    profile.launch_seconds = fit_launch(samples.hosts);
+    const LaunchCost launch = fit_launch(samples.hosts);
+    profile.launch_seconds = launch.seconds;
+    profile.launch_error = launch.relative_error;
     profile.new_shapes = fit_meetings(samples.meetings);
   }
   profile.noise = fit_noise(samples);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "calibrate/samples/statistics.h"
@@ -36,11 +37,36 @@ std::pair<double, double> sure_mean(std::vector<double> excesses) {
 
 }  // namespace
 
-double fit_launch(std::span<const HostSample> hosts) {
-  const std::vector<double> launches = mapped(hosts, [](const HostSample& host) {
+LaunchCost fit_launch(std::span<const HostSample> hosts) {
+  const auto seconds = [](const HostSample& host) {
     return (host.forward_seconds + host.backward_seconds + host.optimizer_seconds) / host.ops;
-  });
-  return launches.empty() ? 0 : median(launches);
+  };
+  if (hosts.empty()) {
+    return {};
+  }
+  const double most = kMostOverQuartile * quantile(mapped(hosts, seconds), 0.75);
+  std::map<int, std::vector<double>> rounds;
+  for (const HostSample& host : hosts) {
+    if (seconds(host) <= most) {
+      rounds[host.round].push_back(seconds(host));
+    }
+  }
+  double mean = 0;
+  double squares = 0;
+  double kept = 0;
+  for (const auto& [round, times] : rounds) {
+    mean += sum_of(times);
+    kept += static_cast<double>(times.size());
+  }
+  mean /= kept;
+  for (const auto& [round, times] : rounds) {
+    const double off = sum_of(times) / static_cast<double>(times.size()) - mean;
+    squares += off * off;
+  }
+  const auto count = static_cast<double>(rounds.size());
+  // Once for the measurement, and once for the run.
+  const double variance = count > 1 ? 2 * squares / (count * (count - 1)) : 0;
+  return {mean, std::sqrt(variance) / mean};
 }
 
 std::vector<ShapeCost> fit_meetings(std::span<const HostSample> meetings) {

@@ -8,8 +8,16 @@
 
 namespace stepsim {
 
-/// Seconds in which the host of a GPU puts an op in, by the median step. 0: there are none.
-[[nodiscard]] double fit_launch(std::span<const HostSample> hosts);
+/// What it takes the host of a GPU to put an op in.
+struct LaunchCost {
+  double seconds = 0;         ///< 0: there are no samples.
+  double relative_error = 0;  ///< Standard deviation of what another run of such a length takes.
+};
+
+/// Takes the mean over the steps, without those that were held up for long. The error is what the
+/// rounds differ by: on shared machines the host's speed drifts, and the mean of a run is then as
+/// unsure as that of the measurement.
+[[nodiscard]] LaunchCost fit_launch(std::span<const HostSample> hosts);
 
 /// What it takes the host to meet a batch shape for the first time, as where a library compiles
 /// kernels for it: in forward and backward, the mean over shapes. Empty where few shapes tell, or

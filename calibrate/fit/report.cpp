@@ -77,8 +77,11 @@ void append_host(const Profile& profile, std::string* text) {
     return;
   }
   fmt::format_to(std::back_inserter(*text),
-                 "\nhost: {} to put an op in\n",
-                 format_duration(profile.launch_seconds));
+                 "\nhost: {} to put an op in{}\n",
+                 format_duration(profile.launch_seconds),
+                 profile.launch_error > 0
+                     ? fmt::format(" (+-{:.0f} % from run to run)", 100 * profile.launch_error)
+                     : "");
   for (const ShapeCost& cost : profile.new_shapes) {
     fmt::format_to(
         std::back_inserter(*text),

@@ -113,6 +113,13 @@ class _CudaClock:
     def milliseconds(self, begin, end):
         return begin[0].elapsed_time(end[0])
 
+    def host_milliseconds(self, begin, end):
+        return round(1e3 * (end[1] - begin[1]), 5)
+
+    def lag_milliseconds(self, device_ms, mark):
+        """Returns how far the device is behind the host at a mark, which it reached at that time."""
+        return round(max(0.0, device_ms - 1e3 * mark[1]), 5)
+
     def start_ms(self, mark):
         """Returns the host's time of a mark, later than all before. It is summed from step to step,
         since elapsed_time() is a float, and is never earlier than when the event was recorded."""
@@ -189,12 +196,16 @@ class _Step:
         row["optimizer_ms"] = between(ends[-1], self.end)
         row["step_ms"] = between(start, self.end)
         if isinstance(clock, _HostClock):
-            cpu = clock.cpu_milliseconds
-            row["thread_cpu_ms"] = cpu(start, self.end)
-            row["data_cpu_ms"] = cpu(start, self.entered)
-            row["forward_cpu_ms"] = sum(cpu(at, begin) for at, (begin, _) in zip(ends, self.passes))
-            row["backward_cpu_ms"] = sum(cpu(begin, end) for begin, end in self.passes)
-            row["optimizer_cpu_ms"] = cpu(ends[-1], self.end)
+            row["thread_cpu_ms"] = clock.cpu_milliseconds(start, self.end)
+            name, own = "cpu", clock.cpu_milliseconds
+        else:
+            name, own = "host", clock.host_milliseconds
+        row[f"data_{name}_ms"] = own(start, self.entered)
+        row[f"forward_{name}_ms"] = sum(own(at, begin) for at, (begin, _) in zip(ends, self.passes))
+        row[f"backward_{name}_ms"] = sum(own(begin, end) for begin, end in self.passes)
+        row[f"optimizer_{name}_ms"] = own(ends[-1], self.end)
+        if name == "host":
+            row["lag_ms"] = clock.lag_milliseconds(row["start_ms"] + row["step_ms"], self.end)
         if self.peak_memory is not None:
             row["peak_memory_bytes"] = self.peak_memory
         if self.loss is not None:

@@ -43,6 +43,8 @@ class CostModel {
 
   /// The host's time to launch one op; 0 when the host computes itself (CPU).
   [[nodiscard]] virtual double launch_seconds() const = 0;
+  /// The relative standard deviation of that from run to run.
+  [[nodiscard]] virtual double launch_error() const { return 0; }
 
   /// Whether the host thread computes itself (CPU, gloo), so that it never runs ahead of the
   /// device.

@@ -88,6 +88,7 @@ struct Profile {
   std::vector<CollectiveCost> collectives;
   std::optional<FittedLinks> links;  ///< For collectives without a table; absent: not fitted.
   double launch_seconds = 0;
+  double launch_error = 0;  ///< Relative standard deviation of that from run to run.
   bool host_is_device = true;
   /// Processor cores that the ranks of a node share; the costs are then those of a rank that has a
   /// core of its own. 0: ranks do not slow each other.

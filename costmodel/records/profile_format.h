@@ -21,6 +21,8 @@ inline constexpr int kLinksVersion = 5;
 inline constexpr int kUnequalRanksVersion = 6;
 /// This version added rare stalls.
 inline constexpr int kStallsVersion = 7;
+/// This version added what the host takes to put in a recorded model's ops.
+inline constexpr int kRecordedHostVersion = 8;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);

@@ -111,6 +111,11 @@ Json recorded_json(const RecordedModel& recorded) {
   Json json = {{"model", to_json(recorded.model)},
                {"optimizer_s", finite(recorded.optimizer_seconds)},
                {"operations_per_byte", finite(recorded.operations_per_byte)}};
+  if (recorded.launch_seconds > 0) {
+    json["launch_s"] = finite(recorded.launch_seconds);
+    json["launch_error"] = finite(recorded.launch_error);
+    json["host_syncs"] = recorded.host_syncs;
+  }
   if (recorded.whole_steps) {
     json["whole_steps"] = true;
   }
@@ -132,6 +137,9 @@ RecordedModel read_recorded(JsonReader reader) {
   JsonReader model = reader.object("model");
   recorded.model = transformer_from_json(model);
   recorded.optimizer_seconds = reader.not_negative("optimizer_s");
+  recorded.launch_seconds = reader.has("launch_s") ? reader.not_negative("launch_s") : 0;
+  recorded.launch_error = reader.has("launch_error") ? reader.not_negative("launch_error") : 0;
+  recorded.host_syncs = recorded.launch_seconds == 0 || reader.boolean("host_syncs");
   recorded.operations_per_byte = reader.not_negative("operations_per_byte");
   recorded.whole_steps = reader.has("whole_steps") && reader.boolean("whole_steps");
   recorded.data = read_pass(reader.object("data"));

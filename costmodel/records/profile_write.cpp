@@ -31,6 +31,9 @@ std::string format_of(const Profile& profile) {
   if (profile.noise.stalls.per_step > 0) {
     version = kStallsVersion;
   }
+  if (profile.recorded && profile.recorded->launch_seconds > 0) {
+    version = kRecordedHostVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -135,6 +138,9 @@ Json errors_json(const FitErrors& errors) {
 void write_profile(const std::string& path, const Profile& profile) {
   Json host = {{"launch_s", finite(profile.launch_seconds)},
                {"host_is_device", profile.host_is_device}};
+  if (profile.launch_error > 0) {
+    host["launch_error"] = finite(profile.launch_error);
+  }
   if (profile.cores > 0) {
     // Whole numbers stay without a decimal point, as earlier versions read them.
     const auto whole = static_cast<std::int64_t>(profile.cores);

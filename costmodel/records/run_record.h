@@ -36,9 +36,16 @@ struct StepRecord {
   double wait_ms = 0;      ///< Exposed communication: the wait for all-reduces after the backward.
   double optimizer_ms = 0;
   double step_ms = 0;
-  double thread_cpu_ms = 0;           ///< CPU time of the computing thread; 0: not measured.
-  double forward_cpu_ms = 0;          ///< The forward's part of it; 0: not measured.
-  double backward_cpu_ms = 0;         ///< The backward's part; waiting for all-reduces takes none.
+  double thread_cpu_ms = 0;    ///< CPU time of the computing thread; 0: not measured.
+  double forward_cpu_ms = 0;   ///< The forward's part of it; 0: not measured.
+  double backward_cpu_ms = 0;  ///< The backward's part; waiting for all-reduces takes none.
+  /// In which the host of a GPU made the batch, and put in the forward, the backward and the
+  /// optimizer; 0: not measured.
+  double data_host_ms = 0;
+  double forward_host_ms = 0;
+  double backward_host_ms = 0;
+  double optimizer_host_ms = 0;
+  double lag_ms = 0;                  ///< The device was so far behind the host at the end.
   double loss = 0;                    ///< NaN in a diverged run, which the file writes as null.
   std::int64_t micro_batches = 1;     ///< The counts and times here are sums over this many.
   std::vector<std::int64_t> lengths;  ///< [sample]; empty when not recorded.

@@ -61,10 +61,11 @@ double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
   return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
 }
 
-/// Whether loading takes times that a GPU's own clock has recorded. The device was idle in them, so
-/// that the host cannot hide them by running ahead.
-bool has_recorded_data_times(const Scenario& scenario, const Profile& profile) {
-  return prices_recorded_model(scenario, profile) && !profile.host_is_device;
+/// Whether the host of a recorded model does not run ahead of its GPU: it waited for it, or loading
+/// takes times of the GPU's own clock, in which the device was idle.
+bool recorded_host_waits(const Scenario& scenario, const Profile& profile) {
+  return prices_recorded_model(scenario, profile) && !profile.host_is_device &&
+         profile.recorded->host_syncs;
 }
 
 /// Whether the engine's rules are those that the recurrence has: one in-order communicator over all
@@ -123,7 +124,7 @@ PricedRun::PricedRun(const Scenario& scenario,
           scenario_.ddp)),
       host_{costs_->host_is_device(),
             scenario_.gloo,
-            scenario_.host.step_sync || has_recorded_data_times(scenario_, profile_)} {
+            scenario_.host.step_sync || recorded_host_waits(scenario_, profile_)} {
   owned_ = owned_elements(ddp_model_, scenario_.ddp.zero_stage, scenario_.ranks);
   find_plain_steps();
   for (RunBatch& batch : different_) {

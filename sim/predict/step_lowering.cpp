@@ -245,6 +245,11 @@ std::vector<double> StepLowering::seconds_by_group(const PricedBatch& batch) con
   return seconds;
 }
 
+double StepLowering::host_error() const {
+  const double measured = scenario_.host.launch ? 0 : costs_.launch_error();
+  return std::max(scenario_.host.error, measured);
+}
+
 double StepLowering::pass_seconds(const BatchShape& batch) {
   const PricedBatch prices = price_ops(batch, false);
   double seconds = 0;

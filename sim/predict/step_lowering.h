@@ -150,6 +150,8 @@ class StepLowering {
   [[nodiscard]] std::size_t collate_group() const { return collate_group_; }
   /// What a launch takes on the host.
   [[nodiscard]] double launch_seconds() const { return launch_seconds_; }
+  /// The relative standard deviation of the host's times.
+  [[nodiscard]] double host_error() const;
 
   [[nodiscard]] std::size_t ops_per_micro_batch() const { return ops_.size(); }
   [[nodiscard]] const std::vector<ErrorGroup>& groups() const { return groups_; }

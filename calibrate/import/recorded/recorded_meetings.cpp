@@ -92,6 +92,7 @@ MetRank met_rank(const StepRecord& row,
         batches, [&](const BatchShape& batch) { return pass_feature(feature, batch, varlen); }));
   }
   met.meetings = std::move(meetings);
+  met.row = &row;
   met.forward = row.forward_ms * 1e-3;
   met.forward_end = (row.start_ms + row.data_ms + row.forward_ms) * 1e-3;
   met.backward_end = met.forward_end + row.backward_ms * 1e-3;

@@ -16,7 +16,8 @@ struct MetRank {
   double forward = 0;            ///< Seconds of wall time, as all times here.
   /// The backward without waiting for other ranks; 0 where the record does not tell it.
   double backward = 0;
-  double forward_end = 0;  ///< On the clock of the record's host.
+  const StepRecord* row = nullptr;  ///< Of the record.
+  double forward_end = 0;           ///< On the clock of the record's host.
   double backward_end = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded/recorded_buckets.h"
 #include "calibrate/import/recorded/recorded_cores.h"
+#include "calibrate/import/recorded/recorded_host.h"
 #include "calibrate/import/recorded/recorded_noise.h"
 #include "calibrate/import/recorded/recorded_shapes.h"
 #include "calibrate/import/recorded/recorded_stalls.h"
@@ -142,12 +143,14 @@ struct Observations {
   int steps = 0;
 };
 
-/// `whole`: leave the wait in the backward. A forward costs its wall time, where cores are shared
+/// `whole`: leave the wait in the backward. `host_loads`: loading is the host's own time, which it
+/// spends ahead of the device. A forward costs its wall time, where cores are shared
 /// its processor time: what it would take on a core of its own.
 void add_run(const RecordedRun& run,
              const ProcessorRatios& ratios,
              bool shared,
              bool whole,
+             bool host_loads,
              Observations& all) {
   const auto batches = planned(run.plan);
   const int first = all.steps;
@@ -200,8 +203,8 @@ void add_run(const RecordedRun& run,
     observation.seconds = *backward;
     all.backward.push_back(observation);
     // A recorder that has just begun, or was resumed, does not know when the data was asked for.
-    if (row.data_ms > 0) {
-      observation.seconds = row.data_ms * kMilli;
+    if (const double data_ms = host_loads ? row.data_host_ms : row.data_ms; data_ms > 0) {
+      observation.seconds = data_ms * kMilli;
       all.data.push_back(observation);
     }
     all.optimizer.push_back(row.optimizer_ms * kMilli);
@@ -421,6 +424,16 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   RecordedCosts costs;
   const SteadyRuns steady = without_stalls(recorded);
   RecordedShapes shapes = fit_recorded_shapes(steady.runs);
+  if (RecordedHost host = fit_recorded_host(steady.runs); host.launch.seconds > 0) {
+    costs.model.launch_seconds = host.launch.seconds;
+    costs.model.launch_error = host.launch.relative_error;
+    costs.model.host_syncs = host.syncs;
+    if (!host.new_shapes.empty()) {
+      shapes.costs = std::move(host.new_shapes);
+      shapes.notes.clear();
+    }
+    shapes.notes.push_back(std::move(host.note));
+  }
   const std::vector<RecordedRun> runs =
       without_meetings(steady.runs, shapes.costs, shapes.warnings);
   costs.new_shapes = std::move(shapes.costs);
@@ -449,7 +462,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
       add_reduces(run.record, costs.reduces);
     }
     if (any_plain ? plain(run) : has_buckets(run.record) || !any_buckets) {
-      add_run(run, over_processor, costs.cores > 0, whole, all);
+      add_run(run, over_processor, costs.cores > 0, whole, !costs.model.host_syncs, all);
       if (any_plain && costs.ranks > 1 && !whole) {
         add_exposures(run, over_processor, costs.cores, costs.exposures);
       }

@@ -311,10 +311,10 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
     row.*held.part->time -= held.ms;
     row.step_ms -= held.part->processor ? 0 : std::min(held.ms, row.step_ms);
   }
-  for (std::size_t run = 0; run < result.runs.size(); ++run) {
-    std::erase_if(result.runs[run].record.steps, [&](const StepRecord& row) {
-      return first.count({run, row.repeat, row.step}) > 0;
-    });
+  // They stay in the record, since what they met is known to all later steps.
+  for (const auto& [run, repeat, step] : first) {
+    int& warmup = result.runs[run].record.warmup_steps;
+    warmup = std::max(warmup, step + 1);
   }
   return result;
 }

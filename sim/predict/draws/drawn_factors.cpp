@@ -74,7 +74,7 @@ CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDra
   if (!links.empty()) {
     factors.collective *= drawn_ratio(links, errors.place("passes"));
   }
-  factors.host = errors.factor("host", run.scenario().host.error);
+  factors.host = errors.factor("host", run.model().host_error());
   factors.new_shapes =
       errors.factor("new shapes", shape_error(run.shape_costs(), run.shape_stalls()));
   if (run.takes_measured_interference()) {

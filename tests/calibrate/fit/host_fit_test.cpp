@@ -1,8 +1,13 @@
 #include "calibrate/fit/host_fit.h"
 
+#include <cmath>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "tests/approx.h"
+
+using stepsim::test::Approx;
 
 namespace stepsim {
 namespace {
@@ -29,19 +34,36 @@ std::vector<HostSample> compiled() {
           host(66.0, 81.2, 3)};
 }
 
-TEST_CASE("host: an op takes the median step's share") {
-  CHECK(fit_launch(std::vector<HostSample>{}) == 0);
-  const std::vector<HostSample> hosts = {host(20, 45, 5), host(21, 44, 6), host(60, 90, 9)};
-  CHECK(fit_launch(hosts) == doctest::Approx(71e-6));
+TEST_CASE("host: an op takes the mean step's share, without a step that was held up for long") {
+  CHECK(fit_launch(std::vector<HostSample>{}).seconds == 0);
+  std::vector<HostSample> hosts = {
+      host(20, 45, 5), host(21, 44, 6), host(22, 44, 6), host(300, 90, 9), host(20, 44, 7)};
+  LaunchCost launch = fit_launch(hosts);
+  CHECK(launch.seconds == Approx(71e-6));
+  CHECK(launch.relative_error == 0);  // One round does not tell.
+}
+
+TEST_CASE("host: what rounds differ by makes the launch unsure") {
+  std::vector<HostSample> hosts(8, host(20, 35, 5));
+  hosts.resize(12, host(25, 50, 5));
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    hosts[i].round = static_cast<int>(i / 4);
+  }
+  const LaunchCost launch = fit_launch(hosts);
+  const double mean = (60e-6 + 60e-6 + 80e-6) / 3;
+  CHECK(launch.seconds == Approx(mean));
+  // The deviations of the rounds' means, their error, and the same error once more for the run.
+  const double squares = 2 * (mean - 60e-6) * (mean - 60e-6) + (80e-6 - mean) * (80e-6 - mean);
+  CHECK(launch.relative_error == Approx(std::sqrt(2 * squares / (3 * 2)) / mean));
 }
 
 TEST_CASE("host: what a first meeting takes is the mean over shapes") {
   const std::vector<ShapeCost> costs = fit_meetings(compiled());
   REQUIRE(costs.size() == 1);
   CHECK(costs[0].key == ShapeKey::SamplesAndLength);
-  CHECK(costs[0].forward_seconds == doctest::Approx(57.675e-3));
-  CHECK(costs[0].backward_seconds == doctest::Approx(75.05e-3));
-  CHECK(costs[0].relative_error == doctest::Approx(0.1));
+  CHECK(costs[0].forward_seconds == Approx(57.675e-3));
+  CHECK(costs[0].backward_seconds == Approx(75.05e-3));
+  CHECK(costs[0].relative_error == Approx(0.1));
 }
 
 TEST_CASE("host: a meeting that also loads a library is left out") {
@@ -49,7 +71,7 @@ TEST_CASE("host: a meeting that also loads a library is left out") {
   meetings.push_back(host(1301, 633, 79));
   const std::vector<ShapeCost> costs = fit_meetings(meetings);
   REQUIRE(costs.size() == 1);
-  CHECK(costs[0].forward_seconds == doctest::Approx(57.675e-3));
+  CHECK(costs[0].forward_seconds == Approx(57.675e-3));
 }
 
 TEST_CASE("host: shapes of which fewer than half are compiled cost their mean") {
@@ -57,7 +79,7 @@ TEST_CASE("host: shapes of which fewer than half are compiled cost their mean") 
   meetings.resize(12, host(1, 1, 0));
   const std::vector<ShapeCost> costs = fit_meetings(meetings);
   REQUIRE(costs.size() == 1);
-  CHECK(costs[0].forward_seconds == doctest::Approx((5 * 68 + 7 * 1) / 12e3));
+  CHECK(costs[0].forward_seconds == Approx((5 * 68 + 7 * 1) / 12e3));
 }
 
 TEST_CASE("host: differences around nothing, and few of them, cost nothing") {

@@ -581,6 +581,10 @@ def test_on_a_device_times_are_read_when_they_are_there():
     assert [round(start, 3) for start in starts] == [0, 30, 70], starts
     assert rows[0]["start_ms"] > 1e3 * time.perf_counter() + 3.5e6
     assert rows[0]["peak_memory_bytes"] == 7 and "thread_cpu_ms" not in rows[0]
+    for row in rows:  # The host is no later than it is, and the device an hour behind it.
+        host = [row[f"{part}_host_ms"] for part in ("data", "forward", "backward", "optimizer")]
+        assert all(0 <= one < 1e3 for one in host) and 0 < sum(host), host
+        assert 3.5e6 < row["lag_ms"] < 3.7e6, row["lag_ms"]
 
 
 @in_folder_with_plan

@@ -31,6 +31,11 @@ StepRecord random_step(int repeat, int step, int rank, RandomValues& draw) {
                        &record.thread_cpu_ms,
                        &record.forward_cpu_ms,
                        &record.backward_cpu_ms,
+                       &record.data_host_ms,
+                       &record.forward_host_ms,
+                       &record.backward_host_ms,
+                       &record.optimizer_host_ms,
+                       &record.lag_ms,
                        &record.loss}) {
     *time = draw.real();
   }

@@ -1,0 +1,168 @@
+#include "calibrate/import/recorded/recorded_host.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "calibrate/import/recorded/recorded_meetings.h"
+#include "calibrate/samples/statistics.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/model/transformer.h"
+
+namespace stepsim {
+namespace {
+
+/// Steps of a known shape that tell its host's time.
+constexpr std::size_t kFewestSteps = 3;
+/// The host's time of a shape over the smallest shape's, up to which nothing held the host up.
+constexpr double kMostOverFloor = 1.25;
+/// Host-bound shapes differ by so much in tokens at least, else it is their kernels that are alike.
+constexpr double kLeastSpread = 1.5;
+/// The device's lag before a step, over the host's time in one, up to which its queue has room.
+constexpr double kMostLag = 0.5;
+/// Its lag at the end of a step that it decides, over the step, where the host waits for it.
+constexpr double kLeastLag = 0.02;
+constexpr int kStepsOfARound = 16;
+
+/// A rank's step.
+struct HostStep {
+  const StepRecord* row;
+  bool is_new;    ///< Of a shape that the rank had not met.
+  double lag_ms;  ///< The device's before it.
+};
+
+using HostSteps = std::vector<HostStep>;
+/// By samples and padded length.
+using Shapes = std::map<std::pair<std::int64_t, std::int64_t>, HostSteps>;
+
+double host_ms(const StepRecord& row) {
+  return row.forward_host_ms + row.backward_host_ms + row.optimizer_host_ms;
+}
+
+/// The steps of one micro-batch whose step before is known.
+HostSteps host_steps(const std::vector<MetStep>& steps) {
+  HostSteps found;
+  std::map<std::pair<std::size_t, int>, const StepRecord*> before;  // By run and rank.
+  for (const MetStep& step : steps) {
+    for (const MetRank& rank : step.ranks) {
+      const StepRecord* last = std::exchange(before[{step.run, rank.row->rank}], rank.row);
+      const bool follows =
+          last != nullptr && last->repeat == rank.row->repeat && last->step + 1 == rank.row->step;
+      if (follows && rank.row->micro_batches == 1 && host_ms(*rank.row) > 0) {
+        found.push_back({rank.row, rank.meetings.front() > 0, last->lag_ms});
+      }
+    }
+  }
+  return found;
+}
+
+double median_of(const HostSteps& steps, const std::function<double(const StepRecord&)>& ms) {
+  return median(mapped(steps, [&](const HostStep& step) { return ms(*step.row); }));
+}
+
+/// The smallest of the shapes' usual host times; infinite where no shape has enough steps.
+double floor_of(const Shapes& shapes) {
+  double floor_ms = std::numeric_limits<double>::infinity();
+  for (const auto& [shape, steps] : shapes) {
+    if (steps.size() >= kFewestSteps) {
+      floor_ms = std::min(floor_ms, median_of(steps, host_ms));
+    }
+  }
+  return floor_ms;
+}
+
+HostSample sample_of(const StepRecord& row, int ops) {
+  HostSample sample;
+  sample.ops = ops;
+  sample.round = row.step / kStepsOfARound;
+  sample.forward_seconds = row.forward_host_ms * kMilli;
+  sample.backward_seconds = row.backward_host_ms * kMilli;
+  sample.optimizer_seconds = row.optimizer_host_ms * kMilli;
+  return sample;
+}
+
+/// What the simulator puts in for a step: the model's ops, the gradients' copies, the optimizer.
+int ops_of(const Plan& plan) {
+  const StepOps ops = step_ops(plan.model);
+  const std::size_t gradients = parameters(plan.model).size();
+  const bool copies_out = !plan.ddp || !plan.ddp->gradient_as_bucket_view;
+  return static_cast<int>(ops.forward.size() + ops.backward.size() + gradients +
+                          (copies_out ? gradients : 0) + 1);
+}
+
+std::string note_of(const RecordedHost& host, int ops, std::size_t steps, double tokens) {
+  std::string note = fmt::format(
+      "the host takes {} to put a step in, told by {} steps of batches up to {:.0f} tokens that "
+      "nothing held up{}",
+      format_duration(host.launch.seconds * ops),
+      steps,
+      tokens,
+      host.syncs ? "; it waits for the device at the end of each step" : "");
+  for (const ShapeCost& cost : host.new_shapes) {
+    note += fmt::format(
+        "; a pair of samples and padded length that it had not met takes {} more, forward {} and "
+        "backward {}",
+        format_duration(cost.seconds()),
+        format_duration(cost.forward_seconds),
+        format_duration(cost.backward_seconds));
+  }
+  return note;
+}
+
+}  // namespace
+
+RecordedHost fit_recorded_host(std::span<const RecordedRun> runs) {
+  RecordedHost host;
+  const std::vector<ShapeCost> pairs(1);  // Of samples and padded length.
+  const HostSteps steps = host_steps(met_steps(runs, pairs));
+  Shapes shapes;
+  for (const HostStep& step : steps) {
+    if (!step.is_new && step.lag_ms < kMostLag * host_ms(*step.row)) {
+      shapes[{step.row->samples, step.row->max_length}].push_back(step);
+    }
+  }
+  const double floor_ms = floor_of(shapes);
+  HostSteps known;
+  std::vector<double> lags;  // At the end of steps that the device decides.
+  std::pair<double, double> tokens(std::numeric_limits<double>::infinity(), 0);
+  for (const auto& [shape, of_shape] : shapes) {
+    for (const HostStep& step : of_shape) {
+      if (step.row->step_ms > kMostOverFloor * floor_ms) {
+        lags.push_back(step.row->lag_ms / step.row->step_ms);
+      }
+    }
+    if (of_shape.size() >= kFewestSteps &&
+        median_of(of_shape, host_ms) <= kMostOverFloor * floor_ms) {
+      const auto size = static_cast<double>(shape.first * shape.second);
+      tokens = {std::min(tokens.first, size), std::max(tokens.second, size)};
+      known.insert(known.end(), of_shape.begin(), of_shape.end());
+    }
+  }
+  if (tokens.second < kLeastSpread * tokens.first) {
+    return host;
+  }
+  const int ops = ops_of(runs.front().plan);
+  host.launch =
+      fit_launch(mapped(known, [&](const auto& step) { return sample_of(*step.row, ops); }));
+  host.syncs = !lags.empty() && median(lags) < kLeastLag;
+  const double forward = median_of(known, &StepRecord::forward_host_ms) * kMilli;
+  const double backward = median_of(known, &StepRecord::backward_host_ms) * kMilli;
+  std::vector<HostSample> meetings;
+  for (const HostStep& step : steps) {
+    if (step.is_new && step.lag_ms < kMostLag * floor_ms) {
+      meetings.push_back(sample_of(*step.row, ops));
+      meetings.back().forward_seconds -= forward;
+      meetings.back().backward_seconds -= backward;
+    }
+  }
+  host.new_shapes = fit_meetings(meetings);
+  host.note = note_of(host, ops, known.size(), tokens.second);
+  return host;
+}
+
+}  // namespace stepsim

@@ -11,7 +11,6 @@ class HostClock:
     """Marks are seconds."""
 
     PIECE = 0  # There are none.
-    host = 0.0
     TRIES = 1
 
     @staticmethod
@@ -34,10 +33,6 @@ class CudaClock:
     """Marks are events of the current stream. A step is put in piece by piece: the stream is held until
     the host has put a piece in, so that its times hold no launches. A piece is short, since the host
     must wait where about a thousand launches are pending.
-
-    Attributes:
-        holds: False: nothing is held, so that the host meets a shape as it does in training.
-        host: Seconds in which the host put in all pieces since start().
     """
 
     PIECE = 32  # Ops.
@@ -47,19 +42,17 @@ class CudaClock:
     MORE_THAN_LAST = 2.5  # A hold over the host's time of the same piece.
 
     def __init__(self):
-        self.holds = True
         self.hold_s = {}  # [number of the piece]
-        self.pieces, self.host, self.is_sound = [], 0.0, True
+        self.pieces, self.is_sound = [], True
 
     def start(self):
-        self.pieces, self.host, self.is_sound = [], 0.0, True
+        self.pieces, self.is_sound = [], True
         self.open()
 
     def open(self):
         torch.cuda.synchronize()
-        if self.holds:
-            hold = self.hold_s.get(len(self.pieces), self.FIRST_HOLD_S)
-            torch.cuda._sleep(int(hold * self.CYCLES_PER_S))  # pylint: disable=protected-access
+        hold = self.hold_s.get(len(self.pieces), self.FIRST_HOLD_S)
+        torch.cuda._sleep(int(hold * self.CYCLES_PER_S))  # pylint: disable=protected-access
         self.begun = time.perf_counter()
         self.pieces.append([self.event(), None])
 
@@ -69,9 +62,6 @@ class CudaClock:
         self.pieces[-1][1] = self.event()
         host = time.perf_counter() - self.begun
         was_held = not begin.query()
-        self.host += host
-        if not self.holds:
-            return
         hold = self.hold_s.get(number, self.FIRST_HOLD_S)
         # A piece that outlasts the longest hold is taken as it ran: so it does in training.
         self.is_sound &= was_held or hold >= self.LONGEST_HOLD_S

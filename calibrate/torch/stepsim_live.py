@@ -194,6 +194,7 @@ class Run:
 
     def __init__(self, plan, trainer, out_dir):
         self.plan, self.trainer = plan, trainer
+        self.silent = Silent()
         self.recorder = stepsim_recorder.Recorder(
             os.path.join(out_dir, plan.name),
             policy=plan.header["policy"],
@@ -206,14 +207,22 @@ class Run:
         )
 
     def play(self, first, last):
+        """Trains some steps in a row. A GPU works behind the host: what another plan left for it is done
+        before, and the step before these runs once more, unrecorded, so that the device is as far
+        behind as in training without turns."""
         rank, trainer = self.trainer.ranks.rank, self.trainer
-        steps = [self.plan.rows(rank, one) for one in range(first, min(last, self.plan.header["steps"]))]
+        on_gpu = trainer.ranks.device.type == "cuda"
+        begin = max(0, first - 1) if on_gpu else first
+        steps = [self.plan.rows(rank, one) for one in range(begin, min(last, self.plan.header["steps"]))]
         batches = [None] * len(steps)
         if trainer.job.where:  # What your loader takes is not known: stepsim_calibrate.py leaves it out.
             batches = [[trainer.batch(row) for row in rows] for rows in steps]
-        self.recorder.resume()
-        for rows, made in zip(steps, batches):
-            trainer.step(rows, self.recorder, made)
+        if on_gpu:
+            torch.cuda.synchronize()
+        for number, (rows, made) in enumerate(zip(steps, batches), begin):
+            if number == first:
+                self.recorder.resume()
+            trainer.step(rows, self.recorder if number >= first else self.silent, made)
 
 
 class Live:

@@ -23,6 +23,7 @@ behind each step. All-reduces of other sizes follow.
 """
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -52,8 +53,8 @@ FEWEST_ROUNDS = 3
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
 SENTINEL_REPETITIONS = 3
 TOGETHER, UNTIMED = 12, 2  # Steps of a round with all ranks' all-reduces in them, and before those.
-HOST_STEPS, TINY = 6, 8  # Of a round, and their one sample, for what the host of a GPU takes …
-MEETINGS = 4  # … and shapes that it has not met.
+TINY = 8  # Tokens of a step that shows what the host of a GPU takes.
+MEETINGS, FEWEST_SMALL = 8, 3  # Of a round: shapes that it has not met, from so many small ones at least.
 COLLECTIVE_S = 0.15  # Of a round's time, for all-reduces of other sizes than the buckets'.
 
 
@@ -91,6 +92,8 @@ class Measurement:
         self.started = time.monotonic()
         self.dtype = stepsim_models.DTYPES[request["plan"]["model"]["parameter_dtype"]]
         self.buckets = {}
+        self.hosts = []  # Of this round: lengths, width and times of steps that are the host's alone.
+        self.host_s = 0.0  # Of the middle one.
 
     def run(self):
         """Returns the exit status."""
@@ -134,6 +137,8 @@ class Measurement:
             raise BadInput("no shape fits into the memory")
         self.trainer.step(*self.shapes[0], marks)
         self.step.check([name for name, _ in marks.forward])
+        if self.clock.PIECE > 0:
+            self.host_step()  # Meets its shape.
         return refused
 
     def open(self, refused):
@@ -180,7 +185,7 @@ class Measurement:
         found = found if number % 2 == 0 else found[::-1]
         lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
         lines.append(self.sentinel_line(number))
-        self.keep(lines + self.host_lines() + self.meetings())
+        self.keep(lines + self.host_lines() + self.meetings(found[0]))
         if self.ranks.count > 1:
             if self.clock.PIECE == 0:
                 inside = self.together()
@@ -200,6 +205,8 @@ class Measurement:
         found = [None] * len(order)
         for place, shape in enumerate(order):
             found[shape] = way(*self.shapes[shape])
+            if self.clock.PIECE > 0:
+                self.hosts.append(self.host_step())
             self.reduce_buckets(reduced)
             if place % BLOCK == BLOCK - 1 and self.ranks.any(self.stop):
                 self.stop = self.stop or "another rank"
@@ -220,45 +227,50 @@ class Measurement:
                 return marks
         return None
 
-    def meetings(self):
-        """Lines of what it takes the host of a GPU more to meet a shape than to meet it again: some
-        libraries compile kernels for each. The shapes are a little shorter than known ones, since the
-        first shapes of a process also load kernels that all later ones find."""
+    def meetings(self, whole):
+        """Lines of what it takes the host of a GPU more to meet a shape than to meet it again: memory for
+        it, libraries that choose or compile kernels. The shapes are between those whose kernels take
+        less than the host, which is held up by nothing else there."""
         if self.clock.PIECE == 0:
             return []
+        seconds = [math.inf if parts is None else sum(parts.values()) for parts in whole]
+        order = sorted(range(len(self.shapes)), key=seconds.__getitem__)
+        small = [self.shapes[one] for one in order if seconds[one] < self.host_s]
+        small = small or [self.shapes[one] for one in order[:FEWEST_SMALL]]
+        drawn = random.Random(1000 * self.options.seed + self.rounds)
         lines = []
         for turn in range(MEETINGS):
-            place = (self.rounds * MEETINGS + turn) * len(self.shapes) // (MEETINGS + 1)
-            lengths, width = self.shapes[place % len(self.shapes)]
-            while (len(lengths), width) in self.met:
-                width -= 1
-            if width < 1:
+            lengths, width = small[turn % len(small)]
+            widths = [one for one in range((width + 1) // 2, width) if (len(lengths), one) not in self.met]
+            if not widths:
                 continue
+            width = drawn.choice(widths)
             self.met.add((len(lengths), width))
-            lengths, hosts = [min(one, width) for one in lengths], []
-            self.clock.holds = False
-            try:
-                for _ in range(2):
-                    self.trainer.step(lengths, width)
-                    hosts.append(self.trainer.host)
-            finally:
-                self.clock.holds = True
-            times = [first - second for first, second in zip(*hosts)]
+            lengths = [min(one, width) for one in lengths]
+            first, second = self.host_times(lengths, width), self.host_times(lengths, width)
+            times = [one - other for one, other in zip(first, second)]
             lines.append(self.host_line("meeting", lengths, width, times))
         return lines
 
+    def host_step(self):
+        """A step of one short sample, whose kernels never hold the host of a GPU up. They stand between
+        those of the shapes, since a host's speed drifts."""
+        width = min(TINY, self.trainer.config["max_length"] or TINY)
+        return [width], width, self.host_times([width], width)
+
     def host_lines(self):
-        """Steps of a tiny batch as in training, with nothing between them: a line for each with
-        what the host of a GPU took."""
+        """Lines of what the host of a GPU took in those steps of the round."""
         if self.clock.PIECE == 0:
             return []
-        width = min(TINY, self.trainer.config["max_length"] or TINY)  # So that the device does not hold the host up.
-        lengths = [width]
+        steps, self.hosts = self.hosts, []
+        self.host_s = statistics.median(sum(times) for _, _, times in steps)
+        return [self.host_line("host", *one) for one in steps]
+
+    def host_times(self, lengths, width):
+        """Seconds that the host takes to put in a step: forward, backward, optimizer."""
         torch.cuda.synchronize()
-        steps = [self.trainer.step(lengths, width, clock=stepsim_clocks.HostClock()) for _ in range(1 + HOST_STEPS)]
-        torch.cuda.synchronize()
-        parts = [[one[name] for name in ("forward", "backward", "optimizer")] for one in steps[1:]]
-        return [self.host_line("host", lengths, width, one) for one in parts]
+        parts = self.trainer.step(lengths, width, clock=stepsim_clocks.HostClock())
+        return [parts[name] for name in ("forward", "backward", "optimizer")]
 
     def host_line(self, kind, lengths, width, times):
         names = ("forward_us", "backward_us", "optimizer_us")

@@ -132,7 +132,6 @@ class Trainer:
         )
         self.set_to_none = request["set_to_none"]
         self.model = self.module
-        self.host = None  # Seconds in which a GPU's host put in forward, backward and optimizer.
         if ranks.distributed:
             self.alone = [dist.new_group([rank]) for rank in range(ranks.count)][ranks.rank]
             limits = {"bucket_limits": request["bucket_limits"]} if "bucket_limits" in request else {}
@@ -184,15 +183,12 @@ class Trainer:
         with stepsim_models.autocast(self.config, self.device):
             loss = self.model(*batch)
         at.append(clock.cut())
-        host = [clock.host]
         loss.backward()
         at.append(clock.cut())
-        host.append(clock.host)
         self.optimizer.step()
         at.append(clock.mark())
         is_sound = clock.finish()
         self.module.mark = stepsim_models.unmarked
-        self.host = host[0], host[1] - host[0], clock.host - host[1]
         if not is_whole:
             marks.ends = at
         if not is_sound:

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -262,11 +263,6 @@ def test_a_gpu_is_held_piece_by_piece():
         clock.start()
         time.sleep(0.01)
         assert clock.finish() and clock.hold_s[0] == clock.LONGEST_HOLD_S
-        held = len(stream.held)
-        clock.holds = False
-        clock.start()
-        clock.finish()
-        assert len(stream.held) == held
 
 
 @in_folder
@@ -288,16 +284,18 @@ def test_the_host_of_a_gpu_is_measured_by_itself():
             assert measurement.run() == 0
     lines = lines_of("samples.jsonl")[1:]
     hosts = [line for line in lines if line["kind"] == "host"]
-    assert len(hosts) == 3 * stepsim_measure.HOST_STEPS
+    assert len(hosts) == 3 * 2 * len(request["shapes"]), "one behind each shape, by ops and as a whole"
     assert all(line["forward_us"] > 0 and line["backward_us"] > 0 for line in hosts)
     met = [(one["samples"], one["max_length"]) for one in lines if one["kind"] == "meeting"]
     known = {(len(one["lengths"]), one["length"]) for one in request["shapes"]}
     assert met and len(set(met)) == len(met) and not known & set(met), "they are new"
     output = run(STEPCAL, "fit", "samples.jsonl", "--out", "profile.json")
-    total = sorted(one["forward_us"] + one["backward_us"] + one["optimizer_us"] for one in hosts)
-    middle = (total[(len(total) - 1) // 2] + total[len(total) // 2]) / 2
-    launch = json.loads(pathlib.Path("profile.json").read_text(encoding="utf-8"))["host"]["launch_s"]
-    assert abs(launch * 1e6 * hosts[0]["ops"] - middle) < 0.01, (launch, middle, output)
+    total = [one["forward_us"] + one["backward_us"] + one["optimizer_us"] for one in hosts]
+    most = 3 * statistics.quantiles(total, n=4, method="inclusive")[2]
+    mean = statistics.fmean(one for one in total if one <= most)
+    host = json.loads(pathlib.Path("profile.json").read_text(encoding="utf-8"))["host"]
+    assert abs(host["launch_s"] * 1e6 * hosts[0]["ops"] - mean) < 0.01, (host, mean, output)
+    assert host["launch_error"] > 0
 
 
 def test_all_reduces_that_share_the_links_sum_to_the_time_in_which_any_is_on_its_way():

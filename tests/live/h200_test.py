@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fits and validates the records of real PyTorch on an H200 (live/H200.md): FlashAttention's, and those of
-a model of one's own.
+"""Fits and validates the records of real PyTorch on an H200 (live/H200.md): known models op by op, and a
+model of one's own by whole steps.
 
 usage: h200_test.py STEPCAL STEPSIM
 """
@@ -19,6 +19,7 @@ from small_runner import run  # noqa: E402
 
 STEPCAL, STEPSIM = (os.path.abspath(path) for path in sys.argv[1:3])
 SCENARIO = ROOT / "scenarios" / "gpt2_medium_1gpu.toml"
+BERT = ROOT / "calibrate" / "cuda" / "bert_1gpu.toml"
 LENGTHS = ROOT / "scenarios" / "lengths"
 DEVICE_BOUND = ("packed", "max_tokens", "fixed")
 HOST_BOUND = ("group_by_length", "small_fixed")
@@ -77,17 +78,46 @@ def test_the_shipped_profile_is_of_these_measurements():
             assert kept[member] == fitted[member], member
 
 
-def test_whole_steps_tell_what_new_shapes_cost():
+def test_the_policies_of_the_sixth_visit_are_predicted_from_ops():
     with tempfile.TemporaryDirectory() as folder:
-        records = unpacked("h200_hf_gpt2", folder)
-        run(STEPCAL, "import", "run-record", records / "mine.jsonl", "--profile", records / "hf_gpt2.json")
-        (cost,) = json.loads((records / "hf_gpt2.json").read_text(encoding="utf-8"))["new_shapes"]
+        records = unpacked("h200_host", folder) / "visit3"
+        for model, scenario, worst in (("cudnn", SCENARIO, 0.07), ("bert", BERT, 0.04)):
+            profile = records / f"{model}.json"
+            run(STEPCAL, "fit", records / model / "samples.jsonl", "--out", profile)
+            found = errors(scenario, records / model / "live", "--profile", profile)
+            assert all(abs(error) < worst for error, _ in found.values()), (model, found)
+            assert sum(inside for _, inside in found.values()) >= len(found) - 1, (model, found)
+
+
+def whole_steps(records):
+    """Imports the record of a calibration. Returns the seconds of a new shape, and errors by policy."""
+    profile = records / "hf_gpt2.json"
+    run(STEPCAL, "import", "run-record", records / "mine.jsonl", "--profile", profile)
+    (cost,) = json.loads(profile.read_text(encoding="utf-8"))["new_shapes"]
+    scenario = records / "hf_gpt2.toml"
+    text = scenario.read_text(encoding="utf-8").replace('"lengths/', f'"{LENGTHS}/')
+    scenario.write_text(text, encoding="utf-8")
+    return cost["forward_s"] + cost["backward_s"], errors(scenario, records / "live")
+
+
+def test_the_host_s_times_tell_what_new_shapes_cost():
+    with tempfile.TemporaryDirectory() as folder:
+        records = unpacked("h200_host", folder)
+        inside = 0
+        for visit in ("visit2", "visit3"):
+            seconds, found = whole_steps(records / visit / "own")
+            # What steps of shapes met first took the host more in the live runs of small batches: 135 ms.
+            assert 0.13 < seconds < 0.17, seconds
+            assert all(abs(error) < 0.13 for error, _ in found.values()), found
+            inside += sum(inside for _, inside in found.values())
+        assert inside >= 7, inside
+
+
+def test_the_device_s_times_hide_a_part_of_what_new_shapes_cost():
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, found = whole_steps(unpacked("h200_hf_gpt2", folder))
         # What steps of shapes met first took more than others in the live run: 157 ms.
-        assert 0.10 < cost["forward_s"] + cost["backward_s"] < 0.17, cost
-        scenario = records / "hf_gpt2.toml"
-        text = scenario.read_text(encoding="utf-8").replace('"lengths/', f'"{LENGTHS}/')
-        scenario.write_text(text, encoding="utf-8")
-        found = errors(scenario, records / "live")
+        assert 0.10 < seconds < 0.17, seconds
         assert all(abs(found[policy][0]) < 0.05 for policy in ("fixed", "max_tokens")), found
         assert all(abs(error) < 0.25 for error, _ in found.values()), found
 

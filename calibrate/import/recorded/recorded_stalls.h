@@ -28,7 +28,8 @@ struct SteadyRuns {
 /// others of its size.
 ///
 /// The first steps of a record, up to the first that nothing held up (compilation, first
-/// allocations), become part of its warm-up and do not count as stalls, since they do not come again.
+/// allocations), become part of its warm-up and do not count as stalls, since they do not come
+/// again.
 [[nodiscard]] SteadyRuns without_stalls(std::span<const RecordedRun> runs);
 
 }  // namespace stepsim

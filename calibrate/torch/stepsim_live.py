@@ -12,7 +12,8 @@ and NumPy.
 
 The model is the one that the plans describe, on random tokens, or that of your file as
 stepsim_calibrate.py takes it. All plans train in one process group and take turns of --block steps, so
-that they see the machine in the same state. For each plan PLAN.jsonl it writes the run record
+that they see the machine in the same state; on a GPU each turn begins with the step before it, unrecorded, so
+that the host is as far ahead as in training without turns. For each plan PLAN.jsonl it writes the run record
 OUT-DIR/PLAN.jsonl; a run that is stopped leaves OUT-DIR/PLAN.rankN.jsonl, which are read as well.
 """
 

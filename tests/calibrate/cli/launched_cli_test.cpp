@@ -47,10 +47,27 @@ std::string printed(const std::string& folder, const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("ranks started by torchrun, mpirun and srun measure together, and rank 0 writes") {
+TEST_CASE("ranks started by torchrun measure together, and rank 0 writes") {
+  const std::vector<std::string> variables = {
+      "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost",
+      "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost"};
+  const std::string folder = test::fresh_folder();
+  REQUIRE(launch(folder, variables, kMeasure) == 0);
+  const SampleFile file = read_sample_file(folder + "/samples.jsonl", nullptr);
+  CHECK(file.plan.ranks == 2);
+  CHECK(file.plan.nodes == 1);
+  CHECK(file.log.pass_ended(0));
+  CHECK(file.log.has_collective({CollectiveKind::AllReduce, 1024, false}, 0));
+  CHECK(printed(folder, "out0").find("measurements in samples.jsonl") != std::string::npos);
+  CHECK(printed(folder, "out1").empty());
+  CHECK(printed(folder, "err1").empty());
+  // The same command goes on, and nothing is left to do for a pass that has ended.
+  REQUIRE(launch(folder, variables, kMeasure) == 0);
+  CHECK(printed(folder, "out0").find("going on with") == 0);
+}
+
+TEST_CASE("ranks that mpirun or srun started find each other, and how many they are") {
   const std::vector<std::vector<std::string>> launchers = {
-      {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost",
-       "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost"},
       {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
        "OMPI_COMM_WORLD_LOCAL_SIZE=2",
        "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 "
@@ -60,20 +77,11 @@ TEST_CASE("ranks started by torchrun, mpirun and srun measure together, and rank
   for (const std::vector<std::string>& variables : launchers) {
     CAPTURE(variables[0]);
     const std::string folder = test::fresh_folder();
-    REQUIRE(launch(folder, variables, kMeasure) == 0);
-    const SampleFile file = read_sample_file(folder + "/samples.jsonl", nullptr);
-    CHECK(file.plan.ranks == 2);
-    CHECK(file.plan.nodes == 1);
-    CHECK(file.log.pass_ended(0));
-    CHECK(file.log.has_collective({CollectiveKind::AllReduce, 1024, false}, 0));
-    CHECK(printed(folder, "out0").find("measurements in samples.jsonl") != std::string::npos);
-    CHECK(printed(folder, "out1").empty());
+    CHECK(launch(folder, variables, std::string(kMeasure) + " --ranks 3") == 2);
+    const std::string name = &variables == &launchers.front() ? "mpirun" : "srun";
+    CHECK(printed(folder, "err0").find("3 ranks are asked for, but " + name + " has started 2\n") !=
+          std::string::npos);
     CHECK(printed(folder, "err1").empty());
-    if (&variables == &launchers.front()) {
-      // The same command goes on, and nothing is left to do for a pass that has ended.
-      REQUIRE(launch(folder, variables, kMeasure) == 0);
-      CHECK(printed(folder, "out0").find("going on with") == 0);
-    }
   }
 }
 

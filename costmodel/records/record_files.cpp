@@ -133,6 +133,11 @@ std::vector<RecordFile> read_record_files(std::span<const std::string> paths,
   std::vector<RecordFile> files;
   std::map<std::string, std::size_t> joined;  // The place in `files`, by merged name.
   for (const std::string& path : paths) {
+    // "*.jsonl" also names the file that the recorder's close() made of the ranks' files.
+    const std::string merged = merged_name(path);
+    if (merged != path && std::ranges::find(paths, merged) != paths.end()) {
+      continue;
+    }
     RecordFile file{path, read_run_record(path, warnings)};
     if (file.record.steps.empty()) {
       throw InputError(SourcePlace{path}, "holds no steps");
@@ -141,7 +146,7 @@ std::vector<RecordFile> read_record_files(std::span<const std::string> paths,
       files.push_back(std::move(file));
       continue;
     }
-    const auto [at, is_new] = joined.emplace(merged_name(path), files.size());
+    const auto [at, is_new] = joined.emplace(merged, files.size());
     if (is_new) {
       files.push_back(std::move(file));
     } else {
@@ -152,10 +157,6 @@ std::vector<RecordFile> read_record_files(std::span<const std::string> paths,
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto group = std::ranges::find(joined, i, [](const auto& one) { return one.second; });
     if (group != joined.end()) {
-      // "*.jsonl" also names the file that the recorder's close() made of these.
-      if (group->first != files[i].file && std::ranges::find(paths, group->first) != paths.end()) {
-        continue;
-      }
       keep_whole_steps(files[i], warnings);
     }
     const double apart = align_rank_clocks(files[i].record);

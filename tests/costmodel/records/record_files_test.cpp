@@ -70,6 +70,20 @@ TEST_CASE("files of ranks are passed over beside the record that was made of the
   CHECK(files[0].record.steps.size() == 2);
 }
 
+TEST_CASE("the file of a run's only rank is passed over beside its record, too") {
+  const std::string folder = test::fresh_folder();
+  RunRecord record;
+  record.policy = "fixed";
+  record.world_size = 1;
+  record.steps = {step_row(0, 0)};
+  const std::vector<std::string> paths = {folder + "/run.jsonl", folder + "/run.rank0.jsonl"};
+  for (const std::string& path : paths) {
+    write_run_record(path, record);
+  }
+  CHECK(read_record_files(paths, nullptr).size() == 1);
+  CHECK(read_record_files(std::vector{paths[1]}, nullptr).size() == 1);
+}
+
 TEST_CASE("files that do not make a whole run are refused by name") {
   const std::string folder = test::fresh_folder();
   const std::string rank0 = record_at(folder, "run.rank0.jsonl", {step_row(0, 0)});

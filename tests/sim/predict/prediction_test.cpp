@@ -354,6 +354,23 @@ TEST_CASE("a prediction file is read back as it was written") {
       (void)read_predictions(path), doctest::Contains("steps: expected a list"), InputError);
 }
 
+TEST_CASE("what a measured host differs by from run to run makes the interval") {
+  const Scenario scenario = token_skew();
+  Profile profile = flat_profile(4);
+  profile.host_is_device = false;
+  profile.launch_seconds = 0.1;  // So that it decides.
+  const auto spread = [&](const Scenario& one) {
+    const auto step = predict(one, one.policies.front(), profile, {}).summary.step_time_ms;
+    return (step.high90 - step.low90) / (2 * 1.645 * step.mean);
+  };
+  CHECK(spread(scenario) == Approx(0.05).epsilon(0.2));
+  profile.launch_error = 0.2;
+  CHECK(spread(scenario) == Approx(0.2).epsilon(0.2));
+  Scenario stated = scenario;
+  stated.host.launch = Duration(100'000'000);
+  CHECK(spread(stated) == Approx(0.05).epsilon(0.2));
+}
+
 TEST_CASE("where the host decides the step, its error makes the interval") {
   const std::string text =
       "[scenario]\nname = \"s\"\nsteps = 4\n[cluster]\nranks = 2\n"

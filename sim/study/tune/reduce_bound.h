@@ -23,9 +23,9 @@ struct ReduceBound {
   double initial_last_s = 0;  ///< and of these the last one.
   double streams = 1;         ///< Collectives at a time: 2 with gloo.
   double gather_s = 0;        ///< Fully sharded training: the parameters, in forward and backward.
-  double copy_out_s = 0;  ///< From the last bucket to its gradients.
-  double after_s = 0;     ///< Collectives after the optimizer, such as the broadcasts of ZeRO-1.
-  double warmup_s = 0;    ///< A step's collectives and copies take at most so long.
+  double copy_out_s = 0;      ///< From the last bucket to its gradients.
+  double after_s = 0;   ///< Collectives after the optimizer, such as the broadcasts of ZeRO-1.
+  double warmup_s = 0;  ///< A step's collectives and copies take at most so long.
 };
 
 /// Raises InputError: the profile has no price for a collective.

@@ -264,11 +264,13 @@ StepRecord read_step(JsonReader row, int world_size) {
   step.thread_cpu_ms = milliseconds(row, "thread_cpu_ms", true);
   step.forward_cpu_ms = milliseconds(row, "forward_cpu_ms", true);
   step.backward_cpu_ms = milliseconds(row, "backward_cpu_ms", true);
-  step.data_host_ms = milliseconds(row, "data_host_ms", true);
-  step.forward_host_ms = milliseconds(row, "forward_host_ms", true);
-  step.backward_host_ms = milliseconds(row, "backward_host_ms", true);
-  step.optimizer_host_ms = milliseconds(row, "optimizer_host_ms", true);
-  step.lag_ms = milliseconds(row, "lag_ms", true);
+  if (row.has("forward_host_ms")) {  // Then all of them.
+    step.data_host_ms = milliseconds(row, "data_host_ms");
+    step.forward_host_ms = milliseconds(row, "forward_host_ms");
+    step.backward_host_ms = milliseconds(row, "backward_host_ms");
+    step.optimizer_host_ms = milliseconds(row, "optimizer_host_ms");
+    step.lag_ms = milliseconds(row, "lag_ms");
+  }
   step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
   step.lengths = read_record_lengths(row);
   read_micro_batches(row, step);

@@ -12,6 +12,7 @@
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/base/quantile.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
@@ -27,10 +28,10 @@ constexpr double kLeastSpread = 1.5;
 constexpr double kMostLag = 0.5;
 /// Its lag at the end of a step that it decides, over the step, where the host waits for it.
 constexpr double kLeastLag = 0.02;
-constexpr int kStepsOfARound = 16;
 
 /// A rank's step.
 struct HostStep {
+  std::size_t run;  ///< Its record.
   const StepRecord* row;
   bool is_new;    ///< Of a shape that the rank had not met.
   double lag_ms;  ///< The device's before it.
@@ -44,6 +45,10 @@ double host_ms(const StepRecord& row) {
   return row.forward_host_ms + row.backward_host_ms + row.optimizer_host_ms;
 }
 
+bool has_host(const StepRecord& row) {
+  return row.forward_host_ms > 0 && row.backward_host_ms > 0 && row.optimizer_host_ms > 0;
+}
+
 /// The steps of one micro-batch whose step before is known.
 HostSteps host_steps(const std::vector<MetStep>& steps) {
   HostSteps found;
@@ -53,8 +58,8 @@ HostSteps host_steps(const std::vector<MetStep>& steps) {
       const StepRecord* last = std::exchange(before[{step.run, rank.row->rank}], rank.row);
       const bool follows =
           last != nullptr && last->repeat == rank.row->repeat && last->step + 1 == rank.row->step;
-      if (follows && rank.row->micro_batches == 1 && host_ms(*rank.row) > 0) {
-        found.push_back({rank.row, rank.meetings.front() > 0, last->lag_ms});
+      if (follows && rank.row->micro_batches == 1 && has_host(*rank.row) && has_host(*last)) {
+        found.push_back({step.run, rank.row, rank.meetings.front() > 0, last->lag_ms});
       }
     }
   }
@@ -65,21 +70,27 @@ double median_of(const HostSteps& steps, const std::function<double(const StepRe
   return median(mapped(steps, [&](const HostStep& step) { return ms(*step.row); }));
 }
 
-/// The smallest of the shapes' usual host times; infinite where no shape has enough steps.
+/// The usual host time of the shapes that have the smallest ones; infinite where no shape has
+/// enough steps.
 double floor_of(const Shapes& shapes) {
-  double floor_ms = std::numeric_limits<double>::infinity();
+  constexpr double kSmallest = 0.25;
+  std::vector<double> usual;
   for (const auto& [shape, steps] : shapes) {
     if (steps.size() >= kFewestSteps) {
-      floor_ms = std::min(floor_ms, median_of(steps, host_ms));
+      usual.push_back(median_of(steps, host_ms));
     }
   }
-  return floor_ms;
+  return usual.empty() ? std::numeric_limits<double>::infinity() : quantile(usual, kSmallest);
 }
 
-HostSample sample_of(const StepRecord& row, int ops) {
+HostSample sample_of(const HostStep& step, int ops) {
+  constexpr int kStepsOfARound = 16;
+  constexpr int kMostRounds = 1 << 16;  // Of a record.
+  const StepRecord& row = *step.row;
   HostSample sample;
   sample.ops = ops;
-  sample.round = row.step / kStepsOfARound;
+  sample.round = static_cast<int>(step.run) * kMostRounds +
+                 (row.repeat + row.step / kStepsOfARound) % kMostRounds;
   sample.forward_seconds = row.forward_host_ms * kMilli;
   sample.backward_seconds = row.backward_host_ms * kMilli;
   sample.optimizer_seconds = row.optimizer_host_ms * kMilli;
@@ -95,21 +106,27 @@ int ops_of(const Plan& plan) {
                           (copies_out ? gradients : 0) + 1);
 }
 
-std::string note_of(const RecordedHost& host, int ops, std::size_t steps, double tokens) {
+std::string note_of(
+    const RecordedHost& host, int ops, std::size_t steps, double tokens, std::size_t meetings) {
+  constexpr double kDeviations = 1.645;  // To the bounds of a 90 % interval.
   std::string note = fmt::format(
-      "the host takes {} to put a step in, told by {} steps of batches up to {:.0f} tokens that "
+      "the host takes {} to launch a step, told by {} steps of batches up to {:.0f} tokens that "
       "nothing held up{}",
       format_duration(host.launch.seconds * ops),
       steps,
       tokens,
       host.syncs ? "; it waits for the device at the end of each step" : "");
   for (const ShapeCost& cost : host.new_shapes) {
+    const double spread = kDeviations * cost.relative_error * cost.seconds();
     note += fmt::format(
-        "; a pair of samples and padded length that it had not met takes {} more, forward {} and "
-        "backward {}",
+        "; new shapes: a pair of samples and padded length that it had not met takes {} more (90 "
+        "%: {} to {}), forward {} and backward {}, told by {} first meetings",
         format_duration(cost.seconds()),
+        format_duration(std::max(0.0, cost.seconds() - spread)),
+        format_duration(cost.seconds() + spread),
         format_duration(cost.forward_seconds),
-        format_duration(cost.backward_seconds));
+        format_duration(cost.backward_seconds),
+        meetings);
   }
   return note;
 }
@@ -138,30 +155,36 @@ RecordedHost fit_recorded_host(std::span<const RecordedRun> runs) {
     }
     if (of_shape.size() >= kFewestSteps &&
         median_of(of_shape, host_ms) <= kMostOverFloor * floor_ms) {
-      const auto size = static_cast<double>(shape.first * shape.second);
+      const auto size = static_cast<double>(of_shape.front().row->padded_tokens);
       tokens = {std::min(tokens.first, size), std::max(tokens.second, size)};
       known.insert(known.end(), of_shape.begin(), of_shape.end());
     }
   }
-  if (tokens.second < kLeastSpread * tokens.first) {
+  if (!(tokens.second >= kLeastSpread * tokens.first)) {
+    if (!steps.empty()) {
+      host.warning =
+          "the host's times are recorded, but too few steps of known shapes, of two sizes at "
+          "least, "
+          "began with the device near the host: what the host takes is not told, and small batches "
+          "may come out too fast; stepsim_calibrate.py on the plans' shapes tells it";
+    }
     return host;
   }
   const int ops = ops_of(runs.front().plan);
-  host.launch =
-      fit_launch(mapped(known, [&](const auto& step) { return sample_of(*step.row, ops); }));
+  host.launch = fit_launch(mapped(known, [&](const auto& step) { return sample_of(step, ops); }));
   host.syncs = !lags.empty() && median(lags) < kLeastLag;
   const double forward = median_of(known, &StepRecord::forward_host_ms) * kMilli;
   const double backward = median_of(known, &StepRecord::backward_host_ms) * kMilli;
   std::vector<HostSample> meetings;
   for (const HostStep& step : steps) {
     if (step.is_new && step.lag_ms < kMostLag * floor_ms) {
-      meetings.push_back(sample_of(*step.row, ops));
+      meetings.push_back(sample_of(step, ops));
       meetings.back().forward_seconds -= forward;
       meetings.back().backward_seconds -= backward;
     }
   }
   host.new_shapes = fit_meetings(meetings);
-  host.note = note_of(host, ops, known.size(), tokens.second);
+  host.note = note_of(host, ops, known.size(), tokens.second, meetings.size());
   return host;
 }
 

@@ -17,6 +17,8 @@ struct RecordedHost {
   /// What first meetings of shapes cost it; empty where too few batches tell.
   std::vector<ShapeCost> new_shapes;
   std::string note;
+  std::string
+      warning;  ///< Why the host's times tell nothing; empty where they do or are not there.
 };
 
 /// Takes the steps that began with the device nearly as far as the host, which waits for room in

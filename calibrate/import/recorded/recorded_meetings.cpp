@@ -1,6 +1,7 @@
 #include "calibrate/import/recorded/recorded_meetings.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -8,6 +9,7 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/utc_time.h"
 #include "costmodel/compute/rank_caches.h"
 
 namespace stepsim {
@@ -36,19 +38,35 @@ std::vector<StepRows> steps_of(const RecordedRun& run, std::size_t number) {
   return mapped(steps, [](const auto& step) { return step.second; });
 }
 
-/// The steps of each process: records whose times overlap are of the same one.
+/// When the clock of a record's steps began, in seconds since 1970; 0: it does not say.
+double clock_began(const RunRecord& record, const std::vector<StepRows>& steps) {
+  const auto started = parse_utc(record.started_at);
+  return started ? static_cast<double>(*started) - steps.front().start_ms * kMilli : 0;
+}
+
+/// The steps of each process: records of one machine whose times overlap are of the same one.
 std::vector<std::vector<StepRows>> processes_of(std::span<const RecordedRun> runs) {
+  constexpr double kApart = 60;  // Seconds; headers are written a little before the first step.
   std::vector<std::vector<StepRows>> by_run;
+  std::vector<double> began;  // Of each run's clock.
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    by_run.push_back(steps_of(runs[i], i));
+    std::vector<StepRows> steps = steps_of(runs[i], i);
+    began.push_back(steps.empty() ? 0 : clock_began(runs[i].record, steps));
+    if (!steps.empty()) {
+      by_run.push_back(std::move(steps));
+    }
   }
-  std::erase_if(by_run, [](const auto& steps) { return steps.empty(); });
+  const auto same_clock = [&](std::size_t a, std::size_t b) {
+    return runs[a].record.host == runs[b].record.host &&
+           (began[a] == 0 || began[b] == 0 || std::abs(began[a] - began[b]) < kApart);
+  };
   std::ranges::sort(by_run, {}, [](const auto& steps) { return steps.front().start_ms; });
   std::vector<std::vector<StepRows>> processes;
   double end_ms = 0;
   for (std::vector<StepRows>& steps : by_run) {
     const double last_ms = max_of(steps, &StepRows::start_ms, 0.0);
-    if (!processes.empty() && steps.front().start_ms < end_ms) {
+    if (!processes.empty() && steps.front().start_ms < end_ms &&
+        same_clock(processes.back().front().run, steps.front().run)) {
       processes.back().insert(processes.back().end(), steps.begin(), steps.end());
     } else {
       processes.push_back(std::move(steps));

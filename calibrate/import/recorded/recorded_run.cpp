@@ -424,7 +424,11 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   RecordedCosts costs;
   const SteadyRuns steady = without_stalls(recorded);
   RecordedShapes shapes = fit_recorded_shapes(steady.runs);
-  if (RecordedHost host = fit_recorded_host(steady.runs); host.launch.seconds > 0) {
+  RecordedHost host = fit_recorded_host(steady.runs);
+  if (!host.warning.empty()) {
+    shapes.warnings.push_back(host.warning);
+  }
+  if (host.launch.seconds > 0) {
     costs.model.launch_seconds = host.launch.seconds;
     costs.model.launch_error = host.launch.relative_error;
     costs.model.host_syncs = host.syncs;

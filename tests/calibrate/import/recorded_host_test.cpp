@@ -69,7 +69,7 @@ TEST_CASE("recorded host: what it takes is found beside large batches that it wa
   const RecordedHost host = fit_recorded_host(runs);
   REQUIRE(host.launch.seconds > 0);
   CAPTURE(host.note);
-  CHECK(host.note.starts_with("the host takes 1.000 ms to put a step in"));
+  CHECK(host.note.starts_with("the host takes 1.000 ms to launch a step"));
   CHECK_FALSE(host.syncs);
   REQUIRE(host.new_shapes.size() == 1);
   CHECK(host.new_shapes[0].forward_seconds == Approx(kMeeting * 1e-3).epsilon(0.05));

@@ -135,3 +135,24 @@ TEST_CASE("records of one process share its caches, those of others begin anew")
   CHECK(meetings({first, overlapping}) == once);
   CHECK(meetings({first, later}) == 2 * once);
 }
+
+TEST_CASE("records of two machines whose clocks overlap are of two processes") {
+  MadeTraining training = shapes_training(Recorded::ProcessorTimes, 1);
+  std::vector<RecordedRun> runs = {made_run(training), made_run(training)};
+  const auto first_meetings = [&] {
+    std::vector<double> counts(2);
+    for (const MetStep& step : met_steps(runs, std::vector<ShapeCost>(1))) {
+      counts[step.run] += step.ranks.front().meetings.front();
+    }
+    return counts;
+  };
+  runs[0].record.started_at = runs[1].record.started_at = "2026-11-26T07:37:00Z";
+  const std::vector<double> together = first_meetings();
+  CHECK(together[0] > 0);
+  CHECK(together[1] == 0);  // They take turns, and the first has met all.
+  runs[1].record.started_at = "2026-11-26T07:48:00Z";
+  CHECK(first_meetings() == std::vector{together[0], together[0]});
+  runs[1].record.started_at = runs[0].record.started_at;
+  runs[1].record.host = "another";
+  CHECK(first_meetings() == std::vector{together[0], together[0]});
+}

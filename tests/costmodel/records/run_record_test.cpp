@@ -131,6 +131,8 @@ TEST_CASE("a killed run stays readable without its last line") {
 }
 
 TEST_CASE("other damage of a run record is refused by line") {
+  CHECK(record_error_after("\"data_ms\":1", "\"data_ms\":1,\"forward_host_ms\":1") ==
+        "run.jsonl:2: error: data_host_ms: missing");
   CHECK(record_error_after("\"rank\":1", "\"rank\":2") ==
         "run.jsonl:3: error: rank: 2 is outside 0..1");
   CHECK(record_error_after("\"rank\":1", "\"rank\":0") ==

@@ -76,7 +76,7 @@ def next_rank():
 
 def main():
     try:
-        import torch.distributed  # noqa: F401  pylint: disable=unused-import
+        import torch.distributed as dist
     except ImportError:
         sys.exit(0)
     os.environ.update(torch_store.settings())
@@ -88,6 +88,8 @@ def main():
     sys.argv = request["command"]
     sys.path[0] = str(pathlib.Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()  # Else its threads may end a process that has done its work.
 
 
 if __name__ == "__main__":

@@ -76,6 +76,13 @@ TEST_CASE("recorded host: what it takes is found beside large batches that it wa
   CHECK(host.new_shapes[0].backward_seconds == Approx(kMeeting * 1e-3).epsilon(0.05));
 }
 
+TEST_CASE("recorded host: a wait for room in the queue is none of its own time") {
+  const std::vector<RecordedRun> runs = {gpu_run({1, 64, 2, 64}, 0.6)};
+  const RecordedHost host = fit_recorded_host(runs);
+  CAPTURE(host.note);
+  CHECK(host.note.starts_with("the host takes 1.000 ms to launch a step"));
+}
+
 TEST_CASE("recorded host: steps of one size do not tell host and device apart") {
   const std::vector<RecordedRun> runs = {gpu_run({64}, 2.0)};
   CHECK(fit_recorded_host(runs).launch.seconds == 0);

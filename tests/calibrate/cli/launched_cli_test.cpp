@@ -61,7 +61,7 @@ TEST_CASE("ranks started by torchrun measure together, and rank 0 writes") {
   CHECK(printed(folder, "out0").find("measurements in samples.jsonl") != std::string::npos);
   CHECK(printed(folder, "out1").empty());
   CHECK(printed(folder, "err1").empty());
-  // The same command goes on, and nothing is left to do for a pass that has ended.
+  // Nothing is left to do for a pass that has ended, so the same command ends at once.
   REQUIRE(launch(folder, variables, kMeasure) == 0);
   CHECK(printed(folder, "out0").find("going on with") == 0);
 }
